@@ -1,0 +1,22 @@
+import { fileURLToPath } from "node:url"
+import { defineConfig } from "vitest/config"
+
+const source = (path: string) => fileURLToPath(new URL(`./src/${path}`, import.meta.url))
+
+export default defineConfig({
+  resolve: {
+    // Tests run the sources, whichever way they import them, so that no module is ever loaded twice.
+    alias: [
+      { find: /^duroxide-prisma$/, replacement: source("index.ts") },
+      { find: /^duroxide-prisma\/(prisma|testing)$/, replacement: source("$1/index.ts") },
+      { find: /^#src\/(.*)$/, replacement: source("$1") }
+    ]
+  },
+  test: {
+    include: ["test/**/*.test.ts"],
+    globalSetup: ["test/utils/globalSetup.ts"],
+    pool: "forks",
+    testTimeout: 30_000,
+    hookTimeout: 120_000
+  }
+})
