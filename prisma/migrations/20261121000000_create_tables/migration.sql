@@ -1,0 +1,125 @@
+-- Purpose: creates the tables of the store, their indexes and storage parameters.
+-- Effect on running workers: none; a schema without these tables has no workers.
+--
+-- Names carry no schema: the search_path of the migrating session decides where the tables go.
+--
+-- Claims update only lock_token, locked_until and attempt_count. None of these is indexed, and fillfactor leaves room
+-- for the new row version on the same page, so a claim touches no index (a heap-only update).
+
+CREATE TABLE instances (
+  instance_id TEXT NOT NULL,
+  orchestration_name TEXT NOT NULL,
+  orchestration_version TEXT,
+  current_execution_id BIGINT NOT NULL DEFAULT 1,
+  created_at TIMESTAMPTZ NOT NULL,
+  updated_at TIMESTAMPTZ NOT NULL,
+  parent_instance_id TEXT,
+  custom_status TEXT,
+  custom_status_version INTEGER NOT NULL DEFAULT 0,
+  CONSTRAINT instances_pkey PRIMARY KEY (instance_id)
+) WITH (fillfactor = 80); -- every turn updates the row
+
+CREATE TABLE executions (
+  instance_id TEXT NOT NULL,
+  execution_id BIGINT NOT NULL,
+  status TEXT NOT NULL DEFAULT 'Running',
+  output TEXT,
+  started_at TIMESTAMPTZ NOT NULL,
+  completed_at TIMESTAMPTZ,
+  duroxide_version_major INTEGER,
+  duroxide_version_minor INTEGER,
+  duroxide_version_patch INTEGER,
+  CONSTRAINT executions_pkey PRIMARY KEY (instance_id, execution_id)
+) WITH (fillfactor = 80); -- updated when a run is pinned and when it ends
+
+CREATE TABLE history (
+  instance_id TEXT NOT NULL,
+  execution_id BIGINT NOT NULL,
+  event_id BIGINT NOT NULL,
+  event_type TEXT NOT NULL,
+  event_data TEXT NOT NULL,
+  created_at TIMESTAMPTZ NOT NULL,
+  CONSTRAINT history_pkey PRIMARY KEY (instance_id, execution_id, event_id)
+); -- append-only
+
+CREATE TABLE orchestrator_queue (
+  id BIGSERIAL NOT NULL,
+  instance_id TEXT NOT NULL,
+  work_item TEXT NOT NULL,
+  visible_at TIMESTAMPTZ NOT NULL,
+  lock_token TEXT,
+  locked_until BIGINT, -- milliseconds since the Unix epoch
+  created_at TIMESTAMPTZ NOT NULL,
+  attempt_count INTEGER NOT NULL DEFAULT 0,
+  CONSTRAINT orchestrator_queue_pkey PRIMARY KEY (id)
+) WITH (fillfactor = 70);
+
+CREATE TABLE worker_queue (
+  id BIGSERIAL NOT NULL,
+  work_item TEXT NOT NULL,
+  visible_at TIMESTAMPTZ NOT NULL,
+  lock_token TEXT,
+  locked_until BIGINT, -- milliseconds since the Unix epoch
+  created_at TIMESTAMPTZ NOT NULL,
+  attempt_count INTEGER NOT NULL DEFAULT 0,
+  instance_id TEXT,
+  execution_id BIGINT,
+  activity_id BIGINT,
+  session_id TEXT,
+  tag TEXT,
+  CONSTRAINT worker_queue_pkey PRIMARY KEY (id)
+) WITH (fillfactor = 70);
+
+CREATE TABLE instance_locks (
+  instance_id TEXT NOT NULL,
+  lock_token TEXT NOT NULL,
+  locked_until BIGINT NOT NULL, -- milliseconds since the Unix epoch
+  locked_at BIGINT NOT NULL, -- milliseconds since the Unix epoch
+  CONSTRAINT instance_locks_pkey PRIMARY KEY (instance_id)
+) WITH (fillfactor = 70);
+
+CREATE TABLE sessions (
+  session_id TEXT NOT NULL,
+  worker_id TEXT NOT NULL,
+  locked_until BIGINT NOT NULL, -- milliseconds since the Unix epoch
+  last_activity_at BIGINT NOT NULL, -- milliseconds since the Unix epoch
+  CONSTRAINT sessions_pkey PRIMARY KEY (session_id)
+) WITH (fillfactor = 70); -- refreshed by every activity of the session
+
+CREATE TABLE kv_store (
+  instance_id TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  execution_id BIGINT NOT NULL,
+  last_updated_at_ms BIGINT NOT NULL DEFAULT 0,
+  CONSTRAINT kv_store_pkey PRIMARY KEY (instance_id, key)
+);
+
+CREATE TABLE kv_delta (
+  instance_id TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT, -- null: the key was removed
+  last_updated_at_ms BIGINT NOT NULL,
+  CONSTRAINT kv_delta_pkey PRIMARY KEY (instance_id, key)
+);
+
+-- Children of an instance: listing a tree, deleting or cancelling it.
+CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id);
+
+-- Claiming: the instances with the oldest visible message first.
+CREATE INDEX orchestrator_queue_visible_at_id_idx ON orchestrator_queue (visible_at, id);
+
+-- Claiming: the messages of one instance in order; deletion of an instance.
+CREATE INDEX orchestrator_queue_instance_id_id_idx ON orchestrator_queue (instance_id, id);
+
+-- Cancelling one activity of a turn; deletion of an instance.
+CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
+  ON worker_queue (instance_id, execution_id, activity_id);
+
+-- Whether a session still has work, before an idle one is cleaned up.
+CREATE INDEX worker_queue_session_id_idx ON worker_queue (session_id)
+  WHERE session_id IS NOT NULL;
+
+-- Claiming by workers that serve only some tags: the oldest row of a tag.
+CREATE INDEX worker_queue_tag_id_idx ON worker_queue (tag, id)
+  WHERE tag IS NOT NULL;
