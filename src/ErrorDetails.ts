@@ -1,0 +1,138 @@
+/**
+ * What a failed activity or orchestration says of itself, as stored in histories and messages.
+ *
+ * The wire form is Duroxide's externally tagged one (`{"Application":{…}}`); in TypeScript a plain `_tag` union.
+ *
+ * @since 0.1.0
+ */
+import * as Schema from "effect/Schema"
+import { U64 } from "./internal/numbers.ts"
+import { externallyTagged } from "./internal/wire.ts"
+import type { Union } from "./internal/wire.ts"
+
+/**
+ * Why an application failure happened: the handler failed, it died (`Panicked`), or the instance was cancelled.
+ *
+ * @category schemas
+ * @since 0.1.0
+ */
+export const AppErrorKind = Schema.Union([
+  Schema.Literals(["ActivityFailed", "OrchestrationFailed", "Panicked"]),
+  Schema.Struct({ Cancelled: Schema.Struct({ reason: Schema.String }) })
+])
+
+const PoisonMessage = Schema.Union([
+  Schema.Struct({ Orchestration: Schema.Struct({ instance: Schema.String, execution_id: U64 }) }),
+  Schema.Struct({
+    Activity: Schema.Struct({
+      instance: Schema.String,
+      execution_id: U64,
+      activity_name: Schema.String,
+      activity_id: U64
+    })
+  }),
+  Schema.Struct({
+    FailedDeserialization: Schema.Struct({ instance: Schema.String, execution_id: U64, error: Schema.String })
+  })
+])
+
+const variants = {
+  // The storage or the runtime failed.
+  Infrastructure: { operation: Schema.String, message: Schema.String, retryable: Schema.Boolean },
+  // Code and history do not fit together, or the code cannot run as an orchestration.
+  Configuration: {
+    kind: Schema.Literal("Nondeterminism"),
+    resource: Schema.String,
+    message: Schema.NullOr(Schema.String)
+  },
+  // The handler itself failed. `message` is the error of a typed handler as JSON text, or free text.
+  Application: { kind: AppErrorKind, message: Schema.String, retryable: Schema.Boolean },
+  // A message was delivered more often than the runtime's `maxAttempts` allows.
+  Poison: { attemptCount: U64, maxAttempts: U64, messageType: PoisonMessage, message: Schema.String }
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export type ErrorDetails = Union<typeof variants>
+
+/**
+ * Encoded form: `{"Infrastructure":{…}}`, `{"Configuration":{…}}`, `{"Application":{…}}` or `{"Poison":{…}}`.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export const ErrorDetails: Schema.Codec<ErrorDetails, unknown> = externallyTagged("ErrorDetails", variants).schema
+
+/**
+ * An instance cancelled for `reason`.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const cancelled = (reason: string): ErrorDetails => ({
+  _tag: "Application",
+  kind: { Cancelled: { reason } },
+  message: "",
+  retryable: false
+})
+
+/**
+ * Code that does not fit its history.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const nondeterminism = (message: string): ErrorDetails => ({
+  _tag: "Configuration",
+  kind: "Nondeterminism",
+  resource: "",
+  message
+})
+
+/**
+ * A handler that failed or died.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const application = (
+  kind: "ActivityFailed" | "OrchestrationFailed" | "Panicked",
+  message: string
+): ErrorDetails => ({ _tag: "Application", kind, message, retryable: false })
+
+/**
+ * The text a person reads: stored in `executions.output` of a failed execution and shown by clients.
+ *
+ * @category rendering
+ * @since 0.1.0
+ */
+export const display = (details: ErrorDetails): string => {
+  switch (details._tag) {
+    case "Infrastructure":
+      return `infrastructure:${details.operation}: ${details.message}`
+    case "Configuration":
+      return details.message === null
+        ? `nondeterministic in ${details.resource}`
+        : `nondeterministic: ${details.message}`
+    case "Application":
+      return typeof details.kind === "object"
+        ? `canceled: ${details.kind.Cancelled.reason}`
+        : details.kind === "Panicked"
+        ? `orchestration panicked: ${details.message}`
+        : details.message
+    case "Poison": {
+      const { attemptCount, maxAttempts, messageType } = details
+      if ("Orchestration" in messageType) {
+        return `poison: orchestration ${messageType.Orchestration.instance} exceeded ${attemptCount} attempts (max ${maxAttempts})`
+      }
+      if ("Activity" in messageType) {
+        const { activity_id, activity_name } = messageType.Activity
+        return `poison: activity ${activity_name}#${activity_id} exceeded ${attemptCount} attempts (max ${maxAttempts})`
+      }
+      const { error, instance } = messageType.FailedDeserialization
+      return `poison: orchestration ${instance} history deserialization failed after ${attemptCount} attempts (max ${maxAttempts}): ${error}`
+    }
+  }
+}

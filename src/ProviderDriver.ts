@@ -1,0 +1,364 @@
+/**
+ * The seam a storage implements: sets of encoded items in, one answer per item out.
+ *
+ * A driver stores and nothing else. Decoding, matching names and versions to messages, orphans, retries, batching and
+ * waiting are done once, above it, by `Provider.fromDriver`. Strings of the types below are row texts
+ * (`Event.encode`, `WorkItem.encode`); ids and milliseconds are safe integers.
+ *
+ * **Promises every driver keeps**
+ *
+ * - One call is one atomic statement. A call that fails has changed nothing, unless the connection was lost.
+ * - Items of a set succeed or fail on their own: a lost lock or a duplicate event never fails its neighbours. Answers
+ *   stand in the order of the items.
+ * - A claim never waits for another claim; it takes the next candidate instead.
+ * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests.
+ * - `lockToken` is opaque and leads to its row by primary key.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import type * as Stream from "effect/Stream"
+import type { ProviderError } from "./ProviderError.ts"
+
+/**
+ * A Duroxide core version, the space in which executions are pinned.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface CoreVersion {
+  readonly major: number
+  readonly minor: number
+  readonly patch: number
+}
+
+/**
+ * Executions whose pinned version lies in `min` … `max`, both ends included, compared as tuples. An execution without
+ * a pinned version passes every filter.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface VersionRange {
+  readonly min: CoreVersion
+  readonly max: CoreVersion
+}
+
+/**
+ * Which activities a worker takes, by tag.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type TagFilter =
+  | { readonly _tag: "DefaultOnly" }
+  | { readonly _tag: "Tags"; readonly tags: ReadonlyArray<string> }
+  | { readonly _tag: "DefaultAnd"; readonly tags: ReadonlyArray<string> }
+  | { readonly _tag: "Any" }
+  | { readonly _tag: "None" }
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface FetchOrchestrationItems {
+  /** Most instances to claim, at least 1. */
+  readonly limit: number
+  /** Length of the lease, milliseconds, more than 0. */
+  readonly lockTimeoutMs: number
+  /** Null claims executions of every pinned version. */
+  readonly versions: VersionRange | null
+}
+
+/**
+ * One claimed instance: its lease, and everything a turn reads.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface ClaimedInstance {
+  readonly instanceId: string
+  readonly lockToken: string
+  /** Deliveries so far, this one included: the highest of the batch. */
+  readonly attemptCount: number
+  /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
+  readonly nowMs: number
+  /** Null when there is no `instances` row. */
+  readonly instance: { readonly orchestrationName: string; readonly orchestrationVersion: string | null } | null
+  /** `current_execution_id` of the instance row, else the highest of `executions`, else 1. */
+  readonly executionId: number
+  /** Events of that execution by event id. */
+  readonly history: ReadonlyArray<string>
+  /** Visible messages by row id, now carrying the lease's token. */
+  readonly messages: ReadonlyArray<{ readonly id: number; readonly workItem: string }>
+  /** What ended executions left in the key-value store (never the current execution's own changes). */
+  readonly keyValues: ReadonlyArray<
+    { readonly key: string; readonly value: string; readonly lastUpdatedAtMs: number }
+  >
+}
+
+/**
+ * What one turn stores.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface OrchestrationAck {
+  readonly lockToken: string
+  /** Null deletes the batch and releases the lease, nothing else: no row of `executions` appears. */
+  readonly executionId: number | null
+  readonly history: ReadonlyArray<{ readonly eventId: number; readonly eventData: string }>
+  /** Null leaves the status text alone; otherwise sets it (or clears it) and counts its version up by one. */
+  readonly customStatus: { readonly value: string | null } | null
+  /** Applied in order to the current execution's changes. */
+  readonly keyValues: ReadonlyArray<KeyValueChange>
+  /** Null leaves status, output and end time alone. */
+  readonly status: ExecutionStatus | null
+  readonly output: string | null
+  /** The instance row is written only when name and version are both present. */
+  readonly orchestrationName: string | null
+  readonly orchestrationVersion: string | null
+  /** Written once; later values are ignored. */
+  readonly parentInstanceId: string | null
+  /** Null leaves the execution's pinned version alone. */
+  readonly pinnedVersion: CoreVersion | null
+  readonly workerItems: ReadonlyArray<EncodedActivity>
+  readonly orchestratorItems: ReadonlyArray<EncodedMessage>
+  /** Worker rows deleted after `workerItems` are inserted, claimed or not; missing rows are fine. */
+  readonly cancelledActivities: ReadonlyArray<ActivityKey>
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export type ExecutionStatus = "Running" | "Completed" | "Failed" | "ContinuedAsNew"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export type KeyValueChange =
+  | { readonly action: "set"; readonly key: string; readonly value: string; readonly lastUpdatedAtMs: number }
+  | { readonly action: "clear_key"; readonly key: string }
+  | { readonly action: "clear_all" }
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface ActivityKey {
+  readonly instanceId: string
+  readonly executionId: number
+  readonly activityId: number
+}
+
+/**
+ * A worker queue row to insert, visible at once.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface EncodedActivity {
+  readonly workItem: string
+  readonly instanceId: string | null
+  readonly executionId: number | null
+  readonly activityId: number | null
+  readonly sessionId: string | null
+  readonly tag: string | null
+}
+
+/**
+ * An orchestrator queue row to insert: visible at the later of `visibleAtMs` (absolute, milliseconds since the Unix
+ * epoch) and now + `delayMs`; null means now. In an ack a `visibleAtMs` in the past is kept as it is.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface EncodedMessage {
+  readonly instanceId: string
+  readonly workItem: string
+  readonly visibleAtMs: number | null
+  readonly delayMs: number | null
+}
+
+/**
+ * Answer to the settlement of one lease.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Settled = "Done" | "LockLost" | "DuplicateEvent"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Abandon {
+  readonly lockToken: string
+  /** The work stays invisible for so long; null: at once. */
+  readonly delayMs: number | null
+  /** True takes the delivery back: it does not count as an attempt. */
+  readonly ignoreAttempt: boolean
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Renewal {
+  readonly lockToken: string
+  /** New length of the lease from now, milliseconds. */
+  readonly extendForMs: number
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface FetchWorkItems {
+  /** Most items to claim, at least 1. */
+  readonly limit: number
+  /** Length of the lock, milliseconds, more than 0. */
+  readonly lockTimeoutMs: number
+  readonly tags: TagFilter
+  /** Null takes only activities without a session. */
+  readonly session: { readonly ownerId: string; readonly lockTimeoutMs: number } | null
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface ClaimedWorkItem {
+  readonly workItem: string
+  readonly lockToken: string
+  /** Deliveries so far, this one included. */
+  readonly attemptCount: number
+}
+
+/**
+ * A start that also creates the instance, so that it is visible at once and taken only once.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface OrchestrationStart {
+  readonly instanceId: string
+  readonly orchestrationName: string
+  /** The `StartOrchestration` message. */
+  readonly workItem: string
+  readonly pinnedVersion: CoreVersion
+  /** Not visible to dispatchers for so long; null: at once. */
+  readonly delayMs: number | null
+}
+
+/**
+ * What the tables say of one instance and its current execution.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface InstanceState {
+  readonly instanceId: string
+  readonly orchestrationName: string
+  readonly orchestrationVersion: string | null
+  readonly parentInstanceId: string | null
+  readonly executionId: number
+  readonly status: ExecutionStatus
+  /** Result of `Completed`, display text of `Failed`, new input of `ContinuedAsNew`. */
+  readonly output: string | null
+  /** The last `OrchestrationFailed` event of a `Failed` execution. */
+  readonly failure: string | null
+  readonly customStatus: string | null
+  readonly customStatusVersion: number
+  /** Milliseconds since the Unix epoch. */
+  readonly createdAtMs: number
+  readonly updatedAtMs: number
+}
+
+/**
+ * A hint that work may be visible. Hints may be lost, late or wrong; polling covers for them.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Wakeup =
+  | { readonly queue: "orchestrator"; readonly instanceId: string | null; readonly visibleAtMs: number | null }
+  | { readonly queue: "worker"; readonly visibleAtMs: number | null }
+
+type Call<A> = Effect.Effect<A, ProviderError>
+
+/**
+ * The storage contract over encoded sets.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class ProviderDriver extends Context.Service<ProviderDriver, {
+  /** For logs and metrics: `prisma`, `memory`. */
+  readonly name: string
+
+  /**
+   * Claims up to `limit` instances that have a visible message and no live lease, earliest message first, and marks
+   * all their visible messages with the lease's token.
+   */
+  readonly fetchOrchestrationItems: (options: FetchOrchestrationItems) => Call<ReadonlyArray<ClaimedInstance>>
+  /** Stores turns and releases their leases. Needs a live lease. */
+  readonly ackOrchestrationItems: (acks: ReadonlyArray<OrchestrationAck>) => Call<ReadonlyArray<Settled>>
+  /** Gives batches back. The lease may be expired, not superseded. */
+  readonly abandonOrchestrationItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
+  /** Extends live leases, and the marks of their batches. */
+  readonly renewOrchestrationItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
+  /**
+   * Takes single messages out of a claimed batch and hides them for `delayMs`: for rows nobody can read, which must
+   * neither block their instance nor be lost.
+   */
+  readonly deferMessages: (
+    items: ReadonlyArray<{ readonly lockToken: string; readonly ids: ReadonlyArray<number>; readonly delayMs: number }>
+  ) => Call<ReadonlyArray<Settled>>
+
+  /** Inserts messages. The instance need not exist and is not created; duplicates are allowed. */
+  readonly enqueueForOrchestrator: (messages: ReadonlyArray<EncodedMessage>) => Call<void>
+  /** Inserts activities. */
+  readonly enqueueForWorker: (activities: ReadonlyArray<EncodedActivity>) => Call<void>
+  /**
+   * Creates instance, execution 1 (status `Running`, pinned) and start message together, where the id is free.
+   */
+  readonly startOrchestrations: (
+    starts: ReadonlyArray<OrchestrationStart>
+  ) => Call<ReadonlyArray<"Started" | "AlreadyExists">>
+
+  /** Claims up to `limit` visible activities, smallest row id first; claims their sessions where asked. */
+  readonly fetchWorkItems: (options: FetchWorkItems) => Call<ReadonlyArray<ClaimedWorkItem>>
+  /** Deletes claimed activities and inserts their completions. Needs a live lock. Null: delete only. */
+  readonly ackWorkItems: (
+    items: ReadonlyArray<
+      {
+        readonly lockToken: string
+        readonly completion: { readonly instanceId: string; readonly workItem: string } | null
+      }
+    >
+  ) => Call<ReadonlyArray<Settled>>
+  /** Gives activities back. The lock may be expired, not superseded. */
+  readonly abandonWorkItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
+  /** Extends live locks. `LockLost` is how a running activity learns that it was cancelled. */
+  readonly renewWorkItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
+
+  /** Events of one execution by event id; null means the highest execution. Unknown: empty. */
+  readonly readHistory: (
+    options: { readonly instanceId: string; readonly executionId: number | null }
+  ) => Call<ReadonlyArray<string>>
+  /** Plain insert for tools and tests; a repeated event id fails with `DuplicateEvent`. */
+  readonly appendHistory: (options: {
+    readonly instanceId: string
+    readonly executionId: number
+    readonly history: ReadonlyArray<{ readonly eventId: number; readonly eventData: string }>
+  }) => Call<void>
+  /** States of the given instances, in any order; unknown ids are left out. */
+  readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
+
+  /** Notifications of the store; `Stream.never` for a driver that has none. */
+  readonly wakeups: Stream.Stream<Wakeup, ProviderError>
+}>()("duroxide-prisma/ProviderDriver") {}

@@ -1,0 +1,306 @@
+/**
+ * What can go wrong at the storage boundary.
+ *
+ * One outer error, `ProviderError`, says which operation failed; the tagged `reason` inside says why and whether the
+ * same call may succeed later (`isRetryable`). Nothing was changed when a retryable reason is reported, except for
+ * `ConnectionLost`, where the outcome of a write is unknown.
+ *
+ * @since 0.1.0
+ */
+import * as Schema from "effect/Schema"
+
+const id = <const Name extends string>(name: Name) => `duroxide-prisma/ProviderError/${name}` as const
+
+/**
+ * The lock token is unknown, expired, superseded or already settled. Another worker may own the work now.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class LockLost extends Schema.TaggedError<LockLost>(id("LockLost"))("LockLost", {
+  lockToken: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `Invalid lock token ${this.lockToken}: it is unknown, expired or already settled`
+  }
+}
+
+/**
+ * An event with this id is already part of the execution's history; the whole turn was refused.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class DuplicateEvent extends Schema.TaggedError<DuplicateEvent>(id("DuplicateEvent"))("DuplicateEvent", {
+  instanceId: Schema.String,
+  executionId: Schema.Number
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `history of ${this.instanceId} execution ${this.executionId} already holds an event with one of these ids`
+  }
+}
+
+/**
+ * The caller passed something no provider can store or act on. Nothing was written.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class InvalidInput extends Schema.TaggedError<InvalidInput>(id("InvalidInput"))("InvalidInput", {
+  field: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `invalid ${this.field}: ${this.problem}`
+  }
+}
+
+/**
+ * No instance with this id exists.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class InstanceNotFound extends Schema.TaggedError<InstanceNotFound>(id("InstanceNotFound"))("InstanceNotFound", {
+  instanceId: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `instance ${this.instanceId} not found`
+  }
+}
+
+/**
+ * A stored history event or message cannot be decoded.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class DataCorrupted extends Schema.TaggedError<DataCorrupted>(id("DataCorrupted"))("DataCorrupted", {
+  instanceId: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `stored data of ${this.instanceId} cannot be decoded: ${this.problem}`
+  }
+}
+
+/**
+ * The database could not be reached, or the connection broke while a statement ran. Whether a write took effect is
+ * unknown.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class ConnectionLost extends Schema.TaggedError<ConnectionLost>(id("ConnectionLost"))("ConnectionLost", {
+  problem: Schema.String
+}) {
+  readonly isRetryable = true
+  override get message() {
+    return `no connection to the database: ${this.problem}`
+  }
+}
+
+/**
+ * The server refused the credentials (SQLSTATE 28000, 28P01, missing password).
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class AuthenticationFailed
+  extends Schema.TaggedError<AuthenticationFailed>(id("AuthenticationFailed"))("AuthenticationFailed", {
+    problem: Schema.String
+  })
+{
+  readonly isRetryable = false
+  override get message() {
+    return `the database refused the login: ${this.problem}. Check user and password of the connection`
+  }
+}
+
+/**
+ * The connection settings cannot work as they are: missing database, TLS not offered, bad URL, bad schema name.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class ConfigurationInvalid
+  extends Schema.TaggedError<ConfigurationInvalid>(id("ConfigurationInvalid"))("ConfigurationInvalid", {
+    problem: Schema.String
+  })
+{
+  readonly isRetryable = false
+  override get message() {
+    return `the database settings cannot work: ${this.problem}`
+  }
+}
+
+/**
+ * The role lacks a right (SQLSTATE 42501).
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class PermissionDenied extends Schema.TaggedError<PermissionDenied>(id("PermissionDenied"))("PermissionDenied", {
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `the database role lacks a right: ${this.problem}`
+  }
+}
+
+/**
+ * A table, column or function is missing (SQLSTATE class 42, 3F000): the schema is not migrated, or to another
+ * version.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class SchemaMismatch extends Schema.TaggedError<SchemaMismatch>(id("SchemaMismatch"))("SchemaMismatch", {
+  sqlState: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `the database schema does not fit this version: ${this.problem} (${this.sqlState}). Run the migrations`
+  }
+}
+
+/**
+ * Lost against a concurrent transaction (40001, 40P01, 55P03) or a changed statement plan (0A000); trying again works.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class Contention extends Schema.TaggedError<Contention>(id("Contention"))("Contention", {
+  sqlState: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = true
+  override get message() {
+    return `lost against a concurrent transaction: ${this.problem} (${this.sqlState})`
+  }
+}
+
+/**
+ * The server or the pool cannot take the statement now: starting, stopping, failing over, out of connections, memory
+ * or disk, our own statement timeout, or every pooled connection is busy.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class Unavailable extends Schema.TaggedError<Unavailable>(id("Unavailable"))("Unavailable", {
+  sqlState: Schema.NullOr(Schema.String),
+  problem: Schema.String
+}) {
+  readonly isRetryable = true
+  override get message() {
+    return `the database cannot take the statement now: ${this.problem}${
+      this.sqlState === null ? "" : ` (${this.sqlState})`
+    }`
+  }
+}
+
+/**
+ * The database refused the data (SQLSTATE class 22 or 23).
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class DataRefused extends Schema.TaggedError<DataRefused>(id("DataRefused"))("DataRefused", {
+  sqlState: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `the database refused the data: ${this.problem} (${this.sqlState})`
+  }
+}
+
+/**
+ * The provider was closed while or before the call.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class Closed extends Schema.TaggedError<Closed>(id("Closed"))("Closed", {}) {
+  readonly isRetryable = false
+  override get message() {
+    return "the provider is closed"
+  }
+}
+
+/**
+ * Anything the classifier does not know; `cause` is the thrown value.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class Unexpected extends Schema.TaggedError<Unexpected>(id("Unexpected"))("Unexpected", {
+  sqlState: Schema.NullOr(Schema.String),
+  problem: Schema.String,
+  cause: Schema.Defect()
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `unexpected: ${this.problem}${this.sqlState === null ? "" : ` (${this.sqlState})`}`
+  }
+}
+
+/**
+ * Every reason a provider may report.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export const Reason = Schema.Union([
+  LockLost,
+  DuplicateEvent,
+  InvalidInput,
+  InstanceNotFound,
+  DataCorrupted,
+  ConnectionLost,
+  AuthenticationFailed,
+  ConfigurationInvalid,
+  PermissionDenied,
+  SchemaMismatch,
+  Contention,
+  Unavailable,
+  DataRefused,
+  Closed,
+  Unexpected
+])
+
+/**
+ * @category reasons
+ * @since 0.1.0
+ */
+export type Reason = typeof Reason.Type
+
+/**
+ * The one error of `Provider` and `ProviderDriver`.
+ *
+ * **Details**
+ *
+ * Rendered as `operation: message of the reason`. `isRetryable` is the reason's.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class ProviderError extends Schema.TaggedError<ProviderError>("duroxide-prisma/ProviderError")("ProviderError", {
+  operation: Schema.String,
+  reason: Reason
+}) {
+  /** True when the same call may succeed later. */
+  get isRetryable(): boolean {
+    return this.reason.isRetryable
+  }
+  override get message() {
+    return `${this.operation}: ${this.reason.message}`
+  }
+}

@@ -1,0 +1,5 @@
+export * as ErrorDetails from "./ErrorDetails.ts"
+export * as Event from "./Event.ts"
+export * as ProviderDriver from "./ProviderDriver.ts"
+export * as ProviderError from "./ProviderError.ts"
+export * as WorkItem from "./WorkItem.ts"
