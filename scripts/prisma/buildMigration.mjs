@@ -1,0 +1,99 @@
+#!/usr/bin/env node
+/**
+ * Writes the next migration from the stored functions in `prisma/functions`, the only place where they are edited.
+ *
+ *     npm run migration -- <name>            writes prisma/migrations/<stamp>_<name>/migration.sql
+ *     npm run migration -- --replace-last    writes the newest functions migration anew (before the first release)
+ *     npm run migration -- --check           writes nothing; exit code 1 when files and migrations differ
+ *
+ * The migration holds what changed since the migrations before it: new and changed functions in full, and a DROP for
+ * removed ones. A function whose arguments, result or attributes change is dropped first, because CREATE OR REPLACE
+ * would refuse or leave the old one beside it.
+ */
+import { mkdirSync, rmSync, writeFileSync } from "node:fs"
+import path from "node:path"
+import { parseArgs } from "node:util"
+import {
+  compareFunctions,
+  definedBy,
+  functionsDirectory,
+  migrationsDirectory,
+  readFunctionFiles,
+  readMigrations
+} from "./functionFiles.mjs"
+
+const { positionals, values } = parseArgs({
+  allowPositionals: true,
+  options: {
+    check: { type: "boolean", default: false },
+    "replace-last": { type: "boolean", default: false },
+    functions: { type: "string", default: functionsDirectory },
+    migrations: { type: "string", default: migrationsDirectory }
+  }
+})
+
+const builtBy = "-- Built by scripts/prisma/buildMigration.mjs from prisma/functions; edit the functions there."
+
+try {
+  process.exitCode = run()
+} catch (error) {
+  console.error(error.message)
+  process.exitCode = 1
+}
+
+function run() {
+  const files = readFunctionFiles(values.functions)
+  const migrations = readMigrations(values.migrations)
+  const last = migrations.at(-1)
+  if (values["replace-last"] && !last?.sql.startsWith(builtBy)) {
+    throw new Error("the newest migration was not built from functions; give a name for a new one")
+  }
+  const difference = compareFunctions(files, definedBy(values["replace-last"] ? migrations.slice(0, -1) : migrations))
+  const lines = Object.entries(difference).flatMap(([what, names]) => names.map((name) => `${what} ${name}`))
+
+  if (values.check) {
+    if (lines.length === 0) console.log(`migrations hold the ${files.size} functions as their files say`)
+    else console.error(`migrations lag behind prisma/functions, run "npm run migration":\n  ${lines.join("\n  ")}`)
+    return lines.length === 0 ? 0 : 1
+  }
+  if (lines.length === 0) {
+    if (values["replace-last"]) rmSync(path.dirname(last.file), { recursive: true })
+    console.log("nothing to migrate")
+    return 0
+  }
+
+  const name = values["replace-last"] ? last.name : nextName(last?.name)
+  const file = path.join(values.migrations, name, "migration.sql")
+  mkdirSync(path.dirname(file), { recursive: true })
+  writeFileSync(file, render(name, files, difference))
+  console.log([path.relative(process.cwd(), file), ...lines].join("\n  "))
+  if (difference.replaced.length + difference.dropped.length > 0) {
+    console.log("Processes of an earlier version fail on dropped functions; a new name (…_v2) lets both run.")
+  }
+  return 0
+}
+
+/** Stamps order migrations by name, so a new one must come after the newest even when two clocks disagree. */
+function nextName(lastName) {
+  const [title] = positionals
+  if (positionals.length !== 1 || !/^[a-z0-9_]+$/.test(title)) {
+    throw new Error("usage: npm run migration -- <name>, in lower case with underscores, such as renew_in_milliseconds")
+  }
+  const now = new Date().toISOString().replace(/\D/g, "").slice(0, 14)
+  const after = lastName === undefined ? now : String(BigInt(lastName.slice(0, 14)) + 1n)
+  return `${now > after ? now : after}_${title}`
+}
+
+function render(name, files, { changed, created, dropped, replaced }) {
+  const written = [...files.keys()].filter((one) => [...created, ...changed, ...replaced].includes(one))
+  return [
+    `${builtBy}\n--`,
+    `-- Purpose: ${name.slice(15).replaceAll("_", " ")}.`,
+    replaced.length + dropped.length > 0
+      ? "-- Effect on running workers: calls of an earlier version to the dropped functions fail from now on."
+      : "-- Effect on running workers: their next statement runs the functions below.",
+    ...[...dropped, ...replaced].sort().map((gone) => `\nDROP FUNCTION IF EXISTS ${gone};`),
+    ...written.map((one) => `\n${files.get(one).text};`),
+    ""
+  ].join("\n")
+}

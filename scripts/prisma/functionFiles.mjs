@@ -1,0 +1,99 @@
+/**
+ * Reads stored functions: from `prisma/functions/*.sql`, where each is edited, and from `prisma/migrations`, where each
+ * was last defined. Both sides give the same shape, so comparing them is comparing two maps.
+ *
+ * A function file holds one `CREATE OR REPLACE FUNCTION dx_…` named like the file, after a comment that describes it.
+ */
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import path from "node:path"
+import { fileURLToPath } from "node:url"
+
+export const root = fileURLToPath(new URL("../../", import.meta.url))
+export const functionsDirectory = path.join(root, "prisma/functions")
+export const migrationsDirectory = path.join(root, "prisma/migrations")
+
+const statement =
+  /^CREATE OR REPLACE FUNCTION (?<created>\w+)\s*\([\s\S]*?^AS (?<quote>\$\w*\$)[\s\S]*?\k<quote>(?=\s*;?\s*$)|^DROP FUNCTION IF EXISTS (?<dropped>\w+)(?=;)/gm
+
+/**
+ * What a migration must replace rather than redefine when it changes: arguments, result and attributes, without
+ * comments and layout.
+ */
+export const signature = (definition) =>
+  definition.slice(0, definition.search(/^AS \$/m)).replace(/--.*$/gm, "").replace(/\s+/g, " ").trim()
+
+/**
+ * The functions of `prisma/functions`: name to `{ name, text, definition }`, in an order in which they can be created.
+ * Throws on a file that breaks the rules.
+ */
+export function readFunctionFiles(directory = functionsDirectory) {
+  const functions = new Map()
+  for (const file of existsSync(directory) ? readdirSync(directory).filter((name) => name.endsWith(".sql")).sort() : []) {
+    const name = path.basename(file, ".sql")
+    const text = readFileSync(path.join(directory, file), "utf8").trim().replace(/;$/, "")
+    const found = [...text.matchAll(statement)]
+    const problem = !/^dx_[a-z0-9_]+$/.test(name)
+      ? "must be named dx_<lower case>.sql: the prefix keeps clear of functions of other programs in the schema"
+      : found.length !== 1 || found[0].groups.created !== name
+      ? `must hold one statement, CREATE OR REPLACE FUNCTION ${name}(…) … AS $$…$$, with AS at the start of its line`
+      : found[0].index + found[0][0].length !== text.length
+      ? "must end with the function's body"
+      : !/\bSET search_path FROM CURRENT\b/.test(signature(found[0][0]))
+      ? "must say SET search_path FROM CURRENT before AS: otherwise it works only under the caller's search_path"
+      : undefined
+    if (problem !== undefined) throw new Error(`prisma/functions/${file} ${problem}`)
+    functions.set(name, { name, text, definition: found[0][0] })
+  }
+  return calledFirst(functions)
+}
+
+/** PostgreSQL looks up the functions that a body in SQL calls when the body is created, so these come before it. */
+function calledFirst(functions) {
+  const ordered = new Map()
+  const visit = (one, callers) => {
+    if (ordered.has(one.name) || callers.includes(one.name)) return
+    for (const [name] of one.definition.matchAll(/\bdx_[a-z0-9_]+\b/g)) {
+      if (functions.has(name)) visit(functions.get(name), [...callers, one.name])
+    }
+    ordered.set(one.name, one)
+  }
+  for (const one of functions.values()) visit(one, [])
+  return ordered
+}
+
+/** The migrations in the order they are applied: `{ name, file, sql }`. */
+export function readMigrations(directory = migrationsDirectory) {
+  return readdirSync(directory, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map((entry) => entry.name)
+    .sort()
+    .map((name) => {
+      const file = path.join(directory, name, "migration.sql")
+      return { name, file, sql: readFileSync(file, "utf8") }
+    })
+}
+
+/** What the given migrations leave defined: name to definition. */
+export function definedBy(migrations) {
+  const functions = new Map()
+  for (const { sql } of migrations) {
+    for (const { 0: definition, groups } of sql.matchAll(statement)) {
+      if (groups.dropped !== undefined) functions.delete(groups.dropped)
+      else functions.set(groups.created, definition)
+    }
+  }
+  return functions
+}
+
+/** Where files and migrations differ: `created`, `changed`, `replaced` (another signature) and `dropped`. */
+export function compareFunctions(files, defined) {
+  const names = [...files.keys()]
+  const differing = names.filter((name) => defined.has(name) && defined.get(name) !== files.get(name).definition)
+  const sameSignature = (name) => signature(files.get(name).definition) === signature(defined.get(name))
+  return {
+    created: names.filter((name) => !defined.has(name)),
+    changed: differing.filter(sameSignature),
+    replaced: differing.filter((name) => !sameSignature(name)),
+    dropped: [...defined.keys()].filter((name) => !files.has(name))
+  }
+}
