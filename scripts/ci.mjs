@@ -1,0 +1,55 @@
+// Runs all checks on a clean checkout, each with the command a person would type, and goes on after a failure so
+// that one run shows all of them. The last line is `N passed, M failed`: vitest's totals, to which every other
+// check that failed adds one failure, so that the line never looks better than the exit code.
+
+import { spawnSync } from "node:child_process"
+import { existsSync, readFileSync, rmSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+
+const report = "build/vitest.json"
+
+const checks = [
+  ["generate"],
+  ["format:check"],
+  ["lint"],
+  ["check:drift"],
+  ["test", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${report}`], // types and imports first
+  ["fixtures"],
+  ["demo"]
+]
+
+process.chdir(fileURLToPath(new URL("..", import.meta.url)))
+// What an earlier run left behind must not stand in for something that is missing.
+for (const output of ["dist", "build", "src/prisma/generated"]) rmSync(output, { recursive: true, force: true })
+
+const failed = checks.filter((check) => !passes(check)).map(([name]) => name)
+const tests = totals(failed.includes("test"))
+const failures = tests.failed + failed.filter((name) => name !== "test").length
+
+if (failed.length > 0) console.log(`\nFailed: ${failed.join(", ")}`)
+console.log(`\n${tests.passed} passed, ${failures} failed`)
+process.exitCode = failures === 0 ? 0 : 1
+
+function passes([name, ...args]) {
+  console.log(`\n=== ${name}`)
+  const started = performance.now()
+  const { status, error } = spawnSync("npm", ["run", "--silent", name, ...args], { stdio: "inherit" })
+  if (error) console.error(error.message)
+  console.log(
+    `=== ${name} ${status === 0 ? "passed" : "FAILED"} in ${((performance.now() - started) / 1000).toFixed(1)} s`
+  )
+  return status === 0
+}
+
+/** Counts the tests; a file that could not be loaded, and a run that failed without naming a test, count as one. */
+function totals(runFailed) {
+  const files = existsSync(report) ? JSON.parse(readFileSync(report, "utf8")).testResults : []
+  const count = (file, status) => file.assertionResults.filter((test) => test.status === status).length
+  let passed = 0
+  let failed = 0
+  for (const file of files) {
+    passed += count(file, "passed")
+    failed += Math.max(count(file, "failed"), file.status === "failed" ? 1 : 0)
+  }
+  return { passed, failed: Math.max(failed, runFailed ? 1 : 0) }
+}
