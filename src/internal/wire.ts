@@ -133,6 +133,6 @@ const wireKey = (key: string) => key === "_tag" ? "type" : key.replace(/[A-Z]/g,
 // The paths and expectations of a schema issue are safe to show, the values in it are payloads.
 const problemOf = (exit: Exit.Failure<unknown, Schema.SchemaError>) => {
   const text = String(exit.cause)
-  const path = /at (\[.*\])/.exec(text)?.[1]
+  const path = /at ((?:\["[^"]*"\]|\[\d+\])+)/.exec(text)?.[1]
   return path === undefined ? "does not have the expected fields" : `does not have the expected value at ${path}`
 }

@@ -1,0 +1,90 @@
+/**
+ * Metric handles, one place.
+ *
+ * Provider instruments carry the names of the provider observability guide of Duroxide. Histograms are in
+ * milliseconds and change once per call, failed calls included.
+ *
+ * @since 0.1.0
+ */
+import * as Metric from "effect/Metric"
+
+const milliseconds = (name: string, description: string) =>
+  Metric.histogram(name, {
+    description: `${description}, milliseconds`,
+    boundaries: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
+  })
+
+/**
+ * One claim statement for orchestrations, however many instances it claims.
+ *
+ * @category provider metrics
+ * @since 0.1.0
+ */
+export const fetchOrchestrationItemDuration = milliseconds(
+  "provider.fetch_orchestration_item_duration_ms",
+  "Time of one claim of instances"
+)
+
+/**
+ * One turn, from handing it over until it is stored, retries included.
+ *
+ * @category provider metrics
+ * @since 0.1.0
+ */
+export const ackOrchestrationItemDuration = milliseconds(
+  "provider.ack_orchestration_item_duration_ms",
+  "Time to store one turn"
+)
+
+/**
+ * One claim statement for activities, however many it claims.
+ *
+ * @category provider metrics
+ * @since 0.1.0
+ */
+export const dequeueWorkerDuration = milliseconds(
+  "provider.dequeue_worker_duration_ms",
+  "Time of one claim of activities"
+)
+
+/**
+ * One activity result, from handing it over until it is stored.
+ *
+ * @category provider metrics
+ * @since 0.1.0
+ */
+export const ackWorkerDuration = milliseconds("provider.ack_worker_duration_ms", "Time to store one activity result")
+
+/**
+ * One message to an instance, starts included.
+ *
+ * @category provider metrics
+ * @since 0.1.0
+ */
+export const enqueueOrchestratorDuration = milliseconds(
+  "provider.enqueue_orchestrator_duration_ms",
+  "Time to enqueue one message"
+)
+
+/**
+ * Failed calls. Labels: `operation` (`fetch`, `ack_orch`, `ack_worker`, `enqueue`, …) and `error_type`
+ * (`transaction_failed`, `lock_timeout`, `serialization_error`, `unknown`).
+ *
+ * @category provider metrics
+ * @since 0.1.0
+ */
+export const infrastructureErrors = Metric.counter("provider.infrastructure_errors", {
+  description: "Failed provider calls",
+  incremental: true
+})
+
+/**
+ * Second and later attempts to store a turn.
+ *
+ * @category provider metrics
+ * @since 0.1.0
+ */
+export const ackOrchestrationRetries = Metric.counter("provider.ack_orchestration_retries", {
+  description: "Repeated attempts to store a turn",
+  incremental: true
+})

@@ -1,0 +1,253 @@
+/**
+ * The Duroxide storage contract as the runtime sees it: typed, one item at a time.
+ *
+ * Both queues deliver at least once. What a turn decides is stored by one acknowledgement, completely or not at all.
+ * `layerFromDriver` makes a `Provider` of any `ProviderDriver`: calls in flight at the same time travel in one
+ * statement, and one pump per queue asks for work on behalf of everybody who waits.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import type * as Event from "./Event.ts"
+import * as fromDriver from "./internal/seam/fromDriver.ts"
+import type * as item from "./internal/seam/orchestrationItem.ts"
+import { ProviderDriver } from "./ProviderDriver.ts"
+import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "./ProviderDriver.ts"
+import type { ProviderError } from "./ProviderError.ts"
+import type * as WorkItem from "./WorkItem.ts"
+
+/**
+ * Everything one turn reads.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type OrchestrationItem = item.OrchestrationItem
+
+/**
+ * A claimed item with its lease.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Claimed<A> {
+  readonly item: A
+  /** Opaque; ends with the first ack, abandon or expiry. */
+  readonly lockToken: string
+  /** Deliveries so far, this one included. */
+  readonly attemptCount: number
+}
+
+/**
+ * What one turn stores, atomically.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Turn {
+  readonly executionId: number
+  /** New events; ids follow the stored ones. */
+  readonly historyDelta: ReadonlyArray<Event.Event>
+  readonly workerItems: ReadonlyArray<WorkItem.Of<"ActivityExecute">>
+  readonly orchestratorItems: ReadonlyArray<WorkItem.WorkItem>
+  readonly metadata: ExecutionMetadata
+  /** Activities of any execution whose queue rows are deleted, claimed or not. */
+  readonly cancelledActivities: ReadonlyArray<{
+    readonly instanceId: string
+    readonly executionId: number
+    readonly activityId: number
+  }>
+}
+
+/**
+ * What a turn says of its execution. Absent fields leave the stored value alone.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface ExecutionMetadata {
+  readonly status?: ExecutionStatus
+  readonly output?: string
+  readonly orchestrationName?: string
+  readonly orchestrationVersion?: string
+  readonly parentInstanceId?: string
+  readonly pinnedVersion?: CoreVersion
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface SessionConfig {
+  readonly ownerId: string
+  readonly lockTimeout: Duration.Duration
+}
+
+/**
+ * How a provider made from a driver batches and waits.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Options {
+  /**
+   * Longest pause between two looks for work while a dispatcher waits. Work enqueued by this process is seen at once
+   * all the same. Defaults to 100 milliseconds.
+   */
+  readonly pollInterval?: Duration.Input | undefined
+  /** Statements of one kind under way at once. Defaults to 2. */
+  readonly lanes?: number | undefined
+  /** Most items in one statement. Defaults to 64. */
+  readonly maxBatch?: number | undefined
+}
+
+/**
+ * The storage service of the runtime and the client.
+ *
+ * **Details**
+ *
+ * Every call fails with `ProviderError`; `isRetryable` says whether the same call may succeed later. Claims, turn acks,
+ * renewals and reads repeat a retryable failure up to three times before they report it, after 50, 100 and 150
+ * milliseconds; enqueues do not, because a repeated enqueue could deliver twice.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class Provider extends Context.Service<Provider, {
+  /**
+   * Claims one instance with all its visible messages.
+   *
+   * Waits up to `pollTimeout` for work; `none` then, after a last look. An instance is claimed by one caller at a time;
+   * the lease ends after `lockTimeout` unless renewed.
+   */
+  readonly fetchOrchestrationItem: (options: {
+    readonly lockTimeout: Duration.Duration
+    readonly pollTimeout: Duration.Duration
+    readonly versions: Option.Option<VersionRange>
+  }) => Effect.Effect<Option.Option<Claimed<OrchestrationItem>>, ProviderError>
+
+  /**
+   * Stores a turn, deletes its batch and ends the lease. Fails with `LockLost` when the lease is not live any more, and
+   * with `DuplicateEvent` when an event id is taken; then nothing is stored.
+   */
+  readonly ackOrchestrationItem: (lockToken: string, turn: Turn) => Effect.Effect<void, ProviderError>
+
+  /** Deletes the batch and ends the lease without writing anything else. */
+  readonly dropOrchestrationItem: (lockToken: string) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Gives a batch back. With `delay` its messages stay invisible for so long; `ignoreAttempt` takes the delivery back.
+   * Works on an expired lease nobody took over; else fails with `LockLost`.
+   */
+  readonly abandonOrchestrationItem: (options: {
+    readonly lockToken: string
+    readonly delay: Option.Option<Duration.Duration>
+    readonly ignoreAttempt: boolean
+  }) => Effect.Effect<void, ProviderError>
+
+  /** Extends a live lease to now + `extendFor`; fails with `LockLost` otherwise. */
+  readonly renewOrchestrationItemLock: (options: {
+    readonly lockToken: string
+    readonly extendFor: Duration.Duration
+  }) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Sends a message to an instance, visible after `delay`. The instance need not exist and is not created.
+   * `ActivityExecute` is refused with `InvalidInput`.
+   */
+  readonly enqueueForOrchestrator: (
+    item: WorkItem.WorkItem,
+    delay: Option.Option<Duration.Duration>
+  ) => Effect.Effect<void, ProviderError>
+
+  /** Enqueues an activity, visible at once. */
+  readonly enqueueForWorker: (item: WorkItem.Of<"ActivityExecute">) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Creates an instance, pinned to `pinnedVersion`, together with its start message. `AlreadyExists` when the id is
+   * taken; then nothing is written.
+   */
+  readonly startOrchestration: (options: {
+    readonly start: WorkItem.Of<"StartOrchestration">
+    readonly pinnedVersion: CoreVersion
+    readonly delay: Option.Option<Duration.Duration>
+  }) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
+
+  /** Claims one activity; waits as `fetchOrchestrationItem` does. */
+  readonly fetchWorkItem: (options: {
+    readonly lockTimeout: Duration.Duration
+    readonly pollTimeout: Duration.Duration
+    readonly tags: TagFilter
+    readonly session: Option.Option<SessionConfig>
+  }) => Effect.Effect<Option.Option<Claimed<WorkItem.Of<"ActivityExecute">>>, ProviderError>
+
+  /** Deletes a claimed activity and delivers its completion, if any. Fails with `LockLost` without a live lock. */
+  readonly ackWorkItem: (
+    lockToken: string,
+    completion: Option.Option<WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">>
+  ) => Effect.Effect<void, ProviderError>
+
+  /** Gives an activity back; see `abandonOrchestrationItem`. */
+  readonly abandonWorkItem: (options: {
+    readonly lockToken: string
+    readonly delay: Option.Option<Duration.Duration>
+    readonly ignoreAttempt: boolean
+  }) => Effect.Effect<void, ProviderError>
+
+  /** Extends a live lock. `LockLost` is how a running activity learns that it was cancelled. */
+  readonly renewWorkItemLock: (options: {
+    readonly lockToken: string
+    readonly extendFor: Duration.Duration
+  }) => Effect.Effect<void, ProviderError>
+
+  /** History of the newest execution; empty when unknown. Fails with `DataCorrupted` on an unreadable event. */
+  readonly read: (instanceId: string) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>
+
+  /** History of one execution; empty when unknown. */
+  readonly readWithExecution: (
+    instanceId: string,
+    executionId: number
+  ) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>
+
+  /** Adds events outside a turn, for tools and tests. Fails with `DuplicateEvent` on a taken id. */
+  readonly appendWithExecution: (
+    instanceId: string,
+    executionId: number,
+    events: ReadonlyArray<Event.Event>
+  ) => Effect.Effect<void, ProviderError>
+
+  /** State of an instance and its current execution, without reading the history; `none` when unknown. */
+  readonly readInstance: (instanceId: string) => Effect.Effect<Option.Option<InstanceState>, ProviderError>
+
+  /** Ends when this process next stores a turn of the instance: a hint for those who wait for its state. */
+  readonly awaitTurn: (instanceId: string) => Effect.Effect<void>
+}>()("duroxide-prisma/Provider") {
+  /**
+   * Joins a driver with batching, waiting, decoding and retries.
+   *
+   * Its loops end with the scope. Callers must be gone by then.
+   */
+  static readonly fromDriver = (
+    driver: ProviderDriver["Service"],
+    options?: Options
+  ): Effect.Effect<Provider["Service"], never, Scope.Scope> =>
+    fromDriver.make(driver, {
+      pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),
+      lanes: options?.lanes ?? 2,
+      maxBatch: options?.maxBatch ?? 64
+    })
+
+  /**
+   * The provider of the `ProviderDriver` in context.
+   */
+  static readonly layerFromDriver = (options?: Options): Layer.Layer<Provider, never, ProviderDriver> =>
+    Layer.effect(
+      Provider,
+      Effect.flatMap(ProviderDriver, (driver) => Provider.fromDriver(driver, options))
+    )
+}

@@ -1,0 +1,113 @@
+/**
+ * Makes a typed item of what a driver claimed: decodes rows, finds name and version, and tells orphans apart.
+ *
+ * Rules are stated here once, for every driver (contract: instance metadata, orphaned messages, corrupt history).
+ */
+import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import * as Event from "../../Event.ts"
+import type { ClaimedInstance } from "../../ProviderDriver.ts"
+import * as WorkItem from "../../WorkItem.ts"
+
+export interface OrchestrationItem {
+  readonly instanceId: string
+  readonly orchestrationName: string
+  /** `unknown` when no row and no message says it. */
+  readonly orchestrationVersion: string
+  readonly executionId: number
+  /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
+  readonly nowMs: number
+  /** Empty when `historyError` is set. */
+  readonly history: ReadonlyArray<Event.Event>
+  readonly historyError: Option.Option<string>
+  readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  /** Values that ended executions left behind. */
+  readonly keyValues: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs: number }>
+}
+
+export type Assembled =
+  | {
+    readonly _tag: "Item"
+    readonly item: OrchestrationItem
+    /** Rows nobody can read; they are hidden for a while and never deleted. */
+    readonly unreadable: ReadonlyArray<{ readonly id: number; readonly problem: string }>
+  }
+  /** Nothing says which orchestration the messages are for. `deletable` when all are queue messages without history. */
+  | { readonly _tag: "Orphan"; readonly deletable: boolean }
+  /** Not one message of the batch can be read. */
+  | { readonly _tag: "Unreadable"; readonly unreadable: ReadonlyArray<{ readonly id: number; readonly problem: string }> }
+
+export const assemble = (claimed: ClaimedInstance): Assembled => {
+  const messages: Array<WorkItem.WorkItem> = []
+  const unreadable: Array<{ id: number; problem: string }> = []
+  for (const { id, workItem } of claimed.messages) {
+    const item = WorkItem.decode(workItem)
+    if (Result.isSuccess(item)) messages.push(item.success)
+    else unreadable.push({ id, problem: item.failure.problem })
+  }
+  if (messages.length === 0) return { _tag: "Unreadable", unreadable }
+
+  let historyError = Option.none<string>()
+  let history: Array<Event.Event> = []
+  for (const row of claimed.history) {
+    const event = Event.decode(row)
+    if (Result.isFailure(event)) {
+      historyError = Option.some(event.failure.problem)
+      history = []
+      break
+    }
+    history.push(event.success)
+  }
+
+  const identity = identify(claimed, history, messages)
+  if (identity === undefined) {
+    return {
+      _tag: "Orphan",
+      deletable: claimed.history.length === 0 && messages.every((message) => message._tag === "QueueMessage")
+    }
+  }
+  return {
+    _tag: "Item",
+    unreadable,
+    item: {
+      instanceId: claimed.instanceId,
+      ...identity,
+      nowMs: claimed.nowMs,
+      history,
+      historyError,
+      messages,
+      keyValues: new Map(claimed.keyValues.map(({ key, lastUpdatedAtMs, value }) => [key, { value, lastUpdatedAtMs }]))
+    }
+  }
+}
+
+// internal
+
+type Identity = Pick<OrchestrationItem, "orchestrationName" | "orchestrationVersion" | "executionId">
+
+// The first that applies: the instance row, the started event, a start message, a continue-as-new message.
+const identify = (
+  { executionId, instance }: ClaimedInstance,
+  history: ReadonlyArray<Event.Event>,
+  messages: ReadonlyArray<WorkItem.WorkItem>
+): Identity | undefined => {
+  if (instance !== null) {
+    return {
+      orchestrationName: instance.orchestrationName,
+      orchestrationVersion: instance.orchestrationVersion ?? "unknown",
+      executionId
+    }
+  }
+  const started = history.find((event) => event._tag === "OrchestrationStarted")
+  if (started !== undefined) {
+    return { orchestrationName: started.name, orchestrationVersion: started.version, executionId }
+  }
+  const start = messages.find((message) => message._tag === "StartOrchestration") ??
+    messages.find((message) => message._tag === "ContinueAsNew")
+  if (start === undefined) return undefined
+  return {
+    orchestrationName: start.orchestration,
+    orchestrationVersion: start.version ?? "unknown",
+    executionId: start._tag === "StartOrchestration" ? Math.max(1, start.executionId) : 1
+  }
+}
