@@ -16,7 +16,7 @@ const tasks = {
   "client": { needs: ["install"], run: generateWhenStale },
   "build": { needs: ["client"], run: () => tool("tsc", "-b", "examples", "scripts", "test/programs") },
   "types": { needs: ["client"], run: () => tool("tsc", "-b") },
-  "diagnostics": { needs: ["build"], run: diagnostics },
+  "diagnostics": { needs: ["types"], run: () => tool("effect-tsgo", "diagnostics", ...effectDiagnostics) },
   "format": { needs: ["install"], run: (args) => tool("dprint", "fmt", ...args) },
   "format:check": { needs: ["install"], run: (args) => tool("dprint", "check", ...args) },
   "lint": { needs: ["build"], run: (args) => tool("oxlint", ...args) },
@@ -37,6 +37,9 @@ const tools = {
   "tsc": "typescript/bin/tsc",
   "vitest": "vitest/vitest.mjs"
 }
+
+/** All projects at once; suggestions are left to editors. */
+const effectDiagnostics = ["--project", "tsconfig.json", "--severity", "error,warning", "--strict"]
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 
@@ -101,12 +104,6 @@ async function generateWhenStale() {
   if (existsSync(client) && inputs.every((input) => changed(input) <= changed(client))) return
   await tool("prisma", "generate")
   utimesSync(client, new Date(), new Date()) // it is up to date, also when Prisma found nothing to write
-}
-
-async function diagnostics() {
-  for (const project of ["src", "examples", "scripts", "test/programs", "test"]) {
-    await tool("effect-tsgo", "diagnostics", "--project", `${project}/tsconfig.json`, "--strict")
-  }
 }
 
 async function prepack() {
