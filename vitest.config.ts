@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os"
 import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
 
@@ -15,7 +16,8 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/utils/globalSetup.ts"],
-    pool: "forks",
+    // The tests share one PostgreSQL: two files at a time use two cores well, more than four crowd it.
+    maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
     testTimeout: 30_000,
     hookTimeout: 120_000
   }
