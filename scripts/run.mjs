@@ -51,6 +51,8 @@ const environment = {
   ...process.env
 }
 
+const startedByNpm = process.env.npm_lifecycle_event !== undefined
+
 process.chdir(root)
 const [name, ...args] = process.argv.slice(2)
 if (Object.hasOwn(tasks, name ?? "")) {
@@ -125,8 +127,8 @@ function node(script, ...args) {
 }
 
 function npm(...args) {
-  const path = process.env.npm_execpath // set when npm started this
-  return path?.endsWith(".js") ? command(process.execPath, path, ...args) : command("npm", ...args)
+  const path = process.env.npm_execpath
+  return startedByNpm && path?.endsWith(".js") ? command(process.execPath, path, ...args) : command("npm", ...args)
 }
 
 /** Runs a command to its end. When it fails, this process ends in the same way. */
@@ -137,8 +139,12 @@ function command(file, ...args) {
     // A terminal sends its interrupt to the child as well; twice would mean "at once" to some.
     const interrupt = process.stdin.isTTY ? () => {} : forward
     process.on("SIGINT", interrupt).on("SIGTERM", forward).on("SIGHUP", forward)
+    // npm hands its signals to the shell between us, which may end without passing them on.
+    const parent = process.ppid
+    const watch = setInterval(() => startedByNpm && process.ppid !== parent && forward("SIGTERM"), 500)
     child.on("error", (error) => fail(`${file}: ${error.message}`, 127))
     child.on("exit", (code, signal) => {
+      clearInterval(watch)
       process.off("SIGINT", interrupt).off("SIGTERM", forward).off("SIGHUP", forward)
       if (code === 0) resolve()
       else process.exit(code ?? 128 + constants.signals[signal])
