@@ -28,7 +28,11 @@ export const signature = (definition) =>
  */
 export function readFunctionFiles(directory = functionsDirectory) {
   const functions = new Map()
-  for (const file of existsSync(directory) ? readdirSync(directory).filter((name) => name.endsWith(".sql")).sort() : []) {
+  for (
+    const file of existsSync(directory)
+      ? readdirSync(directory).filter((name) => name.endsWith(".sql")).sort()
+      : []
+  ) {
     const name = path.basename(file, ".sql")
     const text = readFileSync(path.join(directory, file), "utf8").trim().replace(/;$/, "")
     const found = [...text.matchAll(statement)]

@@ -1,0 +1,275 @@
+/**
+ * The connection to PostgreSQL: a bounded pool, the Prisma client over it, and the one way to send a statement.
+ *
+ * Acquiring checks that the server answers, that the login works and that the server is recent enough; each failure is
+ * one typed error. Every wait is bounded: for a connection, for a statement, for the end of statements on release.
+ *
+ * @since 0.1.0
+ */
+import { PrismaPg } from "@prisma/adapter-pg"
+import * as Config from "effect/Config"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Redacted from "effect/Redacted"
+import type * as Scope from "effect/Scope"
+import * as pg from "pg"
+import * as ProviderError from "../ProviderError.ts"
+import * as Connection from "./connection.ts"
+import { Prisma, PrismaClient } from "./generated/client.js"
+import * as SqlFault from "./SqlFault.ts"
+
+/**
+ * How to reach the database. Everything but `url` has a default.
+ *
+ * @category options
+ * @since 0.1.0
+ */
+export interface Options {
+  /** `postgresql://user:password@host:port/database`. Prisma's `schema` and `pgbouncer` parameters are understood. */
+  readonly url: string | Redacted.Redacted<string>
+  /**
+   * The schema that holds the tables, 1 to 63 bytes, any character but NUL. Defaults to the URL's `schema` parameter,
+   * then to `public`.
+   */
+  readonly schema?: string | undefined
+  /** Most connections open at once, at least 1. Defaults to 10. */
+  readonly maxConnections?: number | undefined
+  /** Longest wait for a connection, more than 0. Defaults to 30 seconds. */
+  readonly checkoutTimeout?: Duration.Input | undefined
+  /**
+   * Longest run of one statement, more than 0. Defaults to 30 seconds. The server stops it then; when the server does
+   * not answer, the connection is given up 5 seconds later. Behind a pooler only the second half holds.
+   */
+  readonly statementTimeout?: Duration.Input | undefined
+  /** Shown in `pg_stat_activity`. Defaults to `duroxide-prisma`. */
+  readonly applicationName?: string | undefined
+  /**
+   * Whether our own statements are prepared once per connection. Set to false behind a pooler that shares connections
+   * between clients, such as PgBouncer in transaction mode. Defaults to true, and to false when the URL says
+   * `pgbouncer=true`.
+   */
+  readonly preparedStatements?: boolean | undefined
+}
+
+/**
+ * The open database.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class Database extends Context.Service<Database, {
+  /** Name of the schema that holds the tables, unquoted. */
+  readonly schema: string
+  /** The schema's quoted name, to be put before `.dx_…` in a statement. */
+  readonly schemaSql: Prisma.Sql
+  /** `host:port/database`, fit for messages. */
+  readonly address: string
+  /** For queries through the Prisma models. */
+  readonly client: PrismaClient
+  /**
+   * Sends one statement and returns its rows.
+   *
+   * **Details**
+   *
+   * `operation` names the call in errors and counts. Fails with `ProviderError`; `SqlFault` decides the reason. The
+   * statement is its own transaction. Columns must be of types the Prisma adapter reads (cast `void` and the like to
+   * `text`); `bigint` arrives as `bigint`.
+   *
+   * **Gotchas**
+   *
+   * An interruption returns at once and drops the result; the statement itself runs to its end, so whether a write
+   * took effect is then unknown.
+   */
+  readonly query: <Row>(
+    operation: string,
+    sql: Prisma.Sql
+  ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.ProviderError>
+  /** Statements sent by `query` since the start, by operation. */
+  readonly statementCounts: Effect.Effect<Readonly<Record<string, number>>>
+}>()("duroxide-prisma/prisma/Database") {}
+
+/**
+ * Opens the database for the current scope.
+ *
+ * **Details**
+ *
+ * Fails with `ProviderError`, operation `connect`: `ConnectionLost` when no server answers, `AuthenticationFailed`,
+ * `ConfigurationInvalid` for settings that cannot work (URL, schema name, missing database, TLS, a server older than
+ * PostgreSQL 14), `Unavailable` while the server starts. Closing the scope waits up to 5 seconds for running statements
+ * and closes the connections.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = Effect.fn("Database.make")(
+  function*(options: Options): Effect.fn.Return<Database["Service"], ProviderError.ProviderError, Scope.Scope> {
+    const settings = yield* readSettings(options)
+    const pool = yield* acquirePool(settings)
+    const client = new PrismaClient({
+      adapter: new PrismaPg(pool, {
+        // The adapter puts the name between quotes as it is.
+        schema: settings.schema.replaceAll("\"", "\"\""),
+        ...(settings.preparedStatements ? { statementNameGenerator: statementNames(settings.schema) } : {})
+      }),
+      // Anything else reads source files to decorate the message of every failed statement.
+      errorFormat: "minimal"
+    })
+    yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
+
+    const counts: Record<string, number> = {}
+    const query = <Row>(operation: string, sql: Prisma.Sql) =>
+      Effect.suspend(() => {
+        counts[operation] = (counts[operation] ?? 0) + 1
+        return Effect.tryPromise({
+          try: () => client.$queryRaw<ReadonlyArray<Row>>(sql),
+          catch: (thrown) => new ProviderError.ProviderError({ operation, reason: SqlFault.classify(thrown) })
+        })
+      })
+
+    yield* checkServer(pool, settings.address)
+    return Database.of({
+      schema: settings.schema,
+      schemaSql: Prisma.raw(Connection.quoted(settings.schema)),
+      address: settings.address,
+      client,
+      query,
+      statementCounts: Effect.sync(() => ({ ...counts }))
+    })
+  }
+)
+
+/**
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer = (options: Options): Layer.Layer<Database, ProviderError.ProviderError> =>
+  Layer.effect(Database, make(options))
+
+/**
+ * Reads the options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layerConfig = (
+  options: Config.Wrap<Options>
+): Layer.Layer<Database, ProviderError.ProviderError | Config.ConfigError> =>
+  Layer.effect(Database, Effect.flatMap(Config.unwrap(options), make))
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+interface Settings extends Connection.Connection {
+  readonly maxConnections: number
+  readonly checkoutTimeoutMs: number
+  readonly statementTimeoutMs: number
+  readonly applicationName: string
+  readonly preparedStatements: boolean
+}
+
+const oldestServer = 14
+
+/** How long a connection outlives the server's own timeout before we give it up. */
+const answerGraceMs = 5000
+
+const releaseTimeout = Duration.seconds(5)
+
+const connectFailure = (reason: ProviderError.Reason) =>
+  new ProviderError.ProviderError({ operation: "connect", reason })
+
+const readSettings = Effect.fnUntraced(
+  function*(options: Options): Effect.fn.Return<Settings, ProviderError.ConfigurationInvalid> {
+    const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))
+    const maxConnections = options.maxConnections ?? 10
+    if (!Number.isInteger(maxConnections) || maxConnections < 1) {
+      return yield* new ProviderError.ConfigurationInvalid({
+        problem: `maxConnections must be a whole number of at least 1, not ${maxConnections}`
+      })
+    }
+    return {
+      ...connection,
+      maxConnections,
+      checkoutTimeoutMs: yield* milliseconds("checkoutTimeout", options.checkoutTimeout ?? "30 seconds"),
+      statementTimeoutMs: yield* milliseconds("statementTimeout", options.statementTimeout ?? "30 seconds"),
+      applicationName: options.applicationName ?? "duroxide-prisma",
+      preparedStatements: options.preparedStatements ?? !connection.pooled
+    }
+  },
+  Effect.mapError(connectFailure)
+)
+
+/** Timers of Node hold 31 bits; 0 would mean "wait for ever" to `pg`. */
+const milliseconds = (name: string, input: Duration.Input) => {
+  const millis = Math.ceil(Duration.toMillis(Duration.fromInputUnsafe(input)))
+  return millis >= 1 && millis < 2 ** 31 - answerGraceMs
+    ? Effect.succeed(millis)
+    : Effect.fail(
+      new ProviderError.ConfigurationInvalid({ problem: `${name} must be more than 0 and less than 24 days` })
+    )
+}
+
+const acquirePool = (settings: Settings) =>
+  Effect.acquireRelease(
+    Effect.try({
+      try: () => {
+        const pool = new pg.Pool({
+          connectionString: settings.connectionString,
+          application_name: settings.applicationName,
+          max: settings.maxConnections,
+          connectionTimeoutMillis: settings.checkoutTimeoutMs,
+          query_timeout: settings.statementTimeoutMs + answerGraceMs,
+          keepAlive: true,
+          onConnect: (client) => client.query(sessionSettings(settings))
+        })
+        // The URL holds the password: out of reach of anything that prints the pool.
+        Object.defineProperty(pool.options, "connectionString", { enumerable: false })
+        // A connection that dies while idle is replaced by the next query; without a listener it ends the process.
+        pool.on("error", () => {})
+        return pool
+      },
+      catch: (thrown) => connectFailure(SqlFault.classify(thrown))
+    }),
+    (pool) => Effect.ignore(Effect.timeout(Effect.promise(() => pool.end()), releaseTimeout))
+  )
+
+/**
+ * The adapter misreads `timestamptz` in every session time zone but UTC. A pooler hands the connection to other
+ * clients: it tracks the time zone for us, but would leak our statement timeout to them.
+ */
+const sessionSettings = (settings: Settings) =>
+  settings.preparedStatements
+    ? `SET TIME ZONE 'UTC'; SET statement_timeout = ${settings.statementTimeoutMs}`
+    : "SET TIME ZONE 'UTC'"
+
+/** Names calls of our own stored functions, a bounded set of texts; whatever else is sent stays unnamed. */
+const statementNames = (schema: string) => {
+  const ours = `${Connection.quoted(schema)}.dx_`
+  const names = new Map<string, string>()
+  return ({ sql }: { readonly sql: string }): string => {
+    const known = names.get(sql)
+    if (known !== undefined) return known
+    if (names.size >= 100 || !sql.includes(ours)) return "" // unnamed
+    const name = `dx_${names.size + 1}`
+    names.set(sql, name)
+    return name
+  }
+}
+
+const checkServer = Effect.fnUntraced(
+  function*(pool: pg.Pool, address: string) {
+    const { rows } = yield* Effect.tryPromise({
+      try: () => pool.query<{ version: number }>("SELECT current_setting('server_version_num')::int AS version"),
+      catch: (thrown) => Connection.located(SqlFault.classify(thrown), address)
+    })
+    const major = Math.floor((rows[0]?.version ?? 0) / 10_000)
+    if (major < oldestServer) {
+      return yield* new ProviderError.ConfigurationInvalid({
+        problem: `the server is PostgreSQL ${major}; ${oldestServer} or newer is needed`
+      })
+    }
+  },
+  Effect.mapError(connectFailure)
+)

@@ -1,0 +1,148 @@
+/**
+ * Why a schema could not be migrated or checked.
+ *
+ * One outer error, `MigrationError`, says whether migrating or verifying failed; the tagged `reason` inside says why
+ * and its message what to do.
+ *
+ * @since 0.1.0
+ */
+import * as Schema from "effect/Schema"
+import * as ProviderError from "../ProviderError.ts"
+import * as Connection from "./connection.ts"
+
+const id = <const Name extends string>(name: Name) => `duroxide-prisma/prisma/MigrationError/${name}` as const
+
+/**
+ * Migrations wait to be applied (by another process right now, or by nobody yet).
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class SchemaBehind extends Schema.TaggedError<SchemaBehind>(id("SchemaBehind"))("SchemaBehind", {
+  schema: Schema.String,
+  pending: Schema.Array(Schema.String)
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `schema ${this.schema} lacks ${this.pending.length} migration(s): ${this.pending.join(", ")}. ` +
+      "Apply them with Migrator.layer, or with prisma migrate deploy"
+  }
+}
+
+/**
+ * The schema has migrations this code does not know: a newer release was here.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class SchemaAhead extends Schema.TaggedError<SchemaAhead>(id("SchemaAhead"))("SchemaAhead", {
+  schema: Schema.String,
+  unknown: Schema.Array(Schema.String)
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `schema ${this.schema} has ${this.unknown.length} migration(s) this version does not know: ` +
+      `${this.unknown.join(", ")}. Update duroxide-prisma, or set allowAhead for a rolling update`
+  }
+}
+
+/**
+ * The schema belongs to something else: its tables would collide with ours, or its migrations are another project's.
+ * Nothing was written.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class SchemaOccupied extends Schema.TaggedError<SchemaOccupied>(id("SchemaOccupied"))("SchemaOccupied", {
+  schema: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `schema ${this.schema} is in use by something else: ${this.problem}. ` +
+      "Choose a schema of its own, such as schema: \"duroxide\""
+  }
+}
+
+/**
+ * A migration failed, now or at an earlier attempt. Nothing of it was applied; no migration runs until it is resolved.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class MigrationFailed extends Schema.TaggedError<MigrationFailed>(id("MigrationFailed"))("MigrationFailed", {
+  schema: Schema.String,
+  migration: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `migration ${this.migration} failed in schema ${this.schema}: ${this.problem}. ` +
+      "Remove the cause, then allow another attempt: " +
+      `DELETE FROM ${Connection.quoted(this.schema)}._prisma_migrations ` +
+      `WHERE migration_name = '${this.migration}' AND finished_at IS NULL ` +
+      `(or: prisma migrate resolve --rolled-back ${this.migration})`
+  }
+}
+
+/**
+ * Another process held the migration lock for longer than `lockTimeout`.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class LockTimeout extends Schema.TaggedError<LockTimeout>(id("LockTimeout"))("LockTimeout", {
+  waitedMs: Schema.Finite
+}) {
+  readonly isRetryable = true
+  override get message() {
+    return `another process holds the migration lock for more than ${this.waitedMs} ms; try again when it is done`
+  }
+}
+
+/**
+ * Why a schema could not be migrated or checked: one of the reasons above, or a reason of the connection
+ * (`ConnectionLost`, `AuthenticationFailed`, `ConfigurationInvalid`, `PermissionDenied`, …).
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export const Reason = Schema.Union([
+  SchemaBehind,
+  SchemaAhead,
+  SchemaOccupied,
+  MigrationFailed,
+  LockTimeout,
+  ProviderError.Reason
+])
+
+/**
+ * @category reasons
+ * @since 0.1.0
+ */
+export type Reason = typeof Reason.Type
+
+/**
+ * The one error of `Migrator`.
+ *
+ * **Details**
+ *
+ * Rendered as `operation: message of the reason`. `isRetryable` is the reason's.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class MigrationError
+  extends Schema.TaggedError<MigrationError>("duroxide-prisma/prisma/MigrationError")("MigrationError", {
+    operation: Schema.Literals(["migrate", "verify"]),
+    reason: Reason
+  })
+{
+  /** True when the same call may succeed later. */
+  get isRetryable(): boolean {
+    return this.reason.isRetryable
+  }
+  override get message() {
+    return `${this.operation}: ${this.reason.message}`
+  }
+}
