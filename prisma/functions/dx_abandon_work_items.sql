@@ -1,0 +1,57 @@
+-- Gives claimed activities back, visible at once or after a delay.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
+-- two items with one token the second). An expired lock that nobody took over can still be given back.
+--
+-- Bound: the rows given. Locks: worker rows by id.
+CREATE OR REPLACE FUNCTION dx_abandon_work_items(
+  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_ids bigint[] := '{}';
+  v_visible_ms bigint[] := '{}';
+  v_ignores boolean[] := '{}';
+  v_row record;
+  v_previous bigint;
+BEGIN
+  FOR v_row IN
+    SELECT a.position, v_now_ms + COALESCE(a.delay_ms, 0) AS visible_at_ms, a.ignore_attempt, w.id
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
+      WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
+    JOIN worker_queue AS w
+      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+    WHERE w.lock_token = split_part(a.token, '.', 2)
+    ORDER BY w.id, a.position
+    FOR UPDATE OF w
+  LOOP
+    CONTINUE WHEN v_row.id = v_previous;
+    v_previous := v_row.id;
+    v_outcomes[v_row.position] := 'Done';
+    v_ids := v_ids || v_row.id;
+    v_visible_ms := v_visible_ms || v_row.visible_at_ms;
+    v_ignores := v_ignores || v_row.ignore_attempt;
+  END LOOP;
+
+  UPDATE worker_queue AS w
+  SET lock_token = NULL,
+      locked_until = NULL,
+      visible_at = to_timestamp(a.visible_at_ms::float8 / 1000),
+      attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
+  FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
+  WHERE w.id = a.id;
+  RETURN v_outcomes;
+END
+$$;

@@ -1,0 +1,361 @@
+-- Stores turns: history, status, key-value changes, new work, cancellations; deletes their batches and leases.
+--
+-- Returns one outcome per ack, in their order: Done; LockLost when the token's lease is unknown, expired, superseded or
+-- already settled (of two acks with one token the second); DuplicateEvent when an event id is taken or given twice. An
+-- ack that is not Done has changed nothing and fails no other.
+--
+-- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are none.
+--
+-- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
+--
+-- Locks: leases by instance; parent rows (key share), then instance rows, by id; executions, history, key-values;
+-- worker rows by id; queue rows of the batches. A lease is locked until the end: two acks of one token exclude each
+-- other whatever they hold, and so do an ack and a takeover.
+CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
+  p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
+                                   --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status}]
+  p_history jsonb,                 -- [{ack, event_id, event_data}]
+  p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
+  p_worker_items jsonb,            -- [{ack, work_item, instance_id, execution_id, activity_id, session_id, tag}]
+  p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
+  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_count integer := jsonb_array_length(p_acks);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[v_count]);
+  -- By position of the ack; null where it was refused. v_executions is null, too, where only the batch is consumed.
+  v_instances text[] := array_fill(NULL::text, ARRAY[v_count]);
+  v_secrets text[] := array_fill(NULL::text, ARRAY[v_count]);
+  v_claimed_ms bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
+  v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
+  v_lease record;
+  v_previous text;
+  v_duplicate bigint;
+  v_creates boolean;
+  v_parents text[];
+  v_describes boolean;
+  v_ends boolean;
+BEGIN
+  FOR v_lease IN
+    SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
+      WITH ORDINALITY AS a (token, execution_id, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
+    WHERE l.lock_token = left(a.token, 36)
+      AND l.locked_until > v_now_ms
+    ORDER BY l.instance_id COLLATE "C", a.position
+    FOR UPDATE OF l
+  LOOP
+    CONTINUE WHEN v_lease.instance_id = v_previous;
+    v_previous := v_lease.instance_id;
+    v_outcomes[v_lease.position] := 'Done';
+    v_instances[v_lease.position] := v_lease.instance_id;
+    v_secrets[v_lease.position] := v_lease.lock_token;
+    v_claimed_ms[v_lease.position] := v_lease.locked_at;
+    v_executions[v_lease.position] := v_lease.execution_id;
+  END LOOP;
+
+  IF p_history IS NOT NULL THEN
+    -- Nobody else writes these histories while we hold the leases, so what is free now stays free.
+    FOR v_duplicate IN
+      SELECT h.ack
+      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
+      WHERE v_executions[h.ack] IS NOT NULL
+      GROUP BY h.ack, h.event_id
+      HAVING count(*) > 1
+        OR EXISTS (
+          SELECT FROM history AS x
+          WHERE x.instance_id = v_instances[h.ack]
+            AND x.execution_id = v_executions[h.ack]
+            AND x.event_id = h.event_id
+        )
+    LOOP
+      v_outcomes[v_duplicate] := 'DuplicateEvent';
+      v_instances[v_duplicate] := NULL;
+      v_executions[v_duplicate] := NULL;
+    END LOOP;
+  END IF;
+
+  -- Which of the rarer steps have anything to do.
+  SELECT
+    bool_or(ack.orchestration_name IS NOT NULL AND ack.orchestration_version IS NOT NULL),
+    array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
+    bool_or(ack.status IS NOT NULL OR ack.major IS NOT NULL),
+    bool_or(ack.status IN ('Completed', 'Failed', 'ContinuedAsNew'))
+  INTO v_creates, v_parents, v_describes, v_ends
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_acks) AS (
+      orchestration_name text,
+      orchestration_version text,
+      parent_instance_id text,
+      status text,
+      major integer
+    )
+  ) WITH ORDINALITY AS ack (orchestration_name, orchestration_version, parent_instance_id, status, major, position)
+  WHERE v_executions[ack.position] IS NOT NULL;
+
+  IF v_parents IS NOT NULL THEN
+    -- Whoever deletes a parent with its children must not miss this one.
+    PERFORM
+    FROM instances AS i
+    WHERE i.instance_id = ANY (v_parents)
+    ORDER BY i.instance_id COLLATE "C"
+    FOR KEY SHARE;
+  END IF;
+
+  IF v_creates THEN
+    INSERT INTO instances AS i (
+      instance_id,
+      orchestration_name,
+      orchestration_version,
+      current_execution_id,
+      created_at,
+      updated_at,
+      parent_instance_id
+    )
+    SELECT
+      v_instances[ack.position],
+      ack.orchestration_name,
+      ack.orchestration_version,
+      v_executions[ack.position],
+      v_now,
+      v_now,
+      ack.parent_instance_id
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_acks)
+        AS (orchestration_name text, orchestration_version text, parent_instance_id text)
+    ) WITH ORDINALITY AS ack (orchestration_name, orchestration_version, parent_instance_id, position)
+    WHERE v_executions[ack.position] IS NOT NULL
+      AND ack.orchestration_name IS NOT NULL
+      AND ack.orchestration_version IS NOT NULL
+    ORDER BY v_instances[ack.position] COLLATE "C"
+    ON CONFLICT (instance_id) DO UPDATE
+    SET orchestration_name = excluded.orchestration_name,
+        orchestration_version = excluded.orchestration_version,
+        parent_instance_id = COALESCE(i.parent_instance_id, excluded.parent_instance_id);
+  END IF;
+
+  -- With or without an instance row.
+  INSERT INTO executions (instance_id, execution_id, status, started_at)
+  SELECT a.instance_id, a.execution_id, 'Running', v_now
+  FROM unnest(v_instances, v_executions) AS a (instance_id, execution_id)
+  WHERE a.execution_id IS NOT NULL
+    AND NOT EXISTS (
+      SELECT FROM executions AS e
+      WHERE e.instance_id = a.instance_id
+        AND e.execution_id = a.execution_id
+    )
+  ORDER BY a.instance_id COLLATE "C"
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+
+  UPDATE instances AS i
+  SET current_execution_id = greatest(i.current_execution_id, ack.execution_id),
+      updated_at = v_now,
+      custom_status = CASE WHEN ack.sets_custom_status THEN ack.custom_status ELSE i.custom_status END,
+      custom_status_version = i.custom_status_version + ack.sets_custom_status::integer
+  FROM (
+    SELECT
+      locked.instance_id,
+      v_executions[a.position] AS execution_id,
+      COALESCE(a.sets_custom_status, false) AS sets_custom_status,
+      a.custom_status
+    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (sets_custom_status boolean, custom_status text))
+      WITH ORDINALITY AS a (sets_custom_status, custom_status, position)
+    JOIN instances AS locked ON locked.instance_id = v_instances[a.position]
+    WHERE v_executions[a.position] IS NOT NULL
+    ORDER BY locked.instance_id COLLATE "C"
+    FOR NO KEY UPDATE OF locked
+  ) AS ack
+  WHERE i.instance_id = ack.instance_id;
+
+  IF p_history IS NOT NULL THEN
+    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+    SELECT v_instances[h.ack], v_executions[h.ack], h.event_id, 'Event', h.event_data, v_now
+    FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint, event_data text)
+    WHERE v_executions[h.ack] IS NOT NULL;
+  END IF;
+
+  IF v_describes THEN
+    UPDATE executions AS e
+    SET status = COALESCE(ack.status, e.status),
+        output = CASE WHEN ack.status IS NULL THEN e.output ELSE ack.output END,
+        completed_at = CASE
+          WHEN ack.status IS NULL THEN e.completed_at
+          WHEN ack.status IN ('Completed', 'Failed', 'ContinuedAsNew') THEN v_now
+        END,
+        duroxide_version_major = COALESCE(ack.major, e.duroxide_version_major),
+        duroxide_version_minor = COALESCE(ack.minor, e.duroxide_version_minor),
+        duroxide_version_patch = COALESCE(ack.patch, e.duroxide_version_patch)
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_acks) AS (status text, output text, major integer, minor integer, patch integer)
+    ) WITH ORDINALITY AS ack (status, output, major, minor, patch, position)
+    WHERE e.instance_id = v_instances[ack.position]
+      AND e.execution_id = v_executions[ack.position]
+      AND (ack.status IS NOT NULL OR ack.major IS NOT NULL);
+  END IF;
+
+  IF p_key_values IS NOT NULL THEN
+    -- Of the changes of one key the last counts; clear_all turns every key known so far into a removed one.
+    INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
+    WITH change AS (
+      SELECT
+        v_instances[c.ack] AS instance_id,
+        c.action,
+        c.key,
+        c.value,
+        c.last_updated_at_ms,
+        c.position,
+        max(c.position) FILTER (WHERE c.action = 'clear_all') OVER (PARTITION BY c.ack) AS cleared_at
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_key_values)
+          AS (ack bigint, action text, key text, value text, last_updated_at_ms bigint)
+      ) WITH ORDINALITY AS c (ack, action, key, value, last_updated_at_ms, position)
+      WHERE v_executions[c.ack] IS NOT NULL
+    ),
+    changed_key AS (
+      SELECT change.instance_id, change.key, change.position, change.value, change.last_updated_at_ms
+      FROM change
+      WHERE change.action = 'set'
+        AND change.position > COALESCE(change.cleared_at, 0)
+      UNION ALL
+      SELECT change.instance_id, change.key, change.position, NULL, v_now_ms
+      FROM change
+      WHERE change.action = 'clear_key'
+        OR (change.action = 'set' AND change.position < change.cleared_at)
+      UNION ALL
+      SELECT change.instance_id, stored.key, 0, NULL, v_now_ms
+      FROM change
+      CROSS JOIN LATERAL (
+        SELECT d.key FROM kv_delta AS d WHERE d.instance_id = change.instance_id
+        UNION
+        SELECT s.key FROM kv_store AS s WHERE s.instance_id = change.instance_id
+      ) AS stored
+      WHERE change.position = change.cleared_at
+    )
+    SELECT DISTINCT ON (changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C")
+      changed_key.instance_id,
+      changed_key.key,
+      changed_key.value,
+      changed_key.last_updated_at_ms
+    FROM changed_key
+    ORDER BY changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C", changed_key.position DESC
+    ON CONFLICT (instance_id, key) DO UPDATE
+    SET value = excluded.value,
+        last_updated_at_ms = excluded.last_updated_at_ms;
+  END IF;
+
+  IF v_ends THEN
+    -- What an ended execution changed is what the next one, or a reader, finds.
+    WITH moved AS (
+      DELETE FROM kv_delta AS d
+      USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
+      WHERE d.instance_id = v_instances[ack.position]
+        AND v_executions[ack.position] IS NOT NULL
+        AND ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')
+      RETURNING d.instance_id, d.key, d.value, d.last_updated_at_ms, v_executions[ack.position] AS execution_id
+    ),
+    removed AS (
+      DELETE FROM kv_store AS s
+      USING moved
+      WHERE s.instance_id = moved.instance_id
+        AND s.key = moved.key
+        AND moved.value IS NULL
+    )
+    INSERT INTO kv_store (instance_id, key, value, execution_id, last_updated_at_ms)
+    SELECT moved.instance_id, moved.key, moved.value, moved.execution_id, moved.last_updated_at_ms
+    FROM moved
+    WHERE moved.value IS NOT NULL
+    ON CONFLICT (instance_id, key) DO UPDATE
+    SET value = excluded.value,
+        execution_id = excluded.execution_id,
+        last_updated_at_ms = excluded.last_updated_at_ms;
+  END IF;
+
+  IF p_worker_items IS NOT NULL THEN
+    INSERT INTO worker_queue (
+      work_item,
+      visible_at,
+      created_at,
+      instance_id,
+      execution_id,
+      activity_id,
+      session_id,
+      tag
+    )
+    SELECT w.work_item, v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id, w.tag
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_worker_items) AS (
+        ack bigint,
+        work_item text,
+        instance_id text,
+        execution_id bigint,
+        activity_id bigint,
+        session_id text,
+        tag text
+      )
+    ) WITH ORDINALITY
+      AS w (ack, work_item, instance_id, execution_id, activity_id, session_id, tag, position)
+    WHERE v_executions[w.ack] IS NOT NULL
+    ORDER BY w.position;
+  END IF;
+
+  IF p_cancelled_activities IS NOT NULL THEN
+    -- After the insert, so that what a turn both schedules and cancels never runs.
+    DELETE FROM worker_queue AS w
+    USING (
+      SELECT locked.id
+      FROM jsonb_to_recordset(p_cancelled_activities)
+        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+      JOIN worker_queue AS locked
+        ON locked.instance_id = c.instance_id
+        AND locked.execution_id = c.execution_id
+        AND locked.activity_id = c.activity_id
+      WHERE v_executions[c.ack] IS NOT NULL
+      ORDER BY locked.id
+      FOR UPDATE OF locked
+    ) AS cancelled
+    WHERE w.id = cancelled.id;
+  END IF;
+
+  IF p_orchestrator_items IS NOT NULL THEN
+    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    SELECT
+      m.instance_id,
+      m.work_item,
+      to_timestamp(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms)::float8 / 1000),
+      v_now
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_orchestrator_items)
+        AS (ack bigint, instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
+    ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
+    WHERE v_executions[m.ack] IS NOT NULL
+    ORDER BY m.position;
+  END IF;
+
+  -- A batch was visible when its lease was taken; what became visible later is not looked at.
+  DELETE FROM orchestrator_queue AS q
+  USING unnest(v_instances, v_secrets, v_claimed_ms) AS a (instance_id, lock_token, locked_at)
+  WHERE q.instance_id = a.instance_id
+    AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
+    AND q.lock_token = a.lock_token;
+
+  DELETE FROM instance_locks AS l
+  USING unnest(v_instances) AS a (instance_id)
+  WHERE l.instance_id = a.instance_id;
+
+  RETURN v_outcomes;
+END
+$$;

@@ -1,0 +1,75 @@
+-- Deletes claimed activities and delivers their completions.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
+-- settled (of two items with one token the second), or the activity was cancelled.
+--
+-- Bound: the rows given. Locks: worker rows by id; then session rows by id.
+CREATE OR REPLACE FUNCTION dx_ack_work_items(
+  p_items jsonb,                   -- [{token, instance_id, work_item}]; work_item null: nothing is delivered
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_ids bigint[] := '{}';
+  v_sessions text[] := '{}';
+  v_row record;
+  v_previous bigint;
+BEGIN
+  FOR v_row IN
+    SELECT a.position, w.id, w.session_id
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
+    JOIN worker_queue AS w
+      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+    WHERE w.lock_token = split_part(a.token, '.', 2)
+      AND w.locked_until > v_now_ms
+    ORDER BY w.id, a.position
+    FOR UPDATE OF w
+  LOOP
+    CONTINUE WHEN v_row.id = v_previous;
+    v_previous := v_row.id;
+    v_outcomes[v_row.position] := 'Done';
+    v_ids := v_ids || v_row.id;
+    IF v_row.session_id IS NOT NULL THEN
+      v_sessions := v_sessions || v_row.session_id;
+    END IF;
+  END LOOP;
+
+  DELETE FROM worker_queue AS w
+  WHERE w.id = ANY (v_ids);
+
+  IF v_sessions <> '{}' THEN
+    UPDATE sessions AS s
+    SET last_activity_at = v_now_ms
+    FROM (
+      SELECT one.session_id
+      FROM sessions AS one
+      WHERE one.session_id = ANY (v_sessions)
+        AND one.locked_until > v_now_ms
+      ORDER BY one.session_id COLLATE "C"
+      FOR NO KEY UPDATE
+    ) AS locked
+    WHERE s.session_id = locked.session_id;
+  END IF;
+
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT a.instance_id, a.work_item, v_now, v_now
+  FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
+    WITH ORDINALITY AS a (instance_id, work_item, position)
+  WHERE v_outcomes[a.position] = 'Done'
+    AND a.work_item IS NOT NULL
+  ORDER BY a.position;
+  RETURN v_outcomes;
+END
+$$;

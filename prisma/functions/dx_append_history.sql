@@ -1,0 +1,39 @@
+-- Adds events outside a turn, for tools and tests: no lease, and no other table is written.
+--
+-- Returns how many. Raises DX002 when one of the ids is taken or given twice; then nothing is written.
+--
+-- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
+CREATE OR REPLACE FUNCTION dx_append_history(
+  p_instance_id text,
+  p_execution_id bigint,
+  p_history jsonb,                 -- [{event_id, event_data}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_count bigint;
+BEGIN
+  INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+  SELECT
+    p_instance_id,
+    p_execution_id,
+    h.event_id,
+    'Event',
+    h.event_data,
+    to_timestamp(v_now_ms::float8 / 1000)
+  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_data text)
+  ORDER BY h.event_id;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+EXCEPTION
+  WHEN unique_violation THEN
+    RAISE EXCEPTION 'an event id is taken'
+      USING ERRCODE = 'DX002',
+        DETAIL = json_build_object('instanceId', p_instance_id, 'executionId', p_execution_id)::text;
+END
+$$;

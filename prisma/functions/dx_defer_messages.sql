@@ -1,0 +1,47 @@
+-- Takes single messages out of claimed batches and hides them for a while: rows nobody can read must neither block
+-- their instance nor be lost. Their delivery stays counted; the lease and the rest of the batch stay as they are.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled. Ids
+-- that are not part of the batch are left alone.
+--
+-- Bound: the messages given. Locks: leases by instance; the given queue rows.
+CREATE OR REPLACE FUNCTION dx_defer_messages(
+  p_items jsonb,                   -- [{token, ids: [row id], delay_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_lease record;
+BEGIN
+  FOR v_lease IN
+    SELECT a.position, a.ids, v_now_ms + a.delay_ms AS visible_at_ms, l.instance_id, l.lock_token
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, ids bigint[], delay_ms bigint))
+      WITH ORDINALITY AS a (token, ids, delay_ms, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
+    WHERE l.lock_token = left(a.token, 36)
+    ORDER BY l.instance_id COLLATE "C", a.position
+    FOR UPDATE OF l
+  LOOP
+    v_outcomes[v_lease.position] := 'Done';
+    UPDATE orchestrator_queue AS q
+    SET lock_token = NULL,
+        locked_until = NULL,
+        visible_at = to_timestamp(v_lease.visible_at_ms::float8 / 1000)
+    WHERE q.id = ANY (v_lease.ids)
+      AND q.instance_id = v_lease.instance_id
+      AND q.lock_token = v_lease.lock_token;
+  END LOOP;
+  RETURN v_outcomes;
+END
+$$;

@@ -1,0 +1,36 @@
+-- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed.
+--
+-- Returns how many. Bound: the rows given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
+  p_messages jsonb,                -- [{instance_id, work_item, visible_at_ms, delay_ms}]: visible at the later of both
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_count bigint;
+BEGIN
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT
+    m.instance_id,
+    m.work_item,
+    to_timestamp(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0))::float8 / 1000),
+    to_timestamp(v_now_ms::float8 / 1000)
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_messages)
+      AS (instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
+  ) WITH ORDINALITY AS m (instance_id, work_item, visible_at_ms, delay_ms, position)
+  ORDER BY m.position;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
+$$;

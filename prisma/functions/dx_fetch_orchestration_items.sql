@@ -1,0 +1,236 @@
+-- Claims up to p_limit instances that have a visible message and no live lease, and hands out all that a turn reads.
+--
+-- Returns one row per claimed instance, the one with the oldest visible message first; no rows means that there is no
+-- eligible instance, not that a race was lost: an instance that another transaction is about to claim is passed over
+-- for the next one. The visible messages of a claimed instance carry its lease's token and expiry from now on, and
+-- count one delivery more. Texts are handed out as they are stored; nothing here parses them.
+--
+-- Bound: one pass over the visible messages in at most 50 rounds of a growing number of rows, ended by the p_limit-th
+-- claim; then the history, messages and store of the claimed instances.
+--
+-- Locks: advisory lock of the instance (try), its lease row (skip locked), its messages (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
+  p_limit integer,                 -- instances, >= 1
+  p_lock_timeout_ms bigint,        -- milliseconds, > 0
+  p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
+  p_max_version integer[],         -- newest pinned version to take, included
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_instance_id text,
+  out_lock_token text,             -- <36 characters of the lease>.<instance id>
+  out_attempt_count integer,       -- highest of the batch
+  out_now_ms bigint,               -- the clock of this claim
+  out_orchestration_name text,     -- null when there is no instances row
+  out_orchestration_version text,
+  out_execution_id bigint,
+  out_history json,                -- event texts by event id; null when there are none
+  out_message_ids json,            -- row ids, ascending
+  out_messages json,               -- work item texts, in the order of out_message_ids
+  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_until_ms bigint := v_now_ms + p_lock_timeout_ms;
+  v_secret text := gen_random_uuid()::text;
+  v_candidate record;
+  v_after_at timestamptz := '-infinity';
+  v_after_id bigint := 0;
+  v_rows integer := 2 * p_limit + 6;
+  v_seen text[] := '{}';
+  v_locked text[];
+  v_held text[];
+  v_leased text[];
+  v_missing integer := p_limit;
+  v_claimed integer;
+BEGIN
+  FOR v_round IN 1..50 LOOP
+    -- Instances of the next visible messages, their advisory locks taken. An instance with many messages is met once:
+    -- the next round's scan leaves it out.
+    v_locked := '{}';
+    v_claimed := 0;
+    FOR v_candidate IN
+      SELECT q.instance_id, q.visible_at, q.id
+      FROM orchestrator_queue AS q
+      WHERE q.visible_at <= v_now
+        AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+        AND q.instance_id <> ALL (v_seen)
+        AND NOT EXISTS (
+          SELECT FROM instance_locks AS l
+          WHERE l.instance_id = q.instance_id
+            AND l.locked_until > v_now_ms
+        )
+        AND (
+          p_min_version IS NULL
+          OR NOT EXISTS (
+            SELECT FROM instances AS i
+            JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+            WHERE i.instance_id = q.instance_id
+              AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
+                NOT BETWEEN p_min_version AND p_max_version
+              AND e.duroxide_version_major IS NOT NULL
+          )
+        )
+      ORDER BY q.visible_at, q.id
+      LIMIT v_rows
+    LOOP
+      v_claimed := v_claimed + 1;
+      v_after_at := v_candidate.visible_at;
+      v_after_id := v_candidate.id;
+      CONTINUE WHEN v_candidate.instance_id = ANY (v_seen);
+      v_seen := v_seen || v_candidate.instance_id;
+      -- The key of duroxide-pg, so that processes of both exclude each other.
+      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
+        v_locked := v_locked || v_candidate.instance_id;
+        EXIT WHEN cardinality(v_locked) >= v_missing;
+      END IF;
+    END LOOP;
+    EXIT WHEN v_claimed = 0;
+    v_rows := least(2 * v_rows, 1000);
+    CONTINUE WHEN v_locked = '{}';
+
+    -- The statements from here on see all that was committed before the advisory locks were ours. A lease that exists
+    -- now is taken over when it is expired and nobody works on it; the others are new, and nobody else inserts them.
+    v_leased := '{}';
+    SELECT array_agg(l.instance_id)
+    INTO v_held
+    FROM instance_locks AS l
+    WHERE l.instance_id = ANY (v_locked);
+    IF v_held IS NOT NULL THEN
+      WITH expired AS (
+        SELECT l.instance_id
+        FROM instance_locks AS l
+        WHERE l.instance_id = ANY (v_held)
+          AND l.locked_until <= v_now_ms
+        ORDER BY l.instance_id COLLATE "C"
+        FOR UPDATE SKIP LOCKED
+      ),
+      taken_over AS (
+        UPDATE instance_locks AS l
+        SET lock_token = v_secret,
+            locked_until = v_until_ms,
+            locked_at = v_now_ms
+        FROM expired
+        WHERE l.instance_id = expired.instance_id
+        RETURNING l.instance_id
+      )
+      SELECT COALESCE(array_agg(instance_id), '{}')
+      INTO v_leased
+      FROM taken_over;
+    END IF;
+    WITH leased AS (
+      INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
+      SELECT one.instance_id, v_secret, v_until_ms, v_now_ms
+      FROM unnest(v_locked) AS one (instance_id)
+      WHERE v_held IS NULL OR one.instance_id <> ALL (v_held)
+      ORDER BY one.instance_id COLLATE "C"
+      ON CONFLICT (instance_id) DO NOTHING
+      RETURNING instance_id
+    )
+    SELECT v_leased || COALESCE(array_agg(leased.instance_id), '{}')
+    INTO v_leased
+    FROM leased;
+    CONTINUE WHEN v_leased = '{}';
+
+    RETURN QUERY
+    WITH visible AS (
+      SELECT q.id
+      FROM unnest(v_leased) AS leased (instance_id)
+      JOIN orchestrator_queue AS q ON q.instance_id = leased.instance_id
+      WHERE q.visible_at <= v_now
+        AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
+        AND (
+          p_min_version IS NULL
+          OR NOT EXISTS (
+            SELECT FROM instances AS i
+            JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+            WHERE i.instance_id = q.instance_id
+              AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
+                NOT BETWEEN p_min_version AND p_max_version
+              AND e.duroxide_version_major IS NOT NULL
+          )
+        )
+      ORDER BY q.id
+      FOR UPDATE OF q SKIP LOCKED
+    ),
+    marked AS (
+      UPDATE orchestrator_queue AS q
+      SET lock_token = v_secret,
+          locked_until = v_until_ms,
+          attempt_count = q.attempt_count + 1
+      FROM visible
+      WHERE q.id = visible.id
+      RETURNING q.instance_id, q.id, q.work_item, q.attempt_count
+    ),
+    batch AS (
+      SELECT
+        marked.instance_id,
+        max(marked.attempt_count) AS attempt_count,
+        json_agg(marked.id ORDER BY marked.id) AS message_ids,
+        json_agg(marked.work_item ORDER BY marked.id) AS messages
+      FROM marked
+      GROUP BY marked.instance_id
+    )
+    SELECT
+      batch.instance_id,
+      v_secret || '.' || batch.instance_id,
+      batch.attempt_count,
+      v_now_ms,
+      i.orchestration_name,
+      i.orchestration_version,
+      execution.execution_id,
+      (
+        SELECT json_agg(event.event_data)
+        FROM (
+          SELECT h.event_data
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+          ORDER BY h.event_id
+        ) AS event
+      ),
+      batch.message_ids,
+      batch.messages,
+      (
+        SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
+        FROM kv_store AS s
+        WHERE s.instance_id = batch.instance_id
+      )
+    FROM batch
+    LEFT JOIN instances AS i ON i.instance_id = batch.instance_id
+    CROSS JOIN LATERAL (
+      SELECT COALESCE(
+        i.current_execution_id,
+        (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = batch.instance_id),
+        1
+      ) AS execution_id
+    ) AS execution
+    ORDER BY array_position(v_seen, batch.instance_id);
+
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed < cardinality(v_leased) THEN
+      -- Their messages were settled, or their version was pinned, between the look and the lock.
+      DELETE FROM instance_locks AS l
+      WHERE l.instance_id = ANY (v_leased)
+        AND l.lock_token = v_secret
+        AND NOT EXISTS (
+          SELECT FROM orchestrator_queue AS q
+          WHERE q.instance_id = l.instance_id
+            AND q.lock_token = v_secret
+        );
+    END IF;
+    v_missing := v_missing - v_claimed;
+    EXIT WHEN v_missing <= 0;
+  END LOOP;
+END
+$$;

@@ -1,0 +1,69 @@
+-- State of instances and of their current executions, one row per known id, in any order.
+--
+-- out_failure is the newest OrchestrationFailed event of a Failed execution, looked for among its last 16 events.
+--
+-- Bound: the ids given, 16 events each. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_instances(
+  p_instance_ids text[]
+)
+RETURNS TABLE (
+  out_instance_id text,
+  out_orchestration_name text,
+  out_orchestration_version text,
+  out_parent_instance_id text,
+  out_execution_id bigint,
+  out_status text,
+  out_output text,
+  out_failure text,
+  out_custom_status text,
+  out_custom_status_version integer,
+  out_created_at_ms bigint,        -- milliseconds since the Unix epoch
+  out_updated_at_ms bigint
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT
+    i.instance_id,
+    i.orchestration_name,
+    i.orchestration_version,
+    i.parent_instance_id,
+    i.current_execution_id,
+    COALESCE(e.status, 'Running'),
+    e.output,
+    CASE
+      WHEN e.status = 'Failed' THEN (
+        SELECT event.event_data
+        FROM (
+          SELECT h.event_data, h.event_id
+          FROM history AS h
+          WHERE h.instance_id = i.instance_id
+            AND h.execution_id = i.current_execution_id
+          ORDER BY h.event_id DESC
+          LIMIT 16
+        ) AS event
+        -- Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
+        WHERE event.event_data LIKE '%"type":"OrchestrationFailed"%'
+          OR event.event_data LIKE '%"type": "OrchestrationFailed"%'
+        ORDER BY event.event_id DESC
+        LIMIT 1
+      )
+    END,
+    i.custom_status,
+    i.custom_status_version,
+    floor(extract(epoch FROM i.created_at) * 1000)::bigint,
+    floor(extract(epoch FROM i.updated_at) * 1000)::bigint
+  FROM instances AS i
+  LEFT JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+  WHERE i.instance_id = ANY (p_instance_ids);
+END
+$$;

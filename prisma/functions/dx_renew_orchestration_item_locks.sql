@@ -1,0 +1,63 @@
+-- Extends live leases to now + extend_for_ms, and the marks of their batches with them.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
+-- settled.
+--
+-- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
+CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
+  p_items jsonb,                   -- [{token, extend_for_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_instances text[] := '{}';
+  v_secrets text[] := '{}';
+  v_claimed_ms bigint[] := '{}';
+  v_until_ms bigint[] := '{}';
+  v_lease record;
+  v_previous text;
+BEGIN
+  FOR v_lease IN
+    SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
+      WITH ORDINALITY AS a (token, extend_for_ms, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
+    WHERE l.lock_token = left(a.token, 36)
+      AND l.locked_until > v_now_ms
+    ORDER BY l.instance_id COLLATE "C", a.position
+    FOR UPDATE OF l
+  LOOP
+    v_outcomes[v_lease.position] := 'Done';
+    CONTINUE WHEN v_lease.instance_id = v_previous;
+    v_previous := v_lease.instance_id;
+    v_instances := v_instances || v_lease.instance_id;
+    v_secrets := v_secrets || v_lease.lock_token;
+    v_claimed_ms := v_claimed_ms || v_lease.locked_at;
+    v_until_ms := v_until_ms || v_lease.until_ms;
+  END LOOP;
+
+  UPDATE instance_locks AS l
+  SET locked_until = a.until_ms
+  FROM unnest(v_instances, v_until_ms) AS a (instance_id, until_ms)
+  WHERE l.instance_id = a.instance_id;
+
+  UPDATE orchestrator_queue AS q
+  SET locked_until = a.until_ms
+  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms) AS a (instance_id, lock_token, locked_at, until_ms)
+  WHERE q.instance_id = a.instance_id
+    AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
+    AND q.lock_token = a.lock_token;
+  RETURN v_outcomes;
+END
+$$;

@@ -1,0 +1,72 @@
+-- Extends live locks of activities to now + extend_for_ms. The lease of a session is not extended, but its last
+-- activity is now.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
+-- settled, or the activity was cancelled.
+--
+-- Bound: the rows given. Locks: worker rows by id; then session rows by id.
+CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(
+  p_items jsonb,                   -- [{token, extend_for_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_ids bigint[] := '{}';
+  v_until_ms bigint[] := '{}';
+  v_sessions text[] := '{}';
+  v_row record;
+  v_previous bigint;
+BEGIN
+  FOR v_row IN
+    SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, w.id, w.session_id
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
+      WITH ORDINALITY AS a (token, extend_for_ms, position)
+    JOIN worker_queue AS w
+      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+    WHERE w.lock_token = split_part(a.token, '.', 2)
+      AND w.locked_until > v_now_ms
+    ORDER BY w.id, a.position
+    FOR UPDATE OF w
+  LOOP
+    v_outcomes[v_row.position] := 'Done';
+    CONTINUE WHEN v_row.id = v_previous;
+    v_previous := v_row.id;
+    v_ids := v_ids || v_row.id;
+    v_until_ms := v_until_ms || v_row.until_ms;
+    IF v_row.session_id IS NOT NULL THEN
+      v_sessions := v_sessions || v_row.session_id;
+    END IF;
+  END LOOP;
+
+  UPDATE worker_queue AS w
+  SET locked_until = a.until_ms
+  FROM unnest(v_ids, v_until_ms) AS a (id, until_ms)
+  WHERE w.id = a.id;
+
+  IF v_sessions <> '{}' THEN
+    UPDATE sessions AS s
+    SET last_activity_at = v_now_ms
+    FROM (
+      SELECT one.session_id
+      FROM sessions AS one
+      WHERE one.session_id = ANY (v_sessions)
+        AND one.locked_until > v_now_ms
+      ORDER BY one.session_id COLLATE "C"
+      FOR NO KEY UPDATE
+    ) AS locked
+    WHERE s.session_id = locked.session_id;
+  END IF;
+  RETURN v_outcomes;
+END
+$$;

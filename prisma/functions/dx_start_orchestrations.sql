@@ -1,0 +1,103 @@
+-- Creates instances, each with execution 1 (Running, pinned) and its start message, where the id is free.
+--
+-- Returns one outcome per start, in their order: Started, or AlreadyExists when there is an instances row, an
+-- executions row or a queued start of that id (of two starts of one id the second). Of concurrent starts of one id
+-- exactly one is Started.
+--
+-- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
+-- executions. A start waits only for another start or first turn of the same id.
+CREATE OR REPLACE FUNCTION dx_start_orchestrations(
+  p_starts jsonb,                  -- [{instance_id, orchestration_name, work_item, major, minor, patch, delay_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('AlreadyExists'::text, ARRAY[jsonb_array_length(p_starts)]);
+  v_started text[];
+  v_positions bigint[];
+  v_position bigint;
+BEGIN
+  WITH free AS (
+    SELECT DISTINCT ON (s.instance_id COLLATE "C") s.instance_id, s.orchestration_name
+    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, orchestration_name text))
+      WITH ORDINALITY AS s (instance_id, orchestration_name, position)
+    WHERE NOT EXISTS (
+        SELECT FROM instances AS i
+        WHERE i.instance_id = s.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM executions AS e
+        WHERE e.instance_id = s.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM orchestrator_queue AS q
+        WHERE q.instance_id = s.instance_id
+          AND q.work_item LIKE '{"StartOrchestration"%'
+      )
+    ORDER BY s.instance_id COLLATE "C", s.position
+  ),
+  created AS (
+    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
+    SELECT free.instance_id, free.orchestration_name, 1, v_now, v_now
+    FROM free
+    ORDER BY free.instance_id COLLATE "C"
+    ON CONFLICT (instance_id) DO NOTHING
+    RETURNING instance_id
+  )
+  SELECT array_agg(created.instance_id)
+  INTO v_started
+  FROM created;
+  IF v_started IS NULL THEN
+    RETURN v_outcomes;
+  END IF;
+
+  SELECT array_agg(first.position ORDER BY first.position)
+  INTO v_positions
+  FROM (
+    SELECT min(s.position) AS position
+    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text)) WITH ORDINALITY AS s (instance_id, position)
+    WHERE s.instance_id = ANY (v_started)
+    GROUP BY s.instance_id
+  ) AS first;
+
+  INSERT INTO executions (
+    instance_id,
+    execution_id,
+    status,
+    started_at,
+    duroxide_version_major,
+    duroxide_version_minor,
+    duroxide_version_patch
+  )
+  SELECT s.instance_id, 1, 'Running', v_now, s.major, s.minor, s.patch
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer)
+  ) WITH ORDINALITY AS s (instance_id, major, minor, patch, position)
+  WHERE s.position = ANY (v_positions)
+  ORDER BY s.instance_id COLLATE "C"
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT s.instance_id, s.work_item, to_timestamp((v_now_ms + COALESCE(s.delay_ms, 0))::float8 / 1000), v_now
+  FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
+    WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
+  WHERE s.position = ANY (v_positions)
+  ORDER BY s.position;
+
+  FOREACH v_position IN ARRAY v_positions LOOP
+    v_outcomes[v_position] := 'Started';
+  END LOOP;
+  RETURN v_outcomes;
+END
+$$;

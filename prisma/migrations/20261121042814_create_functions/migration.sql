@@ -1,0 +1,1473 @@
+-- Built by scripts/prisma/buildMigration.mjs from prisma/functions; edit the functions there.
+--
+-- Purpose: create functions.
+-- Effect on running workers: their next statement runs the functions below.
+
+-- Gives claimed batches back: their messages are free again, at once or after a delay, and the leases end.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
+-- two items with one token the second). An expired lease that nobody took over can still be given back.
+--
+-- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
+CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
+  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]; delay null or 0: visible as before
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_instances text[] := '{}';
+  v_secrets text[] := '{}';
+  v_claimed_ms bigint[] := '{}';
+  v_delays bigint[] := '{}';
+  v_ignores boolean[] := '{}';
+  v_lease record;
+  v_previous text;
+BEGIN
+  FOR v_lease IN
+    SELECT a.position, a.delay_ms, a.ignore_attempt, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
+      WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
+    WHERE l.lock_token = left(a.token, 36)
+    ORDER BY l.instance_id COLLATE "C", a.position
+    FOR UPDATE OF l
+  LOOP
+    CONTINUE WHEN v_lease.instance_id = v_previous;
+    v_previous := v_lease.instance_id;
+    v_outcomes[v_lease.position] := 'Done';
+    v_instances := v_instances || v_lease.instance_id;
+    v_secrets := v_secrets || v_lease.lock_token;
+    v_claimed_ms := v_claimed_ms || v_lease.locked_at;
+    v_delays := v_delays || v_lease.delay_ms;
+    v_ignores := v_ignores || v_lease.ignore_attempt;
+  END LOOP;
+
+  UPDATE orchestrator_queue AS q
+  SET lock_token = NULL,
+      locked_until = NULL,
+      visible_at = CASE
+        WHEN a.delay_ms > 0 THEN to_timestamp((v_now_ms + a.delay_ms)::float8 / 1000)
+        ELSE q.visible_at
+      END,
+      attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
+  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_delays, v_ignores)
+    AS a (instance_id, lock_token, locked_at, delay_ms, ignore_attempt)
+  WHERE q.instance_id = a.instance_id
+    AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
+    AND q.lock_token = a.lock_token;
+
+  DELETE FROM instance_locks AS l
+  WHERE l.instance_id = ANY (v_instances);
+  RETURN v_outcomes;
+END
+$$;
+
+-- Gives claimed activities back, visible at once or after a delay.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
+-- two items with one token the second). An expired lock that nobody took over can still be given back.
+--
+-- Bound: the rows given. Locks: worker rows by id.
+CREATE OR REPLACE FUNCTION dx_abandon_work_items(
+  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_ids bigint[] := '{}';
+  v_visible_ms bigint[] := '{}';
+  v_ignores boolean[] := '{}';
+  v_row record;
+  v_previous bigint;
+BEGIN
+  FOR v_row IN
+    SELECT a.position, v_now_ms + COALESCE(a.delay_ms, 0) AS visible_at_ms, a.ignore_attempt, w.id
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
+      WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
+    JOIN worker_queue AS w
+      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+    WHERE w.lock_token = split_part(a.token, '.', 2)
+    ORDER BY w.id, a.position
+    FOR UPDATE OF w
+  LOOP
+    CONTINUE WHEN v_row.id = v_previous;
+    v_previous := v_row.id;
+    v_outcomes[v_row.position] := 'Done';
+    v_ids := v_ids || v_row.id;
+    v_visible_ms := v_visible_ms || v_row.visible_at_ms;
+    v_ignores := v_ignores || v_row.ignore_attempt;
+  END LOOP;
+
+  UPDATE worker_queue AS w
+  SET lock_token = NULL,
+      locked_until = NULL,
+      visible_at = to_timestamp(a.visible_at_ms::float8 / 1000),
+      attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
+  FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
+  WHERE w.id = a.id;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Stores turns: history, status, key-value changes, new work, cancellations; deletes their batches and leases.
+--
+-- Returns one outcome per ack, in their order: Done; LockLost when the token's lease is unknown, expired, superseded or
+-- already settled (of two acks with one token the second); DuplicateEvent when an event id is taken or given twice. An
+-- ack that is not Done has changed nothing and fails no other.
+--
+-- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are none.
+--
+-- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
+--
+-- Locks: leases by instance; parent rows (key share), then instance rows, by id; executions, history, key-values;
+-- worker rows by id; queue rows of the batches. A lease is locked until the end: two acks of one token exclude each
+-- other whatever they hold, and so do an ack and a takeover.
+CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
+  p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
+                                   --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status}]
+  p_history jsonb,                 -- [{ack, event_id, event_data}]
+  p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
+  p_worker_items jsonb,            -- [{ack, work_item, instance_id, execution_id, activity_id, session_id, tag}]
+  p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
+  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_count integer := jsonb_array_length(p_acks);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[v_count]);
+  -- By position of the ack; null where it was refused. v_executions is null, too, where only the batch is consumed.
+  v_instances text[] := array_fill(NULL::text, ARRAY[v_count]);
+  v_secrets text[] := array_fill(NULL::text, ARRAY[v_count]);
+  v_claimed_ms bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
+  v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
+  v_lease record;
+  v_previous text;
+  v_duplicate bigint;
+  v_creates boolean;
+  v_parents text[];
+  v_describes boolean;
+  v_ends boolean;
+BEGIN
+  FOR v_lease IN
+    SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
+      WITH ORDINALITY AS a (token, execution_id, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
+    WHERE l.lock_token = left(a.token, 36)
+      AND l.locked_until > v_now_ms
+    ORDER BY l.instance_id COLLATE "C", a.position
+    FOR UPDATE OF l
+  LOOP
+    CONTINUE WHEN v_lease.instance_id = v_previous;
+    v_previous := v_lease.instance_id;
+    v_outcomes[v_lease.position] := 'Done';
+    v_instances[v_lease.position] := v_lease.instance_id;
+    v_secrets[v_lease.position] := v_lease.lock_token;
+    v_claimed_ms[v_lease.position] := v_lease.locked_at;
+    v_executions[v_lease.position] := v_lease.execution_id;
+  END LOOP;
+
+  IF p_history IS NOT NULL THEN
+    -- Nobody else writes these histories while we hold the leases, so what is free now stays free.
+    FOR v_duplicate IN
+      SELECT h.ack
+      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
+      WHERE v_executions[h.ack] IS NOT NULL
+      GROUP BY h.ack, h.event_id
+      HAVING count(*) > 1
+        OR EXISTS (
+          SELECT FROM history AS x
+          WHERE x.instance_id = v_instances[h.ack]
+            AND x.execution_id = v_executions[h.ack]
+            AND x.event_id = h.event_id
+        )
+    LOOP
+      v_outcomes[v_duplicate] := 'DuplicateEvent';
+      v_instances[v_duplicate] := NULL;
+      v_executions[v_duplicate] := NULL;
+    END LOOP;
+  END IF;
+
+  -- Which of the rarer steps have anything to do.
+  SELECT
+    bool_or(ack.orchestration_name IS NOT NULL AND ack.orchestration_version IS NOT NULL),
+    array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
+    bool_or(ack.status IS NOT NULL OR ack.major IS NOT NULL),
+    bool_or(ack.status IN ('Completed', 'Failed', 'ContinuedAsNew'))
+  INTO v_creates, v_parents, v_describes, v_ends
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_acks) AS (
+      orchestration_name text,
+      orchestration_version text,
+      parent_instance_id text,
+      status text,
+      major integer
+    )
+  ) WITH ORDINALITY AS ack (orchestration_name, orchestration_version, parent_instance_id, status, major, position)
+  WHERE v_executions[ack.position] IS NOT NULL;
+
+  IF v_parents IS NOT NULL THEN
+    -- Whoever deletes a parent with its children must not miss this one.
+    PERFORM
+    FROM instances AS i
+    WHERE i.instance_id = ANY (v_parents)
+    ORDER BY i.instance_id COLLATE "C"
+    FOR KEY SHARE;
+  END IF;
+
+  IF v_creates THEN
+    INSERT INTO instances AS i (
+      instance_id,
+      orchestration_name,
+      orchestration_version,
+      current_execution_id,
+      created_at,
+      updated_at,
+      parent_instance_id
+    )
+    SELECT
+      v_instances[ack.position],
+      ack.orchestration_name,
+      ack.orchestration_version,
+      v_executions[ack.position],
+      v_now,
+      v_now,
+      ack.parent_instance_id
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_acks)
+        AS (orchestration_name text, orchestration_version text, parent_instance_id text)
+    ) WITH ORDINALITY AS ack (orchestration_name, orchestration_version, parent_instance_id, position)
+    WHERE v_executions[ack.position] IS NOT NULL
+      AND ack.orchestration_name IS NOT NULL
+      AND ack.orchestration_version IS NOT NULL
+    ORDER BY v_instances[ack.position] COLLATE "C"
+    ON CONFLICT (instance_id) DO UPDATE
+    SET orchestration_name = excluded.orchestration_name,
+        orchestration_version = excluded.orchestration_version,
+        parent_instance_id = COALESCE(i.parent_instance_id, excluded.parent_instance_id);
+  END IF;
+
+  -- With or without an instance row.
+  INSERT INTO executions (instance_id, execution_id, status, started_at)
+  SELECT a.instance_id, a.execution_id, 'Running', v_now
+  FROM unnest(v_instances, v_executions) AS a (instance_id, execution_id)
+  WHERE a.execution_id IS NOT NULL
+    AND NOT EXISTS (
+      SELECT FROM executions AS e
+      WHERE e.instance_id = a.instance_id
+        AND e.execution_id = a.execution_id
+    )
+  ORDER BY a.instance_id COLLATE "C"
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+
+  UPDATE instances AS i
+  SET current_execution_id = greatest(i.current_execution_id, ack.execution_id),
+      updated_at = v_now,
+      custom_status = CASE WHEN ack.sets_custom_status THEN ack.custom_status ELSE i.custom_status END,
+      custom_status_version = i.custom_status_version + ack.sets_custom_status::integer
+  FROM (
+    SELECT
+      locked.instance_id,
+      v_executions[a.position] AS execution_id,
+      COALESCE(a.sets_custom_status, false) AS sets_custom_status,
+      a.custom_status
+    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (sets_custom_status boolean, custom_status text))
+      WITH ORDINALITY AS a (sets_custom_status, custom_status, position)
+    JOIN instances AS locked ON locked.instance_id = v_instances[a.position]
+    WHERE v_executions[a.position] IS NOT NULL
+    ORDER BY locked.instance_id COLLATE "C"
+    FOR NO KEY UPDATE OF locked
+  ) AS ack
+  WHERE i.instance_id = ack.instance_id;
+
+  IF p_history IS NOT NULL THEN
+    INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+    SELECT v_instances[h.ack], v_executions[h.ack], h.event_id, 'Event', h.event_data, v_now
+    FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint, event_data text)
+    WHERE v_executions[h.ack] IS NOT NULL;
+  END IF;
+
+  IF v_describes THEN
+    UPDATE executions AS e
+    SET status = COALESCE(ack.status, e.status),
+        output = CASE WHEN ack.status IS NULL THEN e.output ELSE ack.output END,
+        completed_at = CASE
+          WHEN ack.status IS NULL THEN e.completed_at
+          WHEN ack.status IN ('Completed', 'Failed', 'ContinuedAsNew') THEN v_now
+        END,
+        duroxide_version_major = COALESCE(ack.major, e.duroxide_version_major),
+        duroxide_version_minor = COALESCE(ack.minor, e.duroxide_version_minor),
+        duroxide_version_patch = COALESCE(ack.patch, e.duroxide_version_patch)
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_acks) AS (status text, output text, major integer, minor integer, patch integer)
+    ) WITH ORDINALITY AS ack (status, output, major, minor, patch, position)
+    WHERE e.instance_id = v_instances[ack.position]
+      AND e.execution_id = v_executions[ack.position]
+      AND (ack.status IS NOT NULL OR ack.major IS NOT NULL);
+  END IF;
+
+  IF p_key_values IS NOT NULL THEN
+    -- Of the changes of one key the last counts; clear_all turns every key known so far into a removed one.
+    INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
+    WITH change AS (
+      SELECT
+        v_instances[c.ack] AS instance_id,
+        c.action,
+        c.key,
+        c.value,
+        c.last_updated_at_ms,
+        c.position,
+        max(c.position) FILTER (WHERE c.action = 'clear_all') OVER (PARTITION BY c.ack) AS cleared_at
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_key_values)
+          AS (ack bigint, action text, key text, value text, last_updated_at_ms bigint)
+      ) WITH ORDINALITY AS c (ack, action, key, value, last_updated_at_ms, position)
+      WHERE v_executions[c.ack] IS NOT NULL
+    ),
+    changed_key AS (
+      SELECT change.instance_id, change.key, change.position, change.value, change.last_updated_at_ms
+      FROM change
+      WHERE change.action = 'set'
+        AND change.position > COALESCE(change.cleared_at, 0)
+      UNION ALL
+      SELECT change.instance_id, change.key, change.position, NULL, v_now_ms
+      FROM change
+      WHERE change.action = 'clear_key'
+        OR (change.action = 'set' AND change.position < change.cleared_at)
+      UNION ALL
+      SELECT change.instance_id, stored.key, 0, NULL, v_now_ms
+      FROM change
+      CROSS JOIN LATERAL (
+        SELECT d.key FROM kv_delta AS d WHERE d.instance_id = change.instance_id
+        UNION
+        SELECT s.key FROM kv_store AS s WHERE s.instance_id = change.instance_id
+      ) AS stored
+      WHERE change.position = change.cleared_at
+    )
+    SELECT DISTINCT ON (changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C")
+      changed_key.instance_id,
+      changed_key.key,
+      changed_key.value,
+      changed_key.last_updated_at_ms
+    FROM changed_key
+    ORDER BY changed_key.instance_id COLLATE "C", changed_key.key COLLATE "C", changed_key.position DESC
+    ON CONFLICT (instance_id, key) DO UPDATE
+    SET value = excluded.value,
+        last_updated_at_ms = excluded.last_updated_at_ms;
+  END IF;
+
+  IF v_ends THEN
+    -- What an ended execution changed is what the next one, or a reader, finds.
+    WITH moved AS (
+      DELETE FROM kv_delta AS d
+      USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
+      WHERE d.instance_id = v_instances[ack.position]
+        AND v_executions[ack.position] IS NOT NULL
+        AND ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')
+      RETURNING d.instance_id, d.key, d.value, d.last_updated_at_ms, v_executions[ack.position] AS execution_id
+    ),
+    removed AS (
+      DELETE FROM kv_store AS s
+      USING moved
+      WHERE s.instance_id = moved.instance_id
+        AND s.key = moved.key
+        AND moved.value IS NULL
+    )
+    INSERT INTO kv_store (instance_id, key, value, execution_id, last_updated_at_ms)
+    SELECT moved.instance_id, moved.key, moved.value, moved.execution_id, moved.last_updated_at_ms
+    FROM moved
+    WHERE moved.value IS NOT NULL
+    ON CONFLICT (instance_id, key) DO UPDATE
+    SET value = excluded.value,
+        execution_id = excluded.execution_id,
+        last_updated_at_ms = excluded.last_updated_at_ms;
+  END IF;
+
+  IF p_worker_items IS NOT NULL THEN
+    INSERT INTO worker_queue (
+      work_item,
+      visible_at,
+      created_at,
+      instance_id,
+      execution_id,
+      activity_id,
+      session_id,
+      tag
+    )
+    SELECT w.work_item, v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id, w.tag
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_worker_items) AS (
+        ack bigint,
+        work_item text,
+        instance_id text,
+        execution_id bigint,
+        activity_id bigint,
+        session_id text,
+        tag text
+      )
+    ) WITH ORDINALITY
+      AS w (ack, work_item, instance_id, execution_id, activity_id, session_id, tag, position)
+    WHERE v_executions[w.ack] IS NOT NULL
+    ORDER BY w.position;
+  END IF;
+
+  IF p_cancelled_activities IS NOT NULL THEN
+    -- After the insert, so that what a turn both schedules and cancels never runs.
+    DELETE FROM worker_queue AS w
+    USING (
+      SELECT locked.id
+      FROM jsonb_to_recordset(p_cancelled_activities)
+        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+      JOIN worker_queue AS locked
+        ON locked.instance_id = c.instance_id
+        AND locked.execution_id = c.execution_id
+        AND locked.activity_id = c.activity_id
+      WHERE v_executions[c.ack] IS NOT NULL
+      ORDER BY locked.id
+      FOR UPDATE OF locked
+    ) AS cancelled
+    WHERE w.id = cancelled.id;
+  END IF;
+
+  IF p_orchestrator_items IS NOT NULL THEN
+    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    SELECT
+      m.instance_id,
+      m.work_item,
+      to_timestamp(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms)::float8 / 1000),
+      v_now
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_orchestrator_items)
+        AS (ack bigint, instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
+    ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
+    WHERE v_executions[m.ack] IS NOT NULL
+    ORDER BY m.position;
+  END IF;
+
+  -- A batch was visible when its lease was taken; what became visible later is not looked at.
+  DELETE FROM orchestrator_queue AS q
+  USING unnest(v_instances, v_secrets, v_claimed_ms) AS a (instance_id, lock_token, locked_at)
+  WHERE q.instance_id = a.instance_id
+    AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
+    AND q.lock_token = a.lock_token;
+
+  DELETE FROM instance_locks AS l
+  USING unnest(v_instances) AS a (instance_id)
+  WHERE l.instance_id = a.instance_id;
+
+  RETURN v_outcomes;
+END
+$$;
+
+-- Deletes claimed activities and delivers their completions.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
+-- settled (of two items with one token the second), or the activity was cancelled.
+--
+-- Bound: the rows given. Locks: worker rows by id; then session rows by id.
+CREATE OR REPLACE FUNCTION dx_ack_work_items(
+  p_items jsonb,                   -- [{token, instance_id, work_item}]; work_item null: nothing is delivered
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_ids bigint[] := '{}';
+  v_sessions text[] := '{}';
+  v_row record;
+  v_previous bigint;
+BEGIN
+  FOR v_row IN
+    SELECT a.position, w.id, w.session_id
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
+    JOIN worker_queue AS w
+      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+    WHERE w.lock_token = split_part(a.token, '.', 2)
+      AND w.locked_until > v_now_ms
+    ORDER BY w.id, a.position
+    FOR UPDATE OF w
+  LOOP
+    CONTINUE WHEN v_row.id = v_previous;
+    v_previous := v_row.id;
+    v_outcomes[v_row.position] := 'Done';
+    v_ids := v_ids || v_row.id;
+    IF v_row.session_id IS NOT NULL THEN
+      v_sessions := v_sessions || v_row.session_id;
+    END IF;
+  END LOOP;
+
+  DELETE FROM worker_queue AS w
+  WHERE w.id = ANY (v_ids);
+
+  IF v_sessions <> '{}' THEN
+    UPDATE sessions AS s
+    SET last_activity_at = v_now_ms
+    FROM (
+      SELECT one.session_id
+      FROM sessions AS one
+      WHERE one.session_id = ANY (v_sessions)
+        AND one.locked_until > v_now_ms
+      ORDER BY one.session_id COLLATE "C"
+      FOR NO KEY UPDATE
+    ) AS locked
+    WHERE s.session_id = locked.session_id;
+  END IF;
+
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT a.instance_id, a.work_item, v_now, v_now
+  FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
+    WITH ORDINALITY AS a (instance_id, work_item, position)
+  WHERE v_outcomes[a.position] = 'Done'
+    AND a.work_item IS NOT NULL
+  ORDER BY a.position;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Adds events outside a turn, for tools and tests: no lease, and no other table is written.
+--
+-- Returns how many. Raises DX002 when one of the ids is taken or given twice; then nothing is written.
+--
+-- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
+CREATE OR REPLACE FUNCTION dx_append_history(
+  p_instance_id text,
+  p_execution_id bigint,
+  p_history jsonb,                 -- [{event_id, event_data}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_count bigint;
+BEGIN
+  INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
+  SELECT
+    p_instance_id,
+    p_execution_id,
+    h.event_id,
+    'Event',
+    h.event_data,
+    to_timestamp(v_now_ms::float8 / 1000)
+  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_data text)
+  ORDER BY h.event_id;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+EXCEPTION
+  WHEN unique_violation THEN
+    RAISE EXCEPTION 'an event id is taken'
+      USING ERRCODE = 'DX002',
+        DETAIL = json_build_object('instanceId', p_instance_id, 'executionId', p_execution_id)::text;
+END
+$$;
+
+-- Takes single messages out of claimed batches and hides them for a while: rows nobody can read must neither block
+-- their instance nor be lost. Their delivery stays counted; the lease and the rest of the batch stay as they are.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled. Ids
+-- that are not part of the batch are left alone.
+--
+-- Bound: the messages given. Locks: leases by instance; the given queue rows.
+CREATE OR REPLACE FUNCTION dx_defer_messages(
+  p_items jsonb,                   -- [{token, ids: [row id], delay_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_lease record;
+BEGIN
+  FOR v_lease IN
+    SELECT a.position, a.ids, v_now_ms + a.delay_ms AS visible_at_ms, l.instance_id, l.lock_token
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, ids bigint[], delay_ms bigint))
+      WITH ORDINALITY AS a (token, ids, delay_ms, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
+    WHERE l.lock_token = left(a.token, 36)
+    ORDER BY l.instance_id COLLATE "C", a.position
+    FOR UPDATE OF l
+  LOOP
+    v_outcomes[v_lease.position] := 'Done';
+    UPDATE orchestrator_queue AS q
+    SET lock_token = NULL,
+        locked_until = NULL,
+        visible_at = to_timestamp(v_lease.visible_at_ms::float8 / 1000)
+    WHERE q.id = ANY (v_lease.ids)
+      AND q.instance_id = v_lease.instance_id
+      AND q.lock_token = v_lease.lock_token;
+  END LOOP;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed.
+--
+-- Returns how many. Bound: the rows given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
+  p_messages jsonb,                -- [{instance_id, work_item, visible_at_ms, delay_ms}]: visible at the later of both
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_count bigint;
+BEGIN
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT
+    m.instance_id,
+    m.work_item,
+    to_timestamp(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0))::float8 / 1000),
+    to_timestamp(v_now_ms::float8 / 1000)
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_messages)
+      AS (instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
+  ) WITH ORDINALITY AS m (instance_id, work_item, visible_at_ms, delay_ms, position)
+  ORDER BY m.position;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
+$$;
+
+-- Inserts activities in the given order, visible at once.
+--
+-- Returns how many. Bound: the rows given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
+  p_activities jsonb,              -- [{work_item, instance_id, execution_id, activity_id, session_id, tag}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_count bigint;
+BEGIN
+  INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id, session_id, tag)
+  SELECT w.work_item, v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id, w.tag
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_activities) AS (
+      work_item text,
+      instance_id text,
+      execution_id bigint,
+      activity_id bigint,
+      session_id text,
+      tag text
+    )
+  ) WITH ORDINALITY AS w (work_item, instance_id, execution_id, activity_id, session_id, tag, position)
+  ORDER BY w.position;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
+$$;
+
+-- Claims up to p_limit instances that have a visible message and no live lease, and hands out all that a turn reads.
+--
+-- Returns one row per claimed instance, the one with the oldest visible message first; no rows means that there is no
+-- eligible instance, not that a race was lost: an instance that another transaction is about to claim is passed over
+-- for the next one. The visible messages of a claimed instance carry its lease's token and expiry from now on, and
+-- count one delivery more. Texts are handed out as they are stored; nothing here parses them.
+--
+-- Bound: one pass over the visible messages in at most 50 rounds of a growing number of rows, ended by the p_limit-th
+-- claim; then the history, messages and store of the claimed instances.
+--
+-- Locks: advisory lock of the instance (try), its lease row (skip locked), its messages (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
+  p_limit integer,                 -- instances, >= 1
+  p_lock_timeout_ms bigint,        -- milliseconds, > 0
+  p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
+  p_max_version integer[],         -- newest pinned version to take, included
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_instance_id text,
+  out_lock_token text,             -- <36 characters of the lease>.<instance id>
+  out_attempt_count integer,       -- highest of the batch
+  out_now_ms bigint,               -- the clock of this claim
+  out_orchestration_name text,     -- null when there is no instances row
+  out_orchestration_version text,
+  out_execution_id bigint,
+  out_history json,                -- event texts by event id; null when there are none
+  out_message_ids json,            -- row ids, ascending
+  out_messages json,               -- work item texts, in the order of out_message_ids
+  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_until_ms bigint := v_now_ms + p_lock_timeout_ms;
+  v_secret text := gen_random_uuid()::text;
+  v_candidate record;
+  v_after_at timestamptz := '-infinity';
+  v_after_id bigint := 0;
+  v_rows integer := 2 * p_limit + 6;
+  v_seen text[] := '{}';
+  v_locked text[];
+  v_held text[];
+  v_leased text[];
+  v_missing integer := p_limit;
+  v_claimed integer;
+BEGIN
+  FOR v_round IN 1..50 LOOP
+    -- Instances of the next visible messages, their advisory locks taken. An instance with many messages is met once:
+    -- the next round's scan leaves it out.
+    v_locked := '{}';
+    v_claimed := 0;
+    FOR v_candidate IN
+      SELECT q.instance_id, q.visible_at, q.id
+      FROM orchestrator_queue AS q
+      WHERE q.visible_at <= v_now
+        AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+        AND q.instance_id <> ALL (v_seen)
+        AND NOT EXISTS (
+          SELECT FROM instance_locks AS l
+          WHERE l.instance_id = q.instance_id
+            AND l.locked_until > v_now_ms
+        )
+        AND (
+          p_min_version IS NULL
+          OR NOT EXISTS (
+            SELECT FROM instances AS i
+            JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+            WHERE i.instance_id = q.instance_id
+              AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
+                NOT BETWEEN p_min_version AND p_max_version
+              AND e.duroxide_version_major IS NOT NULL
+          )
+        )
+      ORDER BY q.visible_at, q.id
+      LIMIT v_rows
+    LOOP
+      v_claimed := v_claimed + 1;
+      v_after_at := v_candidate.visible_at;
+      v_after_id := v_candidate.id;
+      CONTINUE WHEN v_candidate.instance_id = ANY (v_seen);
+      v_seen := v_seen || v_candidate.instance_id;
+      -- The key of duroxide-pg, so that processes of both exclude each other.
+      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
+        v_locked := v_locked || v_candidate.instance_id;
+        EXIT WHEN cardinality(v_locked) >= v_missing;
+      END IF;
+    END LOOP;
+    EXIT WHEN v_claimed = 0;
+    v_rows := least(2 * v_rows, 1000);
+    CONTINUE WHEN v_locked = '{}';
+
+    -- The statements from here on see all that was committed before the advisory locks were ours. A lease that exists
+    -- now is taken over when it is expired and nobody works on it; the others are new, and nobody else inserts them.
+    v_leased := '{}';
+    SELECT array_agg(l.instance_id)
+    INTO v_held
+    FROM instance_locks AS l
+    WHERE l.instance_id = ANY (v_locked);
+    IF v_held IS NOT NULL THEN
+      WITH expired AS (
+        SELECT l.instance_id
+        FROM instance_locks AS l
+        WHERE l.instance_id = ANY (v_held)
+          AND l.locked_until <= v_now_ms
+        ORDER BY l.instance_id COLLATE "C"
+        FOR UPDATE SKIP LOCKED
+      ),
+      taken_over AS (
+        UPDATE instance_locks AS l
+        SET lock_token = v_secret,
+            locked_until = v_until_ms,
+            locked_at = v_now_ms
+        FROM expired
+        WHERE l.instance_id = expired.instance_id
+        RETURNING l.instance_id
+      )
+      SELECT COALESCE(array_agg(instance_id), '{}')
+      INTO v_leased
+      FROM taken_over;
+    END IF;
+    WITH leased AS (
+      INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
+      SELECT one.instance_id, v_secret, v_until_ms, v_now_ms
+      FROM unnest(v_locked) AS one (instance_id)
+      WHERE v_held IS NULL OR one.instance_id <> ALL (v_held)
+      ORDER BY one.instance_id COLLATE "C"
+      ON CONFLICT (instance_id) DO NOTHING
+      RETURNING instance_id
+    )
+    SELECT v_leased || COALESCE(array_agg(leased.instance_id), '{}')
+    INTO v_leased
+    FROM leased;
+    CONTINUE WHEN v_leased = '{}';
+
+    RETURN QUERY
+    WITH visible AS (
+      SELECT q.id
+      FROM unnest(v_leased) AS leased (instance_id)
+      JOIN orchestrator_queue AS q ON q.instance_id = leased.instance_id
+      WHERE q.visible_at <= v_now
+        AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
+        AND (
+          p_min_version IS NULL
+          OR NOT EXISTS (
+            SELECT FROM instances AS i
+            JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+            WHERE i.instance_id = q.instance_id
+              AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
+                NOT BETWEEN p_min_version AND p_max_version
+              AND e.duroxide_version_major IS NOT NULL
+          )
+        )
+      ORDER BY q.id
+      FOR UPDATE OF q SKIP LOCKED
+    ),
+    marked AS (
+      UPDATE orchestrator_queue AS q
+      SET lock_token = v_secret,
+          locked_until = v_until_ms,
+          attempt_count = q.attempt_count + 1
+      FROM visible
+      WHERE q.id = visible.id
+      RETURNING q.instance_id, q.id, q.work_item, q.attempt_count
+    ),
+    batch AS (
+      SELECT
+        marked.instance_id,
+        max(marked.attempt_count) AS attempt_count,
+        json_agg(marked.id ORDER BY marked.id) AS message_ids,
+        json_agg(marked.work_item ORDER BY marked.id) AS messages
+      FROM marked
+      GROUP BY marked.instance_id
+    )
+    SELECT
+      batch.instance_id,
+      v_secret || '.' || batch.instance_id,
+      batch.attempt_count,
+      v_now_ms,
+      i.orchestration_name,
+      i.orchestration_version,
+      execution.execution_id,
+      (
+        SELECT json_agg(event.event_data)
+        FROM (
+          SELECT h.event_data
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+          ORDER BY h.event_id
+        ) AS event
+      ),
+      batch.message_ids,
+      batch.messages,
+      (
+        SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
+        FROM kv_store AS s
+        WHERE s.instance_id = batch.instance_id
+      )
+    FROM batch
+    LEFT JOIN instances AS i ON i.instance_id = batch.instance_id
+    CROSS JOIN LATERAL (
+      SELECT COALESCE(
+        i.current_execution_id,
+        (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = batch.instance_id),
+        1
+      ) AS execution_id
+    ) AS execution
+    ORDER BY array_position(v_seen, batch.instance_id);
+
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed < cardinality(v_leased) THEN
+      -- Their messages were settled, or their version was pinned, between the look and the lock.
+      DELETE FROM instance_locks AS l
+      WHERE l.instance_id = ANY (v_leased)
+        AND l.lock_token = v_secret
+        AND NOT EXISTS (
+          SELECT FROM orchestrator_queue AS q
+          WHERE q.instance_id = l.instance_id
+            AND q.lock_token = v_secret
+        );
+    END IF;
+    v_missing := v_missing - v_claimed;
+    EXIT WHEN v_missing <= 0;
+  END LOOP;
+END
+$$;
+
+-- Claims up to p_limit visible activities that carry no live lock, smallest row id first, and the sessions they need.
+--
+-- Returns one row per claimed activity; no rows means that there is none to take: an activity or a session that
+-- another transaction is about to claim is passed over for the next one. An activity with a session is taken only with
+-- p_session_owner, and only while its session is not another owner's; the session is the owner's then, its lease
+-- p_session_timeout_ms from now.
+--
+-- Bound: one pass in id order over the queue up to the p_limit-th eligible row, at most 10 passes when sessions are
+-- lost to others.
+--
+-- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
+-- waits.
+CREATE OR REPLACE FUNCTION dx_fetch_work_items(
+  p_limit integer,                 -- rows, >= 1
+  p_lock_timeout_ms bigint,        -- milliseconds, > 0
+  p_untagged boolean,              -- whether rows without a tag are taken
+  p_tags text[],                   -- tags to take; null means rows of every tag
+  p_session_owner text,            -- null takes only rows without a session
+  p_session_timeout_ms bigint,     -- milliseconds, > 0; null without an owner
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_work_item text,
+  out_lock_token text,             -- <row id>.<36 characters of the lock>
+  out_attempt_count integer
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_secret text := gen_random_uuid()::text;
+  v_missing integer := p_limit;
+  v_ids bigint[];
+  v_sessions text[];
+  v_wanted text[];
+  v_busy text[];
+  v_won text[];
+  v_lost text[] := '{}';
+  v_session text;
+  v_found integer;
+  v_claimed integer;
+BEGIN
+  FOR v_round IN 1..10 LOOP
+    SELECT array_agg(candidate.id), array_agg(candidate.session_id), count(*)
+    INTO v_ids, v_sessions, v_found
+    FROM (
+      SELECT w.id, w.session_id
+      FROM worker_queue AS w
+      WHERE w.visible_at <= v_now
+        AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+        AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+        AND CASE
+          WHEN w.session_id IS NULL THEN true
+          WHEN p_session_owner IS NULL OR w.session_id = ANY (v_lost) THEN false
+          ELSE NOT EXISTS (
+            SELECT FROM sessions AS s
+            WHERE s.session_id = w.session_id
+              AND s.locked_until > v_now_ms
+              AND s.worker_id <> p_session_owner
+          )
+        END
+      ORDER BY w.id
+      LIMIT v_missing
+      FOR UPDATE OF w SKIP LOCKED
+    ) AS candidate;
+    EXIT WHEN v_ids IS NULL;
+
+    v_won := '{}';
+    SELECT array_agg(DISTINCT one.session_id)
+    INTO v_wanted
+    FROM unnest(v_sessions) AS one (session_id)
+    WHERE one.session_id IS NOT NULL;
+    IF v_wanted IS NOT NULL THEN
+      v_busy := '{}';
+      FOREACH v_session IN ARRAY v_wanted LOOP
+        IF NOT pg_try_advisory_xact_lock(hashtext('session ' || v_session)) THEN
+          v_busy := v_busy || v_session;
+        END IF;
+      END LOOP;
+      WITH wanted AS (
+        SELECT one.session_id
+        FROM unnest(v_wanted) AS one (session_id)
+        WHERE one.session_id <> ALL (v_busy)
+      ),
+      locked AS (
+        SELECT s.session_id
+        FROM sessions AS s
+        WHERE s.session_id = ANY (v_wanted)
+          AND s.session_id <> ALL (v_busy)
+          AND (s.locked_until <= v_now_ms OR s.worker_id = p_session_owner)
+        ORDER BY s.session_id COLLATE "C"
+        FOR UPDATE SKIP LOCKED
+      ),
+      refreshed AS (
+        UPDATE sessions AS s
+        SET worker_id = p_session_owner,
+            locked_until = v_now_ms + p_session_timeout_ms,
+            last_activity_at = v_now_ms
+        FROM locked
+        WHERE s.session_id = locked.session_id
+        RETURNING s.session_id
+      ),
+      created AS (
+        INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
+        SELECT wanted.session_id, p_session_owner, v_now_ms + p_session_timeout_ms, v_now_ms
+        FROM wanted
+        WHERE NOT EXISTS (
+          SELECT FROM sessions AS s
+          WHERE s.session_id = wanted.session_id
+        )
+        ORDER BY wanted.session_id COLLATE "C"
+        ON CONFLICT (session_id) DO NOTHING
+        RETURNING session_id
+      ),
+      -- Ours already, only its row is busy: an ack or a renewal of ours stamps it. Nothing can take it from us.
+      kept AS (
+        SELECT s.session_id
+        FROM sessions AS s
+        WHERE s.session_id = ANY (v_wanted)
+          AND s.worker_id = p_session_owner
+          AND s.locked_until > v_now_ms
+      )
+      SELECT array_agg(one.session_id)
+      INTO v_won
+      FROM (
+        SELECT refreshed.session_id FROM refreshed
+        UNION
+        SELECT created.session_id FROM created
+        UNION
+        SELECT kept.session_id FROM kept
+      ) AS one;
+      v_won := COALESCE(v_won, '{}');
+      v_lost := v_lost || ARRAY(
+        SELECT one.session_id FROM unnest(v_wanted) AS one (session_id) WHERE one.session_id <> ALL (v_won)
+      );
+    END IF;
+
+    RETURN QUERY
+    WITH claimed AS (
+      UPDATE worker_queue AS w
+      SET lock_token = v_secret,
+          locked_until = v_now_ms + p_lock_timeout_ms,
+          attempt_count = w.attempt_count + 1
+      WHERE w.id = ANY (v_ids)
+        AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
+      RETURNING w.id, w.work_item, w.attempt_count
+    )
+    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count
+    FROM claimed
+    ORDER BY claimed.id;
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    v_missing := v_missing - v_claimed;
+    -- All found rows were claimed: either there were enough, or there are no more.
+    EXIT WHEN v_claimed = v_found;
+  END LOOP;
+END
+$$;
+
+-- Event texts of one execution by event id; none when it is unknown.
+--
+-- Bound: the events of the execution. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_history(
+  p_instance_id text,
+  p_execution_id bigint            -- null means the highest execution
+)
+RETURNS TABLE (out_event_data text)
+LANGUAGE sql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+  SELECT h.event_data
+  FROM history AS h
+  WHERE h.instance_id = p_instance_id
+    AND h.execution_id = COALESCE(
+      p_execution_id,
+      (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id),
+      1
+    )
+  ORDER BY h.event_id
+$$;
+
+-- State of instances and of their current executions, one row per known id, in any order.
+--
+-- out_failure is the newest OrchestrationFailed event of a Failed execution, looked for among its last 16 events.
+--
+-- Bound: the ids given, 16 events each. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_instances(
+  p_instance_ids text[]
+)
+RETURNS TABLE (
+  out_instance_id text,
+  out_orchestration_name text,
+  out_orchestration_version text,
+  out_parent_instance_id text,
+  out_execution_id bigint,
+  out_status text,
+  out_output text,
+  out_failure text,
+  out_custom_status text,
+  out_custom_status_version integer,
+  out_created_at_ms bigint,        -- milliseconds since the Unix epoch
+  out_updated_at_ms bigint
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT
+    i.instance_id,
+    i.orchestration_name,
+    i.orchestration_version,
+    i.parent_instance_id,
+    i.current_execution_id,
+    COALESCE(e.status, 'Running'),
+    e.output,
+    CASE
+      WHEN e.status = 'Failed' THEN (
+        SELECT event.event_data
+        FROM (
+          SELECT h.event_data, h.event_id
+          FROM history AS h
+          WHERE h.instance_id = i.instance_id
+            AND h.execution_id = i.current_execution_id
+          ORDER BY h.event_id DESC
+          LIMIT 16
+        ) AS event
+        -- Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
+        WHERE event.event_data LIKE '%"type":"OrchestrationFailed"%'
+          OR event.event_data LIKE '%"type": "OrchestrationFailed"%'
+        ORDER BY event.event_id DESC
+        LIMIT 1
+      )
+    END,
+    i.custom_status,
+    i.custom_status_version,
+    floor(extract(epoch FROM i.created_at) * 1000)::bigint,
+    floor(extract(epoch FROM i.updated_at) * 1000)::bigint
+  FROM instances AS i
+  LEFT JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+  WHERE i.instance_id = ANY (p_instance_ids);
+END
+$$;
+
+-- Extends live leases to now + extend_for_ms, and the marks of their batches with them.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
+-- settled.
+--
+-- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
+CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
+  p_items jsonb,                   -- [{token, extend_for_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_instances text[] := '{}';
+  v_secrets text[] := '{}';
+  v_claimed_ms bigint[] := '{}';
+  v_until_ms bigint[] := '{}';
+  v_lease record;
+  v_previous text;
+BEGIN
+  FOR v_lease IN
+    SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
+      WITH ORDINALITY AS a (token, extend_for_ms, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
+    WHERE l.lock_token = left(a.token, 36)
+      AND l.locked_until > v_now_ms
+    ORDER BY l.instance_id COLLATE "C", a.position
+    FOR UPDATE OF l
+  LOOP
+    v_outcomes[v_lease.position] := 'Done';
+    CONTINUE WHEN v_lease.instance_id = v_previous;
+    v_previous := v_lease.instance_id;
+    v_instances := v_instances || v_lease.instance_id;
+    v_secrets := v_secrets || v_lease.lock_token;
+    v_claimed_ms := v_claimed_ms || v_lease.locked_at;
+    v_until_ms := v_until_ms || v_lease.until_ms;
+  END LOOP;
+
+  UPDATE instance_locks AS l
+  SET locked_until = a.until_ms
+  FROM unnest(v_instances, v_until_ms) AS a (instance_id, until_ms)
+  WHERE l.instance_id = a.instance_id;
+
+  UPDATE orchestrator_queue AS q
+  SET locked_until = a.until_ms
+  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms) AS a (instance_id, lock_token, locked_at, until_ms)
+  WHERE q.instance_id = a.instance_id
+    AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
+    AND q.lock_token = a.lock_token;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Extends live locks of activities to now + extend_for_ms. The lease of a session is not extended, but its last
+-- activity is now.
+--
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
+-- settled, or the activity was cancelled.
+--
+-- Bound: the rows given. Locks: worker rows by id; then session rows by id.
+CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(
+  p_items jsonb,                   -- [{token, extend_for_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_ids bigint[] := '{}';
+  v_until_ms bigint[] := '{}';
+  v_sessions text[] := '{}';
+  v_row record;
+  v_previous bigint;
+BEGIN
+  FOR v_row IN
+    SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, w.id, w.session_id
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
+      WITH ORDINALITY AS a (token, extend_for_ms, position)
+    JOIN worker_queue AS w
+      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+    WHERE w.lock_token = split_part(a.token, '.', 2)
+      AND w.locked_until > v_now_ms
+    ORDER BY w.id, a.position
+    FOR UPDATE OF w
+  LOOP
+    v_outcomes[v_row.position] := 'Done';
+    CONTINUE WHEN v_row.id = v_previous;
+    v_previous := v_row.id;
+    v_ids := v_ids || v_row.id;
+    v_until_ms := v_until_ms || v_row.until_ms;
+    IF v_row.session_id IS NOT NULL THEN
+      v_sessions := v_sessions || v_row.session_id;
+    END IF;
+  END LOOP;
+
+  UPDATE worker_queue AS w
+  SET locked_until = a.until_ms
+  FROM unnest(v_ids, v_until_ms) AS a (id, until_ms)
+  WHERE w.id = a.id;
+
+  IF v_sessions <> '{}' THEN
+    UPDATE sessions AS s
+    SET last_activity_at = v_now_ms
+    FROM (
+      SELECT one.session_id
+      FROM sessions AS one
+      WHERE one.session_id = ANY (v_sessions)
+        AND one.locked_until > v_now_ms
+      ORDER BY one.session_id COLLATE "C"
+      FOR NO KEY UPDATE
+    ) AS locked
+    WHERE s.session_id = locked.session_id;
+  END IF;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Creates instances, each with execution 1 (Running, pinned) and its start message, where the id is free.
+--
+-- Returns one outcome per start, in their order: Started, or AlreadyExists when there is an instances row, an
+-- executions row or a queued start of that id (of two starts of one id the second). Of concurrent starts of one id
+-- exactly one is Started.
+--
+-- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
+-- executions. A start waits only for another start or first turn of the same id.
+CREATE OR REPLACE FUNCTION dx_start_orchestrations(
+  p_starts jsonb,                  -- [{instance_id, orchestration_name, work_item, major, minor, patch, delay_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('AlreadyExists'::text, ARRAY[jsonb_array_length(p_starts)]);
+  v_started text[];
+  v_positions bigint[];
+  v_position bigint;
+BEGIN
+  WITH free AS (
+    SELECT DISTINCT ON (s.instance_id COLLATE "C") s.instance_id, s.orchestration_name
+    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, orchestration_name text))
+      WITH ORDINALITY AS s (instance_id, orchestration_name, position)
+    WHERE NOT EXISTS (
+        SELECT FROM instances AS i
+        WHERE i.instance_id = s.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM executions AS e
+        WHERE e.instance_id = s.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM orchestrator_queue AS q
+        WHERE q.instance_id = s.instance_id
+          AND q.work_item LIKE '{"StartOrchestration"%'
+      )
+    ORDER BY s.instance_id COLLATE "C", s.position
+  ),
+  created AS (
+    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
+    SELECT free.instance_id, free.orchestration_name, 1, v_now, v_now
+    FROM free
+    ORDER BY free.instance_id COLLATE "C"
+    ON CONFLICT (instance_id) DO NOTHING
+    RETURNING instance_id
+  )
+  SELECT array_agg(created.instance_id)
+  INTO v_started
+  FROM created;
+  IF v_started IS NULL THEN
+    RETURN v_outcomes;
+  END IF;
+
+  SELECT array_agg(first.position ORDER BY first.position)
+  INTO v_positions
+  FROM (
+    SELECT min(s.position) AS position
+    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text)) WITH ORDINALITY AS s (instance_id, position)
+    WHERE s.instance_id = ANY (v_started)
+    GROUP BY s.instance_id
+  ) AS first;
+
+  INSERT INTO executions (
+    instance_id,
+    execution_id,
+    status,
+    started_at,
+    duroxide_version_major,
+    duroxide_version_minor,
+    duroxide_version_patch
+  )
+  SELECT s.instance_id, 1, 'Running', v_now, s.major, s.minor, s.patch
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer)
+  ) WITH ORDINALITY AS s (instance_id, major, minor, patch, position)
+  WHERE s.position = ANY (v_positions)
+  ORDER BY s.instance_id COLLATE "C"
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT s.instance_id, s.work_item, to_timestamp((v_now_ms + COALESCE(s.delay_ms, 0))::float8 / 1000), v_now
+  FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
+    WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
+  WHERE s.position = ANY (v_positions)
+  ORDER BY s.position;
+
+  FOREACH v_position IN ARRAY v_positions LOOP
+    v_outcomes[v_position] := 'Started';
+  END LOOP;
+  RETURN v_outcomes;
+END
+$$;
