@@ -1,0 +1,384 @@
+/**
+ * The storage contract on PostgreSQL: every operation is one call of one stored function (`prisma/functions`), sent as
+ * one statement, which is its own transaction.
+ *
+ * This file encodes arguments and maps rows. What a call does to the tables, in which order it locks and how much work
+ * it may do is written at the head of its function.
+ *
+ * @since 0.1.0
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
+import { ProviderDriver } from "../ProviderDriver.ts"
+import type {
+  Abandon,
+  ClaimedInstance,
+  ClaimedWorkItem,
+  CoreVersion,
+  EncodedActivity,
+  EncodedMessage,
+  ExecutionStatus,
+  FetchOrchestrationItems,
+  FetchWorkItems,
+  InstanceState,
+  KeyValueChange,
+  OrchestrationAck,
+  Renewal,
+  Settled,
+  TagFilter
+} from "../ProviderDriver.ts"
+import { DataCorrupted, ProviderError } from "../ProviderError.ts"
+import { Database } from "./Database.ts"
+import { Prisma } from "./generated/client.js"
+
+/**
+ * @category options
+ * @since 0.1.0
+ */
+export interface Options {
+  /**
+   * Whose time decides what is visible and which lease is live: the database's, which all processes share, or Effect's
+   * `Clock`, so that tests own it. Defaults to `database`.
+   */
+  readonly clock?: "database" | "effect" | undefined
+}
+
+/**
+ * The driver over an open database.
+ *
+ * **Gotchas**
+ *
+ * With `clock: "effect"` the clocks of all processes must agree: a process ahead of the others takes their leases
+ * before they end.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = Effect.fnUntraced(function*(options?: Options) {
+  const { query, schemaSql } = yield* Database
+  const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
+    ? Effect.map(Clock.currentTimeMillis, Math.floor)
+    : Effect.succeed(null)
+
+  /** One statement: the rows of `dx_…(arguments, now)`. */
+  const call = <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+    Effect.flatMap(nowMs, (now) =>
+      query<Row>(
+        operation,
+        Prisma.sql`SELECT * FROM ${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])})`
+      ))
+
+  /** One statement, the answer in one column. */
+  const answer = <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+    Effect.flatMap(nowMs, (now) =>
+      Effect.map(
+        query<{ readonly answer: A }>(
+          operation,
+          Prisma.sql`SELECT ${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])}) AS answer`
+        ),
+        (rows) => rows[0]!.answer
+      ))
+
+  const settle =
+    <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
+      items.length === 0
+        ? Effect.succeed<ReadonlyArray<Settled>>([])
+        : answer<ReadonlyArray<Settled>>(operation, name, [json(items.map(encode))])
+
+  const insert =
+    <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
+      items.length === 0
+        ? Effect.void
+        : Effect.asVoid(answer<bigint>(operation, name, [json(items.map(encode))]))
+
+  return ProviderDriver.of({
+    name: "prisma",
+
+    fetchOrchestrationItems: Effect.fn("PrismaDriver.fetchOrchestrationItems")(
+      function*({ limit, lockTimeoutMs, versions }: FetchOrchestrationItems) {
+        const rows = yield* call<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
+          Prisma.sql`${limit}::integer`,
+          bigint(lockTimeoutMs),
+          versionTuple(versions?.min),
+          versionTuple(versions?.max)
+        ])
+        return yield* Effect.forEach(rows, claimedInstance)
+      }
+    ),
+
+    ackOrchestrationItems: Effect.fn("PrismaDriver.ackOrchestrationItems")(
+      function*(acks: ReadonlyArray<OrchestrationAck>) {
+        if (acks.length === 0) return []
+        return yield* answer<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", [
+          json(acks.map(ackRow)),
+          parts(acks, (ack) => ack.history, (event) => ({ event_id: event.eventId, event_data: event.eventData })),
+          parts(acks, (ack) => ack.keyValues, keyValueRow),
+          parts(acks, (ack) => ack.workerItems, activityRow),
+          parts(acks, (ack) => ack.cancelledActivities, (key) => ({
+            instance_id: key.instanceId,
+            execution_id: key.executionId,
+            activity_id: key.activityId
+          })),
+          parts(acks, (ack) => ack.orchestratorItems, messageRow)
+        ])
+      }
+    ),
+
+    abandonOrchestrationItems: settle("abandonOrchestrationItems", "dx_abandon_orchestration_items", abandonRow),
+    renewOrchestrationItemLocks: settle("renewOrchestrationItemLocks", "dx_renew_orchestration_item_locks", renewalRow),
+    deferMessages: settle("deferMessages", "dx_defer_messages", (item) => ({
+      token: item.lockToken,
+      ids: item.ids,
+      delay_ms: item.delayMs
+    })),
+
+    enqueueForOrchestrator: insert("enqueueForOrchestrator", "dx_enqueue_for_orchestrator", messageRow),
+    enqueueForWorker: insert("enqueueForWorker", "dx_enqueue_for_worker", activityRow),
+
+    startOrchestrations: Effect.fn("PrismaDriver.startOrchestrations")(function*(starts) {
+      if (starts.length === 0) return []
+      return yield* answer<ReadonlyArray<"Started" | "AlreadyExists">>(
+        "startOrchestrations",
+        "dx_start_orchestrations",
+        [json(starts.map((start) => ({
+          instance_id: start.instanceId,
+          orchestration_name: start.orchestrationName,
+          work_item: start.workItem,
+          ...start.pinnedVersion,
+          delay_ms: start.delayMs
+        })))]
+      )
+    }),
+
+    fetchWorkItems: Effect.fn("PrismaDriver.fetchWorkItems")(
+      function*({ limit, lockTimeoutMs, session, tags }: FetchWorkItems) {
+        if (tags._tag === "None") return []
+        const rows = yield* call<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
+          Prisma.sql`${limit}::integer`,
+          bigint(lockTimeoutMs),
+          Prisma.sql`${tags._tag !== "Tags"}::boolean`,
+          Prisma.sql`${acceptedTags(tags)}::text[]`,
+          Prisma.sql`${session?.ownerId ?? null}::text`,
+          bigint(session?.lockTimeoutMs ?? null)
+        ])
+        return rows.map(claimedWorkItem)
+      }
+    ),
+
+    ackWorkItems: settle("ackWorkItems", "dx_ack_work_items", (item) => ({
+      token: item.lockToken,
+      instance_id: item.completion?.instanceId ?? null,
+      work_item: item.completion?.workItem ?? null
+    })),
+    abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
+    renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", renewalRow),
+
+    readHistory: ({ executionId, instanceId }) =>
+      Effect.map(
+        query<{ readonly out_event_data: string }>(
+          "readHistory",
+          Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_history(${instanceId}::text, ${executionId}::bigint)`
+        ),
+        (rows) => rows.map((row) => row.out_event_data)
+      ),
+
+    appendHistory: ({ executionId, history, instanceId }) =>
+      history.length === 0
+        ? Effect.void
+        : Effect.asVoid(answer<bigint>("appendHistory", "dx_append_history", [
+          Prisma.sql`${instanceId}::text`,
+          bigint(executionId),
+          json(history.map((event) => ({ event_id: event.eventId, event_data: event.eventData })))
+        ])),
+
+    readInstances: Effect.fn("PrismaDriver.readInstances")(function*(instanceIds) {
+      if (instanceIds.length === 0) return []
+      const rows = yield* query<InstanceStateRow>(
+        "readInstances",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instances(${[...instanceIds]}::text[])`
+      )
+      return yield* Effect.forEach(rows, instanceState)
+    }),
+
+    wakeups: Stream.never
+  })
+})
+
+/**
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer = (options?: Options): Layer.Layer<ProviderDriver, never, Database> =>
+  Layer.effect(ProviderDriver, make(options))
+
+// -----------------------------------------------------------------------------
+// internal: arguments
+// -----------------------------------------------------------------------------
+
+const bigint = (value: number | null) => Prisma.sql`${value}::bigint`
+
+const json = (value: unknown) => Prisma.sql`${JSON.stringify(value)}::jsonb`
+
+/** The parts of all acks in one list, each naming its ack by position from 1; null when no ack has one. */
+const parts = <Part>(
+  acks: ReadonlyArray<OrchestrationAck>,
+  of: (ack: OrchestrationAck) => ReadonlyArray<Part>,
+  encode: (part: Part) => object
+) => {
+  const rows = acks.flatMap((ack, index) => of(ack).map((part) => ({ ack: index + 1, ...encode(part) })))
+  return Prisma.sql`${rows.length === 0 ? null : JSON.stringify(rows)}::jsonb`
+}
+
+const versionTuple = (version: CoreVersion | undefined) =>
+  Prisma.sql`${version === undefined ? null : [version.major, version.minor, version.patch]}::integer[]`
+
+/** Null means every tag. */
+const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" }>): ReadonlyArray<string> | null => {
+  switch (filter._tag) {
+    case "Any":
+      return null
+    case "DefaultOnly":
+      return []
+    default:
+      return [...filter.tags]
+  }
+}
+
+const ackRow = (ack: OrchestrationAck) => ({
+  token: ack.lockToken,
+  execution_id: ack.executionId,
+  orchestration_name: ack.orchestrationName,
+  orchestration_version: ack.orchestrationVersion,
+  status: ack.status,
+  output: ack.output,
+  parent_instance_id: ack.parentInstanceId,
+  ...ack.pinnedVersion,
+  ...(ack.customStatus === null ? {} : { sets_custom_status: true, custom_status: ack.customStatus.value })
+})
+
+const keyValueRow = (change: KeyValueChange) =>
+  change.action === "set"
+    ? { action: change.action, key: change.key, value: change.value, last_updated_at_ms: change.lastUpdatedAtMs }
+    : change
+
+const activityRow = (activity: EncodedActivity) => ({
+  work_item: activity.workItem,
+  instance_id: activity.instanceId,
+  execution_id: activity.executionId,
+  activity_id: activity.activityId,
+  session_id: activity.sessionId,
+  tag: activity.tag
+})
+
+const messageRow = (message: EncodedMessage) => ({
+  instance_id: message.instanceId,
+  work_item: message.workItem,
+  visible_at_ms: message.visibleAtMs,
+  delay_ms: message.delayMs
+})
+
+const abandonRow = (item: Abandon) => ({
+  token: item.lockToken,
+  delay_ms: item.delayMs,
+  ignore_attempt: item.ignoreAttempt
+})
+
+const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_for_ms: item.extendForMs })
+
+// -----------------------------------------------------------------------------
+// internal: rows
+// -----------------------------------------------------------------------------
+
+interface ClaimedInstanceRow {
+  readonly out_instance_id: string
+  readonly out_lock_token: string
+  readonly out_attempt_count: number
+  readonly out_now_ms: bigint
+  readonly out_orchestration_name: string | null
+  readonly out_orchestration_version: string | null
+  readonly out_execution_id: bigint
+  readonly out_history: ReadonlyArray<string> | null
+  readonly out_message_ids: ReadonlyArray<number>
+  readonly out_messages: ReadonlyArray<string>
+  readonly out_key_values: ClaimedInstance["keyValues"] | null
+}
+
+const claimedInstance = (row: ClaimedInstanceRow): Effect.Effect<ClaimedInstance, ProviderError> =>
+  safely("fetchOrchestrationItems", row.out_instance_id, {
+    instanceId: row.out_instance_id,
+    lockToken: row.out_lock_token,
+    attemptCount: row.out_attempt_count,
+    nowMs: Number(row.out_now_ms),
+    instance: row.out_orchestration_name === null
+      ? null
+      : { orchestrationName: row.out_orchestration_name, orchestrationVersion: row.out_orchestration_version },
+    executionId: Number(row.out_execution_id),
+    history: row.out_history ?? [],
+    messages: row.out_message_ids.map((id, index) => ({ id, workItem: row.out_messages[index]! })),
+    keyValues: row.out_key_values ?? []
+  }, (claimed) => [
+    claimed.executionId,
+    ...claimed.messages.map((message) => message.id),
+    ...claimed.keyValues.map((entry) => entry.lastUpdatedAtMs)
+  ])
+
+interface ClaimedWorkItemRow {
+  readonly out_work_item: string
+  readonly out_lock_token: string
+  readonly out_attempt_count: number
+}
+
+const claimedWorkItem = (row: ClaimedWorkItemRow): ClaimedWorkItem => ({
+  workItem: row.out_work_item,
+  lockToken: row.out_lock_token,
+  attemptCount: row.out_attempt_count
+})
+
+interface InstanceStateRow {
+  readonly out_instance_id: string
+  readonly out_orchestration_name: string
+  readonly out_orchestration_version: string | null
+  readonly out_parent_instance_id: string | null
+  readonly out_execution_id: bigint
+  readonly out_status: ExecutionStatus
+  readonly out_output: string | null
+  readonly out_failure: string | null
+  readonly out_custom_status: string | null
+  readonly out_custom_status_version: number
+  readonly out_created_at_ms: bigint
+  readonly out_updated_at_ms: bigint
+}
+
+const instanceState = (row: InstanceStateRow): Effect.Effect<InstanceState, ProviderError> =>
+  safely("readInstances", row.out_instance_id, {
+    instanceId: row.out_instance_id,
+    orchestrationName: row.out_orchestration_name,
+    orchestrationVersion: row.out_orchestration_version,
+    parentInstanceId: row.out_parent_instance_id,
+    executionId: Number(row.out_execution_id),
+    status: row.out_status,
+    output: row.out_output,
+    failure: row.out_failure,
+    customStatus: row.out_custom_status,
+    customStatusVersion: row.out_custom_status_version,
+    createdAtMs: Number(row.out_created_at_ms),
+    updatedAtMs: Number(row.out_updated_at_ms)
+  }, (state) => [state.executionId, state.createdAtMs, state.updatedAtMs])
+
+/** Refuses what JavaScript would round: BIGINT holds more than a number does. */
+const safely = <A>(
+  operation: string,
+  instanceId: string,
+  value: A,
+  numbers: (value: A) => ReadonlyArray<number>
+): Effect.Effect<A, ProviderError> => {
+  const beyond = numbers(value).find((number) => !Number.isSafeInteger(number))
+  return beyond === undefined ? Effect.succeed(value) : Effect.fail(
+    new ProviderError({
+      operation,
+      reason: new DataCorrupted({ instanceId, problem: `the number ${beyond} is beyond 2^53 - 1` })
+    })
+  )
+}

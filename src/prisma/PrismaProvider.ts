@@ -1,0 +1,78 @@
+/**
+ * The provider on PostgreSQL as one layer: connection options in, `Provider` out.
+ *
+ * Contains no behaviour of its own: it puts the migrator before the database, the driver on the database and the
+ * provider on the driver.
+ *
+ * @since 0.1.0
+ */
+import * as Config from "effect/Config"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Redacted from "effect/Redacted"
+import * as Provider from "../Provider.ts"
+import type { ProviderDriver } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import * as Database from "./Database.ts"
+import type { MigrationError } from "./MigrationError.ts"
+import * as Migrator from "./Migrator.ts"
+import * as PrismaDriver from "./PrismaDriver.ts"
+
+/**
+ * Everything but `url` has a default.
+ *
+ * @category options
+ * @since 0.1.0
+ */
+export interface Options extends Database.Options, PrismaDriver.Options, Provider.Options {
+  /**
+   * What to do with the schema before the first statement: bring it to the version of this code (`apply`), fail unless
+   * it has it (`verify`, for roles that may not change tables), or trust it (`none`). Defaults to `apply`.
+   */
+  readonly migrate?: "apply" | "verify" | "none" | undefined
+  /** Straight to the server, for migrating, when `url` leads to a pooler. Defaults to `url`. */
+  readonly directUrl?: string | Redacted.Redacted<string> | undefined
+}
+
+/**
+ * A provider for as long as the layer lives. Fails with `MigrationError` when the schema cannot be brought to, or has
+ * not, the version of this code, and with `ProviderError` when the database cannot be opened.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer = (
+  options: Options
+): Layer.Layer<Provider.Provider | ProviderDriver, ProviderError | MigrationError> =>
+  Provider.Provider.layerFromDriver(options).pipe(
+    Layer.provideMerge(PrismaDriver.layer(options)),
+    Layer.provide(Database.layer(options)),
+    Layer.provide(migrations(options))
+  )
+
+/**
+ * As `layer`, with options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layerConfig = (
+  options: Config.Wrap<Options>
+): Layer.Layer<Provider.Provider | ProviderDriver, ProviderError | MigrationError | Config.ConfigError> =>
+  Layer.unwrap(Effect.map(Config.unwrap(options), layer))
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+const migrations = (options: Options): Layer.Layer<never, MigrationError> => {
+  const target = { url: options.directUrl ?? options.url, schema: options.schema }
+  switch (options.migrate ?? "apply") {
+    case "apply":
+      return Migrator.layer(target)
+    case "verify":
+      return Migrator.layerVerify(target)
+    case "none":
+      return Layer.empty
+  }
+}

@@ -1,0 +1,5 @@
+export * as Database from "./Database.ts"
+export * as MigrationError from "./MigrationError.ts"
+export * as Migrator from "./Migrator.ts"
+export * as PrismaDriver from "./PrismaDriver.ts"
+export * as PrismaProvider from "./PrismaProvider.ts"
