@@ -88,3 +88,38 @@ export const ackOrchestrationRetries = Metric.counter("provider.ack_orchestratio
   description: "Repeated attempts to store a turn",
   incremental: true
 })
+
+const counter = (name: string, description: string) => Metric.counter(name, { description, incremental: true })
+
+/**
+ * First turns stored. Label: `orchestration_name`.
+ *
+ * @category runtime metrics
+ * @since 0.1.0
+ */
+export const orchestrationStarts = counter("duroxide_orchestration_starts_total", "Orchestrations started")
+
+/**
+ * Turns stored. Label: `orchestration_name`.
+ *
+ * @category runtime metrics
+ * @since 0.1.0
+ */
+export const orchestrationTurns = counter("duroxide_orchestration_turns_total", "Turns stored")
+
+/**
+ * Last turns stored. Labels: `orchestration_name`, `status` (`success`, `failed`).
+ *
+ * @category runtime metrics
+ * @since 0.1.0
+ */
+export const orchestrationCompletions = counter("duroxide_orchestration_completions_total", "Orchestrations ended")
+
+/**
+ * Activity results stored, and cancellations. Labels: `activity_name`, `outcome` (`success`, `app_error`,
+ * `cancelled`), `tag`.
+ *
+ * @category runtime metrics
+ * @since 0.1.0
+ */
+export const activityExecutions = counter("duroxide_activity_executions_total", "Activities run")

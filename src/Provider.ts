@@ -14,7 +14,7 @@ import * as Layer from "effect/Layer"
 import type * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type * as Event from "./Event.ts"
-import * as fromDriver from "./internal/seam/fromDriver.ts"
+import * as seam from "./internal/seam/fromDriver.ts"
 import type * as item from "./internal/seam/orchestrationItem.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "./ProviderDriver.ts"
@@ -226,28 +226,31 @@ export class Provider extends Context.Service<Provider, {
 
   /** Ends when this process next stores a turn of the instance: a hint for those who wait for its state. */
   readonly awaitTurn: (instanceId: string) => Effect.Effect<void>
-}>()("duroxide-prisma/Provider") {
-  /**
-   * Joins a driver with batching, waiting, decoding and retries.
-   *
-   * Its loops end with the scope. Callers must be gone by then.
-   */
-  static readonly fromDriver = (
-    driver: ProviderDriver["Service"],
-    options?: Options
-  ): Effect.Effect<Provider["Service"], never, Scope.Scope> =>
-    fromDriver.make(driver, {
-      pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),
-      lanes: options?.lanes ?? 2,
-      maxBatch: options?.maxBatch ?? 64
-    })
+}>()("duroxide-prisma/Provider") {}
 
-  /**
-   * The provider of the `ProviderDriver` in context.
-   */
-  static readonly layerFromDriver = (options?: Options): Layer.Layer<Provider, never, ProviderDriver> =>
-    Layer.effect(
-      Provider,
-      Effect.flatMap(ProviderDriver, (driver) => Provider.fromDriver(driver, options))
-    )
-}
+/**
+ * Joins a driver with batching, waiting, decoding and retries.
+ *
+ * Its loops end with the scope. Callers must be gone by then.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const fromDriver = (
+  driver: ProviderDriver["Service"],
+  options?: Options
+): Effect.Effect<Provider["Service"], never, Scope.Scope> =>
+  seam.make(driver, {
+    pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),
+    lanes: options?.lanes ?? 2,
+    maxBatch: options?.maxBatch ?? 64
+  })
+
+/**
+ * The provider of the `ProviderDriver` in context.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layerFromDriver = (options?: Options): Layer.Layer<Provider, never, ProviderDriver> =>
+  Layer.effect(Provider, Effect.flatMap(ProviderDriver, (driver) => fromDriver(driver, options)))

@@ -11,6 +11,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as SchemaAST from "effect/SchemaAST"
 import * as SchemaTransformation from "effect/SchemaTransformation"
+import { describe } from "./schemaIssue.ts"
 
 type Fields = Schema.Struct.Fields
 type Variants = { readonly [Tag in string]: Fields }
@@ -97,7 +98,7 @@ const make = (
       if (variant === undefined) return unreadable(`unknown ${name} variant ${JSON.stringify(tag) ?? "(none)"}`)
       variant.normalise(fieldsOf(wire as Wire, tag as string))
       const exit = variant.decode(wire)
-      return Exit.isSuccess(exit) ? Result.succeed(exit.value) : unreadable(`${name} ${String(tag)} ${problemOf(exit)}`)
+      return Exit.isSuccess(exit) ? Result.succeed(exit.value) : unreadable(`${name} ${String(tag)}: ${describe(exit)}`)
     },
     encode: (value) => JSON.stringify(byTag.get(value._tag)!.encode(value))
   }
@@ -129,10 +130,3 @@ const renamed = (fields: Fields) =>
   )
 
 const wireKey = (key: string) => key === "_tag" ? "type" : key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-
-// The paths and expectations of a schema issue are safe to show, the values in it are payloads.
-const problemOf = (exit: Exit.Failure<unknown, Schema.SchemaError>) => {
-  const text = String(exit.cause)
-  const path = /at ((?:\["[^"]*"\]|\[\d+\])+)/.exec(text)?.[1]
-  return path === undefined ? "does not have the expected fields" : `does not have the expected value at ${path}`
-}

@@ -44,7 +44,7 @@ export interface Options extends Database.Options, PrismaDriver.Options, Provide
 export const layer = (
   options: Options
 ): Layer.Layer<Provider.Provider | ProviderDriver, ProviderError | MigrationError> =>
-  Provider.Provider.layerFromDriver(options).pipe(
+  Provider.layerFromDriver(options).pipe(
     Layer.provideMerge(PrismaDriver.layer(options)),
     Layer.provide(Database.layer(options)),
     Layer.provide(migrations(options))

@@ -39,7 +39,10 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
   let busyLanes = 0
 
   const sendAlone = (entry: Waiting<Item, A, E>) =>
-    Effect.map(Effect.exit(options.send([entry.item])), (exit) => entry.resume(Exit.map(exit, (answers) => answers[0]!)))
+    Effect.map(
+      Effect.exit(options.send([entry.item])),
+      (exit) => entry.resume(Exit.map(exit, (answers) => answers[0]!))
+    )
 
   const sendBatch = (batch: ReadonlyArray<Waiting<Item, A, E>>): Effect.Effect<void> =>
     Effect.matchCauseEffect(options.send(batch.map((entry) => entry.item)), {

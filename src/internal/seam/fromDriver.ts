@@ -14,7 +14,13 @@ import * as Stream from "effect/Stream"
 import * as Event from "../../Event.ts"
 import * as Metrics from "../../Metrics.ts"
 import type { Claimed, ExecutionMetadata, Provider, Turn } from "../../Provider.ts"
-import type { ClaimedInstance, KeyValueChange, OrchestrationAck, ProviderDriver, Settled } from "../../ProviderDriver.ts"
+import type {
+  ClaimedInstance,
+  KeyValueChange,
+  OrchestrationAck,
+  ProviderDriver,
+  Settled
+} from "../../ProviderDriver.ts"
 import { DataCorrupted, DuplicateEvent, InvalidInput, LockLost, ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
 import * as coalescer from "./coalescer.ts"
@@ -376,11 +382,14 @@ const retryPolicy = Schedule.recurs(3).pipe(
 
 const retried = <A>(call: Effect.Effect<A, ProviderError>, onRetry: Effect.Effect<void> = Effect.void) =>
   Effect.retry(call, {
-    schedule: Schedule.tap(retryPolicy, ({ input }: { readonly input: unknown }) =>
-      Effect.logWarning("A provider call is tried again").pipe(
-        Effect.annotateLogs({ problem: String((input as ProviderError).message) }),
-        Effect.andThen(onRetry)
-      )),
+    schedule: Schedule.tap(
+      retryPolicy,
+      ({ input }: { readonly input: unknown }) =>
+        Effect.logWarning("A provider call is tried again").pipe(
+          Effect.annotateLogs({ problem: String((input as ProviderError).message) }),
+          Effect.andThen(onRetry)
+        )
+    ),
     while: (error) => error.isRetryable
   })
 
@@ -389,19 +398,22 @@ const measured = <A>(
   histogram: Metric.Metric<number, unknown>,
   call: Effect.Effect<A, ProviderError>
 ) =>
-  Effect.flatMap(Clock.currentTimeMillis, (start) =>
-    Effect.onExit(call, (exit) =>
-      Effect.flatMap(Clock.currentTimeMillis, (end) => {
-        const duration = Metric.update(histogram, end - start)
-        const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
-        return reason?._tag !== "Fail" ? duration : Effect.andThen(
-          duration,
-          Metric.update(
-            Metric.withAttributes(Metrics.infrastructureErrors, { operation, error_type: errorType(reason.error) }),
-            1
+  Effect.flatMap(
+    Clock.currentTimeMillis,
+    (start) =>
+      Effect.onExit(call, (exit) =>
+        Effect.flatMap(Clock.currentTimeMillis, (end) => {
+          const duration = Metric.update(histogram, end - start)
+          const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
+          return reason?._tag !== "Fail" ? duration : Effect.andThen(
+            duration,
+            Metric.update(
+              Metric.withAttributes(Metrics.infrastructureErrors, { operation, error_type: errorType(reason.error) }),
+              1
+            )
           )
-        )
-      })))
+        }))
+  )
 
 const errorType = ({ reason }: ProviderError) =>
   reason._tag !== "Contention"
@@ -427,14 +439,16 @@ const settle = (operation: string, lockToken: string, settled: Settled, turn?: T
 const answeredAlike = <A>(items: ReadonlyArray<unknown>, call: Effect.Effect<A, ProviderError>) =>
   Effect.map(call, (answer) => items.map(() => answer))
 
-const millisOrNull = (delay: Option.Option<Duration.Duration>) =>
-  Option.getOrNull(Option.map(delay, Duration.toMillis))
+const millisOrNull = (delay: Option.Option<Duration.Duration>) => Option.getOrNull(Option.map(delay, Duration.toMillis))
 
 const decodeHistory = (instanceId: string, rows: ReadonlyArray<string>) =>
   Effect.forEach(rows, (row) => {
     const event = Event.decode(row)
     return Result.isSuccess(event) ? Effect.succeed(event.success) : Effect.fail(
-      new ProviderError({ operation: "read", reason: new DataCorrupted({ instanceId, problem: event.failure.problem }) })
+      new ProviderError({
+        operation: "read",
+        reason: new DataCorrupted({ instanceId, problem: event.failure.problem })
+      })
     )
   })
 

@@ -35,7 +35,10 @@ export type Assembled =
   /** Nothing says which orchestration the messages are for. `deletable` when all are queue messages without history. */
   | { readonly _tag: "Orphan"; readonly deletable: boolean }
   /** Not one message of the batch can be read. */
-  | { readonly _tag: "Unreadable"; readonly unreadable: ReadonlyArray<{ readonly id: number; readonly problem: string }> }
+  | {
+    readonly _tag: "Unreadable"
+    readonly unreadable: ReadonlyArray<{ readonly id: number; readonly problem: string }>
+  }
 
 export const assemble = (claimed: ClaimedInstance): Assembled => {
   const messages: Array<WorkItem.WorkItem> = []

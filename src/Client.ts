@@ -1,0 +1,316 @@
+/**
+ * Starts orchestrations, talks to them, and waits for what becomes of them.
+ *
+ * A client needs the store only, no runtime: any process can use it.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as ErrorDetails from "./ErrorDetails.ts"
+import * as Event from "./Event.ts"
+import type { PayloadMismatch, PayloadSchema } from "./internal/payload.ts"
+import { current } from "./internal/runtime/coreVersion.ts"
+import { problemOf } from "./internal/text.ts"
+import type * as Orchestration from "./Orchestration.ts"
+import { Provider } from "./Provider.ts"
+import type { InstanceState } from "./ProviderDriver.ts"
+import { InvalidInput, ProviderError } from "./ProviderError.ts"
+import type * as Signal from "./Signal.ts"
+
+export {
+  /**
+   * A payload does not fit its Schema; nothing was sent.
+   *
+   * @category errors
+   * @since 0.1.0
+   */
+  PayloadMismatch
+} from "./internal/payload.ts"
+
+/**
+ * The id is taken, by a running or an ended instance; nothing was started.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExists>(
+  "duroxide-prisma/Client/InstanceAlreadyExists"
+)("InstanceAlreadyExists", { instanceId: Schema.String }) {
+  override get message() {
+    return `instance ${this.instanceId} exists already; choose another id, or start it with ifExists: "ignore"`
+  }
+}
+
+/**
+ * The instance ended without a typed result: it was cancelled, it died, it was poisoned, or its code and history do
+ * not fit together. `details` says which.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class InstanceFailed
+  extends Schema.TaggedError<InstanceFailed>("duroxide-prisma/Client/InstanceFailed")("InstanceFailed", {
+    instanceId: Schema.String,
+    details: Schema.Any as unknown as Schema.Codec<ErrorDetails.ErrorDetails>
+  })
+{
+  override get message() {
+    return `instance ${this.instanceId} failed: ${ErrorDetails.display(this.details)}`
+  }
+}
+
+/**
+ * The instance had not ended when the time was over. It goes on.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prisma/Client/WaitTimeout")("WaitTimeout", {
+  instanceId: Schema.String,
+  timeoutMs: Schema.Number
+}) {
+  override get message() {
+    return `instance ${this.instanceId} had not ended after ${this.timeoutMs} ms; it goes on`
+  }
+}
+
+/**
+ * What an instance is at. `output` is encoded, as the orchestration's Schema wrote it.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Status =
+  | { readonly _tag: "NotFound" }
+  | { readonly _tag: "Running"; readonly executionId: number; readonly customStatus: Option.Option<string> }
+  | { readonly _tag: "Completed"; readonly output: string; readonly customStatus: Option.Option<string> }
+  | {
+    readonly _tag: "Failed"
+    readonly details: ErrorDetails.ErrorDetails
+    readonly customStatus: Option.Option<string>
+  }
+
+type Definition<Payload extends PayloadSchema, Success extends PayloadSchema, Error extends PayloadSchema> =
+  Orchestration.Orchestration<any, Payload, Success, Error>
+
+/**
+ * What a start needs to know.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface StartOptions<Payload> {
+  /**
+   * Names the instance, for ever; at most 1024 bytes of UTF-8 without NUL. A meaningful id makes a start idempotent.
+   */
+  readonly instanceId: string
+  readonly payload: Payload
+  /** `refuse` fails with `InstanceAlreadyExists`, `ignore` leaves the instance as it is. Defaults to `refuse`. */
+  readonly ifExists?: "refuse" | "ignore" | undefined
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface WaitOptions {
+  /** Longest wait. Defaults to no limit. */
+  readonly timeout?: Duration.Input | undefined
+}
+
+/**
+ * **Details**
+ *
+ * Every method fails with `ProviderError` when the store does. Bad input (`InvalidInput` as its reason,
+ * `PayloadMismatch`) is refused before anything is written.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class Client extends Context.Service<Client, {
+  /**
+   * Starts an instance. When this returns, the start is stored: it will run, whatever becomes of this process.
+   */
+  readonly start: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+    orchestration: Definition<P, S, E>,
+    options: StartOptions<P["Type"]>
+  ) => Effect.Effect<void, InstanceAlreadyExists | PayloadMismatch | ProviderError>
+
+  /**
+   * Waits until the instance has ended, and answers with its typed result or failure. An unknown id is waited for.
+   */
+  readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+    orchestration: Definition<P, S, E>,
+    instanceId: string,
+    options?: WaitOptions
+  ) => Effect.Effect<S["Type"], E["Type"] | InstanceFailed | WaitTimeout | PayloadMismatch | ProviderError>
+
+  /** `start`, then `wait`. */
+  readonly execute: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+    orchestration: Definition<P, S, E>,
+    options: StartOptions<P["Type"]> & WaitOptions
+  ) => Effect.Effect<
+    S["Type"],
+    E["Type"] | InstanceAlreadyExists | InstanceFailed | WaitTimeout | PayloadMismatch | ProviderError
+  >
+
+  /** Reads the instance's row, not its history. */
+  readonly status: (instanceId: string) => Effect.Effect<Status, ProviderError>
+
+  /**
+   * Sends a signal. It reaches the oldest open wait of its name; without one it is lost. Unknown and ended instances
+   * swallow it.
+   */
+  readonly raise: <P extends PayloadSchema>(
+    signal: Signal.Signal<P>,
+    instanceId: string,
+    payload: P["Type"]
+  ) => Effect.Effect<void, PayloadMismatch | ProviderError>
+
+  /**
+   * Asks an instance to end. It fails with `Cancelled` at its next turn, its open activities are cancelled. Unknown and
+   * ended instances are left alone.
+   */
+  readonly cancel: (instanceId: string, reason: string) => Effect.Effect<void, ProviderError>
+}>()("duroxide-prisma/Client") {}
+
+/**
+ * A client of the `Provider` in context.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer: Layer.Layer<Client, never, Provider> = Layer.effect(
+  Client,
+  Effect.map(Provider, (provider) => make(provider))
+)
+
+// internal
+
+const maxInstanceIdBytes = 1024
+
+const make = (provider: Provider["Service"]): Client["Service"] => {
+  const client: Client["Service"] = {
+    start: Effect.fn("Client.start")(function*(orchestration, { ifExists, instanceId, payload }) {
+      yield* checkInstanceId("start_orchestration", instanceId)
+      const input = yield* orchestration.codecs.payload.encode(payload)
+      const answer = yield* provider.startOrchestration({
+        start: {
+          _tag: "StartOrchestration",
+          instance: instanceId,
+          orchestration: orchestration.name,
+          input,
+          version: orchestration.version,
+          parentInstance: null,
+          parentId: null,
+          executionId: 1
+        },
+        pinnedVersion: current,
+        delay: Option.none()
+      })
+      if (answer === "AlreadyExists" && ifExists !== "ignore") {
+        return yield* new InstanceAlreadyExists({ instanceId })
+      }
+    }),
+
+    wait: Effect.fn("Client.wait")(function*(orchestration, instanceId, options) {
+      yield* checkInstanceId("read_instance", instanceId)
+      const timeout = options?.timeout === undefined ? undefined : Duration.fromInputUnsafe(options.timeout)
+      const ended = untilEnded(provider, instanceId)
+      const state = timeout === undefined ? yield* ended : yield* Effect.timeoutOrElse(ended, {
+        duration: timeout,
+        orElse: () => Effect.fail(new WaitTimeout({ instanceId, timeoutMs: Duration.toMillis(timeout) }))
+      })
+      if (state.status === "Completed") return yield* orchestration.codecs.success.decode(state.output ?? "null")
+      const details = failureOf(state)
+      const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
+        ? orchestration.codecs.error.decodeOption(details.message)
+        : Option.none()
+      return yield* Option.isSome(typed)
+        ? Effect.fail(typed.value)
+        : Effect.fail(new InstanceFailed({ instanceId, details }))
+    }),
+
+    execute: Effect.fn("Client.execute")(function*(orchestration, options) {
+      yield* client.start(orchestration, options)
+      return yield* client.wait(orchestration, options.instanceId, { timeout: options.timeout })
+    }),
+
+    status: Effect.fn("Client.status")(function*(instanceId) {
+      yield* checkInstanceId("read_instance", instanceId)
+      const found = yield* provider.readInstance(instanceId)
+      if (Option.isNone(found)) return { _tag: "NotFound" }
+      const state = found.value
+      const customStatus = Option.fromNullOr(state.customStatus)
+      return state.status === "Completed"
+        ? { _tag: "Completed", output: state.output ?? "null", customStatus }
+        : state.status === "Failed"
+        ? { _tag: "Failed", details: failureOf(state), customStatus }
+        : { _tag: "Running", executionId: state.executionId, customStatus }
+    }),
+
+    raise: Effect.fn("Client.raise")(function*(signal, instanceId, payload) {
+      yield* checkInstanceId("enqueue_orchestrator", instanceId)
+      const data = yield* signal.codec.encode(payload)
+      yield* provider.enqueueForOrchestrator(
+        { _tag: "ExternalRaised", instance: instanceId, name: signal.name, data },
+        Option.none()
+      )
+    }),
+
+    cancel: Effect.fn("Client.cancel")(function*(instanceId, reason) {
+      yield* checkInstanceId("enqueue_orchestrator", instanceId)
+      yield* checkText("enqueue_orchestrator", "reason", reason)
+      yield* provider.enqueueForOrchestrator({ _tag: "CancelInstance", instance: instanceId, reason }, Option.none())
+    })
+  }
+  return client
+}
+
+/** Looks at once when this process stored a turn of the instance, else after 5, 10, 20, … 500 milliseconds. */
+const untilEnded = (provider: Provider["Service"], instanceId: string): Effect.Effect<InstanceState, ProviderError> => {
+  const look = (pauseMs: number): Effect.Effect<InstanceState, ProviderError> =>
+    Effect.flatMap(
+      provider.readInstance(instanceId),
+      (state) =>
+        Option.isSome(state) && (state.value.status === "Completed" || state.value.status === "Failed")
+          ? Effect.succeed(state.value)
+          : Effect.raceFirst(provider.awaitTurn(instanceId), Effect.sleep(pauseMs)).pipe(
+            Effect.andThen(Effect.suspend(() => look(Math.min(pauseMs * 2, 500))))
+          )
+    )
+  return look(5)
+}
+
+const failureOf = (state: InstanceState): ErrorDetails.ErrorDetails => {
+  const event = state.failure === null ? undefined : Result.getOrUndefined(Event.decode(state.failure))
+  return event?._tag === "OrchestrationFailed"
+    ? event.details
+    : ErrorDetails.application("OrchestrationFailed", state.output ?? "")
+}
+
+const refuse = (operation: string, field: string, problem: string) =>
+  Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
+
+const checkText = (operation: string, field: string, text: string) => {
+  const problem = problemOf(text)
+  return problem === undefined ? Effect.void : refuse(operation, field, problem)
+}
+
+const checkInstanceId = (operation: string, instanceId: string) => {
+  if (instanceId === "") return refuse(operation, "instanceId", "it is empty")
+  if (instanceId.startsWith("sub::") || instanceId.includes("::sub::")) {
+    return refuse(operation, "instanceId", "'sub::' is reserved for child orchestrations")
+  }
+  const bytes = new TextEncoder().encode(instanceId).length
+  if (bytes > maxInstanceIdBytes) {
+    return refuse(operation, "instanceId", `it has ${bytes} bytes, the limit is ${maxInstanceIdBytes}`)
+  }
+  return checkText(operation, "instanceId", instanceId)
+}

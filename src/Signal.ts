@@ -1,0 +1,64 @@
+/**
+ * Signals: events from outside that an orchestration waits for.
+ *
+ * Signals are positional: a signal reaches the oldest open wait of its name. One that comes while nobody waits is
+ * recorded and lost.
+ *
+ * @since 0.1.0
+ */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import * as payloads from "./internal/payload.ts"
+import type { Payload, PayloadSchema } from "./internal/payload.ts"
+import { OrchestrationContext } from "./internal/replay/context.ts"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Signal<in out P extends PayloadSchema> {
+  readonly name: string
+  readonly payload: P
+  /**
+   * Waits for the next signal of this name. A payload its Schema refuses is a defect.
+   *
+   * **Gotchas**
+   *
+   * The wait is open from the end of the turn that began it; a signal sent before that is lost.
+   */
+  readonly wait: Effect.Effect<P["Type"], never, OrchestrationContext>
+  /** @internal */
+  readonly codec: Payload<P["Type"]>
+}
+
+/**
+ * Defines a signal. `payload` defaults to `Schema.Void`.
+ *
+ * **Example** (Waiting for an answer, but not for ever)
+ *
+ * ```ts
+ * const Approved = Signal.make("Approved", { payload: Schema.Boolean })
+ *
+ * const answer = yield* Approved.wait.pipe(Effect.timeoutOption("7 days"))
+ * ```
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = <P extends PayloadSchema = Schema.Void>(
+  name: string,
+  options?: { readonly payload?: P }
+): Signal<P> => {
+  const payload = options?.payload ?? Schema.Void as unknown as P
+  const codec = payloads.make(`payload of signal "${name}"`, payload)
+  return {
+    name,
+    payload,
+    codec,
+    wait: Effect.gen(function*() {
+      const { perform } = yield* OrchestrationContext
+      const event = yield* perform({ _tag: "WaitExternal", name })
+      return yield* Effect.orDie(codec.decode(event.data))
+    })
+  }
+}

@@ -1,0 +1,12 @@
+import type { CoreVersion, VersionRange } from "../../ProviderDriver.ts"
+
+/**
+ * The version space of executions started by this package: `1000.x.y`, where x.y counts our replay rules.
+ *
+ * Rust runtimes ask for executions up to their own version (0.x) and never see ours; we ask for ours and never see
+ * theirs. A change of the replay rules counts x up and keeps the older rules for executions pinned below.
+ */
+export const current: CoreVersion = { major: 1000, minor: 1, patch: 0 }
+
+/** What our dispatchers claim. */
+export const supported: VersionRange = { min: { major: 1000, minor: 0, patch: 0 }, max: current }

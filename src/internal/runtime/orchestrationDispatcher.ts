@@ -1,0 +1,286 @@
+/**
+ * Claims instances, runs one turn of each, stores what the turn decided.
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import * as Option from "effect/Option"
+import * as References from "effect/References"
+import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
+import * as ErrorDetails from "../../ErrorDetails.ts"
+import * as Metrics from "../../Metrics.ts"
+import type { Claimed, OrchestrationItem, Provider, Turn } from "../../Provider.ts"
+import type { ProviderError } from "../../ProviderError.ts"
+import type { Settings } from "../../RuntimeConfig.ts"
+import * as WorkItem from "../../WorkItem.ts"
+import * as turns from "../replay/turn.ts"
+import * as coreVersion from "./coreVersion.ts"
+import type { Registry } from "./registry.ts"
+import * as renewal from "./renewal.ts"
+import * as slots from "./slots.ts"
+
+export const run = Effect.fnUntraced(function*(options: {
+  readonly provider: Provider["Service"]
+  readonly registry: Registry
+  readonly settings: Settings
+}): Effect.fn.Return<void, never, Scope.Scope> {
+  const { provider, registry, settings } = options
+  const services = hostServices(yield* Effect.context<never>())
+
+  const handle = ({ attemptCount, item, lockToken }: Claimed<OrchestrationItem>): Effect.Effect<void> => {
+    const { instanceId } = item
+    const abandon = (delay: Duration.Duration) =>
+      provider.abandonOrchestrationItem({ lockToken, delay: Option.some(delay), ignoreAttempt: false }).pipe(
+        // Whoever cannot give a lease back only has to wait: it expires.
+        Effect.catch((error) => Effect.logWarning("An instance could not be given back").pipe(problem(error)))
+      )
+
+    const store = (turn: Turn): Effect.Effect<boolean> =>
+      provider.ackOrchestrationItem(lockToken, turn).pipe(
+        Effect.retry({ schedule: commitRetries, while: (error) => error.isRetryable }),
+        Effect.as(true),
+        Effect.catch((error) =>
+          Effect.as(
+            isRefusedData(error)
+              ? storeRefusal(error)
+              : error.reason._tag === "LockLost"
+              ? Effect.logWarning("A turn was not stored: another process took the instance over")
+              : Effect.andThen(Effect.logError("A turn was not stored").pipe(problem(error)), abandon(failedTurnPause)),
+            false
+          )
+        )
+      )
+
+    // The database will never take what this turn wants to store, so running it again would only repeat that.
+    const storeRefusal = (error: ProviderError) => {
+      const refusal = failedTurn(item, {
+        _tag: "Infrastructure",
+        operation: error.operation,
+        message: error.reason.message,
+        retryable: false
+      })
+      return Effect.logError("An instance fails: the database refuses what its turn stores").pipe(
+        problem(error),
+        Effect.andThen(provider.ackOrchestrationItem(lockToken, refusal.turn)),
+        Effect.catch((second) =>
+          Effect.andThen(Effect.logError("Its failure was not stored").pipe(problem(second)), abandon(failedTurnPause))
+        )
+      )
+    }
+
+    const decide = Effect.suspend((): Effect.Effect<void> => {
+      if (attemptCount > settings.maxAttempts) return poison()
+      if (Option.isSome(item.historyError)) {
+        return Effect.andThen(
+          Effect.logError("The history of an instance cannot be read").pipe(
+            Effect.annotateLogs({ problem: item.historyError.value })
+          ),
+          abandon(unreadableHistoryPause)
+        )
+      }
+      if (item.history.some(isTerminal)) {
+        return Effect.logDebug("Messages for an instance that has ended are dropped").pipe(
+          Effect.andThen(provider.dropOrchestrationItem(lockToken)),
+          Effect.catch((error) => Effect.logWarning("They could not be dropped yet").pipe(problem(error)))
+        )
+      }
+      const started = startedFields(item)
+      // Messages for an instance whose start is not visible yet wait for it.
+      if (started === undefined) return abandon(unstartedPause)
+      const program = registry.resolve(started.name, versionAsked(item))
+      if (program === undefined) {
+        return Effect.andThen(
+          Effect.logWarning(`No handler for orchestration "${started.name}" ${started.version} in this process`).pipe(
+            Effect.annotateLogs({ registered: registry.known.join(", ") })
+          ),
+          abandon(unregisteredPause(settings, attemptCount))
+        )
+      }
+      const result = turns.run({
+        instanceId,
+        executionId: item.executionId,
+        nowMs: item.nowMs,
+        history: item.history,
+        started: { ...started, version: program.version },
+        messages: item.messages.filter(({ _tag }) => _tag !== "StartOrchestration"),
+        version: coreVersion.current,
+        code: program.code,
+        services,
+        onStray: () => strays.add(program.name)
+      })
+      return Effect.forEach(result.warnings, (warning) => Effect.logWarning(warning)).pipe(
+        Effect.andThen(store(result.turn)),
+        Effect.flatMap((stored) => stored ? report(item, program.name, result) : Effect.void)
+      )
+    })
+
+    const poison = () => {
+      const details: ErrorDetails.ErrorDetails = {
+        _tag: "Poison",
+        attemptCount,
+        maxAttempts: settings.maxAttempts,
+        messageType: Option.isSome(item.historyError)
+          ? {
+            FailedDeserialization: {
+              instance: instanceId,
+              execution_id: item.executionId,
+              error: item.historyError.value
+            }
+          }
+          : { Orchestration: { instance: instanceId, execution_id: item.executionId } },
+        message: Option.getOrElse(
+          item.historyError,
+          () => `[${item.messages.map(WorkItem.encode).join(",")}]`
+        )
+      }
+      return Effect.logError("An instance is poisoned: it was delivered too often").pipe(
+        Effect.annotateLogs({ attemptCount, orchestration: item.orchestrationName }),
+        Effect.andThen(store(failedTurn(item, details).turn))
+      )
+    }
+
+    return Effect.raceFirst(
+      decide,
+      Effect.andThen(
+        renewal.untilLost(
+          settings.orchestrationLockTimeout,
+          provider.renewOrchestrationItemLock({ lockToken, extendFor: settings.orchestrationLockTimeout })
+        ),
+        // The turn finds out at its commit.
+        Effect.never
+      )
+    ).pipe(
+      Effect.catchDefect((defect) => Effect.andThen(Effect.logError("A turn broke", defect), abandon(failedTurnPause))),
+      Effect.annotateLogs({ instanceId, executionId: item.executionId })
+    )
+  }
+
+  // Code that goes on outside its turn awaits something that is not durable. It is told once per orchestration.
+  const strays = new StrayReport()
+
+  yield* slots.run({
+    name: "orchestration-dispatcher",
+    concurrency: settings.orchestrationConcurrency,
+    shutdownTimeout: settings.shutdownTimeout,
+    claim: provider.fetchOrchestrationItem({
+      lockTimeout: settings.orchestrationLockTimeout,
+      pollTimeout: settings.pollTimeout,
+      versions: Option.some(coreVersion.supported)
+    }),
+    handle: (claimed) => Effect.andThen(handle(claimed), strays.flush)
+  })
+})
+
+// internal
+
+/** After the provider's own retries: 10, 20, 40, 80, 160 milliseconds. */
+const commitRetries = Schedule.max([Schedule.exponential(Duration.millis(10)), Schedule.recurs(5)])
+
+const failedTurnPause = Duration.millis(100)
+const unreadableHistoryPause = Duration.seconds(1)
+const unstartedPause = Duration.seconds(1)
+
+const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
+
+export const unregisteredPause = (settings: Settings, attemptCount: number) =>
+  Duration.min(
+    Duration.times(settings.unregisteredBackoff, 2 ** Math.min(attemptCount - 1, 6)),
+    settings.unregisteredBackoffMax
+  )
+
+const isTerminal = ({ _tag }: OrchestrationItem["history"][number]) =>
+  _tag === "OrchestrationCompleted" || _tag === "OrchestrationFailed" || _tag === "OrchestrationContinuedAsNew"
+
+// Only the payload can be at fault here; a schema that does not fit or a missing right is the operator's to mend.
+const isRefusedData = ({ reason }: ProviderError) => reason._tag === "DataRefused" || reason._tag === "InvalidInput"
+
+/** What code under replay inherits from its host: where logs go, nothing else. */
+const hostServices = (context: Context.Context<never>): Context.Context<never> =>
+  Context.empty().pipe(
+    Context.add(References.CurrentLoggers, Context.get(context, References.CurrentLoggers)),
+    Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel))
+  )
+
+/** Event 1, recorded or from the start message. Repeated starts of a running instance change nothing. */
+const startedFields = (item: OrchestrationItem): turns.StartedFields | undefined => {
+  const recorded = item.history[0]
+  if (recorded?._tag === "OrchestrationStarted") return recorded
+  const start = item.messages.find((message) => message._tag === "StartOrchestration")
+  if (start === undefined) return undefined
+  return {
+    _tag: "OrchestrationStarted",
+    name: start.orchestration,
+    version: start.version ?? "unknown",
+    input: start.input,
+    parentInstance: start.parentInstance,
+    parentId: start.parentId,
+    ...(start.parentExecutionId !== undefined && { parentExecutionId: start.parentExecutionId })
+  }
+}
+
+const unknownStart = (item: OrchestrationItem): turns.StartedFields => ({
+  _tag: "OrchestrationStarted",
+  name: item.orchestrationName,
+  version: item.orchestrationVersion,
+  input: "null",
+  parentInstance: null,
+  parentId: null
+})
+
+/** The version a running execution is pinned to, or the one a start asks for; null leaves the choice to the registry. */
+const versionAsked = (item: OrchestrationItem): string | null => {
+  const version = startedFields(item)?.version
+  return version === undefined || version === "unknown" || version === "0.0.0" ? null : version
+}
+
+/** An execution that fails without its code being run. */
+const failedTurn = (item: OrchestrationItem, details: ErrorDetails.ErrorDetails): turns.Result =>
+  turns.fail(
+    { ...item, started: startedFields(item) ?? unknownStart(item), version: coreVersion.current },
+    details,
+    { unreadable: Option.isSome(item.historyError) }
+  )
+
+const report = (item: OrchestrationItem, name: string, { outcome, turn }: turns.Result) => {
+  const labels = { orchestration_name: name }
+  const started = item.history.length === 0
+    ? Metric.update(Metric.withAttributes(Metrics.orchestrationStarts, labels), 1)
+    : Effect.void
+  const turned = Metric.update(Metric.withAttributes(Metrics.orchestrationTurns, labels), 1)
+  const both = Effect.andThen(started, turned)
+  if (outcome._tag === "Waiting") return both
+  const status = outcome._tag === "Completed" ? "success" : "failed"
+  return both.pipe(
+    Effect.andThen(Metric.update(Metric.withAttributes(Metrics.orchestrationCompletions, { ...labels, status }), 1)),
+    Effect.andThen(
+      outcome._tag === "Completed"
+        ? Effect.logDebug(`Orchestration "${name}" completed`)
+        : Effect.logWarning(`Orchestration "${name}" failed: ${failureKind(outcome.details)}`)
+    ),
+    Effect.annotateLogs({ events: turn.historyDelta.length })
+  )
+}
+
+// The message of an application error is a payload.
+const failureKind = (details: ErrorDetails.ErrorDetails) =>
+  details._tag === "Application"
+    ? typeof details.kind === "string" ? details.kind : "Cancelled"
+    : ErrorDetails.display(details)
+
+class StrayReport {
+  private readonly told = new Set<string>()
+  private readonly pending: Array<string> = []
+  add(name: string) {
+    if (this.told.has(name)) return
+    this.told.add(name)
+    this.pending.push(name)
+  }
+  readonly flush: Effect.Effect<void> = Effect.suspend(() =>
+    Effect.forEach(this.pending.splice(0), (name) =>
+      Effect.logError(
+        `Orchestration "${name}" goes on outside its turn: it awaits something that is not durable. Put it into an activity`
+      ), { discard: true })
+  )
+}

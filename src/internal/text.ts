@@ -1,0 +1,17 @@
+/**
+ * What PostgreSQL and Rust can hold: no NUL, no lone surrogates.
+ */
+
+/** Why the text cannot be stored, or undefined when it can. */
+export const problemOf = (text: string): string | undefined =>
+  text.includes("\0")
+    ? "it holds a NUL character (U+0000), which PostgreSQL cannot store"
+    : isWellFormed(text)
+    ? undefined
+    : "it holds half of a surrogate pair, which is no valid Unicode text"
+
+/** The text with everything replaced that cannot be stored: for messages of errors, never for payloads. */
+export const storable = (text: string): string => text.replace(/[\0\ud800-\udfff]/gu, "\ufffd")
+
+// With the `u` flag a class of surrogates matches lone ones only.
+const isWellFormed = (text: string) => !/[\ud800-\udfff]/u.test(text)
