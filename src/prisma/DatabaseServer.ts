@@ -310,7 +310,7 @@ const join = (home: Home, port: number, password: string) =>
       try {
         await guard.connect()
         const { rows } = await guard.query<{ folder: string }>("SELECT current_setting('data_directory') AS folder")
-        if (await fs.realpath(rows[0]!.folder) !== await fs.realpath(home.data)) {
+        if (await fs.realpath(rows[0].folder) !== await fs.realpath(home.data)) {
           throw new Error("another server answers")
         }
         // While the last one out stops the server, it holds the lock alone: this waits until the connection breaks.
@@ -329,7 +329,7 @@ const leave = ({ guard, home }: Server) =>
     const last = yield* Effect.tryPromise(async () => {
       await guard.query("SELECT pg_advisory_unlock_shared($1)", [lockKey])
       const { rows } = await guard.query<{ last: boolean }>("SELECT pg_try_advisory_lock($1) AS last", [lockKey])
-      return rows[0]?.last === true
+      return rows[0].last
     })
     if (last) {
       yield* home.programs.run("pg_ctl", ["stop", "--wait", "--mode=fast", `--pgdata=${home.data}`], home.logFile)

@@ -1,0 +1,156 @@
+/**
+ * One PostgreSQL for all tests: `DATABASE_URL`, else a container, else the embedded server; says which.
+ *
+ * Migrates once into a template, which each test file clones (`PgServer`). Where the role may not create databases, a
+ * schema per file takes their place.
+ */
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Logger from "effect/Logger"
+import * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import * as pg from "pg"
+import type { TestProject } from "vitest/node"
+import * as DatabaseServer from "../../src/prisma/DatabaseServer.ts"
+import * as Migrator from "../../src/prisma/Migrator.ts"
+
+/** What tests are told about the server. */
+export interface ProvidedServer {
+  /** Superuser of a server of our own, or whatever role `DATABASE_URL` has. */
+  readonly url: string
+  readonly source: "DATABASE_URL" | "container" | "embedded"
+  /** A migrated database to clone; null where databases cannot be created. */
+  readonly template: string | null
+  /** The server's log, where it can be read. */
+  readonly logFile: string | null
+}
+
+declare module "vitest" {
+  export interface ProvidedContext {
+    server: ProvidedServer
+  }
+}
+
+const settings = {
+  fsync: "off",
+  synchronous_commit: "off",
+  full_page_writes: "off",
+  max_connections: "300",
+  shared_preload_libraries: "pg_stat_statements"
+}
+
+export default async function setup(project: TestProject) {
+  const scope = Scope.makeUnsafe()
+  const started = await Effect.runPromise(
+    Effect.gen(function*() {
+      const server = yield* findServer
+      const template = yield* makeTemplate(server.url)
+      return { ...server, template }
+    }).pipe(Scope.provide(scope), Effect.provide(Logger.layer([])), Effect.exit)
+  )
+  if (Exit.isFailure(started)) {
+    await Effect.runPromise(Scope.close(scope, started))
+    return Effect.runPromise(started)
+  }
+  const { source, template, url } = started.value
+  console.log(
+    `[tests] PostgreSQL from ${source} (${new URL(url).host})${template === null ? ", a schema per test file" : ""}`
+  )
+  project.provide("server", started.value)
+  return () => Effect.runPromise(Scope.close(scope, Exit.void))
+}
+
+type Server = Omit<ProvidedServer, "template">
+
+const findServer: Effect.Effect<Server, unknown, Scope.Scope> = Effect.suspend(() => {
+  const url = process.env.DATABASE_URL
+  return url === undefined || url === ""
+    ? Effect.flatMap(container, (server) => server === undefined ? embedded : Effect.succeed(server))
+    : Effect.succeed({ url, source: "DATABASE_URL", logFile: null })
+})
+
+/** Looking for a container engine takes milliseconds where there is none; one that hangs is given 3 seconds. */
+const container: Effect.Effect<Server | undefined, unknown, Scope.Scope> = Effect.gen(function*() {
+  const engine = yield* Effect.tryPromise(async () => {
+    const { getContainerRuntimeClient } = await import("testcontainers")
+    return getContainerRuntimeClient()
+  }).pipe(Effect.timeout("3 seconds"), Effect.option)
+  if (engine._tag === "None") return undefined
+  const started = yield* Effect.acquireRelease(
+    Effect.tryPromise(async () => {
+      const { PostgreSqlContainer } = await import("@testcontainers/postgresql")
+      return new PostgreSqlContainer(process.env.TEST_PG_IMAGE ?? "postgres:18-alpine")
+        .withCommand(["postgres", ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])])
+        .start()
+    }),
+    (container) => Effect.promise(() => container.stop())
+  )
+  return { url: started.getConnectionUri(), source: "container", logFile: null }
+})
+
+const embedded: Effect.Effect<Server, unknown, Scope.Scope> = Effect.gen(function*() {
+  yield* Effect.promise(sweep)
+  const directory = yield* Effect.acquireRelease(
+    Effect.promise(() => mkdtemp(path.join(tmpdir(), `duroxide-prisma-tests-${process.pid}-`))),
+    (directory) => Effect.promise(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }))
+  )
+  const { url } = yield* DatabaseServer.makeEmbedded({ directory, settings })
+  return { url: Redacted.value(url), source: "embedded", logFile: path.join(directory, "log") }
+})
+
+/** Stops and removes the servers of runs that were killed. */
+async function sweep() {
+  for (const name of await readdir(tmpdir())) {
+    const runner = /^duroxide-prisma-tests-(\d+)-/.exec(name)?.[1]
+    if (runner === undefined || isAlive(Number(runner))) continue
+    const directory = path.join(tmpdir(), name)
+    const pid = Number(
+      (await readFile(path.join(directory, "data/postmaster.pid"), "utf8").catch(() => "")).split("\n")[0]
+    )
+    if (
+      pid > 0 && isAlive(pid) && (await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")).includes(directory)
+    ) {
+      process.kill(pid, "SIGQUIT")
+    }
+    await rm(directory, { recursive: true, force: true, maxRetries: 5 }).catch(() => {}) // another user's
+  }
+}
+
+function isAlive(pid: number) {
+  try {
+    process.kill(pid, 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM"
+  }
+}
+
+const makeTemplate = Effect.fnUntraced(function*(serverUrl: string) {
+  const template = `duroxide_template_${process.pid}_${Date.now().toString(36)}`
+  const admin = async (sql: string) => {
+    const client = new pg.Client(serverUrl)
+    await client.connect()
+    try {
+      await client.query(sql)
+    } finally {
+      await client.end()
+    }
+  }
+  const created = yield* Effect.acquireRelease(
+    Effect.promise(() =>
+      admin(`CREATE DATABASE ${template}`).then(() => true, (error: pg.DatabaseError) => {
+        if (error.code === "42501") return false
+        throw error
+      })
+    ),
+    (created) => created ? Effect.promise(() => admin(`DROP DATABASE IF EXISTS ${template} WITH (FORCE)`)) : Effect.void
+  )
+  if (!created) return null
+  const url = new URL(serverUrl)
+  url.pathname = `/${template}`
+  yield* Migrator.migrate({ url: url.toString(), schema: "public" })
+  return template
+})

@@ -1,0 +1,108 @@
+/**
+ * A TCP proxy between a test and its server: adds latency, keeps order, and breaks connections on command.
+ */
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import * as net from "node:net"
+
+export interface Options {
+  readonly targetPort: number
+  readonly targetHost?: string
+  /** Milliseconds added to each direction. */
+  readonly oneWayMs?: number
+  /** Up to so many milliseconds more, at random. */
+  readonly jitterMs?: number
+}
+
+export interface LatencyProxy {
+  readonly port: number
+  /** May be changed while connections are open. `blackhole` swallows everything in both directions. */
+  readonly state: { oneWayMs: number; jitterMs: number; blackhole: boolean }
+  /** `url` with host and port of the proxy. */
+  readonly through: (url: string) => string
+  /** Breaks all connections with RST (ECONNRESET). */
+  readonly reset: () => void
+  /** Ends all connections with FIN, as a server that goes away politely. */
+  readonly finish: () => void
+}
+
+/** Closed with the scope, together with its connections. */
+export const latencyProxy = (options: Options): Effect.Effect<LatencyProxy, never, Scope.Scope> =>
+  Effect.map(
+    Effect.acquireRelease(Effect.promise(() => listen(options)), ({ close }) => Effect.promise(close)),
+    ({ proxy }) => proxy
+  )
+
+/** A proxy in front of the server of a URL. */
+export const proxyFor = (url: string, options: Omit<Options, "targetPort" | "targetHost"> = {}) => {
+  const { hostname, port } = new URL(url)
+  return latencyProxy({ ...options, targetHost: hostname, targetPort: Number(port === "" ? 5432 : port) })
+}
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+async function listen(options: Options) {
+  const state = { oneWayMs: options.oneWayMs ?? 0, jitterMs: options.jitterMs ?? 0, blackhole: false }
+  const sockets = new Set<net.Socket>()
+
+  const relay = (from: net.Socket, to: net.Socket) => {
+    let last = 0
+    from.on("data", (chunk) => {
+      if (state.blackhole) return
+      const due = Math.max(last, performance.now() + state.oneWayMs + Math.random() * state.jitterMs)
+      last = due
+      const wait = due - performance.now()
+      if (wait <= 0) return void to.write(chunk)
+      // Timers are 1 ms coarse: wake early, then spin for the remainder.
+      const fire = () => {
+        if (performance.now() < due) setImmediate(fire)
+        else if (!to.destroyed) to.write(chunk)
+      }
+      if (wait < 2.5) setImmediate(fire)
+      else setTimeout(fire, wait - 2)
+    })
+    from.on("end", () => setTimeout(() => to.end(), state.oneWayMs + 2))
+    from.on("error", () => to.destroy())
+    from.on("close", () => setTimeout(() => to.destroy(), state.oneWayMs + 2))
+  }
+
+  const server = net.createServer({ noDelay: true }, (client) => {
+    const upstream = net.connect({
+      port: options.targetPort,
+      host: options.targetHost ?? "127.0.0.1",
+      noDelay: true
+    })
+    for (const socket of [client, upstream]) {
+      sockets.add(socket)
+      socket.on("close", () => sockets.delete(socket))
+    }
+    relay(client, upstream)
+    relay(upstream, client)
+  })
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
+  const { port } = server.address() as net.AddressInfo
+
+  const proxy: LatencyProxy = {
+    port,
+    state,
+    through: (url) => {
+      const changed = new URL(url)
+      changed.hostname = "127.0.0.1"
+      changed.port = String(port)
+      return changed.toString()
+    },
+    reset: () => {
+      for (const socket of sockets) socket.resetAndDestroy()
+    },
+    finish: () => {
+      for (const socket of sockets) socket.end()
+    }
+  }
+  const close = () => {
+    for (const socket of sockets) socket.destroy()
+    return new Promise<void>((resolve) => server.close(() => resolve()))
+  }
+  return { proxy, close }
+}
