@@ -75,13 +75,15 @@ BEGIN
       FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
       WHERE v_executions[h.ack] IS NOT NULL
       GROUP BY h.ack, h.event_id
+      -- Not EXISTS: below OR it may be planned as one read of the whole table.
       HAVING count(*) > 1
-        OR EXISTS (
-          SELECT FROM history AS x
+        OR (
+          SELECT x.event_id
+          FROM history AS x
           WHERE x.instance_id = v_instances[h.ack]
             AND x.execution_id = v_executions[h.ack]
             AND x.event_id = h.event_id
-        )
+        ) IS NOT NULL
     LOOP
       v_outcomes[v_duplicate] := 'DuplicateEvent';
       v_instances[v_duplicate] := NULL;

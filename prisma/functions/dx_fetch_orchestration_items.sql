@@ -72,14 +72,16 @@ BEGIN
         )
         AND (
           p_min_version IS NULL
-          OR NOT EXISTS (
-            SELECT FROM instances AS i
+          -- Not EXISTS: below OR it may be planned as one read of the whole table.
+          OR (
+            SELECT i.instance_id
+            FROM instances AS i
             JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
             WHERE i.instance_id = q.instance_id
+              AND e.duroxide_version_major IS NOT NULL
               AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
                 NOT BETWEEN p_min_version AND p_max_version
-              AND e.duroxide_version_major IS NOT NULL
-          )
+          ) IS NULL
         )
       ORDER BY q.visible_at, q.id
       LIMIT v_rows
@@ -151,14 +153,16 @@ BEGIN
         AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
         AND (
           p_min_version IS NULL
-          OR NOT EXISTS (
-            SELECT FROM instances AS i
+          -- Not EXISTS: below OR it may be planned as one read of the whole table.
+          OR (
+            SELECT i.instance_id
+            FROM instances AS i
             JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
             WHERE i.instance_id = q.instance_id
+              AND e.duroxide_version_major IS NOT NULL
               AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
                 NOT BETWEEN p_min_version AND p_max_version
-              AND e.duroxide_version_major IS NOT NULL
-          )
+          ) IS NULL
         )
       ORDER BY q.id
       FOR UPDATE OF q SKIP LOCKED

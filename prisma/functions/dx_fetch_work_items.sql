@@ -60,12 +60,14 @@ BEGIN
         AND CASE
           WHEN w.session_id IS NULL THEN true
           WHEN p_session_owner IS NULL OR w.session_id = ANY (v_lost) THEN false
-          ELSE NOT EXISTS (
-            SELECT FROM sessions AS s
+          -- Not EXISTS: below CASE it may be planned as one read of the whole table.
+          ELSE (
+            SELECT s.session_id
+            FROM sessions AS s
             WHERE s.session_id = w.session_id
               AND s.locked_until > v_now_ms
               AND s.worker_id <> p_session_owner
-          )
+          ) IS NULL
         END
       ORDER BY w.id
       LIMIT v_missing

@@ -208,13 +208,15 @@ BEGIN
       FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
       WHERE v_executions[h.ack] IS NOT NULL
       GROUP BY h.ack, h.event_id
+      -- Not EXISTS: below OR it may be planned as one read of the whole table.
       HAVING count(*) > 1
-        OR EXISTS (
-          SELECT FROM history AS x
+        OR (
+          SELECT x.event_id
+          FROM history AS x
           WHERE x.instance_id = v_instances[h.ack]
             AND x.execution_id = v_executions[h.ack]
             AND x.event_id = h.event_id
-        )
+        ) IS NOT NULL
     LOOP
       v_outcomes[v_duplicate] := 'DuplicateEvent';
       v_instances[v_duplicate] := NULL;
@@ -808,14 +810,16 @@ BEGIN
         )
         AND (
           p_min_version IS NULL
-          OR NOT EXISTS (
-            SELECT FROM instances AS i
+          -- Not EXISTS: below OR it may be planned as one read of the whole table.
+          OR (
+            SELECT i.instance_id
+            FROM instances AS i
             JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
             WHERE i.instance_id = q.instance_id
+              AND e.duroxide_version_major IS NOT NULL
               AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
                 NOT BETWEEN p_min_version AND p_max_version
-              AND e.duroxide_version_major IS NOT NULL
-          )
+          ) IS NULL
         )
       ORDER BY q.visible_at, q.id
       LIMIT v_rows
@@ -887,14 +891,16 @@ BEGIN
         AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
         AND (
           p_min_version IS NULL
-          OR NOT EXISTS (
-            SELECT FROM instances AS i
+          -- Not EXISTS: below OR it may be planned as one read of the whole table.
+          OR (
+            SELECT i.instance_id
+            FROM instances AS i
             JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
             WHERE i.instance_id = q.instance_id
+              AND e.duroxide_version_major IS NOT NULL
               AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
                 NOT BETWEEN p_min_version AND p_max_version
-              AND e.duroxide_version_major IS NOT NULL
-          )
+          ) IS NULL
         )
       ORDER BY q.id
       FOR UPDATE OF q SKIP LOCKED
@@ -1033,12 +1039,14 @@ BEGIN
         AND CASE
           WHEN w.session_id IS NULL THEN true
           WHEN p_session_owner IS NULL OR w.session_id = ANY (v_lost) THEN false
-          ELSE NOT EXISTS (
-            SELECT FROM sessions AS s
+          -- Not EXISTS: below CASE it may be planned as one read of the whole table.
+          ELSE (
+            SELECT s.session_id
+            FROM sessions AS s
             WHERE s.session_id = w.session_id
               AND s.locked_until > v_now_ms
               AND s.worker_id <> p_session_owner
-          )
+          ) IS NULL
         END
       ORDER BY w.id
       LIMIT v_missing
