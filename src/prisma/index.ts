@@ -1,4 +1,6 @@
 export * as Database from "./Database.ts"
+export * as DatabaseServer from "./DatabaseServer.ts"
+export * as DatabaseServerError from "./DatabaseServerError.ts"
 export * as MigrationError from "./MigrationError.ts"
 export * as Migrator from "./Migrator.ts"
 export * as PrismaDriver from "./PrismaDriver.ts"
