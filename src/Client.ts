@@ -198,7 +198,7 @@ const maxInstanceIdBytes = 1024
 const make = (provider: Provider["Service"]): Client["Service"] => {
   const client: Client["Service"] = {
     start: Effect.fn("Client.start")(function*(orchestration, { ifExists, instanceId, payload }) {
-      yield* checkInstanceId("start_orchestration", instanceId)
+      yield* checkInstanceId("Client.start", instanceId)
       const input = yield* orchestration.codecs.payload.encode(payload)
       const answer = yield* provider.startOrchestration({
         start: {
@@ -220,7 +220,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
     }),
 
     wait: Effect.fn("Client.wait")(function*(orchestration, instanceId, options) {
-      yield* checkInstanceId("read_instance", instanceId)
+      yield* checkInstanceId("Client.wait", instanceId)
       const timeout = options?.timeout === undefined ? undefined : Duration.fromInputUnsafe(options.timeout)
       const ended = untilEnded(provider, instanceId)
       const state = timeout === undefined ? yield* ended : yield* Effect.timeoutOrElse(ended, {
@@ -243,7 +243,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
     }),
 
     status: Effect.fn("Client.status")(function*(instanceId) {
-      yield* checkInstanceId("read_instance", instanceId)
+      yield* checkInstanceId("Client.status", instanceId)
       const found = yield* provider.readInstance(instanceId)
       if (Option.isNone(found)) return { _tag: "NotFound" }
       const state = found.value
@@ -256,7 +256,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
     }),
 
     raise: Effect.fn("Client.raise")(function*(signal, instanceId, payload) {
-      yield* checkInstanceId("enqueue_orchestrator", instanceId)
+      yield* checkInstanceId("Client.raise", instanceId)
       const data = yield* signal.codec.encode(payload)
       yield* provider.enqueueForOrchestrator(
         { _tag: "ExternalRaised", instance: instanceId, name: signal.name, data },
@@ -265,8 +265,8 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
     }),
 
     cancel: Effect.fn("Client.cancel")(function*(instanceId, reason) {
-      yield* checkInstanceId("enqueue_orchestrator", instanceId)
-      yield* checkText("enqueue_orchestrator", "reason", reason)
+      yield* checkInstanceId("Client.cancel", instanceId)
+      yield* checkText("Client.cancel", "reason", reason)
       yield* provider.enqueueForOrchestrator({ _tag: "CancelInstance", instance: instanceId, reason }, Option.none())
     })
   }

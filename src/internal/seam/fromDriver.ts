@@ -194,10 +194,10 @@ export const make = Effect.fnUntraced(function*(
     ackOrchestrationItem: (lockToken, turn) =>
       Effect.suspend(() => {
         if (turn.historyDelta.some((event) => event.eventId < 1)) {
-          return refused("ack_orchestration_item", "eventId", "event ids start at 1")
+          return refused("ackOrchestrationItem", "eventId", "event ids start at 1")
         }
         return measured("ack_orch", Metrics.ackOrchestrationItemDuration, ackTurns(encodeTurn(lockToken, turn))).pipe(
-          Effect.flatMap((settled) => settle("ack_orchestration_item", lockToken, settled, turn)),
+          Effect.flatMap((settled) => settle("ackOrchestrationItem", lockToken, settled, turn)),
           Effect.onExit((exit) =>
             Effect.sync(() => {
               release(lockToken)
@@ -216,13 +216,13 @@ export const make = Effect.fnUntraced(function*(
 
     dropOrchestrationItem: (lockToken) =>
       ackTurns(emptyAck(lockToken)).pipe(
-        Effect.flatMap((settled) => settle("ack_orchestration_item", lockToken, settled)),
+        Effect.flatMap((settled) => settle("ackOrchestrationItem", lockToken, settled)),
         Effect.onExit(() => Effect.sync(() => release(lockToken)))
       ),
 
     abandonOrchestrationItem: ({ delay, ignoreAttempt, lockToken }) =>
       abandonTurns({ lockToken, delayMs: millisOrNull(delay), ignoreAttempt }).pipe(
-        Effect.flatMap((settled) => settle("abandon_orchestration_item", lockToken, settled)),
+        Effect.flatMap((settled) => settle("abandonOrchestrationItem", lockToken, settled)),
         Effect.onExit(() =>
           Effect.sync(() => {
             release(lockToken)
@@ -233,12 +233,12 @@ export const make = Effect.fnUntraced(function*(
 
     renewOrchestrationItemLock: ({ extendFor, lockToken }) =>
       renewTurns({ lockToken, extendForMs: Duration.toMillis(extendFor) }).pipe(
-        Effect.flatMap((settled) => settle("renew_orchestration_item_lock", lockToken, settled))
+        Effect.flatMap((settled) => settle("renewOrchestrationItemLock", lockToken, settled))
       ),
 
     enqueueForOrchestrator: (item, delay) =>
       item._tag === "ActivityExecute"
-        ? refused("enqueue_orchestrator", "item", "ActivityExecute belongs to the worker queue")
+        ? refused("enqueueForOrchestrator", "item", "ActivityExecute belongs to the worker queue")
         : measured(
           "enqueue",
           Metrics.enqueueOrchestratorDuration,
@@ -294,19 +294,19 @@ export const make = Effect.fnUntraced(function*(
           )
         })
       ).pipe(
-        Effect.flatMap((settled) => settle("ack_work_item", lockToken, settled)),
+        Effect.flatMap((settled) => settle("ackWorkItem", lockToken, settled)),
         Effect.tap(() => Effect.sync(() => Option.isSome(completion) && wakeInstance(completion.value.instance)))
       ),
 
     abandonWorkItem: ({ delay, ignoreAttempt, lockToken }) =>
       abandonActivities({ lockToken, delayMs: millisOrNull(delay), ignoreAttempt }).pipe(
-        Effect.flatMap((settled) => settle("abandon_work_item", lockToken, settled)),
+        Effect.flatMap((settled) => settle("abandonWorkItem", lockToken, settled)),
         Effect.tap(() => Effect.sync(() => Option.isNone(delay) && wakeWorkers()))
       ),
 
     renewWorkItemLock: ({ extendFor, lockToken }) =>
       renewActivities({ lockToken, extendForMs: Duration.toMillis(extendFor) }).pipe(
-        Effect.flatMap((settled) => settle("renew_work_item_lock", lockToken, settled))
+        Effect.flatMap((settled) => settle("renewWorkItemLock", lockToken, settled))
       ),
 
     read: (instanceId) =>
@@ -323,7 +323,7 @@ export const make = Effect.fnUntraced(function*(
 
     appendWithExecution: (instanceId, executionId, events) =>
       events.some((event) => event.eventId < 1)
-        ? refused("append_history", "eventId", "event ids start at 1")
+        ? refused("appendWithExecution", "eventId", "event ids start at 1")
         : events.length === 0
         ? Effect.void
         : driver.appendHistory({ instanceId, executionId, history: events.map(encodeEvent) }),

@@ -1,0 +1,118 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, Orchestration, Provider, Runtime } from "duroxide-prisma"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as Database from "../../src/prisma/Database.ts"
+import * as App from "../utils/app.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+const Double = Activity.make("Double", { payload: Schema.Number, success: Schema.Number })
+
+const DoubleThrice = Orchestration.make("DoubleThrice", { payload: Schema.Number, success: Schema.Number })
+
+const runtime = Runtime.layer({ orchestrations: [DoubleThrice], activities: [Double] }).pipe(Layer.provide([
+  Double.toLayer((n) => Effect.succeed(n * 2)),
+  DoubleThrice.toLayer(Effect.fn(function*(n) {
+    const once = yield* Double.execute(n)
+    const twice = yield* Double.execute(once)
+    return yield* Double.execute(twice)
+  }))
+]))
+
+const lockTimeout = Duration.seconds(30)
+
+// Long enough that no look is due to the clock: every statement counted is one that work asked for.
+const patient = { provider: { pollInterval: "10 minutes" } } as const
+
+describe("Statements", () => {
+  it.live("one instance: a turn is two statements, an activity two", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const { statementCounts } = yield* Database.Database
+      // The dispatchers' first look at empty queues is behind us after this.
+      yield* client.execute(DoubleThrice, { instanceId: "warm-up", payload: 1 })
+      const before = yield* statementCounts
+      assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: "a", payload: 3 }), 24)
+      const after = yield* statementCounts
+      const count = (operation: string) => (after[operation] ?? 0) - (before[operation] ?? 0)
+      // Four turns: the start and three results.
+      assert.deepStrictEqual(
+        {
+          claims: count("fetchOrchestrationItems"),
+          turns: count("ackOrchestrationItems"),
+          activityClaims: count("fetchWorkItems"),
+          activityResults: count("ackWorkItems"),
+          starts: count("startOrchestrations")
+        },
+        { claims: 4, turns: 4, activityClaims: 3, activityResults: 3, starts: 1 }
+      )
+      const others = Object.keys(after).filter((operation) =>
+        count(operation) > 0 && ![
+          "fetchOrchestrationItems",
+          "ackOrchestrationItems",
+          "fetchWorkItems",
+          "ackWorkItems",
+          "startOrchestrations"
+        ].includes(operation)
+      )
+      // The client's look at the instance is all there is besides.
+      assert.deepStrictEqual(others, ["readInstances"])
+    }).pipe(Effect.provide(App.layer(runtime, patient))))
+
+  it.live("many instances: turns and activities under way together share statements", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const { statementCounts } = yield* Database.Database
+      const instances = 100
+      yield* Effect.forEach(
+        Array.from({ length: instances }, (_, i) => `many-${i}`),
+        (instanceId) => client.execute(DoubleThrice, { instanceId, payload: 1 }),
+        { concurrency: "unbounded", discard: true }
+      )
+      const counts = yield* statementCounts
+      const turns = instances * 4
+      const activities = instances * 3
+      assert.isBelow(counts["ackOrchestrationItems"]!, turns / 2)
+      assert.isBelow(counts["fetchOrchestrationItems"]!, turns / 2)
+      assert.isBelow(counts["ackWorkItems"]!, activities / 2)
+      assert.isBelow(counts["startOrchestrations"]!, instances / 2)
+      console.log(`${turns} turns and ${activities} activities in ${JSON.stringify(counts)}`)
+    }).pipe(Effect.provide(App.layer(runtime, patient))))
+
+  it.live("ackOrchestrationItem: twenty acks in flight travel in one statement", () =>
+    Effect.gen(function*() {
+      const provider = yield* Provider.Provider
+      const database = yield* Database.Database
+      const instances = Array.from({ length: 20 }, (_, i) => `in-flight-${i}`)
+      yield* Effect.forEach(instances, (instance) =>
+        provider.enqueueForOrchestrator({
+          _tag: "StartOrchestration",
+          instance,
+          orchestration: "Nobody",
+          input: "null",
+          version: "1.0.0",
+          parentInstance: null,
+          parentId: null,
+          executionId: 1
+        }, Option.none()), { concurrency: "unbounded" })
+      const claimed = yield* Effect.forEach(instances, () =>
+        provider.fetchOrchestrationItem({
+          lockTimeout,
+          pollTimeout: lockTimeout,
+          versions: Option.none()
+        }), { concurrency: "unbounded" })
+      const before = yield* database.statementCounts
+      yield* Effect.forEach(claimed, (claim) => provider.dropOrchestrationItem(Option.getOrThrow(claim).lockToken), {
+        concurrency: "unbounded"
+      })
+      const after = yield* database.statementCounts
+      assert.strictEqual((after["ackOrchestrationItems"] ?? 0) - (before["ackOrchestrationItems"] ?? 0), 1)
+      assert.strictEqual(after["fetchOrchestrationItems"], 1)
+    }).pipe(
+      Effect.provide(Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(url)))),
+      Effect.provide(PgServer.layer)
+    ))
+})

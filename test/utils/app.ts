@@ -1,0 +1,40 @@
+/**
+ * A whole application on a database of its own: store, runtime and client, in this process.
+ */
+import { Client, Provider, RuntimeConfig } from "duroxide-prisma"
+import type { Runtime } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Database from "../../src/prisma/Database.ts"
+import type { MigrationError } from "../../src/prisma/MigrationError.ts"
+import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
+import * as PgServer from "./PgServer.ts"
+
+export interface Options {
+  readonly provider?: Provider.Options
+  readonly runtime?: RuntimeConfig.Options
+}
+
+/** Store and client on `url`. */
+export const store = (url: string, options?: Provider.Options) =>
+  Client.layer.pipe(
+    Layer.provideMerge(Provider.layerFromDriver(options)),
+    Layer.provideMerge(PrismaDriver.layer()),
+    Layer.provideMerge(Database.layer({ url }))
+  )
+
+/** Everything on a fresh database; `runtime` is a `Runtime.layer` with its handlers. */
+export const layer = (
+  runtime: Layer.Layer<Runtime.Runtime, never, Provider.Provider>,
+  options: Options = {}
+): Layer.Layer<
+  Client.Client | Provider.Provider | Database.Database | Runtime.Runtime | PgServer.PgServer,
+  MigrationError | Layer.Error<ReturnType<typeof store>>
+> =>
+  runtime.pipe(
+    Layer.provide(RuntimeConfig.layer(options.runtime ?? {})),
+    Layer.provideMerge(
+      Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => store(url, options.provider)))
+    ),
+    Layer.provideMerge(PgServer.layer)
+  )
