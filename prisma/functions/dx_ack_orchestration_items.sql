@@ -46,6 +46,7 @@ DECLARE
   v_duplicate bigint;
   v_creates boolean;
   v_parents text[];
+  v_created text[] := '{}';
   v_describes boolean;
   v_ends boolean;
 BEGIN
@@ -119,35 +120,69 @@ BEGIN
   END IF;
 
   IF v_creates THEN
-    INSERT INTO instances AS i (
-      instance_id,
-      orchestration_name,
-      orchestration_version,
-      current_execution_id,
-      created_at,
-      updated_at,
-      parent_instance_id
+    -- Before the update below: what waits for a concurrent start of the same id must not hold an instance row.
+    WITH created AS (
+      INSERT INTO instances AS i (
+        instance_id,
+        orchestration_name,
+        orchestration_version,
+        current_execution_id,
+        created_at,
+        updated_at,
+        parent_instance_id,
+        custom_status,
+        custom_status_version
+      )
+      SELECT
+        v_instances[ack.position],
+        ack.orchestration_name,
+        ack.orchestration_version,
+        v_executions[ack.position],
+        v_now,
+        v_now,
+        ack.parent_instance_id,
+        ack.custom_status,
+        COALESCE(ack.sets_custom_status, false)::integer
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_acks) AS (
+          orchestration_name text,
+          orchestration_version text,
+          parent_instance_id text,
+          sets_custom_status boolean,
+          custom_status text
+        )
+      ) WITH ORDINALITY AS ack (
+        orchestration_name,
+        orchestration_version,
+        parent_instance_id,
+        sets_custom_status,
+        custom_status,
+        position
+      )
+      WHERE v_executions[ack.position] IS NOT NULL
+        AND ack.orchestration_name IS NOT NULL
+        AND ack.orchestration_version IS NOT NULL
+        AND NOT EXISTS (
+          SELECT FROM instances AS x
+          WHERE x.instance_id = v_instances[ack.position]
+        )
+      ORDER BY v_instances[ack.position] COLLATE "C"
+      ON CONFLICT (instance_id) DO UPDATE
+      SET orchestration_name = excluded.orchestration_name,
+          orchestration_version = excluded.orchestration_version,
+          current_execution_id = greatest(i.current_execution_id, excluded.current_execution_id),
+          updated_at = v_now,
+          parent_instance_id = COALESCE(i.parent_instance_id, excluded.parent_instance_id),
+          custom_status = CASE
+            WHEN excluded.custom_status_version > 0 THEN excluded.custom_status
+            ELSE i.custom_status
+          END,
+          custom_status_version = i.custom_status_version + excluded.custom_status_version
+      RETURNING i.instance_id
     )
-    SELECT
-      v_instances[ack.position],
-      ack.orchestration_name,
-      ack.orchestration_version,
-      v_executions[ack.position],
-      v_now,
-      v_now,
-      ack.parent_instance_id
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_acks)
-        AS (orchestration_name text, orchestration_version text, parent_instance_id text)
-    ) WITH ORDINALITY AS ack (orchestration_name, orchestration_version, parent_instance_id, position)
-    WHERE v_executions[ack.position] IS NOT NULL
-      AND ack.orchestration_name IS NOT NULL
-      AND ack.orchestration_version IS NOT NULL
-    ORDER BY v_instances[ack.position] COLLATE "C"
-    ON CONFLICT (instance_id) DO UPDATE
-    SET orchestration_name = excluded.orchestration_name,
-        orchestration_version = excluded.orchestration_version,
-        parent_instance_id = COALESCE(i.parent_instance_id, excluded.parent_instance_id);
+    SELECT COALESCE(array_agg(created.instance_id), '{}')
+    INTO v_created
+    FROM created;
   END IF;
 
   -- With or without an instance row.
@@ -164,7 +199,13 @@ BEGIN
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
 
   UPDATE instances AS i
-  SET current_execution_id = greatest(i.current_execution_id, ack.execution_id),
+  SET orchestration_name = CASE WHEN ack.names THEN ack.orchestration_name ELSE i.orchestration_name END,
+      orchestration_version = CASE WHEN ack.names THEN ack.orchestration_version ELSE i.orchestration_version END,
+      parent_instance_id = CASE
+        WHEN ack.names THEN COALESCE(i.parent_instance_id, ack.parent_instance_id)
+        ELSE i.parent_instance_id
+      END,
+      current_execution_id = greatest(i.current_execution_id, ack.execution_id),
       updated_at = v_now,
       custom_status = CASE WHEN ack.sets_custom_status THEN ack.custom_status ELSE i.custom_status END,
       custom_status_version = i.custom_status_version + ack.sets_custom_status::integer
@@ -172,12 +213,31 @@ BEGIN
     SELECT
       locked.instance_id,
       v_executions[a.position] AS execution_id,
+      a.orchestration_name IS NOT NULL AND a.orchestration_version IS NOT NULL AS names,
+      a.orchestration_name,
+      a.orchestration_version,
+      a.parent_instance_id,
       COALESCE(a.sets_custom_status, false) AS sets_custom_status,
       a.custom_status
-    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (sets_custom_status boolean, custom_status text))
-      WITH ORDINALITY AS a (sets_custom_status, custom_status, position)
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_acks) AS (
+        orchestration_name text,
+        orchestration_version text,
+        parent_instance_id text,
+        sets_custom_status boolean,
+        custom_status text
+      )
+    ) WITH ORDINALITY AS a (
+      orchestration_name,
+      orchestration_version,
+      parent_instance_id,
+      sets_custom_status,
+      custom_status,
+      position
+    )
     JOIN instances AS locked ON locked.instance_id = v_instances[a.position]
     WHERE v_executions[a.position] IS NOT NULL
+      AND locked.instance_id <> ALL (v_created)
     ORDER BY locked.instance_id COLLATE "C"
     FOR NO KEY UPDATE OF locked
   ) AS ack

