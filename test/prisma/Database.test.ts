@@ -184,10 +184,10 @@ describe("query: fails with one clear reason when", () => {
       const client = new pg.Client({ connectionString: proxy.through(test.url), query_timeout: 50 })
       yield* Effect.promise(() => client.connect())
       proxy.state.blackhole = true
-      const thrown = yield* Effect.flip(
-        Effect.tryPromise({ try: () => client.query("SELECT 1"), catch: (thrown) => thrown })
+      const reason = yield* Effect.flip(
+        Effect.tryPromise({ try: () => client.query("SELECT 1"), catch: SqlFault.classify })
       )
-      assert.strictEqual(SqlFault.classify(thrown)._tag, "ConnectionLost")
+      assert.strictEqual(reason._tag, "ConnectionLost")
       proxy.reset()
       yield* Effect.promise(() => client.end().catch(() => {}))
     }))

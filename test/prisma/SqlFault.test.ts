@@ -23,7 +23,7 @@ const assertReason = (reason: Reason, expected: Expected) => {
 const SharedDatabase = Layer.effect(Database.Database)(Effect.gen(function*() {
   const { schema, sql, url } = yield* PgServer.PgServer
   yield* sql(
-    `CREATE FUNCTION fail(state text, message text, fields text) RETURNS text LANGUAGE plpgsql AS $$
+    `CREATE FUNCTION fail(state text, message text, fields text) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
     BEGIN
       RAISE EXCEPTION '%', message USING ERRCODE = state, DETAIL = fields;
     END $$`
@@ -56,7 +56,7 @@ const failure = (db: Database.Database["Service"], text: string) =>
 
 /** What an interactive transaction throws, which `query` never sends. */
 const transactionFailure = (run: () => Promise<unknown>) =>
-  Effect.map(Effect.flip(Effect.tryPromise({ try: run, catch: (thrown) => thrown })), SqlFault.classify)
+  Effect.flip(Effect.tryPromise({ try: run, catch: SqlFault.classify }))
 
 const contention = (sqlState: string): Expected => ({ _tag: "Contention", isRetryable: true, sqlState })
 const unavailable = (sqlState: string | null): Expected => ({ _tag: "Unavailable", isRetryable: true, sqlState })
@@ -70,7 +70,7 @@ describe("against a concurrent transaction", () => {
       const { db, test } = yield* open()
       yield* test.sql("INSERT INTO sessions VALUES ('a', '', 0, 0), ('b', '', 0, 0)")
       yield* test.sql(
-        `CREATE FUNCTION take_both() RETURNS text LANGUAGE plpgsql AS $$
+        `CREATE FUNCTION take_both() RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
         BEGIN
           UPDATE sessions SET worker_id = 'us' WHERE session_id = 'a';
           UPDATE sessions SET worker_id = 'us' WHERE session_id = 'b';
@@ -123,7 +123,7 @@ describe("against a concurrent transaction", () => {
       const { db, test } = yield* open()
       yield* test.sql("INSERT INTO sessions VALUES ('a', '', 0, 0)")
       yield* test.sql(
-        `CREATE FUNCTION wait_briefly() RETURNS text LANGUAGE sql SET lock_timeout = '20ms' AS $$
+        `CREATE FUNCTION wait_briefly() RETURNS text LANGUAGE sql SET lock_timeout = '20ms' SET search_path FROM CURRENT AS $$
           UPDATE sessions SET worker_id = 'us'; SELECT ''
         $$`
       )

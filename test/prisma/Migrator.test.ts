@@ -1,0 +1,330 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import * as path from "node:path"
+import * as pg from "pg"
+import type { MigrationError } from "../../src/prisma/MigrationError.ts"
+import * as Migrator from "../../src/prisma/Migrator.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { prismaCli } from "../utils/prismaCli.ts"
+import { waitForStatement } from "../utils/waitUntil.ts"
+
+const ours = (await readdir(new URL("../../prisma/migrations", import.meta.url), { withFileTypes: true }))
+  .filter((entry) => entry.isDirectory())
+  .map((entry) => entry.name)
+  .sort()
+
+const silently = Effect.provide(Logger.layer([]))
+const migrate = (options: Migrator.Options) => silently(Migrator.migrate(options))
+const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
+  Effect.map(Effect.flip(effect), ({ reason }) => reason)
+
+/** A folder of migrations: name to SQL. */
+const migrations = (files: Readonly<Record<string, string>>) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const directory = await mkdtemp(path.join(tmpdir(), "migrations-"))
+      for (const [name, sql] of Object.entries(files)) {
+        await mkdir(path.join(directory, name))
+        await writeFile(path.join(directory, name, "migration.sql"), sql)
+      }
+      return directory
+    }),
+    (directory) => Effect.promise(() => rm(directory, { recursive: true }))
+  )
+
+/** What the bookkeeping says, without what differs at every run. */
+const books = ({ sql }: PgServer.TestDatabase, schema: string) =>
+  sql(
+    `SELECT migration_name, checksum, logs, applied_steps_count, rolled_back_at,
+       length(id) AS id_length, finished_at >= started_at AS in_order
+     FROM ${pg.escapeIdentifier(schema)}._prisma_migrations ORDER BY started_at`
+  )
+
+const inSchema = (url: string, schema: string) => {
+  const changed = new URL(url)
+  changed.searchParams.set("schema", schema)
+  return changed.toString()
+}
+
+/** A schema of a name of its own, dropped with the scope; tests of a server without CREATE DATABASE share one. */
+const freshSchema = Effect.fnUntraced(function*(name: string) {
+  const test = yield* PgServer.emptyDatabase
+  const quoted = pg.escapeIdentifier(name)
+  yield* Effect.addFinalizer(() => test.sql(`DROP SCHEMA IF EXISTS ${quoted} CASCADE`))
+  return { test, schema: name, url: inSchema(test.url, name), quoted }
+})
+
+describe("migrate", () => {
+  it.live("migrate: applies everything to a fresh schema, and nothing the second time", () =>
+    Effect.gen(function*() {
+      const { test, url } = yield* freshSchema("fresh")
+      assert.deepStrictEqual(yield* migrate({ url }), ours)
+      assert.deepStrictEqual(yield* migrate({ url }), [])
+      yield* Migrator.verify({ url })
+      assert.lengthOf(yield* books(test, "fresh"), ours.length)
+    }))
+
+  it.live("migrate: ten at once apply each migration once", () =>
+    Effect.gen(function*() {
+      const { test, url } = yield* freshSchema("ten")
+      const applied = yield* Effect.all(Array.from({ length: 10 }, () => migrate({ url })), {
+        concurrency: "unbounded"
+      })
+      assert.deepStrictEqual(applied.flat(), ours)
+      assert.lengthOf(yield* books(test, "ten"), ours.length)
+    }))
+
+  for (const schema of ["Mixed Case", "with-dash", "quo\"te", "back\\slash", "ünïcödé", "select"]) {
+    it.live(`migrate: works in schema ${schema}, functions included`, () =>
+      Effect.gen(function*() {
+        const { quoted, test, url } = yield* freshSchema(schema)
+        assert.deepStrictEqual(yield* migrate({ url }), ours)
+        // Under another search path: the function has to find its tables by its own.
+        const rows = yield* test.sql(`SELECT ${quoted}.dx_enqueue_for_worker('[]'::jsonb, NULL) AS enqueued`)
+        assert.lengthOf(rows, 1)
+      }))
+  }
+
+  it.live("migrate: keeps what was committed when its session is killed, and blocks nobody", () =>
+    Effect.gen(function*() {
+      const { test, url } = yield* freshSchema("killed")
+      const slow = "CREATE TABLE slow (); SELECT pg_sleep(CASE WHEN EXISTS (SELECT FROM gate) THEN 60 ELSE 0 END)"
+      const directory = yield* migrations({ "1_gate": "CREATE TABLE gate AS SELECT 1", "2_slow": slow })
+      const running = yield* Effect.forkChild(refusal(migrate({ url, directory })))
+      yield* waitForStatement(test, "CREATE TABLE slow")
+      yield* test.sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'duroxide-prisma migrator' AND datname = current_database()"
+      )
+      const reason = yield* Fiber.join(running)
+      assert.isTrue(reason.isRetryable, reason.message)
+      yield* test.sql("DELETE FROM killed.gate")
+      assert.deepStrictEqual(yield* migrate({ url, directory }), ["2_slow"])
+    }))
+
+  it.live("layer: migrates before what is built on it", () =>
+    Effect.gen(function*() {
+      const { url } = yield* freshSchema("layered")
+      const checked = Layer.effectDiscard(Migrator.verify({ url })).pipe(Layer.provide(Migrator.layer({ url })))
+      yield* silently(Layer.build(checked))
+    }))
+})
+
+describe("beside the Prisma CLI", () => {
+  const schema = "Shared Name"
+
+  it.live("migrate: leaves what `prisma migrate` calls up to date", () =>
+    Effect.gen(function*() {
+      const { url } = yield* freshSchema(schema)
+      yield* migrate({ url })
+      const status = yield* prismaCli(url, "migrate", "status")
+      assert.include(status.output, "Database schema is up to date!")
+      assert.strictEqual(status.exitCode, 0)
+      const deploy = yield* prismaCli(url, "migrate", "deploy")
+      assert.include(deploy.output, "No pending migrations to apply.")
+    }))
+
+  it.live("migrate: finds nothing to do after `prisma migrate deploy`, and the same books", () =>
+    Effect.gen(function*() {
+      const { test, url } = yield* freshSchema(schema)
+      const deploy = yield* prismaCli(url, "migrate", "deploy")
+      assert.strictEqual(deploy.exitCode, 0, deploy.output)
+      assert.deepStrictEqual(yield* migrate({ url }), [])
+      yield* Migrator.verify({ url })
+      yield* migrate({ url: inSchema(test.url, "own") })
+      yield* Effect.addFinalizer(() => test.sql("DROP SCHEMA own CASCADE"))
+      assert.deepStrictEqual(yield* books(test, "own"), yield* books(test, schema))
+      const columns = (name: string) =>
+        test.sql(
+          `SELECT column_name, data_type, is_nullable, column_default, character_maximum_length
+           FROM information_schema.columns
+           WHERE table_schema = $1 AND table_name = '_prisma_migrations' ORDER BY ordinal_position`,
+          [name]
+        )
+      assert.deepStrictEqual(yield* columns("own"), yield* columns(schema))
+    }))
+
+  it.live("migrate: at the same time as `prisma migrate deploy`, applies each migration once", () =>
+    Effect.gen(function*() {
+      const { test, url } = yield* freshSchema(schema)
+      const [deploy] = yield* Effect.all([
+        prismaCli(url, "migrate", "deploy"),
+        // Looks again and again, so that some of it falls into the CLI's own run.
+        Effect.repeat(migrate({ url }), { times: 20 })
+      ], { concurrency: "unbounded" })
+      assert.strictEqual(deploy.exitCode, 0, deploy.output)
+      assert.lengthOf(yield* books(test, schema), ours.length)
+    }))
+
+  it.live("verify: tolerates an edited file, as the CLI does", () =>
+    Effect.gen(function*() {
+      const { quoted, test, url } = yield* freshSchema(schema)
+      yield* migrate({ url })
+      yield* test.sql(`UPDATE ${quoted}._prisma_migrations SET checksum = 'edited'`)
+      yield* Migrator.verify({ url })
+      assert.deepStrictEqual(yield* migrate({ url }), [])
+      assert.strictEqual((yield* prismaCli(url, "migrate", "status")).exitCode, 0)
+    }))
+
+  it.live("migrate: a failure is one the CLI sees, and goes away as the message says", () =>
+    Effect.gen(function*() {
+      const { test, url } = yield* freshSchema("broken")
+      const directory = yield* migrations({
+        "1_good": "CREATE TABLE good (id integer)",
+        "2_bad": "CREATE TABLE bad (); INSERT INTO good VALUES (1); SELECT missing();",
+        "3_later": "CREATE TABLE later ()"
+      })
+      const first = yield* refusal(migrate({ url, directory }))
+      assert.strictEqual(first._tag, "MigrationFailed")
+      assert.include(first.message, "missing()")
+      assert.isFalse(first.isRetryable)
+      const tables = yield* test.sql<{ tablename: string }>(
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'broken' ORDER BY 1"
+      )
+      assert.deepStrictEqual(tables.map(({ tablename }) => tablename), ["_prisma_migrations", "good"])
+      assert.lengthOf(yield* test.sql("SELECT FROM broken.good"), 0)
+
+      for (const again of [migrate({ url, directory }), Migrator.verify({ url, directory })]) {
+        const reason = yield* refusal<unknown, never>(again)
+        assert.strictEqual(reason._tag, "MigrationFailed")
+        assert.include(reason.message, "an earlier attempt did not finish")
+      }
+      const cli = yield* prismaCli(url, "migrate", "deploy")
+      assert.notStrictEqual(cli.exitCode, 0)
+      assert.include(cli.output, "P3009")
+
+      yield* Effect.promise(() => writeFile(path.join(directory, "2_bad", "migration.sql"), "CREATE TABLE bad ()"))
+      const advice = /DELETE FROM .* IS NULL/.exec(first.message)
+      assert.isNotNull(advice)
+      yield* test.sql(advice[0])
+      assert.deepStrictEqual(yield* migrate({ url, directory }), ["2_bad", "3_later"])
+    }))
+})
+
+describe("verify", () => {
+  it.live("verify: a schema that lacks migrations is SchemaBehind and lists them", () =>
+    Effect.gen(function*() {
+      const { quoted, test, url } = yield* freshSchema("behind")
+      const missing = yield* refusal(Migrator.verify({ url }))
+      assert.deepInclude(missing, { _tag: "SchemaBehind", pending: ours })
+      yield* migrate({ url })
+      const last = ours.at(-1)!
+      yield* test.sql(`DELETE FROM ${quoted}._prisma_migrations WHERE migration_name = $1`, [last])
+      assert.deepInclude(yield* refusal(Migrator.verify({ url })), { _tag: "SchemaBehind", pending: [last] })
+      assert.deepInclude(
+        yield* refusal(Layer.build(Migrator.layerVerify({ url }))),
+        { _tag: "SchemaBehind", pending: [last] }
+      )
+    }))
+
+  it.live("verify: while another process migrates, the schema is behind, not broken", () =>
+    Effect.gen(function*() {
+      const { quoted, test, url } = yield* freshSchema("busy")
+      yield* migrate({ url })
+      const last = ours.at(-1)!
+      yield* test.sql(`UPDATE ${quoted}._prisma_migrations SET finished_at = NULL WHERE migration_name = $1`, [last])
+      yield* test.sql("SELECT pg_advisory_lock(72707369)")
+      assert.deepInclude(yield* refusal(Migrator.verify({ url })), { _tag: "SchemaBehind", pending: [last] })
+      yield* test.sql("SELECT pg_advisory_unlock(72707369)")
+      assert.strictEqual((yield* refusal(Migrator.verify({ url })))._tag, "MigrationFailed")
+    }))
+
+  it.live("verify and migrate: a schema of a newer release is SchemaAhead, unless allowed", () =>
+    Effect.gen(function*() {
+      const { quoted, test, url } = yield* freshSchema("ahead")
+      yield* migrate({ url })
+      yield* test.sql(
+        `INSERT INTO ${quoted}._prisma_migrations (id, checksum, migration_name, finished_at)
+         VALUES ('x', 'x', '99990101000000_from_the_future', now())`
+      )
+      for (const attempt of [Migrator.verify({ url }), migrate({ url })]) {
+        assert.deepInclude(yield* refusal<unknown, never>(attempt), {
+          _tag: "SchemaAhead",
+          unknown: ["99990101000000_from_the_future"]
+        })
+      }
+      yield* Migrator.verify({ url, allowAhead: true })
+      assert.deepStrictEqual(yield* migrate({ url, allowAhead: true }), [])
+    }))
+})
+
+describe("refusals", () => {
+  it.live("migrate: a schema with a table of one of our names is SchemaOccupied and stays as it is", () =>
+    Effect.gen(function*() {
+      const { quoted, test, url } = yield* freshSchema("occupied")
+      yield* test.sql(`CREATE SCHEMA ${quoted}`)
+      yield* test.sql(`CREATE TABLE ${quoted}.sessions (id integer)`)
+      const reason = yield* refusal(migrate({ url }))
+      assert.strictEqual(reason._tag, "SchemaOccupied")
+      assert.include(reason.message, "tables sessions")
+      const tables = yield* test.sql("SELECT FROM pg_tables WHERE schemaname = 'occupied'")
+      assert.lengthOf(tables, 1)
+    }))
+
+  it.live("migrate and verify: a schema with another project's migrations is SchemaOccupied", () =>
+    Effect.gen(function*() {
+      const { url } = yield* freshSchema("shop")
+      const directory = yield* migrations({ "20200101000000_shop": "CREATE TABLE orders ()" })
+      yield* migrate({ url, directory })
+      for (const attempt of [migrate({ url }), Migrator.verify({ url })]) {
+        const reason = yield* refusal<unknown, never>(attempt)
+        assert.strictEqual(reason._tag, "SchemaOccupied")
+        assert.include(reason.message, "20200101000000_shop")
+      }
+    }))
+
+  it.live("migrate: waits no longer than lockTimeout for another process", () =>
+    Effect.gen(function*() {
+      const { test, url } = yield* freshSchema("locked")
+      yield* test.sql("SELECT pg_advisory_lock(72707369)")
+      const reason = yield* refusal(migrate({ url, lockTimeout: "50 millis" }))
+      assert.deepInclude(reason, { _tag: "LockTimeout", waitedMs: 50 })
+      assert.isTrue(reason.isRetryable)
+    }))
+
+  it.live("a role without rights: cannot migrate, is told so, and can verify", () =>
+    Effect.gen(function*() {
+      const { quoted, test, url } = yield* freshSchema("restricted")
+      yield* test.sql(`CREATE SCHEMA ${quoted}`)
+      const [role] = yield* test.sql<{ super: boolean }>(
+        "SELECT rolsuper AS super FROM pg_roles WHERE rolname = current_user"
+      )
+      const restricted = new URL(url)
+      if (role.super) {
+        // A superuser has every right; as another role it has none but those granted.
+        restricted.searchParams.set("options", "-c role=pg_monitor")
+        yield* test.sql(`GRANT USAGE ON SCHEMA ${quoted} TO pg_monitor`)
+      } else {
+        yield* test.sql(`REVOKE CREATE ON SCHEMA ${quoted} FROM CURRENT_USER`)
+      }
+      const reason = yield* refusal(migrate({ url: restricted.toString() }))
+      assert.strictEqual(reason._tag, "PermissionDenied")
+      assert.include(reason.message, "Migrator.layerVerify")
+      const behind = yield* refusal(Migrator.verify({ url: restricted.toString() }))
+      assert.deepInclude(behind, { _tag: "SchemaBehind", pending: ours })
+
+      if (!role.super) yield* test.sql(`GRANT CREATE ON SCHEMA ${quoted} TO CURRENT_USER`)
+      yield* migrate({ url })
+      if (role.super) yield* test.sql(`GRANT SELECT ON ${quoted}._prisma_migrations TO pg_monitor`)
+      else yield* test.sql(`REVOKE CREATE ON SCHEMA ${quoted} FROM CURRENT_USER`)
+      yield* Migrator.verify({ url: restricted.toString() })
+      assert.deepStrictEqual(yield* migrate({ url: restricted.toString() }), [])
+    }))
+
+  it.live("a connection that cannot work: is the reason of the connection", () =>
+    Effect.gen(function*() {
+      const down = yield* refusal(migrate({ url: "postgresql://u:hunter2@127.0.0.1:1/db" }))
+      assert.strictEqual(down._tag, "ConnectionLost")
+      assert.notInclude(down.message, "hunter2")
+      const pooled = yield* refusal(
+        migrate({ url: PgServer.urlWith((url) => url.searchParams.set("pgbouncer", "true")) })
+      )
+      assert.strictEqual(pooled._tag, "ConfigurationInvalid")
+      const nowhere = yield* refusal(migrate({ url: PgServer.server().url, directory: "/missing" }))
+      assert.strictEqual(nowhere._tag, "ConfigurationInvalid")
+    }))
+})
