@@ -10,7 +10,7 @@ export default defineConfig({
     alias: [
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
       { find: /^duroxide-prisma\/(prisma|testing)$/, replacement: source("$1/index.ts") },
-      { find: /^#src\/(.*)$/, replacement: source("$1") }
+      { find: /^#internal\/(.*)$/, replacement: source("internal/$1") }
     ]
   },
   test: {

@@ -42,7 +42,7 @@ const good = {
   "src/testing/index.ts": `import { it } from "@effect/vitest"\nimport { Client } from "../Client.ts"\n`,
   "examples/hello.ts": `import { Client } from "duroxide-prisma"\nimport { say } from "./say.ts"\n`,
   "examples/say.ts": `import { Effect } from "effect"\n`,
-  "scripts/fixtures.ts": `import { x } from "#src/internal/seam/coalescer.ts"\n`,
+  "scripts/fixtures.ts": `import { x } from "#internal/seam/coalescer.ts"\n`,
   "test/Event.test.ts": `import { Event } from "../src/Event.ts"\n`
 }
 
