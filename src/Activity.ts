@@ -160,7 +160,7 @@ export const make = <
       const typed = details._tag === "Application" && details.kind === "ActivityFailed"
         ? failure.decodeOption(details.message)
         : Option.none()
-      return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(ErrorDetails.display(details))
+      return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(problemOf(details))
     }),
     toLayer: (handler) =>
       Layer.effect(
@@ -207,6 +207,10 @@ export const handlerKey = <Name extends string>(name: Name): ContextModule.Key<H
   ContextModule.Service<Handler<Name>, HandlerService>(`duroxide-prisma/Activity/${name}`)
 
 // internal
+
+// What a Rust client would show calls every panic one of the orchestration.
+const problemOf = (details: ErrorDetails.ErrorDetails) =>
+  details._tag === "Application" && details.kind === "Panicked" ? details.message : ErrorDetails.display(details)
 
 const describeDefect = (defect: unknown) =>
   storable(defect instanceof globalThis.Error ? defect.message || defect.name : String(defect))

@@ -61,7 +61,10 @@ export class InstanceFailed
   })
 {
   override get message() {
-    return `instance ${this.instanceId} failed: ${ErrorDetails.display(this.details)}`
+    const { details } = this
+    // What poisoned an instance is a payload, unless the runtime had something to say.
+    const reason = details._tag === "Poison" && !/^[[{]/.test(details.message) ? `: ${details.message}` : ""
+    return `instance ${this.instanceId} failed: ${ErrorDetails.display(details)}${reason}`
   }
 }
 

@@ -5,6 +5,7 @@ import { Client, Provider, RuntimeConfig } from "duroxide-prisma"
 import type { Runtime } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Database from "../../src/prisma/Database.ts"
 import type { MigrationError } from "../../src/prisma/MigrationError.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
@@ -15,12 +16,13 @@ export interface Options {
   readonly runtime?: RuntimeConfig.Options
 }
 
-/** Store and client on `url`. */
+/** Store and client on `url`, without logs: many tests provoke what is worth a warning. */
 export const store = (url: string, options?: Provider.Options) =>
   Client.layer.pipe(
     Layer.provideMerge(Provider.layerFromDriver(options)),
     Layer.provideMerge(PrismaDriver.layer()),
-    Layer.provideMerge(Database.layer({ url }))
+    Layer.provideMerge(Database.layer({ url })),
+    Layer.provideMerge(Logger.layer([]))
   )
 
 /** Everything on a fresh database; `runtime` is a `Runtime.layer` with its handlers. */

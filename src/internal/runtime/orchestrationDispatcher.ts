@@ -46,7 +46,9 @@ export const run = Effect.fnUntraced(function*(options: {
             isRefusedData(error)
               ? storeRefusal(error)
               : error.reason._tag === "LockLost"
-              ? Effect.logWarning("A turn was not stored: another process took the instance over")
+              ? Effect.logWarning(
+                "A turn was not stored: its lease is gone, to another process or with an earlier try that did store it"
+              )
               : Effect.andThen(Effect.logError("A turn was not stored").pipe(problem(error)), abandon(failedTurnPause)),
             false
           )
@@ -92,9 +94,7 @@ export const run = Effect.fnUntraced(function*(options: {
       const program = registry.resolve(started.name, versionAsked(item))
       if (program === undefined) {
         return Effect.andThen(
-          Effect.logWarning(`No handler for orchestration "${started.name}" ${started.version} in this process`).pipe(
-            Effect.annotateLogs({ registered: registry.known.join(", ") })
-          ),
+          Effect.logWarning(missingHandler(item)),
           abandon(unregisteredPause(settings, attemptCount))
         )
       }
@@ -116,6 +116,13 @@ export const run = Effect.fnUntraced(function*(options: {
       )
     })
 
+    const missingHandler = (item: OrchestrationItem) => {
+      const started = startedFields(item)
+      if (started === undefined || registry.resolve(started.name, versionAsked(item)) !== undefined) return undefined
+      return `no handler for orchestration "${started.name}" ${started.version} in this process, which has ` +
+        registry.known.join(", ")
+    }
+
     const poison = () => {
       const details: ErrorDetails.ErrorDetails = {
         _tag: "Poison",
@@ -132,7 +139,7 @@ export const run = Effect.fnUntraced(function*(options: {
           : { Orchestration: { instance: instanceId, execution_id: item.executionId } },
         message: Option.getOrElse(
           item.historyError,
-          () => `[${item.messages.map(WorkItem.encode).join(",")}]`
+          () => missingHandler(item) ?? `[${item.messages.map(WorkItem.encode).join(",")}]`
         )
       }
       return Effect.logError("An instance is poisoned: it was delivered too often").pipe(

@@ -140,7 +140,7 @@ const provideCall = <A, E>(
   })
 
 const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Duration.Duration) =>
-  Effect.interruptible(Effect.timeoutOption(Fiber.interrupt(fiber), gracePeriod)).pipe(
+  Effect.timeoutOption(Fiber.interrupt(fiber), gracePeriod).pipe(
     Effect.flatMap((ended) =>
       Option.isSome(ended)
         ? Effect.void

@@ -1,0 +1,99 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Client } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { FiveSteps } from "../programs/steps.ts"
+import * as App from "../utils/app.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import * as Processes from "../utils/processes.ts"
+
+const rounds = 10
+const instances = 200
+
+const layer = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(url, { maxBatch: 200 }))).pipe(
+  Layer.provideMerge(PgServer.layer)
+)
+
+describe("Two processes", () => {
+  it.live(
+    `one of them killed half way: ${instances} instances of five activities complete, ${rounds} times`,
+    () =>
+      Effect.scoped(Effect.gen(function*() {
+        const client = yield* Client.Client
+        const { sql, url } = yield* PgServer.PgServer
+        const completed = (round: number) =>
+          Effect.map(
+            sql<{ count: number }>(
+              `SELECT count(*)::int AS count FROM executions WHERE status = 'Completed' AND instance_id LIKE $1`,
+              [`round-${round}-%`]
+            ),
+            ([row]) => row!.count
+          )
+        let survivor = yield* Processes.start("worker", url)
+        let heldAtKill = 0
+        for (let round = 0; round < rounds; round++) {
+          const victim = yield* Processes.start("worker", url)
+          yield* victim.printed("ready")
+          yield* survivor.printed("ready")
+          const ids = Array.from({ length: instances }, (_, i) => `round-${round}-${i}`)
+          yield* Effect.forEach(ids, (instanceId, i) => client.start(FiveSteps, { instanceId, payload: i }), {
+            concurrency: "unbounded",
+            discard: true
+          })
+          // The moment to kill: half of the work is done, and leases are held.
+          yield* Effect.repeat(completed(round), { until: (count) => count >= instances / 2 })
+          yield* victim.kill
+          const [held] = yield* sql<{ count: number }>(
+            `SELECT (SELECT count(*) FROM instance_locks)::int
+                  + (SELECT count(*) FROM worker_queue WHERE lock_token IS NOT NULL)::int AS count`
+          )
+          heldAtKill += held!.count
+          const results = yield* Effect.forEach(
+            ids,
+            (instanceId) => client.wait(FiveSteps, instanceId, { timeout: "60 seconds" }),
+            { concurrency: "unbounded" }
+          )
+          assert.deepStrictEqual(results, ids.map((_, i) => i + 5))
+          // Roles change, so that both the older and the younger process are killed in turn.
+          if (round % 2 === 1) {
+            yield* survivor.kill
+            survivor = yield* Processes.start("worker", url)
+          }
+        }
+        yield* survivor.printed("ready")
+        assert.strictEqual(yield* survivor.stop, 0)
+        assert.isAbove(heldAtKill, 0, "no kill interrupted anything: the test showed nothing")
+
+        const gaps = yield* sql(
+          `SELECT instance_id FROM history GROUP BY instance_id, execution_id
+           HAVING min(event_id) <> 1 OR max(event_id) <> count(*)`
+        )
+        assert.deepStrictEqual(gaps, [])
+        const twice = yield* sql(
+          `SELECT instance_id, event_data::jsonb ->> 'source_event_id' FROM history
+           WHERE event_data::jsonb ->> 'type' = 'ActivityCompleted' GROUP BY 1, 2 HAVING count(*) > 1`
+        )
+        assert.deepStrictEqual(twice, [])
+        const [totals] = yield* sql(
+          `SELECT count(DISTINCT instance_id)::int AS instances,
+                  count(*) FILTER (WHERE event_data::jsonb ->> 'type' = 'ActivityCompleted')::int AS results,
+                  (SELECT count(*) FROM orchestrator_queue)::int AS messages,
+                  (SELECT count(*) FROM worker_queue)::int AS activities,
+                  (SELECT count(*) FROM instance_locks)::int AS leases,
+                  (SELECT count(*) FROM sessions)::int AS sessions
+           FROM history`
+        )
+        const total = rounds * instances
+        assert.deepStrictEqual(totals, {
+          instances: total,
+          results: total * 5,
+          messages: 0,
+          activities: 0,
+          leases: 0,
+          sessions: 0
+        })
+        console.log(`${rounds} rounds, ${heldAtKill} leases held when a process was killed`)
+      })).pipe(Effect.provide(layer)),
+    240_000
+  )
+})

@@ -1,0 +1,279 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, ErrorDetails, Orchestration, Provider, Runtime, Signal } from "duroxide-prisma"
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as DateTime from "effect/DateTime"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import * as App from "../utils/app.ts"
+
+class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
+
+const Charge = Activity.make("Charge", { payload: Schema.Int, success: Schema.String, error: Declined })
+const Explode = Activity.make("Explode")
+const Slow = Activity.make("Slow", { payload: Schema.String })
+const Approved = Signal.make("Approved", { payload: Schema.Struct({ by: Schema.String }) })
+
+const Retrying = Orchestration.make("Retrying", { payload: Schema.Int, success: Schema.String, error: Declined })
+const Exploding = Orchestration.make("Exploding")
+const Deciding = Orchestration.make("Deciding", { payload: Schema.String, success: Schema.String })
+const Measuring = Orchestration.make("Measuring", { success: Schema.Array(Schema.Number) })
+const Sluggish = Orchestration.make("Sluggish", { payload: Schema.String })
+const Impatient = Orchestration.make("Impatient")
+const Unserved = Orchestration.make("Unserved")
+
+const log = { charges: new Map<string, Array<{ attempt: number; key: string }>>(), slow: new Map<string, string>() }
+
+const charge = Charge.toLayer(Effect.fn(function*(amount) {
+  const { attempt, idempotencyKey, instanceId } = yield* Activity.Context
+  const calls = log.charges.get(instanceId) ?? []
+  log.charges.set(instanceId, [...calls, { attempt, key: idempotencyKey }])
+  if (calls.length < amount) return yield* new Declined({ code: calls.length })
+  return "paid"
+}))
+
+const slow = Slow.toLayer((instance) =>
+  Effect.sync(() => log.slow.set(instance, "running")).pipe(
+    Effect.andThen(Effect.never),
+    Effect.onInterrupt(() => Effect.sync(() => log.slow.set(instance, "interrupted")))
+  )
+)
+
+const runtime = Runtime.layer({
+  orchestrations: [Retrying, Exploding, Deciding, Measuring, Sluggish, Impatient],
+  activities: [Charge, Explode, Slow]
+}).pipe(Layer.provide([
+  charge,
+  slow,
+  Explode.toLayer(() => Effect.die(new Error("boom"))),
+  Retrying.toLayer((amount) => Charge.execute(amount).pipe(Effect.retry({ times: 2, schedule: Schedule.spaced(10) }))),
+  Exploding.toLayer(() => Explode.execute()),
+  Deciding.toLayer((timeout) =>
+    Approved.wait.pipe(
+      Effect.map(({ by }) => `approved by ${by}`),
+      Effect.race(Effect.as(Effect.sleep(timeout as `${number} millis`), "nobody came"))
+    )
+  ),
+  Measuring.toLayer(Effect.fn(function*() {
+    const read = Effect.all([Clock.currentTimeMillis, Effect.map(DateTime.now, DateTime.toEpochMillis), Random.next])
+    const before = yield* read
+    yield* Effect.sleep("50 millis")
+    const after = yield* read
+    return [...before, ...after]
+  })),
+  Sluggish.toLayer(Slow.execute),
+  Impatient.toLayer(() => Effect.promise(() => new Promise(() => {})))
+]))
+
+const layer = App.layer(runtime, {
+  runtime: { workerLockTimeout: "400 millis", maxAttempts: 2, unregisteredBackoff: "10 millis" }
+})
+
+/** Ends when the history of the instance holds an event of the kind. */
+const recorded = (instanceId: string, kind: string) =>
+  Effect.flatMap(
+    Provider.Provider,
+    (provider) =>
+      Effect.repeat(provider.read(instanceId), { until: (events) => events.some(({ _tag }) => _tag === kind) })
+  )
+
+const failure = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.flip(effect)
+
+it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
+  describe("Activity.execute", () => {
+    it.effect("a typed failure is retried by a plain Schedule, each attempt a call of its own", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        assert.strictEqual(yield* client.execute(Retrying, { instanceId: "retry-ok", payload: 2 }), "paid")
+        const calls = log.charges.get("retry-ok")!
+        assert.deepStrictEqual(calls.map(({ attempt }) => attempt), [1, 1, 1])
+        assert.strictEqual(new Set(calls.map(({ key }) => key)).size, 3)
+      }))
+
+    it.effect("the last typed failure reaches the client as the same error", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const error = yield* failure(client.execute(Retrying, { instanceId: "retry-fails", payload: 9 }))
+        assert.instanceOf(error, Declined)
+        assert.strictEqual((error as Declined).code, 2)
+      }))
+
+    it.effect("a handler that dies fails the instance with what it died of", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const error = yield* failure(client.execute(Exploding, { instanceId: "explodes", payload: undefined }))
+        assert.instanceOf(error, Client.InstanceFailed)
+        const { details } = error as Client.InstanceFailed
+        assert.strictEqual(
+          ErrorDetails.display(details),
+          `orchestration panicked: activity "Explode" died: boom`
+        )
+      }))
+  })
+
+  describe("Signal.wait", () => {
+    it.effect("a signal wins the race against a timer, and the timer against nobody", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const approved = yield* Effect.forkChild(
+          client.execute(Deciding, { instanceId: "approved", payload: "100000 millis" })
+        )
+        yield* recorded("approved", "ExternalSubscribed")
+        yield* client.raise(Approved, "approved", { by: "the boss" })
+        assert.strictEqual(yield* Fiber.join(approved), "approved by the boss")
+        assert.strictEqual(
+          yield* client.execute(Deciding, { instanceId: "alone", payload: "30 millis" }),
+          "nobody came"
+        )
+      }))
+  })
+
+  describe("Clock and Random", () => {
+    it.effect("go on from what was recorded when the program is replayed", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const numbers = yield* client.execute(Measuring, { instanceId: "measures", payload: undefined })
+        const [clock1, date1, random1, clock2, date2, random2] = numbers as [
+          number,
+          number,
+          number,
+          number,
+          number,
+          number
+        ]
+        assert.strictEqual(clock1, date1)
+        assert.strictEqual(clock2, date2)
+        assert.isAtLeast(clock2, clock1 + 50)
+        assert.notStrictEqual(random1, random2)
+        const { timestampMs } = (yield* (yield* Provider.Provider).read("measures"))[0]!
+        assert.strictEqual(clock1, timestampMs)
+      }))
+  })
+
+  describe("Client.cancel", () => {
+    it.effect("ends the instance and interrupts its running activity", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const waiting = yield* Effect.forkChild(
+          failure(client.execute(Sluggish, { instanceId: "cancelled", payload: "cancelled" }))
+        )
+        yield* Effect.repeat(Effect.sync(() => log.slow.get("cancelled")), { until: (state) => state === "running" })
+        yield* client.cancel("cancelled", "changed my mind")
+        const error = yield* Fiber.join(waiting)
+        assert.include((error as Client.InstanceFailed).message, "canceled: changed my mind")
+        yield* Effect.repeat(Effect.sync(() => log.slow.get("cancelled")), {
+          until: (state) => state === "interrupted"
+        })
+      }))
+  })
+
+  describe("Client.start", () => {
+    it.effect("an id in use is refused, or left alone on request", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.execute(Measuring, { instanceId: "once", payload: undefined })
+        const error = yield* failure(client.start(Measuring, { instanceId: "once", payload: undefined }))
+        assert.instanceOf(error, Client.InstanceAlreadyExists)
+        yield* client.start(Measuring, { instanceId: "once", payload: undefined, ifExists: "ignore" })
+        assert.strictEqual((yield* client.status("once"))._tag, "Completed")
+      }))
+
+    it.effect("shows the instance as running at once", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Deciding, { instanceId: "visible", payload: "100000 millis" })
+        assert.strictEqual((yield* client.status("visible"))._tag, "Running")
+        assert.strictEqual((yield* client.status("nobody"))._tag, "NotFound")
+        yield* client.cancel("visible", "done")
+      }))
+  })
+
+  describe("Bad input", () => {
+    it.effect("an orchestration nobody serves fails with its name", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const error = yield* failure(client.execute(Unserved, { instanceId: "unserved", payload: undefined }))
+        assert.instanceOf(error, Client.InstanceFailed)
+        assert.include(error.message, `no handler for orchestration "Unserved" 1.0.0`)
+      }))
+
+    it.effect("code that awaits something not durable fails, naming the orchestration", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const error = yield* failure(client.execute(Impatient, { instanceId: "impatient", payload: undefined }))
+        assert.include(error.message, `orchestration "Impatient" awaits something that is not durable`)
+        assert.include(error.message, "Put it into an activity")
+      }))
+
+    it.effect("a payload that does not match its schema is refused before anything is written", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const start = yield* failure(
+          client.start(Retrying, { instanceId: "mismatch", payload: "secret" as unknown as number })
+        )
+        assert.strictEqual(start._tag, "PayloadMismatch")
+        assert.strictEqual(
+          start.message,
+          `payload of orchestration "Retrying" does not match its schema: Expected number`
+        )
+        assert.strictEqual((yield* client.status("mismatch"))._tag, "NotFound")
+        const raise = yield* failure(client.raise(Approved, "approved", { by: 1 as unknown as string }))
+        assert.strictEqual(raise._tag, "PayloadMismatch")
+      }))
+
+    it.effect("an instance id that cannot be stored is refused with the reason", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const problems: ReadonlyArray<readonly [instanceId: string, problem: string]> = [
+          ["", "it is empty"],
+          ["a\0b", "NUL"],
+          ["\ud800", "surrogate"],
+          ["é".repeat(513), "it has 1026 bytes, the limit is 1024"],
+          ["parent::sub::1", "reserved"]
+        ]
+        for (const [instanceId, problem] of problems) {
+          const calls = [
+            client.start(Measuring, { instanceId, payload: undefined }),
+            client.wait(Measuring, instanceId),
+            client.status(instanceId),
+            client.raise(Approved, instanceId, { by: "x" }),
+            client.cancel(instanceId, "x")
+          ]
+          for (const call of calls) {
+            const error = yield* failure(call as Effect.Effect<unknown, unknown>)
+            assert.strictEqual((error as { reason: { _tag: string } }).reason._tag, "InvalidInput")
+            assert.include((error as Error).message, problem)
+          }
+        }
+        const error = yield* failure(client.cancel("fine", "not\0fine"))
+        assert.include(error.message, "invalid reason")
+        yield* client.start(Measuring, { instanceId: "é".repeat(512), payload: undefined })
+      }))
+
+    it.effect("a result that its schema refuses fails the instance, naming what it is of", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const Other = Orchestration.make("Measuring", { success: Schema.String })
+        yield* client.execute(Measuring, { instanceId: "other", payload: undefined })
+        const error = yield* failure(client.wait(Other, "other"))
+        assert.strictEqual(error._tag, "PayloadMismatch")
+        assert.include(error.message, `result of orchestration "Measuring"`)
+      }))
+  })
+
+  it.effect("Client.wait: says when the time is over, and the instance goes on", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* client.start(Deciding, { instanceId: "late", payload: "100000 millis" })
+      const error = yield* failure(client.wait(Deciding, "late", { timeout: "30 millis" }))
+      assert.strictEqual(error._tag, "WaitTimeout")
+      assert.strictEqual((yield* client.status("late"))._tag, "Running")
+      yield* client.cancel("late", "done")
+      const cause = yield* Effect.sandbox(client.wait(Deciding, "late")).pipe(Effect.flip)
+      assert.include(Cause.pretty(cause), "canceled: done")
+    }))
+})
