@@ -22,6 +22,7 @@ const tasks = {
   "lint": { needs: ["build"], run: (args) => tool("oxlint", ...args) },
   "check:imports": { run: () => node("scripts/imports.mjs") },
   "check:drift": { needs: ["build"], run: (args) => node("scripts/prisma/checkDrift.mjs", ...args) },
+  "migration": { run: (args) => node("scripts/prisma/buildMigration.mjs", ...args) },
   "test": { needs: ["types", "diagnostics", "check:imports"], run: (args) => tool("vitest", "run", ...args) },
   "fixtures": { needs: ["build"], run: (args) => node("build/scripts/fixtures.js", ...args) },
   "demo": { needs: ["build"], run: (args) => node("build/examples/orders/demo.js", ...args) },
