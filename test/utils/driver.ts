@@ -1,0 +1,123 @@
+/**
+ * The driver on a database of its own, and the rows tests give it.
+ */
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import * as Database from "../../src/prisma/Database.ts"
+import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
+import type {
+  ClaimedInstance,
+  EncodedActivity,
+  EncodedMessage,
+  OrchestrationAck,
+  OrchestrationStart,
+  ProviderDriver,
+  TagFilter
+} from "../../src/ProviderDriver.ts"
+import type { ProviderError } from "../../src/ProviderError.ts"
+import * as PgServer from "./PgServer.ts"
+
+export type Driver = ProviderDriver["Service"]
+
+export interface Opened extends PgServer.TestDatabase {
+  readonly driver: Driver
+  /** Statements sent so far. */
+  readonly statements: Effect.Effect<number>
+}
+
+export interface Options extends PrismaDriver.Options {
+  readonly maxConnections?: number
+}
+
+/** A driver on a fresh migrated database. */
+export const open = (options: Options = {}): Effect.Effect<Opened, ProviderError, Scope.Scope> =>
+  Effect.flatMap(PgServer.database, (test) => openOn(test, options))
+
+/** Another driver, with connections of its own, on a database that is there. */
+export const openOn = Effect.fnUntraced(function*(
+  test: PgServer.TestDatabase,
+  options: Options = {}
+): Effect.fn.Return<Opened, ProviderError, Scope.Scope> {
+  const database = yield* Database.make({ url: test.url, schema: test.schema, maxConnections: options.maxConnections })
+  const driver = yield* Effect.provideService(PrismaDriver.make(options), Database.Database, database)
+  const statements = Effect.map(
+    database.statementCounts,
+    (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0)
+  )
+  return { ...test, driver, statements }
+})
+
+export const message = (instanceId: string, workItem = "{\"CancelInstance\":{}}"): EncodedMessage => ({
+  instanceId,
+  workItem,
+  visibleAtMs: null,
+  delayMs: null
+})
+
+export const activity = (changes: Partial<EncodedActivity> = {}): EncodedActivity => ({
+  workItem: "{\"ActivityExecute\":{}}",
+  instanceId: "instance",
+  executionId: 1,
+  activityId: 1,
+  sessionId: null,
+  tag: null,
+  ...changes
+})
+
+export const start = (instanceId: string, changes: Partial<OrchestrationStart> = {}): OrchestrationStart => ({
+  instanceId,
+  orchestrationName: "Orchestration",
+  workItem: `{"StartOrchestration":{"instance":${JSON.stringify(instanceId)}}}`,
+  pinnedVersion: { major: 1000, minor: 0, patch: 0 },
+  delayMs: null,
+  ...changes
+})
+
+/** A turn that stores nothing but its end, unless told otherwise. */
+export const turn = (lockToken: string, changes: Partial<OrchestrationAck> = {}): OrchestrationAck => ({
+  lockToken,
+  executionId: 1,
+  history: [],
+  customStatus: null,
+  keyValues: [],
+  status: null,
+  output: null,
+  orchestrationName: null,
+  orchestrationVersion: null,
+  parentInstanceId: null,
+  pinnedVersion: null,
+  workerItems: [],
+  orchestratorItems: [],
+  cancelledActivities: [],
+  ...changes
+})
+
+/** Names the orchestration, as the first turn does. */
+export const named = { orchestrationName: "Orchestration", orchestrationVersion: "1.0.0" } as const
+
+export const events = (...ids: ReadonlyArray<number>) =>
+  ids.map((eventId) => ({ eventId, eventData: `{"event_id":${eventId}}` }))
+
+export const claim = (driver: Driver, limit = 10, lockTimeoutMs = 30_000) =>
+  driver.fetchOrchestrationItems({ limit, lockTimeoutMs, versions: null })
+
+/** The one instance there is to claim. */
+export const claimOne = (driver: Driver, lockTimeoutMs?: number): Effect.Effect<ClaimedInstance, ProviderError> =>
+  Effect.map(claim(driver, 1, lockTimeoutMs), (claimed) => {
+    if (claimed.length !== 1) throw new Error(`claimed ${claimed.length} instances instead of one`)
+    return claimed[0]!
+  })
+
+/** Sends a message to an instance and claims it. */
+export const claimed = (driver: Driver, instanceId: string, lockTimeoutMs?: number) =>
+  Effect.andThen(driver.enqueueForOrchestrator([message(instanceId)]), claimOne(driver, lockTimeoutMs))
+
+export const take = (
+  driver: Driver,
+  options: {
+    readonly limit?: number
+    readonly lockTimeoutMs?: number
+    readonly tags?: TagFilter
+    readonly session?: { readonly ownerId: string; readonly lockTimeoutMs: number } | null
+  } = {}
+) => driver.fetchWorkItems({ limit: 10, lockTimeoutMs: 30_000, tags: { _tag: "Any" }, session: null, ...options })
