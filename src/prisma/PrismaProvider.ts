@@ -14,6 +14,8 @@ import * as Provider from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import * as Database from "./Database.ts"
+import * as DatabaseServer from "./DatabaseServer.ts"
+import type { DatabaseServerError } from "./DatabaseServerError.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import * as Migrator from "./Migrator.ts"
 import * as PrismaDriver from "./PrismaDriver.ts"
@@ -60,6 +62,27 @@ export const layerConfig = (
   options: Config.Wrap<Options>
 ): Layer.Layer<Provider.Provider | ProviderDriver, ProviderError | MigrationError | Config.ConfigError> =>
   Layer.unwrap(Effect.map(Config.unwrap(options), layer))
+
+/**
+ * The provider of `DATABASE_URL`, or of an embedded PostgreSQL in the project's folder where that is not set.
+ *
+ * **When to use**
+ *
+ * Use for examples, development and tests; in production say where the database is, with `layer` or `layerConfig`.
+ *
+ * @see {@link DatabaseServer.layer} for where the embedded server keeps its data
+ * @category layers
+ * @since 0.1.0
+ */
+export const layerDefault = (
+  options?: Omit<Options, "url" | "directUrl">
+): Layer.Layer<
+  Provider.Provider | ProviderDriver | DatabaseServer.DatabaseServer,
+  ProviderError | MigrationError | DatabaseServerError
+> =>
+  Layer.unwrap(Effect.map(DatabaseServer.DatabaseServer, ({ url }) => layer({ ...options, url }))).pipe(
+    Layer.provideMerge(DatabaseServer.layer())
+  )
 
 // -----------------------------------------------------------------------------
 // internal
