@@ -57,7 +57,7 @@ export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExi
 export class InstanceFailed
   extends Schema.TaggedError<InstanceFailed>("duroxide-prisma/Client/InstanceFailed")("InstanceFailed", {
     instanceId: Schema.String,
-    details: Schema.Any as unknown as Schema.Codec<ErrorDetails.ErrorDetails>
+    details: ErrorDetails.ErrorDetails
   })
 {
   override get message() {

@@ -135,7 +135,7 @@ export const make = <
             onFailure: (cause) => {
               const typed = cause.reasons.find((reason) => reason._tag === "Fail")
               return typed === undefined
-                ? Effect.failCause(cause as never)
+                ? Effect.failCause(cause)
                 : Effect.flatMap(Effect.orDie(codecs.error.encode(typed.error)), (text) => Effect.fail(text))
             }
           })

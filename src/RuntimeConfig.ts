@@ -84,12 +84,15 @@ export const makeUnsafe = (options: Options = {}): Settings => {
   const settings: Record<string, unknown> = { ...defaults }
   for (const [key, value] of Object.entries(options)) {
     if (value === undefined) continue
-    const isDuration = Duration.isDuration(defaults[key as keyof Settings])
-    const setting = isDuration ? Duration.fromInputUnsafe(value as Duration.Input) : value
-    const amount = isDuration ? Duration.toMillis(setting as Duration.Duration) : setting as number
+    const setting = Duration.isDuration(defaults[key as keyof Settings]) ? Duration.fromInputUnsafe(value) : value
+    const amount = Duration.isDuration(setting) ? Duration.toMillis(setting) : Number(setting)
     const mayBeZero = key === "pollTimeout" || key === "shutdownTimeout" || key === "activityGracePeriod"
     if (!(amount >= (mayBeZero ? 0 : 1))) {
-      throw new RangeError(`RuntimeConfig.${key} is ${String(value)}; it must be at least ${mayBeZero ? 0 : 1}`)
+      throw new RangeError(
+        `RuntimeConfig.${key} is ${amount}${Duration.isDuration(setting) ? " milliseconds" : ""}; it must be at least ${
+          mayBeZero ? 0 : 1
+        }`
+      )
     }
     settings[key] = setting
   }

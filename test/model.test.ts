@@ -37,7 +37,7 @@ describe("Event", () => {
       }
     }
     // The one text that was edited by hand when the fixtures were recorded.
-    assert.deepStrictEqual(unreadable, ['unknown Event variant "FutureEvent"'])
+    assert.deepStrictEqual(unreadable, ["unknown Event variant \"FutureEvent\""])
     assert.strictEqual(events, 516)
   })
 
@@ -86,7 +86,8 @@ describe("Event", () => {
     assert.strictEqual(problem(JSON.stringify({ ...timer, type: "Nope" })), `unknown Event variant "Nope"`)
     for (const fire_at_ms of [1.5, -1, 2 ** 53, "secret"]) {
       const text = problem(JSON.stringify({ ...timer, fire_at_ms }))
-      assert.strictEqual(text, `Event TimerCreated does not have the expected value at ["fire_at_ms"]`)
+      assert.match(text, /^Event TimerCreated: Expected .* at \["fire_at_ms"\]$/)
+      assert.notInclude(text, "secret")
     }
   })
 })

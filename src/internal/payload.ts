@@ -41,7 +41,7 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
     } catch {
       // Duroxide's typed Rust API writes strings bare; whatever is no JSON is such a string.
     }
-    return mapFailure(of, decodeExit(json) as Exit.Exit<S["Type"], Schema.SchemaError>)
+    return mapFailure(of, decodeExit(json))
   }
   return {
     encode: (value) =>

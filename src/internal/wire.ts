@@ -93,10 +93,10 @@ const make = (
         return unreadable(`${name} is not JSON`)
       }
       if (!Predicate.isObject(wire)) return unreadable(`${name} is not a JSON object`)
-      const tag = tagOf(wire as Wire)
+      const tag = tagOf(wire)
       const variant = byTag.get(tag)
       if (variant === undefined) return unreadable(`unknown ${name} variant ${JSON.stringify(tag) ?? "(none)"}`)
-      variant.normalise(fieldsOf(wire as Wire, tag as string))
+      variant.normalise(fieldsOf(wire, tag as string))
       const exit = variant.decode(wire)
       return Exit.isSuccess(exit) ? Result.succeed(exit.value) : unreadable(`${name} ${String(tag)}: ${describe(exit)}`)
     },
@@ -117,7 +117,7 @@ const compile = (variant: { readonly fields: Fields; readonly codec: Schema.Cons
     // Rust readers take a missing key and an explicit null for the same thing, whichever of the two they write.
     normalise: (wire: unknown) => {
       if (!Predicate.isObject(wire)) return
-      const record = wire as Wire
+      const record: Wire = wire
       for (const key of optional) if (record[key] === null) delete record[key]
       for (const key of nullable) if (record[key] === undefined) record[key] = null
     }

@@ -19,10 +19,12 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
+import { execFile } from "node:child_process"
 import { createHash, randomBytes, randomUUID } from "node:crypto"
 import * as fs from "node:fs/promises"
 import * as net from "node:net"
 import * as path from "node:path"
+import { promisify } from "node:util"
 import * as pg from "pg"
 import { DatabaseServerError, DirectoryUnusable, PortTaken, type Reason, StartFailed } from "./DatabaseServerError.ts"
 import { attempt, canEnter, isRoot, type Programs, programs, serverUser, temporaryFolder } from "./embeddedPostgres.ts"
@@ -253,11 +255,11 @@ const isPostgres = Effect.fnUntraced(function*(pid: number) {
     try: () => process.kill(pid, 0),
     catch: (thrown) => (thrown as NodeJS.ErrnoException).code
   }).pipe(Effect.catch((code) => Effect.succeed(code === "EPERM")))
-  if (!alive || process.platform !== "linux") return alive
-  const name = yield* attempt("/proc", () => fs.readFile(`/proc/${pid}/comm`, "utf8")).pipe(
-    Effect.orElseSucceed(() => "")
-  )
-  return name.startsWith("postgres")
+  if (!alive || process.platform === "win32") return alive
+  const name = process.platform === "linux"
+    ? attempt("/proc", () => fs.readFile(`/proc/${pid}/comm`, "utf8"))
+    : attempt("ps", async () => (await promisify(execFile)("ps", ["-o", "comm=", "-p", String(pid)])).stdout)
+  return path.basename((yield* Effect.orElseSucceed(name, () => "")).trim()).startsWith("postgres")
 })
 
 const settingsFile = "duroxide.conf"
@@ -285,6 +287,9 @@ const start = Effect.fnUntraced(function*(home: Home, options: Options) {
   if (/another server might be running|lock file "postmaster.pid" already exists/.test(log)) {
     return yield* new NotYet({ problem: "another process starts the server" })
   }
+  if (/pre-existing shared memory block/.test(log)) {
+    return yield* new NotYet({ problem: "parts of a server that was killed still run" })
+  }
   if (/could not bind|Address already in use/.test(log)) {
     return yield* options.port === undefined
       ? new NotYet({ problem: "the free port was taken" })
@@ -310,7 +315,7 @@ const join = (home: Home, port: number, password: string) =>
       try {
         await guard.connect()
         const { rows } = await guard.query<{ folder: string }>("SELECT current_setting('data_directory') AS folder")
-        if (await fs.realpath(rows[0].folder) !== await fs.realpath(home.data)) {
+        if (await fs.realpath(rows[0]!.folder) !== await fs.realpath(home.data)) {
           throw new Error("another server answers")
         }
         // While the last one out stops the server, it holds the lock alone: this waits until the connection breaks.
@@ -329,7 +334,7 @@ const leave = ({ guard, home }: Server) =>
     const last = yield* Effect.tryPromise(async () => {
       await guard.query("SELECT pg_advisory_unlock_shared($1)", [lockKey])
       const { rows } = await guard.query<{ last: boolean }>("SELECT pg_try_advisory_lock($1) AS last", [lockKey])
-      return rows[0].last
+      return rows[0]!.last
     })
     if (last) {
       yield* home.programs.run("pg_ctl", ["stop", "--wait", "--mode=fast", `--pgdata=${home.data}`], home.logFile)

@@ -263,7 +263,7 @@ describe("query", () => {
         "now",
         Prisma.sql`SELECT now() AS at, (extract(epoch FROM now()) * 1000)::double precision AS ms`
       )
-      assert.closeTo(rows[0].at.getTime(), rows[0].ms, 1)
+      assert.closeTo(rows[0]!.at.getTime(), rows[0]!.ms, 1)
     }))
 })
 

@@ -294,7 +294,7 @@ describe("refusals", () => {
         "SELECT rolsuper AS super FROM pg_roles WHERE rolname = current_user"
       )
       const restricted = new URL(url)
-      if (role.super) {
+      if (role!.super) {
         // A superuser has every right; as another role it has none but those granted.
         restricted.searchParams.set("options", "-c role=pg_monitor")
         yield* test.sql(`GRANT USAGE ON SCHEMA ${quoted} TO pg_monitor`)
@@ -307,9 +307,9 @@ describe("refusals", () => {
       const behind = yield* refusal(Migrator.verify({ url: restricted.toString() }))
       assert.deepInclude(behind, { _tag: "SchemaBehind", pending: ours })
 
-      if (!role.super) yield* test.sql(`GRANT CREATE ON SCHEMA ${quoted} TO CURRENT_USER`)
+      if (!role!.super) yield* test.sql(`GRANT CREATE ON SCHEMA ${quoted} TO CURRENT_USER`)
       yield* migrate({ url })
-      if (role.super) yield* test.sql(`GRANT SELECT ON ${quoted}._prisma_migrations TO pg_monitor`)
+      if (role!.super) yield* test.sql(`GRANT SELECT ON ${quoted}._prisma_migrations TO pg_monitor`)
       else yield* test.sql(`REVOKE CREATE ON SCHEMA ${quoted} FROM CURRENT_USER`)
       yield* Migrator.verify({ url: restricted.toString() })
       assert.deepStrictEqual(yield* migrate({ url: restricted.toString() }), [])

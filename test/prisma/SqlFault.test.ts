@@ -236,7 +236,7 @@ it.layer(SharedDatabase, { excludeTestServices: true })("refused by the server",
         "SELECT rolsuper AS super FROM pg_roles WHERE rolname = current_user"
       )
       const url = new URL(test.url)
-      if (role.super) url.searchParams.set("options", "-c role=pg_monitor")
+      if (role!.super) url.searchParams.set("options", "-c role=pg_monitor")
       const db = yield* Database.make({ url: url.toString() })
       const reason = yield* failure(db, "SELECT rolname FROM pg_authid")
       assertReason(reason, { _tag: "PermissionDenied", isRetryable: false })

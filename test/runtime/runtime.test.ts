@@ -99,7 +99,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         const client = yield* Client.Client
         const error = yield* failure(client.execute(Retrying, { instanceId: "retry-fails", payload: 9 }))
         assert.instanceOf(error, Declined)
-        assert.strictEqual((error as Declined).code, 2)
+        assert.strictEqual(error.code, 2)
       }))
 
     it.effect("a handler that dies fails the instance with what it died of", () =>
@@ -107,7 +107,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         const client = yield* Client.Client
         const error = yield* failure(client.execute(Exploding, { instanceId: "explodes", payload: undefined }))
         assert.instanceOf(error, Client.InstanceFailed)
-        const { details } = error as Client.InstanceFailed
+        const { details } = error
         assert.strictEqual(
           ErrorDetails.display(details),
           `orchestration panicked: activity "Explode" died: boom`

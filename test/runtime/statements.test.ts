@@ -111,8 +111,7 @@ describe("Statements", () => {
       const after = yield* database.statementCounts
       assert.strictEqual((after["ackOrchestrationItems"] ?? 0) - (before["ackOrchestrationItems"] ?? 0), 1)
       assert.strictEqual(after["fetchOrchestrationItems"], 1)
-    }).pipe(
-      Effect.provide(Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(url)))),
-      Effect.provide(PgServer.layer)
-    ))
+    }).pipe(Effect.provide(
+      Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(url))).pipe(Layer.provide(PgServer.layer))
+    )))
 })

@@ -386,7 +386,7 @@ const retried = <A>(call: Effect.Effect<A, ProviderError>, onRetry: Effect.Effec
       retryPolicy,
       ({ input }: { readonly input: unknown }) =>
         Effect.logWarning("A provider call is tried again").pipe(
-          Effect.annotateLogs({ problem: String((input as ProviderError).message) }),
+          Effect.annotateLogs({ problem: (input as ProviderError).message }),
           Effect.andThen(onRetry)
         )
     ),
