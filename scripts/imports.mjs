@@ -75,7 +75,7 @@ const places = Object.entries(rooms)
   .flatMap(([room, { paths }]) => paths.map((path) => ({ path: `src/${path}`, room })))
   .toSorted((a, b) => b.path.length - a.path.length)
 
-const skipped = new Set(["node_modules", "generated", "fixtures"])
+const skipped = new Set(["src/prisma/generated", "test/fixtures"])
 
 /**
  * Statements stand at the start of a line, so examples inside comments (` * import …`) are not taken for code. With
@@ -172,7 +172,7 @@ function listFiles(folder) {
   if (!existsSync(join(root, folder))) return []
   return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
     const path = `${folder}/${entry.name}`
-    if (entry.isDirectory()) return skipped.has(entry.name) ? [] : listFiles(path)
+    if (entry.isDirectory()) return skipped.has(path) ? [] : listFiles(path)
     return /\.(ts|mjs)$/.test(entry.name) ? [path] : []
   })
 }
