@@ -276,7 +276,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
   return client
 }
 
-/** Looks at once when this process stored a turn of the instance, else after 5, 10, 20, … 500 milliseconds. */
+/** Looks at once when this process stored the instance's last turn, else after 5, 10, 20, … 500 milliseconds. */
 const untilEnded = (provider: Provider["Service"], instanceId: string): Effect.Effect<InstanceState, ProviderError> => {
   const look = (pauseMs: number): Effect.Effect<InstanceState, ProviderError> =>
     Effect.flatMap(
@@ -284,7 +284,7 @@ const untilEnded = (provider: Provider["Service"], instanceId: string): Effect.E
       (state) =>
         Option.isSome(state) && (state.value.status === "Completed" || state.value.status === "Failed")
           ? Effect.succeed(state.value)
-          : Effect.raceFirst(provider.awaitTurn(instanceId), Effect.sleep(pauseMs)).pipe(
+          : Effect.raceFirst(provider.awaitEnd(instanceId), Effect.sleep(pauseMs)).pipe(
             Effect.andThen(Effect.suspend(() => look(Math.min(pauseMs * 2, 500))))
           )
     )

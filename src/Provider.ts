@@ -224,8 +224,8 @@ export class Provider extends Context.Service<Provider, {
   /** State of an instance and its current execution, without reading the history; `none` when unknown. */
   readonly readInstance: (instanceId: string) => Effect.Effect<Option.Option<InstanceState>, ProviderError>
 
-  /** Ends when this process next stores a turn of the instance: a hint for those who wait for its state. */
-  readonly awaitTurn: (instanceId: string) => Effect.Effect<void>
+  /** Ends when this process stores the last turn of the instance: a hint for those who wait for its end. */
+  readonly awaitEnd: (instanceId: string) => Effect.Effect<void>
 }>()("duroxide-prisma/Provider") {}
 
 /**

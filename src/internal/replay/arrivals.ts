@@ -12,11 +12,14 @@ export interface Books {
   readonly openActivities: Set<number>
   /** Event ids of waits that no arrival has answered and nothing has cancelled, ascending. */
   readonly openSubscriptions: Set<number>
+  /** Event ids of waits with a cancel event. */
+  readonly cancelledSubscriptions: Set<number>
 }
 
 export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
   const openActivities = new Set<number>()
   const openSubscriptions = new Set<number>()
+  const cancelledSubscriptions = new Set<number>()
   const waiting = new Map<string, Array<number>>()
   for (const event of events) {
     switch (event._tag) {
@@ -37,6 +40,7 @@ export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
       }
       case "ExternalSubscribedCancelled":
         openSubscriptions.delete(event.sourceEventId!)
+        cancelledSubscriptions.add(event.sourceEventId!)
         break
       case "ExternalEvent": {
         // The oldest wait that is still open gets the arrival.
@@ -47,7 +51,7 @@ export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
       }
     }
   }
-  return { openActivities, openSubscriptions }
+  return { openActivities, openSubscriptions, cancelledSubscriptions }
 }
 
 type Append = (fields: Recorded, sourceEventId?: number | null) => Event.Event

@@ -147,18 +147,20 @@ const conclude = (
   { added, append }: Recorder,
   outcome: Outcome,
   scheduled: ReadonlyArray<action.ScheduleEvent>,
-  dropped: ReadonlyArray<{ readonly eventId: number }>
+  dropped: ReadonlyArray<{ readonly eventId: number; readonly action: action.Action }>
 ): Omit<Result, "warnings"> => {
   const { executionId, history, instanceId } = execution
-  const { openActivities, openSubscriptions } = arrivals.bookkeeping([...history, ...added])
+  const { cancelledSubscriptions, openActivities, openSubscriptions } = arrivals.bookkeeping([...history, ...added])
   const cancelled: Array<number> = []
   for (const { eventId } of dropped) {
     if (!openActivities.delete(eventId)) continue
     append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
     cancelled.push(eventId)
   }
-  for (const { eventId } of dropped) {
-    if (!openSubscriptions.delete(eventId)) continue
+  for (const { action: { _tag }, eventId } of dropped) {
+    // Also when an arrival came behind the drop in the same batch: nobody has got it.
+    if (_tag !== "WaitExternal" || cancelledSubscriptions.has(eventId)) continue
+    openSubscriptions.delete(eventId)
     append({ _tag: "ExternalSubscribedCancelled", reason: "dropped_future" }, eventId)
   }
   if (outcome._tag !== "Waiting") {

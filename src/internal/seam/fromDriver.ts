@@ -52,7 +52,7 @@ export const make = Effect.fnUntraced(function*(
   const held = leases.make()
   const orchestratorPumps = new Map<string, fetchPump.FetchPump<Claimed<OrchestrationItem>, ProviderError>>()
   const workerPumps = new Map<string, fetchPump.FetchPump<ClaimedActivity, ProviderError>>()
-  const turnWatchers = new Map<string, Set<() => void>>()
+  const endWatchers = new Map<string, Set<() => void>>()
 
   const together = <Item, A>(
     send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, ProviderError>
@@ -74,7 +74,7 @@ export const make = Effect.fnUntraced(function*(
   const release = (lockToken: string) => {
     if (held.release(lockToken)) wakeOrchestrators()
   }
-  const announceTurn = (instanceId: string) => turnWatchers.get(instanceId)?.forEach((notify) => notify())
+  const announceEnd = (instanceId: string) => endWatchers.get(instanceId)?.forEach((notify) => notify())
 
   yield* driver.wakeups.pipe(
     Stream.runForEach((wakeup) =>
@@ -207,8 +207,10 @@ export const make = Effect.fnUntraced(function*(
               for (const item of turn.orchestratorItems) {
                 if (item._tag !== "TimerFired" || item.fireAtMs <= now) wakeInstance(WorkItem.target(item))
               }
-              const instanceId = turn.historyDelta[0]?.instanceId
-              if (instanceId !== undefined) announceTurn(instanceId)
+              const ended = turn.historyDelta.find(({ _tag }) =>
+                _tag === "OrchestrationCompleted" || _tag === "OrchestrationFailed"
+              )
+              if (ended !== undefined) announceEnd(ended.instanceId)
             })
           )
         )
@@ -330,13 +332,13 @@ export const make = Effect.fnUntraced(function*(
 
     readInstance: readInstances,
 
-    awaitTurn: (instanceId) =>
+    awaitEnd: (instanceId) =>
       Effect.callback<void>((resume) => {
-        const watchers = turnWatchers.get(instanceId) ?? new Set()
-        turnWatchers.set(instanceId, watchers)
+        const watchers = endWatchers.get(instanceId) ?? new Set()
+        endWatchers.set(instanceId, watchers)
         const forget = () => {
           watchers.delete(notify)
-          if (watchers.size === 0) turnWatchers.delete(instanceId)
+          if (watchers.size === 0) endWatchers.delete(instanceId)
         }
         const notify = () => {
           forget()
