@@ -49,7 +49,7 @@ describe("package", () => {
         return run(process.execPath, ["example.js"], { DATABASE_URL: url })
       })
       assert.deepStrictEqual(lines(output).filter((line) => !logLine.test(line)), lines(prints))
-    }))
+    }), 120_000)
 
   it("exports: keep what is internal out of reach", async () => {
     const reach = (path: string) =>
