@@ -241,25 +241,29 @@ const readPidFile = Effect.fnUntraced(function*(home: Home) {
   const file = path.join(home.data, "postmaster.pid")
   const text = yield* attempt(file, () => fs.readFile(file, "utf8")).pipe(Effect.option)
   if (Option.isNone(text)) return undefined
-  const [pid, , , port] = text.value.split("\n").map(Number)
-  if (pid === undefined || !(yield* isPostgres(pid))) {
-    // The number may belong to another program by now, which PostgreSQL would take for itself.
+  const [pid = 0, , , port = 0] = text.value.split("\n").map(Number)
+  const found = pid > 0 ? yield* whatIs(pid) : "postgres" // not yet written
+  if (found === "nothing") return undefined // PostgreSQL sees that, too, and starts
+  if (found === "another program") {
+    // PostgreSQL would take it for itself, because the number is in use again.
     yield* Effect.ignore(attempt(file, () => fs.rm(file, { force: true })))
     return undefined
   }
-  return port === undefined || !(port > 0) ? yield* new NotYet({ problem: "the server is still starting" }) : port
+  return port > 0 ? port : yield* new NotYet({ problem: "the server is still starting" })
 })
 
-const isPostgres = Effect.fnUntraced(function*(pid: number) {
+const whatIs = Effect.fnUntraced(function*(pid: number) {
   const alive = yield* Effect.try({
     try: () => process.kill(pid, 0),
     catch: (thrown) => (thrown as NodeJS.ErrnoException).code
   }).pipe(Effect.catch((code) => Effect.succeed(code === "EPERM")))
-  if (!alive || process.platform === "win32") return alive
+  if (!alive) return "nothing"
+  if (process.platform === "win32") return "postgres"
   const name = process.platform === "linux"
     ? attempt("/proc", () => fs.readFile(`/proc/${pid}/comm`, "utf8"))
     : attempt("ps", async () => (await promisify(execFile)("ps", ["-o", "comm=", "-p", String(pid)])).stdout)
-  return path.basename((yield* Effect.orElseSucceed(name, () => "")).trim()).startsWith("postgres")
+  const command = path.basename((yield* Effect.orElseSucceed(name, () => "postgres")).trim())
+  return command.startsWith("postgres") ? "postgres" : "another program"
 })
 
 const settingsFile = "duroxide.conf"
