@@ -28,6 +28,8 @@ export interface FetchPump<A, E> {
   readonly take: (timeout: Duration.Duration) => Effect.Effect<Option.Option<A>, E>
   /** Work may be there: look at once if somebody waits, else when somebody does. */
   readonly wake: () => void
+  /** Work may be there from then on, milliseconds since the Unix epoch. */
+  readonly wakeAt: (timeMs: number) => void
 }
 
 interface Waiter<A, E> {
@@ -45,14 +47,19 @@ export const make = Effect.fnUntraced(function*<A, E>(
   let waiters: Array<Waiter<A, E>> = []
   let woken = true
   let lastLook = Number.NEGATIVE_INFINITY
+  // When work becomes visible that this process knows of, ascending.
+  const due: Array<number> = []
 
   /** When to look again, milliseconds since the Unix epoch. */
   const nextLook = () =>
-    woken ? clock.currentTimeMillisUnsafe() : Math.min(lastLook + pollMs, ...waiters.map((waiter) => waiter.deadline))
+    woken
+      ? clock.currentTimeMillisUnsafe()
+      : Math.min(lastLook + pollMs, due[0] ?? Infinity, ...waiters.map((waiter) => waiter.deadline))
 
   const look = Effect.gen(function*() {
     woken = false
     lastLook = clock.currentTimeMillisUnsafe()
+    due.splice(0, insertionIndex(due, lastLook))
     const limit = Math.min(waiters.length, options.maxBatch)
     const exit = yield* Effect.exit(options.fetch(limit))
     if (Exit.isFailure(exit)) {
@@ -101,6 +108,26 @@ export const make = Effect.fnUntraced(function*<A, E>(
     wake: () => {
       woken = true
       signal.openUnsafe()
+    },
+    wakeAt: (timeMs) => {
+      const index = insertionIndex(due, timeMs)
+      if (due[index - 1] === timeMs) return
+      due.splice(index, 0, timeMs)
+      if (index === 0) signal.openUnsafe()
     }
   }
 })
+
+// internal
+
+/** Where `time` goes in an ascending array, behind its equals. */
+const insertionIndex = (times: ReadonlyArray<number>, time: number): number => {
+  let low = 0
+  let high = times.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (times[middle]! <= time) low = middle + 1
+    else high = middle
+  }
+  return low
+}

@@ -68,9 +68,19 @@ export const make = Effect.fnUntraced(function*(
 
   const wakeOrchestrators = () => orchestratorPumps.forEach((pump) => pump.wake())
   const wakeWorkers = () => workerPumps.forEach((pump) => pump.wake())
+  const wakeAt = (pumps: ReadonlyMap<string, fetchPump.FetchPump<unknown, unknown>>, timeMs: number) =>
+    pumps.forEach((pump) => pump.wakeAt(timeMs))
   const wakeInstance = (instanceId: string) => {
     if (!held.keepWakeup(instanceId)) wakeOrchestrators()
   }
+  const wakeAfter = (
+    pumps: ReadonlyMap<string, fetchPump.FetchPump<unknown, unknown>>,
+    delay: Option.Option<Duration.Duration>,
+    wakeNow: () => void
+  ) =>
+    Option.isNone(delay)
+      ? wakeNow()
+      : wakeAt(pumps, clock.currentTimeMillisUnsafe() + Duration.toMillis(delay.value))
   const release = (lockToken: string) => {
     if (held.release(lockToken)) wakeOrchestrators()
   }
@@ -79,7 +89,10 @@ export const make = Effect.fnUntraced(function*(
   yield* driver.wakeups.pipe(
     Stream.runForEach((wakeup) =>
       Effect.sync(() => {
-        if (wakeup.queue === "worker") wakeWorkers()
+        const pumps = wakeup.queue === "worker" ? workerPumps : orchestratorPumps
+        if (wakeup.visibleAtMs !== null && wakeup.visibleAtMs > clock.currentTimeMillisUnsafe()) {
+          wakeAt(pumps, wakeup.visibleAtMs)
+        } else if (wakeup.queue === "worker") wakeWorkers()
         else if (wakeup.instanceId === null) wakeOrchestrators()
         else wakeInstance(wakeup.instanceId)
       })
@@ -205,7 +218,8 @@ export const make = Effect.fnUntraced(function*(
               if (turn.workerItems.length > 0) wakeWorkers()
               const now = clock.currentTimeMillisUnsafe()
               for (const item of turn.orchestratorItems) {
-                if (item._tag !== "TimerFired" || item.fireAtMs <= now) wakeInstance(WorkItem.target(item))
+                if (item._tag === "TimerFired" && item.fireAtMs > now) wakeAt(orchestratorPumps, item.fireAtMs)
+                else wakeInstance(WorkItem.target(item))
               }
               const ended = turn.historyDelta.find(({ _tag }) =>
                 _tag === "OrchestrationCompleted" || _tag === "OrchestrationFailed"
@@ -228,7 +242,7 @@ export const make = Effect.fnUntraced(function*(
         Effect.onExit(() =>
           Effect.sync(() => {
             release(lockToken)
-            if (Option.isNone(delay)) wakeOrchestrators()
+            wakeAfter(orchestratorPumps, delay, wakeOrchestrators)
           })
         )
       ),
@@ -245,7 +259,9 @@ export const make = Effect.fnUntraced(function*(
           "enqueue",
           Metrics.enqueueOrchestratorDuration,
           enqueueMessages({ ...encodeMessage(item), delayMs: millisOrNull(delay) })
-        ).pipe(Effect.tap(() => Effect.sync(() => Option.isNone(delay) && wakeInstance(WorkItem.target(item))))),
+        ).pipe(Effect.tap(() =>
+          Effect.sync(() => wakeAfter(orchestratorPumps, delay, () => wakeInstance(WorkItem.target(item))))
+        )),
 
     enqueueForWorker: (item) =>
       enqueueActivities(encodeActivity(item)).pipe(Effect.tap(() => Effect.sync(wakeWorkers))),
@@ -262,7 +278,9 @@ export const make = Effect.fnUntraced(function*(
           delayMs: millisOrNull(delay)
         })
       ).pipe(Effect.tap((answer) =>
-        Effect.sync(() => answer === "Started" && Option.isNone(delay) && wakeInstance(start.instance))
+        Effect.sync(() => {
+          if (answer === "Started") wakeAfter(orchestratorPumps, delay, () => wakeInstance(start.instance))
+        })
       )),
 
     fetchWorkItem: ({ lockTimeout, pollTimeout, session, tags }) => {
@@ -303,7 +321,7 @@ export const make = Effect.fnUntraced(function*(
     abandonWorkItem: ({ delay, ignoreAttempt, lockToken }) =>
       abandonActivities({ lockToken, delayMs: millisOrNull(delay), ignoreAttempt }).pipe(
         Effect.flatMap((settled) => settle("abandonWorkItem", lockToken, settled)),
-        Effect.tap(() => Effect.sync(() => Option.isNone(delay) && wakeWorkers()))
+        Effect.tap(() => Effect.sync(() => wakeAfter(workerPumps, delay, wakeWorkers)))
       ),
 
     renewWorkItemLock: ({ extendFor, lockToken }) =>

@@ -1,0 +1,501 @@
+/**
+ * The storage contract over plain data and `Clock`: for tests in virtual time, and as the contract's second statement.
+ *
+ * Nothing survives the process, and only one process can use it. Every operation is one synchronous step, so what a
+ * database needs locks for holds by itself; leases, visibility, attempts and order are those of the contract.
+ *
+ * @since 0.1.0
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
+import { ProviderDriver } from "./ProviderDriver.ts"
+import type {
+  ActivityKey,
+  ClaimedInstance,
+  CoreVersion,
+  EncodedActivity,
+  EncodedMessage,
+  ExecutionStatus,
+  InstanceState,
+  OrchestrationAck,
+  Settled,
+  TagFilter,
+  VersionRange
+} from "./ProviderDriver.ts"
+import { DuplicateEvent, ProviderError } from "./ProviderError.ts"
+
+/**
+ * An empty store.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = (): ProviderDriver["Service"] => {
+  const instances = new Map<string, Instance>()
+  const executions = new Map<string, Map<number, Execution>>()
+  const messages = new Map<number, Message>()
+  const activities = new Map<number, Activity>()
+  const leases = new Map<string, Lease>()
+  const sessions = new Map<string, Session>()
+  const stored = new Map<string, Map<string, StoredValue>>()
+  const changed = new Map<string, Map<string, ChangedValue>>()
+  let lastId = 0
+  let lastToken = 0
+
+  /** One statement: everything it does happens at one time of the clock. */
+  const statement = <A>(f: (now: number) => A) => Effect.map(Clock.currentTimeMillis, (now) => f(Math.floor(now)))
+
+  const executionOf = (instanceId: string, executionId: number) => executions.get(instanceId)?.get(executionId)
+  const newestExecution = (instanceId: string) => Math.max(0, ...(executions.get(instanceId)?.keys() ?? []))
+  const createExecution = (instanceId: string, executionId: number, now: number) => {
+    const ofInstance = entry(executions, instanceId, () => new Map<number, Execution>())
+    return entry(ofInstance, executionId, (): Execution => ({
+      status: "Running",
+      output: null,
+      startedAtMs: now,
+      completedAtMs: null,
+      pinned: null,
+      history: new Map()
+    }))
+  }
+
+  const enqueueMessage = (message: EncodedMessage, now: number) => {
+    const visibleAtMs = Math.max(message.visibleAtMs ?? 0, message.delayMs === null ? 0 : now + message.delayMs) || now
+    const { instanceId, workItem } = message
+    messages.set(++lastId, { instanceId, workItem, visibleAtMs, lock: null, attemptCount: 0 })
+  }
+  const enqueueActivity = (activity: EncodedActivity, now: number) =>
+    activities.set(++lastId, { ...activity, visibleAtMs: now, lock: null, attemptCount: 0 })
+
+  /** The lease of a token as it was handed out, `<secret>.<instance>`; expired ones only where that does not matter. */
+  const leaseOf = (lockToken: string, now: number | "any time") => {
+    const instanceId = lockToken.slice(lockToken.indexOf(".") + 1)
+    const lease = leases.get(instanceId)
+    const isOurs = lease?.token === lockToken && (now === "any time" || lease.untilMs > now)
+    return isOurs ? { instanceId, lease } : undefined
+  }
+  const batchOf = (instanceId: string, token: string) =>
+    [...messages].filter(([, message]) => message.instanceId === instanceId && message.lock?.token === token)
+
+  /** The row of a token as it was handed out, `<row id>.<secret>`. */
+  const activityOf = (lockToken: string, now: number | "any time") => {
+    const id = Number(lockToken.slice(0, lockToken.indexOf(".")))
+    const activity = activities.get(id)
+    const isOurs = activity?.lock?.token === lockToken && (now === "any time" || activity.lock.untilMs > now)
+    return isOurs ? { id, activity } : undefined
+  }
+  const stampSession = (activity: Activity, now: number) => {
+    const session = activity.sessionId === null ? undefined : sessions.get(activity.sessionId)
+    if (session !== undefined && session.untilMs > now) session.lastActivityAtMs = now
+  }
+
+  const claim = (instanceId: string, now: number, lockTimeoutMs: number): ClaimedInstance | undefined => {
+    const batch = [...messages].filter(([, message]) =>
+      message.instanceId === instanceId && message.visibleAtMs <= now && isFree(message, now)
+    )
+    if (batch.length === 0) return undefined
+    const lease = { token: `${++lastToken}.${instanceId}`, untilMs: now + lockTimeoutMs }
+    leases.set(instanceId, lease)
+    for (const [, message] of batch) {
+      message.lock = lease
+      message.attemptCount++
+    }
+    const instance = instances.get(instanceId)
+    const executionId = instance?.executionId ?? Math.max(1, newestExecution(instanceId))
+    const history = [...executionOf(instanceId, executionId)?.history ?? []].sort(([a], [b]) => a - b)
+    return {
+      instanceId,
+      lockToken: lease.token,
+      attemptCount: Math.max(...batch.map(([, message]) => message.attemptCount)),
+      nowMs: now,
+      instance: instance === undefined
+        ? null
+        : { orchestrationName: instance.name, orchestrationVersion: instance.version },
+      executionId,
+      history: history.map(([, eventData]) => eventData),
+      messages: batch.map(([id, { workItem }]) => ({ id, workItem })),
+      keyValues: [...stored.get(instanceId) ?? []].map(([key, value]) => ({ key, ...value }))
+    }
+  }
+
+  const ack = (turn: OrchestrationAck, now: number): Settled => {
+    const found = leaseOf(turn.lockToken, now)
+    if (found === undefined) return "LockLost"
+    const { instanceId, lease } = found
+    if (turn.executionId !== null) {
+      const history = executionOf(instanceId, turn.executionId)?.history
+      const ids = turn.history.map(({ eventId }) => eventId)
+      if (new Set(ids).size < ids.length || ids.some((id) => history?.has(id))) return "DuplicateEvent"
+      store(turn, instanceId, turn.executionId, now)
+    }
+    for (const [id] of batchOf(instanceId, lease.token)) messages.delete(id)
+    leases.delete(instanceId)
+    return "Done"
+  }
+
+  const store = (turn: OrchestrationAck, instanceId: string, executionId: number, now: number) => {
+    if (turn.orchestrationName !== null && turn.orchestrationVersion !== null) {
+      const instance = entry(instances, instanceId, () => newInstance(turn.orchestrationName!, now))
+      instance.name = turn.orchestrationName
+      instance.version = turn.orchestrationVersion
+      instance.parentInstanceId ??= turn.parentInstanceId
+    }
+    const execution = createExecution(instanceId, executionId, now)
+    const instance = instances.get(instanceId)
+    if (instance !== undefined) {
+      instance.executionId = Math.max(instance.executionId, executionId)
+      instance.updatedAtMs = now
+      if (turn.customStatus !== null) {
+        instance.customStatus = turn.customStatus.value
+        instance.customStatusVersion++
+      }
+    }
+    for (const { eventData, eventId } of turn.history) execution.history.set(eventId, eventData)
+    if (turn.status !== null) {
+      execution.status = turn.status
+      execution.output = turn.output
+      execution.completedAtMs = turn.status === "Running" ? null : now
+    }
+    execution.pinned = turn.pinnedVersion ?? execution.pinned
+    changeKeyValues(turn, instanceId, executionId, now)
+    for (const item of turn.workerItems) enqueueActivity(item, now)
+    for (const key of turn.cancelledActivities) {
+      for (const [id, activity] of activities) if (isActivity(activity, key)) activities.delete(id)
+    }
+    for (const item of turn.orchestratorItems) {
+      enqueueMessage(item, now)
+      // In an ack a time in the past is kept as it is.
+      if (item.visibleAtMs !== null) messages.get(lastId)!.visibleAtMs = item.visibleAtMs
+    }
+  }
+
+  const changeKeyValues = (turn: OrchestrationAck, instanceId: string, executionId: number, now: number) => {
+    const changes = entry(changed, instanceId, () => new Map<string, ChangedValue>())
+    const values = entry(stored, instanceId, () => new Map<string, StoredValue>())
+    for (const change of turn.keyValues) {
+      if (change.action === "set") {
+        changes.set(change.key, { value: change.value, lastUpdatedAtMs: change.lastUpdatedAtMs })
+      } else {
+        const keys = change.action === "clear_key" ? [change.key] : [...changes.keys(), ...values.keys()]
+        for (const key of keys) changes.set(key, { value: null, lastUpdatedAtMs: now })
+      }
+    }
+    if (turn.status === null || turn.status === "Running") return
+    for (const [key, { lastUpdatedAtMs, value }] of changes) {
+      if (value === null) values.delete(key)
+      else values.set(key, { value, lastUpdatedAtMs, executionId })
+    }
+    changes.clear()
+  }
+
+  /** Whether the owner may take the activity, and, when he may, its session with it. */
+  const takeSession = (activity: Activity, request: SessionRequest, now: number): boolean => {
+    if (activity.sessionId === null) return true
+    if (request === null) return false
+    const session = sessions.get(activity.sessionId)
+    if (session !== undefined && session.untilMs > now && session.ownerId !== request.ownerId) return false
+    sessions.set(activity.sessionId, {
+      ownerId: request.ownerId,
+      untilMs: now + request.lockTimeoutMs,
+      lastActivityAtMs: now
+    })
+    return true
+  }
+
+  return ProviderDriver.of({
+    name: "memory",
+
+    fetchOrchestrationItems: ({ limit, lockTimeoutMs, versions }) =>
+      statement((now) => {
+        const visible = [...messages]
+          .filter(([, { visibleAtMs }]) => visibleAtMs <= now)
+          .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+        const candidates = new Set(visible.map(([, { instanceId }]) => instanceId))
+        const claimed: Array<ClaimedInstance> = []
+        for (const instanceId of candidates) {
+          if (claimed.length === limit) break
+          const lease = leases.get(instanceId)
+          const pinned = executionOf(instanceId, instances.get(instanceId)?.executionId ?? 0)?.pinned ?? null
+          if (lease !== undefined && lease.untilMs > now) continue
+          if (versions !== null && pinned !== null && !isWithin(pinned, versions)) continue
+          const item = claim(instanceId, now, lockTimeoutMs)
+          if (item !== undefined) claimed.push(item)
+        }
+        return claimed
+      }),
+
+    ackOrchestrationItems: (acks) => statement((now) => acks.map((turn) => ack(turn, now))),
+
+    abandonOrchestrationItems: (items) =>
+      statement((now) =>
+        items.map(({ delayMs, ignoreAttempt, lockToken }) => {
+          const found = leaseOf(lockToken, "any time")
+          if (found === undefined) return "LockLost"
+          for (const [, message] of batchOf(found.instanceId, lockToken)) {
+            giveBack(message, ignoreAttempt)
+            if (delayMs !== null && delayMs > 0) message.visibleAtMs = now + delayMs
+          }
+          leases.delete(found.instanceId)
+          return "Done"
+        })
+      ),
+
+    renewOrchestrationItemLocks: (items) =>
+      statement((now) =>
+        items.map(({ extendForMs, lockToken }) => {
+          const found = leaseOf(lockToken, now)
+          if (found === undefined) return "LockLost"
+          found.lease.untilMs = now + extendForMs
+          return "Done"
+        })
+      ),
+
+    deferMessages: (items) =>
+      statement((now) =>
+        items.map(({ delayMs, ids, lockToken }) => {
+          const found = leaseOf(lockToken, "any time")
+          if (found === undefined) return "LockLost"
+          for (const [id, message] of batchOf(found.instanceId, lockToken)) {
+            if (!ids.includes(id)) continue
+            message.lock = null
+            message.visibleAtMs = now + delayMs
+          }
+          return "Done"
+        })
+      ),
+
+    enqueueForOrchestrator: (items) => statement((now) => items.forEach((item) => enqueueMessage(item, now))),
+
+    enqueueForWorker: (items) => statement((now) => items.forEach((item) => enqueueActivity(item, now))),
+
+    startOrchestrations: (starts) =>
+      statement((now) =>
+        starts.map(({ delayMs, instanceId, orchestrationName, pinnedVersion, workItem }) => {
+          const queued = [...messages.values()].some((message) =>
+            message.instanceId === instanceId && message.workItem.startsWith(`{"StartOrchestration"`)
+          )
+          if (instances.has(instanceId) || executions.has(instanceId) || queued) return "AlreadyExists"
+          instances.set(instanceId, newInstance(orchestrationName, now))
+          createExecution(instanceId, 1, now).pinned = pinnedVersion
+          enqueueMessage({ instanceId, workItem, visibleAtMs: null, delayMs }, now)
+          return "Started"
+        })
+      ),
+
+    fetchWorkItems: ({ limit, lockTimeoutMs, session, tags }) =>
+      statement((now) => {
+        const claimed = []
+        for (const [id, activity] of activities) {
+          if (claimed.length === limit) break
+          if (activity.visibleAtMs > now || !isFree(activity, now) || !accepts(tags, activity.tag)) continue
+          if (!takeSession(activity, session, now)) continue
+          const lockToken = `${id}.${++lastToken}`
+          activity.lock = { token: lockToken, untilMs: now + lockTimeoutMs }
+          activity.attemptCount++
+          claimed.push({ workItem: activity.workItem, lockToken, attemptCount: activity.attemptCount })
+        }
+        return claimed
+      }),
+
+    ackWorkItems: (items) =>
+      statement((now) =>
+        items.map(({ completion, lockToken }) => {
+          const found = activityOf(lockToken, now)
+          if (found === undefined) return "LockLost"
+          activities.delete(found.id)
+          stampSession(found.activity, now)
+          if (completion !== null) enqueueMessage({ ...completion, visibleAtMs: null, delayMs: null }, now)
+          return "Done"
+        })
+      ),
+
+    abandonWorkItems: (items) =>
+      statement((now) =>
+        items.map(({ delayMs, ignoreAttempt, lockToken }) => {
+          const found = activityOf(lockToken, "any time")
+          if (found === undefined) return "LockLost"
+          giveBack(found.activity, ignoreAttempt)
+          found.activity.visibleAtMs = now + (delayMs ?? 0)
+          return "Done"
+        })
+      ),
+
+    renewWorkItemLocks: (items) =>
+      statement((now) =>
+        items.map(({ extendForMs, lockToken }) => {
+          const found = activityOf(lockToken, now)
+          if (found === undefined) return "LockLost"
+          found.activity.lock!.untilMs = now + extendForMs
+          stampSession(found.activity, now)
+          return "Done"
+        })
+      ),
+
+    readHistory: ({ executionId, instanceId }) =>
+      Effect.sync(() => {
+        const execution = executionOf(instanceId, executionId ?? newestExecution(instanceId))
+        return [...execution?.history ?? []].sort(([a], [b]) => a - b).map(([, eventData]) => eventData)
+      }),
+
+    appendHistory: ({ executionId, history, instanceId }) =>
+      Effect.flatMap(Clock.currentTimeMillis, (now) => {
+        const known = createExecution(instanceId, executionId, now).history
+        const ids = history.map(({ eventId }) => eventId)
+        if (new Set(ids).size < ids.length || ids.some((id) => known.has(id))) {
+          const reason = new DuplicateEvent({ instanceId, executionId })
+          return Effect.fail(new ProviderError({ operation: "appendHistory", reason }))
+        }
+        for (const { eventData, eventId } of history) known.set(eventId, eventData)
+        return Effect.void
+      }),
+
+    readInstances: (instanceIds) =>
+      Effect.sync(() =>
+        instanceIds.flatMap((instanceId): ReadonlyArray<InstanceState> => {
+          const instance = instances.get(instanceId)
+          if (instance === undefined) return []
+          const execution = executionOf(instanceId, instance.executionId)
+          const failed = execution?.status === "Failed"
+            ? [...execution.history].sort(([a], [b]) => b - a)
+              .find(([, eventData]) => JSON.parse(eventData).type === "OrchestrationFailed")
+            : undefined
+          return [{
+            instanceId,
+            orchestrationName: instance.name,
+            orchestrationVersion: instance.version,
+            parentInstanceId: instance.parentInstanceId,
+            executionId: instance.executionId,
+            status: execution?.status ?? "Running",
+            output: execution?.output ?? null,
+            failure: failed?.[1] ?? null,
+            customStatus: instance.customStatus,
+            customStatusVersion: instance.customStatusVersion,
+            createdAtMs: instance.createdAtMs,
+            updatedAtMs: instance.updatedAtMs
+          }]
+        })
+      ),
+
+    wakeups: Stream.never
+  })
+}
+
+/**
+ * An empty store for as long as the layer lives.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer: Layer.Layer<ProviderDriver> = Layer.sync(ProviderDriver, make)
+
+// internal
+
+interface Lease {
+  readonly token: string
+  untilMs: number
+}
+
+interface Instance {
+  name: string
+  version: string | null
+  parentInstanceId: string | null
+  executionId: number
+  customStatus: string | null
+  customStatusVersion: number
+  readonly createdAtMs: number
+  updatedAtMs: number
+}
+
+interface Execution {
+  status: ExecutionStatus
+  output: string | null
+  readonly startedAtMs: number
+  completedAtMs: number | null
+  pinned: CoreVersion | null
+  readonly history: Map<number, string>
+}
+
+interface Queued {
+  visibleAtMs: number
+  lock: Lease | null
+  attemptCount: number
+}
+
+interface Message extends Queued {
+  readonly instanceId: string
+  readonly workItem: string
+}
+
+interface Activity extends Queued, EncodedActivity {}
+
+interface Session {
+  readonly ownerId: string
+  untilMs: number
+  lastActivityAtMs: number
+}
+
+type SessionRequest = { readonly ownerId: string; readonly lockTimeoutMs: number } | null
+
+interface StoredValue {
+  readonly value: string
+  readonly lastUpdatedAtMs: number
+  readonly executionId: number
+}
+
+interface ChangedValue {
+  /** Null marks a removed key. */
+  readonly value: string | null
+  readonly lastUpdatedAtMs: number
+}
+
+const entry = <K, V>(map: Map<K, V>, key: K, make: () => V): V => {
+  const found = map.get(key)
+  if (found !== undefined) return found
+  const made = make()
+  map.set(key, made)
+  return made
+}
+
+const newInstance = (name: string, now: number): Instance => ({
+  name,
+  version: null,
+  parentInstanceId: null,
+  executionId: 1,
+  customStatus: null,
+  customStatusVersion: 0,
+  createdAtMs: now,
+  updatedAtMs: now
+})
+
+const isFree = ({ lock }: Queued, now: number) => lock === null || lock.untilMs <= now
+
+const giveBack = (row: Queued, ignoreAttempt: boolean) => {
+  row.lock = null
+  if (ignoreAttempt) row.attemptCount = Math.max(0, row.attemptCount - 1)
+}
+
+const isActivity = (activity: Activity, key: ActivityKey) =>
+  activity.instanceId === key.instanceId && activity.executionId === key.executionId &&
+  activity.activityId === key.activityId
+
+const accepts = (filter: TagFilter, tag: string | null): boolean => {
+  switch (filter._tag) {
+    case "DefaultOnly":
+      return tag === null
+    case "Tags":
+      return tag !== null && filter.tags.includes(tag)
+    case "DefaultAnd":
+      return tag === null || filter.tags.includes(tag)
+    case "Any":
+      return true
+    case "None":
+      return false
+  }
+}
+
+const isWithin = (version: CoreVersion, { max, min }: VersionRange) =>
+  order(min, version) <= 0 && order(version, max) <= 0
+
+const order = (a: CoreVersion, b: CoreVersion) => a.major - b.major || a.minor - b.minor || a.patch - b.patch

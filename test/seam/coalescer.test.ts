@@ -1,0 +1,102 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as TestClock from "effect/testing/TestClock"
+import * as coalescer from "../../src/internal/seam/coalescer.ts"
+
+/** Doubles numbers, ten milliseconds a statement; a set that holds a negative number fails as a whole. */
+const setup = (options?: { readonly lanes?: number; readonly maxBatch?: number }) =>
+  Effect.gen(function*() {
+    const sent: Array<ReadonlyArray<number>> = []
+    const double = yield* coalescer.make<number, number, string>({
+      lanes: options?.lanes ?? 1,
+      maxBatch: options?.maxBatch ?? 10,
+      splitOn: (error) => error === "bad item",
+      send: (items) =>
+        Effect.suspend(() => {
+          sent.push(items)
+          const answer = items.some((item) => item < 0)
+            ? Effect.fail("bad item")
+            : items.includes(0)
+            ? Effect.fail("server down")
+            : Effect.succeed(items.map((item) => item * 2))
+          return Effect.delay(answer, 10)
+        })
+    })
+    return { double, sent }
+  })
+
+const settle = TestClock.adjust(0)
+
+describe("Coalescer", () => {
+  it.effect("calls of one tick travel together, each with its own answer", () =>
+    Effect.gen(function*() {
+      const { double, sent } = yield* setup()
+      const fiber = yield* Effect.forkChild(Effect.forEach([1, 2, 3], double, { concurrency: "unbounded" }))
+      yield* TestClock.adjust(10)
+      assert.deepStrictEqual(yield* Fiber.join(fiber), [2, 4, 6])
+      assert.deepStrictEqual(sent, [[1, 2, 3]])
+    }))
+
+  it.effect("a single call leaves at once; calls made meanwhile gather for the next statement", () =>
+    Effect.gen(function*() {
+      const { double, sent } = yield* setup()
+      const first = yield* Effect.forkChild(double(1))
+      yield* settle
+      assert.deepStrictEqual(sent, [[1]])
+      const second = yield* Effect.forkChild(double(2))
+      yield* TestClock.adjust(5)
+      const third = yield* Effect.forkChild(double(3))
+      yield* TestClock.adjust(5)
+      assert.deepStrictEqual(sent, [[1], [2, 3]])
+      yield* TestClock.adjust(10)
+      assert.deepStrictEqual(yield* Effect.forEach([first, second, third], Fiber.join), [2, 4, 6])
+    }))
+
+  it.effect("a second lane takes what the first cannot, and no statement is larger than maxBatch", () =>
+    Effect.gen(function*() {
+      const { double, sent } = yield* setup({ lanes: 2, maxBatch: 2 })
+      const fiber = yield* Effect.forkChild(Effect.forEach([1, 2, 3, 4, 5], double, { concurrency: "unbounded" }))
+      yield* settle
+      assert.deepStrictEqual(sent, [[1, 2], [3, 4]])
+      yield* TestClock.adjust(20)
+      assert.deepStrictEqual(yield* Fiber.join(fiber), [2, 4, 6, 8, 10])
+      assert.deepStrictEqual(sent[2], [5])
+    }))
+
+  it.effect("one bad item fails alone: its set is sent again item by item", () =>
+    Effect.gen(function*() {
+      const { double, sent } = yield* setup()
+      const fiber = yield* Effect.forkChild(
+        Effect.forEach([1, -1, 3], (item) => Effect.exit(double(item)), { concurrency: "unbounded" })
+      )
+      yield* TestClock.adjust(100)
+      assert.deepStrictEqual(yield* Fiber.join(fiber), [Exit.succeed(2), Exit.fail("bad item"), Exit.succeed(6)])
+      assert.deepStrictEqual(sent, [[1, -1, 3], [1], [-1], [3]])
+    }))
+
+  it.effect("a failing server fails all items of the set, without asking it once more for each", () =>
+    Effect.gen(function*() {
+      const { double, sent } = yield* setup()
+      const fiber = yield* Effect.forkChild(
+        Effect.forEach([1, 0], (item) => Effect.exit(double(item)), { concurrency: "unbounded" })
+      )
+      yield* TestClock.adjust(100)
+      assert.deepStrictEqual(yield* Fiber.join(fiber), [Exit.fail("server down"), Exit.fail("server down")])
+      assert.strictEqual(sent.length, 1)
+    }))
+
+  it.effect("a call interrupted while it waits is not sent", () =>
+    Effect.gen(function*() {
+      const { double, sent } = yield* setup()
+      const first = yield* Effect.forkChild(double(1))
+      yield* settle
+      const second = yield* Effect.forkChild(double(2))
+      yield* settle
+      yield* Fiber.interrupt(second)
+      yield* TestClock.adjust(20)
+      assert.strictEqual(yield* Fiber.join(first), 2)
+      assert.deepStrictEqual(sent, [[1]])
+    }))
+})

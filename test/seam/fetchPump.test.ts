@@ -1,0 +1,128 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/testing/TestClock"
+import * as fetchPump from "../../src/internal/seam/fetchPump.ts"
+
+/** A pump over a list of items; counts the statements and keeps what is given back. */
+const setup = (items: Array<string>) =>
+  Effect.gen(function*() {
+    const looks: Array<number> = []
+    const returned: Array<string> = []
+    let failure: string | undefined
+    const pump = yield* fetchPump.make<string, string>({
+      maxBatch: 10,
+      pollInterval: Duration.seconds(1),
+      fetch: (limit) =>
+        Effect.suspend(() => {
+          looks.push(limit)
+          if (failure !== undefined) return Effect.fail(failure)
+          return Effect.succeed({ items: items.splice(0, limit), more: false })
+        }),
+      giveBack: (item) => Effect.sync(() => returned.push(item))
+    })
+    return { pump, looks, returned, fail: (error: string | undefined) => failure = error }
+  })
+
+const long = Duration.minutes(10)
+const settle = TestClock.adjust(0)
+
+describe("FetchPump", () => {
+  it.effect("take: everybody who waits shares one statement", () =>
+    Effect.gen(function*() {
+      const { looks, pump } = yield* setup(["a", "b", "c"])
+      const taken = yield* Effect.forEach([1, 2, 3], () => pump.take(long), { concurrency: "unbounded" })
+      assert.deepStrictEqual(taken.map(Option.getOrNull), ["a", "b", "c"])
+      assert.deepStrictEqual(looks, [3])
+    }))
+
+  it.effect("take: sends nothing while nobody waits, and looks once per interval while somebody does", () =>
+    Effect.gen(function*() {
+      const { looks, pump } = yield* setup([])
+      yield* TestClock.adjust("1 hour")
+      assert.deepStrictEqual(looks, [])
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* settle
+      yield* TestClock.adjust("5 seconds")
+      // At once, and after each of five seconds.
+      assert.strictEqual(looks.length, 6)
+      yield* Fiber.interrupt(waiting)
+      yield* TestClock.adjust("1 hour")
+      assert.strictEqual(looks.length, 6)
+    }))
+
+  it.effect("wake: work is seen at once, and a wake-up that nobody waits for is kept", () =>
+    Effect.gen(function*() {
+      const items: Array<string> = []
+      const { looks, pump } = yield* setup(items)
+      const first = yield* Effect.forkChild(pump.take(long))
+      yield* settle
+      items.push("now")
+      pump.wake()
+      assert.deepStrictEqual(yield* Fiber.join(first), Option.some("now"))
+      items.push("later")
+      pump.wake()
+      assert.deepStrictEqual(yield* pump.take(long), Option.some("later"))
+      assert.strictEqual(looks.length, 3)
+    }))
+
+  it.effect("wakeAt: looks when work falls due, in the order of the times", () =>
+    Effect.gen(function*() {
+      const items: Array<string> = []
+      const { looks, pump } = yield* setup(items)
+      pump.wakeAt(300)
+      pump.wakeAt(100)
+      pump.wakeAt(300)
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* settle
+      assert.strictEqual(looks.length, 1)
+      yield* TestClock.adjust(99)
+      assert.strictEqual(looks.length, 1)
+      yield* TestClock.adjust(1)
+      assert.strictEqual(looks.length, 2)
+      items.push("due")
+      yield* TestClock.adjust(200)
+      assert.deepStrictEqual(yield* Fiber.join(waiting), Option.some("due"))
+      assert.strictEqual(looks.length, 3)
+    }))
+
+  it.effect("take: answers none when its time is over, after a last look", () =>
+    Effect.gen(function*() {
+      const { looks, pump } = yield* setup([])
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
+      assert.strictEqual(looks.length, 1)
+      const waiting = yield* Effect.forkChild(pump.take(Duration.millis(300)))
+      yield* TestClock.adjust(299)
+      assert.isUndefined(waiting.pollUnsafe())
+      yield* TestClock.adjust(1)
+      assert.deepStrictEqual(yield* Fiber.join(waiting), Option.none())
+    }))
+
+  it.effect("take: a failure reaches everybody, and the next call looks again", () =>
+    Effect.gen(function*() {
+      const { fail, pump } = yield* setup(["a"])
+      fail("down")
+      const errors = yield* Effect.forEach([1, 2], () => Effect.flip(pump.take(long)), { concurrency: "unbounded" })
+      assert.deepStrictEqual(errors, ["down", "down"])
+      fail(undefined)
+      assert.deepStrictEqual(yield* pump.take(long), Option.some("a"))
+    }))
+
+  it.effect("take: a claim that nobody waits for any longer is given back", () =>
+    Effect.gen(function*() {
+      const returned: Array<string> = []
+      const pump = yield* fetchPump.make<string, never>({
+        maxBatch: 10,
+        pollInterval: Duration.minutes(1),
+        fetch: () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
+        giveBack: (item) => Effect.sync(() => returned.push(item))
+      })
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* TestClock.adjust(20)
+      yield* Fiber.interrupt(waiting)
+      yield* TestClock.adjust(30)
+      assert.deepStrictEqual(returned, ["late"])
+    }))
+})
