@@ -216,7 +216,9 @@ BEGIN
     ORDER BY claimed.id;
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing = 0 OR cardinality(v_candidates) < v_reach;
+    EXIT WHEN v_missing = 0;
+    -- All candidates there are were looked at, and none lost to another owner of its session.
+    EXIT WHEN cardinality(v_candidates) < v_reach AND v_claimed = COALESCE(cardinality(v_ids), 0);
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 END

@@ -1,0 +1,339 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import type * as pg from "pg"
+import * as Test from "../utils/driver.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitForStatement } from "../utils/waitUntil.ts"
+
+/** Another session with a transaction of its own, in the same schema. */
+const session = Effect.fnUntraced(function*(test: PgServer.TestDatabase) {
+  const url = new URL(test.url)
+  url.searchParams.delete("schema")
+  const client = yield* PgServer.connect(url.toString())
+  const run = (sql: string, values: ReadonlyArray<unknown> = []) =>
+    Effect.promise(async (): Promise<ReadonlyArray<any>> =>
+      (await client.query(sql, [...values]) as pg.QueryResult).rows
+    )
+  yield* run(`SELECT set_config('search_path', quote_ident($1), false)`, [test.schema])
+  yield* run("BEGIN")
+  return run
+})
+
+const sum = (counts: ReadonlyArray<number>) => counts.reduce((total, count) => total + count, 0)
+const times = <A, E, R>(count: number, effect: (i: number) => Effect.Effect<A, E, R>) =>
+  Effect.forEach(Array.from({ length: count }, (_, i) => i), effect, { concurrency: "unbounded" })
+
+const claimSql = "SELECT * FROM dx_fetch_orchestration_items(1, 30000, null, null)"
+const takeSql = "SELECT * FROM dx_fetch_work_items(1, 30000, true, null, null, null)"
+
+describe("claims:", () => {
+  it.live("one instance, 32 concurrent fetchers: exactly one claims it", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open({ maxConnections: 32 })
+      const { driver } = test
+      for (let round = 0; round < 5; round++) {
+        yield* driver.enqueueForOrchestrator([Test.message(`instance-${round}`)])
+        const claimed = yield* times(32, () => Test.claim(driver, 3))
+        assert.strictEqual(sum(claimed.map((some) => some.length)), 1)
+      }
+    }))
+
+  it.live("32 instances, 32 concurrent fetchers of one each: each claims one, none comes back empty", () =>
+    Effect.gen(function*() {
+      const { driver } = yield* Test.open({ maxConnections: 32 })
+      yield* driver.enqueueForOrchestrator(Array.from({ length: 32 }, (_, i) => Test.message(`instance-${i}`)))
+      const claimed = yield* times(32, () => Test.claimOne(driver))
+      assert.lengthOf(new Set(claimed.map(({ instanceId }) => instanceId)), 32)
+    }))
+
+  it.live("an instance another transaction claims is passed over without waiting", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
+      const other = yield* session(test)
+      assert.strictEqual((yield* other(claimSql))[0].out_instance_id, "a")
+      assert.strictEqual((yield* Test.claimOne(test.driver)).instanceId, "b")
+      assert.deepStrictEqual(yield* Test.claim(test.driver), [])
+      yield* other("ROLLBACK")
+      assert.strictEqual((yield* Test.claimOne(test.driver)).instanceId, "a")
+    }))
+
+  it.live("an advisory lock on the hash of the id keeps an instance, as a Rust process takes it", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForOrchestrator([Test.message("a")])
+      const other = yield* session(test)
+      yield* other("SELECT pg_advisory_xact_lock(hashtext($1))", ["a"])
+      assert.deepStrictEqual(yield* Test.claim(test.driver), [])
+      yield* other("COMMIT")
+      assert.lengthOf(yield* Test.claim(test.driver), 1)
+    }))
+
+  it.live("an expired lease somebody works on is not taken over, and nobody waits for it", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
+      yield* test.sql("INSERT INTO instance_locks VALUES ('a', 'theirs', 1, 1)")
+      const other = yield* session(test)
+      yield* other("SELECT FROM instance_locks WHERE instance_id = 'a' FOR UPDATE")
+      assert.deepStrictEqual((yield* Test.claim(test.driver)).map(({ instanceId }) => instanceId), ["b"])
+      yield* other("COMMIT")
+      assert.deepStrictEqual((yield* Test.claim(test.driver)).map(({ instanceId }) => instanceId), ["a"])
+    }))
+
+  it.live("messages that are being deleted leave no lease behind, and the next instance is claimed", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
+      const other = yield* session(test)
+      yield* other("DELETE FROM orchestrator_queue WHERE instance_id = 'a'")
+      assert.strictEqual((yield* Test.claimOne(test.driver)).instanceId, "b")
+      assert.lengthOf(yield* test.sql("SELECT FROM instance_locks"), 1)
+      yield* other("COMMIT")
+    }))
+
+  it.live("activities: 32 concurrent fetchers of one each get 32 different ones", () =>
+    Effect.gen(function*() {
+      const { driver } = yield* Test.open({ maxConnections: 32 })
+      for (const tags of [{ _tag: "Any" }, { _tag: "DefaultAnd", tags: ["a"] }] as const) {
+        yield* driver.enqueueForWorker(Array.from({ length: 32 }, (_, i) =>
+          Test.activity({ activityId: i, tag: tags._tag !== "Any" && i % 2 === 0 ? "a" : null })))
+        const taken = yield* times(32, () =>
+          Test.take(driver, { limit: 1, tags }))
+        assert.deepStrictEqual(taken.map((some) => some.length), taken.map(() => 1))
+        assert.lengthOf(new Set(taken.map((some) => some[0]!.lockToken)), 32)
+      }
+    }))
+
+  it.live("activities: one another transaction claims is passed over without waiting", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForWorker([Test.activity({ workItem: "1" }), Test.activity({ workItem: "2" })])
+      const other = yield* session(test)
+      assert.strictEqual((yield* other(takeSql))[0].out_work_item, "1")
+      assert.deepStrictEqual((yield* Test.take(test.driver)).map(({ workItem }) => workItem), ["2"])
+      yield* other("ROLLBACK")
+      assert.deepStrictEqual((yield* Test.take(test.driver)).map(({ workItem }) => workItem), ["1"])
+    }))
+
+  it.live("sessions: a session lost to another owner takes the next activity, its row stays uncounted", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForWorker([
+        Test.activity({ workItem: "1", sessionId: "s" }),
+        Test.activity({ workItem: "2", sessionId: "s" }),
+        Test.activity({ workItem: "3" })
+      ])
+      const other = yield* session(test)
+      yield* other("SELECT FROM dx_fetch_work_items(1, 30000, true, null, 'other', 30000)")
+      const taken = yield* Test.take(test.driver, { limit: 1, session: { ownerId: "me", lockTimeoutMs: 1000 } })
+      assert.deepStrictEqual(taken.map(({ workItem }) => workItem), ["3"])
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* test.sql("SELECT work_item, attempt_count FROM worker_queue ORDER BY id"), [
+        { work_item: "1", attempt_count: 1 },
+        { work_item: "2", attempt_count: 0 },
+        { work_item: "3", attempt_count: 1 }
+      ])
+      assert.deepStrictEqual(yield* test.sql("SELECT worker_id FROM sessions"), [{ worker_id: "other" }])
+    }))
+
+  it.live("sessions: one's own is usable while another statement stamps it", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      const me = { ownerId: "me", lockTimeoutMs: 30_000 }
+      yield* test.driver.enqueueForWorker([Test.activity({ sessionId: "s" }), Test.activity({ sessionId: "s" })])
+      yield* Test.take(test.driver, { limit: 1, session: me })
+      const other = yield* session(test)
+      yield* other("UPDATE sessions SET last_activity_at = last_activity_at + 1")
+      assert.lengthOf(yield* Test.take(test.driver, { session: me }), 1)
+    }))
+
+  it.live("sessions: 16 owners race for one session with 16 activities: one gets them all", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* Test.open({ maxConnections: 16 })
+      yield* driver.enqueueForWorker(Array.from({ length: 16 }, () => Test.activity({ sessionId: "s" })))
+      const taken = yield* times(
+        16,
+        (i) => Test.take(driver, { limit: 16, session: { ownerId: `owner-${i}`, lockTimeoutMs: 30_000 } })
+      )
+      assert.deepStrictEqual(taken.map((some) => some.length).sort((a, b) => b - a).slice(0, 2), [16, 0])
+      assert.lengthOf(yield* sql("SELECT FROM sessions"), 1)
+    }))
+})
+
+describe("settling:", () => {
+  for (const [name, history] of [["with events", Test.events(1)], ["without events", []]] as const) {
+    it.live(`16 concurrent acks of one token ${name}: exactly one is done, its work is scheduled once`, () =>
+      Effect.gen(function*() {
+        const { driver, sql } = yield* Test.open({ maxConnections: 16 })
+        const { lockToken } = yield* Test.claimed(driver, "a")
+        const answers = yield* times(
+          16,
+          () => driver.ackOrchestrationItems([Test.turn(lockToken, { history, workerItems: [Test.activity()] })])
+        )
+        assert.strictEqual(answers.filter(([answer]) => answer === "Done").length, 1)
+        assert.strictEqual(answers.filter(([answer]) => answer === "LockLost").length, 15)
+        assert.lengthOf(yield* sql("SELECT FROM worker_queue"), 1)
+      }))
+  }
+
+  it.live("an ack waits for the one that came first, and is lost when that commits", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      const { lockToken } = yield* Test.claimed(test.driver, "a")
+      const other = yield* session(test)
+      const [first] = yield* other(
+        "SELECT dx_ack_orchestration_items($1, null, null, null, null, null) AS answer",
+        [JSON.stringify([{ token: lockToken, execution_id: 1 }])]
+      )
+      assert.deepStrictEqual(first.answer, ["Done"])
+      const second = yield* Effect.forkChild(
+        test.driver.ackOrchestrationItems([Test.turn(lockToken, { workerItems: [Test.activity()] })])
+      )
+      yield* waitForStatement(test, "dx_ack_orchestration_items", "Lock")
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* Fiber.join(second), ["LockLost"])
+      assert.lengthOf(yield* test.sql("SELECT FROM worker_queue"), 0)
+    }))
+
+  it.live("an ack that began before the lease ended keeps the instance from a takeover until it commits", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForOrchestrator([Test.message("a")])
+      const claimAt = (run: (sql: string) => Effect.Effect<ReadonlyArray<any>>, now: number) =>
+        run(`SELECT * FROM dx_fetch_orchestration_items(1, 1000, null, null, ${now})`)
+      const now = Date.now() + 1000
+      const [claimed] = yield* claimAt(test.sql, now)
+      const other = yield* session(test)
+      yield* other(
+        `SELECT dx_ack_orchestration_items($1, null, null, null, null, null, ${now + 999})`,
+        [JSON.stringify([{ token: claimed.out_lock_token, execution_id: 1 }])]
+      )
+      assert.deepStrictEqual(yield* claimAt(test.sql, now + 5000), [])
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* claimAt(test.sql, now + 5000), [])
+      assert.lengthOf(yield* test.sql("SELECT FROM instance_locks"), 0)
+    }))
+
+  it.live("a takeover that came first leaves the late ack without a lease", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      const { lockToken } = yield* Test.claimed(test.driver, "a", 5000)
+      const other = yield* session(test)
+      const [taken] = yield* other(
+        `SELECT * FROM dx_fetch_orchestration_items(1, 5000, null, null, ${Date.now() + 60_000})`
+      )
+      assert.strictEqual(taken.out_attempt_count, 2)
+      const late = yield* Effect.forkChild(test.driver.ackOrchestrationItems([Test.turn(lockToken)]))
+      yield* waitForStatement(test, "dx_ack_orchestration_items", "Lock")
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* Fiber.join(late), ["LockLost"])
+      assert.lengthOf(yield* test.sql("SELECT FROM orchestrator_queue"), 1)
+    }))
+
+  it.live("concurrent results of one activity: exactly one is delivered", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* Test.open({ maxConnections: 16 })
+      yield* driver.enqueueForWorker([Test.activity()])
+      const [taken] = yield* Test.take(driver)
+      const answers = yield* times(16, () =>
+        driver.ackWorkItems([
+          { lockToken: taken!.lockToken, completion: { instanceId: "instance", workItem: "{}" } }
+        ]))
+      assert.strictEqual(answers.filter(([answer]) => answer === "Done").length, 1)
+      assert.lengthOf(yield* sql("SELECT FROM orchestrator_queue"), 1)
+    }))
+
+  it.live("sets in opposite order, overlapping, never deadlock", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* Test.open({ maxConnections: 16 })
+      const ids = Array.from({ length: 40 }, (_, i) => `instance-${i}`)
+      yield* driver.enqueueForOrchestrator(ids.map((id) => Test.message(id)))
+      const claimed = yield* Test.claim(driver, 40)
+      const renewals = claimed.map(({ lockToken }) => ({ lockToken, extendForMs: 60_000 }))
+      yield* driver.enqueueForWorker(ids.map((id) => Test.activity({ instanceId: id, sessionId: `s-${id}` })))
+      const taken = yield* Test.take(driver, { limit: 40, session: { ownerId: "me", lockTimeoutMs: 60_000 } })
+      const more = taken.map(({ lockToken }) => ({ lockToken, extendForMs: 60_000 }))
+      yield* times(64, (i) =>
+        i % 2 === 0
+          ? driver.renewOrchestrationItemLocks(i % 4 === 0 ? renewals : renewals.toReversed())
+          : driver.renewWorkItemLocks(i % 4 === 1 ? more : more.toReversed()))
+      const turns = claimed.map(({ instanceId, lockToken }) =>
+        Test.turn(lockToken, {
+          ...Test.named,
+          cancelledActivities: ids.toReversed().map((id) => ({ instanceId: id, executionId: 1, activityId: 1 })),
+          parentInstanceId: ids[(ids.indexOf(instanceId) + 7) % 40]!
+        })
+      )
+      const answers = yield* times(4, (i) => driver.ackOrchestrationItems(i % 2 === 0 ? turns : turns.toReversed()))
+      assert.strictEqual(answers.flat().filter((answer) => answer === "Done").length, 40)
+      assert.lengthOf(yield* sql("SELECT FROM worker_queue"), 0)
+    }))
+})
+
+describe("starts:", () => {
+  it.live("16 concurrent starts of the same ids: each is started once", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open({ maxConnections: 8 })
+      const second = yield* Test.openOn(test, { maxConnections: 8 })
+      const ids = Array.from({ length: 20 }, (_, i) => `instance-${i}`)
+      const answers = yield* times(16, (i) =>
+        (i % 2 === 0 ? test : second).driver.startOrchestrations(
+          (i % 4 < 2 ? ids : ids.toReversed()).map((id) => Test.start(id))
+        ))
+      assert.strictEqual(answers.flat().filter((answer) => answer === "Started").length, 20)
+      for (const table of ["instances", "executions", "orchestrator_queue"]) {
+        assert.lengthOf(yield* test.sql(`SELECT FROM ${table}`), 20, table)
+      }
+    }))
+
+  it.live("a start waits for one of the same id under way: taken when that commits, free when it is rolled back", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      for (const [end, answer] of [["ROLLBACK", "Started"], ["COMMIT", "AlreadyExists"]] as const) {
+        const id = `instance-${end}`
+        const other = yield* session(test)
+        yield* other("SELECT dx_start_orchestrations($1)", [
+          JSON.stringify([{ instance_id: id, orchestration_name: "O", work_item: "{}", major: 1, minor: 0, patch: 0 }])
+        ])
+        const late = yield* Effect.forkChild(test.driver.startOrchestrations([Test.start(id)]))
+        yield* waitForStatement(test, "dx_start_orchestrations", "Lock")
+        yield* other(end)
+        assert.deepStrictEqual(yield* Fiber.join(late), [answer])
+      }
+    }))
+
+  it.live("a start and the first turn of the same id: one row, whoever comes first", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      const { lockToken } = yield* Test.claimed(test.driver, "a")
+      const other = yield* session(test)
+      yield* other("SELECT dx_start_orchestrations($1)", [
+        JSON.stringify([{
+          instance_id: "a",
+          orchestration_name: "Start",
+          work_item: "{}",
+          major: 1,
+          minor: 0,
+          patch: 0
+        }])
+      ])
+      const ack = yield* Effect.forkChild(
+        test.driver.ackOrchestrationItems([
+          Test.turn(lockToken, { ...Test.named, customStatus: { value: "here" }, parentInstanceId: "p" })
+        ])
+      )
+      yield* waitForStatement(test, "dx_ack_orchestration_items", "Lock")
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* Fiber.join(ack), ["Done"])
+      const [state] = yield* test.driver.readInstances(["a"])
+      assert.deepInclude(state, {
+        orchestrationName: "Orchestration",
+        orchestrationVersion: "1.0.0",
+        customStatus: "here",
+        customStatusVersion: 1,
+        parentInstanceId: "p"
+      })
+    }))
+})
