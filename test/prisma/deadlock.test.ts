@@ -1,0 +1,72 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as PgServer from "../utils/PgServer.ts"
+import * as Processes from "../utils/processes.ts"
+
+const processes = 4
+const claimsInFlight = 50
+const seconds = 20
+
+describe("deadlocks:", () => {
+  it.live(
+    `none under ${processes} processes x ${claimsInFlight} claims in flight for ${seconds} s`,
+    () =>
+      Effect.gen(function*() {
+        const { schema, sql, url } = yield* PgServer.database
+        // As many connections as the server has left, at most one for every claim.
+        const [limits] = yield* sql<{ free: number }>(
+          "SELECT current_setting('max_connections')::int - count(*)::int - 50 AS free FROM pg_stat_activity"
+        )
+        const connections = Math.max(5, Math.min(claimsInFlight, Math.floor(limits!.free / processes)))
+
+        const running = yield* Effect.all(
+          Array.from({ length: processes }, () =>
+            Processes.start("churn", url, schema, `${seconds}`, `${claimsInFlight}`, `${connections}`)),
+          { concurrency: "unbounded" }
+        )
+        yield* Effect.forEach(running, (process) =>
+          process.printed("counts: {"), { concurrency: "unbounded" })
+        const counts: Record<string, number> = {}
+        for (const process of running) {
+          const all: Record<string, number> = JSON.parse(process.output().split("counts: ")[1]!)
+          for (const [what, count] of Object.entries(all)) counts[what] = (counts[what] ?? 0) + count
+        }
+
+        assert.deepStrictEqual(Object.keys(counts).filter((what) => what.startsWith("failed")), [])
+        // The server counts a backend's deadlocks when it ends, and the whole database's: ours alone only in a clone.
+        if (PgServer.server().template !== null) {
+          const [statistics] = yield* sql(
+            "SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()"
+          )
+          assert.deepStrictEqual(statistics, { deadlocks: 0 })
+        }
+
+        for (
+          const operation of [
+            "ackOrchestrationItems",
+            "abandonOrchestrationItems",
+            "renewOrchestrationItemLocks",
+            "deferMessages",
+            "ackWorkItems",
+            "abandonWorkItems",
+            "renewWorkItemLocks"
+          ]
+        ) {
+          assert.isAbove(counts[`${operation} Done`] ?? 0, 20, operation)
+        }
+        assert.isAbove(counts["startOrchestrations Started"] ?? 0, 20)
+        // Leases that end under their holders are part of it.
+        assert.isAbove(counts["ackOrchestrationItems LockLost"]!, 20)
+        assert.isAbove(counts["ackWorkItems LockLost"]!, 20)
+
+        // A live mark is always that of the lease.
+        const strays = yield* sql(
+          `SELECT q.id FROM orchestrator_queue AS q
+           LEFT JOIN instance_locks AS l ON l.instance_id = q.instance_id AND l.lock_token = q.lock_token
+           WHERE q.locked_until > extract(epoch FROM clock_timestamp()) * 1000 AND l.lock_token IS NULL`
+        )
+        assert.deepStrictEqual(strays, [])
+      }),
+    120_000
+  )
+})

@@ -1,0 +1,181 @@
+/**
+ * Works on one schema as hard and as carelessly as it can: claims sets of both queues, settles them in any order, lets
+ * leases run out, starts, sends and cancels at random. Several of these run side by side in `deadlock.test.ts`.
+ *
+ *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections>
+ *
+ * The last line on stdout is `counts: ` and how many items were settled or lost and how many calls failed, as JSON.
+ */
+import { ProviderDriver } from "duroxide-prisma"
+import type { ProviderError } from "duroxide-prisma"
+import { Database, PrismaDriver } from "duroxide-prisma/prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+
+const [url = "", schema, seconds = "20", inFlight = "50", connections = "50"] = process.argv.slice(2)
+const endAt = Date.now() + Number(seconds) * 1000
+const instances = Array.from({ length: 100 }, (_, i) => `instance-${i}`)
+
+const counts: Record<string, number> = {}
+const count = (what: string, by = 1) => {
+  counts[what] = (counts[what] ?? 0) + by
+}
+
+const chance = (probability: number) => Math.random() < probability
+const between = (min: number, max: number) => min + Math.floor(Math.random() * (max - min + 1))
+const one = <A>(all: ReadonlyArray<A>): A => all[between(0, all.length - 1)]!
+const some = <A>(most: number, make: () => A) => Array.from({ length: between(0, most) }, make)
+const shuffled = <A>(all: ReadonlyArray<A>) =>
+  all.map((value) => ({ value, at: Math.random() })).sort((a, b) => a.at - b.at).map(({ value }) => value)
+
+const pinned = { major: 1000, minor: 0, patch: 0 }
+const message = () => ({
+  instanceId: one(instances),
+  workItem: "{\"CancelInstance\":{}}",
+  visibleAtMs: null,
+  delayMs: chance(0.2) ? between(1, 100) : null
+})
+const activity = () => ({
+  workItem: "{\"ActivityExecute\":{}}",
+  instanceId: one(instances),
+  executionId: 1,
+  activityId: between(1, 4),
+  sessionId: chance(0.3) ? `session-${between(1, 8)}` : null,
+  tag: chance(0.3) ? `tag-${between(1, 3)}` : null
+})
+const tags = () =>
+  one<ProviderDriver.TagFilter>([
+    { _tag: "Any" },
+    { _tag: "DefaultOnly" },
+    { _tag: "Tags", tags: ["tag-1", "tag-2"] },
+    { _tag: "DefaultAnd", tags: ["tag-3"] }
+  ])
+/** Mostly long, at times over before the work is done. */
+const lease = () => chance(0.1) ? between(1, 20) : 5000
+
+const ack = (claimed: ProviderDriver.ClaimedInstance): ProviderDriver.OrchestrationAck => {
+  const ends = chance(0.1)
+  const last = claimed.history.length
+  return {
+    lockToken: claimed.lockToken,
+    executionId: chance(0.05) ? null : claimed.executionId + (last > 100 ? 1 : 0),
+    history: some(3, () => 0).map((_, i) => ({ eventId: last + i + (chance(0.02) ? 0 : 1), eventData: "{}" })),
+    customStatus: chance(0.2) ? { value: "busy" } : null,
+    keyValues: some(2, () => ({ action: "set" as const, key: `key-${between(1, 5)}`, value: "v", lastUpdatedAtMs: 1 })),
+    status: ends ? one(["Completed", "Failed", "ContinuedAsNew"]) : null,
+    output: ends ? "output" : null,
+    orchestrationName: chance(0.5) ? "Churn" : null,
+    orchestrationVersion: "1.0.0",
+    parentInstanceId: chance(0.3) ? one(instances) : null,
+    pinnedVersion: chance(0.3) ? pinned : null,
+    workerItems: some(2, activity),
+    orchestratorItems: some(1, message),
+    cancelledActivities: some(3, activity).map(({ activityId, executionId, instanceId }) => ({
+      activityId,
+      executionId,
+      instanceId
+    }))
+  }
+}
+
+const given = ({ lockToken }: { readonly lockToken: string }) => ({
+  lockToken,
+  delayMs: chance(0.5) ? between(0, 50) : null,
+  ignoreAttempt: chance(0.5)
+})
+const renewal = ({ lockToken }: { readonly lockToken: string }) => ({ lockToken, extendForMs: lease() })
+
+type Settling = Effect.Effect<void, ProviderError.ProviderError>
+const settle = (operation: string, outcomes: Effect.Effect<ReadonlyArray<string>, ProviderError.ProviderError>) =>
+  Effect.map(outcomes, (all) => all.forEach((outcome) => count(`${operation} ${outcome}`)))
+const sometimes = (probability: number, make: () => Settling) => chance(probability) ? [make()] : []
+const atOnce = (all: ReadonlyArray<Settling>) => Effect.all(shuffled(all), { concurrency: "unbounded", discard: true })
+
+/** One of the claims in flight: works until the time is over. */
+const work = Effect.fnUntraced(function*(driver: ProviderDriver.ProviderDriver["Service"]) {
+  const turns = Effect.gen(function*() {
+    const claimed = yield* driver.fetchOrchestrationItems({
+      limit: between(1, 40),
+      lockTimeoutMs: lease(),
+      versions: chance(0.5) ? null : { min: pinned, max: pinned }
+    })
+    count("claimed instances", claimed.length)
+    if (chance(0.1)) {
+      const deferred = shuffled(claimed).map(({ lockToken, messages }) => ({
+        lockToken,
+        ids: messages.slice(0, 1).map(({ id }) => id),
+        delayMs: 20
+      }))
+      yield* settle("deferMessages", driver.deferMessages(deferred))
+    }
+    if (chance(0.05)) return // killed in the middle of a turn
+    const back = claimed.filter(() => chance(0.2)).map(given)
+    const acks = claimed.filter(({ lockToken }) => !back.some((item) => item.lockToken === lockToken)).map(ack)
+    yield* atOnce([
+      settle("ackOrchestrationItems", driver.ackOrchestrationItems(shuffled(acks))),
+      settle("abandonOrchestrationItems", driver.abandonOrchestrationItems(shuffled(back))),
+      ...sometimes(
+        0.3,
+        () => settle("renewOrchestrationItemLocks", driver.renewOrchestrationItemLocks(shuffled(claimed).map(renewal)))
+      ),
+      ...sometimes(0.2, () => settle("ackOrchestrationItems", driver.ackOrchestrationItems(shuffled(acks))))
+    ])
+  })
+
+  const activities = Effect.gen(function*() {
+    const claimed = yield* driver.fetchWorkItems({
+      limit: between(1, 40),
+      lockTimeoutMs: lease(),
+      tags: tags(),
+      session: chance(0.7) ? { ownerId: `owner-${process.pid % 3}`, lockTimeoutMs: lease() } : null
+    })
+    count("claimed activities", claimed.length)
+    if (chance(0.05)) return
+    const back = claimed.filter(() => chance(0.2)).map(given)
+    const results = claimed.filter(({ lockToken }) => !back.some((item) => item.lockToken === lockToken)).map(
+      ({ lockToken }) => ({
+        lockToken,
+        completion: chance(0.9) ? { instanceId: one(instances), workItem: "{\"ActivityCompleted\":{}}" } : null
+      })
+    )
+    yield* atOnce([
+      settle("ackWorkItems", driver.ackWorkItems(shuffled(results))),
+      settle("abandonWorkItems", driver.abandonWorkItems(shuffled(back))),
+      ...sometimes(0.3, () => settle("renewWorkItemLocks", driver.renewWorkItemLocks(shuffled(claimed).map(renewal)))),
+      ...sometimes(0.2, () => settle("ackWorkItems", driver.ackWorkItems(shuffled(results))))
+    ])
+  })
+
+  const arrivals = Effect.gen(function*() {
+    const starts = some(4, () => ({
+      instanceId: chance(0.5) ? one(instances) : `fresh-${between(1, 1_000_000)}`,
+      orchestrationName: "Churn",
+      workItem: "{\"StartOrchestration\":{}}",
+      pinnedVersion: pinned,
+      delayMs: null
+    }))
+    yield* settle("startOrchestrations", driver.startOrchestrations(starts))
+    yield* driver.enqueueForOrchestrator(some(60, message))
+    yield* driver.enqueueForWorker(some(60, activity))
+    yield* driver.readInstances(instances.slice(0, 10))
+  })
+
+  const attempt = (what: Settling) =>
+    Effect.catch(what, (error) => Effect.sync(() => count(`failed: ${error.message}`)))
+  while (Date.now() < endAt) {
+    yield* attempt(chance(0.45) ? turns : chance(0.8) ? activities : arrivals)
+  }
+})
+
+await Effect.gen(function*() {
+  const driver = yield* ProviderDriver.ProviderDriver
+  yield* Effect.all(Array.from({ length: Number(inFlight) }, () => work(driver)), { concurrency: "unbounded" })
+}).pipe(
+  Effect.provide(
+    PrismaDriver.layer().pipe(
+      Layer.provide(Database.layer({ url, schema, maxConnections: Number(connections), checkoutTimeout: "1 minute" }))
+    )
+  ),
+  Effect.runPromise
+)
+console.log(`counts: ${JSON.stringify(counts)}`)
