@@ -1,0 +1,51 @@
+/**
+ * A worker process: runs orchestrations and activities until it is stopped.
+ *
+ *     DATABASE_URL=postgresql://… node build/examples/orders/worker.js
+ *
+ * Start as many as you like, stop them with SIGTERM, or kill them.
+ */
+import { Runtime, RuntimeConfig } from "duroxide-prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
+import * as Config from "effect/Config"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Run from "effect/Runtime"
+import * as Activities from "./activities.ts"
+import { Fulfil, FulfilLive } from "./fulfil.ts"
+import * as Shop from "./shop.ts"
+
+const RuntimeLive = Runtime.layer({
+  orchestrations: [Fulfil],
+  activities: [
+    Activities.Reserve,
+    Activities.Release,
+    Activities.Charge,
+    Activities.Refund,
+    Activities.RequestApproval,
+    Activities.Ship
+  ]
+}).pipe(
+  Layer.provide([FulfilLive, Activities.layer]),
+  // Nobody can tell a process that was killed from one that is slow: its work is free for others when its leases run
+  // out, and not before. Short leases mean a quick takeover, and more renewals; one that is lost by mistake, because a
+  // process hangs for longer, costs a repeated attempt and nothing else. The defaults are 5 and 30 seconds.
+  Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 seconds", workerLockTimeout: "2 seconds" }))
+)
+
+const App = Layer.unwrap(Effect.gen(function*() {
+  const url = yield* Config.Redacted("DATABASE_URL")
+  const schema = yield* Config.String("ORDERS_SCHEMA").pipe(Config.withDefault("orders_demo"))
+  const Store = PrismaProvider.layer({ url, schema, migrate: "verify", applicationName: `orders ${process.pid}` })
+  return RuntimeLive.pipe(Layer.provide([Store, Shop.layer({ url, schema })]))
+})).pipe(Layer.tap(() => Effect.sync(() => process.send?.("ready"))))
+
+const main = Run.makeRunMain(({ fiber, teardown }) => {
+  const stop = () => fiber.interruptUnsafe()
+  process.once("SIGINT", stop).once("SIGTERM", stop)
+  process.once("disconnect", stop) // started by another Node process, which has gone
+  // To be stopped is no failure: an interruption, which is 130 otherwise, ends with 0.
+  fiber.addObserver((exit) => teardown(exit, (code) => process.exit(code === 130 ? 0 : code)))
+})
+
+main(Layer.launch(App))
