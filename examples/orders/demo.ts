@@ -1,0 +1,69 @@
+/**
+ * `npm run demo`: fulfils the orders of `orders.json` on a real PostgreSQL, kills the worker half way, and shows that
+ * every order ends as it should and every side effect happened once.
+ *
+ *     npm run demo                    orders of examples/orders/orders.json
+ *     npm run demo -- my-orders.json  orders of your own
+ *
+ * Uses the PostgreSQL of `DATABASE_URL`, else starts one. Tables are in the schema `orders_demo`, and stay.
+ */
+import { Client } from "duroxide-prisma"
+import { DatabaseServer, Migrator, PrismaProvider } from "duroxide-prisma/prisma"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import { audit } from "./demo/audit.ts"
+import * as Book from "./demo/book.ts"
+import { run } from "./demo/run.ts"
+import * as Screen from "./demo/screen.ts"
+import * as Shop from "./shop.ts"
+
+const schema = "orders_demo"
+
+const bookFile = process.argv[2] ?? fileURLToPath(new URL("../../../examples/orders/orders.json", import.meta.url))
+
+const demo = Effect.gen(function*() {
+  const book = yield* Book.read(bookFile)
+  const screen = Screen.make(book.orders.length)
+  yield* Effect.addFinalizer(() => Effect.sync(screen.clear))
+  const { description, url } = yield* DatabaseServer.make()
+  screen.line(`${book.orders.length} orders of ${path.relative("", bookFile)}`)
+  screen.line(description)
+  const applied = yield* Effect.provide(Migrator.migrate({ url, schema }), Logger.layer([]))
+  screen.line(`schema ${schema}: ${applied.length === 0 ? "is up to date" : `${applied.length} migrations applied`}`)
+
+  const Store = PrismaProvider.layer({ url, schema, migrate: "none" })
+  const App = Layer.merge(Client.layer, Shop.layer({ url, schema })).pipe(Layer.provide(Store))
+  const problems = yield* Effect.gen(function*() {
+    const workerFile = fileURLToPath(new URL("./worker.js", import.meta.url))
+    const result = yield* run({ book, url, schema, workerFile, tell: screen.tell })
+    const report = yield* audit(book, result)
+    screen.line(Screen.table(result, report))
+    if (report.problems.length > 0 && result.log !== "") screen.line(`The workers logged:\n${result.log}`)
+    return report.problems
+  }).pipe(Effect.provide(App))
+
+  for (const problem of problems) screen.line(Screen.red(`NOT as expected: ${problem}`))
+  if (problems.length > 0) return 1
+  screen.line(Screen.green("Every order ended as expected, and every effect was applied exactly once."))
+  return 0
+}).pipe(Effect.scoped)
+
+const fiber = Effect.runFork(demo)
+
+const stop = () => fiber.interruptUnsafe()
+process.once("SIGINT", stop).once("SIGTERM", stop).once("SIGHUP", stop)
+process.stdout.on("error", stop) // nobody reads any more
+
+fiber.addObserver((exit) => {
+  if (Exit.isSuccess(exit)) process.exit(exit.value)
+  if (Cause.hasInterruptsOnly(exit.cause)) process.exit(130)
+  // Expected failures say what to do; of what nobody expected, the trace is the interesting part.
+  const failure = exit.cause.reasons.find((reason) => reason._tag === "Fail")?.error
+  console.error(failure instanceof Error ? `The demo failed: ${failure.message}` : Cause.pretty(exit.cause))
+  process.exit(1)
+})
