@@ -39,7 +39,7 @@ BEGIN
         locked_until = NULL,
         visible_at = to_timestamp(v_lease.visible_at_ms::float8 / 1000)
     WHERE q.id = ANY (v_lease.ids)
-      AND q.instance_id = v_lease.instance_id
+      AND q.instance_id IS NOT DISTINCT FROM v_lease.instance_id -- not "=": found by id, whatever the statistics say
       AND q.lock_token = v_lease.lock_token;
   END LOOP;
   RETURN v_outcomes;

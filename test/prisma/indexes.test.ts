@@ -1,0 +1,230 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as PgServer from "../utils/PgServer.ts"
+
+/**
+ * What each stored function reads while large backlogs of other work lie around, counted by the server in the
+ * transaction of the call: no table is scanned, and few index entries are read. Plans are kept by a session, so a
+ * session that planned on empty tables, or before anybody ran ANALYZE, must do as well as one that knows the sizes.
+ */
+
+const now = 1_800_000_000_000
+const at = (offsetMs: number) => `to_timestamp(${(now + offsetMs) / 1000})`
+const uuid = "00000000-0000-4000-8000-000000000000"
+const many = 20_000
+
+const backlog = `
+  INSERT INTO instances SELECT 'i' || g, 'O', '1.0.0', 1, now(), now(), 'parent' || g % 1000
+    FROM generate_series(1, ${many}) AS g;
+  INSERT INTO executions SELECT 'i' || g, e, 'Running', NULL, now(), NULL, 1000, 0, 0
+    FROM generate_series(1, ${many}) AS g, generate_series(1, 2) AS e;
+  INSERT INTO history SELECT 'i' || g % 100, 1, g, 'Event', '{"type":"X"}', now() FROM generate_series(1, ${many}) AS g;
+  INSERT INTO kv_store SELECT 'i' || g % 1000, 'k' || g, 'v', 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO kv_delta SELECT 'i' || g % 1000, 'k' || g, 'v', 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO sessions SELECT 's' || g, 'other', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g;
+
+  -- Timers whose time has not come, a busy instance with many messages, leases at work, and one instance to claim.
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    SELECT 'i' || g, '{}', ${at(60_000)}, now() FROM generate_series(1, ${many}) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    SELECT 'i1', '{}', ${at(60_000)}, now() FROM generate_series(1, ${many}) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    SELECT 'hot', '{}', ${at(-2000)}, now() FROM generate_series(1, 2000) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    VALUES ('i1', '{}', ${at(-1000)}, now());
+  INSERT INTO instance_locks SELECT 'leased' || g, 'x', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO instance_locks VALUES ('hot', 'x', ${now + 60_000}, 1), ('i2', '${uuid}', ${now + 60_000}, ${now});
+
+  -- Activities at work, and one of everything to take behind much of everything else.
+  INSERT INTO worker_queue (work_item, visible_at, created_at, lock_token, locked_until, instance_id, execution_id, activity_id)
+    SELECT '{}', ${at(-3000)}, now(), '${uuid}', ${now + 60_000}, 'i' || g, 1, g FROM generate_series(1, 100) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id)
+    SELECT '{}', ${at(-2000)}, now(), 'i' || g, 1, g FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, tag)
+    SELECT '{}', ${at(-2000)}, now(), 'common' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id)
+    SELECT '{}', ${at(60_000)}, now(), 's' || g FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, tag) VALUES ('{}', ${at(-1000)}, now(), 'rare');
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, lock_token, locked_until)
+    VALUES ('{}', ${at(-1000)}, now(), 's1', '${uuid}', ${now + 60_000});`
+
+const lease = `${uuid}.i2`
+const lock = `(SELECT id || '.${uuid}' FROM worker_queue WHERE session_id = 's1' AND lock_token IS NOT NULL)`
+const acks = (fields: string) => `'[{"token":"${lease}","execution_id":1${fields}}]'`
+
+/** Name: the statement, what it must read, and how many index entries it may read. */
+const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
+  "fetchOrchestrationItems": [
+    `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', ${now})`,
+    ["orchestrator_queue_visible_at_id_idx", "orchestrator_queue_instance_id_visible_at_idx", "instance_locks_pkey"],
+    // The busy instance's messages, passed over once or twice.
+    5000
+  ],
+  "ackOrchestrationItems, in the middle": [
+    `SELECT dx_ack_orchestration_items(${acks("")}, '[{"ack":1,"event_id":99999,"event_data":"{}"}]', NULL,
+       '[{"ack":1,"work_item":"{}"}]', '[{"ack":1,"instance_id":"i7","execution_id":1,"activity_id":7}]',
+       '[{"ack":1,"instance_id":"i3","work_item":"{}"}]', ${now})`,
+    ["instance_locks_pkey", "history_pkey", "worker_queue_instance_id_execution_id_activity_id_idx"],
+    50
+  ],
+  "ackOrchestrationItems, at the start and end": [
+    `SELECT dx_ack_orchestration_items(
+       ${
+      acks(
+        ",\"orchestration_name\":\"O\",\"orchestration_version\":\"1\",\"parent_instance_id\":\"i9\"," +
+          "\"status\":\"Completed\",\"major\":1000,\"minor\":0,\"patch\":0"
+      )
+    },
+       '[{"ack":1,"event_id":99999,"event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]', NULL, NULL, NULL, ${now})`,
+    ["instances_pkey", "executions_pkey", "kv_delta_pkey", "kv_store_pkey"],
+    500
+  ],
+  "abandonOrchestrationItems": [
+    `SELECT dx_abandon_orchestration_items('[{"token":"${lease}"}]', ${now})`,
+    ["instance_locks_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    20
+  ],
+  "renewOrchestrationItemLocks": [
+    `SELECT dx_renew_orchestration_item_locks('[{"token":"${lease}","extend_for_ms":1}]', ${now})`,
+    ["instance_locks_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    20
+  ],
+  "deferMessages": [
+    `SELECT dx_defer_messages('[{"token":"${lease}","ids":[1,2],"delay_ms":1}]', ${now})`,
+    ["orchestrator_queue_pkey"],
+    20
+  ],
+  "startOrchestrations": [
+    `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
+       "minor":0,"patch":0},{"instance_id":"i5","orchestration_name":"O","work_item":"{}"}]', ${now})`,
+    ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    20
+  ],
+  "fetchWorkItems of any tag": [
+    // Many delayed rows: by time of visibility.
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, NULL, NULL, NULL, ${now})`,
+    ["worker_queue_visible_at_id_idx"],
+    600
+  ],
+  "fetchWorkItems of a rare tag": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, false, '{rare,none}', 'me', 1000, ${now + 120_000})`,
+    ["worker_queue_tag_id_idx"],
+    300
+  ],
+  "fetchWorkItems without a tag": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, '{}', NULL, NULL, ${now + 59_000} + 2000)`,
+    ["worker_queue_tag_id_idx"],
+    600
+  ],
+  "ackWorkItems": [
+    `SELECT dx_ack_work_items(jsonb_build_array(jsonb_build_object(
+       'token', ${lock}, 'instance_id', 'i3', 'work_item', '{}')), ${now})`,
+    ["worker_queue_pkey", "sessions_pkey"],
+    20
+  ],
+  "abandonWorkItems": [
+    `SELECT dx_abandon_work_items(jsonb_build_array(jsonb_build_object('token', ${lock})), ${now})`,
+    ["worker_queue_pkey"],
+    20
+  ],
+  "renewWorkItemLocks": [
+    `SELECT dx_renew_work_item_locks(jsonb_build_array(jsonb_build_object('token', ${lock}, 'extend_for_ms', 1)), ${now})`,
+    ["worker_queue_pkey", "sessions_pkey"],
+    20
+  ],
+  "readHistory": ["SELECT * FROM dx_read_history('i5', NULL)", ["executions_pkey", "history_pkey"], 250],
+  "readInstances": ["SELECT * FROM dx_read_instances('{i5,i6,unknown}')", ["instances_pkey", "executions_pkey"], 20],
+  "whether a session still has work": [
+    "SELECT FROM worker_queue WHERE session_id = 's77'",
+    ["worker_queue_session_id_idx"],
+    20
+  ],
+  "the children of an instance": [
+    "SELECT instance_id FROM instances WHERE parent_instance_id = 'parent7'",
+    ["instances_parent_instance_id_idx"],
+    30
+  ]
+}
+
+interface Read {
+  readonly name: string
+  readonly is_table: boolean
+  readonly scans: number
+  readonly entries: number
+}
+
+const session = Effect.fnUntraced(function*(test: PgServer.TestDatabase) {
+  const url = new URL(test.url)
+  url.searchParams.delete("schema")
+  const client = yield* PgServer.connect(url.toString())
+  yield* Effect.promise(() => client.query(`SELECT set_config('search_path', quote_ident($1), false)`, [test.schema]))
+  const reads = async (): Promise<ReadonlyArray<Read>> =>
+    (await client.query<Read>(
+      `SELECT relname AS name, relkind = 'r' AS is_table, pg_stat_get_xact_numscans(oid)::int AS scans,
+         pg_stat_get_xact_tuples_returned(oid)::int AS entries
+       FROM pg_class WHERE relnamespace = quote_ident($1)::regnamespace AND relkind IN ('r', 'i')`,
+      [test.schema]
+    )).rows
+  /** Runs a statement in a transaction that is taken back; what it read. */
+  return (sql: string) =>
+    Effect.promise(async () => {
+      await client.query("BEGIN")
+      try {
+        const before = new Map((await reads()).map((read) => [read.name, read]))
+        await client.query(sql)
+        return (await reads()).map((read) => ({
+          ...read,
+          scans: read.scans - (before.get(read.name)?.scans ?? 0),
+          entries: read.entries - (before.get(read.name)?.entries ?? 0)
+        }))
+      } finally {
+        await client.query("ROLLBACK")
+      }
+    })
+})
+
+describe("indexes:", () => {
+  it.live("every index has a reader above", () =>
+    Effect.gen(function*() {
+      const { schema, sql } = yield* PgServer.database
+      const names = yield* sql<{ name: string }>(
+        "SELECT indexname AS name FROM pg_indexes WHERE schemaname = $1 AND tablename NOT LIKE '\\_%'",
+        [schema]
+      )
+      const read = new Set(Object.values(cases).flatMap(([, indexes]) => indexes))
+      assert.deepStrictEqual(names.map(({ name }) => name).filter((name) => !read.has(name)), [])
+    }))
+
+  it.live("every function finds its rows through them, whatever its plan was made on", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      for (const { relname } of yield* test.sql<{ relname: string }>("SELECT relname FROM pg_stat_user_tables")) {
+        yield* test.sql(`ALTER TABLE ${relname} SET (autovacuum_enabled = off)`)
+      }
+      const planned = {
+        "on empty tables": yield* session(test),
+        "without statistics": yield* session(test),
+        "with statistics": yield* session(test)
+      }
+      // Twice: the second run keeps the plans of the first.
+      const run = (name: keyof typeof planned) =>
+        Effect.forEach(Object.entries(cases), ([what, [sql, indexes, most]]) =>
+          Effect.map(Effect.andThen(planned[name](sql), planned[name](sql)), (reads) => {
+            const label = `${what}, planned ${name}`
+            const scanned = reads.filter(({ is_table, scans }) =>
+              is_table && scans > 0
+            ).map((read) => read.name)
+            assert.deepStrictEqual(scanned, [], `${label}: tables read from end to end`)
+            const used = new Set(reads.filter(({ scans }) => scans > 0).map((read) => read.name))
+            assert.deepStrictEqual(indexes.filter((index) => !used.has(index)), [], `${label}: unused`)
+            const entries = reads.reduce((sum, read) => sum + read.entries, 0)
+            assert.isAtMost(entries, most, `${label}: ${JSON.stringify(reads.filter((read) => read.entries > 0))}`)
+          }))
+      yield* Effect.forEach(Object.values(cases), ([sql]) => planned["on empty tables"](sql))
+      yield* test.sql(backlog)
+      yield* run("on empty tables")
+      yield* run("without statistics")
+      yield* test.sql("ANALYZE")
+      yield* run("with statistics")
+    }), 60_000)
+})
