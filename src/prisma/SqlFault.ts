@@ -131,8 +131,10 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
 
 /** PgBouncer says most things with this one code. */
 const fromProtocolViolation = (problem: string): ProviderError.Reason =>
-  /unsupported startup parameter|no such (database|user)/i.test(problem)
+  /unsupported startup parameter|no such database|database .* does not exist/i.test(problem)
     ? new ProviderError.ConfigurationInvalid({ problem })
+    : /no such user|authentication failed/i.test(problem)
+    ? new ProviderError.AuthenticationFailed({ problem })
     : /prepared statement/i.test(problem)
     ? poolerWithoutStatements(problem)
     : /query_wait_timeout|too many|no more connections/i.test(problem)

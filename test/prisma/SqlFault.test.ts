@@ -251,6 +251,8 @@ it.layer(SharedDatabase, { excludeTestServices: true })("raised", (it) => {
     ["08P01", "query_wait_timeout", unavailable("08P01")],
     ["08P01", "unsupported startup parameter: options", { _tag: "ConfigurationInvalid", isRetryable: false }],
     ["08P01", "no such database: shop", { _tag: "ConfigurationInvalid", isRetryable: false }],
+    ["08P01", "database \"shop\" does not exist", { _tag: "ConfigurationInvalid", isRetryable: false }],
+    ["08P01", "password authentication failed", { _tag: "AuthenticationFailed", isRetryable: false }],
     ["26000", "prepared statement \"dx_1\" does not exist", { _tag: "ConfigurationInvalid", isRetryable: false }],
     ["42P05", "prepared statement \"dx_1\" already exists", { _tag: "ConfigurationInvalid", isRetryable: false }],
     ["3D000", "database \"shop\" does not exist", { _tag: "ConfigurationInvalid", isRetryable: false }],
