@@ -195,7 +195,7 @@ describe("query: fails with one clear reason when", () => {
   it.live("every connection stays busy", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
-      const db = yield* Database.make({ url: test.url, maxConnections: 1, checkoutTimeout: "100 millis" })
+      const db = yield* Database.make({ url: test.url, maxConnections: 1, checkoutTimeout: "1 second" })
       yield* Effect.forkChild(Effect.ignore(db.query("busy", endless("busy"))))
       yield* waitForStatement(test, "AS busy")
       const error = yield* Effect.flip(db.query("late", one))
