@@ -24,6 +24,7 @@ const rooms = {
       "ProviderError.ts",
       "Provider.ts",
       "ProviderAdmin.ts",
+      "AdminDriver.ts",
       "ProviderDriver.ts",
       "MemoryDriver.ts",
       "Metrics.ts", // handles only; what a provider does is measured in the seam
