@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import type * as pg from "pg"
 import * as Test from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitForStatement } from "../utils/waitUntil.ts"
@@ -12,9 +11,7 @@ const session = Effect.fnUntraced(function*(test: PgServer.TestDatabase) {
   url.searchParams.delete("schema")
   const client = yield* PgServer.connect(url.toString())
   const run = (sql: string, values: ReadonlyArray<unknown> = []) =>
-    Effect.promise(async (): Promise<ReadonlyArray<any>> =>
-      (await client.query(sql, [...values]) as pg.QueryResult).rows
-    )
+    Effect.promise(async (): Promise<ReadonlyArray<any>> => (await client.query(sql, [...values])).rows)
   yield* run(`SELECT set_config('search_path', quote_ident($1), false)`, [test.schema])
   yield* run("BEGIN")
   return run

@@ -10,10 +10,10 @@ import { waitUntil } from "../utils/waitUntil.ts"
  * Two sets that share three rows, given in opposite orders, while somebody else holds the middle row. When rows were
  * locked in the order given, each set would hold one end and wait for the middle, and then for the other's end.
  */
-const meet = Effect.fnUntraced(function*<A>(
+const meet = Effect.fnUntraced(function*<A, B>(
   test: Test.Opened,
   middle: string,
-  sets: readonly [Effect.Effect<A, ProviderError>, Effect.Effect<A, ProviderError>]
+  sets: readonly [Effect.Effect<A, ProviderError>, Effect.Effect<B, ProviderError>]
 ) {
   const url = new URL(test.url)
   url.searchParams.delete("schema")

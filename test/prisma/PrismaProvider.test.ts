@@ -1,0 +1,125 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Config from "effect/Config"
+import * as ConfigProvider from "effect/ConfigProvider"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as pg from "pg"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import * as Provider from "../../src/Provider.ts"
+import { ProviderDriver } from "../../src/ProviderDriver.ts"
+import * as Test from "../utils/driver.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+const silently = Layer.provide(Logger.layer([]))
+
+/** A provider built on `options`, and what comes of using it. */
+const using = <A, E>(
+  options: PrismaProvider.Options,
+  use: Effect.Effect<A, E, Provider.Provider | ProviderDriver>
+) => Effect.provide(use, silently(PrismaProvider.layer(options)))
+
+const reason = <A, E extends { readonly reason: { readonly _tag: string } }, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.flip(effect), (error) => error.reason._tag)
+
+/** One instance from start to end, and an activity. */
+const aWholeLife = Effect.gen(function*() {
+  const driver = yield* ProviderDriver
+  assert.deepStrictEqual(yield* driver.startOrchestrations([Test.start("a")]), ["Started"])
+  const { lockToken } = yield* Test.claimOne(driver)
+  const ack = Test.turn(lockToken, {
+    ...Test.named,
+    history: Test.events(1),
+    keyValues: [{ action: "set", key: "k", value: "v", lastUpdatedAtMs: 1 }],
+    status: "Completed",
+    workerItems: [Test.activity({ sessionId: "s" })]
+  })
+  assert.deepStrictEqual(yield* driver.renewOrchestrationItemLocks([{ lockToken, extendForMs: 60_000 }]), ["Done"])
+  assert.deepStrictEqual(yield* driver.ackOrchestrationItems([ack]), ["Done"])
+  const [taken] = yield* Test.take(driver, { session: { ownerId: "me", lockTimeoutMs: 1000 } })
+  const completion = { instanceId: "a", workItem: "{}" }
+  assert.deepStrictEqual(yield* driver.ackWorkItems([{ lockToken: taken!.lockToken, completion }]), ["Done"])
+  assert.deepInclude((yield* driver.readInstances(["a"]))[0], { status: "Completed" })
+  assert.lengthOf(yield* driver.readHistory({ instanceId: "a", executionId: null }), 1)
+  const again = yield* Test.claimOne(driver)
+  yield* driver.abandonOrchestrationItems([{ lockToken: again.lockToken, delayMs: null, ignoreAttempt: false }])
+})
+
+describe("PrismaProvider.layer:", () => {
+  it.live("migrates a schema of any name and works in it, beside another one", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.emptyDatabase
+      for (const schema of ["needs \"quotes\"; ünd mehr", "Other"]) {
+        yield* Effect.addFinalizer(() => sql(`DROP SCHEMA IF EXISTS ${pg.escapeIdentifier(schema)} CASCADE`))
+        yield* using({ url, schema }, aWholeLife)
+      }
+    }).pipe(Effect.scoped))
+
+  it.live("offers the provider over the driver", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const state = yield* using(
+        { url },
+        Effect.gen(function*() {
+          const driver = yield* ProviderDriver
+          yield* driver.startOrchestrations([Test.start("a")])
+          const provider = yield* Provider.Provider
+          return yield* provider.readInstance("a")
+        })
+      )
+      assert.strictEqual(Option.getOrThrow(state).instanceId, "a")
+    }))
+
+  it.live("verify: fails on a schema that is not migrated, and changes nothing", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* PgServer.emptyDatabase
+      assert.strictEqual(yield* reason(using({ url, migrate: "verify" }, Effect.void)), "SchemaBehind")
+      assert.lengthOf(yield* sql("SELECT FROM pg_tables WHERE schemaname = $1", [schema]), 0)
+      yield* using({ url, migrate: "apply" }, Effect.void)
+      yield* using({ url, migrate: "verify" }, aWholeLife)
+    }))
+
+  it.live("none: trusts the schema; a statement then says what is missing", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.emptyDatabase
+      const read = Effect.flatMap(ProviderDriver, (driver) => driver.readInstances(["a"]))
+      const error = yield* Effect.flip(using({ url, migrate: "none" }, read))
+      assert.strictEqual(error.reason._tag, "SchemaMismatch")
+      assert.include(error.message, "Run the migrations")
+    }))
+
+  it.live("migrates straight to the server when the URL leads to a pooler", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.emptyDatabase
+      const pooled = new URL(url)
+      pooled.searchParams.set("pgbouncer", "true")
+      assert.strictEqual(yield* reason(using({ url: pooled.toString() }, Effect.void)), "ConfigurationInvalid")
+      yield* using({ url: pooled.toString(), directUrl: url }, aWholeLife)
+    }))
+
+  it.live("layerConfig: reads its options from configuration", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const provider = silently(PrismaProvider.layerConfig({ url: Config.Redacted("DATABASE_URL") }))
+      const config = (env: Record<string, string>) => ConfigProvider.layer(ConfigProvider.fromEnv({ env }))
+      yield* Effect.provide(aWholeLife, Layer.provide(provider, config({ DATABASE_URL: url })))
+      const error = yield* Effect.flip(Effect.provide(aWholeLife, Layer.provide(provider, config({}))))
+      assert.include(String(error), "DATABASE_URL")
+    }))
+
+  it.live("the database's clock decides unless told otherwise", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const begin = Date.now()
+      yield* using(
+        { url },
+        Effect.flatMap(ProviderDriver, (driver) => driver.enqueueForOrchestrator([Test.message("a")]))
+      )
+      const [row] = yield* sql<{ at: number }>(
+        "SELECT (extract(epoch FROM visible_at) * 1000)::float8 AS at FROM orchestrator_queue"
+      )
+      // Server and test run on one machine, or close to it.
+      assert.approximately(row!.at, begin, 60_000)
+    }))
+})
