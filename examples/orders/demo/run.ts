@@ -50,6 +50,7 @@ export interface Kill {
   readonly activities: ReadonlyArray<{
     readonly orderId: string
     readonly activityId: number
+    readonly attempt: number
     /** The effect was in the database, and the store did not know of it yet. */
     readonly tookEffect: boolean
   }>
@@ -146,7 +147,9 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
     ([now]) => (now!.ended >= book.orders.length / 2 && now!.open >= 3) || outcomes.size === book.orders.length
   )
 
+  const kills: Array<Kill> = []
   const killHalfWay = Effect.fnUntraced(function*(worker: Workers.Worker) {
+    yield* worker.ready
     yield* until(halfWay)
     yield* worker.kill
     const afterMs = yield* elapsed
@@ -159,14 +162,17 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
       `SELECT (${endedOrders}) AS ended, (${ordersUnderWay}) AS "underWay", (${openTurns}) AS turns`,
       mine
     )
-    const activities = yield* query<Kill["activities"][number]>(
-      `SELECT order_id AS "orderId", activity_id AS "activityId", took_effect AS "tookEffect"
+    const open = yield* query<Kill["activities"][number]>(
+      `SELECT order_id AS "orderId", activity_id AS "activityId", attempt, took_effect AS "tookEffect"
        FROM (${openActivities}) AS open`,
       mine
     )
+    // A lease that a killed process leaves stands in the table until somebody takes the work over.
+    const earlier = new Set(kills.flatMap(({ activities }) => activities.map(attemptOf)))
+    const activities = open.filter((activity) => !earlier.has(attemptOf(activity)))
     const kill: Kill = { pid: worker.pid, afterMs, ...counts!, activities }
+    kills.push(kill)
     yield* tell({ _tag: "WorkerKilled", worker: workers.length, kill })
-    return kill
   })
 
   const story = Effect.gen(function*() {
@@ -185,13 +191,13 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
       (entry, i) => Effect.delay(buy(entry), i * 125),
       { concurrency: "unbounded", discard: true }
     ))
-    const kills = [yield* killHalfWay(first)]
+    yield* killHalfWay(first)
     // Answers reach orders that wait, too, while nobody works.
     yield* inBackground(Effect.forEach(book.orders, answer, { concurrency: "unbounded", discard: true }))
     let worker = yield* startWorker
     // By chance, all that was seen to run may have ended in the last milliseconds: then once more.
     while (outcomes.size < book.orders.length && !kills.some(showsSomething)) {
-      kills.push(yield* killHalfWay(worker))
+      yield* killHalfWay(worker)
       worker = yield* startWorker
     }
     yield* Fiber.join(customers)
@@ -215,6 +221,9 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
 // internal
 // -----------------------------------------------------------------------------
 
+const attemptOf = ({ activityId, attempt, orderId }: Kill["activities"][number]) =>
+  `${orderId}/${activityId}/${attempt}`
+
 const showsSomething = ({ activities }: Kill) => activities.some(({ tookEffect }) => tookEffect)
 
 const until = <E, R>(condition: Effect.Effect<boolean, E, R>) =>
@@ -233,7 +242,7 @@ const ordersUnderWay = `
 const openTurns = "SELECT count(*)::int FROM instance_locks WHERE starts_with(instance_id, $1)"
 
 const openActivities = `
-  SELECT w.instance_id AS order_id, w.activity_id::int AS activity_id,
+  SELECT w.instance_id AS order_id, w.activity_id::int AS activity_id, w.attempt_count AS attempt,
          EXISTS (
            SELECT FROM order_effects AS e WHERE e.order_id = w.instance_id AND e.activity_id = w.activity_id
          ) AS took_effect

@@ -94,7 +94,11 @@ export const table = (run: Run, report: Report): string => {
     ),
     rule,
     ...run.kills.map(({ afterMs, pid }) => row("SIGKILL after", seconds(afterMs), `process ${pid}`)),
-    row("  orders under way", sum(run.kills.map(({ underWay }) => underWay)), `process ${run.survivor} carried on`),
+    row(
+      "  orders under way",
+      Math.max(...run.kills.map(({ underWay }) => underWay)),
+      `process ${run.survivor} carried on`
+    ),
     row("  turns interrupted", sum(run.kills.map(({ turns }) => turns)), "taken over"),
     row("  activities interrupted", interrupted.length, `${report.repeated} ran twice`),
     row(
