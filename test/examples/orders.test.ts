@@ -82,7 +82,7 @@ describe("orders", () => {
   it.effect("Book.read: refuses orders it cannot use, and says where the mistake is", () =>
     Effect.gen(function*() {
       const missing = yield* Effect.flip(Book.read("missing.json"))
-      assert.include(missing.message, "missing.json cannot be read: ENOENT")
+      assert.include(missing.message, "missing.json cannot be read: Error: ENOENT")
       const other = yield* Effect.flip(Book.read(file("package.json")))
       assert.include(other.message, "at [\"stock\"]")
     }))

@@ -49,11 +49,14 @@ export class BookUnreadable extends Schema.TaggedError<BookUnreadable>()("BookUn
   }
 }
 
-export const read = (path: string): Effect.Effect<Book, BookUnreadable> =>
-  Effect.tryPromise({ try: () => readFile(path, "utf8"), catch: (cause) => cause as Error }).pipe(
-    Effect.flatMap(Schema.decodeUnknownEffect(Schema.fromJsonString(Book))),
-    Effect.mapError(({ message }) => new BookUnreadable({ path, problem: message }))
+export const read = (path: string): Effect.Effect<Book, BookUnreadable> => {
+  const unreadable = (problem: string) => new BookUnreadable({ path, problem })
+  return Effect.tryPromise({ try: () => readFile(path, "utf8"), catch: (thrown) => unreadable(String(thrown)) }).pipe(
+    Effect.flatMap((text) => Effect.mapError(decode(text), ({ message }) => unreadable(message)))
   )
+}
+
+const decode = Schema.decodeUnknownEffect(Schema.fromJsonString(Book))
 
 /** What is done for an order when each step takes effect exactly once: steps by kind, and the counters of its row. */
 export const expected = ({ stock }: Book, entry: Entry) => {

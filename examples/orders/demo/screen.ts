@@ -34,7 +34,7 @@ export const make = (orders: number): Screen => {
     if (stdout.isTTY) {
       // A line that wraps could not be redrawn.
       const room = (stdout.columns || 80) - 1 - text.length
-      const bar = room < 15 ? "" : `  [${"#".repeat(Math.round(10 * done / orders)).padEnd(10, ".")}]`
+      const bar = room < 15 ? "" : `  [${"#".repeat(Math.floor(10 * done / orders)).padEnd(10, ".")}]`
       stdout.write(`\r\u001b[K${(text + bar).slice(0, (stdout.columns || 80) - 1)}`)
       isDrawn = true
     } else if (what !== shown && atMs - shownAtMs >= 1000) {
