@@ -49,7 +49,7 @@ DECLARE
   v_candidate record;
   v_after_at timestamptz := '-infinity';
   v_after_id bigint := 0;
-  v_rows integer := p_limit + p_limit / 2;
+  v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
   -- Of these, the ones with many messages: left out by the scan itself.
@@ -77,22 +77,25 @@ BEGIN
       numbered AS (
         SELECT message.*, row_number() OVER () AS position
         FROM message
-      ),
-      first AS (
-        SELECT numbered.instance_id, min(numbered.position) AS position, count(*) AS messages
-        FROM numbered
-        GROUP BY numbered.instance_id
       )
       SELECT
-        first.instance_id,
-        first.messages,
-        numbered.visible_at,
-        numbered.id,
+        met.instance_id,
+        met.messages,
+        met.visible_at,
+        met.first[2] AS id,
         lease.instance_id IS NULL AND version.accepted AS free
-      FROM first
-      JOIN numbered ON numbered.position = first.position
+      FROM (
+        SELECT
+          numbered.instance_id,
+          count(*) AS messages,
+          min(numbered.visible_at) AS visible_at,
+          min(ARRAY[numbered.position, numbered.id]) AS first
+        FROM numbered
+        GROUP BY numbered.instance_id
+        ORDER BY first
+      ) AS met
       LEFT JOIN instance_locks AS lease
-        ON lease.instance_id = first.instance_id
+        ON lease.instance_id = met.instance_id
         AND lease.locked_until > v_now_ms
       CROSS JOIN LATERAL (
         SELECT p_min_version IS NULL OR COALESCE(
@@ -103,12 +106,12 @@ BEGIN
                 BETWEEN p_min_version AND p_max_version
             FROM instances AS i
             JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-            WHERE i.instance_id = first.instance_id
+            WHERE i.instance_id = met.instance_id
           ),
           true
         ) AS accepted
       ) AS version
-      ORDER BY first.position
+      ORDER BY met.first
     LOOP
       v_found := true;
       v_after_at := v_candidate.visible_at;
