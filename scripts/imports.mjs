@@ -28,7 +28,8 @@ const rooms = {
       "ProviderDriver.ts",
       "MemoryDriver.ts",
       "Metrics.ts", // handles only; what a provider does is measured in the seam
-      "internal/seam/"
+      "internal/seam/",
+      "internal/memory/"
     ],
     rooms: ["model"],
     packages: ["effect"]

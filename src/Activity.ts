@@ -44,6 +44,13 @@ export interface Activity<
    * A failure of the handler arrives as a typed failure. A handler that died, or answered with something its Schema
    * refuses, arrives as the defect `ActivityDied`. Interruption cancels the activity: it is not started any more, or a
    * running handler is interrupted.
+   *
+   * **Gotchas**
+   *
+   * A cancelled activity may or may not have had its effect. `Effect.all` interrupts the others when one of them fails;
+   * where each effect must be known to be undone, wait for all of them, for example with `Effect.partition`.
+   *
+   * A handler that dies is not run again: make passing faults typed failures and retry them, here or in the handler.
    */
   readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**

@@ -7,9 +7,13 @@
  * @since 0.1.0
  */
 import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
+import { AdminDriver } from "./AdminDriver.ts"
+import { makeAdmin } from "./internal/memory/admin.ts"
+import * as tables from "./internal/memory/tables.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
 import type {
   ActivityKey,
@@ -17,8 +21,6 @@ import type {
   CoreVersion,
   EncodedActivity,
   EncodedMessage,
-  ExecutionStatus,
-  InstanceState,
   OrchestrationAck,
   Settled,
   TagFilter,
@@ -32,26 +34,19 @@ import { DuplicateEvent, ProviderError } from "./ProviderError.ts"
  * @category constructors
  * @since 0.1.0
  */
-export const make = (): ProviderDriver["Service"] => {
-  const instances = new Map<string, Instance>()
-  const executions = new Map<string, Map<number, Execution>>()
-  const messages = new Map<number, Message>()
-  const activities = new Map<number, Activity>()
-  const leases = new Map<string, Lease>()
-  const sessions = new Map<string, Session>()
-  const stored = new Map<string, Map<string, StoredValue>>()
-  const changed = new Map<string, Map<string, ChangedValue>>()
+export const make = (): ProviderDriver["Service"] => makeOver(tables.make())
+
+const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
+  const { activities, changed, executions, instances, leases, messages, sessions, stored } = store
   let lastId = 0
   let lastToken = 0
 
   /** One statement: everything it does happens at one time of the clock. */
   const statement = <A>(f: (now: number) => A) => Effect.map(Clock.currentTimeMillis, (now) => f(Math.floor(now)))
 
-  const executionOf = (instanceId: string, executionId: number) => executions.get(instanceId)?.get(executionId)
-  const newestExecution = (instanceId: string) => Math.max(0, ...(executions.get(instanceId)?.keys() ?? []))
   const createExecution = (instanceId: string, executionId: number, now: number) => {
-    const ofInstance = entry(executions, instanceId, () => new Map<number, Execution>())
-    return entry(ofInstance, executionId, (): Execution => ({
+    const ofInstance = tables.entry(executions, instanceId, () => new Map<number, tables.Execution>())
+    return tables.entry(ofInstance, executionId, (): tables.Execution => ({
       status: "Running",
       output: null,
       startedAtMs: now,
@@ -86,14 +81,14 @@ export const make = (): ProviderDriver["Service"] => {
     const isOurs = activity?.lock?.token === lockToken && (now === "any time" || activity.lock.untilMs > now)
     return isOurs ? { id, activity } : undefined
   }
-  const stampSession = (activity: Activity, now: number) => {
+  const stampSession = (activity: tables.Activity, now: number) => {
     const session = activity.sessionId === null ? undefined : sessions.get(activity.sessionId)
     if (session !== undefined && session.untilMs > now) session.lastActivityAtMs = now
   }
 
   const claim = (instanceId: string, now: number, lockTimeoutMs: number): ClaimedInstance | undefined => {
     const batch = [...messages].filter(([, message]) =>
-      message.instanceId === instanceId && message.visibleAtMs <= now && isFree(message, now)
+      message.instanceId === instanceId && message.visibleAtMs <= now && tables.isFree(message, now)
     )
     if (batch.length === 0) return undefined
     const lease = { token: `${++lastToken}.${instanceId}`, untilMs: now + lockTimeoutMs }
@@ -103,8 +98,7 @@ export const make = (): ProviderDriver["Service"] => {
       message.attemptCount++
     }
     const instance = instances.get(instanceId)
-    const executionId = instance?.executionId ?? Math.max(1, newestExecution(instanceId))
-    const history = [...executionOf(instanceId, executionId)?.history ?? []].sort(([a], [b]) => a - b)
+    const executionId = instance?.executionId ?? Math.max(1, tables.newestExecution(store, instanceId))
     return {
       instanceId,
       lockToken: lease.token,
@@ -114,7 +108,7 @@ export const make = (): ProviderDriver["Service"] => {
         ? null
         : { orchestrationName: instance.name, orchestrationVersion: instance.version },
       executionId,
-      history: history.map(([, eventData]) => eventData),
+      history: tables.historyOf(tables.executionOf(store, instanceId, executionId)),
       messages: batch.map(([id, { workItem }]) => ({ id, workItem })),
       keyValues: [...stored.get(instanceId) ?? []].map(([key, value]) => ({ key, ...value }))
     }
@@ -125,19 +119,19 @@ export const make = (): ProviderDriver["Service"] => {
     if (found === undefined) return "LockLost"
     const { instanceId, lease } = found
     if (turn.executionId !== null) {
-      const history = executionOf(instanceId, turn.executionId)?.history
+      const history = tables.executionOf(store, instanceId, turn.executionId)?.history
       const ids = turn.history.map(({ eventId }) => eventId)
       if (new Set(ids).size < ids.length || ids.some((id) => history?.has(id))) return "DuplicateEvent"
-      store(turn, instanceId, turn.executionId, now)
+      storeTurn(turn, instanceId, turn.executionId, now)
     }
     for (const [id] of batchOf(instanceId, lease.token)) messages.delete(id)
     leases.delete(instanceId)
     return "Done"
   }
 
-  const store = (turn: OrchestrationAck, instanceId: string, executionId: number, now: number) => {
+  const storeTurn = (turn: OrchestrationAck, instanceId: string, executionId: number, now: number) => {
     if (turn.orchestrationName !== null && turn.orchestrationVersion !== null) {
-      const instance = entry(instances, instanceId, () => newInstance(turn.orchestrationName!, now))
+      const instance = tables.entry(instances, instanceId, () => newInstance(turn.orchestrationName!, now))
       instance.name = turn.orchestrationName
       instance.version = turn.orchestrationVersion
       instance.parentInstanceId ??= turn.parentInstanceId
@@ -172,8 +166,8 @@ export const make = (): ProviderDriver["Service"] => {
   }
 
   const changeKeyValues = (turn: OrchestrationAck, instanceId: string, executionId: number, now: number) => {
-    const changes = entry(changed, instanceId, () => new Map<string, ChangedValue>())
-    const values = entry(stored, instanceId, () => new Map<string, StoredValue>())
+    const changes = tables.entry(changed, instanceId, () => new Map<string, tables.ChangedValue>())
+    const values = tables.entry(stored, instanceId, () => new Map<string, tables.StoredValue>())
     for (const change of turn.keyValues) {
       if (change.action === "set") {
         changes.set(change.key, { value: change.value, lastUpdatedAtMs: change.lastUpdatedAtMs })
@@ -191,7 +185,7 @@ export const make = (): ProviderDriver["Service"] => {
   }
 
   /** Whether the owner may take the activity, and, when he may, its session with it. */
-  const takeSession = (activity: Activity, request: SessionRequest, now: number): boolean => {
+  const takeSession = (activity: tables.Activity, request: tables.SessionRequest, now: number): boolean => {
     if (activity.sessionId === null) return true
     if (request === null) return false
     const session = sessions.get(activity.sessionId)
@@ -217,7 +211,8 @@ export const make = (): ProviderDriver["Service"] => {
         for (const instanceId of candidates) {
           if (claimed.length === limit) break
           const lease = leases.get(instanceId)
-          const pinned = executionOf(instanceId, instances.get(instanceId)?.executionId ?? 0)?.pinned ?? null
+          const pinned = tables.executionOf(store, instanceId, instances.get(instanceId)?.executionId ?? 0)?.pinned ??
+            null
           if (lease !== undefined && lease.untilMs > now) continue
           if (versions !== null && pinned !== null && !isWithin(pinned, versions)) continue
           const item = claim(instanceId, now, lockTimeoutMs)
@@ -289,7 +284,7 @@ export const make = (): ProviderDriver["Service"] => {
         const claimed = []
         for (const [id, activity] of activities) {
           if (claimed.length === limit) break
-          if (activity.visibleAtMs > now || !isFree(activity, now) || !accepts(tags, activity.tag)) continue
+          if (activity.visibleAtMs > now || !tables.isFree(activity, now) || !accepts(tags, activity.tag)) continue
           if (!takeSession(activity, session, now)) continue
           const lockToken = `${id}.${++lastToken}`
           activity.lock = { token: lockToken, untilMs: now + lockTimeoutMs }
@@ -334,10 +329,11 @@ export const make = (): ProviderDriver["Service"] => {
       ),
 
     readHistory: ({ executionId, instanceId }) =>
-      Effect.sync(() => {
-        const execution = executionOf(instanceId, executionId ?? newestExecution(instanceId))
-        return [...execution?.history ?? []].sort(([a], [b]) => a - b).map(([, eventData]) => eventData)
-      }),
+      Effect.sync(() =>
+        tables.historyOf(
+          tables.executionOf(store, instanceId, executionId ?? tables.newestExecution(store, instanceId))
+        )
+      ),
 
     appendHistory: ({ executionId, history, instanceId }) =>
       Effect.flatMap(Clock.currentTimeMillis, (now) => {
@@ -352,31 +348,45 @@ export const make = (): ProviderDriver["Service"] => {
       }),
 
     readInstances: (instanceIds) =>
+      Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
+
+    readKeyValues: ({ instanceId, key }) =>
       Effect.sync(() =>
-        instanceIds.flatMap((instanceId): ReadonlyArray<InstanceState> => {
-          const instance = instances.get(instanceId)
-          if (instance === undefined) return []
-          const execution = executionOf(instanceId, instance.executionId)
-          const failed = execution?.status === "Failed"
-            ? [...execution.history].sort(([a], [b]) => b - a)
-              .find(([, eventData]) => JSON.parse(eventData).type === "OrchestrationFailed")
-            : undefined
-          return [{
-            instanceId,
-            orchestrationName: instance.name,
-            orchestrationVersion: instance.version,
-            parentInstanceId: instance.parentInstanceId,
-            executionId: instance.executionId,
-            status: execution?.status ?? "Running",
-            output: execution?.output ?? null,
-            failure: failed?.[1] ?? null,
-            customStatus: instance.customStatus,
-            customStatusVersion: instance.customStatusVersion,
-            createdAtMs: instance.createdAtMs,
-            updatedAtMs: instance.updatedAtMs
-          }]
-        })
+        [...tables.visibleValues(store, instanceId)]
+          .filter(([name]) => key === null || name === key)
+          .map(([key, value]) => ({ key, value }))
       ),
+
+    readInstanceStats: (instanceId) =>
+      Effect.sync(() => {
+        const instance = instances.get(instanceId)
+        if (instance === undefined) return null
+        const history = tables.historyOf(tables.executionOf(store, instanceId, instance.executionId))
+        const values = [...tables.visibleValues(store, instanceId).values()]
+        return {
+          eventCount: history.length,
+          historyBytes: sumOfBytes(history),
+          firstEvent: history[0] ?? null,
+          keyCount: values.length,
+          valueBytes: sumOfBytes(values)
+        }
+      }),
+
+    renewSessionLocks: ({ extendForMs, idleTimeoutMs, ownerIds }) =>
+      statement((now) => {
+        const live = [...sessions.values()].filter((session) =>
+          ownerIds.includes(session.ownerId) && session.untilMs > now && session.lastActivityAtMs > now - idleTimeoutMs
+        )
+        for (const session of live) session.untilMs = now + extendForMs
+        return live.length
+      }),
+
+    cleanupOrphanedSessions: statement((now) => {
+      const needed = new Set([...activities.values()].map(({ sessionId }) => sessionId))
+      const orphans = [...sessions].filter(([id, session]) => session.untilMs < now && !needed.has(id))
+      for (const [id] of orphans) sessions.delete(id)
+      return orphans.length
+    }),
 
     wakeups: Stream.never
   })
@@ -388,77 +398,16 @@ export const make = (): ProviderDriver["Service"] => {
  * @category layers
  * @since 0.1.0
  */
-export const layer: Layer.Layer<ProviderDriver> = Layer.sync(ProviderDriver, make)
+export const layer: Layer.Layer<ProviderDriver | AdminDriver> = Layer.effectContext(
+  Effect.sync(() => {
+    const store = tables.make()
+    return Context.make(ProviderDriver, makeOver(store)).pipe(Context.add(AdminDriver, makeAdmin(store)))
+  })
+)
 
 // internal
 
-interface Lease {
-  readonly token: string
-  untilMs: number
-}
-
-interface Instance {
-  name: string
-  version: string | null
-  parentInstanceId: string | null
-  executionId: number
-  customStatus: string | null
-  customStatusVersion: number
-  readonly createdAtMs: number
-  updatedAtMs: number
-}
-
-interface Execution {
-  status: ExecutionStatus
-  output: string | null
-  readonly startedAtMs: number
-  completedAtMs: number | null
-  pinned: CoreVersion | null
-  readonly history: Map<number, string>
-}
-
-interface Queued {
-  visibleAtMs: number
-  lock: Lease | null
-  attemptCount: number
-}
-
-interface Message extends Queued {
-  readonly instanceId: string
-  readonly workItem: string
-}
-
-interface Activity extends Queued, EncodedActivity {}
-
-interface Session {
-  readonly ownerId: string
-  untilMs: number
-  lastActivityAtMs: number
-}
-
-type SessionRequest = { readonly ownerId: string; readonly lockTimeoutMs: number } | null
-
-interface StoredValue {
-  readonly value: string
-  readonly lastUpdatedAtMs: number
-  readonly executionId: number
-}
-
-interface ChangedValue {
-  /** Null marks a removed key. */
-  readonly value: string | null
-  readonly lastUpdatedAtMs: number
-}
-
-const entry = <K, V>(map: Map<K, V>, key: K, make: () => V): V => {
-  const found = map.get(key)
-  if (found !== undefined) return found
-  const made = make()
-  map.set(key, made)
-  return made
-}
-
-const newInstance = (name: string, now: number): Instance => ({
+const newInstance = (name: string, now: number): tables.Instance => ({
   name,
   version: null,
   parentInstanceId: null,
@@ -469,14 +418,12 @@ const newInstance = (name: string, now: number): Instance => ({
   updatedAtMs: now
 })
 
-const isFree = ({ lock }: Queued, now: number) => lock === null || lock.untilMs <= now
-
-const giveBack = (row: Queued, ignoreAttempt: boolean) => {
+const giveBack = (row: tables.Queued, ignoreAttempt: boolean) => {
   row.lock = null
   if (ignoreAttempt) row.attemptCount = Math.max(0, row.attemptCount - 1)
 }
 
-const isActivity = (activity: Activity, key: ActivityKey) =>
+const isActivity = (activity: tables.Activity, key: ActivityKey) =>
   activity.instanceId === key.instanceId && activity.executionId === key.executionId &&
   activity.activityId === key.activityId
 
@@ -499,3 +446,6 @@ const isWithin = (version: CoreVersion, { max, min }: VersionRange) =>
   order(min, version) <= 0 && order(version, max) <= 0
 
 const order = (a: CoreVersion, b: CoreVersion) => a.major - b.major || a.minor - b.minor || a.patch - b.patch
+
+const sumOfBytes = (texts: ReadonlyArray<string>) =>
+  texts.reduce((sum, text) => sum + new TextEncoder().encode(text).length, 0)

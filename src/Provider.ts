@@ -89,6 +89,23 @@ export interface SessionConfig {
 }
 
 /**
+ * Sizes of what an instance has stored.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface InstanceStats {
+  /** Events of the current execution, and the UTF-8 bytes of their texts. */
+  readonly historyEventCount: number
+  readonly historySizeBytes: number
+  /** Queue messages that were carried into the current execution. */
+  readonly queuePendingCount: number
+  /** Key-values as a reader sees them, and the UTF-8 bytes of their values. */
+  readonly kvUserKeyCount: number
+  readonly kvTotalValueBytes: number
+}
+
+/**
  * How a provider made from a driver batches and waits.
  *
  * @category models
@@ -223,6 +240,40 @@ export class Provider extends Context.Service<Provider, {
 
   /** State of an instance and its current execution, without reading the history; `none` when unknown. */
   readonly readInstance: (instanceId: string) => Effect.Effect<Option.Option<InstanceState>, ProviderError>
+
+  /**
+   * The status text and its version, when the version is greater than `lastSeenVersion`; `none` otherwise, and for an
+   * unknown instance. A new instance has version 0 and no text.
+   */
+  readonly getCustomStatus: (
+    instanceId: string,
+    lastSeenVersion: number
+  ) => Effect.Effect<
+    Option.Option<{ readonly status: Option.Option<string>; readonly version: number }>,
+    ProviderError
+  >
+
+  /** A value as it is now, changes of the running execution included. */
+  readonly getKvValue: (instanceId: string, key: string) => Effect.Effect<Option.Option<string>, ProviderError>
+
+  /** All values as they are now; empty for an unknown instance. */
+  readonly getKvAllValues: (instanceId: string) => Effect.Effect<ReadonlyMap<string, string>, ProviderError>
+
+  /** `none` for an unknown instance. */
+  readonly getInstanceStats: (instanceId: string) => Effect.Effect<Option.Option<InstanceStats>, ProviderError>
+
+  /**
+   * Extends the live leases of these owners' sessions that were active within `idleTimeout`; answers with their number.
+   * An expired lease is never revived; an idle timeout of zero extends nothing.
+   */
+  readonly renewSessionLock: (options: {
+    readonly ownerIds: ReadonlyArray<string>
+    readonly extendFor: Duration.Duration
+    readonly idleTimeout: Duration.Duration
+  }) => Effect.Effect<number, ProviderError>
+
+  /** Deletes sessions whose lease is over and for which no activity is queued; answers with their number. */
+  readonly cleanupOrphanedSessions: Effect.Effect<number, ProviderError>
 
   /** Ends when this process stores the last turn of the instance: a hint for those who wait for its end. */
   readonly awaitEnd: (instanceId: string) => Effect.Effect<void>

@@ -279,6 +279,23 @@ export interface InstanceState {
 }
 
 /**
+ * Sizes of what an instance has stored.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface StoredSizes {
+  /** Events of the current execution, and the UTF-8 bytes of their texts. */
+  readonly eventCount: number
+  readonly historyBytes: number
+  /** Event 1 of the current execution; null without a history. */
+  readonly firstEvent: string | null
+  /** Key-values as a reader sees them, and the UTF-8 bytes of their values. */
+  readonly keyCount: number
+  readonly valueBytes: number
+}
+
+/**
  * A hint that work may be visible. Hints may be lost, late or wrong; polling covers for them.
  *
  * @category models
@@ -358,6 +375,27 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   }) => Call<void>
   /** States of the given instances, in any order; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
+
+  /**
+   * Key-values as a reader sees them: what the current execution changed, else what ended ones left. Null: every key.
+   */
+  readonly readKeyValues: (
+    options: { readonly instanceId: string; readonly key: string | null }
+  ) => Call<ReadonlyArray<{ readonly key: string; readonly value: string }>>
+  /** Null for an unknown instance. */
+  readonly readInstanceStats: (instanceId: string) => Call<StoredSizes | null>
+
+  /**
+   * Extends live leases of sessions of these owners that were active within the idle timeout; answers with their
+   * number. An expired lease is never revived.
+   */
+  readonly renewSessionLocks: (options: {
+    readonly ownerIds: ReadonlyArray<string>
+    readonly extendForMs: number
+    readonly idleTimeoutMs: number
+  }) => Call<number>
+  /** Deletes sessions whose lease is over and for which no activity is queued; answers with their number. */
+  readonly cleanupOrphanedSessions: Call<number>
 
   /** Notifications of the store; `Stream.never` for a driver that has none. */
   readonly wakeups: Stream.Stream<Wakeup, ProviderError>

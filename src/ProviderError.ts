@@ -74,6 +74,72 @@ export class InstanceNotFound extends Schema.TaggedError<InstanceNotFound>(id("I
 }
 
 /**
+ * The instance has no execution with this id.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class ExecutionNotFound
+  extends Schema.TaggedError<ExecutionNotFound>(id("ExecutionNotFound"))("ExecutionNotFound", {
+    instanceId: Schema.String,
+    executionId: Schema.Number
+  })
+{
+  readonly isRetryable = false
+  override get message() {
+    return `execution ${this.executionId} of instance ${this.instanceId} not found`
+  }
+}
+
+/**
+ * The instance has not ended; nothing was deleted.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class InstanceRunning extends Schema.TaggedError<InstanceRunning>(id("InstanceRunning"))("InstanceRunning", {
+  instanceId: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `instance ${this.instanceId} is Running; cancel it first, or delete it with force`
+  }
+}
+
+/**
+ * The instance is a sub-orchestration; only whole trees are deleted, from their root.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class InstanceHasParent
+  extends Schema.TaggedError<InstanceHasParent>(id("InstanceHasParent"))("InstanceHasParent", {
+    instanceId: Schema.String,
+    parentInstanceId: Schema.String
+  })
+{
+  readonly isRetryable = false
+  override get message() {
+    return `instance ${this.instanceId} is a sub-orchestration of ${this.parentInstanceId}; delete the root of its tree`
+  }
+}
+
+/**
+ * A child of an instance to delete is not listed; nothing was deleted.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class ChildLeftBehind extends Schema.TaggedError<ChildLeftBehind>(id("ChildLeftBehind"))("ChildLeftBehind", {
+  instanceId: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `child ${this.instanceId} would be left behind as an orphan; delete the whole tree`
+  }
+}
+
+/**
  * A stored history event or message cannot be decoded.
  *
  * @category reasons
@@ -263,6 +329,10 @@ export const Reason = Schema.Union([
   DuplicateEvent,
   InvalidInput,
   InstanceNotFound,
+  ExecutionNotFound,
+  InstanceRunning,
+  InstanceHasParent,
+  ChildLeftBehind,
   DataCorrupted,
   ConnectionLost,
   AuthenticationFailed,

@@ -24,7 +24,9 @@ export interface Signal<in out P extends PayloadSchema> {
    *
    * **Gotchas**
    *
-   * The wait is open from the end of the turn that began it; a signal sent before that is lost.
+   * The wait is open from the end of the turn that began it; a signal sent before that is lost. When an activity asks
+   * for the signal, let the wait begin with it: `Effect.all([Approved.wait, AskForApproval.execute(order)], {
+   * concurrency: "unbounded" })`.
    */
   readonly wait: Effect.Effect<P["Type"], never, OrchestrationContext>
   /** @internal */

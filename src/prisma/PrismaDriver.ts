@@ -202,6 +202,46 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
       return yield* Effect.forEach(rows, instanceState)
     }),
 
+    readKeyValues: ({ instanceId, key }) =>
+      Effect.map(
+        query<{ readonly out_key: string; readonly out_value: string }>(
+          "readKeyValues",
+          Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_key_values(${instanceId}::text, ${key}::text)`
+        ),
+        (rows) => rows.map((row) => ({ key: row.out_key, value: row.out_value }))
+      ),
+
+    readInstanceStats: (instanceId) =>
+      Effect.map(
+        query<StoredSizesRow>(
+          "readInstanceStats",
+          Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instance_stats(${instanceId}::text)`
+        ),
+        ([row]) =>
+          row === undefined ? null : {
+            eventCount: Number(row.out_event_count),
+            historyBytes: Number(row.out_history_bytes),
+            firstEvent: row.out_first_event,
+            keyCount: Number(row.out_key_count),
+            valueBytes: Number(row.out_value_bytes)
+          }
+      ),
+
+    renewSessionLocks: ({ extendForMs, idleTimeoutMs, ownerIds }) =>
+      ownerIds.length === 0 ? Effect.succeed(0) : Effect.map(
+        answer<bigint>("renewSessionLocks", "dx_renew_session_locks", [
+          Prisma.sql`${[...ownerIds]}::text[]`,
+          bigint(extendForMs),
+          bigint(idleTimeoutMs)
+        ]),
+        Number
+      ),
+
+    cleanupOrphanedSessions: Effect.map(
+      answer<bigint>("cleanupOrphanedSessions", "dx_cleanup_orphaned_sessions", []),
+      Number
+    ),
+
     wakeups: Stream.never
   })
 })
@@ -366,6 +406,14 @@ const instanceState = (row: InstanceStateRow): Effect.Effect<InstanceState, Prov
     createdAtMs: Number(row.out_created_at_ms),
     updatedAtMs: Number(row.out_updated_at_ms)
   }, (state) => [state.executionId, state.createdAtMs, state.updatedAtMs])
+
+interface StoredSizesRow {
+  readonly out_event_count: bigint
+  readonly out_history_bytes: bigint
+  readonly out_first_event: string | null
+  readonly out_key_count: bigint
+  readonly out_value_bytes: bigint
+}
 
 /** Refuses what JavaScript would round: BIGINT holds more than a number does. */
 const safely = <A>(

@@ -264,11 +264,16 @@ const report = (item: OrchestrationItem, name: string, { outcome, turn }: turns.
     Effect.andThen(
       outcome._tag === "Completed"
         ? Effect.logDebug(`Orchestration "${name}" completed`)
+        : isExpected(outcome.details)
+        ? Effect.logDebug(`Orchestration "${name}" failed with an error of its own`)
         : Effect.logWarning(`Orchestration "${name}" failed: ${failureKind(outcome.details)}`)
     ),
     Effect.annotateLogs({ events: turn.historyDelta.length })
   )
 }
+
+// What a program fails with by its own Schema, and cancellation, are outcomes somebody asked for.
+const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
 
 // The message of an application error is a payload.
 const failureKind = (details: ErrorDetails.ErrorDetails) =>

@@ -8,22 +8,24 @@ import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
-import * as Schedule from "effect/Schedule"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import * as Event from "../../Event.ts"
 import * as Metrics from "../../Metrics.ts"
-import type { Claimed, ExecutionMetadata, Provider, Turn } from "../../Provider.ts"
-import type {
-  ClaimedInstance,
-  KeyValueChange,
-  OrchestrationAck,
-  ProviderDriver,
-  Settled
-} from "../../ProviderDriver.ts"
-import { DataCorrupted, DuplicateEvent, InvalidInput, LockLost, ProviderError } from "../../ProviderError.ts"
+import type { Claimed, Provider } from "../../Provider.ts"
+import type { ClaimedInstance, OrchestrationAck, ProviderDriver } from "../../ProviderDriver.ts"
+import type { ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
+import { answeredAlike, measured, refused, retried, settle } from "./calls.ts"
 import * as coalescer from "./coalescer.ts"
+import {
+  carriedMessages,
+  decodeHistory,
+  emptyAck,
+  encodeActivity,
+  encodeEvent,
+  encodeMessage,
+  encodeTurn
+} from "./encoding.ts"
 import * as fetchPump from "./fetchPump.ts"
 import * as leases from "./leases.ts"
 import { assemble } from "./orchestrationItem.ts"
@@ -350,6 +352,50 @@ export const make = Effect.fnUntraced(function*(
 
     readInstance: readInstances,
 
+    getCustomStatus: (instanceId, lastSeenVersion) =>
+      Effect.map(
+        readInstances(instanceId),
+        Option.flatMap(({ customStatus, customStatusVersion }) =>
+          customStatusVersion > lastSeenVersion
+            ? Option.some({ status: Option.fromNullOr(customStatus), version: customStatusVersion })
+            : Option.none()
+        )
+      ),
+
+    getKvValue: (instanceId, key) =>
+      Effect.map(
+        retried(driver.readKeyValues({ instanceId, key })),
+        ([entry]) => Option.map(Option.fromUndefinedOr(entry), ({ value }) => value)
+      ),
+
+    getKvAllValues: (instanceId) =>
+      Effect.map(
+        retried(driver.readKeyValues({ instanceId, key: null })),
+        (entries) => new Map(entries.map(({ key, value }) => [key, value]))
+      ),
+
+    getInstanceStats: (instanceId) =>
+      Effect.map(
+        retried(driver.readInstanceStats(instanceId)),
+        (sizes) =>
+          Option.map(Option.fromNullOr(sizes), (sizes) => ({
+            historyEventCount: sizes.eventCount,
+            historySizeBytes: sizes.historyBytes,
+            queuePendingCount: carriedMessages(sizes.firstEvent),
+            kvUserKeyCount: sizes.keyCount,
+            kvTotalValueBytes: sizes.valueBytes
+          }))
+      ),
+
+    renewSessionLock: ({ extendFor, idleTimeout, ownerIds }) =>
+      ownerIds.length === 0 ? Effect.succeed(0) : retried(driver.renewSessionLocks({
+        ownerIds,
+        extendForMs: Duration.toMillis(extendFor),
+        idleTimeoutMs: Duration.toMillis(idleTimeout)
+      })),
+
+    cleanupOrphanedSessions: driver.cleanupOrphanedSessions,
+
     awaitEnd: (instanceId) =>
       Effect.callback<void>((resume) => {
         const watchers = endWatchers.get(instanceId) ?? new Set()
@@ -395,148 +441,4 @@ export const make = Effect.fnUntraced(function*(
 
 type ClaimedActivity = Claimed<WorkItem.Of<"ActivityExecute">>
 
-/** Contract 10.3: three more tries of a retryable failure, after 50, 100 and 150 milliseconds. */
-const retryPolicy = Schedule.recurs(3).pipe(
-  Schedule.addDelay(({ attempt }) => Effect.succeed(Duration.millis(50 * attempt)))
-)
-
-const retried = <A>(call: Effect.Effect<A, ProviderError>, onRetry: Effect.Effect<void> = Effect.void) =>
-  Effect.retry(call, {
-    schedule: Schedule.tap(
-      retryPolicy,
-      ({ input }: { readonly input: unknown }) =>
-        Effect.logWarning("A provider call is tried again").pipe(
-          Effect.annotateLogs({ problem: (input as ProviderError).message }),
-          Effect.andThen(onRetry)
-        )
-    ),
-    while: (error) => error.isRetryable
-  })
-
-const measured = <A>(
-  operation: string,
-  histogram: Metric.Metric<number, unknown>,
-  call: Effect.Effect<A, ProviderError>
-) =>
-  Effect.flatMap(
-    Clock.currentTimeMillis,
-    (start) =>
-      Effect.onExit(call, (exit) =>
-        Effect.flatMap(Clock.currentTimeMillis, (end) => {
-          const duration = Metric.update(histogram, end - start)
-          const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
-          return reason?._tag !== "Fail" ? duration : Effect.andThen(
-            duration,
-            Metric.update(
-              Metric.withAttributes(Metrics.infrastructureErrors, { operation, error_type: errorType(reason.error) }),
-              1
-            )
-          )
-        }))
-  )
-
-const errorType = ({ reason }: ProviderError) =>
-  reason._tag !== "Contention"
-    ? reason._tag === "ConnectionLost" || reason._tag === "Unavailable" ? "transaction_failed" : "unknown"
-    : reason.sqlState === "55P03"
-    ? "lock_timeout"
-    : "serialization_error"
-
-const refused = (operation: string, field: string, problem: string) =>
-  Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
-
-const settle = (operation: string, lockToken: string, settled: Settled, turn?: Turn) => {
-  if (settled === "Done") return Effect.void
-  const reason = settled === "LockLost"
-    ? new LockLost({ lockToken })
-    : new DuplicateEvent({
-      instanceId: turn?.historyDelta[0]?.instanceId ?? "",
-      executionId: turn?.executionId ?? 0
-    })
-  return Effect.fail(new ProviderError({ operation, reason }))
-}
-
-const answeredAlike = <A>(items: ReadonlyArray<unknown>, call: Effect.Effect<A, ProviderError>) =>
-  Effect.map(call, (answer) => items.map(() => answer))
-
 const millisOrNull = (delay: Option.Option<Duration.Duration>) => Option.getOrNull(Option.map(delay, Duration.toMillis))
-
-const decodeHistory = (instanceId: string, rows: ReadonlyArray<string>) =>
-  Effect.forEach(rows, (row) => {
-    const event = Event.decode(row)
-    return Result.isSuccess(event) ? Effect.succeed(event.success) : Effect.fail(
-      new ProviderError({
-        operation: "read",
-        reason: new DataCorrupted({ instanceId, problem: event.failure.problem })
-      })
-    )
-  })
-
-const encodeEvent = (event: Event.Event) => ({ eventId: event.eventId, eventData: Event.encode(event) })
-
-const encodeActivity = (item: WorkItem.Of<"ActivityExecute">) => ({
-  workItem: WorkItem.encode(item),
-  instanceId: item.instance,
-  executionId: item.executionId,
-  activityId: item.id,
-  sessionId: item.sessionId ?? null,
-  tag: item.tag ?? null
-})
-
-const encodeMessage = (item: WorkItem.WorkItem) => ({
-  instanceId: WorkItem.target(item),
-  workItem: WorkItem.encode(item),
-  visibleAtMs: item._tag === "TimerFired" && item.fireAtMs > 0 ? item.fireAtMs : null,
-  delayMs: null
-})
-
-const emptyAck = (lockToken: string): OrchestrationAck => ({
-  ...encodeMetadata({}),
-  lockToken,
-  executionId: null,
-  history: [],
-  customStatus: null,
-  keyValues: [],
-  workerItems: [],
-  orchestratorItems: [],
-  cancelledActivities: []
-})
-
-const encodeMetadata = (metadata: ExecutionMetadata) => ({
-  status: metadata.status ?? null,
-  output: metadata.output ?? null,
-  orchestrationName: metadata.orchestrationName ?? null,
-  orchestrationVersion: metadata.orchestrationVersion ?? null,
-  parentInstanceId: metadata.parentInstanceId ?? null,
-  pinnedVersion: metadata.pinnedVersion ?? null
-})
-
-const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => ({
-  ...encodeMetadata(turn.metadata),
-  lockToken,
-  executionId: turn.executionId,
-  history: turn.historyDelta.map(encodeEvent),
-  customStatus: lastCustomStatus(turn.historyDelta),
-  keyValues: turn.historyDelta.flatMap(keyValueChange),
-  workerItems: turn.workerItems.map(encodeActivity),
-  orchestratorItems: turn.orchestratorItems.map(encodeMessage),
-  cancelledActivities: turn.cancelledActivities
-})
-
-const lastCustomStatus = (events: ReadonlyArray<Event.Event>) => {
-  const event = events.findLast((event) => event._tag === "CustomStatusUpdated")
-  return event === undefined ? null : { value: event.status }
-}
-
-const keyValueChange = (event: Event.Event): ReadonlyArray<KeyValueChange> => {
-  switch (event._tag) {
-    case "KeyValueSet":
-      return [{ action: "set", key: event.key, value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? 0 }]
-    case "KeyValueCleared":
-      return [{ action: "clear_key", key: event.key }]
-    case "KeyValuesCleared":
-      return [{ action: "clear_all" }]
-    default:
-      return []
-  }
-}

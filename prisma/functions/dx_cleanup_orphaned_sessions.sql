@@ -1,0 +1,34 @@
+-- Deletes sessions whose lease is over and for which no activity is queued.
+--
+-- Returns the number of sessions deleted. A session that a claim holds at the moment is left for the next time.
+--
+-- Bound: the expired sessions. Locks: session rows (skip locked).
+CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_deleted bigint;
+BEGIN
+  DELETE FROM sessions AS s
+  USING (
+    SELECT one.session_id
+    FROM sessions AS one
+    WHERE one.locked_until < v_now_ms
+      AND NOT EXISTS (
+        SELECT FROM worker_queue AS w
+        WHERE w.session_id = one.session_id
+      )
+    ORDER BY one.session_id COLLATE "C"
+    FOR UPDATE SKIP LOCKED
+  ) AS orphan
+  WHERE s.session_id = orphan.session_id;
+  GET DIAGNOSTICS v_deleted = ROW_COUNT;
+  RETURN v_deleted;
+END
+$$;

@@ -1,0 +1,36 @@
+-- Extends the live leases of these owners' sessions to now + p_extend_for_ms, where the session was active lately.
+--
+-- Returns the number of sessions extended. An expired lease is never revived; an idle timeout of 0 extends nothing.
+--
+-- Bound: the sessions of the owners. Locks: session rows by id.
+CREATE OR REPLACE FUNCTION dx_renew_session_locks(
+  p_owner_ids text[],
+  p_extend_for_ms bigint,          -- milliseconds, > 0
+  p_idle_timeout_ms bigint,        -- milliseconds since the last activity, >= 0
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_renewed bigint;
+BEGIN
+  UPDATE sessions AS s
+  SET locked_until = v_now_ms + p_extend_for_ms
+  FROM (
+    SELECT one.session_id
+    FROM sessions AS one
+    WHERE one.worker_id = ANY (p_owner_ids)
+      AND one.locked_until > v_now_ms
+      AND one.last_activity_at > v_now_ms - p_idle_timeout_ms
+    ORDER BY one.session_id COLLATE "C"
+    FOR NO KEY UPDATE
+  ) AS live
+  WHERE s.session_id = live.session_id;
+  GET DIAGNOSTICS v_renewed = ROW_COUNT;
+  RETURN v_renewed;
+END
+$$;

@@ -1,0 +1,304 @@
+/**
+ * Management of what is stored: listing, inspection, deletion, pruning, metrics.
+ *
+ * For operators and tools; no runtime needs it.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { AdminDriver } from "./AdminDriver.ts"
+import type { Deleted, ExecutionInfo, QueueDepths, Selection, SystemMetrics } from "./AdminDriver.ts"
+import type * as Event from "./Event.ts"
+import { Provider } from "./Provider.ts"
+import type { ExecutionStatus, InstanceState } from "./ProviderDriver.ts"
+import {
+  ChildLeftBehind,
+  ExecutionNotFound,
+  InstanceHasParent,
+  InstanceNotFound,
+  InstanceRunning,
+  InvalidInput,
+  ProviderError
+} from "./ProviderError.ts"
+import type { Reason } from "./ProviderError.ts"
+
+/**
+ * An instance with all its descendants.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface InstanceTree {
+  readonly rootId: string
+  /** The root first, then level by level. */
+  readonly allIds: ReadonlyArray<string>
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface InstanceFilter {
+  /** Only these; an empty list selects nothing. */
+  readonly instanceIds?: ReadonlyArray<string> | undefined
+  /** Only those whose current execution ended before, milliseconds since the Unix epoch. */
+  readonly completedBeforeMs?: number | undefined
+  /** Most instances to select. Defaults to 1000. */
+  readonly limit?: number | undefined
+}
+
+/**
+ * Which executions to delete: those that meet both conditions. The current execution always stays.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface PruneOptions {
+  /** Keeps so many of the newest, the current one counted. Absent, 0 and 1 keep the current one only. */
+  readonly keepLast?: number | undefined
+  /** Only executions that ended before, milliseconds since the Unix epoch. */
+  readonly completedBeforeMs?: number | undefined
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Pruned {
+  readonly instancesProcessed: number
+  readonly executionsDeleted: number
+  readonly eventsDeleted: number
+}
+
+type Call<A> = Effect.Effect<A, ProviderError>
+
+/**
+ * @category services
+ * @since 0.1.0
+ */
+export class ProviderAdmin extends Context.Service<ProviderAdmin, {
+  /** All ids, newest first. */
+  readonly listInstances: Call<ReadonlyArray<string>>
+  /** Ids of instances whose current execution has the status, newest first. */
+  readonly listInstancesByStatus: (status: ExecutionStatus) => Call<ReadonlyArray<string>>
+  /** Ascending; empty for an unknown instance. */
+  readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
+  /** Fails with `InstanceNotFound`. */
+  readonly latestExecutionId: (instanceId: string) => Call<number>
+  /** History of the current execution; fails with `InstanceNotFound`. */
+  readonly readHistory: (instanceId: string) => Call<ReadonlyArray<Event.Event>>
+  /** Empty when unknown. */
+  readonly readHistoryWithExecutionId: (instanceId: string, executionId: number) => Call<ReadonlyArray<Event.Event>>
+  /** Fails with `InstanceNotFound`. */
+  readonly getInstanceInfo: (instanceId: string) => Call<InstanceState>
+  /** Fails with `ExecutionNotFound`. */
+  readonly getExecutionInfo: (instanceId: string, executionId: number) => Call<ExecutionInfo>
+  readonly getSystemMetrics: Call<SystemMetrics>
+  readonly getQueueDepths: Call<QueueDepths>
+  /** Direct children; empty for an unknown instance. */
+  readonly listChildren: (instanceId: string) => Call<ReadonlyArray<string>>
+  /** Fails with `InstanceNotFound`. */
+  readonly getParentId: (instanceId: string) => Call<Option.Option<string>>
+  /** An unknown id is a tree of itself. */
+  readonly getInstanceTree: (instanceId: string) => Call<InstanceTree>
+  /**
+   * Deletes an instance with all its descendants. Fails with `InstanceNotFound`, with `InstanceHasParent` for a child
+   * (also with force), and with `InstanceRunning` when one of them has not ended, unless `force`.
+   */
+  readonly deleteInstance: (instanceId: string, options?: { readonly force?: boolean | undefined }) => Call<Deleted>
+  /**
+   * Deletes exactly these, or nothing. Fails with `InstanceRunning`, unless `force`, and with `ChildLeftBehind` when a
+   * child of one of them is not listed.
+   */
+  readonly deleteInstancesAtomic: (
+    instanceIds: ReadonlyArray<string>,
+    options?: { readonly force?: boolean | undefined }
+  ) => Call<Deleted>
+  /** Deletes ended roots with their trees, each tree by itself; what runs is passed over. */
+  readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<Deleted>
+  /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */
+  readonly pruneExecutions: (instanceId: string, options: PruneOptions) => Call<Pruned>
+  /** Prunes every selected instance by itself, running and child instances included. */
+  readonly pruneExecutionsBulk: (filter: InstanceFilter, options: PruneOptions) => Call<Pruned>
+}>()("duroxide-prisma/ProviderAdmin") {}
+
+/**
+ * Joins a management driver with the rules of the contract.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const fromDriver = (
+  driver: AdminDriver["Service"],
+  provider: Pick<Provider["Service"], "readWithExecution">
+): ProviderAdmin["Service"] => {
+  const instance = (operation: string, instanceId: string) =>
+    Effect.flatMap(
+      driver.readInstances([instanceId]),
+      ([state]) => state === undefined ? fail(operation, new InstanceNotFound({ instanceId })) : Effect.succeed(state)
+    )
+
+  const descendants = (level: ReadonlyArray<string>): Call<ReadonlyArray<string>> =>
+    level.length === 0
+      ? Effect.succeed([])
+      : Effect.flatMap(driver.listChildren(level), (children) =>
+        Effect.map(descendants(children), (below) => [...children, ...below]))
+
+  const tree = (instanceId: string) => Effect.map(descendants([instanceId]), (below) => [instanceId, ...below])
+
+  const remove = (operation: string, instanceIds: ReadonlyArray<string>, mustHaveEnded: ReadonlyArray<string>) =>
+    Effect.flatMap(driver.deleteInstances({ instanceIds, mustHaveEnded }), (outcome) => {
+      switch (outcome._tag) {
+        case "Deleted":
+          return Effect.succeed(outcome.deleted)
+        case "StillRunning":
+          return fail(operation, new InstanceRunning({ instanceId: outcome.instanceId }))
+        case "ChildLeftBehind":
+          return fail(operation, new ChildLeftBehind({ instanceId: outcome.instanceId }))
+      }
+    })
+
+  /** A tree in one transaction; children that appear between reading it and deleting it make it start over. */
+  const removeTree = (operation: string, rootId: string, force: boolean): Call<Deleted> =>
+    Effect.flatMap(tree(rootId), (ids) => remove(operation, ids, force ? [] : ids)).pipe(
+      Effect.retry({ times: 5, while: (error) => error.reason._tag === "ChildLeftBehind" })
+    )
+
+  const select = (operation: string, filter: InstanceFilter, endedRootsOnly: boolean) =>
+    Effect.andThen(
+      checkCount(operation, "limit", filter.limit),
+      driver.selectInstances(selection(filter, endedRootsOnly))
+    )
+
+  const prune = (operation: string, instanceId: string, options: PruneOptions) =>
+    Effect.andThen(
+      checkCount(operation, "keepLast", options.keepLast),
+      driver.pruneExecutions({
+        instanceId,
+        keepLast: options.keepLast ?? null,
+        completedBeforeMs: options.completedBeforeMs ?? null
+      })
+    )
+
+  return ProviderAdmin.of({
+    listInstances: driver.listInstances(null),
+    listInstancesByStatus: (status) => driver.listInstances(status),
+    listExecutions: driver.listExecutions,
+    latestExecutionId: (instanceId) =>
+      Effect.map(instance("latestExecutionId", instanceId), ({ executionId }) => executionId),
+    readHistory: (instanceId) =>
+      Effect.flatMap(
+        instance("readHistory", instanceId),
+        ({ executionId }) => provider.readWithExecution(instanceId, executionId)
+      ),
+    readHistoryWithExecutionId: provider.readWithExecution,
+    getInstanceInfo: (instanceId) => instance("getInstanceInfo", instanceId),
+    getExecutionInfo: (instanceId, executionId) =>
+      Effect.flatMap(driver.readExecution({ instanceId, executionId }), (info) =>
+        info === null
+          ? fail("getExecutionInfo", new ExecutionNotFound({ instanceId, executionId }))
+          : Effect.succeed(info)),
+    getSystemMetrics: driver.systemMetrics,
+    getQueueDepths: driver.queueDepths,
+    listChildren: (instanceId) => driver.listChildren([instanceId]),
+    getParentId: (instanceId) =>
+      Effect.map(instance("getParentId", instanceId), ({ parentInstanceId }) => Option.fromNullOr(parentInstanceId)),
+    getInstanceTree: (instanceId) => Effect.map(tree(instanceId), (allIds) => ({ rootId: instanceId, allIds })),
+
+    deleteInstance: Effect.fn("ProviderAdmin.deleteInstance")(function*(instanceId, options) {
+      const { parentInstanceId } = yield* instance("deleteInstance", instanceId)
+      if (parentInstanceId !== null) {
+        return yield* fail("deleteInstance", new InstanceHasParent({ instanceId, parentInstanceId }))
+      }
+      return yield* removeTree("deleteInstance", instanceId, options?.force === true)
+    }),
+
+    deleteInstancesAtomic: (instanceIds, options) =>
+      instanceIds.length === 0
+        ? Effect.succeed(nothingDeleted)
+        : remove("deleteInstancesAtomic", instanceIds, options?.force === true ? [] : instanceIds),
+
+    deleteInstanceBulk: Effect.fn("ProviderAdmin.deleteInstanceBulk")(function*(filter) {
+      const roots = yield* select("deleteInstanceBulk", filter, true)
+      const trees = yield* Effect.forEach(
+        roots,
+        (rootId) =>
+          Effect.flatMap(tree(rootId), (ids) => remove("deleteInstanceBulk", ids, [rootId])).pipe(
+            Effect.retry({ times: 5, while: (error) => error.reason._tag === "ChildLeftBehind" }),
+            // It came to life after it was selected.
+            Effect.catchIf(
+              (error) => error.reason._tag === "InstanceRunning" || error.reason._tag === "ChildLeftBehind",
+              () => Effect.succeed(nothingDeleted)
+            )
+          )
+      )
+      return trees.reduce(
+        (sum, one) => ({
+          instancesDeleted: sum.instancesDeleted + one.instancesDeleted,
+          executionsDeleted: sum.executionsDeleted + one.executionsDeleted,
+          eventsDeleted: sum.eventsDeleted + one.eventsDeleted,
+          queueMessagesDeleted: sum.queueMessagesDeleted + one.queueMessagesDeleted
+        }),
+        nothingDeleted
+      )
+    }),
+
+    pruneExecutions: (instanceId, options) =>
+      Effect.andThen(
+        instance("pruneExecutions", instanceId),
+        Effect.map(prune("pruneExecutions", instanceId, options), (pruned) => ({ instancesProcessed: 1, ...pruned }))
+      ),
+
+    pruneExecutionsBulk: Effect.fn("ProviderAdmin.pruneExecutionsBulk")(function*(filter, options) {
+      const instanceIds = yield* select("pruneExecutionsBulk", filter, false)
+      const pruned = yield* Effect.forEach(
+        instanceIds,
+        (instanceId) => prune("pruneExecutionsBulk", instanceId, options)
+      )
+      return {
+        instancesProcessed: instanceIds.length,
+        executionsDeleted: pruned.reduce((sum, one) => sum + one.executionsDeleted, 0),
+        eventsDeleted: pruned.reduce((sum, one) => sum + one.eventsDeleted, 0)
+      }
+    })
+  })
+}
+
+/**
+ * The management service of the drivers in context.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layerFromDriver: Layer.Layer<ProviderAdmin, never, AdminDriver | Provider> = Layer.effect(
+  ProviderAdmin,
+  Effect.gen(function*() {
+    return fromDriver(yield* AdminDriver, yield* Provider)
+  })
+)
+
+// internal
+
+const nothingDeleted: Deleted = {
+  instancesDeleted: 0,
+  executionsDeleted: 0,
+  eventsDeleted: 0,
+  queueMessagesDeleted: 0
+}
+
+const fail = (operation: string, reason: Reason) => Effect.fail(new ProviderError({ operation, reason }))
+
+const checkCount = (operation: string, field: string, count: number | undefined) =>
+  count === undefined || (Number.isSafeInteger(count) && count >= 0)
+    ? Effect.void
+    : fail(operation, new InvalidInput({ field, problem: `it is ${count}, but must be a whole number of at least 0` }))
+
+const selection = (filter: InstanceFilter, endedRootsOnly: boolean): Selection => ({
+  instanceIds: filter.instanceIds ?? null,
+  completedBeforeMs: filter.completedBeforeMs ?? null,
+  limit: filter.limit ?? 1000,
+  endedRootsOnly
+})

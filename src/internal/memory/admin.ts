@@ -1,0 +1,137 @@
+/**
+ * The management driver over the tables of the memory driver.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { AdminDriver } from "../../AdminDriver.ts"
+import type { DeleteOutcome, Selection } from "../../AdminDriver.ts"
+import * as tables from "./tables.ts"
+
+export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
+  const { activities, changed, executions, instances, leases, messages, stored } = store
+
+  const currentOf = (instanceId: string) =>
+    tables.executionOf(store, instanceId, instances.get(instanceId)?.executionId ?? 0)
+
+  const hasEnded = (instanceId: string): boolean => {
+    const status = currentOf(instanceId)?.status ?? "Running"
+    if (status !== "ContinuedAsNew") return status !== "Running"
+    return ![...messages.values()].some((message) =>
+      message.instanceId === instanceId && message.workItem.startsWith(`{"ContinueAsNew"`)
+    )
+  }
+
+  const newestFirst = () => [...instances].sort(([, a], [, b]) => b.createdAtMs - a.createdAtMs).map(([id]) => id)
+
+  const childrenOf = (instanceIds: ReadonlyArray<string>) => {
+    const parents = new Set(instanceIds)
+    return [...instances].filter(([, { parentInstanceId }]) =>
+      parentInstanceId !== null && parents.has(parentInstanceId)
+    )
+      .map(([id]) => id)
+  }
+
+  /** Targets of queued starts whose parent is one of these. */
+  const queuedChildrenOf = (instanceIds: ReadonlyArray<string>) =>
+    [...messages.values()].flatMap(({ instanceId, workItem }) => {
+      const parent = workItem.startsWith(`{"StartOrchestration"`)
+        ? JSON.parse(workItem).StartOrchestration.parent_instance
+        : undefined
+      return instanceIds.includes(parent) ? [instanceId] : []
+    })
+
+  const matches = (instanceId: string, selection: Selection) => {
+    const completedAtMs = currentOf(instanceId)?.completedAtMs ?? null
+    return (selection.instanceIds?.includes(instanceId) ?? true) &&
+      (selection.completedBeforeMs === null ||
+        (completedAtMs !== null && completedAtMs < selection.completedBeforeMs)) &&
+      (!selection.endedRootsOnly || (instances.get(instanceId)?.parentInstanceId === null && hasEnded(instanceId)))
+  }
+
+  const remove = (instanceIds: ReadonlyArray<string>): DeleteOutcome => {
+    const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
+    for (const instanceId of new Set(instanceIds)) {
+      for (const { history } of executions.get(instanceId)?.values() ?? []) {
+        deleted.executionsDeleted++
+        deleted.eventsDeleted += history.size
+      }
+      for (const queue of [messages, activities]) {
+        for (const [id, row] of queue) {
+          if (row.instanceId === instanceId && queue.delete(id)) deleted.queueMessagesDeleted++
+        }
+      }
+      if (instances.delete(instanceId)) deleted.instancesDeleted++
+      for (const table of [executions, leases, stored, changed]) table.delete(instanceId)
+    }
+    return { _tag: "Deleted", deleted }
+  }
+
+  return AdminDriver.of({
+    listInstances: (status) =>
+      Effect.sync(() => newestFirst().filter((id) => status === null || currentOf(id)?.status === status)),
+
+    readInstances: (instanceIds) =>
+      Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
+
+    listExecutions: (instanceId) =>
+      Effect.sync(() => [...executions.get(instanceId)?.keys() ?? []].sort((a, b) => a - b)),
+
+    readExecution: ({ executionId, instanceId }) =>
+      Effect.sync(() => {
+        const execution = tables.executionOf(store, instanceId, executionId)
+        if (execution === undefined) return null
+        const { completedAtMs, history, output, startedAtMs, status } = execution
+        return { executionId, status, output, startedAtMs, completedAtMs, eventCount: history.size }
+      }),
+
+    systemMetrics: Effect.sync(() => {
+      const count = (status: string) => [...instances.keys()].filter((id) => currentOf(id)?.status === status).length
+      const all = [...executions.values()].flatMap((ofInstance) => [...ofInstance.values()])
+      return {
+        totalInstances: instances.size,
+        totalExecutions: all.length,
+        runningInstances: count("Running"),
+        completedInstances: count("Completed"),
+        failedInstances: count("Failed"),
+        totalEvents: all.reduce((sum, { history }) => sum + history.size, 0)
+      }
+    }),
+
+    queueDepths: Effect.map(Clock.currentTimeMillis, (now) => {
+      const depth = (rows: Iterable<tables.Queued>) =>
+        [...rows].filter((row) => row.visibleAtMs <= now && tables.isFree(row, now)).length
+      return { orchestratorQueue: depth(messages.values()), workerQueue: depth(activities.values()) }
+    }),
+
+    listChildren: (instanceIds) => Effect.sync(() => childrenOf(instanceIds)),
+
+    selectInstances: (selection) =>
+      Effect.sync(() => [...instances.keys()].filter((id) => matches(id, selection)).slice(0, selection.limit)),
+
+    deleteInstances: ({ instanceIds, mustHaveEnded }) =>
+      Effect.sync((): DeleteOutcome => {
+        const running = mustHaveEnded.find((id) => instances.has(id) && !hasEnded(id))
+        if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
+        const left = [...childrenOf(instanceIds), ...queuedChildrenOf(instanceIds)]
+          .find((id) => !instanceIds.includes(id))
+        return left === undefined ? remove(instanceIds) : { _tag: "ChildLeftBehind", instanceId: left }
+      }),
+
+    pruneExecutions: ({ completedBeforeMs, instanceId, keepLast }) =>
+      Effect.sync(() => {
+        const ofInstance = executions.get(instanceId)
+        const current = instances.get(instanceId)?.executionId
+        const newest = [...ofInstance?.keys() ?? []].sort((a, b) => b - a).slice(0, keepLast ?? 0)
+        let executionsDeleted = 0
+        let eventsDeleted = 0
+        for (const [executionId, { completedAtMs, history, status }] of ofInstance ?? []) {
+          const ended = completedBeforeMs === null || (completedAtMs !== null && completedAtMs < completedBeforeMs)
+          if (executionId === current || status === "Running" || newest.includes(executionId) || !ended) continue
+          ofInstance!.delete(executionId)
+          executionsDeleted++
+          eventsDeleted += history.size
+        }
+        return { executionsDeleted, eventsDeleted }
+      })
+  })
+}

@@ -1,0 +1,77 @@
+/**
+ * What every provider call shares: retries, measuring, and turning a driver's answer into the typed outcome.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Metric from "effect/Metric"
+import * as Schedule from "effect/Schedule"
+import * as Metrics from "../../Metrics.ts"
+import type { Turn } from "../../Provider.ts"
+import type { Settled } from "../../ProviderDriver.ts"
+import { DuplicateEvent, InvalidInput, LockLost, ProviderError } from "../../ProviderError.ts"
+
+/** Contract 10.3: three more tries of a retryable failure, after 50, 100 and 150 milliseconds. */
+const retryPolicy = Schedule.recurs(3).pipe(
+  Schedule.addDelay(({ attempt }) => Effect.succeed(Duration.millis(50 * attempt)))
+)
+
+export const retried = <A>(call: Effect.Effect<A, ProviderError>, onRetry: Effect.Effect<void> = Effect.void) =>
+  Effect.retry(call, {
+    schedule: Schedule.tap(
+      retryPolicy,
+      ({ input }: { readonly input: unknown }) =>
+        Effect.logWarning("A provider call is tried again").pipe(
+          Effect.annotateLogs({ problem: (input as ProviderError).message }),
+          Effect.andThen(onRetry)
+        )
+    ),
+    while: (error) => error.isRetryable
+  })
+
+export const measured = <A>(
+  operation: string,
+  histogram: Metric.Metric<number, unknown>,
+  call: Effect.Effect<A, ProviderError>
+) =>
+  Effect.flatMap(
+    Clock.currentTimeMillis,
+    (start) =>
+      Effect.onExit(call, (exit) =>
+        Effect.flatMap(Clock.currentTimeMillis, (end) => {
+          const duration = Metric.update(histogram, end - start)
+          const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
+          return reason?._tag !== "Fail" ? duration : Effect.andThen(
+            duration,
+            Metric.update(
+              Metric.withAttributes(Metrics.infrastructureErrors, { operation, error_type: errorType(reason.error) }),
+              1
+            )
+          )
+        }))
+  )
+
+const errorType = ({ reason }: ProviderError) =>
+  reason._tag !== "Contention"
+    ? reason._tag === "ConnectionLost" || reason._tag === "Unavailable" ? "transaction_failed" : "unknown"
+    : reason.sqlState === "55P03"
+    ? "lock_timeout"
+    : "serialization_error"
+
+export const refused = (operation: string, field: string, problem: string) =>
+  Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
+
+export const settle = (operation: string, lockToken: string, settled: Settled, turn?: Turn) => {
+  if (settled === "Done") return Effect.void
+  const reason = settled === "LockLost"
+    ? new LockLost({ lockToken })
+    : new DuplicateEvent({
+      instanceId: turn?.historyDelta[0]?.instanceId ?? "",
+      executionId: turn?.executionId ?? 0
+    })
+  return Effect.fail(new ProviderError({ operation, reason }))
+}
+
+export const answeredAlike = <A>(items: ReadonlyArray<unknown>, call: Effect.Effect<A, ProviderError>) =>
+  Effect.map(call, (answer) => items.map(() => answer))

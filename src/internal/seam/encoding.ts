@@ -1,0 +1,95 @@
+/**
+ * Typed turns and items to the encoded rows of a driver, and back.
+ */
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
+import * as Event from "../../Event.ts"
+import type { ExecutionMetadata, Turn } from "../../Provider.ts"
+import type { KeyValueChange, OrchestrationAck } from "../../ProviderDriver.ts"
+import { DataCorrupted, ProviderError } from "../../ProviderError.ts"
+import * as WorkItem from "../../WorkItem.ts"
+
+export const decodeHistory = (instanceId: string, rows: ReadonlyArray<string>) =>
+  Effect.forEach(rows, (row) => {
+    const event = Event.decode(row)
+    return Result.isSuccess(event) ? Effect.succeed(event.success) : Effect.fail(
+      new ProviderError({
+        operation: "read",
+        reason: new DataCorrupted({ instanceId, problem: event.failure.problem })
+      })
+    )
+  })
+
+export const carriedMessages = (firstEvent: string | null): number => {
+  const event = firstEvent === null ? undefined : Result.getOrUndefined(Event.decode(firstEvent))
+  return event?._tag === "OrchestrationStarted" ? event.carryForwardEvents?.length ?? 0 : 0
+}
+
+export const encodeEvent = (event: Event.Event) => ({ eventId: event.eventId, eventData: Event.encode(event) })
+
+export const encodeActivity = (item: WorkItem.Of<"ActivityExecute">) => ({
+  workItem: WorkItem.encode(item),
+  instanceId: item.instance,
+  executionId: item.executionId,
+  activityId: item.id,
+  sessionId: item.sessionId ?? null,
+  tag: item.tag ?? null
+})
+
+export const encodeMessage = (item: WorkItem.WorkItem) => ({
+  instanceId: WorkItem.target(item),
+  workItem: WorkItem.encode(item),
+  visibleAtMs: item._tag === "TimerFired" && item.fireAtMs > 0 ? item.fireAtMs : null,
+  delayMs: null
+})
+
+export const emptyAck = (lockToken: string): OrchestrationAck => ({
+  ...encodeMetadata({}),
+  lockToken,
+  executionId: null,
+  history: [],
+  customStatus: null,
+  keyValues: [],
+  workerItems: [],
+  orchestratorItems: [],
+  cancelledActivities: []
+})
+
+const encodeMetadata = (metadata: ExecutionMetadata) => ({
+  status: metadata.status ?? null,
+  output: metadata.output ?? null,
+  orchestrationName: metadata.orchestrationName ?? null,
+  orchestrationVersion: metadata.orchestrationVersion ?? null,
+  parentInstanceId: metadata.parentInstanceId ?? null,
+  pinnedVersion: metadata.pinnedVersion ?? null
+})
+
+export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => ({
+  ...encodeMetadata(turn.metadata),
+  lockToken,
+  executionId: turn.executionId,
+  history: turn.historyDelta.map(encodeEvent),
+  customStatus: lastCustomStatus(turn.historyDelta),
+  keyValues: turn.historyDelta.flatMap(keyValueChange),
+  workerItems: turn.workerItems.map(encodeActivity),
+  orchestratorItems: turn.orchestratorItems.map(encodeMessage),
+  cancelledActivities: turn.cancelledActivities
+})
+
+const lastCustomStatus = (events: ReadonlyArray<Event.Event>) => {
+  const event = events.findLast((event) => event._tag === "CustomStatusUpdated")
+  return event === undefined ? null : { value: event.status }
+}
+
+const keyValueChange = (event: Event.Event): ReadonlyArray<KeyValueChange> => {
+  switch (event._tag) {
+    case "KeyValueSet":
+      return [{ action: "set", key: event.key, value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? 0 }]
+    case "KeyValueCleared":
+      return [{ action: "clear_key", key: event.key }]
+    case "KeyValuesCleared":
+      return [{ action: "clear_all" }]
+    default:
+      return []
+  }
+}
