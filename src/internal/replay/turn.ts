@@ -213,18 +213,10 @@ const feed = (
   arrived: ReadonlyArray<Event.Event>
 ): void => {
   for (const [index, event] of history.entries()) {
-    const ended = engine.ended()
-    if (ended !== undefined) {
-      const expected = history.slice(index).find(action.isSchedule)
-      if (expected !== undefined && isOwn(history[0]!.duroxideVersion)) {
-        throw new replay.Nondeterminism(
-          `event ${expected.eventId}: history has ${action.describeEvent(expected)}, the code has already ended`
-        )
-      }
-      return
-    }
+    if (engine.ended() !== undefined) return forbidEnd(engine, history, index)
     engine.apply(event, true)
   }
+  if (engine.ended() !== undefined) forbidEnd(engine, history, history.length)
   const dropped = new Set(engine.dropped().map(({ eventId }) => eventId))
   for (const event of history) {
     if (
@@ -240,6 +232,20 @@ const feed = (
     if (engine.ended() !== undefined) break
     engine.apply(event, false)
   }
+}
+
+/**
+ * Code that has ended within its history has changed, for its turns stored no end. Executions of the reference are not
+ * held to that; and code that died says more than we could.
+ */
+const forbidEnd = (engine: replay.Replay, history: ReadonlyArray<Event.Event>, index: number): void => {
+  if (history.length === 0 || !isOwn(history[0]!.duroxideVersion) || engine.ended()?._tag === "Died") return
+  const expected = history.slice(index).find(action.isSchedule)
+  throw new replay.Nondeterminism(
+    expected === undefined
+      ? `event ${history.at(-1)!.eventId}: history has the code waiting for more, the code has already ended`
+      : `event ${expected.eventId}: history has ${action.describeEvent(expected)}, the code has already ended`
+  )
 }
 
 const notDurable = (name: string) =>
