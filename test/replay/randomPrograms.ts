@@ -1,0 +1,304 @@
+/**
+ * Random orchestrations, and a way to run them that knows nothing of replay.
+ */
+import { assert } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
+import * as Scheduler from "effect/Scheduler"
+import type { Action } from "../../src/internal/replay/action.ts"
+import { OrchestrationContext } from "../../src/internal/replay/context.ts"
+import type * as WorkItem from "../../src/WorkItem.ts"
+import { activity, signal } from "./play.ts"
+
+/** Numbers from a seed, the same in every run. */
+export class Dice {
+  private state: number
+  constructor(seed: number) {
+    this.state = seed
+  }
+  /** From 0 up to 1. */
+  next(): number {
+    this.state = (this.state + 0x6d2b79f5) | 0
+    let t = Math.imul(this.state ^ (this.state >>> 15), 1 | this.state)
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t
+    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296
+  }
+  below(n: number): number {
+    return Math.floor(this.next() * n)
+  }
+  pick<A>(items: ReadonlyArray<A>): A {
+    return items[this.below(items.length)]!
+  }
+  happens(probability: number): boolean {
+    return this.next() < probability
+  }
+  shuffle<A>(items: ReadonlyArray<A>): Array<A> {
+    return items.map((item) => [this.next(), item] as const).sort(([a], [b]) => a - b).map(([, item]) => item)
+  }
+}
+
+type Program = Effect.Effect<unknown, unknown, OrchestrationContext>
+
+/** What a program is made of; the text is what a failing test shows. */
+export interface RandomProgram {
+  readonly text: string
+  readonly program: Program
+}
+
+/** A program nested up to `depth`. */
+export const make = (dice: Dice, depth: number): RandomProgram => {
+  let calls = 0
+  const leaf = (): RandomProgram => {
+    const n = ++calls
+    const name = dice.pick(["A", "B", "C"])
+    const ms = dice.pick([0, 1, 10, 10, 1000])
+    const called: RandomProgram = { text: `${name}(${n})`, program: activity(name)(n) }
+    const slept: RandomProgram = { text: `sleep(${ms})`, program: Effect.as(Effect.sleep(ms), `slept ${ms}`) }
+    const waited: RandomProgram = { text: `wait(${name})`, program: signal(name) }
+    return dice.pick([
+      called,
+      called,
+      called,
+      called,
+      called,
+      slept,
+      slept,
+      slept,
+      waited,
+      waited,
+      waited,
+      { text: "now", program: Clock.currentTimeMillis },
+      { text: "random", program: Random.nextIntBetween(0, 1000) },
+      { text: `fail(${n})`, program: Effect.fail(`failed ${n}`) }
+    ])
+  }
+  const several = (depth: number) => Array.from({ length: 2 + dice.below(3) }, () => node(depth))
+  const texts = (nodes: ReadonlyArray<RandomProgram>) => nodes.map(({ text }) => text).join(", ")
+  const programs = (nodes: ReadonlyArray<RandomProgram>) => nodes.map(({ program }) => program)
+
+  const node = (depth: number): RandomProgram => {
+    if (depth === 0 || dice.happens(0.1)) return leaf()
+    const inner = () => node(depth - 1)
+    return dice.pick<() => RandomProgram>([
+      () => {
+        const nodes = several(depth - 1)
+        return { text: `seq(${texts(nodes)})`, program: Effect.all(programs(nodes)) }
+      },
+      () => {
+        const nodes = several(depth - 1)
+        const concurrency = dice.pick([2, "unbounded"] as const)
+        return { text: `all ${concurrency}(${texts(nodes)})`, program: Effect.all(programs(nodes), { concurrency }) }
+      },
+      () => {
+        const nodes = several(depth - 1)
+        const program = Effect.all(programs(nodes), { concurrency: "unbounded", mode: "result" })
+        return { text: `settled(${texts(nodes)})`, program }
+      },
+      () => {
+        const nodes = several(depth - 1)
+        return { text: `race(${texts(nodes)})`, program: Effect.raceAll(programs(nodes)) }
+      },
+      () => {
+        const nodes = several(depth - 1)
+        return { text: `raceFirst(${texts(nodes)})`, program: Effect.raceAllFirst(programs(nodes)) }
+      },
+      () => {
+        const { program, text } = inner()
+        const [kind, schedule] = dice.pick(
+          [
+            ["at once", Schedule.recurs(9)],
+            ["exponential", Schedule.exponential(10)],
+            ["jittered", Schedule.jittered(Schedule.spaced(100))],
+            ["spaced", Schedule.spaced(5)]
+          ] as const
+        )
+        return { text: `retry ${kind}(${text})`, program: Effect.retry(program, { times: 2, schedule }) }
+      },
+      () => {
+        const { program, text } = inner()
+        return { text: `repeat(${text})`, program: Effect.repeat(program, { times: 1, schedule: Schedule.spaced(7) }) }
+      },
+      () => {
+        const { program, text } = inner()
+        return {
+          text: `catch(${text})`,
+          program: Effect.catch(program, (error) => Effect.succeed(`caught ${String(error)}`))
+        }
+      },
+      () => {
+        const { program, text } = inner()
+        return {
+          text: `timeout(${text})`,
+          program: Effect.map(Effect.timeoutOption(program, 20), Option.getOrElse(() => "timed out"))
+        }
+      },
+      () => {
+        const [child, beside] = [inner(), inner()]
+        return {
+          text: `fork(${child.text} | ${beside.text})`,
+          program: Effect.gen(function*() {
+            const fiber = yield* Effect.forkChild(child.program)
+            const first = yield* beside.program
+            return [first, yield* Fiber.join(fiber)]
+          })
+        }
+      },
+      () => {
+        const [child, beside] = [inner(), inner()]
+        return {
+          text: `leave(${child.text} | ${beside.text})`,
+          program: Effect.andThen(Effect.forkChild(child.program), beside.program)
+        }
+      },
+      () => {
+        const { program, text } = inner()
+        const n = ++calls
+        const undo = Effect.ignore(activity("A")(`undo ${n}`))
+        return dice.happens(0.5)
+          ? { text: `undone(${text})`, program: Effect.onInterrupt(program, () => undo) }
+          : { text: `ensuring(${text})`, program: Effect.ensuring(program, undo) }
+      }
+    ])()
+  }
+  return node(depth)
+}
+
+/**
+ * Runs a program once, without interruption, on Effect's own scheduler: operations are callbacks that the messages
+ * call, nothing is recorded and nothing replayed.
+ */
+export class Uninterrupted {
+  /** Operations begun since the last `bind`. */
+  private fresh: Array<Operation> = []
+  private readonly operations = new Map<number, Operation>()
+  private readonly answered = new Set<number>()
+  private readonly fiber: Fiber.Fiber<unknown, unknown>
+  private pending = 0
+  private nowMs: number
+
+  constructor(program: Program, options: { readonly nowMs: number; readonly seed: string }) {
+    this.nowMs = options.nowMs
+    const perform = (action: Action) =>
+      Effect.callback<never>((resume) => {
+        const operation: Operation = { action, resume, state: "open" }
+        this.fresh.push(operation)
+        return Effect.sync(() => {
+          if (operation.state === "open") operation.state = "dropped"
+        })
+      })
+    const scheduler = new SharedScheduler((by) => void (this.pending += by))
+    const clock: Clock.Clock = {
+      currentTimeMillisUnsafe: () => this.nowMs,
+      currentTimeMillis: Effect.sync(() => this.nowMs),
+      currentTimeNanosUnsafe: () => BigInt(this.nowMs) * 1_000_000n,
+      currentTimeNanos: Effect.sync(() => BigInt(this.nowMs) * 1_000_000n),
+      monotonicTimeNanosUnsafe: () => BigInt(this.nowMs) * 1_000_000n,
+      monotonicTimeNanos: Effect.sync(() => BigInt(this.nowMs) * 1_000_000n),
+      sleep: (duration) =>
+        Effect.suspend(() => {
+          const ms = Math.ceil(Duration.toMillis(duration))
+          return ms <= 0 ? Effect.yieldNow : Effect.asVoid(perform({ _tag: "CreateTimer", fireAtMs: this.nowMs + ms }))
+        })
+    }
+    const services = Context.empty().pipe(
+      Context.add(OrchestrationContext, { perform } as unknown as typeof OrchestrationContext.Service),
+      Context.add(Scheduler.Scheduler, scheduler),
+      Context.add(Clock.Clock, clock)
+    )
+    this.fiber = Effect.runForkWith(services)(Random.withSeed(program, options.seed))
+  }
+
+  /** Until everything that can run has run. */
+  async settle(): Promise<void> {
+    while (this.pending > 0) await new Promise<void>((resolve) => void setImmediate(resolve))
+  }
+
+  /** Hands over a batch, one message after the other. */
+  async deliver(messages: ReadonlyArray<WorkItem.WorkItem>, nowMs: number): Promise<void> {
+    this.nowMs = Math.max(this.nowMs, nowMs)
+    for (const message of messages) {
+      if (this.fiber.pollUnsafe() !== undefined) return
+      const operation = this.addressee(message)
+      if (operation?.state !== "open") continue
+      operation.state = "answered"
+      operation.resume(Effect.succeed(message as never))
+      await this.settle()
+    }
+  }
+
+  private addressee(message: WorkItem.WorkItem): Operation | undefined {
+    switch (message._tag) {
+      case "ActivityCompleted":
+      case "ActivityFailed":
+      case "TimerFired":
+        if (message.executionId !== 1 || this.answered.has(message.id)) return undefined
+        this.answered.add(message.id)
+        return this.operations.get(message.id)
+      case "ExternalRaised":
+        return [...this.operations.values()].find(({ action, state }) =>
+          state === "open" && action._tag === "WaitExternal" && action.name === message.name
+        )
+      default:
+        return assert.fail(message._tag)
+    }
+  }
+
+  /** What was begun since the last call; it gets the ids from `ids`, in order. */
+  bind(ids: ReadonlyArray<number>): void {
+    assert.strictEqual(this.fresh.length, ids.length)
+    for (const [index, operation] of this.fresh.entries()) this.operations.set(ids[index]!, operation)
+    this.fresh = []
+  }
+
+  get begun(): ReadonlyArray<Action> {
+    return this.fresh.map(({ action }) => action)
+  }
+
+  /** Ids of unanswered operations that the program has let go of. */
+  dropped(tag: Action["_tag"]): ReadonlyArray<number> {
+    return [...this.operations].flatMap(([id, { action, state }]) =>
+      state === "dropped" && action._tag === tag && !this.answered.has(id) ? id : []
+    )
+  }
+
+  get exit(): Exit.Exit<unknown, unknown> | undefined {
+    return this.fiber.pollUnsafe()
+  }
+}
+
+// internal
+
+interface Operation {
+  readonly action: Action
+  readonly resume: (effect: Effect.Effect<never>) => void
+  state: "open" | "answered" | "dropped"
+}
+
+/** Effect's scheduler, one queue for all fibers; tells how much is scheduled. */
+class SharedScheduler extends Scheduler.MixedScheduler {
+  private readonly shared: ReturnType<Scheduler.MixedScheduler["makeDispatcher"]>
+  constructor(count: (by: number) => void) {
+    super("async", (task) => {
+      count(1)
+      const handle = setImmediate(() => {
+        task()
+        count(-1)
+      })
+      return () => {
+        count(-1)
+        clearImmediate(handle)
+      }
+    })
+    this.shared = super.makeDispatcher()
+  }
+  override makeDispatcher() {
+    return this.shared
+  }
+}
