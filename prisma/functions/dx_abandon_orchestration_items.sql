@@ -20,6 +20,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_instances text[] := '{}';
   v_secrets text[] := '{}';
@@ -52,7 +53,7 @@ BEGIN
   SET lock_token = NULL,
       locked_until = NULL,
       visible_at = CASE
-        WHEN a.delay_ms > 0 THEN to_timestamp((v_now_ms + a.delay_ms)::float8 / 1000)
+        WHEN a.delay_ms > 0 THEN to_timestamp(least(v_now_ms + a.delay_ms, v_latest_ms)::float8 / 1000)
         ELSE q.visible_at
       END,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END

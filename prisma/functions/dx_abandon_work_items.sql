@@ -20,6 +20,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_ids bigint[] := '{}';
   v_visible_ms bigint[] := '{}';
@@ -48,7 +49,7 @@ BEGIN
   UPDATE worker_queue AS w
   SET lock_token = NULL,
       locked_until = NULL,
-      visible_at = to_timestamp(a.visible_at_ms::float8 / 1000),
+      visible_at = to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000),
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
   WHERE w.id = a.id;

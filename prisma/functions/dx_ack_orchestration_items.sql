@@ -4,7 +4,8 @@
 -- already settled (of two acks with one token the second); DuplicateEvent when an event id is taken or given twice. An
 -- ack that is not Done has changed nothing and fails no other.
 --
--- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are none.
+-- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are
+-- none.
 --
 -- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
 --
@@ -33,6 +34,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_count integer := jsonb_array_length(p_acks);
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[v_count]);
@@ -397,7 +399,9 @@ BEGIN
     SELECT
       m.instance_id,
       m.work_item,
-      to_timestamp(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms)::float8 / 1000),
+      to_timestamp(
+        least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
+      ),
       v_now
     FROM ROWS FROM (
       jsonb_to_recordset(p_orchestrator_items)

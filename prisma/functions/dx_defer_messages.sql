@@ -21,6 +21,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_lease record;
 BEGIN
@@ -37,7 +38,7 @@ BEGIN
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL,
         locked_until = NULL,
-        visible_at = to_timestamp(v_lease.visible_at_ms::float8 / 1000)
+        visible_at = to_timestamp(least(v_lease.visible_at_ms, v_latest_ms)::float8 / 1000)
     WHERE q.id = ANY (v_lease.ids)
       AND q.instance_id IS NOT DISTINCT FROM v_lease.instance_id -- not "=": found by id, whatever the statistics say
       AND q.lock_token = v_lease.lock_token;

@@ -60,6 +60,8 @@ BEGIN
     LIMIT 201
   ) AS delayed;
 
+  -- CASE and BETWEEN below leave the planner one index each. With conditions it can use elsewhere, it may read all
+  -- visible rows and sort them, or look for a rare tag in the order of ids, as its statistics are.
   FOR v_round IN 1..10 LOOP
     IF v_many_delayed THEN
       v_candidates := ARRAY(
@@ -75,8 +77,10 @@ BEGIN
       v_candidates := ARRAY(
         SELECT w.id
         FROM worker_queue AS w
-        WHERE w.visible_at <= v_now
-          AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+        WHERE CASE
+          WHEN w.visible_at > v_now THEN false
+          ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
+        END
         ORDER BY w.id
         LIMIT v_reach
       );
@@ -90,8 +94,10 @@ BEGIN
             FROM worker_queue AS w
             WHERE p_untagged
               AND w.tag IS NULL
-              AND w.visible_at <= v_now
-              AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+              AND CASE
+                WHEN w.visible_at > v_now THEN false
+                ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
+              END
             ORDER BY w.tag, w.id
             LIMIT v_reach
           )
@@ -101,9 +107,11 @@ BEGIN
           CROSS JOIN LATERAL (
             SELECT w.id
             FROM worker_queue AS w
-            WHERE w.tag = accepted.tag
-              AND w.visible_at <= v_now
-              AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            WHERE w.tag BETWEEN accepted.tag AND accepted.tag
+              AND CASE
+                WHEN w.visible_at > v_now THEN false
+                ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
+              END
             ORDER BY w.tag, w.id
             LIMIT v_reach
           ) AS one

@@ -22,6 +22,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_outcomes text[] := array_fill('AlreadyExists'::text, ARRAY[jsonb_array_length(p_starts)]);
   v_started text[];
@@ -89,7 +90,11 @@ BEGIN
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
 
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
-  SELECT s.instance_id, s.work_item, to_timestamp((v_now_ms + COALESCE(s.delay_ms, 0))::float8 / 1000), v_now
+  SELECT
+    s.instance_id,
+    s.work_item,
+    to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
+    v_now
   FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
     WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
   WHERE s.position = ANY (v_positions)

@@ -112,6 +112,24 @@ describe("enqueueForOrchestrator:", () => {
       )
     }))
 
+  it.effect("is visible at the end of the year 9999 at the latest, as far as clients read dates", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* open
+      const latest = Number.MAX_SAFE_INTEGER
+      yield* driver.enqueueForOrchestrator([
+        { ...Test.message("a"), visibleAtMs: latest },
+        { ...Test.message("a"), delayMs: latest }
+      ])
+      const { lockToken } = yield* Test.claimed(driver, "b")
+      yield* driver.ackOrchestrationItems([
+        Test.turn(lockToken, { orchestratorItems: [{ ...Test.message("a"), visibleAtMs: latest }] })
+      ])
+      assert.deepStrictEqual(
+        yield* sql("SELECT date_trunc('second', visible_at AT TIME ZONE 'UTC')::text AS at FROM orchestrator_queue"),
+        [1, 2, 3].map(() => ({ at: "9999-12-31 23:59:59" }))
+      )
+    }))
+
   it.effect("keeps the order and duplicates, and creates no instance", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open

@@ -25,6 +25,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_instances text[] := '{}';
   v_secrets text[] := '{}';
@@ -57,7 +58,7 @@ BEGIN
   SET lock_token = NULL,
       locked_until = NULL,
       visible_at = CASE
-        WHEN a.delay_ms > 0 THEN to_timestamp((v_now_ms + a.delay_ms)::float8 / 1000)
+        WHEN a.delay_ms > 0 THEN to_timestamp(least(v_now_ms + a.delay_ms, v_latest_ms)::float8 / 1000)
         ELSE q.visible_at
       END,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
@@ -95,6 +96,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_ids bigint[] := '{}';
   v_visible_ms bigint[] := '{}';
@@ -123,7 +125,7 @@ BEGIN
   UPDATE worker_queue AS w
   SET lock_token = NULL,
       locked_until = NULL,
-      visible_at = to_timestamp(a.visible_at_ms::float8 / 1000),
+      visible_at = to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000),
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
   WHERE w.id = a.id;
@@ -137,7 +139,8 @@ $$;
 -- already settled (of two acks with one token the second); DuplicateEvent when an event id is taken or given twice. An
 -- ack that is not Done has changed nothing and fails no other.
 --
--- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are none.
+-- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are
+-- none.
 --
 -- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
 --
@@ -166,6 +169,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_count integer := jsonb_array_length(p_acks);
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[v_count]);
@@ -530,7 +534,9 @@ BEGIN
     SELECT
       m.instance_id,
       m.work_item,
-      to_timestamp(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms)::float8 / 1000),
+      to_timestamp(
+        least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
+      ),
       v_now
     FROM ROWS FROM (
       jsonb_to_recordset(p_orchestrator_items)
@@ -671,6 +677,41 @@ EXCEPTION
 END
 $$;
 
+-- Deletes sessions whose lease is over and for which no activity is queued.
+--
+-- Returns the number of sessions deleted. A session that a claim holds at the moment is left for the next time.
+--
+-- Bound: the expired sessions. Locks: session rows (skip locked).
+CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_deleted bigint;
+BEGIN
+  DELETE FROM sessions AS s
+  USING (
+    SELECT one.session_id
+    FROM sessions AS one
+    WHERE one.locked_until < v_now_ms
+      AND NOT EXISTS (
+        SELECT FROM worker_queue AS w
+        WHERE w.session_id = one.session_id
+      )
+    ORDER BY one.session_id COLLATE "C"
+    FOR UPDATE SKIP LOCKED
+  ) AS orphan
+  WHERE s.session_id = orphan.session_id;
+  GET DIAGNOSTICS v_deleted = ROW_COUNT;
+  RETURN v_deleted;
+END
+$$;
+
 -- Takes single messages out of claimed batches and hides them for a while: rows nobody can read must neither block
 -- their instance nor be lost. Their delivery stays counted; the lease and the rest of the batch stay as they are.
 --
@@ -694,6 +735,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_lease record;
 BEGIN
@@ -710,7 +752,7 @@ BEGIN
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL,
         locked_until = NULL,
-        visible_at = to_timestamp(v_lease.visible_at_ms::float8 / 1000)
+        visible_at = to_timestamp(least(v_lease.visible_at_ms, v_latest_ms)::float8 / 1000)
     WHERE q.id = ANY (v_lease.ids)
       AND q.instance_id IS NOT DISTINCT FROM v_lease.instance_id -- not "=": found by id, whatever the statistics say
       AND q.lock_token = v_lease.lock_token;
@@ -738,13 +780,14 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_count bigint;
 BEGIN
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
     m.instance_id,
     m.work_item,
-    to_timestamp(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0))::float8 / 1000),
+    to_timestamp(least(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0)), v_latest_ms)::float8 / 1000),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM ROWS FROM (
     jsonb_to_recordset(p_messages)
@@ -1129,6 +1172,8 @@ BEGIN
     LIMIT 201
   ) AS delayed;
 
+  -- CASE and BETWEEN below leave the planner one index each. With conditions it can use elsewhere, it may read all
+  -- visible rows and sort them, or look for a rare tag in the order of ids, as its statistics are.
   FOR v_round IN 1..10 LOOP
     IF v_many_delayed THEN
       v_candidates := ARRAY(
@@ -1144,8 +1189,10 @@ BEGIN
       v_candidates := ARRAY(
         SELECT w.id
         FROM worker_queue AS w
-        WHERE w.visible_at <= v_now
-          AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+        WHERE CASE
+          WHEN w.visible_at > v_now THEN false
+          ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
+        END
         ORDER BY w.id
         LIMIT v_reach
       );
@@ -1159,8 +1206,10 @@ BEGIN
             FROM worker_queue AS w
             WHERE p_untagged
               AND w.tag IS NULL
-              AND w.visible_at <= v_now
-              AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+              AND CASE
+                WHEN w.visible_at > v_now THEN false
+                ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
+              END
             ORDER BY w.tag, w.id
             LIMIT v_reach
           )
@@ -1170,9 +1219,11 @@ BEGIN
           CROSS JOIN LATERAL (
             SELECT w.id
             FROM worker_queue AS w
-            WHERE w.tag = accepted.tag
-              AND w.visible_at <= v_now
-              AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            WHERE w.tag BETWEEN accepted.tag AND accepted.tag
+              AND CASE
+                WHEN w.visible_at > v_now THEN false
+                ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
+              END
             ORDER BY w.tag, w.id
             LIMIT v_reach
           ) AS one
@@ -1317,6 +1368,71 @@ AS $$
   ORDER BY h.event_id
 $$;
 
+-- Sizes of what an instance has stored: the history of its current execution, and its key-values as a reader sees them.
+--
+-- Returns one row, none for an unknown instance.
+--
+-- Bound: the events of the execution and the key-values of the instance. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_instance_stats(
+  p_instance_id text
+)
+RETURNS TABLE (
+  out_event_count bigint,
+  out_history_bytes bigint,        -- UTF-8 bytes of the event texts
+  out_first_event text,            -- null without a history
+  out_key_count bigint,
+  out_value_bytes bigint           -- UTF-8 bytes of the values
+)
+LANGUAGE sql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+  SELECT
+    event.count,
+    event.bytes,
+    (
+      SELECT h.event_data
+      FROM history AS h
+      WHERE h.instance_id = i.instance_id
+        AND h.execution_id = i.current_execution_id
+      ORDER BY h.event_id
+      LIMIT 1
+    ),
+    entry.count,
+    entry.bytes
+  FROM instances AS i
+  CROSS JOIN LATERAL (
+    SELECT
+      count(*) AS count,
+      COALESCE(sum(octet_length(convert_to(h.event_data, 'UTF8'))), 0)::bigint AS bytes
+    FROM history AS h
+    WHERE h.instance_id = i.instance_id
+      AND h.execution_id = i.current_execution_id
+  ) AS event
+  CROSS JOIN LATERAL (
+    SELECT
+      count(*) AS count,
+      COALESCE(sum(octet_length(convert_to(visible.value, 'UTF8'))), 0)::bigint AS bytes
+    FROM (
+      SELECT d.value
+      FROM kv_delta AS d
+      WHERE d.instance_id = i.instance_id
+        AND d.value IS NOT NULL
+      UNION ALL
+      SELECT s.value
+      FROM kv_store AS s
+      WHERE s.instance_id = i.instance_id
+        AND NOT EXISTS (
+          SELECT FROM kv_delta AS d
+          WHERE d.instance_id = s.instance_id
+            AND d.key = s.key
+        )
+    ) AS visible
+  ) AS entry
+  WHERE i.instance_id = p_instance_id
+$$;
+
 -- State of instances and of their current executions, one row per known id, in any order.
 --
 -- out_failure is the newest OrchestrationFailed event of a Failed execution, looked for among its last 16 events.
@@ -1387,6 +1503,42 @@ BEGIN
 END
 $$;
 
+-- Key-values of an instance as a reader sees them: what the current execution changed, else what ended ones left.
+--
+-- Returns one row per key that has a value, by key.
+--
+-- Bound: the key-values of the instance, or the one key. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_key_values(
+  p_instance_id text,
+  p_key text                       -- null means every key
+)
+RETURNS TABLE (
+  out_key text,
+  out_value text
+)
+LANGUAGE sql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+  SELECT d.key, d.value
+  FROM kv_delta AS d
+  WHERE d.instance_id = p_instance_id
+    AND (p_key IS NULL OR d.key = p_key)
+    AND d.value IS NOT NULL
+  UNION ALL
+  SELECT s.key, s.value
+  FROM kv_store AS s
+  WHERE s.instance_id = p_instance_id
+    AND (p_key IS NULL OR s.key = p_key)
+    AND NOT EXISTS (
+      SELECT FROM kv_delta AS d
+      WHERE d.instance_id = s.instance_id
+        AND d.key = s.key
+    )
+  ORDER BY 1
+$$;
+
 -- Extends live leases to now + extend_for_ms, and the marks of their batches with them.
 --
 -- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
@@ -1448,6 +1600,43 @@ BEGIN
     AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
   RETURN v_outcomes;
+END
+$$;
+
+-- Extends the live leases of these owners' sessions to now + p_extend_for_ms, where the session was active lately.
+--
+-- Returns the number of sessions extended. An expired lease is never revived; an idle timeout of 0 extends nothing.
+--
+-- Bound: the sessions of the owners. Locks: session rows by id.
+CREATE OR REPLACE FUNCTION dx_renew_session_locks(
+  p_owner_ids text[],
+  p_extend_for_ms bigint,          -- milliseconds, > 0
+  p_idle_timeout_ms bigint,        -- milliseconds since the last activity, >= 0
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_renewed bigint;
+BEGIN
+  UPDATE sessions AS s
+  SET locked_until = v_now_ms + p_extend_for_ms
+  FROM (
+    SELECT one.session_id
+    FROM sessions AS one
+    WHERE one.worker_id = ANY (p_owner_ids)
+      AND one.locked_until > v_now_ms
+      AND one.last_activity_at > v_now_ms - p_idle_timeout_ms
+    ORDER BY one.session_id COLLATE "C"
+    FOR NO KEY UPDATE
+  ) AS live
+  WHERE s.session_id = live.session_id;
+  GET DIAGNOSTICS v_renewed = ROW_COUNT;
+  RETURN v_renewed;
 END
 $$;
 
@@ -1548,6 +1737,7 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_outcomes text[] := array_fill('AlreadyExists'::text, ARRAY[jsonb_array_length(p_starts)]);
   v_started text[];
@@ -1615,7 +1805,11 @@ BEGIN
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
 
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
-  SELECT s.instance_id, s.work_item, to_timestamp((v_now_ms + COALESCE(s.delay_ms, 0))::float8 / 1000), v_now
+  SELECT
+    s.instance_id,
+    s.work_item,
+    to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
+    v_now
   FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
     WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
   WHERE s.position = ANY (v_positions)
