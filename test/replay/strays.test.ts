@@ -38,6 +38,23 @@ describe("code that is not durable", () => {
     assert.deepStrictEqual(instance.written, ["3 ActivityCompleted <2", "4 OrchestrationFailed"])
   })
 
+  for (
+    const [what, loop] of [
+      ["sleeping for no time", () => Effect.forever(Effect.sleep(0))],
+      ["letting others run", () => Effect.forever(Effect.yieldNow)],
+      ["doing nothing", () => Effect.forever(Effect.void)],
+      ["retrying at once", () => Effect.retry(Effect.fail("again"), { while: () => true })]
+    ] as const
+  ) {
+    it(`loop ${what}: fails instead of blocking the process`, () => {
+      const instance = new Instance(Effect.andThen(A(1), Effect.suspend<unknown, never, never>(loop as never)))
+      instance.turn()
+      instance.turn(instance.completed(2))
+      assert.deepInclude(instance.failure, { _tag: "Configuration", kind: "Nondeterminism" })
+      assert.include(JSON.stringify(instance.failure), "\"Tested\\\" does not come to rest")
+    })
+  }
+
   it("await beside something durable: the instance waits for that, and fails when it is over", () => {
     const program = Effect.all([Effect.sleep(50), Effect.promise(() => new Promise(() => {}))], { concurrency: 2 })
     const instance = new Instance(program)

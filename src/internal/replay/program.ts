@@ -10,6 +10,7 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
+import type * as Fiber from "effect/Fiber"
 import * as Random from "effect/Random"
 import * as Scheduler from "effect/Scheduler"
 
@@ -22,12 +23,12 @@ export interface World {
 }
 
 export interface Program {
-  /** Runs until every fiber waits or has ended. */
-  readonly drain: () => void
+  /** Runs until every fiber waits or has ended; false when that does not happen. */
+  readonly drain: () => boolean
   readonly exit: () => Exit.Exit<string, Cause.Cause<string> | string> | undefined
 }
 
-/** Starts `effect` and runs it until it waits. Its services are `context` and nothing of the caller's. */
+/** Starts `effect`; `drain` then runs what it left to run. Its services are `context` and nothing of the caller's. */
 export const start = (
   effect: Effect.Effect<string, string>,
   context: Context.Context<never>,
@@ -40,7 +41,6 @@ export const start = (
     Context.add(Random.Random, makeRandom(world.randomSeed))
   )
   const fiber = Effect.runForkWith(services)(effect)
-  scheduler.drain()
   return {
     drain: () => scheduler.drain(),
     exit: () => fiber.pollUnsafe()
@@ -49,18 +49,46 @@ export const start = (
 
 // internal
 
-// One dispatcher for all fibers; nothing runs until the turn drains it.
-class TurnScheduler extends Scheduler.MixedScheduler {
-  private readonly dispatcher: Scheduler.SchedulerDispatcher
-  constructor() {
-    super("sync", () => () => {})
-    this.dispatcher = super.makeDispatcher()
+/** How much a program may do before it waits: a second or two of work, ten times what 10,000 branches at once take. */
+const maxUnits = 250_000
+
+/** A fiber that used up its operations (`MaxOpsBeforeYield`) has done more than one that only lets others run. */
+const unitsPerFullShare = 50
+
+// One queue for all fibers, by priority, then first in, first out; nothing runs until the turn drains it.
+class TurnScheduler implements Scheduler.Scheduler, Scheduler.SchedulerDispatcher {
+  readonly executionMode = "sync"
+  private queue: Array<{ readonly task: () => void; readonly priority: number }> = []
+  private units = 0
+
+  shouldYield(fiber: Fiber.Fiber<unknown, unknown>) {
+    if (fiber.currentOpCount < fiber.cache.maxOpsBeforeYield) return false
+    this.units += unitsPerFullShare
+    return true
   }
-  override makeDispatcher() {
-    return this.dispatcher as ReturnType<Scheduler.MixedScheduler["makeDispatcher"]>
+  makeDispatcher() {
+    return this
   }
-  drain() {
-    this.dispatcher.flush()
+  scheduleTask(task: () => void, priority: number) {
+    let index = this.queue.length
+    while (index > 0 && this.queue[index - 1]!.priority > priority) index--
+    this.queue.splice(index, 0, { task, priority })
+  }
+  /** False when the program does not come to rest. */
+  drain(): boolean {
+    this.units = 0
+    while (this.queue.length > 0) {
+      const tasks = this.queue
+      this.queue = []
+      for (const { task } of tasks) {
+        if (++this.units > maxUnits) return false
+        task()
+      }
+    }
+    return true
+  }
+  flush() {
+    this.drain()
   }
 }
 

@@ -69,6 +69,7 @@ export const make = (options: Options): Replay => {
   let replaying = true
   let inTurn = false
   let nowMs = 0
+  let name = ""
 
   const turn = <A>(f: () => A): A => {
     inTurn = true
@@ -82,7 +83,14 @@ export const make = (options: Options): Replay => {
   const deliver = (handle: Handle, answer: Event.Event) => {
     handle.state = "answered"
     handle.resume(Effect.succeed(answer))
-    run!.drain()
+    rest()
+  }
+
+  const rest = () => {
+    if (run!.drain()) return
+    throw new Nondeterminism(
+      `orchestration "${name}" does not come to rest: it goes on and on without waiting for anything durable`
+    )
   }
 
   const drop = (handle: Handle) => {
@@ -119,6 +127,7 @@ export const make = (options: Options): Replay => {
   }
 
   const start = (event: Event.Of<"OrchestrationStarted">) => {
+    name = event.name
     const perform: OrchestrationContext["Service"]["perform"] = (action) =>
       Effect.callback<any>((resume) => {
         if (!inTurn) return options.onStray()
@@ -152,6 +161,7 @@ export const make = (options: Options): Replay => {
         randomSeed: () => `${event.instanceId}\n${event.executionId}\n${event.timestampMs}`
       }
     )
+    rest()
   }
 
   const apply = (event: Event.Event) => {
