@@ -154,6 +154,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     }
     execution.pinned = turn.pinnedVersion ?? execution.pinned
     changeKeyValues(turn, instanceId, executionId, now)
+    if (turn.status !== null && turn.status !== "Running") dropTimers(instanceId, now)
     for (const item of turn.workerItems) enqueueActivity(item, now)
     for (const key of turn.cancelledActivities) {
       for (const [id, activity] of activities) if (isActivity(activity, key)) activities.delete(id)
@@ -162,6 +163,14 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       enqueueMessage(item, now)
       // In an ack a time in the past is kept as it is.
       if (item.visibleAtMs !== null) messages.get(lastId)!.visibleAtMs = item.visibleAtMs
+    }
+  }
+
+  /** The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then. */
+  const dropTimers = (instanceId: string, now: number) => {
+    for (const [id, message] of messages) {
+      const isTimer = message.instanceId === instanceId && message.workItem.startsWith(`{"TimerFired"`)
+      if (isTimer && message.visibleAtMs > now) messages.delete(id)
     }
   }
 
@@ -398,12 +407,17 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
  * @category layers
  * @since 0.1.0
  */
-export const layer: Layer.Layer<ProviderDriver | AdminDriver> = Layer.effectContext(
-  Effect.sync(() => {
-    const store = tables.make()
-    return Context.make(ProviderDriver, makeOver(store)).pipe(Context.add(AdminDriver, makeAdmin(store)))
-  })
+export const layer: Layer.Layer<ProviderDriver | AdminDriver> = Layer.unwrap(
+  Effect.sync(() => layerOver(tables.make()))
 )
+
+/**
+ * Over tables that somebody else looks into, too.
+ *
+ * @internal
+ */
+export const layerOver = (store: tables.Tables): Layer.Layer<ProviderDriver | AdminDriver> =>
+  Layer.succeedContext(Context.make(ProviderDriver, makeOver(store)).pipe(Context.add(AdminDriver, makeAdmin(store))))
 
 // internal
 

@@ -1,0 +1,108 @@
+/**
+ * The validation suite: what a storage must do to be a provider, as tests that run on any driver.
+ *
+ * One file per topic, one test per rule; names are those of Duroxide's own suite, so that results compare one to one.
+ * Every test gets a store of its own. With virtual time the suite takes seconds; with real time, run its topics in
+ * several files, because most tests wait for locks to expire.
+ *
+ * @since 0.1.0
+ */
+import { describe, it } from "@effect/vitest"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as TestClock from "effect/testing/TestClock"
+import type { Provider } from "../Provider.ts"
+import type { ProviderAdmin } from "../ProviderAdmin.ts"
+import { Settings } from "./ProviderTest/harness.ts"
+import type { Backdoor, Services, Topic } from "./ProviderTest/harness.ts"
+import * as topics from "./ProviderTest/topics.ts"
+
+export {
+  /**
+   * What tests do to a storage behind its provider's back.
+   *
+   * @category services
+   * @since 0.1.0
+   */
+  Backdoor
+} from "./ProviderTest/harness.ts"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Options {
+  /**
+   * Whose time passes: `virtual` moves the `TestClock`, for stores that take the time from Effect's `Clock`; `real`
+   * sleeps. Defaults to `real`.
+   */
+  readonly time?: "virtual" | "real" | undefined
+  /** Whether an empty fetch waits for its poll timeout (`long`) or returns at once (`short`). Defaults to `short`. */
+  readonly polling?: "short" | "long" | undefined
+  /**
+   * Length of the locks whose expiry tests wait for, at least 2 seconds in real time, as some compare their own work
+   * with it. Defaults to 2 seconds.
+   */
+  readonly lockTimeout?: Duration.Input | undefined
+  /** Longest time an empty fetch may take without waiting. Defaults to 100 milliseconds. */
+  readonly shortPollThreshold?: Duration.Input | undefined
+  /** Only the topics with these names. Defaults to all. */
+  readonly topics?: ReadonlyArray<TopicName> | undefined
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export type TopicName = keyof typeof topics
+
+/**
+ * The names of all topics, in the suite's order.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export const topicNames = Object.keys(topics) as ReadonlyArray<TopicName>
+
+/**
+ * Registers the suite with Vitest.
+ *
+ * **Details**
+ *
+ * `layer` is built once per test and must give an empty store each time. `name` heads the results.
+ *
+ * @category running
+ * @since 0.1.0
+ */
+export const suite = (
+  name: string,
+  layer: Layer.Layer<Provider | ProviderAdmin | Backdoor, unknown>,
+  options: Options = {}
+): void => {
+  const time = options.time ?? "real"
+  const settings = Settings.of({
+    time,
+    polling: options.polling ?? "short",
+    lockTimeout: Duration.fromInputUnsafe(options.lockTimeout ?? "2 seconds"),
+    shortPollThreshold: Duration.fromInputUnsafe(options.shortPollThreshold ?? "100 millis"),
+    onFreshProvider: (effect) => onFreshProvider(effect)
+  })
+  const onFreshProvider = <A, E>(effect: Effect.Effect<A, E, Services>) =>
+    effect.pipe(
+      Effect.provide(Layer.mergeAll(Layer.fresh(layer), Layer.succeed(Settings, settings)), { local: true }),
+      // Many tests provoke what a provider warns of.
+      Effect.provide(Logger.layer([]))
+    )
+  const register = (topic: Topic) =>
+    describe(topic.name, { concurrent: time === "real" }, () => {
+      for (const [test, effect] of Object.entries(topic.tests(settings))) {
+        // A clock at zero would make every absolute time of a test the future.
+        if (time === "virtual") {
+          it.effect(test, () => Effect.andThen(TestClock.setTime(1_800_000_000_000), onFreshProvider(effect)))
+        } else it.live(test, () => onFreshProvider(effect))
+      }
+    })
+  describe(name, () => (options.topics ?? topicNames).forEach((topic) => register(topics[topic])))
+}

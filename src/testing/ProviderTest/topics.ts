@@ -1,0 +1,4 @@
+/**
+ * All topics of the suite, in its order.
+ */
+export { atomicity } from "./atomicity.ts"
