@@ -38,6 +38,13 @@ describe("FetchPump", () => {
       assert.deepStrictEqual(looks, [3])
     }))
 
+  it.effect("take: a caller that is answered and asks again at once is looked for again", () =>
+    Effect.gen(function*() {
+      const { pump } = yield* setup(["a", "b", "c"])
+      const taken = yield* Effect.forEach([1, 2, 3, 4], () => pump.take(Duration.zero))
+      assert.deepStrictEqual(taken.map(Option.getOrNull), ["a", "b", "c", null])
+    }))
+
   it.effect("take: sends nothing while nobody waits, and looks once per interval while somebody does", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup([])

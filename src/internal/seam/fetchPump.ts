@@ -60,6 +60,8 @@ export const make = Effect.fnUntraced(function*<A, E>(
     woken = false
     lastLook = clock.currentTimeMillisUnsafe()
     due.splice(0, insertionIndex(due, lastLook))
+    // Whoever comes during the look, an answered caller that asks again for example, is for the next one.
+    const asked = new Set(waiters)
     const limit = Math.min(waiters.length, options.maxBatch)
     const exit = yield* Effect.exit(options.fetch(limit))
     if (Exit.isFailure(exit)) {
@@ -75,8 +77,9 @@ export const make = Effect.fnUntraced(function*<A, E>(
       if (waiter === undefined) yield* options.giveBack(item)
       else waiter.resume(Exit.succeed(Option.some(item)))
     }
-    const late = waiters.filter((waiter) => waiter.deadline <= lastLook)
-    waiters = waiters.filter((waiter) => waiter.deadline > lastLook)
+    const isLate = (waiter: Waiter<A, E>) => asked.has(waiter) && waiter.deadline <= lastLook
+    const late = waiters.filter(isLate)
+    waiters = waiters.filter((waiter) => !isLate(waiter))
     for (const waiter of late) waiter.resume(Exit.succeed(Option.none()))
   })
 
