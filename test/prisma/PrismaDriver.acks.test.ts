@@ -202,6 +202,29 @@ describe("ackOrchestrationItems:", () => {
       }))
   }
 
+  it.effect("the end of an execution deletes the timers it lost, and nothing else that waits for its time", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* open
+      const timer = (instanceId: string) => ({
+        ...Test.message(instanceId, `{"TimerFired":{"instance":"${instanceId}"}}`),
+        visibleAtMs: startedAt + 60_000
+      })
+      const signal = { ...Test.message("a", `{"ExternalRaised":{"data":"{\\"TimerFired\\"}"}}`), delayMs: 60_000 }
+      for (const status of ["Completed", "Failed", "ContinuedAsNew"] as const) {
+        const { lockToken } = yield* Test.claimed(driver, "a")
+        yield* driver.enqueueForOrchestrator([timer("a"), timer("b"), signal])
+        yield* driver.ackOrchestrationItems([Test.turn(lockToken, { status })])
+        assert.deepStrictEqual(
+          yield* sql(`DELETE FROM orchestrator_queue RETURNING instance_id, work_item LIKE '{"Timer%' AS timer`),
+          [{ instance_id: "b", timer: true }, { instance_id: "a", timer: false }]
+        )
+      }
+      const { lockToken } = yield* Test.claimed(driver, "a")
+      yield* driver.enqueueForOrchestrator([timer("a")])
+      yield* driver.ackOrchestrationItems([Test.turn(lockToken, { status: "Running" })])
+      assert.strictEqual((yield* sql(`SELECT FROM orchestrator_queue`)).length, 1)
+    }))
+
   it.effect("pins a version when given, and leaves it alone otherwise", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open

@@ -529,6 +529,17 @@ BEGIN
     WHERE w.id = cancelled.id;
   END IF;
 
+  IF v_ends THEN
+    -- The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then.
+    DELETE FROM orchestrator_queue AS q
+    USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
+    WHERE v_executions[ack.position] IS NOT NULL
+      AND ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')
+      AND q.instance_id = v_instances[ack.position]
+      AND q.visible_at > v_now
+      AND q.work_item LIKE '{"TimerFired"%';
+  END IF;
+
   IF p_orchestrator_items IS NOT NULL THEN
     INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
     SELECT
