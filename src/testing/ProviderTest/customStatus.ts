@@ -1,0 +1,107 @@
+/**
+ * The status text an orchestration shows, and the version by which a waiting client sees that it changed.
+ */
+import { assert } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { Provider } from "../../Provider.ts"
+import { continueAsNew, create, customStatus as updated, fails, topic, turn } from "./harness.ts"
+import type { EventInput } from "./harness.ts"
+
+const store = (...events: ReadonlyArray<EventInput>) => turn("i", { executionId: 1, events })
+
+const read = (instance: string, lastSeenVersion: number) =>
+  Effect.flatMap(Provider, (provider) => provider.getCustomStatus(instance, lastSeenVersion))
+
+const expectStatus = (status: string | null, version: number, instance = "i") =>
+  Effect.map(
+    read(instance, 0),
+    (found) => assert.deepStrictEqual(found, Option.some({ status: Option.fromNullOr(status), version }))
+  )
+
+const expectNothing = (instance: string, lastSeenVersion: number) =>
+  Effect.map(read(instance, lastSeenVersion), (found) => assert.deepStrictEqual(found, Option.none()))
+
+export const customStatus = topic("custom_status", {
+  test_custom_status_set: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "progress"))
+    yield* expectStatus("progress", 1)
+  }),
+
+  test_custom_status_clear: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "temp"))
+    yield* store(updated(101, null))
+    yield* expectStatus(null, 2)
+  }),
+
+  test_custom_status_none_preserves: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "keep-me"))
+    yield* store()
+    yield* expectStatus("keep-me", 1)
+  }),
+
+  test_custom_status_version_increments: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "a"))
+    yield* expectStatus("a", 1)
+    yield* store(updated(101, "b"))
+    yield* expectStatus("b", 2)
+    yield* store(updated(102, null))
+    yield* expectStatus(null, 3)
+  }),
+
+  test_custom_status_polling_no_change: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "a"))
+    yield* expectNothing("i", 1)
+    yield* expectStatus("a", 1)
+  }),
+
+  test_custom_status_nonexistent_instance: expectNothing("missing", 0),
+
+  test_custom_status_default_on_new_instance: Effect.gen(function*() {
+    yield* create("i")
+    yield* expectNothing("i", 0)
+  }),
+
+  custom_status_several_events_in_one_ack: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "first"), updated(101, null), updated(102, "last"))
+    yield* expectStatus("last", 1)
+    yield* store(updated(103, "again"), updated(104, null))
+    yield* expectStatus(null, 2)
+  }),
+
+  custom_status_empty_text_is_a_status: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, ""))
+    yield* expectStatus("", 1)
+  }),
+
+  custom_status_belongs_to_one_instance: Effect.gen(function*() {
+    yield* create("i")
+    yield* create("other")
+    yield* store(updated(100, "mine"))
+    yield* expectStatus("mine", 1)
+    yield* expectNothing("other", 0)
+  }),
+
+  custom_status_survives_continue_as_new: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "kept"))
+    yield* continueAsNew("i", 2)
+    yield* expectStatus("kept", 1)
+    yield* turn("i", { executionId: 2, events: [updated(100, "new")] })
+    yield* expectStatus("new", 2)
+  }),
+
+  custom_status_of_a_refused_ack_is_not_stored: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "kept"))
+    yield* fails(store(updated(101, "refused"), updated(100, "duplicate")))
+    yield* expectStatus("kept", 1)
+  })
+})
