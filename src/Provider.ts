@@ -113,6 +113,11 @@ export interface InstanceStats {
  */
 export interface Options {
   /**
+   * Whether a fetch waits for work, up to its poll timeout (`long`), or looks once and returns at once (`short`), for
+   * callers that do the waiting themselves. Defaults to `long`.
+   */
+  readonly polling?: "long" | "short" | undefined
+  /**
    * Longest pause between two looks for work while a dispatcher waits. Work enqueued by this process is seen at once
    * all the same. Defaults to 100 milliseconds.
    */
@@ -139,7 +144,7 @@ export class Provider extends Context.Service<Provider, {
   /**
    * Claims one instance with all its visible messages.
    *
-   * Waits up to `pollTimeout` for work; `none` then, after a last look. An instance is claimed by one caller at a time;
+   * Waits up to `pollTimeout` for work, unless the provider polls shortly; `none` then, after a last look. An instance is claimed by one caller at a time;
    * the lease ends after `lockTimeout` unless renewed.
    */
   readonly fetchOrchestrationItem: (options: {
@@ -292,6 +297,7 @@ export const fromDriver = (
   options?: Options
 ): Effect.Effect<Provider["Service"], never, Scope.Scope> =>
   seam.make(driver, {
+    polling: options?.polling ?? "long",
     pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),
     lanes: options?.lanes ?? 2,
     maxBatch: options?.maxBatch ?? 64

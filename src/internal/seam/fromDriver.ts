@@ -35,6 +35,7 @@ type Service = Provider["Service"]
 type Driver = ProviderDriver["Service"]
 
 export interface Options {
+  readonly polling: "long" | "short"
   readonly pollInterval: Duration.Duration
   readonly lanes: number
   readonly maxBatch: number
@@ -55,6 +56,7 @@ export const make = Effect.fnUntraced(function*(
   const orchestratorPumps = new Map<string, fetchPump.FetchPump<Claimed<OrchestrationItem>, ProviderError>>()
   const workerPumps = new Map<string, fetchPump.FetchPump<ClaimedActivity, ProviderError>>()
   const endWatchers = new Map<string, Set<() => void>>()
+  const wait = (pollTimeout: Duration.Duration) => options.polling === "long" ? pollTimeout : Duration.zero
 
   const together = <Item, A>(
     send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, ProviderError>
@@ -203,7 +205,7 @@ export const make = Effect.fnUntraced(function*(
         filter,
         (limit) => claimInstances(driver.fetchOrchestrationItems({ ...filter, limit })),
         ({ lockToken }) => service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
-      ).pipe(Effect.flatMap((pump) => pump.take(pollTimeout)))
+      ).pipe(Effect.flatMap((pump) => pump.take(wait(pollTimeout))))
     },
 
     ackOrchestrationItem: (lockToken, turn) =>
@@ -302,23 +304,25 @@ export const make = Effect.fnUntraced(function*(
         filter,
         (limit) => claimActivities({ ...filter, limit }),
         ({ lockToken }) => service.abandonWorkItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
-      ).pipe(Effect.flatMap((pump) => pump.take(pollTimeout)))
+      ).pipe(Effect.flatMap((pump) => pump.take(wait(pollTimeout))))
     },
 
     ackWorkItem: (lockToken, completion) =>
-      measured(
-        "ack_worker",
-        Metrics.ackWorkerDuration,
-        ackActivities({
-          lockToken,
-          completion: Option.getOrNull(
-            Option.map(completion, (item) => ({ instanceId: item.instance, workItem: WorkItem.encode(item) }))
-          )
-        })
-      ).pipe(
-        Effect.flatMap((settled) => settle("ackWorkItem", lockToken, settled)),
-        Effect.tap(() => Effect.sync(() => Option.isSome(completion) && wakeInstance(completion.value.instance)))
-      ),
+      Option.isSome(completion) && !isCompletion(completion.value)
+        ? refused("ackWorkItem", "completion", "only ActivityCompleted and ActivityFailed end an activity")
+        : measured(
+          "ack_worker",
+          Metrics.ackWorkerDuration,
+          ackActivities({
+            lockToken,
+            completion: Option.getOrNull(
+              Option.map(completion, (item) => ({ instanceId: item.instance, workItem: WorkItem.encode(item) }))
+            )
+          })
+        ).pipe(
+          Effect.flatMap((settled) => settle("ackWorkItem", lockToken, settled)),
+          Effect.tap(() => Effect.sync(() => Option.isSome(completion) && wakeInstance(completion.value.instance)))
+        ),
 
     abandonWorkItem: ({ delay, ignoreAttempt, lockToken }) =>
       abandonActivities({ lockToken, delayMs: millisOrNull(delay), ignoreAttempt }).pipe(
@@ -438,6 +442,9 @@ export const make = Effect.fnUntraced(function*(
 })
 
 // internal
+
+/** For callers without types: anything else would reach the instance as a message nobody sent. */
+const isCompletion = (item: WorkItem.WorkItem) => item._tag === "ActivityCompleted" || item._tag === "ActivityFailed"
 
 type ClaimedActivity = Claimed<WorkItem.Of<"ActivityExecute">>
 
