@@ -45,6 +45,19 @@ describe("FetchPump", () => {
       assert.deepStrictEqual(taken.map(Option.getOrNull), ["a", "b", "c", null])
     }))
 
+  it.effect("take: a look that only set something aside is not the last one", () =>
+    Effect.gen(function*() {
+      const answers = [{ items: [], more: true }, { items: ["a"], more: false }]
+      const pump = yield* fetchPump.make<string, never>({
+        maxBatch: 10,
+        pollInterval: Duration.seconds(1),
+        fetch: () => Effect.sync(() => answers.shift() ?? { items: [], more: false }),
+        giveBack: () => Effect.void
+      })
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.some("a"))
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
+    }))
+
   it.effect("take: sends nothing while nobody waits, and looks once per interval while somebody does", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup([])

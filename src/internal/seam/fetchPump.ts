@@ -77,7 +77,8 @@ export const make = Effect.fnUntraced(function*<A, E>(
       if (waiter === undefined) yield* options.giveBack(item)
       else waiter.resume(Exit.succeed(Option.some(item)))
     }
-    const isLate = (waiter: Waiter<A, E>) => asked.has(waiter) && waiter.deadline <= lastLook
+    // With more to look at, nobody was told yet that there is nothing.
+    const isLate = (waiter: Waiter<A, E>) => !more && asked.has(waiter) && waiter.deadline <= lastLook
     const late = waiters.filter(isLate)
     waiters = waiters.filter((waiter) => !isLate(waiter))
     for (const waiter of late) waiter.resume(Exit.succeed(Option.none()))
