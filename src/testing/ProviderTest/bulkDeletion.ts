@@ -1,0 +1,79 @@
+/**
+ * Deletion of many: only what has ended, tree by tree.
+ */
+import { assert } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import type { InstanceFilter } from "../../ProviderAdmin.ts"
+import { done, elapse, expectGone, expectInstances, fails, running, topic } from "./harness.ts"
+
+const bulk = (filter: InstanceFilter) =>
+  Effect.flatMap(
+    ProviderAdmin,
+    (admin) => Effect.map(admin.deleteInstanceBulk(filter), ({ instancesDeleted }) => instancesDeleted)
+  )
+
+const ended = (...instances: ReadonlyArray<string>) => Effect.forEach(instances, (instance) => done(instance))
+
+export const bulkDeletion = topic("bulk_deletion", {
+  test_delete_instance_bulk_filter_combinations: Effect.gen(function*() {
+    yield* ended("i0", "i1", "i2", "i3", "i4")
+    assert.strictEqual(yield* bulk({ instanceIds: ["i0", "i1"] }), 2)
+    yield* expectInstances("i2")
+    assert.strictEqual(yield* bulk({ instanceIds: ["unknown", "i0"] }), 0)
+    assert.isAtLeast(yield* bulk({}), 3)
+    yield* expectGone("i0", "i1", "i2", "i3", "i4")
+  }),
+
+  test_delete_instance_bulk_safety_and_limits: Effect.gen(function*() {
+    yield* ended("a", "b")
+    yield* running("c")
+    yield* running("d")
+    assert.strictEqual(yield* bulk({ instanceIds: ["a", "b", "c", "d"] }), 2)
+    yield* expectInstances("c", "d")
+    yield* ended("e", "f", "g", "h")
+    assert.deepStrictEqual(
+      [yield* bulk({ limit: 2 }), yield* bulk({ limit: 2 }), yield* bulk({ limit: 2 })],
+      [2, 2, 0]
+    )
+  }),
+
+  test_delete_instance_bulk_completed_before_filter: Effect.gen(function*() {
+    const before = yield* Clock.currentTimeMillis
+    yield* elapse(10)
+    yield* ended("a", "b")
+    yield* elapse(10)
+    const after = yield* Clock.currentTimeMillis
+    assert.strictEqual(yield* bulk({ instanceIds: ["a", "b"], completedBeforeMs: before }), 0)
+    yield* expectInstances("a", "b")
+    assert.strictEqual(yield* bulk({ instanceIds: ["a", "b"], completedBeforeMs: after }), 2)
+  }),
+
+  test_delete_instance_bulk_cascades_to_children: Effect.gen(function*() {
+    yield* ended("parent1", "parent2", "alone")
+    yield* done("child", "parent1")
+    const children = ["child1", "child2", "child3"]
+    yield* Effect.forEach(children, (child) => done(child, "parent2"))
+    assert.strictEqual(yield* bulk({ instanceIds: ["parent1", "parent2", "alone"] }), 7)
+    yield* expectGone("parent1", "parent2", "alone", "child", ...children)
+  }),
+
+  // -- ours ------------------------------------------------------------------------------------
+
+  an_empty_list_selects_nothing: Effect.gen(function*() {
+    yield* ended("a")
+    assert.strictEqual(yield* bulk({ instanceIds: [] }), 0)
+    assert.strictEqual(yield* bulk({ limit: 0 }), 0)
+    yield* fails(bulk({ limit: -1 }))
+    yield* expectInstances("a")
+  }),
+
+  children_are_not_selected: Effect.gen(function*() {
+    yield* running("root")
+    yield* done("child", "root")
+    assert.strictEqual(yield* bulk({ instanceIds: ["child"] }), 0)
+    assert.strictEqual(yield* bulk({}), 0)
+    yield* expectInstances("root", "child")
+  })
+})

@@ -1,0 +1,235 @@
+/**
+ * What operators are told: lists, details, sizes, depths.
+ */
+import { assert } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { Provider } from "../../Provider.ts"
+import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import {
+  abandon,
+  ack,
+  activityCompleted,
+  activityScheduled,
+  claimActivity,
+  claimInstance,
+  claimOrchestration,
+  completed,
+  create,
+  done,
+  elapse,
+  enqueueActivity,
+  enqueueStart,
+  fails,
+  multi,
+  named,
+  poke,
+  send,
+  started,
+  timerFired,
+  topic,
+  turn,
+  valueCleared,
+  valueSet
+} from "./harness.ts"
+import * as Harness from "./harness.ts"
+
+const stats = (instance: string) =>
+  Effect.flatMap(
+    Provider,
+    (provider) => Effect.map(provider.getInstanceStats(instance), (found) => Harness.some(found, "statistics"))
+  )
+
+const sizes = (instance: string) =>
+  Effect.map(stats(instance), (found) => [found.kvUserKeyCount, found.kvTotalValueBytes])
+
+export const management = topic("management", {
+  test_list_instances: Effect.gen(function*() {
+    const ids = ["mgmt-inst-0", "mgmt-inst-1", "mgmt-inst-2"]
+    yield* Effect.forEach(ids, (id) => create(id))
+    const listed = yield* (yield* ProviderAdmin).listInstances
+    assert.sameMembers([...listed], ids)
+  }),
+
+  test_list_instances_by_status: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    yield* done("ended")
+    yield* create("running")
+    assert.deepStrictEqual(yield* admin.listInstancesByStatus("Completed"), ["ended"])
+    assert.deepStrictEqual(yield* admin.listInstancesByStatus("Running"), ["running"])
+    assert.deepStrictEqual(yield* admin.listInstancesByStatus("Failed"), [])
+  }),
+
+  test_list_executions: Effect.gen(function*() {
+    yield* enqueueStart("i")
+    yield* ack(yield* claimOrchestration(), { executionId: 1, events: [started()] })
+    assert.deepStrictEqual(yield* (yield* ProviderAdmin).listExecutions("i"), [1])
+  }),
+
+  test_get_instance_info: Effect.gen(function*() {
+    yield* enqueueStart("i")
+    yield* ack(yield* claimOrchestration(), {
+      events: [started()],
+      metadata: { orchestrationName: "InfoOrch", orchestrationVersion: "2.0.0" }
+    })
+    const info = yield* (yield* ProviderAdmin).getInstanceInfo("i")
+    assert.deepInclude(info, {
+      instanceId: "i",
+      orchestrationName: "InfoOrch",
+      orchestrationVersion: "2.0.0",
+      executionId: 1,
+      status: "Running",
+      output: null
+    })
+  }),
+
+  test_get_execution_info: Effect.gen(function*() {
+    yield* enqueueStart("mgmt-exec-info")
+    yield* ack(yield* claimOrchestration(), {
+      executionId: 1,
+      events: [started({ instanceId: "another" })],
+      metadata: { status: "Completed", output: "result" }
+    })
+    const info = yield* (yield* ProviderAdmin).getExecutionInfo("mgmt-exec-info", 1)
+    assert.deepInclude(info, { executionId: 1, status: "Completed", output: "result", eventCount: 1 })
+  }),
+
+  test_get_system_metrics: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    const before = yield* admin.getSystemMetrics
+    yield* enqueueStart("i")
+    yield* ack(yield* claimOrchestration(), { events: [started({ instanceId: "another" })], metadata: named() })
+    const after = yield* admin.getSystemMetrics
+    assert.strictEqual(after.totalInstances, before.totalInstances + 1)
+    assert.isAbove(after.totalEvents, 0)
+  }),
+
+  test_get_queue_depths: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    const before = yield* admin.getQueueDepths
+    yield* enqueueStart("i")
+    assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, before.orchestratorQueue + 1)
+  }),
+
+  test_get_instance_stats_nonexistent: Effect.gen(function*() {
+    assert.isTrue(Option.isNone(yield* (yield* Provider).getInstanceStats("unknown")))
+  }),
+
+  test_get_instance_stats_history: Effect.gen(function*() {
+    yield* create("i")
+    const { historySizeBytes, ...others } = yield* stats("i")
+    assert.isAbove(historySizeBytes, 0)
+    assert.deepStrictEqual(others, {
+      historyEventCount: 1,
+      queuePendingCount: 0,
+      kvUserKeyCount: 0,
+      kvTotalValueBytes: 0
+    })
+  }),
+
+  test_get_instance_stats_kv: Effect.gen(function*() {
+    yield* create("i")
+    yield* turn("i", {
+      events: [valueSet(100, "k1", "aaa"), valueSet(101, "k2", "bbbbb"), completed(102)],
+      metadata: named({ status: "Completed" })
+    })
+    assert.deepStrictEqual(yield* sizes("i"), [2, 8])
+  }),
+
+  test_get_instance_stats_carry_forward: Effect.gen(function*() {
+    yield* enqueueStart("i")
+    const carryForwardEvents = [["q", "1"], ["q", "2"], ["r", "3"]] as const
+    yield* ack(yield* claimOrchestration(), { events: [started({ carryForwardEvents })], metadata: named() })
+    assert.strictEqual((yield* stats("i")).queuePendingCount, 3)
+    assert.deepStrictEqual(yield* sizes("i"), [0, 0])
+  }),
+
+  test_get_instance_stats_kv_delta_only: Effect.gen(function*() {
+    yield* create("i")
+    yield* turn("i", { events: [valueSet(100, "dk1", "xxx"), valueSet(101, "dk2", "yyyyyy"), activityScheduled(102)] })
+    assert.deepStrictEqual(yield* sizes("i"), [2, 9])
+    assert.strictEqual((yield* stats("i")).queuePendingCount, 0)
+  }),
+
+  test_get_instance_stats_kv_merged: Effect.gen(function*() {
+    yield* create("i")
+    yield* turn("i", { events: [valueSet(100, "mk1", "aaa"), valueSet(101, "mk2", "bb")] })
+    assert.deepStrictEqual(yield* sizes("i"), [2, 5])
+    yield* turn("i", { events: [valueSet(102, "mk1", "zzzzz")], metadata: named({ status: "Completed" }) })
+    assert.deepStrictEqual(yield* sizes("i"), [2, 7])
+  }),
+
+  // -- ours ------------------------------------------------------------------------------------
+
+  stats_leave_out_removed_values: Effect.gen(function*() {
+    yield* create("i")
+    yield* turn("i", {
+      events: [valueSet(100, "kept", "123"), valueSet(101, "removed", "1234567")],
+      metadata: named({ status: "ContinuedAsNew" })
+    })
+    yield* turn("i", { executionId: 2, events: [valueCleared(1, "removed"), valueSet(2, "kept", "ü")] })
+    // Two bytes: sizes are those of UTF-8.
+    assert.deepStrictEqual(yield* sizes("i"), [1, 2])
+  }),
+
+  queue_depths_count_what_could_be_claimed: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    yield* enqueueStart("leased")
+    yield* send(timerFired("later", 1), "1 hour")
+    yield* enqueueActivity("i", 1)
+    yield* enqueueActivity("i", 2)
+    const leased = yield* claimInstance("leased", { lockTimeout: 500 })
+    yield* claimActivity(1, { lockTimeout: 500 })
+    assert.deepStrictEqual(yield* admin.getQueueDepths, { orchestratorQueue: 0, workerQueue: 1 })
+    yield* elapse(600)
+    assert.deepStrictEqual(yield* admin.getQueueDepths, { orchestratorQueue: 1, workerQueue: 2 })
+    yield* abandon(leased.lockToken)
+    assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, 1)
+  }),
+
+  system_metrics_count_by_status: Effect.gen(function*() {
+    yield* create("running")
+    yield* done("completed")
+    yield* done("failed", undefined, { status: "Failed" })
+    yield* multi("many", 3)
+    assert.deepStrictEqual(yield* (yield* ProviderAdmin).getSystemMetrics, {
+      totalInstances: 4,
+      totalExecutions: 6,
+      runningInstances: 1,
+      completedInstances: 2,
+      failedInstances: 1,
+      totalEvents: 6
+    })
+  }),
+
+  unknown_instances: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    assert.deepStrictEqual(yield* admin.listExecutions("unknown"), [])
+    assert.deepStrictEqual(yield* admin.readHistoryWithExecutionId("unknown", 1), [])
+    yield* fails(admin.latestExecutionId("unknown"), /not found/)
+    yield* fails(admin.readHistory("unknown"), /not found/)
+    yield* fails(admin.getInstanceInfo("unknown"), /not found/)
+    yield* fails(admin.getExecutionInfo("unknown", 1), /not found/)
+  }),
+
+  management_reads_the_newest_execution: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    yield* multi("i", 2, { status: "Failed", output: "boom" })
+    assert.strictEqual(yield* admin.latestExecutionId("i"), 2)
+    assert.deepStrictEqual((yield* admin.readHistory("i")).map(({ executionId }) => executionId), [2])
+    assert.deepInclude(yield* admin.getInstanceInfo("i"), { executionId: 2, status: "Failed", output: "boom" })
+  }),
+
+  instances_are_listed_newest_first: Effect.gen(function*() {
+    const ids = ["b", "c", "a"]
+    for (const id of ids) {
+      yield* create(id)
+      yield* elapse(5)
+    }
+    const admin = yield* ProviderAdmin
+    assert.deepStrictEqual(yield* admin.listInstances, ids.toReversed())
+    yield* poke("b")
+    yield* send(activityCompleted("b", 1))
+    assert.deepStrictEqual(yield* admin.listInstancesByStatus("Running"), ids.toReversed())
+  })
+})

@@ -1,0 +1,157 @@
+/**
+ * Order, visibility and atomic hand-over in both queues.
+ */
+import { assert } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import {
+  abandonWork,
+  ack,
+  ackWork,
+  activityCompleted,
+  activityItem,
+  claimActivity,
+  claimInstance,
+  claimOrchestration,
+  claimWork,
+  create,
+  elapse,
+  elapseLockTimeout,
+  enqueueActivity,
+  enqueueStart,
+  expectNoOrchestration,
+  expectNoWork,
+  lockTimeout,
+  poke,
+  queueMessage,
+  send,
+  started,
+  timerFired,
+  topic
+} from "./harness.ts"
+
+export const queueSemantics = topic("queue_semantics", {
+  test_worker_queue_fifo_ordering: Effect.gen(function*() {
+    const ids = [0, 1, 2, 3, 4]
+    yield* Effect.forEach(ids, (id) => enqueueActivity("i", id, { name: `Activity${id}` }))
+    const claimed = yield* Effect.forEach(ids, () => claimWork())
+    assert.deepStrictEqual(claimed.map(({ item }) => item.name), ids.map((id) => `Activity${id}`))
+    yield* expectNoWork()
+  }),
+
+  test_worker_peek_lock_semantics: Effect.gen(function*() {
+    yield* enqueueActivity("i", 1)
+    const { item, lockToken } = yield* claimWork()
+    assert.deepStrictEqual(item, activityItem("i", 1))
+    yield* expectNoWork()
+    yield* ackWork(lockToken, activityCompleted("i", 1))
+    yield* expectNoWork()
+  }),
+
+  test_worker_ack_atomicity: Effect.gen(function*() {
+    yield* enqueueStart("i")
+    yield* ack(yield* claimOrchestration(), { events: [started()] })
+    yield* enqueueActivity("i", 1)
+    const { lockToken } = yield* claimWork()
+    yield* ackWork(lockToken, activityCompleted("i", 1))
+    yield* expectNoWork()
+    const { item } = yield* claimInstance("i")
+    assert.deepStrictEqual(item.messages, [activityCompleted("i", 1)])
+  }),
+
+  test_timer_delayed_visibility: Effect.gen(function*() {
+    yield* enqueueStart("i")
+    yield* ack(yield* claimOrchestration(), { events: [started()] })
+    yield* send(timerFired("i", 1), "5 seconds")
+    yield* expectNoOrchestration()
+    yield* elapse(5100)
+    const { item } = yield* claimInstance("i")
+    assert.deepStrictEqual(item.messages, [timerFired("i", 1)])
+  }),
+
+  test_lost_lock_token_handling: Effect.gen(function*() {
+    const LT = yield* lockTimeout()
+    yield* enqueueActivity("i", 1)
+    yield* claimWork({ lockTimeout: LT })
+    yield* expectNoWork({ lockTimeout: LT })
+    yield* elapseLockTimeout
+    yield* claimActivity(1)
+  }),
+
+  test_worker_item_immediate_visibility: Effect.gen(function*() {
+    yield* enqueueActivity("i", 1)
+    const { lockToken } = yield* claimActivity(1)
+    yield* ackWork(lockToken, activityCompleted("i", 1))
+  }),
+
+  test_worker_delayed_visibility_skips_future_items: Effect.gen(function*() {
+    yield* enqueueActivity("i", 1)
+    yield* enqueueActivity("i", 2)
+    yield* abandonWork((yield* claimActivity(1)).lockToken, { delay: 500 })
+    const second = yield* claimActivity(2)
+    yield* expectNoWork()
+    yield* elapse(600)
+    const first = yield* claimActivity(1)
+    yield* ackWork(first.lockToken, activityCompleted("i", 1))
+    yield* ackWork(second.lockToken, activityCompleted("i", 2))
+  }),
+
+  test_orphan_queue_messages_dropped: Effect.gen(function*() {
+    yield* send(queueMessage("orphan-test", "ConfigUpdate", "v1"))
+    yield* send(queueMessage("orphan-test", "ConfigUpdate", "v2"))
+    yield* expectNoOrchestration({ lockTimeout: "5 seconds" })
+    yield* expectNoOrchestration({ lockTimeout: "5 seconds" })
+    yield* create("orphan-test-existing")
+    yield* send(queueMessage("orphan-test-existing", "ConfigUpdate", "v3"))
+    const claimed = yield* claimInstance("orphan-test-existing", { lockTimeout: "5 seconds" })
+    assert.deepStrictEqual(claimed.item.messages, [queueMessage("orphan-test-existing", "ConfigUpdate", "v3")])
+    yield* ack(claimed)
+  }),
+
+  // -- ours ------------------------------------------------------------------------------------
+
+  dropped_orphans_leave_no_trace: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    yield* send(queueMessage("orphan", "ConfigUpdate", "v1"))
+    yield* expectNoOrchestration()
+    assert.deepStrictEqual(yield* admin.listExecutions("orphan"), [])
+    assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, 0)
+    // No lease either: the id can be used at once, and what was dropped does not come back.
+    yield* enqueueStart("orphan")
+    assert.lengthOf((yield* claimInstance("orphan")).item.messages, 1)
+  }),
+
+  timer_is_invisible_until_its_time: Effect.gen(function*() {
+    yield* create("i")
+    const fireAtMs = (yield* Clock.currentTimeMillis) + 1000
+    yield* send(timerFired("i", 1, fireAtMs))
+    yield* poke("i")
+    yield* ack(yield* claimInstance("i"), { items: [timerFired("i", 2, fireAtMs)] })
+    yield* expectNoOrchestration()
+    yield* elapse(1100)
+    const { item } = yield* claimInstance("i")
+    assert.deepStrictEqual(item.messages, [timerFired("i", 1, fireAtMs), timerFired("i", 2, fireAtMs)])
+  }),
+
+  messages_of_an_instance_keep_their_order: Effect.gen(function*() {
+    yield* create("i")
+    yield* send(timerFired("i", 1), 300)
+    yield* poke("i", "later, but visible first")
+    yield* elapse(400)
+    const { item } = yield* claimInstance("i")
+    assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), ["TimerFired", "ExternalRaised"])
+  }),
+
+  delayed_messages_are_delivered_later: Effect.gen(function*() {
+    yield* create("i")
+    yield* poke("i", "now")
+    yield* send(timerFired("i", 1), 500)
+    const first = yield* claimInstance("i")
+    assert.lengthOf(first.item.messages, 1)
+    yield* elapse(600)
+    // Visible by now, but not part of the batch.
+    yield* ack(first)
+    assert.deepStrictEqual((yield* claimInstance("i")).item.messages, [timerFired("i", 1)])
+  })
+})
