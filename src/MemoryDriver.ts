@@ -51,13 +51,24 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       output: null,
       startedAtMs: now,
       completedAtMs: null,
-      pinned: null,
-      history: new Map()
+      pinned: null
     }))
   }
 
+  const eventsOf = (instanceId: string, executionId: number) =>
+    tables.entry(
+      tables.entry(store.history, instanceId, () => new Map<number, Map<number, string>>()),
+      executionId,
+      () => new Map<number, string>()
+    )
+  const isTaken = (instanceId: string, executionId: number, history: OrchestrationAck["history"]) => {
+    const known = store.history.get(instanceId)?.get(executionId)
+    const ids = history.map(({ eventId }) => eventId)
+    return new Set(ids).size < ids.length || ids.some((id) => known?.has(id))
+  }
+
   const enqueueMessage = (message: EncodedMessage, now: number) => {
-    const visibleAtMs = Math.max(message.visibleAtMs ?? 0, message.delayMs === null ? 0 : now + message.delayMs) || now
+    const visibleAtMs = Math.max(message.visibleAtMs ?? 0, now + (message.delayMs ?? 0))
     const { instanceId, workItem } = message
     messages.set(++lastId, { instanceId, workItem, visibleAtMs, lock: null, attemptCount: 0 })
   }
@@ -108,9 +119,13 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         ? null
         : { orchestrationName: instance.name, orchestrationVersion: instance.version },
       executionId,
-      history: tables.historyOf(tables.executionOf(store, instanceId, executionId)),
+      history: tables.historyOf(store, instanceId, executionId),
       messages: batch.map(([id, { workItem }]) => ({ id, workItem })),
-      keyValues: [...stored.get(instanceId) ?? []].map(([key, value]) => ({ key, ...value }))
+      keyValues: [...stored.get(instanceId) ?? []].map(([key, { lastUpdatedAtMs, value }]) => ({
+        key,
+        value,
+        lastUpdatedAtMs
+      }))
     }
   }
 
@@ -119,9 +134,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     if (found === undefined) return "LockLost"
     const { instanceId, lease } = found
     if (turn.executionId !== null) {
-      const history = tables.executionOf(store, instanceId, turn.executionId)?.history
-      const ids = turn.history.map(({ eventId }) => eventId)
-      if (new Set(ids).size < ids.length || ids.some((id) => history?.has(id))) return "DuplicateEvent"
+      if (isTaken(instanceId, turn.executionId, turn.history)) return "DuplicateEvent"
       storeTurn(turn, instanceId, turn.executionId, now)
     }
     for (const [id] of batchOf(instanceId, lease.token)) messages.delete(id)
@@ -146,7 +159,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         instance.customStatusVersion++
       }
     }
-    for (const { eventData, eventId } of turn.history) execution.history.set(eventId, eventData)
+    for (const { eventData, eventId } of turn.history) eventsOf(instanceId, executionId).set(eventId, eventData)
     if (turn.status !== null) {
       execution.status = turn.status
       execution.output = turn.output
@@ -162,7 +175,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     for (const item of turn.orchestratorItems) {
       enqueueMessage(item, now)
       // In an ack a time in the past is kept as it is.
-      if (item.visibleAtMs !== null) messages.get(lastId)!.visibleAtMs = item.visibleAtMs
+      if (item.visibleAtMs !== null && item.delayMs === null) messages.get(lastId)!.visibleAtMs = item.visibleAtMs
     }
   }
 
@@ -339,20 +352,16 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
 
     readHistory: ({ executionId, instanceId }) =>
       Effect.sync(() =>
-        tables.historyOf(
-          tables.executionOf(store, instanceId, executionId ?? tables.newestExecution(store, instanceId))
-        )
+        tables.historyOf(store, instanceId, executionId ?? Math.max(1, tables.newestExecution(store, instanceId)))
       ),
 
     appendHistory: ({ executionId, history, instanceId }) =>
-      Effect.flatMap(Clock.currentTimeMillis, (now) => {
-        const known = createExecution(instanceId, executionId, now).history
-        const ids = history.map(({ eventId }) => eventId)
-        if (new Set(ids).size < ids.length || ids.some((id) => known.has(id))) {
+      Effect.suspend(() => {
+        if (isTaken(instanceId, executionId, history)) {
           const reason = new DuplicateEvent({ instanceId, executionId })
           return Effect.fail(new ProviderError({ operation: "appendHistory", reason }))
         }
-        for (const { eventData, eventId } of history) known.set(eventId, eventData)
+        for (const { eventData, eventId } of history) eventsOf(instanceId, executionId).set(eventId, eventData)
         return Effect.void
       }),
 
@@ -370,7 +379,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       Effect.sync(() => {
         const instance = instances.get(instanceId)
         if (instance === undefined) return null
-        const history = tables.historyOf(tables.executionOf(store, instanceId, instance.executionId))
+        const history = tables.historyOf(store, instanceId, instance.executionId)
         const values = [...tables.visibleValues(store, instanceId).values()]
         return {
           eventCount: history.length,

@@ -28,11 +28,11 @@ export const layer = (
 // Above what the driver itself counts to in a test.
 let nextId = 1_000_000
 
-const backdoor = ({ activities, executions, messages }: tables.Tables): Backdoor["Service"] => ({
+const backdoor = ({ activities, history, messages }: tables.Tables): Backdoor["Service"] => ({
   corruptInstanceHistory: (instanceId, eventData) =>
     Effect.sync(() => {
-      for (const { history } of executions.get(instanceId)?.values() ?? []) {
-        for (const eventId of history.keys()) history.set(eventId, eventData)
+      for (const events of history.get(instanceId)?.values() ?? []) {
+        for (const eventId of events.keys()) events.set(eventId, eventData)
       }
     }),
   getMaxAttemptCount: (instanceId) =>

@@ -8,7 +8,7 @@ import type { DeleteOutcome, Selection } from "../../AdminDriver.ts"
 import * as tables from "./tables.ts"
 
 export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
-  const { activities, changed, executions, instances, leases, messages, stored } = store
+  const { activities, changed, executions, history, instances, leases, messages, stored } = store
 
   const currentOf = (instanceId: string) =>
     tables.executionOf(store, instanceId, instances.get(instanceId)?.executionId ?? 0)
@@ -51,17 +51,15 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
   const remove = (instanceIds: ReadonlyArray<string>): DeleteOutcome => {
     const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
     for (const instanceId of new Set(instanceIds)) {
-      for (const { history } of executions.get(instanceId)?.values() ?? []) {
-        deleted.executionsDeleted++
-        deleted.eventsDeleted += history.size
-      }
+      deleted.executionsDeleted += executions.get(instanceId)?.size ?? 0
+      for (const events of history.get(instanceId)?.values() ?? []) deleted.eventsDeleted += events.size
       for (const queue of [messages, activities]) {
         for (const [id, row] of queue) {
           if (row.instanceId === instanceId && queue.delete(id)) deleted.queueMessagesDeleted++
         }
       }
       if (instances.delete(instanceId)) deleted.instancesDeleted++
-      for (const table of [executions, leases, stored, changed]) table.delete(instanceId)
+      for (const table of [executions, history, leases, stored, changed]) table.delete(instanceId)
     }
     return { _tag: "Deleted", deleted }
   }
@@ -80,20 +78,21 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
       Effect.sync(() => {
         const execution = tables.executionOf(store, instanceId, executionId)
         if (execution === undefined) return null
-        const { completedAtMs, history, output, startedAtMs, status } = execution
-        return { executionId, status, output, startedAtMs, completedAtMs, eventCount: history.size }
+        const { completedAtMs, output, startedAtMs, status } = execution
+        const eventCount = history.get(instanceId)?.get(executionId)?.size ?? 0
+        return { executionId, status, output, startedAtMs, completedAtMs, eventCount }
       }),
 
     systemMetrics: Effect.sync(() => {
       const count = (status: string) => [...instances.keys()].filter((id) => currentOf(id)?.status === status).length
-      const all = [...executions.values()].flatMap((ofInstance) => [...ofInstance.values()])
+      const all = [...history.values()].flatMap((ofInstance) => [...ofInstance.values()])
       return {
         totalInstances: instances.size,
-        totalExecutions: all.length,
+        totalExecutions: [...executions.values()].reduce((sum, ofInstance) => sum + ofInstance.size, 0),
         runningInstances: count("Running"),
         completedInstances: count("Completed"),
         failedInstances: count("Failed"),
-        totalEvents: all.reduce((sum, { history }) => sum + history.size, 0)
+        totalEvents: all.reduce((sum, events) => sum + events.size, 0)
       }
     }),
 
@@ -124,12 +123,13 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
         const newest = [...ofInstance?.keys() ?? []].sort((a, b) => b - a).slice(0, keepLast ?? 0)
         let executionsDeleted = 0
         let eventsDeleted = 0
-        for (const [executionId, { completedAtMs, history, status }] of ofInstance ?? []) {
+        for (const [executionId, { completedAtMs, status }] of ofInstance ?? []) {
           const ended = completedBeforeMs === null || (completedAtMs !== null && completedAtMs < completedBeforeMs)
           if (executionId === current || status === "Running" || newest.includes(executionId) || !ended) continue
           ofInstance!.delete(executionId)
           executionsDeleted++
-          eventsDeleted += history.size
+          eventsDeleted += history.get(instanceId)?.get(executionId)?.size ?? 0
+          history.get(instanceId)?.delete(executionId)
         }
         return { executionsDeleted, eventsDeleted }
       })

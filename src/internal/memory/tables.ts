@@ -25,7 +25,6 @@ export interface Execution {
   readonly startedAtMs: number
   completedAtMs: number | null
   pinned: CoreVersion | null
-  readonly history: Map<number, string>
 }
 
 export interface Queued {
@@ -64,6 +63,8 @@ export interface ChangedValue {
 export interface Tables {
   readonly instances: Map<string, Instance>
   readonly executions: Map<string, Map<number, Execution>>
+  /** Event texts by instance, execution and event id; tools may add some where there is no execution. */
+  readonly history: Map<string, Map<number, Map<number, string>>>
   readonly messages: Map<number, Message>
   readonly activities: Map<number, Activity>
   readonly leases: Map<string, Lease>
@@ -76,6 +77,7 @@ export interface Tables {
 export const make = (): Tables => ({
   instances: new Map(),
   executions: new Map(),
+  history: new Map(),
   messages: new Map(),
   activities: new Map(),
   leases: new Map(),
@@ -100,8 +102,10 @@ export const newestExecution = (tables: Tables, instanceId: string): number =>
   Math.max(0, ...(tables.executions.get(instanceId)?.keys() ?? []))
 
 /** Event texts by event id. */
-export const historyOf = (execution: Execution | undefined): ReadonlyArray<string> =>
-  [...execution?.history ?? []].sort(([a], [b]) => a - b).map(([, eventData]) => eventData)
+export const historyOf = (tables: Tables, instanceId: string, executionId: number): ReadonlyArray<string> =>
+  [...tables.history.get(instanceId)?.get(executionId) ?? []].sort(([a], [b]) => a - b).map(([, eventData]) =>
+    eventData
+  )
 
 export const isFree = ({ lock }: Queued, now: number): boolean => lock === null || lock.untilMs <= now
 
@@ -121,7 +125,9 @@ export const stateOf = (tables: Tables, instanceId: string): InstanceState | und
   if (instance === undefined) return undefined
   const execution = executionOf(tables, instanceId, instance.executionId)
   const failure = execution?.status === "Failed"
-    ? historyOf(execution).findLast((eventData) => eventData.includes(`"type":"OrchestrationFailed"`))
+    ? historyOf(tables, instanceId, instance.executionId).findLast((eventData) =>
+      eventData.includes(`"type":"OrchestrationFailed"`)
+    )
     : undefined
   return {
     instanceId,
