@@ -35,7 +35,7 @@ BEGIN
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
       AND l.locked_until > v_now_ms
-    ORDER BY l.instance_id COLLATE "C", a.position
+    ORDER BY l.instance_id COLLATE "C", a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF l
   LOOP
     v_outcomes[v_lease.position] := 'Done';

@@ -36,7 +36,7 @@ BEGIN
       ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
     WHERE w.lock_token = split_part(a.token, '.', 2)
       AND w.locked_until > v_now_ms
-    ORDER BY w.id, a.position
+    ORDER BY w.id, a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF w
   LOOP
     v_outcomes[v_row.position] := 'Done';

@@ -1587,7 +1587,7 @@ BEGIN
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
       AND l.locked_until > v_now_ms
-    ORDER BY l.instance_id COLLATE "C", a.position
+    ORDER BY l.instance_id COLLATE "C", a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF l
   LOOP
     v_outcomes[v_lease.position] := 'Done';
@@ -1689,7 +1689,7 @@ BEGIN
       ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
     WHERE w.lock_token = split_part(a.token, '.', 2)
       AND w.locked_until > v_now_ms
-    ORDER BY w.id, a.position
+    ORDER BY w.id, a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF w
   LOOP
     v_outcomes[v_row.position] := 'Done';
