@@ -194,33 +194,80 @@ export const layer: Layer.Layer<Client, never, Provider> = Layer.effect(
   Effect.map(Provider, (provider) => make(provider))
 )
 
+/**
+ * Where starts and messages go: a `Provider`, or a transaction of the application (`Transaction.make` of
+ * `duroxide-prisma/prisma`).
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Queues = Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator">
+
+/**
+ * The methods of a client that only write.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Sender = Pick<Client["Service"], "start" | "raise" | "cancel">
+
+/**
+ * `start`, `raise` and `cancel` that go through the given queues, with the checks of the client.
+ *
+ * **When to use**
+ *
+ * Use to start an orchestration in the transaction that writes the application's own rows, so that both are there or
+ * neither is: `Client.within(Transaction.make(tx, { schema }))`.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const within = (queues: Queues): Sender => ({
+  start: Effect.fn("Client.start")(function*(orchestration, { ifExists, instanceId, payload }) {
+    yield* checkInstanceId("Client.start", instanceId)
+    const input = yield* orchestration.codecs.payload.encode(payload)
+    const answer = yield* queues.startOrchestration({
+      start: {
+        _tag: "StartOrchestration",
+        instance: instanceId,
+        orchestration: orchestration.name,
+        input,
+        version: orchestration.version,
+        parentInstance: null,
+        parentId: null,
+        executionId: 1
+      },
+      pinnedVersion: current,
+      delay: Option.none()
+    })
+    if (answer === "AlreadyExists" && ifExists !== "ignore") {
+      return yield* new InstanceAlreadyExists({ instanceId })
+    }
+  }),
+
+  raise: Effect.fn("Client.raise")(function*(signal, instanceId, payload) {
+    yield* checkInstanceId("Client.raise", instanceId)
+    const data = yield* signal.codec.encode(payload)
+    yield* queues.enqueueForOrchestrator(
+      { _tag: "ExternalRaised", instance: instanceId, name: signal.name, data },
+      Option.none()
+    )
+  }),
+
+  cancel: Effect.fn("Client.cancel")(function*(instanceId, reason) {
+    yield* checkInstanceId("Client.cancel", instanceId)
+    yield* checkText("Client.cancel", "reason", reason)
+    yield* queues.enqueueForOrchestrator({ _tag: "CancelInstance", instance: instanceId, reason }, Option.none())
+  })
+})
+
 // internal
 
 const maxInstanceIdBytes = 1024
 
 const make = (provider: Provider["Service"]): Client["Service"] => {
   const client: Client["Service"] = {
-    start: Effect.fn("Client.start")(function*(orchestration, { ifExists, instanceId, payload }) {
-      yield* checkInstanceId("Client.start", instanceId)
-      const input = yield* orchestration.codecs.payload.encode(payload)
-      const answer = yield* provider.startOrchestration({
-        start: {
-          _tag: "StartOrchestration",
-          instance: instanceId,
-          orchestration: orchestration.name,
-          input,
-          version: orchestration.version,
-          parentInstance: null,
-          parentId: null,
-          executionId: 1
-        },
-        pinnedVersion: current,
-        delay: Option.none()
-      })
-      if (answer === "AlreadyExists" && ifExists !== "ignore") {
-        return yield* new InstanceAlreadyExists({ instanceId })
-      }
-    }),
+    ...within(provider),
 
     wait: Effect.fn("Client.wait")(function*(orchestration, instanceId, options) {
       yield* checkInstanceId("Client.wait", instanceId)
@@ -256,21 +303,6 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
         : state.status === "Failed"
         ? { _tag: "Failed", details: failureOf(state), customStatus }
         : { _tag: "Running", executionId: state.executionId, customStatus }
-    }),
-
-    raise: Effect.fn("Client.raise")(function*(signal, instanceId, payload) {
-      yield* checkInstanceId("Client.raise", instanceId)
-      const data = yield* signal.codec.encode(payload)
-      yield* provider.enqueueForOrchestrator(
-        { _tag: "ExternalRaised", instance: instanceId, name: signal.name, data },
-        Option.none()
-      )
-    }),
-
-    cancel: Effect.fn("Client.cancel")(function*(instanceId, reason) {
-      yield* checkInstanceId("Client.cancel", instanceId)
-      yield* checkText("Client.cancel", "reason", reason)
-      yield* provider.enqueueForOrchestrator({ _tag: "CancelInstance", instance: instanceId, reason }, Option.none())
     })
   }
   return client

@@ -17,15 +17,8 @@ import type { ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
 import { answeredAlike, measured, refused, retried, settle } from "./calls.ts"
 import * as coalescer from "./coalescer.ts"
-import {
-  carriedMessages,
-  decodeHistory,
-  emptyAck,
-  encodeActivity,
-  encodeEvent,
-  encodeMessage,
-  encodeTurn
-} from "./encoding.ts"
+import { carriedMessages, decodeHistory, emptyAck, encodeEvent, encodeTurn } from "./encoding.ts"
+import * as enqueues from "./enqueue.ts"
 import * as fetchPump from "./fetchPump.ts"
 import * as leases from "./leases.ts"
 import { assemble } from "./orchestrationItem.ts"
@@ -127,6 +120,11 @@ export const make = Effect.fnUntraced(function*(
   const renewActivities = yield* together((items: Parameters<Driver["renewWorkItemLocks"]>[0]) =>
     retried(driver.renewWorkItemLocks(items))
   )
+  const enqueue = enqueues.make({
+    sendStart: (start) => measured("enqueue", Metrics.enqueueOrchestratorDuration, startInstances(start)),
+    sendMessage: (message) => measured("enqueue", Metrics.enqueueOrchestratorDuration, enqueueMessages(message)),
+    sendActivity: enqueueActivities
+  })
   const readInstances = yield* together((instanceIds: ReadonlyArray<string>) =>
     Effect.map(retried(driver.readInstances([...new Set(instanceIds)])), (states) => {
       const byId = new Map(states.map((state) => [state.instanceId, state]))
@@ -257,35 +255,19 @@ export const make = Effect.fnUntraced(function*(
       ),
 
     enqueueForOrchestrator: (item, delay) =>
-      item._tag === "ActivityExecute"
-        ? refused("enqueueForOrchestrator", "item", "ActivityExecute belongs to the worker queue")
-        : measured(
-          "enqueue",
-          Metrics.enqueueOrchestratorDuration,
-          enqueueMessages({ ...encodeMessage(item), delayMs: millisOrNull(delay) })
-        ).pipe(Effect.tap(() =>
-          Effect.sync(() => wakeAfter(orchestratorPumps, delay, () => wakeInstance(WorkItem.target(item))))
-        )),
+      Effect.tap(
+        enqueue.enqueueForOrchestrator(item, delay),
+        () => Effect.sync(() => wakeAfter(orchestratorPumps, delay, () => wakeInstance(WorkItem.target(item))))
+      ),
 
-    enqueueForWorker: (item) =>
-      enqueueActivities(encodeActivity(item)).pipe(Effect.tap(() => Effect.sync(wakeWorkers))),
+    enqueueForWorker: (item) => Effect.tap(enqueue.enqueueForWorker(item), () => Effect.sync(wakeWorkers)),
 
-    startOrchestration: ({ delay, pinnedVersion, start }) =>
-      measured(
-        "enqueue",
-        Metrics.enqueueOrchestratorDuration,
-        startInstances({
-          instanceId: start.instance,
-          orchestrationName: start.orchestration,
-          workItem: WorkItem.encode(start),
-          pinnedVersion,
-          delayMs: millisOrNull(delay)
-        })
-      ).pipe(Effect.tap((answer) =>
+    startOrchestration: (options) =>
+      Effect.tap(enqueue.startOrchestration(options), (answer) =>
         Effect.sync(() => {
+          const { delay, start } = options
           if (answer === "Started") wakeAfter(orchestratorPumps, delay, () => wakeInstance(start.instance))
-        })
-      )),
+        })),
 
     fetchWorkItem: ({ lockTimeout, pollTimeout, session, tags }) => {
       if (tags._tag === "None") return Effect.succeed(Option.none())

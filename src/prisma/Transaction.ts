@@ -1,0 +1,111 @@
+/**
+ * The enqueue operations on a connection of the application, inside its transaction: its own rows and the start of an
+ * orchestration commit together, or neither does.
+ *
+ * Each call is one statement on that connection. It commits nothing, is never repeated and never travels with others.
+ *
+ * @since 0.1.0
+ */
+import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
+import * as enqueues from "../internal/seam/enqueue.ts"
+import type { Provider } from "../Provider.ts"
+import type { ProviderDriver } from "../ProviderDriver.ts"
+import { ProviderError } from "../ProviderError.ts"
+import * as Connection from "./connection.ts"
+import { Database } from "./Database.ts"
+import { Prisma } from "./generated/client.js"
+import * as PrismaDriver from "./PrismaDriver.ts"
+import * as SqlFault from "./SqlFault.ts"
+
+/**
+ * What statements can be sent through: the `tx` of `prisma.$transaction(async (tx) => …)`, of any generated client, or
+ * a `pg` client on which `BEGIN` was sent.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type TransactionConnection =
+  | { readonly $queryRaw: (strings: TemplateStringsArray, ...values: Array<any>) => PromiseLike<unknown> }
+  | { readonly query: (text: string, values: Array<any>) => PromiseLike<{ readonly rows: ReadonlyArray<unknown> }> }
+
+/**
+ * @category options
+ * @since 0.1.0
+ */
+export interface Options {
+  /** The schema that holds the tables of this package, in the database of the connection. Defaults to `public`. */
+  readonly schema?: string | undefined
+}
+
+/**
+ * The enqueue operations of `Provider` on the connection, for `Client.within`.
+ *
+ * **Details**
+ *
+ * Fails as `Provider` does. Any `ProviderError` of the database leaves the transaction aborted, as every failed
+ * statement does in PostgreSQL: only a rollback (also to a savepoint) goes on from there. `AlreadyExists` and
+ * `InvalidInput` are no failed statements; the transaction stays usable.
+ *
+ * The role of the connection needs `USAGE` on the schema, and the rights on its tables that the runtime's role has.
+ *
+ * **Gotchas**
+ *
+ * - Whether the connection is in a transaction is the caller's business: on a plain client or a pool every call commits
+ *   by itself.
+ * - Dispatchers learn of the work by polling after the commit, not by a wake-up: it starts up to `pollInterval` later
+ *   than a start through `Client`.
+ * - Until the commit, another start of the same instance id waits for the outcome. Keep the transaction short, and
+ *   start several instances in the order of their ids, or two such transactions may deadlock.
+ * - An interrupted call may still run its statement. Roll the transaction back then.
+ *
+ * **Example** (An order and the orchestration that fulfils it)
+ *
+ * ```ts
+ * await prisma.$transaction(async (tx) => {
+ *   await tx.order.create({ data: { id: "o-1", totalCents: 4200 } })
+ *   const client = Client.within(Transaction.make(tx, { schema: "duroxide" }))
+ *   await Effect.runPromise(client.start(Fulfil, { instanceId: "order-o-1", payload: "o-1" }))
+ * })
+ * ```
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = (
+  connection: TransactionConnection,
+  options?: Options
+): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
+  const using = <A>(call: (driver: ProviderDriver["Service"]) => Effect.Effect<A, ProviderError>) =>
+    Effect.flatMap(driverOn(connection, options?.schema ?? "public"), call)
+  return enqueues.make({
+    sendStart: (start) => using((driver) => Effect.map(driver.startOrchestrations([start]), ([answer]) => answer!)),
+    sendMessage: (message) => using((driver) => driver.enqueueForOrchestrator([message])),
+    sendActivity: (activity) => using((driver) => driver.enqueueForWorker([activity]))
+  })
+}
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+const driverOn = Effect.fnUntraced(function*(connection: TransactionConnection, schema: string) {
+  const name = Connection.checkSchema(schema)
+  if (Result.isFailure(name)) return yield* new ProviderError({ operation: "transaction", reason: name.failure })
+  const query = <Row>(operation: string, sql: Prisma.Sql) =>
+    Effect.tryPromise({
+      try: () => send(connection, sql) as Promise<ReadonlyArray<Row>>,
+      catch: (thrown) => new ProviderError({ operation, reason: SqlFault.classify(thrown) })
+    })
+  // The driver asks of a database nothing but these two.
+  const database = { query, schemaSql: Prisma.raw(Connection.quoted(schema)) } as Database["Service"]
+  return yield* Effect.provideService(PrismaDriver.make(), Database, database)
+})
+
+const send = async (connection: TransactionConnection, sql: Prisma.Sql): Promise<unknown> => {
+  // As a template call: the application's client may be of another Prisma, which knows no `Sql` of ours.
+  if ("$queryRaw" in connection) {
+    return connection.$queryRaw(Object.assign([...sql.strings], { raw: sql.strings }), ...sql.values)
+  }
+  return (await connection.query(sql.text, sql.values)).rows
+}
