@@ -90,6 +90,33 @@ describe("claims:", () => {
       yield* other("COMMIT")
     }))
 
+  it.live("a version pinned between the look and the lock is respected", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.startOrchestrations([Test.start("a"), Test.start("b")])
+      // Stands for another process that commits at that very moment.
+      yield* test.sql(
+        `CREATE FUNCTION pin() RETURNS trigger LANGUAGE plpgsql AS $$
+         BEGIN
+           UPDATE executions SET duroxide_version_major = 1 WHERE instance_id = 'a';
+           RETURN NEW;
+         END $$`
+      )
+      yield* test.sql("CREATE TRIGGER pin BEFORE INSERT ON instance_locks FOR EACH ROW EXECUTE FUNCTION pin()")
+      const ours = { major: 1000, minor: 0, patch: 0 }
+      const claimed = yield* test.driver.fetchOrchestrationItems({
+        limit: 1,
+        lockTimeoutMs: 1000,
+        versions: { min: ours, max: ours }
+      })
+      assert.deepStrictEqual(claimed.map(({ instanceId }) => instanceId), ["b"])
+      assert.deepStrictEqual(yield* test.sql("SELECT instance_id FROM instance_locks"), [{ instance_id: "b" }])
+      assert.deepStrictEqual(
+        yield* test.sql("SELECT attempt_count FROM orchestrator_queue WHERE instance_id = 'a'"),
+        [{ attempt_count: 0 }]
+      )
+    }))
+
   it.live("activities: 32 concurrent fetchers of one each get 32 different ones", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open({ maxConnections: 32 })
@@ -227,6 +254,28 @@ describe("settling:", () => {
       yield* other("COMMIT")
       assert.deepStrictEqual(yield* Fiber.join(late), ["LockLost"])
       assert.lengthOf(yield* test.sql("SELECT FROM orchestrator_queue"), 1)
+    }))
+
+  it.live("the first turn of a child waits for the deletion of its parent, not for a turn of it", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.startOrchestrations([Test.start("parent", { delayMs: 60_000 })])
+      const ackOfChild = (id: string) =>
+        Effect.flatMap(
+          Test.claimed(test.driver, id),
+          ({ lockToken }) =>
+            test.driver.ackOrchestrationItems([Test.turn(lockToken, { ...Test.named, parentInstanceId: "parent" })])
+        )
+      const other = yield* session(test)
+      yield* other("UPDATE instances SET updated_at = now(), custom_status = 'busy'")
+      assert.deepStrictEqual(yield* ackOfChild("child"), ["Done"])
+      yield* other("COMMIT")
+      yield* other("BEGIN")
+      yield* other("SELECT FROM instances WHERE instance_id = 'parent' FOR UPDATE")
+      const late = yield* Effect.forkChild(ackOfChild("late child"))
+      yield* waitForStatement(test, "dx_ack_orchestration_items", "Lock")
+      yield* other("COMMIT")
+      assert.deepStrictEqual(yield* Fiber.join(late), ["Done"])
     }))
 
   it.live("concurrent results of one activity: exactly one is delivered", () =>

@@ -143,20 +143,27 @@ describe("activities are locked by id:", () => {
 })
 
 describe("sessions are locked by id:", () => {
-  it.live("acks and renewals of different activities of the same sessions", () =>
-    Effect.gen(function*() {
-      const test = yield* Test.open()
-      // Ids in the order of the sessions for one set, against it for the other.
-      yield* test.driver.enqueueForWorker(
-        [...ids, ...ids.toReversed()].map((sessionId) => Test.activity({ sessionId }))
-      )
-      const taken = yield* Test.take(test.driver, { session: { ownerId: "me", lockTimeoutMs: 60_000 } })
-      const answers = yield* meet(test, "SELECT FROM sessions WHERE session_id = 'm' FOR UPDATE", [
-        test.driver.ackWorkItems(taken.slice(0, 3).map(({ lockToken }) => ({ lockToken, completion: null }))),
-        test.driver.renewWorkItemLocks(taken.slice(3).map(({ lockToken }) => ({ lockToken, extendForMs: 60_000 })))
-      ])
-      assert.deepStrictEqual(answers, [["Done", "Done", "Done"], ["Done", "Done", "Done"]])
-    }))
+  // Rows in the order of their sessions, and rows against it.
+  for (const [name, settledFirst] of [["along", true], ["against", false]] as const) {
+    it.live(`results ${name} the order of ids, and renewals the other way`, () =>
+      Effect.gen(function*() {
+        const test = yield* Test.open()
+        yield* test.driver.enqueueForWorker(
+          [...ids, ...ids.toReversed()].map((sessionId) => Test.activity({ sessionId }))
+        )
+        const taken = yield* Test.take(test.driver, { session: { ownerId: "me", lockTimeoutMs: 60_000 } })
+        const [along, against] = [taken.slice(0, 3), taken.slice(3)]
+        const answers = yield* meet(test, "SELECT FROM sessions WHERE session_id = 'm' FOR UPDATE", [
+          test.driver.ackWorkItems(
+            (settledFirst ? along : against).map(({ lockToken }) => ({ lockToken, completion: null }))
+          ),
+          test.driver.renewWorkItemLocks(
+            (settledFirst ? against : along).map(({ lockToken }) => ({ lockToken, extendForMs: 60_000 }))
+          )
+        ])
+        assert.deepStrictEqual(answers, [["Done", "Done", "Done"], ["Done", "Done", "Done"]])
+      }))
+  }
 })
 
 describe("instances are created by id:", () => {

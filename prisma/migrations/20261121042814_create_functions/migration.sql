@@ -1251,8 +1251,10 @@ BEGIN
       SELECT w.id, w.session_id
       FROM worker_queue AS w
       WHERE w.id = ANY (v_candidates)
-        AND w.visible_at <= v_now
-        AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+        AND CASE
+          WHEN w.visible_at > v_now THEN false
+          ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
+        END
         AND CASE
           WHEN w.session_id IS NULL THEN true
           WHEN p_session_owner IS NULL OR w.session_id = ANY (v_lost) THEN false
