@@ -39,6 +39,8 @@ const rooms = {
       "Activity.ts",
       "Orchestration.ts",
       "Signal.ts",
+      "Mailbox.ts",
+      "KeyValue.ts",
       "Client.ts",
       "Runtime.ts",
       "RuntimeConfig.ts",

@@ -14,9 +14,12 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./ErrorDetails.ts"
 import * as Event from "./Event.ts"
+import { checkId, checkRootId, checkText } from "./internal/identifiers.ts"
+import type { Unfit } from "./internal/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema } from "./internal/payload.ts"
 import { current } from "./internal/runtime/coreVersion.ts"
-import { problemOf } from "./internal/text.ts"
+import type * as KeyValue from "./KeyValue.ts"
+import type * as Mailbox from "./Mailbox.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./Provider.ts"
 import type { InstanceState } from "./ProviderDriver.ts"
@@ -177,6 +180,22 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<void, PayloadMismatch | ProviderError>
 
   /**
+   * Puts a message into a mailbox of an instance, where it stays until it is read. Unknown and ended instances swallow
+   * it.
+   */
+  readonly send: <P extends PayloadSchema>(
+    mailbox: Mailbox.Mailbox<P>,
+    instanceId: string,
+    payload: P["Type"]
+  ) => Effect.Effect<void, PayloadMismatch | ProviderError>
+
+  /** Reads a value of an instance as it is now; `none` when it is not set or the instance unknown. */
+  readonly read: <V extends PayloadSchema>(
+    keyValue: KeyValue.KeyValue<V>,
+    instanceId: string
+  ) => Effect.Effect<Option.Option<V["Type"]>, PayloadMismatch | ProviderError>
+
+  /**
    * Asks an instance to end. It fails with `Cancelled` at its next turn, its open activities are cancelled. Unknown and
    * ended instances are left alone.
    */
@@ -209,10 +228,10 @@ export type Queues = Pick<Provider["Service"], "startOrchestration" | "enqueueFo
  * @category models
  * @since 0.1.0
  */
-export type Sender = Pick<Client["Service"], "start" | "raise" | "cancel">
+export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "cancel">
 
 /**
- * `start`, `raise` and `cancel` that go through the given queues, with the checks of the client.
+ * `start`, `raise`, `send` and `cancel` that go through the given queues, with the checks of the client.
  *
  * **When to use**
  *
@@ -224,7 +243,7 @@ export type Sender = Pick<Client["Service"], "start" | "raise" | "cancel">
  */
 export const within = (queues: Queues): Sender => ({
   start: Effect.fn("Client.start")(function*(orchestration, { ifExists, instanceId, payload }) {
-    yield* checkInstanceId("Client.start", instanceId)
+    yield* refused("Client.start")(checkRootId(instanceId))
     const input = yield* orchestration.codecs.payload.encode(payload)
     const answer = yield* queues.startOrchestration({
       start: {
@@ -254,16 +273,23 @@ export const within = (queues: Queues): Sender => ({
     )
   }),
 
+  send: Effect.fn("Client.send")(function*(mailbox, instanceId, payload) {
+    yield* checkInstanceId("Client.send", instanceId)
+    const data = yield* mailbox.codec.encode(payload)
+    yield* queues.enqueueForOrchestrator(
+      { _tag: "QueueMessage", instance: instanceId, name: mailbox.name, data },
+      Option.none()
+    )
+  }),
+
   cancel: Effect.fn("Client.cancel")(function*(instanceId, reason) {
     yield* checkInstanceId("Client.cancel", instanceId)
-    yield* checkText("Client.cancel", "reason", reason)
+    yield* refused("Client.cancel")(checkText("reason", reason))
     yield* queues.enqueueForOrchestrator({ _tag: "CancelInstance", instance: instanceId, reason }, Option.none())
   })
 })
 
 // internal
-
-const maxInstanceIdBytes = 1024
 
 const make = (provider: Provider["Service"]): Client["Service"] => {
   const client: Client["Service"] = {
@@ -303,6 +329,12 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
         : state.status === "Failed"
         ? { _tag: "Failed", details: failureOf(state), customStatus }
         : { _tag: "Running", executionId: state.executionId, customStatus }
+    }),
+
+    read: Effect.fn("Client.read")(function*(keyValue, instanceId) {
+      yield* checkInstanceId("Client.read", instanceId)
+      const text = yield* provider.getKvValue(instanceId, keyValue.key)
+      return Option.isNone(text) ? Option.none() : Option.some(yield* keyValue.codec.decode(text.value))
     })
   }
   return client
@@ -330,22 +362,9 @@ const failureOf = (state: InstanceState): ErrorDetails.ErrorDetails => {
     : ErrorDetails.application("OrchestrationFailed", state.output ?? "")
 }
 
-const refuse = (operation: string, field: string, problem: string) =>
-  Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
+const refused = (operation: string) =>
+  Effect.mapError(({ field, problem }: Unfit) =>
+    new ProviderError({ operation, reason: new InvalidInput({ field, problem }) })
+  )
 
-const checkText = (operation: string, field: string, text: string) => {
-  const problem = problemOf(text)
-  return problem === undefined ? Effect.void : refuse(operation, field, problem)
-}
-
-const checkInstanceId = (operation: string, instanceId: string) => {
-  if (instanceId === "") return refuse(operation, "instanceId", "it is empty")
-  if (instanceId.startsWith("sub::") || instanceId.includes("::sub::")) {
-    return refuse(operation, "instanceId", "'sub::' is reserved for child orchestrations")
-  }
-  const bytes = new TextEncoder().encode(instanceId).length
-  if (bytes > maxInstanceIdBytes) {
-    return refuse(operation, "instanceId", `it has ${bytes} bytes, the limit is ${maxInstanceIdBytes}`)
-  }
-  return checkText(operation, "instanceId", instanceId)
-}
+const checkInstanceId = (operation: string, instanceId: string) => refused(operation)(checkId(instanceId))

@@ -11,7 +11,10 @@ import type * as ContextModule from "effect/Context"
 import * as ContextService from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import * as ErrorDetails from "./ErrorDetails.ts"
+import { checkChildId, checkRootId, checkText } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload as Codec, PayloadSchema } from "./internal/payload.ts"
 import { OrchestrationContext } from "./internal/replay/context.ts"
@@ -56,6 +59,40 @@ export interface Orchestration<
   readonly toLayer: (
     program: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   ) => Layer.Layer<Handler<Name>>
+  /**
+   * Runs another instance of this orchestration as a child of the one that calls, and waits for its outcome.
+   *
+   * **Details**
+   *
+   * The child is named after its parent. Its typed failure arrives as such; a child that died, was cancelled or could
+   * not be started arrives as the defect `ChildFailed`. Interruption cancels the child.
+   */
+  readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
+  /**
+   * As `execute`, under an instance id of its own. An id that is taken is the defect `ChildFailed`.
+   */
+  readonly executeWithId: (
+    instanceId: string,
+    payload: Payload["Type"]
+  ) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
+  /**
+   * Starts an instance that goes its own way: without result, not cancelled with the one that calls. An id that is
+   * taken is left alone.
+   */
+  readonly startDetached: (
+    instanceId: string,
+    payload: Payload["Type"]
+  ) => Effect.Effect<void, never, OrchestrationContext>
+  /**
+   * Ends this execution and begins the next one of the same instance with `payload`: the way of an orchestration that
+   * runs for ever. The program goes no further.
+   *
+   * **Details**
+   *
+   * Unread mailbox messages, values, status text and the link to a parent go over; activities, timers and waits end
+   * here. The next execution takes the newest version of the program.
+   */
+  readonly continueAsNew: (payload: Payload["Type"]) => Effect.Effect<never, never, OrchestrationContext>
   /** @internal */
   readonly codecs: {
     readonly payload: Codec<Payload["Type"]>
@@ -86,6 +123,45 @@ export interface Handler<Name extends string> {
   readonly _: unique symbol
   readonly name: Name
 }
+
+/**
+ * A child orchestration has no typed outcome: it died, was cancelled, or could not be started.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class ChildFailed extends Schema.TaggedError<ChildFailed>("duroxide-prisma/ChildFailed")("ChildFailed", {
+  orchestration: Schema.String,
+  problem: Schema.String
+}) {
+  override get message() {
+    return `child orchestration "${this.orchestration}" failed: ${this.problem}`
+  }
+}
+
+/**
+ * The status text of the instance, for people and dashboards; null removes it. At most 262,144 bytes.
+ *
+ * @category status
+ * @since 0.1.0
+ */
+export const setCustomStatus = (status: string | null): Effect.Effect<void, never, OrchestrationContext> =>
+  Effect.flatMap(OrchestrationContext, ({ request }) =>
+    Effect.andThen(
+      status === null ? Effect.void : Effect.orDie(checkText("status text", status)),
+      request({ _tag: "UpdateCustomStatus", status })
+    ))
+
+/**
+ * The status text as the program has left it; it goes over into the next execution.
+ *
+ * @category status
+ * @since 0.1.0
+ */
+export const customStatus: Effect.Effect<string | null, never, OrchestrationContext> = Effect.flatMap(
+  OrchestrationContext,
+  (context) => context.customStatus
+)
 
 /**
  * Defines an orchestration. Name and version are what stored instances know it by.
@@ -119,6 +195,19 @@ export const make = <
     success: payloads.make(`result of orchestration "${name}"`, success),
     error: payloads.make(`error of orchestration "${name}"`, error)
   }
+  const died = (problem: string) => Effect.die(new ChildFailed({ orchestration: name, problem }))
+  const execute = Effect.fnUntraced(function*(instance: string | null, value: Payload["Type"]) {
+    const { perform } = yield* OrchestrationContext
+    if (instance !== null) yield* Effect.orDie(checkChildId(instance))
+    const input = yield* Effect.orDie(codecs.payload.encode(value))
+    const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input })
+    if (answer._tag === "SubOrchestrationCompleted") return yield* Effect.orDie(codecs.success.decode(answer.result))
+    const { details } = answer
+    const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
+      ? codecs.error.decodeOption(details.message)
+      : Option.none()
+    return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(ErrorDetails.display(details))
+  })
   return {
     name,
     version,
@@ -126,6 +215,20 @@ export const make = <
     success,
     error,
     codecs,
+    execute: (value) => execute(null, value),
+    executeWithId: execute,
+    startDetached: Effect.fnUntraced(function*(instance: string, value: Payload["Type"]) {
+      const { request } = yield* OrchestrationContext
+      yield* Effect.orDie(checkRootId(instance))
+      const input = yield* Effect.orDie(codecs.payload.encode(value))
+      yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input })
+    }),
+    continueAsNew: (value) =>
+      Effect.flatMap(
+        OrchestrationContext,
+        (context) =>
+          Effect.flatMap(Effect.orDie(codecs.payload.encode(value)), (input) => context.continueAsNew(input, null))
+      ),
     toLayer: (program) =>
       Layer.succeed(handlerKey(name, version), (input: string) =>
         Effect.orDie(codecs.payload.decode(input)).pipe(

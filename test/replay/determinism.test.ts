@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Exit from "effect/Exit"
-import { isSchedule, record } from "../../src/internal/replay/action.ts"
-import type { ScheduleEvent } from "../../src/internal/replay/action.ts"
+import { isRequest, record } from "../../src/internal/replay/action.ts"
+import type { RequestEvent } from "../../src/internal/replay/action.ts"
 import type * as WorkItem from "../../src/WorkItem.ts"
 import { Instance, start } from "./play.ts"
 import { Dice, make, Uninterrupted } from "./randomPrograms.ts"
@@ -44,12 +44,12 @@ const nextBatch = (dice: Dice, instance: Instance, sent: Array<WorkItem.WorkItem
 }
 
 /** What an event says of the call, without its envelope. */
-const own = (event: ScheduleEvent) =>
+const own = (event: RequestEvent): object =>
   event._tag === "ActivityScheduled"
     ? { _tag: event._tag, name: event.name, input: event.input }
     : event._tag === "TimerCreated"
     ? { _tag: event._tag, fireAtMs: event.fireAtMs }
-    : { _tag: event._tag, name: event.name }
+    : { _tag: event._tag, name: "name" in event ? event.name : undefined }
 
 describe("replay", () => {
   it("replay: random programs decide turn by turn what an uninterrupted run of plain Effect does", async () => {
@@ -71,8 +71,14 @@ describe("replay", () => {
         await live.settle()
         await live.deliver(messages, instance.nowMs)
         const result = instance.turn(...messages)
-        const scheduled = result.turn.historyDelta.filter(isSchedule)
-        assert.deepStrictEqual(scheduled.map(own), live.begun.map(record), where())
+        const scheduled = result.turn.historyDelta.filter(isRequest)
+        assert.deepStrictEqual(
+          scheduled.map(own),
+          live.begun.map((action, i) =>
+            record(action, { eventId: scheduled[i]?.eventId ?? 0, executionId: 1, nowMs: instance.nowMs })
+          ),
+          where()
+        )
         live.bind(scheduled.map(({ eventId }) => eventId))
         const { exit } = live
         if (exit !== undefined) {

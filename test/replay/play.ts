@@ -201,6 +201,7 @@ export class Instance {
       messages,
       version: this.options.version ?? { major: 1000, minor: 1, patch: 0 },
       code: this.code,
+      keyValues: new Map(),
       services: Context.empty().pipe(
         Context.add(References.CurrentLoggers, new Set([Logger.make(({ message }) => void this.logs.push(message))])),
         Context.add(References.MinimumLogLevel, "All")

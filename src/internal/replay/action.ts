@@ -4,8 +4,8 @@
 import type * as Event from "../../Event.ts"
 import type * as WorkItem from "../../WorkItem.ts"
 
-/** A request made by the code. It becomes a schedule event when it is new, or is matched with one when it is replayed. */
-export type Action =
+/** A request that is answered by a later event. */
+export type Awaited =
   | {
     readonly _tag: "CallActivity"
     readonly name: string
@@ -16,10 +16,55 @@ export type Action =
   /** `fireAtMs` is absolute, milliseconds since the Unix epoch. */
   | { readonly _tag: "CreateTimer"; readonly fireAtMs: number }
   | { readonly _tag: "WaitExternal"; readonly name: string }
+  | { readonly _tag: "DequeueEvent"; readonly name: string }
+  /** Without `instance` the child is named after its parent and its event. */
+  | {
+    readonly _tag: "StartSubOrchestration"
+    readonly name: string
+    readonly version: string | null
+    readonly instance: string | null
+    readonly input: string
+  }
 
-type ScheduleTag = "ActivityScheduled" | "TimerCreated" | "ExternalSubscribed"
+/** A request that is done as soon as it is recorded. */
+export type Immediate =
+  | {
+    readonly _tag: "StartOrchestrationDetached"
+    readonly name: string
+    readonly version: string | null
+    readonly instance: string
+    readonly input: string
+  }
+  | { readonly _tag: "UpdateCustomStatus"; readonly status: string | null }
+  | { readonly _tag: "SetKeyValue"; readonly key: string; readonly value: string }
+  | { readonly _tag: "ClearKeyValue"; readonly key: string }
+  | { readonly _tag: "ClearKeyValues" }
 
-export type ScheduleEvent = Event.Of<ScheduleTag>
+/** A request made by the code. It becomes an event when it is new, or is matched with one when it is replayed. */
+export type Action = Awaited | Immediate
+
+/** Which event records each kind of request, and what people call it. */
+const kinds = {
+  CallActivity: { event: "ActivityScheduled", noun: "activity" },
+  CreateTimer: { event: "TimerCreated", noun: "timer" },
+  WaitExternal: { event: "ExternalSubscribed", noun: "wait for signal" },
+  DequeueEvent: { event: "ExternalSubscribedPersistent", noun: "wait for mailbox" },
+  StartSubOrchestration: { event: "SubOrchestrationScheduled", noun: "child orchestration" },
+  StartOrchestrationDetached: { event: "OrchestrationChained", noun: "detached start of" },
+  UpdateCustomStatus: { event: "CustomStatusUpdated", noun: "status text" },
+  SetKeyValue: { event: "KeyValueSet", noun: "value of" },
+  ClearKeyValue: { event: "KeyValueCleared", noun: "removal of" },
+  ClearKeyValues: { event: "KeyValuesCleared", noun: "removal of all values" }
+} as const satisfies { readonly [T in Action["_tag"]]: { readonly event: Event.Event["_tag"]; readonly noun: string } }
+
+type RequestTag = (typeof kinds)[Action["_tag"]]["event"]
+
+/** An event that records a request of the code. */
+export type RequestEvent = Event.Of<RequestTag>
+
+const nouns: { readonly [tag: string]: string } = Object.fromEntries(
+  Object.values(kinds).map(({ event, noun }) => [event, noun])
+)
 
 /** The fields of a new event without its envelope. */
 export type Recorded<E extends Event.Event = Event.Event> = E extends unknown ? Omit<E, keyof Envelope> : never
@@ -29,20 +74,17 @@ type Envelope = Pick<
   "eventId" | "sourceEventId" | "instanceId" | "executionId" | "timestampMs" | "duroxideVersion"
 >
 
-/** How a kind of action is named to people, and which event records it. */
-const kinds: { readonly [T in Action["_tag"]]: { readonly event: ScheduleTag; readonly noun: string } } = {
-  CallActivity: { event: "ActivityScheduled", noun: "activity" },
-  CreateTimer: { event: "TimerCreated", noun: "timer" },
-  WaitExternal: { event: "ExternalSubscribed", noun: "wait for signal" }
-}
+export const isRequest = (event: Event.Event): event is RequestEvent => event._tag in nouns
 
-const nouns = Object.fromEntries(Object.values(kinds).map(({ event, noun }) => [event, noun])) as {
-  readonly [T in ScheduleTag]: string
-}
+/** Requests the reference lets vanish from the code unnoticed, when nothing else is asked for at that point. */
+export const mayBeMissing = (event: RequestEvent): boolean =>
+  event._tag === "CustomStatusUpdated" || event._tag.startsWith("KeyValue")
 
-export const isSchedule = (event: Event.Event): event is ScheduleEvent => event._tag in nouns
-
-export const record = (action: Action): Recorded<ScheduleEvent> => {
+/** The event of a request; `eventId` and `executionId` name children, `nowMs` stamps values. */
+export const record = (
+  action: Action,
+  at: { readonly eventId: number; readonly executionId: number; readonly nowMs: number }
+): Recorded<RequestEvent> => {
   switch (action._tag) {
     case "CallActivity": {
       const { _tag: _, ...call } = action
@@ -52,59 +94,104 @@ export const record = (action: Action): Recorded<ScheduleEvent> => {
       return { _tag: "TimerCreated", fireAtMs: action.fireAtMs }
     case "WaitExternal":
       return { _tag: "ExternalSubscribed", name: action.name }
+    case "DequeueEvent":
+      return { _tag: "ExternalSubscribedPersistent", name: action.name }
+    case "StartSubOrchestration": {
+      const automatic = at.executionId === 1 ? `sub::${at.eventId}` : `sub::${at.executionId}_${at.eventId}`
+      const { input, name } = action
+      return { _tag: "SubOrchestrationScheduled", name, instance: action.instance ?? automatic, input }
+    }
+    case "StartOrchestrationDetached": {
+      const { input, instance, name } = action
+      return { _tag: "OrchestrationChained", name, instance, input }
+    }
+    case "UpdateCustomStatus":
+      return { _tag: "CustomStatusUpdated", status: action.status }
+    case "SetKeyValue":
+      return { _tag: "KeyValueSet", key: action.key, value: action.value, lastUpdatedAtMs: at.nowMs }
+    case "ClearKeyValue":
+      return { _tag: "KeyValueCleared", key: action.key }
+    case "ClearKeyValues":
+      return { _tag: "KeyValuesCleared" }
   }
 }
 
-/** The message that carries the action out; none for waits. */
-export const dispatch = (event: ScheduleEvent): WorkItem.WorkItem | undefined => {
+/** The message that carries a new request out; none where recording it is all there is to do. */
+export const dispatch = (action: Action, event: RequestEvent): WorkItem.WorkItem | undefined => {
   const { eventId: id, executionId, instanceId: instance } = event
-  switch (event._tag) {
-    case "ActivityScheduled":
+  switch (action._tag) {
+    case "CallActivity": {
+      const { _tag: _, ...call } = action
+      return { _tag: "ActivityExecute", instance, executionId, id, ...call }
+    }
+    case "CreateTimer":
+      return { _tag: "TimerFired", instance, executionId, id, fireAtMs: action.fireAtMs }
+    case "StartSubOrchestration":
       return {
-        _tag: "ActivityExecute",
-        instance,
-        executionId,
-        id,
-        name: event.name,
-        input: event.input,
-        ...(event.sessionId !== undefined && { sessionId: event.sessionId }),
-        ...(event.tag !== undefined && { tag: event.tag })
+        _tag: "StartOrchestration",
+        instance: event._tag === "SubOrchestrationScheduled" ? childId(event) : instance,
+        orchestration: action.name,
+        input: action.input,
+        version: action.version,
+        parentInstance: instance,
+        parentId: id,
+        parentExecutionId: executionId,
+        executionId: 1
       }
-    case "TimerCreated":
-      return { _tag: "TimerFired", instance, executionId, id, fireAtMs: event.fireAtMs }
-    case "ExternalSubscribed":
+    case "StartOrchestrationDetached":
+      return {
+        _tag: "StartOrchestration",
+        instance: action.instance,
+        orchestration: action.name,
+        input: action.input,
+        version: action.version,
+        parentInstance: null,
+        parentId: null,
+        executionId: 1
+      }
+    default:
       return undefined
   }
 }
 
+/** The whole id of a child: an automatic one is stored as a suffix of its parent's. */
+export const childId = (event: Event.Of<"SubOrchestrationScheduled">): string =>
+  event.instance.startsWith("sub::") ? `${event.instanceId}::${event.instance}` : event.instance
+
 /**
- * Why a replayed action is not the recorded one, or undefined when it is. A timer matches any timer: its due time is
- * computed anew on every replay, and the recorded one counts.
+ * Why a replayed request is not the recorded one, or undefined when it is. What is computed anew on every replay does
+ * not count: the due time of a timer, the id of a child, the time of a value. Nor does what history does not hold: the
+ * version of a child, and, as in the reference, the text of a status.
  */
-export const mismatch = (action: Action, event: ScheduleEvent): string | undefined => {
+export const mismatch = (action: Action, event: RequestEvent): string | undefined => {
   const expected = describeEvent(event)
-  const differs = (field: string) =>
-    `event ${event.eventId}: history has ${expected}, the code asks for the same with another ${field}`
-  if (kinds[action._tag].event !== event._tag) {
-    return `event ${event.eventId}: history has ${expected}, the code asks for ${describeAction(action)}`
-  }
-  if (action._tag === "CallActivity" && event._tag === "ActivityScheduled") {
-    if (action.name !== event.name) {
-      return `event ${event.eventId}: history has ${expected}, the code asks for ${describeAction(action)}`
+  const other = () => `event ${event.eventId}: history has ${expected}, the code asks for ${describeAction(action)}`
+  const fields = record(action, { eventId: event.eventId, executionId: event.executionId, nowMs: 0 })
+  if (fields._tag !== event._tag || subject(fields) !== subject(event)) return other()
+  for (const field of compared) {
+    const ours = (fields as Record<string, unknown>)[field]
+    const theirs = (event as unknown as Record<string, unknown>)[field]
+    if (ours !== theirs) {
+      return `event ${event.eventId}: history has ${expected}, the code asks for the same with another ${
+        field === "sessionId" ? "session" : field
+      }`
     }
-    if (action.input !== event.input) return differs("input")
-    if (action.sessionId !== event.sessionId) return differs("session")
-    if (action.tag !== event.tag) return differs("tag")
   }
-  if (action._tag === "WaitExternal" && event._tag === "ExternalSubscribed" && action.name !== event.name) {
-    return `event ${event.eventId}: history has ${expected}, the code asks for ${describeAction(action)}`
-  }
-  return undefined
+  return event._tag === "OrchestrationChained" && (fields as typeof event).instance !== event.instance
+    ? `event ${event.eventId}: history has ${expected}, the code asks for the same with another instance`
+    : undefined
 }
 
 /** Kind and name, never a payload. */
-export const describeEvent = (event: ScheduleEvent): string =>
-  "name" in event ? `${nouns[event._tag]} "${event.name}"` : nouns[event._tag]
+export const describeEvent = (event: RequestEvent): string => described(nouns[event._tag]!, subject(event))
 
-const describeAction = (action: Action): string =>
-  "name" in action ? `${kinds[action._tag].noun} "${action.name}"` : kinds[action._tag].noun
+// internal
+
+const compared = ["input", "sessionId", "tag", "value"]
+
+const subject = (fields: object): string | undefined =>
+  "name" in fields ? String(fields.name) : "key" in fields ? String(fields.key) : undefined
+
+const describeAction = (action: Action): string => described(kinds[action._tag].noun, subject(action))
+
+const described = (noun: string, subject: string | undefined) => subject === undefined ? noun : `${noun} "${subject}"`

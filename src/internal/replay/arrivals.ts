@@ -10,17 +10,30 @@ import type { Recorded } from "./action.ts"
 export interface Books {
   /** Event ids of activities without a result and without a cancel request, ascending. */
   readonly openActivities: Set<number>
-  /** Event ids of waits that no arrival has answered and nothing has cancelled, ascending. */
+  /** Children without a notice and without a cancel request, by event id, ascending. */
+  readonly openChildren: Map<number, Event.Of<"SubOrchestrationScheduled">>
+  /** Event ids of waits for signals that no arrival has answered and nothing has cancelled, ascending. */
   readonly openSubscriptions: Set<number>
-  /** Event ids of waits with a cancel event. */
+  /** The same for waits for mailboxes. */
+  readonly openDequeues: Set<number>
+  /** Event ids of waits of both kinds with a cancel event. */
   readonly cancelledSubscriptions: Set<number>
 }
 
 export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
   const openActivities = new Set<number>()
   const openSubscriptions = new Set<number>()
+  const openChildren = new Map<number, Event.Of<"SubOrchestrationScheduled">>()
+  const openDequeues = new Set<number>()
   const cancelledSubscriptions = new Set<number>()
   const waiting = new Map<string, Array<number>>()
+  const dequeues = new Map<string, Array<number>>()
+  const unread = new Map<string, number>()
+  // The oldest wait that is still open gets the arrival.
+  const pair = (ids: Array<number> | undefined, open: Set<number>): boolean => {
+    for (let id = ids?.shift(); id !== undefined; id = ids!.shift()) if (open.delete(id)) return true
+    return false
+  }
   for (const event of events) {
     switch (event._tag) {
       case "ActivityScheduled":
@@ -31,38 +44,70 @@ export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
       case "ActivityCancelRequested":
         openActivities.delete(event.sourceEventId!)
         break
-      case "ExternalSubscribed": {
+      case "SubOrchestrationScheduled":
+        openChildren.set(event.eventId, event)
+        break
+      case "SubOrchestrationCompleted":
+      case "SubOrchestrationFailed":
+      case "SubOrchestrationCancelRequested":
+        openChildren.delete(event.sourceEventId!)
+        break
+      case "ExternalSubscribed":
         openSubscriptions.add(event.eventId)
-        const ids = waiting.get(event.name)
-        if (ids === undefined) waiting.set(event.name, [event.eventId])
-        else ids.push(event.eventId)
+        waiting.set(event.name, [...waiting.get(event.name) ?? [], event.eventId])
+        break
+      case "ExternalSubscribedPersistent": {
+        const messages = unread.get(event.name) ?? 0
+        if (messages > 0) unread.set(event.name, messages - 1)
+        else {
+          openDequeues.add(event.eventId)
+          dequeues.set(event.name, [...dequeues.get(event.name) ?? [], event.eventId])
+        }
         break
       }
       case "ExternalSubscribedCancelled":
+      case "ExternalSubscribedPersistentCancelled":
         openSubscriptions.delete(event.sourceEventId!)
+        openDequeues.delete(event.sourceEventId!)
         cancelledSubscriptions.add(event.sourceEventId!)
         break
-      case "ExternalEvent": {
-        // The oldest wait that is still open gets the arrival.
-        const ids = waiting.get(event.name) ?? []
-        for (let id = ids.shift(); id !== undefined; id = ids.shift()) {
-          if (openSubscriptions.delete(id)) break
-        }
-      }
+      case "ExternalEvent":
+        pair(waiting.get(event.name), openSubscriptions)
+        break
+      case "ExternalEventPersistent":
+        if (!pair(dequeues.get(event.name), openDequeues)) unread.set(event.name, (unread.get(event.name) ?? 0) + 1)
     }
   }
-  return { openActivities, openSubscriptions, cancelledSubscriptions }
+  return { openActivities, openChildren, openSubscriptions, openDequeues, cancelledSubscriptions }
 }
 
 type Append = (fields: Recorded, sourceEventId?: number | null) => Event.Event
 
-type Completion = WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed"> | WorkItem.Of<"TimerFired">
+type Completion = WorkItem.Of<
+  "ActivityCompleted" | "ActivityFailed" | "TimerFired" | "SubOrchCompleted" | "SubOrchFailed"
+>
 
 const scheduledBy = {
   ActivityCompleted: "ActivityScheduled",
   ActivityFailed: "ActivityScheduled",
-  TimerFired: "TimerCreated"
+  TimerFired: "TimerCreated",
+  SubOrchCompleted: "SubOrchestrationScheduled",
+  SubOrchFailed: "SubOrchestrationScheduled"
 } as const
+
+const subjects = {
+  ActivityCompleted: "completion",
+  ActivityFailed: "completion",
+  TimerFired: "timer",
+  SubOrchCompleted: "sub-orchestration",
+  SubOrchFailed: "sub-orchestration"
+} as const
+
+/** The execution and the schedule a completion is for. */
+const addressee = (message: Completion) =>
+  "parentId" in message
+    ? { id: message.parentId, of: message.parentExecutionId }
+    : { id: message.id, of: message.executionId }
 
 const nouns: { readonly [tag: string]: string } = {
   ActivityScheduled: "activity",
@@ -92,38 +137,43 @@ export const toEvents = (
   let abort: ErrorDetails.ErrorDetails | undefined
 
   const completion = (message: Completion): void => {
-    if (message.executionId !== executionId) {
-      warnings.push(`${message._tag} for execution ${message.executionId} is dropped, ${executionId} runs now`)
+    const { id, of } = addressee(message)
+    if (of !== executionId) {
+      warnings.push(`${message._tag} for execution ${of} is dropped, ${executionId} runs now`)
       return
     }
-    if (answered.has(message.id)) {
-      warnings.push(`${message._tag} for event ${message.id} is dropped, it was answered before`)
+    if (answered.has(id)) {
+      warnings.push(`${message._tag} for event ${id} is dropped, it was answered before`)
       return
     }
-    const schedule = schedules.get(message.id)
+    const schedule = schedules.get(id)
     const expected = scheduledBy[message._tag]
     if (schedule?._tag !== expected) {
       abort ??= ErrorDetails.nondeterminism(
         schedule === undefined
-          ? `no matching schedule for ${message._tag === "TimerFired" ? "timer" : "completion"} id=${message.id}`
-          : `completion kind mismatch for id=${message.id}, expected '${nouns[schedule._tag]}', got '${
-            nouns[expected]
-          }'`
+          ? `no matching schedule for ${subjects[message._tag]} id=${id}`
+          : `completion kind mismatch for id=${id}, expected '${nouns[schedule._tag]}', got '${nouns[expected]}'`
       )
       return
     }
-    answered.add(message.id)
+    answered.add(id)
     switch (message._tag) {
       case "ActivityCompleted":
-        append({ _tag: "ActivityCompleted", result: message.result }, message.id)
+        append({ _tag: "ActivityCompleted", result: message.result }, id)
+        break
+      case "SubOrchCompleted":
+        append({ _tag: "SubOrchestrationCompleted", result: message.result }, id)
         break
       case "ActivityFailed":
-        append({ _tag: "ActivityFailed", details: message.details }, message.id)
+      case "SubOrchFailed": {
+        const { details } = message
+        append({ _tag: message._tag === "ActivityFailed" ? "ActivityFailed" : "SubOrchestrationFailed", details }, id)
         // Code only ever sees failures of handlers; a failing system is not its to handle.
-        if (message.details._tag !== "Application") abort ??= message.details
+        if (details._tag !== "Application") abort ??= details
         break
+      }
       case "TimerFired":
-        append({ _tag: "TimerFired", fireAtMs: message.fireAtMs }, message.id)
+        append({ _tag: "TimerFired", fireAtMs: message.fireAtMs }, id)
     }
   }
 
@@ -132,6 +182,8 @@ export const toEvents = (
       case "ActivityCompleted":
       case "ActivityFailed":
       case "TimerFired":
+      case "SubOrchCompleted":
+      case "SubOrchFailed":
         completion(message)
         break
       case "ExternalRaised":

@@ -4,13 +4,18 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type * as Event from "../../Event.ts"
-import type { Action } from "./action.ts"
+import type { Awaited, Immediate } from "./action.ts"
 
-/** The event that answers an action. */
-export type Answer<A extends Action> = A["_tag"] extends "CallActivity"
-  ? Event.Of<"ActivityCompleted"> | Event.Of<"ActivityFailed">
-  : A["_tag"] extends "CreateTimer" ? Event.Of<"TimerFired">
-  : Event.Of<"ExternalEvent">
+interface Answers {
+  readonly CallActivity: Event.Of<"ActivityCompleted"> | Event.Of<"ActivityFailed">
+  readonly CreateTimer: Event.Of<"TimerFired">
+  readonly WaitExternal: Event.Of<"ExternalEvent">
+  readonly DequeueEvent: Event.Of<"ExternalEventPersistent">
+  readonly StartSubOrchestration: Event.Of<"SubOrchestrationCompleted"> | Event.Of<"SubOrchestrationFailed">
+}
+
+/** The event that answers a request. */
+export type Answer<A extends Awaited> = Answers[A["_tag"]]
 
 export class OrchestrationContext extends Context.Service<OrchestrationContext, {
   readonly instanceId: string
@@ -20,6 +25,14 @@ export class OrchestrationContext extends Context.Service<OrchestrationContext, 
   readonly orchestrationVersion: string
   /** True while recorded events are gone through again: nothing of what the code does now is new. */
   readonly isReplaying: Effect.Effect<boolean>
-  /** Records the action and waits for its answer; interruption gives the answer up and cancels what it can. */
-  readonly perform: <A extends Action>(action: A) => Effect.Effect<Answer<A>>
+  /** Records the request and waits for its answer; interruption gives the answer up and cancels what it can. */
+  readonly perform: <A extends Awaited>(action: A) => Effect.Effect<Answer<A>>
+  /** Records the request; it is done. */
+  readonly request: (action: Immediate) => Effect.Effect<void>
+  /** Ends this execution; the next one begins with `input`. A null version takes the newest program. */
+  readonly continueAsNew: (input: string, version: string | null) => Effect.Effect<never>
+  /** The status text as the code has left it. */
+  readonly customStatus: Effect.Effect<string | null>
+  /** The instance's values as the code has left them. */
+  readonly keyValues: Effect.Effect<ReadonlyMap<string, string>>
 }>()("duroxide-prisma/OrchestrationContext") {}

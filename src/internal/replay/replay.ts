@@ -16,8 +16,8 @@ import * as Exit from "effect/Exit"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import type * as Event from "../../Event.ts"
-import { describeEvent, isSchedule, mismatch, record } from "./action.ts"
-import type { Action, Recorded, ScheduleEvent } from "./action.ts"
+import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
+import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
 import { OrchestrationContext } from "./context.ts"
 import * as program from "./program.ts"
 
@@ -26,8 +26,12 @@ export type Code = (input: string) => Effect.Effect<string, string, Orchestratio
 
 export interface Options {
   readonly code: Code
+  /** Values that ended executions left behind, by key. */
+  readonly keyValues: ReadonlyMap<string, { readonly value: string }>
   /** Loggers of the host; they are silent while recorded events are replayed. */
   readonly services: Context.Context<never>
+  /** False for executions of the reference, which does not notice when some kinds of requests vanish from the code. */
+  readonly strict: boolean
   /** Called when the code goes on outside a turn, because it awaits something that is not durable. */
   readonly onStray: () => void
 }
@@ -50,21 +54,32 @@ export interface Replay {
   /** Hands over the next event, recorded (`replaying`) or new. Throws `Nondeterminism`. */
   readonly apply: (event: Event.Event, replaying: boolean) => void
   /** Requests that no recorded event answers to, oldest first; each must be bound to its new event before the next call. */
-  readonly nextAction: () => Recorded<ScheduleEvent> | undefined
+  readonly nextAction: () => Action | undefined
   /** Gives the request last returned by `nextAction` its event. */
   readonly bind: (eventId: number) => void
+  /** Set when the code asked for the next execution: it goes no further in this one. */
+  readonly continued: () => { readonly input: string; readonly version: string | null } | undefined
+  /** Mailbox messages nobody has read, oldest first. */
+  readonly unread: () => ReadonlyArray<readonly [mailbox: string, data: string]>
+  readonly customStatus: () => string | null
+  readonly keyValues: () => ReadonlyMap<string, string>
   readonly ended: () => Ended | undefined
   /** True while the code waits for something that can still arrive. */
   readonly isWaiting: () => boolean
   /** Schedules whose handle was dropped before the answer came, ascending. */
-  readonly dropped: () => ReadonlyArray<{ readonly eventId: number; readonly action: Action }>
+  readonly dropped: () => ReadonlyArray<{ readonly eventId: number; readonly action: Awaited }>
 }
 
 export const make = (options: Options): Replay => {
-  const emitted: Array<Handle> = []
+  const emitted: Array<Handle | Immediate> = []
   const unanswered = new Map<number, Handle>()
-  const subscriptions = new Map<string, Array<Handle>>()
+  const signals = new Map<string, Array<Handle>>()
+  const mailboxes = new Map<string, { readonly waiting: Array<Handle>; readonly unread: Array<Mail> }>()
   const dropped = new Map<number, Handle>()
+  const keyValues = new Map([...options.keyValues].map(([key, { value }]) => [key, value]))
+  let arrivals = 0
+  let customStatus: string | null = null
+  let continued: { readonly input: string; readonly version: string | null } | undefined
   let run: program.Program | undefined
   let replaying = true
   let inTurn = false
@@ -80,12 +95,6 @@ export const make = (options: Options): Replay => {
     }
   }
 
-  const deliver = (handle: Handle, answer: Event.Event) => {
-    handle.state = "answered"
-    handle.resume(Effect.succeed(answer))
-    rest()
-  }
-
   const rest = () => {
     if (run!.drain()) return
     throw new Nondeterminism(
@@ -93,26 +102,52 @@ export const make = (options: Options): Replay => {
     )
   }
 
+  const deliver = (handle: Handle, answer: Event.Event) => {
+    handle.state = "answered"
+    handle.resume(Effect.succeed(answer))
+    rest()
+  }
+
+  const mailbox = (name: string) => {
+    const known = mailboxes.get(name) ?? { waiting: [], unread: [] }
+    mailboxes.set(name, known)
+    return known
+  }
+
+  /** Where a handle that is bound stands in line for its answer; none for what is answered by event id. */
+  const lineOf = ({ action }: Handle): Array<Handle> | undefined => {
+    if (action._tag === "DequeueEvent") return mailbox(action.name).waiting
+    if (action._tag !== "WaitExternal") return undefined
+    const line = signals.get(action.name) ?? []
+    signals.set(action.name, line)
+    return line
+  }
+
   const drop = (handle: Handle) => {
     if (handle.state !== "open") return
     handle.state = "dropped"
-    if (handle.action._tag === "WaitExternal") {
-      const waiting = subscriptions.get(handle.action.name)
-      const index = waiting?.indexOf(handle) ?? -1
-      if (index >= 0) waiting!.splice(index, 1)
-    }
+    const line = lineOf(handle)
+    const index = line?.indexOf(handle) ?? -1
+    if (index >= 0) line!.splice(index, 1)
     if (handle.eventId !== undefined) dropped.set(handle.eventId, handle)
   }
 
   const bind = (handle: Handle, eventId: number) => {
     handle.eventId = eventId
     if (handle.state === "dropped") dropped.set(eventId, handle)
-    if (handle.action._tag !== "WaitExternal") unanswered.set(eventId, handle)
+    const line = lineOf(handle)
+    if (line === undefined) unanswered.set(eventId, handle)
     else if (handle.state === "open") {
-      const waiting = subscriptions.get(handle.action.name)
-      if (waiting === undefined) subscriptions.set(handle.action.name, [handle])
-      else waiting.push(handle)
+      line.push(handle)
+      if (handle.action._tag === "DequeueEvent") hand(handle.action.name)
     }
+  }
+
+  /** A mailbox hands its oldest message to the dequeue that has waited longest. */
+  const hand = (name: string) => {
+    const { unread, waiting } = mailbox(name)
+    if (unread.length === 0 || waiting.length === 0) return
+    deliver(waiting.shift()!, unread.shift()!.event)
   }
 
   const answer = (event: Event.Event) => {
@@ -126,15 +161,48 @@ export const make = (options: Options): Replay => {
     if (handle.state === "open") deliver(handle, event)
   }
 
+  /** What the code sees of its own requests changes as it makes them. */
+  const show = (action: Immediate) => {
+    switch (action._tag) {
+      case "UpdateCustomStatus":
+        customStatus = action.status
+        break
+      case "SetKeyValue":
+        keyValues.set(action.key, action.value)
+        break
+      case "ClearKeyValue":
+        keyValues.delete(action.key)
+        break
+      case "ClearKeyValues":
+        keyValues.clear()
+    }
+  }
+
+  const perform: OrchestrationContext["Service"]["perform"] = (action) =>
+    Effect.callback<any>((resume) => {
+      if (!inTurn) return options.onStray()
+      if (continued !== undefined) return
+      const handle: Handle = { action, resume, state: "open", eventId: undefined }
+      emitted.push(handle)
+      return Effect.sync(() => drop(handle))
+    })
+
+  const request = (action: Immediate) =>
+    Effect.suspend(() => {
+      if (!inTurn) {
+        options.onStray()
+        return Effect.never
+      }
+      if (continued === undefined) {
+        emitted.push(action)
+        show(action)
+      }
+      return Effect.void
+    })
+
   const start = (event: Event.Of<"OrchestrationStarted">) => {
     name = event.name
-    const perform: OrchestrationContext["Service"]["perform"] = (action) =>
-      Effect.callback<any>((resume) => {
-        if (!inTurn) return options.onStray()
-        const handle: Handle = { action, resume, state: "open", eventId: undefined }
-        emitted.push(handle)
-        return Effect.sync(() => drop(handle))
-      })
+    customStatus = event.initialCustomStatus ?? null
     const services = options.services.pipe(
       Context.add(References.CurrentLoggers, silentWhile(options.services, () => replaying)),
       Context.add(OrchestrationContext, {
@@ -143,7 +211,15 @@ export const make = (options: Options): Replay => {
         orchestrationName: event.name,
         orchestrationVersion: event.version,
         isReplaying: Effect.sync(() => replaying),
-        perform
+        perform,
+        request,
+        continueAsNew: (input, version) =>
+          Effect.callback<never>(() => {
+            if (inTurn) continued ??= { input, version }
+            else options.onStray()
+          }),
+        customStatus: Effect.sync(() => customStatus),
+        keyValues: Effect.sync(() => new Map(keyValues))
       })
     )
     run = program.start(
@@ -164,34 +240,44 @@ export const make = (options: Options): Replay => {
     rest()
   }
 
+  const match = (event: RequestEvent) => {
+    const next = emitted[0]
+    if (next === undefined) {
+      if (mayBeMissing(event) && !options.strict) return
+      throw new Nondeterminism(
+        `event ${event.eventId}: history has ${describeEvent(event)}, the code asks for nothing more`
+      )
+    }
+    const problem = mismatch("action" in next ? next.action : next, event)
+    if (problem !== undefined) throw new Nondeterminism(problem)
+    emitted.shift()
+    if ("action" in next) bind(next, event.eventId)
+  }
+
   const apply = (event: Event.Event) => {
     nowMs = Math.max(nowMs, event.timestampMs)
-    if (isSchedule(event)) {
-      const handle = emitted.shift()
-      if (handle === undefined) {
-        throw new Nondeterminism(
-          `event ${event.eventId}: history has ${describeEvent(event)}, the code asks for nothing more`
-        )
-      }
-      const problem = mismatch(handle.action, event)
-      if (problem !== undefined) throw new Nondeterminism(problem)
-      return bind(handle, event.eventId)
-    }
+    if (isRequest(event)) return match(event)
     switch (event._tag) {
       case "OrchestrationStarted":
         return start(event)
       case "ActivityCompleted":
       case "ActivityFailed":
       case "TimerFired":
+      case "SubOrchestrationCompleted":
+      case "SubOrchestrationFailed":
         return answer(event)
       case "ExternalEvent": {
-        const handle = subscriptions.get(event.name)?.shift()
+        const handle = signals.get(event.name)?.shift()
         if (handle !== undefined) deliver(handle, event)
+        return
       }
+      case "ExternalEventPersistent":
+        mailbox(event.name).unread.push({ event, order: arrivals++ })
+        return hand(event.name)
     }
   }
 
-  let taken: Handle | undefined
+  let taken: Handle | Immediate | undefined
 
   return {
     apply: (event, isReplay) =>
@@ -204,24 +290,39 @@ export const make = (options: Options): Replay => {
       }),
     nextAction: () => {
       taken = emitted.shift()
-      return taken && record(taken.action)
+      return taken !== undefined && "action" in taken ? taken.action : taken
     },
-    bind: (eventId) => turn(() => bind(taken!, eventId)),
+    bind: (eventId) =>
+      turn(() => {
+        if (taken !== undefined && "action" in taken) bind(taken, eventId)
+      }),
+    continued: () => continued,
+    unread: () =>
+      [...mailboxes.values()].flatMap(({ unread }) => unread).sort((a, b) => a.order - b.order)
+        .map(({ event }) => [event.name, event.data] as const),
+    customStatus: () => customStatus,
+    keyValues: () => keyValues,
     ended: () => {
       const exit = run?.exit()
       return exit === undefined ? undefined : describeExit(exit as Exit.Exit<string, string>)
     },
     isWaiting: () =>
       [...unanswered.values()].some((handle) => handle.state === "open") ||
-      [...subscriptions.values()].some((waiting) => waiting.length > 0),
+      [...signals.values()].some((line) => line.length > 0) ||
+      [...mailboxes.values()].some(({ waiting }) => waiting.length > 0),
     dropped: () => [...dropped].sort(([a], [b]) => a - b).map(([eventId, { action }]) => ({ eventId, action }))
   }
 }
 
 // internal
 
+interface Mail {
+  readonly event: Event.Of<"ExternalEventPersistent">
+  readonly order: number
+}
+
 interface Handle {
-  readonly action: Action
+  readonly action: Awaited
   readonly resume: (effect: Effect.Effect<any>) => void
   state: "open" | "answered" | "dropped"
   /** Undefined until the request has its event. */

@@ -6,69 +6,50 @@
  */
 import * as ErrorDetails from "../../ErrorDetails.ts"
 import type * as Event from "../../Event.ts"
-import type { Turn } from "../../Provider.ts"
-import type { CoreVersion, ExecutionStatus } from "../../ProviderDriver.ts"
 import type * as WorkItem from "../../WorkItem.ts"
 import * as action from "./action.ts"
 import * as arrivals from "./arrivals.ts"
+import { conclude, record } from "./conclude.ts"
+import type { Execution, Outcome, Request, Result } from "./conclude.ts"
+import { limitExceeded } from "./limits.ts"
 import * as replay from "./replay.ts"
 
-/** The execution a turn is about. */
-export interface Execution {
-  readonly instanceId: string
-  readonly executionId: number
-  /** The store's clock at the claim, milliseconds since the Unix epoch. */
-  readonly nowMs: number
-  /** Stored events; empty on the first turn. */
-  readonly history: ReadonlyArray<Event.Event>
-  /** Written as event 1 when there is no history. */
-  readonly started: StartedFields
-  /** Stamp of new events, and the pinned version of a new execution. */
-  readonly version: CoreVersion
-}
-
-export interface Input extends Execution, replay.Options {
+export interface Input extends Execution, Omit<replay.Options, "strict"> {
   /** Messages in order of arrival, without start messages. */
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
 }
 
 export type StartedFields = action.Recorded<Event.Of<"OrchestrationStarted">>
 
-export type Outcome =
-  | { readonly _tag: "Waiting" }
-  | { readonly _tag: "Completed"; readonly output: string }
-  | { readonly _tag: "Failed"; readonly details: ErrorDetails.ErrorDetails }
-
-export interface Result {
-  readonly outcome: Outcome
-  readonly turn: Turn
-  /** Messages that led to nothing, in words. */
-  readonly warnings: ReadonlyArray<string>
-}
+export type { Outcome, Result } from "./conclude.ts"
 
 /** Executions of ours are pinned in a version space no Rust runtime asks for; only they follow our stricter rules. */
 export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
 
 export const run = (input: Input): Result => {
-  const { history } = input
+  const { executionId, history, nowMs } = input
   const recorder = record(input)
   const { added, append } = recorder
   const started = (history[0] ?? append(input.started)) as Event.Of<"OrchestrationStarted">
-  const arrived = arrivals.toEvents(input.executionId, history, input.messages, append)
+  // What the execution before left unread comes before everything else.
+  const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
+  for (const [name, data] of carried) append({ _tag: "ExternalEventPersistent", name, data })
+  const arrived = arrivals.toEvents(executionId, history, input.messages, append)
   const arrivedCount = added.length
 
-  const engine = replay.make(input)
-  const scheduled: Array<action.ScheduleEvent> = []
+  const engine = replay.make({ ...input, strict: isOwn(started.duroxideVersion) })
+  const requests: Array<Request> = []
   let failure = arrived.abort
   if (failure === undefined) {
     try {
       feed(engine, history, added.slice())
       for (let next = engine.nextAction(); next !== undefined; next = engine.nextAction()) {
-        const event = append(next) as action.ScheduleEvent
-        scheduled.push(event)
-        engine.bind(event.eventId)
+        const eventId = recorder.nextId()
+        const event = append(action.record(next, { eventId, executionId, nowMs })) as action.RequestEvent
+        requests.push({ action: next, event })
+        engine.bind(eventId)
       }
-      if (engine.ended() === undefined && !engine.isWaiting()) {
+      if (engine.ended() === undefined && engine.continued() === undefined && !engine.isWaiting()) {
         failure = ErrorDetails.nondeterminism(notDurable(started.name))
       }
     } catch (problem) {
@@ -80,15 +61,22 @@ export const run = (input: Input): Result => {
   if (failure === undefined && ended?._tag === "Died") {
     failure = ErrorDetails.application("Panicked", ended.problem)
   }
+  const { warnings } = arrived
   // A turn that went wrong leaves nothing behind but what had arrived.
   if (failure !== undefined) {
     recorder.truncate(arrivedCount)
-    return { ...conclude(input, recorder, { _tag: "Failed", details: failure }, [], []), warnings: arrived.warnings }
+    return { ...conclude(input, recorder, { _tag: "Failed", details: failure }, nothing), warnings }
   }
 
   const cancelRequest = [...history, ...added].find((event) => event._tag === "OrchestrationCancelRequested")
+  const violation = limitExceeded(requests, engine)
+  const continued = engine.continued()
   const outcome: Outcome = cancelRequest !== undefined
     ? { _tag: "Failed", details: ErrorDetails.cancelled(cancelRequest.reason) }
+    : violation !== undefined
+    ? { _tag: "Failed", details: ErrorDetails.application("OrchestrationFailed", violation) }
+    : continued !== undefined
+    ? { _tag: "ContinuedAsNew", ...continued, carried: engine.unread(), customStatus: engine.customStatus() }
     : ended === undefined
     ? { _tag: "Waiting" }
     : ended._tag === "Succeeded"
@@ -98,8 +86,9 @@ export const run = (input: Input): Result => {
       details: ErrorDetails.application("OrchestrationFailed", ended._tag === "Failed" ? ended.error : ended.problem)
     }
   // Handles count as dropped only where the code itself let go of them.
-  const dropped = cancelRequest === undefined ? engine.dropped() : []
-  return { ...conclude(input, recorder, outcome, scheduled, dropped), warnings: arrived.warnings }
+  const dropped = cancelRequest === undefined && violation === undefined ? engine.dropped() : []
+  const cancelled = cancelRequest !== undefined
+  return { ...conclude(input, recorder, outcome, { requests, dropped, cancelled }), warnings }
 }
 
 /** Ends an execution without running its code. `unreadable` history keeps its rows; the failure goes behind them. */
@@ -110,7 +99,7 @@ export const fail = (
 ): Result => {
   const recorder = record(execution, options.unreadable ? unreadableEventId : undefined)
   if (execution.history.length === 0 && !options.unreadable) recorder.append(execution.started)
-  return { ...conclude(execution, recorder, { _tag: "Failed", details }, [], []), warnings: [] }
+  return { ...conclude(execution, recorder, { _tag: "Failed", details }, nothing), warnings: [] }
 }
 
 // internal
@@ -118,93 +107,14 @@ export const fail = (
 /** Where the reference puts the failure of an execution whose events cannot be counted. */
 const unreadableEventId = 99_999
 
-interface Recorder {
-  readonly added: Array<Event.Event>
-  readonly append: (fields: action.Recorded, sourceEventId?: number | null) => Event.Event
-  readonly truncate: (count: number) => void
-}
+const nothing = { requests: [], dropped: [], cancelled: false }
 
-const record = (execution: Execution, firstId = (execution.history.at(-1)?.eventId ?? 0) + 1): Recorder => {
-  const { executionId, instanceId, nowMs, version } = execution
-  const duroxideVersion = `${version.major}.${version.minor}.${version.patch}`
-  const added: Array<Event.Event> = []
-  return {
-    added,
-    append: (fields, sourceEventId = null) => {
-      const eventId = firstId + added.length
-      const envelope = { eventId, sourceEventId, instanceId, executionId, timestampMs: nowMs, duroxideVersion }
-      const event = { ...envelope, ...fields, ...envelope } as Event.Event
-      added.push(event)
-      return event
-    },
-    truncate: (count) => void added.splice(count)
-  }
-}
-
-/** Writes what follows from the outcome, and lists what is enqueued and cancelled. */
-const conclude = (
-  execution: Execution,
-  { added, append }: Recorder,
-  outcome: Outcome,
-  scheduled: ReadonlyArray<action.ScheduleEvent>,
-  dropped: ReadonlyArray<{ readonly eventId: number; readonly action: action.Action }>
-): Omit<Result, "warnings"> => {
-  const { executionId, history, instanceId } = execution
-  const { cancelledSubscriptions, openActivities, openSubscriptions } = arrivals.bookkeeping([...history, ...added])
-  const cancelled: Array<number> = []
-  for (const { eventId } of dropped) {
-    if (!openActivities.delete(eventId)) continue
-    append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
-    cancelled.push(eventId)
-  }
-  for (const { action: { _tag }, eventId } of dropped) {
-    // Also when an arrival came behind the drop in the same batch: nobody has got it.
-    if (_tag !== "WaitExternal" || cancelledSubscriptions.has(eventId)) continue
-    openSubscriptions.delete(eventId)
-    append({ _tag: "ExternalSubscribedCancelled", reason: "dropped_future" }, eventId)
-  }
-  if (outcome._tag !== "Waiting") {
-    for (const eventId of openSubscriptions) {
-      append({ _tag: "ExternalSubscribedCancelled", reason: "orchestration_terminal" }, eventId)
-    }
-    append(
-      outcome._tag === "Completed"
-        ? { _tag: "OrchestrationCompleted", output: outcome.output }
-        : { _tag: "OrchestrationFailed", details: outcome.details }
-    )
-    const reason = outcome._tag === "Completed" ? "orchestration_terminal_completed" : "orchestration_terminal_failed"
-    for (const eventId of openActivities) {
-      append({ _tag: "ActivityCancelRequested", reason }, eventId)
-      cancelled.push(eventId)
-    }
-  }
-
-  const started = (history[0] ?? added[0]) as Event.Event
-  const items = outcome._tag === "Waiting" ? scheduled.flatMap((event) => action.dispatch(event) ?? []) : []
-  const notice = started._tag === "OrchestrationStarted" ? parentNotice(started, outcome) : undefined
-  return {
-    outcome,
-    turn: {
-      executionId,
-      historyDelta: added,
-      workerItems: items.filter((item) => item._tag === "ActivityExecute"),
-      orchestratorItems: [
-        ...items.filter((item) => item._tag !== "ActivityExecute"),
-        ...(notice === undefined ? [] : [notice])
-      ],
-      cancelledActivities: cancelled.map((activityId) => ({ instanceId, executionId, activityId })),
-      metadata: {
-        ...status(outcome),
-        ...(history.length === 0 && started._tag === "OrchestrationStarted" && {
-          orchestrationName: started.name,
-          orchestrationVersion: started.version,
-          pinnedVersion: execution.version,
-          ...(started.parentInstance !== null && { parentInstanceId: started.parentInstance })
-        })
-      }
-    }
-  }
-}
+const breadcrumbs: ReadonlySet<string> = new Set<Event.Event["_tag"]>([
+  "ActivityCancelRequested",
+  "SubOrchestrationCancelRequested",
+  "ExternalSubscribedCancelled",
+  "ExternalSubscribedPersistentCancelled"
+])
 
 /** Hands over stored events, then new ones; stops where the code has ended. */
 const feed = (
@@ -220,8 +130,8 @@ const feed = (
   const dropped = new Set(engine.dropped().map(({ eventId }) => eventId))
   for (const event of history) {
     if (
-      (event._tag === "ActivityCancelRequested" || event._tag === "ExternalSubscribedCancelled") &&
-      event.reason === "dropped_future" && !dropped.has(event.sourceEventId!)
+      breadcrumbs.has(event._tag) && "reason" in event && event.reason === "dropped_future" &&
+      !dropped.has(event.sourceEventId!)
     ) {
       throw new replay.Nondeterminism(
         `event ${event.eventId}: history says the code gave up event ${event.sourceEventId}, now it did not`
@@ -240,7 +150,7 @@ const feed = (
  */
 const forbidEnd = (engine: replay.Replay, history: ReadonlyArray<Event.Event>, index: number): void => {
   if (history.length === 0 || !isOwn(history[0]!.duroxideVersion) || engine.ended()?._tag === "Died") return
-  const expected = history.slice(index).find(action.isSchedule)
+  const expected = history.slice(index).find(action.isRequest)
   throw new replay.Nondeterminism(
     expected === undefined
       ? `event ${history.at(-1)!.eventId}: history has the code waiting for more, the code has already ended`
@@ -251,27 +161,3 @@ const forbidEnd = (engine: replay.Replay, history: ReadonlyArray<Event.Event>, i
 const notDurable = (name: string) =>
   `orchestration "${name}" awaits something that is not durable (a promise, a callback, a real timer): ` +
   `nothing recorded can ever wake it. Put it into an activity`
-
-const status = (
-  outcome: Outcome
-): { readonly status?: ExecutionStatus; readonly output?: string } =>
-  outcome._tag === "Waiting"
-    ? {}
-    : outcome._tag === "Completed"
-    ? { status: "Completed", output: outcome.output }
-    : { status: "Failed", output: ErrorDetails.display(outcome.details) }
-
-const parentNotice = (
-  started: Event.Of<"OrchestrationStarted">,
-  outcome: Outcome
-): WorkItem.WorkItem | undefined => {
-  if (outcome._tag === "Waiting" || started.parentInstance === null || started.parentId === null) return undefined
-  const parent = {
-    parentInstance: started.parentInstance,
-    parentExecutionId: started.parentExecutionId ?? 1,
-    parentId: started.parentId
-  }
-  return outcome._tag === "Completed"
-    ? { _tag: "SubOrchCompleted", ...parent, result: outcome.output }
-    : { _tag: "SubOrchFailed", ...parent, details: outcome.details }
-}

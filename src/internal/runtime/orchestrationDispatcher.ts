@@ -16,6 +16,7 @@ import type { ProviderError } from "../../ProviderError.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
 import * as WorkItem from "../../WorkItem.ts"
 import * as turns from "../replay/turn.ts"
+import * as batches from "./batch.ts"
 import * as coreVersion from "./coreVersion.ts"
 import type { Registry } from "./registry.ts"
 import * as renewal from "./renewal.ts"
@@ -31,8 +32,9 @@ export const run = Effect.fnUntraced(function*(options: {
 
   const handle = ({ attemptCount, item, lockToken }: Claimed<OrchestrationItem>): Effect.Effect<void> => {
     const { instanceId } = item
-    const abandon = (delay: Duration.Duration) =>
-      provider.abandonOrchestrationItem({ lockToken, delay: Option.some(delay), ignoreAttempt: false }).pipe(
+    const batch = batches.read(item)
+    const abandon = (delay: Duration.Duration, ignoreAttempt = false) =>
+      provider.abandonOrchestrationItem({ lockToken, delay: Option.some(delay), ignoreAttempt }).pipe(
         // Whoever cannot give a lease back only has to wait: it expires.
         Effect.catch((error) => Effect.logWarning("An instance could not be given back").pipe(problem(error)))
       )
@@ -57,7 +59,7 @@ export const run = Effect.fnUntraced(function*(options: {
 
     // The database will never take what this turn wants to store, so running it again would only repeat that.
     const storeRefusal = (error: ProviderError) => {
-      const refusal = failedTurn(item, {
+      const refusal = failedTurn(item, batch, {
         _tag: "Infrastructure",
         operation: error.operation,
         message: error.reason.message,
@@ -82,46 +84,49 @@ export const run = Effect.fnUntraced(function*(options: {
           abandon(unreadableHistoryPause)
         )
       }
-      if (item.history.some(isTerminal)) {
-        return Effect.logDebug("Messages for an instance that has ended are dropped").pipe(
-          Effect.andThen(provider.dropOrchestrationItem(lockToken)),
-          Effect.catch((error) => Effect.logWarning("They could not be dropped yet").pipe(problem(error)))
-        )
-      }
-      const started = startedFields(item)
-      // Messages for an instance whose start is not visible yet wait for it.
-      if (started === undefined) return abandon(unstartedPause)
-      const program = registry.resolve(started.name, versionAsked(item))
+      if (batch._tag === "Drop") return drop(batch.refusals)
+      // Messages for an execution whose start is not visible yet wait for it.
+      if (batch._tag === "Early") return abandon(unregisteredPause(settings, attemptCount), true)
+      const program = registry.resolve(batch.started.name, batch.version)
       if (program === undefined) {
-        return Effect.andThen(
-          Effect.logWarning(missingHandler(item)),
-          abandon(unregisteredPause(settings, attemptCount))
-        )
+        return Effect.andThen(Effect.logWarning(missingHandler()), abandon(unregisteredPause(settings, attemptCount)))
       }
       const result = turns.run({
         instanceId,
-        executionId: item.executionId,
+        executionId: batch.executionId,
         nowMs: item.nowMs,
-        history: item.history,
-        started: { ...started, version: program.version },
-        messages: item.messages.filter(({ _tag }) => _tag !== "StartOrchestration"),
+        history: batch.history,
+        started: { ...batch.started, version: program.version },
+        messages: batch.messages,
+        keyValues: item.keyValues,
         version: coreVersion.current,
         code: program.code,
         services,
         onStray: () => strays.add(program.name)
       })
+      const turn = {
+        ...result.turn,
+        orchestratorItems: [...result.turn.orchestratorItems, ...batch.refusals]
+      }
       return Effect.forEach(result.warnings, (warning) => Effect.logWarning(warning)).pipe(
-        Effect.andThen(store(result.turn)),
-        Effect.flatMap((stored) => stored ? report(item, program.name, result) : Effect.void)
+        Effect.andThen(store(turn)),
+        Effect.flatMap((stored) => stored ? report(program.name, result) : Effect.void)
       )
     })
 
-    const missingHandler = (item: OrchestrationItem) => {
-      const started = startedFields(item)
-      if (started === undefined || registry.resolve(started.name, versionAsked(item)) !== undefined) return undefined
-      return `no handler for orchestration "${started.name}" ${started.version} in this process, which has ` +
-        registry.known.join(", ")
-    }
+    const drop = (refusals: ReadonlyArray<WorkItem.WorkItem>) =>
+      Effect.logDebug("Messages for an instance that has ended are dropped").pipe(
+        // Sent again when the process dies in between; a parent takes the first answer only.
+        Effect.andThen(Effect.forEach(refusals, (refusal) => provider.enqueueForOrchestrator(refusal, Option.none()))),
+        Effect.andThen(provider.dropOrchestrationItem(lockToken)),
+        Effect.catch((error) => Effect.logWarning("They could not be dropped yet").pipe(problem(error)))
+      )
+
+    const missingHandler = () =>
+      batch._tag !== "Run" || registry.resolve(batch.started.name, batch.version) !== undefined
+        ? undefined
+        : `no handler for orchestration "${batch.started.name}" ${batch.started.version} in this process, which has ` +
+          registry.known.join(", ")
 
     const poison = () => {
       const details: ErrorDetails.ErrorDetails = {
@@ -139,12 +144,12 @@ export const run = Effect.fnUntraced(function*(options: {
           : { Orchestration: { instance: instanceId, execution_id: item.executionId } },
         message: Option.getOrElse(
           item.historyError,
-          () => missingHandler(item) ?? `[${item.messages.map(WorkItem.encode).join(",")}]`
+          () => missingHandler() ?? `[${item.messages.map(WorkItem.encode).join(",")}]`
         )
       }
       return Effect.logError("An instance is poisoned: it was delivered too often").pipe(
         Effect.annotateLogs({ attemptCount, orchestration: item.orchestrationName }),
-        Effect.andThen(store(failedTurn(item, details).turn))
+        Effect.andThen(store(failedTurn(item, batch, details).turn))
       )
     }
 
@@ -187,7 +192,6 @@ const commitRetries = Schedule.max([Schedule.exponential(Duration.millis(10)), S
 
 const failedTurnPause = Duration.millis(100)
 const unreadableHistoryPause = Duration.seconds(1)
-const unstartedPause = Duration.seconds(1)
 
 const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
 
@@ -196,9 +200,6 @@ export const unregisteredPause = (settings: Settings, attemptCount: number) =>
     Duration.times(settings.unregisteredBackoff, 2 ** Math.min(attemptCount - 1, 6)),
     settings.unregisteredBackoffMax
   )
-
-const isTerminal = ({ _tag }: OrchestrationItem["history"][number]) =>
-  _tag === "OrchestrationCompleted" || _tag === "OrchestrationFailed" || _tag === "OrchestrationContinuedAsNew"
 
 // Only the payload can be at fault here; a schema that does not fit or a missing right is the operator's to mend.
 const isRefusedData = ({ reason }: ProviderError) => reason._tag === "DataRefused" || reason._tag === "InvalidInput"
@@ -210,60 +211,32 @@ const hostServices = (context: Context.Context<never>): Context.Context<never> =
     Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel))
   )
 
-/** Event 1, recorded or from the start message. Repeated starts of a running instance change nothing. */
-const startedFields = (item: OrchestrationItem): turns.StartedFields | undefined => {
-  const recorded = item.history[0]
-  if (recorded?._tag === "OrchestrationStarted") return recorded
-  const start = item.messages.find((message) => message._tag === "StartOrchestration")
-  if (start === undefined) return undefined
-  return {
-    _tag: "OrchestrationStarted",
-    name: start.orchestration,
-    version: start.version ?? "unknown",
-    input: start.input,
-    parentInstance: start.parentInstance,
-    parentId: start.parentId,
-    ...(start.parentExecutionId !== undefined && { parentExecutionId: start.parentExecutionId })
-  }
-}
-
-const unknownStart = (item: OrchestrationItem): turns.StartedFields => ({
-  _tag: "OrchestrationStarted",
-  name: item.orchestrationName,
-  version: item.orchestrationVersion,
-  input: "null",
-  parentInstance: null,
-  parentId: null
-})
-
-/** The version a running execution is pinned to, or the one a start asks for; null leaves the choice to the registry. */
-const versionAsked = (item: OrchestrationItem): string | null => {
-  const version = startedFields(item)?.version
-  return version === undefined || version === "unknown" || version === "0.0.0" ? null : version
-}
-
 /** An execution that fails without its code being run. */
-const failedTurn = (item: OrchestrationItem, details: ErrorDetails.ErrorDetails): turns.Result =>
+const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: ErrorDetails.ErrorDetails): turns.Result =>
   turns.fail(
-    { ...item, started: startedFields(item) ?? unknownStart(item), version: coreVersion.current },
+    {
+      ...item,
+      ...(batch._tag === "Run" ? batch : { started: batches.unknownStart(item) }),
+      version: coreVersion.current
+    },
     details,
     { unreadable: Option.isSome(item.historyError) }
   )
 
-const report = (item: OrchestrationItem, name: string, { outcome, turn }: turns.Result) => {
+const report = (name: string, { outcome, turn }: turns.Result) => {
   const labels = { orchestration_name: name }
-  const started = item.history.length === 0
+  const started = turn.historyDelta[0]?._tag === "OrchestrationStarted"
     ? Metric.update(Metric.withAttributes(Metrics.orchestrationStarts, labels), 1)
     : Effect.void
   const turned = Metric.update(Metric.withAttributes(Metrics.orchestrationTurns, labels), 1)
   const both = Effect.andThen(started, turned)
   if (outcome._tag === "Waiting") return both
-  const status = outcome._tag === "Completed" ? "success" : "failed"
+  const status = outcome._tag === "Completed" ? "success" : outcome._tag === "Failed" ? "failed" : "continuedAsNew"
   return both.pipe(
     Effect.andThen(Metric.update(Metric.withAttributes(Metrics.orchestrationCompletions, { ...labels, status }), 1)),
     Effect.andThen(
-      outcome._tag === "Completed"
-        ? Effect.logDebug(`Orchestration "${name}" completed`)
+      outcome._tag !== "Failed"
+        ? Effect.logDebug(`Orchestration "${name}" ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
         : isExpected(outcome.details)
         ? Effect.logDebug(`Orchestration "${name}" failed with an error of its own`)
         : Effect.logWarning(`Orchestration "${name}" failed: ${failureKind(outcome.details)}`)

@@ -1,0 +1,57 @@
+/**
+ * Values an instance keeps: by key, typed, readable from outside while it runs.
+ *
+ * They outlive executions: an instance that continues as new finds what it left. At most 150 keys of 65,536 bytes.
+ *
+ * @since 0.1.0
+ */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { checkText } from "./internal/identifiers.ts"
+import * as payloads from "./internal/payload.ts"
+import type { Payload, PayloadSchema } from "./internal/payload.ts"
+import { OrchestrationContext } from "./internal/replay/context.ts"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface KeyValue<in out V extends PayloadSchema> {
+  readonly key: string
+  readonly value: V
+  /** The value as the program has left it; `none` when it was never set, or cleared. */
+  readonly get: Effect.Effect<Option.Option<V["Type"]>, never, OrchestrationContext>
+  readonly set: (value: V["Type"]) => Effect.Effect<void, never, OrchestrationContext>
+  readonly clear: Effect.Effect<void, never, OrchestrationContext>
+  /** @internal */
+  readonly codec: Payload<V["Type"]>
+}
+
+/**
+ * Defines a value every instance may have under `key`.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = <V extends PayloadSchema>(key: string, value: V): KeyValue<V> => {
+  const codec = payloads.make(`value of key "${key}"`, value)
+  const checked = Effect.orDie(checkText("key", key))
+  return {
+    key,
+    value,
+    codec,
+    get: Effect.gen(function*() {
+      const text = (yield* (yield* OrchestrationContext).keyValues).get(key)
+      return text === undefined ? Option.none() : Option.some(yield* Effect.orDie(codec.decode(text)))
+    }),
+    set: Effect.fnUntraced(function*(value: V["Type"]) {
+      yield* checked
+      const { request } = yield* OrchestrationContext
+      yield* request({ _tag: "SetKeyValue", key, value: yield* Effect.orDie(codec.encode(value)) })
+    }),
+    clear: Effect.gen(function*() {
+      const { request } = yield* OrchestrationContext
+      yield* request({ _tag: "ClearKeyValue", key })
+    })
+  }
+}

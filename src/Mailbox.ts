@@ -1,0 +1,53 @@
+/**
+ * Mailboxes: messages to an instance that are kept until it reads them, in order of arrival.
+ *
+ * Unlike a signal, a message is not lost when nobody waits for it, and unread messages go over into the next execution
+ * of an instance that continues as new. Messages sent before the instance was started, or after it ended, are lost.
+ *
+ * @since 0.1.0
+ */
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import * as payloads from "./internal/payload.ts"
+import type { Payload, PayloadSchema } from "./internal/payload.ts"
+import { OrchestrationContext } from "./internal/replay/context.ts"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Mailbox<in out P extends PayloadSchema> {
+  readonly name: string
+  readonly payload: P
+  /**
+   * Takes the oldest unread message, waiting for one if there is none. Of several takers the first that asked is
+   * served first; an interrupted one takes no message. A payload its Schema refuses is a defect.
+   */
+  readonly take: Effect.Effect<P["Type"], never, OrchestrationContext>
+  /** @internal */
+  readonly codec: Payload<P["Type"]>
+}
+
+/**
+ * Defines a mailbox of every instance. `payload` defaults to `Schema.Void`.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = <P extends PayloadSchema = Schema.Void>(
+  name: string,
+  options?: { readonly payload?: P }
+): Mailbox<P> => {
+  const payload = options?.payload ?? Schema.Void as unknown as P
+  const codec = payloads.make(`message of mailbox "${name}"`, payload)
+  return {
+    name,
+    payload,
+    codec,
+    take: Effect.gen(function*() {
+      const { perform } = yield* OrchestrationContext
+      const event = yield* perform({ _tag: "DequeueEvent", name })
+      return yield* Effect.orDie(codec.decode(event.data))
+    })
+  }
+}

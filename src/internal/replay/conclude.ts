@@ -1,0 +1,238 @@
+/**
+ * What follows from the way a turn ended: the last events, what is enqueued, what is cancelled.
+ */
+import * as ErrorDetails from "../../ErrorDetails.ts"
+import type * as Event from "../../Event.ts"
+import type { Turn } from "../../Provider.ts"
+import type { CoreVersion, ExecutionStatus } from "../../ProviderDriver.ts"
+import type * as WorkItem from "../../WorkItem.ts"
+import * as action from "./action.ts"
+import * as arrivals from "./arrivals.ts"
+
+/** The execution a turn is about. */
+export interface Execution {
+  readonly instanceId: string
+  readonly executionId: number
+  /** The store's clock at the claim, milliseconds since the Unix epoch. */
+  readonly nowMs: number
+  /** Stored events; empty on the first turn. */
+  readonly history: ReadonlyArray<Event.Event>
+  /** Written as event 1 when there is no history. */
+  readonly started: action.Recorded<Event.Of<"OrchestrationStarted">>
+  /** Stamp of new events, and the pinned version of a new execution. */
+  readonly version: CoreVersion
+}
+
+export type Outcome =
+  | { readonly _tag: "Waiting" }
+  | { readonly _tag: "Completed"; readonly output: string }
+  | { readonly _tag: "Failed"; readonly details: ErrorDetails.ErrorDetails }
+  | {
+    readonly _tag: "ContinuedAsNew"
+    readonly input: string
+    readonly version: string | null
+    /** Mailbox messages nobody has read. */
+    readonly carried: ReadonlyArray<readonly [mailbox: string, data: string]>
+    readonly customStatus: string | null
+  }
+
+export interface Result {
+  readonly outcome: Outcome
+  readonly turn: Turn
+  /** Messages that led to nothing, in words. */
+  readonly warnings: ReadonlyArray<string>
+}
+
+/** A new request of the code with the event that records it. */
+export interface Request {
+  readonly action: action.Action
+  readonly event: action.RequestEvent
+}
+
+export interface Recorder {
+  readonly added: Array<Event.Event>
+  readonly nextId: () => number
+  readonly append: (fields: action.Recorded, sourceEventId?: number | null) => Event.Event
+  readonly truncate: (count: number) => void
+}
+
+export const record = (
+  execution: Execution,
+  firstId = (execution.history.at(-1)?.eventId ?? 0) + 1
+): Recorder => {
+  const { executionId, instanceId, nowMs, version } = execution
+  const duroxideVersion = `${version.major}.${version.minor}.${version.patch}`
+  const added: Array<Event.Event> = []
+  return {
+    added,
+    nextId: () => firstId + added.length,
+    append: (fields, sourceEventId = null) => {
+      const eventId = firstId + added.length
+      const envelope = { eventId, sourceEventId, instanceId, executionId, timestampMs: nowMs, duroxideVersion }
+      const event = { ...envelope, ...fields, ...envelope } as Event.Event
+      added.push(event)
+      return event
+    },
+    truncate: (count) => void added.splice(count)
+  }
+}
+
+export const conclude = (
+  execution: Execution,
+  { added, append }: Recorder,
+  outcome: Outcome,
+  { cancelled, dropped, requests }: {
+    readonly requests: ReadonlyArray<Request>
+    /** Handles the code let go of, ascending by event id. */
+    readonly dropped: ReadonlyArray<{ readonly eventId: number; readonly action: action.Awaited }>
+    /** True when the instance was cancelled from outside. */
+    readonly cancelled: boolean
+  }
+): Omit<Result, "warnings"> => {
+  const { executionId, history, instanceId } = execution
+  const books = arrivals.bookkeeping([...history, ...added])
+  const cancelledActivities: Array<number> = []
+  const cancelledChildren: Array<WorkItem.WorkItem> = []
+
+  for (const { eventId } of dropped) {
+    if (!books.openActivities.delete(eventId)) continue
+    append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
+    cancelledActivities.push(eventId)
+  }
+  for (const { eventId } of dropped) {
+    const child = books.openChildren.get(eventId)
+    if (child === undefined) continue
+    books.openChildren.delete(eventId)
+    append({ _tag: "SubOrchestrationCancelRequested", reason: "dropped_future" }, eventId)
+    cancelledChildren.push(cancelChild(child, "parent dropped sub-orchestration future"))
+  }
+  // Waits also when an arrival came behind the drop in the same batch: nobody has got it.
+  for (const { action: { _tag }, eventId } of dropped) {
+    if (_tag !== "WaitExternal" || books.cancelledSubscriptions.has(eventId)) continue
+    books.openSubscriptions.delete(eventId)
+    append({ _tag: "ExternalSubscribedCancelled", reason: "dropped_future" }, eventId)
+  }
+  for (const { action: { _tag }, eventId } of dropped) {
+    if (_tag !== "DequeueEvent" || books.cancelledSubscriptions.has(eventId)) continue
+    books.openDequeues.delete(eventId)
+    append({ _tag: "ExternalSubscribedPersistentCancelled", reason: "dropped_future" }, eventId)
+  }
+
+  if (outcome._tag !== "Waiting") {
+    for (const eventId of books.openSubscriptions) {
+      append({ _tag: "ExternalSubscribedCancelled", reason: "orchestration_terminal" }, eventId)
+    }
+    for (const eventId of books.openDequeues) {
+      append({ _tag: "ExternalSubscribedPersistentCancelled", reason: "orchestration_terminal" }, eventId)
+    }
+    append(lastEvent(outcome))
+    for (const eventId of books.openActivities) {
+      append({ _tag: "ActivityCancelRequested", reason: terminalReason[outcome._tag] }, eventId)
+      cancelledActivities.push(eventId)
+    }
+    if (cancelled) {
+      for (const child of books.openChildren.values()) cancelledChildren.push(cancelChild(child, "parent canceled"))
+    }
+  }
+
+  // Whatever becomes of this execution, what it started detached is not its own any more.
+  const dispatched = requests.flatMap((request) =>
+    outcome._tag === "Waiting" || request.action._tag === "StartOrchestrationDetached"
+      ? action.dispatch(request.action, request.event) ?? []
+      : []
+  )
+  const started = (history[0] ?? added[0]) as Event.Event
+  return {
+    outcome,
+    turn: {
+      executionId,
+      historyDelta: added,
+      workerItems: dispatched.filter((item) => item._tag === "ActivityExecute"),
+      orchestratorItems: [
+        ...dispatched.filter((item) => item._tag !== "ActivityExecute"),
+        ...cancelledChildren,
+        ...(started._tag === "OrchestrationStarted" ? followUp(started, outcome) : [])
+      ],
+      cancelledActivities: cancelledActivities.map((activityId) => ({ instanceId, executionId, activityId })),
+      metadata: {
+        ...status(outcome),
+        ...(history.length === 0 && started._tag === "OrchestrationStarted" && {
+          orchestrationName: started.name,
+          orchestrationVersion: started.version,
+          pinnedVersion: execution.version,
+          ...(started.parentInstance !== null && { parentInstanceId: started.parentInstance })
+        })
+      }
+    }
+  }
+}
+
+// internal
+
+type Ended = Exclude<Outcome, { readonly _tag: "Waiting" }>
+
+const terminalReason = {
+  Completed: "orchestration_terminal_completed",
+  Failed: "orchestration_terminal_failed",
+  ContinuedAsNew: "orchestration_terminal_continued_as_new"
+} as const
+
+const cancelChild = (child: Event.Of<"SubOrchestrationScheduled">, reason: string): WorkItem.WorkItem => ({
+  _tag: "CancelInstance",
+  instance: action.childId(child),
+  reason
+})
+
+const lastEvent = (outcome: Ended): action.Recorded => {
+  switch (outcome._tag) {
+    case "Completed":
+      return { _tag: "OrchestrationCompleted", output: outcome.output }
+    case "Failed":
+      return { _tag: "OrchestrationFailed", details: outcome.details }
+    case "ContinuedAsNew":
+      return { _tag: "OrchestrationContinuedAsNew", input: outcome.input }
+  }
+}
+
+const status = (outcome: Outcome): { readonly status?: ExecutionStatus; readonly output?: string } => {
+  switch (outcome._tag) {
+    case "Waiting":
+      return {}
+    case "Completed":
+      return { status: "Completed", output: outcome.output }
+    case "Failed":
+      return { status: "Failed", output: ErrorDetails.display(outcome.details) }
+    case "ContinuedAsNew":
+      return { status: "ContinuedAsNew", output: outcome.input }
+  }
+}
+
+/** The notice to the parent, or the message that begins the next execution. */
+const followUp = (
+  started: Event.Of<"OrchestrationStarted">,
+  outcome: Outcome
+): ReadonlyArray<WorkItem.WorkItem> => {
+  if (outcome._tag === "Waiting") return []
+  const { parentExecutionId, parentId, parentInstance } = started
+  if (outcome._tag === "ContinuedAsNew") {
+    return [{
+      _tag: "ContinueAsNew",
+      instance: started.instanceId,
+      orchestration: started.name,
+      input: outcome.input,
+      version: outcome.version,
+      ...(parentInstance !== null && { parentInstance }),
+      ...(parentId !== null && { parentId }),
+      ...(parentExecutionId !== undefined && { parentExecutionId }),
+      carryForwardEvents: outcome.carried,
+      ...(outcome.customStatus !== null && { initialCustomStatus: outcome.customStatus })
+    }]
+  }
+  if (parentInstance === null || parentId === null) return []
+  const parent = { parentInstance, parentExecutionId: parentExecutionId ?? 1, parentId }
+  return [
+    outcome._tag === "Completed"
+      ? { _tag: "SubOrchCompleted", ...parent, result: outcome.output }
+      : { _tag: "SubOrchFailed", ...parent, details: outcome.details }
+  ]
+}

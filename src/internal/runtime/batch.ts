@@ -1,0 +1,116 @@
+/**
+ * What a claimed batch is about: which execution it starts or continues, or that nothing can come of it.
+ */
+import * as ErrorDetails from "../../ErrorDetails.ts"
+import type * as Event from "../../Event.ts"
+import type { OrchestrationItem } from "../../Provider.ts"
+import type * as WorkItem from "../../WorkItem.ts"
+import type { StartedFields } from "../replay/turn.ts"
+
+export type Batch =
+  | {
+    readonly _tag: "Run"
+    readonly executionId: number
+    readonly history: ReadonlyArray<Event.Event>
+    readonly started: StartedFields
+    /** The version the execution is pinned to, or asked for; null leaves the choice to the registry. */
+    readonly version: string | null
+    /** Messages in order of arrival, without those that start an execution. */
+    readonly messages: ReadonlyArray<WorkItem.WorkItem>
+    /** Answers to children that were to be started under this id, which is taken. */
+    readonly refusals: ReadonlyArray<WorkItem.WorkItem>
+  }
+  /** The instance has ended. */
+  | { readonly _tag: "Drop"; readonly refusals: ReadonlyArray<WorkItem.WorkItem> }
+  /** What would start the execution is not visible yet. */
+  | { readonly _tag: "Early" }
+
+export const read = (item: OrchestrationItem): Batch => {
+  const { history } = item
+  const messages = item.messages.filter(({ _tag }) => _tag !== "StartOrchestration" && _tag !== "ContinueAsNew")
+  const continued = item.messages.find((message) => message._tag === "ContinueAsNew")
+  const recorded = history[0]
+
+  if (recorded?._tag === "OrchestrationStarted") {
+    const ended = history.findLast(isTerminal)
+    const state = ended === undefined ? "running" : "terminal"
+    const refusals = item.messages.flatMap((message) => refuse(recorded, message, state))
+    if (ended === undefined) {
+      const { executionId } = item
+      return run({ executionId, history, started: recorded, messages, refusals })
+    }
+    if (ended._tag !== "OrchestrationContinuedAsNew") return { _tag: "Drop", refusals }
+    if (continued === undefined) return { _tag: "Early" }
+    return run({ executionId: item.executionId + 1, history: [], started: fromContinue(continued), messages, refusals })
+  }
+
+  const start = item.messages.find((message) => message._tag === "StartOrchestration")
+  const started = start === undefined ? continued && fromContinue(continued) : fromStart(start)
+  return started === undefined
+    ? { _tag: "Early" }
+    : run({ executionId: item.executionId, history, started, messages, refusals: [] })
+}
+
+/** Stands in for a start that is not there, where an execution fails without one. */
+export const unknownStart = (item: OrchestrationItem): StartedFields => ({
+  _tag: "OrchestrationStarted",
+  name: item.orchestrationName,
+  version: item.orchestrationVersion,
+  input: "null",
+  parentInstance: null,
+  parentId: null
+})
+
+// internal
+
+const isTerminal = (event: Event.Event) =>
+  event._tag === "OrchestrationCompleted" || event._tag === "OrchestrationFailed" ||
+  event._tag === "OrchestrationContinuedAsNew"
+
+const run = (fields: Omit<Extract<Batch, { readonly _tag: "Run" }>, "_tag" | "version">): Batch => {
+  const { version } = fields.started
+  return { _tag: "Run", ...fields, version: version === "unknown" || version === "0.0.0" ? null : version }
+}
+
+const fromStart = (start: WorkItem.Of<"StartOrchestration">): StartedFields => ({
+  _tag: "OrchestrationStarted",
+  name: start.orchestration,
+  version: start.version ?? "unknown",
+  input: start.input,
+  parentInstance: start.parentInstance,
+  parentId: start.parentId,
+  ...(start.parentExecutionId !== undefined && { parentExecutionId: start.parentExecutionId })
+})
+
+const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => ({
+  _tag: "OrchestrationStarted",
+  name: message.orchestration,
+  version: message.version ?? "unknown",
+  input: message.input,
+  parentInstance: message.parentInstance ?? null,
+  parentId: message.parentId ?? null,
+  ...(message.parentExecutionId !== undefined && { parentExecutionId: message.parentExecutionId }),
+  ...(message.carryForwardEvents !== undefined && message.carryForwardEvents.length > 0 &&
+    { carryForwardEvents: message.carryForwardEvents }),
+  ...(message.initialCustomStatus !== undefined && { initialCustomStatus: message.initialCustomStatus })
+})
+
+/** A parent must hear that its child cannot be, or it would wait for ever. A start delivered twice is no other child. */
+const refuse = (
+  recorded: Event.Of<"OrchestrationStarted">,
+  message: WorkItem.WorkItem,
+  state: "running" | "terminal"
+): ReadonlyArray<WorkItem.WorkItem> => {
+  if (message._tag !== "StartOrchestration" || message.parentInstance === null || message.parentId === null) return []
+  const isOurs = message.parentInstance === recorded.parentInstance && message.parentId === recorded.parentId &&
+    message.parentExecutionId === recorded.parentExecutionId
+  if (isOurs) return []
+  const problem = `sub-orchestration instance id '${message.instance}' already exists and is ${state}`
+  return [{
+    _tag: "SubOrchFailed",
+    parentInstance: message.parentInstance,
+    parentExecutionId: message.parentExecutionId ?? 1,
+    parentId: message.parentId,
+    details: ErrorDetails.application("OrchestrationFailed", problem)
+  }]
+}

@@ -1,0 +1,134 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, KeyValue, Mailbox, Orchestration, Provider, Runtime, Signal } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as App from "../utils/app.ts"
+
+class Odd extends Schema.TaggedError<Odd>()("Odd", { n: Schema.Int }) {}
+
+const Double = Activity.make("Double", { payload: Schema.Int, success: Schema.Int })
+const Halve = Orchestration.make("Halve", { payload: Schema.Int, success: Schema.Int, error: Odd })
+const Sum = Orchestration.make("Sum", { payload: Schema.Array(Schema.Int), success: Schema.Int, error: Odd })
+const Named = Orchestration.make("Named", { payload: Schema.Int, success: Schema.Int, error: Odd })
+const Patient = Orchestration.make("Patient", { success: Schema.String })
+const Hasty = Orchestration.make("Hasty", { success: Schema.String })
+const Launch = Orchestration.make("Launch", { payload: Schema.String })
+const Counter = Orchestration.make("Counter", { payload: Schema.Int, success: Schema.String })
+const Forgetful = Orchestration.make("Forgetful", { payload: Schema.Int, success: Schema.Array(Schema.String) })
+
+const Go = Signal.make("Go", { payload: Schema.String })
+const Words = Mailbox.make("Words", { payload: Schema.String })
+const Total = KeyValue.make("total", Schema.Int)
+const Draft = KeyValue.make("draft", Schema.String)
+
+const runtime = Runtime.layer({
+  orchestrations: [Halve, Sum, Named, Patient, Hasty, Launch, Counter, Forgetful],
+  activities: [Double]
+}).pipe(Layer.provide([
+  Double.toLayer((n) => Effect.succeed(n * 2)),
+  Halve.toLayer((n) => n % 2 === 0 ? Effect.succeed(n / 2) : Effect.fail(new Odd({ n }))),
+  Sum.toLayer((numbers) =>
+    Effect.map(
+      Effect.forEach(numbers, Halve.execute, { concurrency: "unbounded" }),
+      (halves) => halves.reduce((sum, half) => sum + half, 0)
+    )
+  ),
+  Named.toLayer((n) => Halve.executeWithId("half-of-it", n)),
+  Patient.toLayer(() => Go.wait),
+  Hasty.toLayer(() => Effect.race(Patient.execute(), Effect.as(Effect.sleep(20), "no time for children"))),
+  Launch.toLayer((instanceId) => Halve.startDetached(instanceId, 8)),
+  Counter.toLayer(Effect.fn(function*(n) {
+    const total = Option.getOrElse(yield* Total.get, () => 0)
+    yield* Total.set(total + n)
+    yield* Draft.set(`draft of ${n}`)
+    yield* Orchestration.setCustomStatus(`counting ${n}`)
+    if (n < 3) return yield* Counter.continueAsNew(n + 1)
+    yield* Draft.clear
+    return `${total + n}, ${yield* Orchestration.customStatus}, ${Option.getOrElse(yield* Draft.get, () => "no draft")}`
+  })),
+  Forgetful.toLayer(Effect.fn(function*(round) {
+    const first = yield* Words.take
+    if (round === 1) return yield* Forgetful.continueAsNew(2)
+    // Of two takers the second is interrupted, and takes no message.
+    const second = yield* Effect.raceFirst(Words.take, Effect.andThen(Effect.sleep("1 hour"), Words.take))
+    return [first, second, yield* Words.take]
+  }))
+]))
+
+const failure = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.flip(effect)
+
+it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) => {
+  describe("Orchestration.execute", () => {
+    it.effect("children run side by side and answer their parent", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        assert.strictEqual(yield* client.execute(Sum, { instanceId: "sum", payload: [2, 4, 6] }), 6)
+        assert.strictEqual((yield* client.status("sum::sub::2"))._tag, "Completed")
+      }))
+
+    it.effect("a typed failure of a child is one of its parent", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const error = yield* failure(client.execute(Sum, { instanceId: "odd-sum", payload: [2, 3] }))
+        assert.instanceOf(error, Odd)
+      }))
+
+    it.effect("an id that is taken fails the parent instead of leaving it waiting", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        assert.strictEqual(yield* client.execute(Named, { instanceId: "named", payload: 4 }), 2)
+        const error = yield* failure(client.execute(Named, { instanceId: "named-again", payload: 6 }))
+        assert.include(error.message, "sub-orchestration instance id 'half-of-it' already exists and is terminal")
+      }))
+
+    it.effect("a child that loses a race is cancelled", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        assert.strictEqual(
+          yield* client.execute(Hasty, { instanceId: "hasty", payload: undefined }),
+          "no time for children"
+        )
+        const error = yield* failure(client.wait(Patient, "hasty::sub::2"))
+        assert.include(error.message, "canceled: parent dropped sub-orchestration future")
+      }))
+  })
+
+  describe("Orchestration.startDetached", () => {
+    it.effect("starts an instance that goes its own way", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.execute(Launch, { instanceId: "launch", payload: "launched" })
+        assert.strictEqual(yield* client.wait(Halve, "launched"), 4)
+      }))
+  })
+
+  describe("Orchestration.continueAsNew", () => {
+    it.effect("carries values and status over; outsiders see them while they change", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        assert.strictEqual(
+          yield* client.execute(Counter, { instanceId: "counter", payload: 1 }),
+          "6, counting 3, no draft"
+        )
+        assert.deepStrictEqual(yield* client.read(Total, "counter"), Option.some(6))
+        assert.deepStrictEqual(yield* client.read(Draft, "counter"), Option.none())
+        const provider = yield* Provider.Provider
+        assert.deepStrictEqual((yield* provider.read("counter"))[0]!.executionId, 3)
+      }))
+  })
+
+  describe("Mailbox.take", () => {
+    it.effect("messages are read in order, also those that came early or went over into the next execution", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Forgetful, { instanceId: "reader", payload: 1 })
+        for (const word of ["zero", "one", "two"]) yield* client.send(Words, "reader", word)
+        const waiting = yield* Effect.forkChild(client.wait(Forgetful, "reader"))
+        yield* client.send(Words, "reader", "three")
+        assert.deepStrictEqual(yield* Fiber.join(waiting), ["one", "two", "three"])
+      }))
+  })
+})
