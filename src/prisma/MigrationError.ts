@@ -1,7 +1,7 @@
 /**
- * Why a schema could not be migrated or checked.
+ * Why a schema could not be migrated, checked, adopted or reset.
  *
- * One outer error, `MigrationError`, says whether migrating or verifying failed; the tagged `reason` inside says why
+ * One outer error, `MigrationError`, says which operation failed; the tagged `reason` inside says why
  * and its message what to do.
  *
  * @since 0.1.0
@@ -101,7 +101,61 @@ export class LockTimeout extends Schema.TaggedError<LockTimeout>(id("LockTimeout
 }
 
 /**
- * Why a schema could not be migrated or checked: one of the reasons above, or a reason of the connection
+ * The schema cannot be adopted: its tables are not those duroxide-pg leaves, so our statements would not work on them.
+ * Nothing was written.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class LayoutMismatch extends Schema.TaggedError<LayoutMismatch>(id("LayoutMismatch"))("LayoutMismatch", {
+  schema: Schema.String,
+  /** One line each, such as `column worker_queue.tag is missing`. */
+  differences: Schema.Array(Schema.String)
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `schema ${this.schema} is not as duroxide-pg leaves it: ${this.differences.join("; ")}. ` +
+      "Let the newest duroxide-pg migrate it, then adopt it; or use a schema of its own with Migrator.layer"
+  }
+}
+
+/**
+ * Work is in progress: processes hold leases that have not expired. Nothing was removed.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class LeasesLive extends Schema.TaggedError<LeasesLive>(id("LeasesLive"))("LeasesLive", {
+  schema: Schema.String,
+  instances: Schema.Int,
+  activities: Schema.Int,
+  sessions: Schema.Int
+}) {
+  readonly isRetryable = true
+  override get message() {
+    return `schema ${this.schema} is in use: live leases on ${this.instances} instance(s), ` +
+      `${this.activities} activity(ies), ${this.sessions} session(s). Stop the processes that work on it, or set force`
+  }
+}
+
+/**
+ * Objects that are not ours depend on what would be removed. Nothing was removed.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class ObjectsDepend extends Schema.TaggedError<ObjectsDepend>(id("ObjectsDepend"))("ObjectsDepend", {
+  schema: Schema.String,
+  problem: Schema.String
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `schema ${this.schema} keeps what it has: ${this.problem}. Drop what depends on it first`
+  }
+}
+
+/**
+ * Why a schema could not be migrated, checked, adopted or reset: one of the reasons above, or a reason of the connection
  * (`ConnectionLost`, `AuthenticationFailed`, `ConfigurationInvalid`, `PermissionDenied`, …).
  *
  * @category reasons
@@ -113,6 +167,9 @@ export const Reason = Schema.Union([
   SchemaOccupied,
   MigrationFailed,
   LockTimeout,
+  LayoutMismatch,
+  LeasesLive,
+  ObjectsDepend,
   ProviderError.Reason
 ])
 
@@ -134,7 +191,7 @@ export type Reason = typeof Reason.Type
  */
 export class MigrationError
   extends Schema.TaggedError<MigrationError>("duroxide-prisma/prisma/MigrationError")("MigrationError", {
-    operation: Schema.Literals(["migrate", "verify"]),
+    operation: Schema.Literals(["migrate", "verify", "adopt", "reset"]),
     reason: Reason
   })
 {

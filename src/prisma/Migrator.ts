@@ -1,5 +1,5 @@
 /**
- * Brings a schema to the version of this code, or checks that it has it.
+ * Brings a schema to the version of this code, checks that it has it, or takes out what was brought.
  *
  * Applies the migrations of the package as `prisma migrate deploy` does: same table (`_prisma_migrations`), same lock,
  * same checksums, same rules about failures, so that either can carry on where the other stopped. Any number of
@@ -13,16 +13,19 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
+import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { createHash, randomUUID } from "node:crypto"
 import { readdir, readFile } from "node:fs/promises"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
-import * as pg from "pg"
 import * as ProviderError from "../ProviderError.ts"
+import * as Adoption from "./adoption.ts"
 import * as Connection from "./connection.ts"
+import * as Layout from "./layout.ts"
 import * as MigrationError from "./MigrationError.ts"
-import * as SqlFault from "./SqlFault.ts"
+import * as Session from "./migrationSession.ts"
+import * as Reset from "./reset.ts"
 
 /**
  * Which schema to migrate, and how. Everything but `url` has a default.
@@ -56,19 +59,14 @@ export interface Options {
  */
 export const migrate = Effect.fn("Migrator.migrate")(
   function*(options: Options) {
-    const session = yield* open(options)
+    const session = yield* Session.openDirect(options)
     const { schema } = session
-    if (session.pooled) {
-      return yield* new ProviderError.ConfigurationInvalid({
-        problem: "migrations need a session of their own; give the server's URL, not the pooler's (pgbouncer=true)"
-      })
-    }
     const known = yield* readMigrations(options.directory)
     const before = yield* readState(session, known)
     yield* refuseAhead(session, before, options)
     if (before.open === undefined && before.pending.length === 0) return []
 
-    yield* lock(session, Duration.toMillis(Duration.fromInputUnsafe(options.lockTimeout ?? "1 minute")))
+    yield* Session.lock(session, lockTimeoutMs(options))
     const state = yield* readState(session, known)
     yield* refuseAhead(session, state, options)
     if (state.open !== undefined) return yield* failedEarlier(schema, state.open)
@@ -94,17 +92,136 @@ export const migrate = Effect.fn("Migrator.migrate")(
  */
 export const verify = Effect.fn("Migrator.verify")(
   function*(options: Options) {
-    const session = yield* open(options)
+    const session = yield* Session.open(options)
     const { schema } = session
     const state = yield* readState(session, yield* readMigrations(options.directory))
     yield* refuseAhead(session, state, options)
-    if (state.open !== undefined && !(yield* isLocked(session))) return yield* failedEarlier(schema, state.open)
+    if (state.open !== undefined && !(yield* Session.isLocked(session))) return yield* failedEarlier(schema, state.open)
     const pending = state.open === undefined ? [] : [state.open.name]
     for (const { name } of state.pending) pending.push(name)
     if (pending.length > 0) return yield* new MigrationError.SchemaBehind({ schema, pending })
   },
   Effect.scoped,
   Effect.mapError((reason) => new MigrationError.MigrationError({ operation: "verify", reason }))
+)
+
+/**
+ * Extends a schema that duroxide-pg made, so that processes of both languages can work on it, and returns the names of
+ * the applied migrations; none when nothing was pending.
+ *
+ * **When to use**
+ *
+ * Use instead of `migrate` where duroxide-pg owns the tables. Later releases extend such a schema by `adopt` or
+ * `migrate` alike.
+ *
+ * **Details**
+ *
+ * Every column is checked first, at each call. What is added: our functions, our indexes, storage parameters of tables
+ * that have none, and the rows of `_prisma_migrations`. No row, column or function of duroxide-pg is changed, and
+ * `_duroxide_migrations` is only read; its lock for migrations is held meanwhile.
+ *
+ * Fails with `MigrationError`: `LayoutMismatch`, which lists what differs, or a reason of `migrate`. Columns fit but
+ * duroxide-pg is newer than this code knows: a warning.
+ *
+ * **Gotchas**
+ *
+ * Needs the role that owns the tables. Building the indexes blocks writes to a table for that time.
+ *
+ * @category operations
+ * @since 0.1.0
+ */
+export const adopt = Effect.fn("Migrator.adopt")(
+  function*(options: Options) {
+    const session = yield* Session.openDirect(options)
+    const { schema } = session
+    const known = yield* readMigrations(options.directory)
+    const createTables = known[0]
+    if (createTables === undefined) {
+      return yield* new ProviderError.ConfigurationInvalid({ problem: "the folder of migrations is empty" })
+    }
+    const before = yield* readState(session, known)
+    yield* refuseAhead(session, before, options)
+    const { unknown } = yield* Adoption.examine(session, createTables.sql)
+    if (unknown.length > 0) {
+      yield* Effect.logWarning(
+        `schema ${schema} has migrations of a newer duroxide-pg (${unknown.join(", ")}); its tables fit`
+      ).pipe(annotated(schema))
+    }
+    if (before.open === undefined && before.pending.length === 0) return []
+
+    yield* Session.lock(session, lockTimeoutMs(options))
+    const state = yield* readState(session, known)
+    yield* refuseAhead(session, state, options)
+    if (state.open !== undefined) return yield* failedEarlier(schema, state.open)
+    const { extension } = yield* Adoption.examine(session, createTables.sql)
+    yield* ensureBooks(session, adoptAdvice)
+    for (const migration of state.pending) {
+      const steps = migration === createTables ? extension : migration.sql
+      yield* apply(session, migration, { steps, advice: adoptAdvice }).pipe(Effect.retry(unlessDeadlocked))
+    }
+    return state.pending.map(({ name }) => name)
+  },
+  Effect.scoped,
+  Effect.mapError((reason) => new MigrationError.MigrationError({ operation: "adopt", reason }))
+)
+
+/**
+ * How to reset.
+ *
+ * @category options
+ * @since 0.1.0
+ */
+export interface ResetOptions extends Options {
+  /** Also while processes hold leases; what they do then fails. Defaults to false. */
+  readonly force?: boolean | undefined
+}
+
+/**
+ * What a reset removed, by name.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Removed extends Reset.Removed {}
+
+/**
+ * Removes what `migrate` or `adopt` brought, and nothing else.
+ *
+ * **Details**
+ *
+ * Of a schema of our own: the tables with all data, the functions, our rows of `_prisma_migrations`, and the schema
+ * itself when nothing is left in it, unless it is `public`. Of an adopted schema: functions, indexes and rows of
+ * `_prisma_migrations`; tables and data stay as duroxide-pg knows them. All or nothing, in one transaction. Without
+ * our migrations, nothing is touched and nothing returned.
+ *
+ * Fails with `MigrationError`: `LeasesLive` unless `force`, `ObjectsDepend` when a view or the like was built on our
+ * tables, `SchemaAhead` when a newer release was here, which knows what it brought (`allowAhead` leaves that there),
+ * or a reason of `migrate`.
+ *
+ * @category operations
+ * @since 0.1.0
+ */
+export const reset = Effect.fn("Migrator.reset")(
+  function*(options: ResetOptions): Effect.fn.Return<Removed, MigrationError.Reason, Scope.Scope> {
+    const session = yield* Session.openDirect(options)
+    const known = yield* readMigrations(options.directory)
+    yield* Session.lock(session, lockTimeoutMs(options))
+    const state = yield* readState(session, known)
+    if (state.none) return Reset.nothing
+    yield* refuseAhead(session, state, options)
+    const removed = yield* Reset.remove(session, {
+      migrations: known,
+      lockTimeoutMs: lockTimeoutMs(options),
+      force: options.force ?? false
+    })
+    yield* Effect.logInfo(
+      `removed ${removed.tables.length} tables, ${removed.indexes.length} indexes, ` +
+        `${removed.functions.length} functions${removed.schema ? ", and the schema" : ""}`
+    ).pipe(annotated(session.schema))
+    return removed
+  },
+  Effect.scoped,
+  Effect.mapError((reason) => new MigrationError.MigrationError({ operation: "reset", reason }))
 )
 
 /**
@@ -136,77 +253,23 @@ export const layerConfig = (
 export const layerVerify = (options: Options): Layer.Layer<never, MigrationError.MigrationError> =>
   Layer.effectDiscard(verify(options))
 
-// -----------------------------------------------------------------------------
-// internal: the session
-// -----------------------------------------------------------------------------
-
-type Row = Readonly<Record<string, unknown>>
-
-interface Session extends Connection.Connection {
-  readonly run: (
-    sql: string,
-    values?: ReadonlyArray<unknown>
-  ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.Reason>
-}
-
-const open = Effect.fnUntraced(
-  function*(options: Options): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
-    const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))
-    const client = yield* Effect.acquireRelease(
-      Effect.tryPromise({
-        try: async () => {
-          const client = new pg.Client({
-            connectionString: connection.connectionString,
-            application_name: "duroxide-prisma migrator",
-            connectionTimeoutMillis: 30_000
-          })
-          client.on("error", () => {}) // the running query reports it; without a listener it ends the process
-          await client.connect()
-          return client
-        },
-        catch: (thrown) => Connection.located(SqlFault.classify(thrown), connection.address)
-      }),
-      (client) => Effect.promise(() => client.end())
-    )
-    const run: Session["run"] = (sql, values) =>
-      Effect.tryPromise({
-        // Without values the text goes as one simple query: a whole file, whatever it contains.
-        try: async () => (await client.query<Row>(sql, values === undefined ? undefined : [...values])).rows ?? [],
-        catch: SqlFault.classify
-      })
-    // Names in migrations carry no schema, and stored functions keep the search path they are created under.
-    yield* run(`SET search_path = ${Connection.quoted(connection.schema)}; SET statement_timeout = 0`)
-    return { ...connection, run }
-  }
-)
-
-/** The lock of the Prisma CLI, held until the session ends. */
-const lockKey = 72707369
-
-const lock = ({ run }: Session, timeoutMs: number) =>
-  run(
-    `SET lock_timeout = ${Math.max(1, Math.ceil(timeoutMs))}; SELECT pg_advisory_lock(${lockKey}); SET lock_timeout = 0`
-  )
-    .pipe(
-      Effect.catchIf(
-        (reason) => reason._tag === "Contention",
-        () => Effect.fail(new MigrationError.LockTimeout({ waitedMs: timeoutMs }))
-      )
-    )
-
-const isLocked = ({ run }: Session) =>
-  Effect.map(
-    run(
-      `SELECT FROM pg_locks
-       WHERE locktype = 'advisory' AND granted AND classid = 0 AND objid = ${lockKey}
-         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-    ),
-    (rows) => rows.length > 0
-  )
+/**
+ * Runs `adopt` before whatever is built on top.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layerAdopt = (options: Options): Layer.Layer<never, MigrationError.MigrationError> =>
+  Layer.effectDiscard(adopt(options))
 
 // -----------------------------------------------------------------------------
 // internal: what is there, and what is missing
 // -----------------------------------------------------------------------------
+
+const lockTimeoutMs = ({ lockTimeout }: Options) =>
+  Duration.toMillis(Duration.fromInputUnsafe(lockTimeout ?? "1 minute"))
+
+const annotated = (schema: string) => Effect.annotateLogs({ package: "duroxide-prisma", module: "Migrator", schema })
 
 interface Migration {
   readonly name: string
@@ -235,20 +298,8 @@ const readMigrations = (directory = fileURLToPath(new URL("../../prisma/migratio
     catch: () => new ProviderError.ConfigurationInvalid({ problem: `no migrations can be read in ${directory}` })
   })
 
-const hasTable = ({ run, schema }: Session, table: string) =>
-  Effect.map(
-    run(
-      "SELECT FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relname = $2",
-      [
-        schema,
-        table
-      ]
-    ),
-    (rows) => rows.length > 0
-  )
-
-const readState = Effect.fnUntraced(function*(session: Session, known: ReadonlyArray<Migration>) {
-  const rows = (yield* hasTable(session, "_prisma_migrations"))
+const readState = Effect.fnUntraced(function*(session: Session.Session, known: ReadonlyArray<Migration>) {
+  const rows = (yield* Session.hasTable(session, "_prisma_migrations"))
     ? yield* session.run(
       `SELECT migration_name AS name, finished_at IS NOT NULL AS finished, logs
        FROM _prisma_migrations
@@ -278,7 +329,7 @@ const readState = Effect.fnUntraced(function*(session: Session, known: ReadonlyA
   } satisfies State
 })
 
-const refuseAhead = ({ schema }: Session, { unknown }: State, options: Options) =>
+const refuseAhead = ({ schema }: Session.Session, { unknown }: State, options: Options) =>
   unknown.length > 0 && options.allowAhead !== true
     ? Effect.fail(new MigrationError.SchemaAhead({ schema, unknown }))
     : Effect.void
@@ -296,13 +347,16 @@ const failedEarlier = (schema: string, { logs, name }: NonNullable<State["open"]
 // internal: applying
 // -----------------------------------------------------------------------------
 
-const withAdvice = <A>(effect: Effect.Effect<A, ProviderError.Reason>): Effect.Effect<A, ProviderError.Reason> =>
-  Effect.mapError(effect, (reason) =>
-    reason._tag === "PermissionDenied"
-      ? new ProviderError.PermissionDenied({
-        problem: `${reason.problem}. Migrate with a role that may create tables; others use Migrator.layerVerify`
-      })
-      : reason)
+const migrateAdvice = "Migrate with a role that may create tables; others use Migrator.layerVerify"
+
+const adoptAdvice = "Adopt with the role that owns the tables; others use Migrator.layerVerify"
+
+/** Indexes are built on tables in use: a deadlock with those who work on them is one more attempt. */
+const unlessDeadlocked = {
+  while: (reason: MigrationError.Reason) => reason._tag === "Contention",
+  schedule: Schedule.spaced("100 millis"),
+  times: 10
+}
 
 /** The bookkeeping table, column by column as the Prisma CLI creates it. */
 const bookkeeping = `CREATE TABLE _prisma_migrations (
@@ -316,13 +370,11 @@ const bookkeeping = `CREATE TABLE _prisma_migrations (
   applied_steps_count INTEGER NOT NULL DEFAULT 0
 )`
 
-const prepareSchema = Effect.fnUntraced(function*(session: Session, state: State) {
+const prepareSchema = Effect.fnUntraced(function*(session: Session.Session, state: State) {
   const { run, schema } = session
   // A collision would leave a failed migration behind, for nothing: look first.
   if (state.none) {
-    const tables = state.pending.flatMap(({ sql }) =>
-      [...sql.matchAll(/^CREATE TABLE (\w+)/gm)].map((found) => found[1])
-    )
+    const tables = Layout.created("TABLE", state.pending)
     const taken = yield* run("SELECT tablename FROM pg_tables WHERE schemaname = $1 AND tablename = ANY($2)", [
       schema,
       tables
@@ -330,13 +382,22 @@ const prepareSchema = Effect.fnUntraced(function*(session: Session, state: State
     if (taken.length > 0) {
       return yield* new MigrationError.SchemaOccupied({
         schema,
-        problem: `it already has tables ${taken.map(({ tablename }) => String(tablename)).join(", ")}`
+        problem: (yield* Session.hasTable(session, Session.duroxideBooks))
+          ? "its tables are duroxide-pg's, which Migrator.adopt (migrate: \"adopt\") can share"
+          : `it already has tables ${taken.map(({ tablename }) => String(tablename)).join(", ")}`
       })
     }
   }
   const existing = yield* run("SELECT FROM pg_namespace WHERE nspname = $1", [schema])
-  if (existing.length === 0) yield* withAdvice(run(`CREATE SCHEMA ${Connection.quoted(schema)}`))
-  if (!(yield* hasTable(session, "_prisma_migrations"))) yield* withAdvice(run(bookkeeping))
+  if (existing.length === 0) {
+    yield* Session.withAdvice(run(`CREATE SCHEMA ${Connection.quoted(schema)}`), migrateAdvice)
+  }
+  yield* ensureBooks(session, migrateAdvice)
+})
+
+const ensureBooks = Effect.fnUntraced(function*(session: Session.Session, advice: string) {
+  if (yield* Session.hasTable(session, "_prisma_migrations")) return
+  yield* Session.withAdvice(session.run(bookkeeping), advice)
 })
 
 /**
@@ -344,10 +405,14 @@ const prepareSchema = Effect.fnUntraced(function*(session: Session, state: State
  * failure is the one the CLI leaves; what a later attempt can get past leaves none. Not interruptible: a session cut
  * off here might still commit.
  */
-const apply = (session: Session, { name, sql }: Migration) => {
+const apply = (
+  session: Session.Session,
+  { name, sql }: Migration,
+  { advice = migrateAdvice, steps = sql }: { readonly advice?: string; readonly steps?: string } = {}
+) => {
   const { run, schema } = session
   const row = randomUUID()
-  const inTransaction = !/\bCONCURRENTLY\b/i.test(sql)
+  const inTransaction = !/\bCONCURRENTLY\b/i.test(steps)
   const begin = run(
     "INSERT INTO _prisma_migrations (id, checksum, started_at, migration_name) VALUES ($1, $2, clock_timestamp(), $3)",
     [row, createHash("sha256").update(sql).digest("hex"), name]
@@ -359,7 +424,9 @@ const apply = (session: Session, { name, sql }: Migration) => {
   const fail = Effect.fnUntraced(function*(reason: ProviderError.Reason) {
     if (inTransaction) {
       yield* Effect.ignore(run("ROLLBACK"))
-      if (reason.isRetryable || reason._tag === "PermissionDenied") return yield* withAdvice(Effect.fail(reason))
+      if (reason.isRetryable || reason._tag === "PermissionDenied") {
+        return yield* Session.withAdvice(Effect.fail(reason), advice)
+      }
       yield* Effect.ignore(begin)
     }
     yield* Effect.ignore(run("UPDATE _prisma_migrations SET logs = $2 WHERE id = $1", [row, reason.message]))
@@ -368,12 +435,10 @@ const apply = (session: Session, { name, sql }: Migration) => {
   return Effect.gen(function*() {
     if (inTransaction) yield* run("BEGIN")
     yield* begin
-    yield* run(sql)
+    yield* run(steps)
     yield* finish
     if (inTransaction) yield* run("COMMIT")
-    yield* Effect.logInfo(`applied migration ${name}`).pipe(
-      Effect.annotateLogs({ package: "duroxide-prisma", module: "Migrator", schema })
-    )
+    yield* Effect.logInfo(`applied migration ${name}`).pipe(annotated(schema))
   }).pipe(
     Effect.catch(fail),
     Effect.uninterruptible

@@ -29,9 +29,10 @@ import * as PrismaDriver from "./PrismaDriver.ts"
 export interface Options extends Database.Options, PrismaDriver.Options, Provider.Options {
   /**
    * What to do with the schema before the first statement: bring it to the version of this code (`apply`), fail unless
-   * it has it (`verify`, for roles that may not change tables), or trust it (`none`). Defaults to `apply`.
+   * it has it (`verify`, for roles that may not change tables), extend one that duroxide-pg made (`adopt`), or trust it
+   * (`none`). Defaults to `apply`.
    */
-  readonly migrate?: "apply" | "verify" | "none" | undefined
+  readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
   /** Straight to the server, for migrating, when `url` leads to a pooler. Defaults to `url`. */
   readonly directUrl?: string | Redacted.Redacted<string> | undefined
 }
@@ -95,6 +96,8 @@ const migrations = (options: Options): Layer.Layer<never, MigrationError> => {
       return Migrator.layer(target)
     case "verify":
       return Migrator.layerVerify(target)
+    case "adopt":
+      return Migrator.layerAdopt(target)
     case "none":
       return Layer.empty
   }

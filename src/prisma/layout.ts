@@ -1,0 +1,153 @@
+/**
+ * What the migrations put into a schema, read from their own text, and how a schema that is there differs from it.
+ *
+ * Pure: the first migration is the one description of the tables both languages share, in a form plain enough to be
+ * read here.
+ */
+
+export interface Table {
+  readonly name: string
+  readonly columns: ReadonlyArray<Column>
+  readonly primaryKey: ReadonlyArray<string>
+  /** Storage parameters as SQL, such as `fillfactor = 80`. */
+  readonly storage: string | undefined
+}
+
+export interface Column {
+  readonly name: string
+  /** As PostgreSQL writes it. */
+  readonly type: string
+  readonly nullable: boolean
+  /** As SQL, without casts; `counted` for a number of a sequence. */
+  readonly default: string | null
+}
+
+export interface Layout {
+  readonly tables: ReadonlyArray<Table>
+  /** The statements that create the indexes. */
+  readonly indexes: ReadonlyArray<string>
+}
+
+/** Reads the migration that creates the tables. Throws on a statement of another kind: that would be left out. */
+export const parse = (sql: string): Layout => {
+  const statements = sql.replace(/--.*$/gm, "").split(";").map((text) => text.trim()).filter((text) => text !== "")
+  const indexes = statements.filter((text) => text.startsWith("CREATE INDEX "))
+  return {
+    tables: statements.filter((text) => !indexes.includes(text)).map(parseTable),
+    indexes
+  }
+}
+
+/** Names of what migrations create. */
+export const created = (
+  kind: "TABLE" | "INDEX" | "FUNCTION",
+  migrations: ReadonlyArray<{ readonly sql: string }>
+): ReadonlyArray<string> => {
+  const pattern = new RegExp(`^CREATE (?:OR REPLACE |UNIQUE )?${kind} (\\w+)`, "gm")
+  return [...new Set(migrations.flatMap(({ sql }) => [...sql.matchAll(pattern)].map(([, name]) => name!)))]
+}
+
+/** One column of a table that is there. */
+export interface Found {
+  readonly table: string
+  readonly column: string
+  readonly type: string
+  readonly nullable: boolean
+  readonly default: string | null
+  /** An identity or generated column: it fills itself. */
+  readonly filled: boolean
+  /** The columns of the table's primary key, separated by commas. */
+  readonly primaryKey: string | null
+}
+
+/** Reads `Found`, of the tables of schema `$1` named in `$2`. */
+export const query = `
+  SELECT c.relname::text AS table, a.attname::text AS column, format_type(a.atttypid, a.atttypmod) AS type,
+    NOT a.attnotnull AS nullable, pg_get_expr(d.adbin, d.adrelid) AS default,
+    a.attidentity <> '' OR a.attgenerated <> '' AS filled,
+    (SELECT string_agg(k.attname, ', ' ORDER BY p.position)
+     FROM pg_index AS i
+     CROSS JOIN unnest(i.indkey::smallint[]) WITH ORDINALITY AS p (number, position)
+     JOIN pg_attribute AS k ON k.attrelid = c.oid AND k.attnum = p.number
+     WHERE i.indrelid = c.oid AND i.indisprimary) AS "primaryKey"
+  FROM pg_class AS c
+  JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
+  WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+    AND c.relkind IN ('r', 'p') AND c.relname = ANY($2)`
+
+/**
+ * One line per difference, none when our statements work on the tables. Columns we do not know are welcome unless a row
+ * cannot be inserted without them.
+ */
+export const differences = (tables: ReadonlyArray<Table>, found: ReadonlyArray<Found>): ReadonlyArray<string> =>
+  tables.flatMap(({ columns, name, primaryKey }) => {
+    const present = found.filter(({ table }) => table === name)
+    if (present.length === 0) return [`table ${name} is missing`]
+    const key = present[0]!.primaryKey ?? "missing"
+    const known = new Set(columns.map((column) => column.name))
+    return [
+      ...columns.flatMap((column) =>
+        columnDifferences(`column ${name}.${column.name}`, column, present.find((one) => one.column === column.name))
+      ),
+      ...(key === primaryKey.join(", ") ? [] : [`the primary key of ${name} is ${key}, not ${primaryKey.join(", ")}`]),
+      ...present
+        .filter((one) => !known.has(one.column) && !one.nullable && one.default === null && !one.filled)
+        .map(({ column }) => `column ${name}.${column} is unknown and has to be filled`)
+    ]
+  })
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+const parseTable = (statement: string): Table => {
+  const parts = /^CREATE TABLE (?<name>\w+) \((?<body>[\s\S]*)\n\)(?: WITH \((?<storage>.*)\))?$/.exec(statement)
+    ?.groups
+  const key = /PRIMARY KEY \((.*)\)/.exec(parts?.body ?? "")?.[1]
+  if (parts === undefined || key === undefined) throw new Error(`cannot read the table of: ${statement}`)
+  return {
+    name: parts.name!,
+    columns: parts.body!.split("\n").map((line) => line.trim()).filter((line) => /^[a-z]/.test(line)).map(parseColumn),
+    primaryKey: key.split(", "),
+    storage: parts.storage
+  }
+}
+
+const types: Readonly<Record<string, string>> = {
+  BIGINT: "bigint",
+  BIGSERIAL: "bigint",
+  INTEGER: "integer",
+  TEXT: "text",
+  TIMESTAMPTZ: "timestamp with time zone"
+}
+
+const parseColumn = (line: string): Column => {
+  const parts = /^(?<name>\w+) (?<type>\w+)(?<required> NOT NULL)?(?: DEFAULT (?<default>[^,]+))?,?$/.exec(line)?.groups
+  const type = types[parts?.type ?? ""]
+  if (parts === undefined || type === undefined) throw new Error(`cannot read the column of: ${line}`)
+  return {
+    name: parts.name!,
+    type,
+    nullable: parts.required === undefined,
+    default: parts.type === "BIGSERIAL" ? counted : parts.default ?? null
+  }
+}
+
+const counted = "counted"
+
+const columnDifferences = (what: string, wanted: Column, found: Found | undefined): ReadonlyArray<string> => {
+  if (found === undefined) return [`${what} is missing`]
+  const actual = found.filled || found.default?.startsWith("nextval(")
+    ? counted
+    : found.default?.replace(/::[a-z ]+$/, "").replace(/^'(-?\d+)'$/, "$1") ?? null
+  return [
+    ...(found.type === wanted.type ? [] : [`${what} is ${found.type}, not ${wanted.type}`]),
+    ...(found.nullable === wanted.nullable
+      ? []
+      : [`${what} is ${found.nullable ? "nullable" : "not nullable"}`]),
+    ...(actual === wanted.default
+      ? []
+      : [`${what} has the default ${actual ?? "null"}, not ${wanted.default ?? "null"}`])
+  ]
+}
