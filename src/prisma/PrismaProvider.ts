@@ -1,8 +1,8 @@
 /**
- * The provider on PostgreSQL as one layer: connection options in, `Provider` out.
+ * The provider on PostgreSQL as one layer: connection options in, `Provider` and `ProviderAdmin` out.
  *
- * Contains no behaviour of its own: it puts the migrator before the database, the driver on the database and the
- * provider on the driver.
+ * Contains no behaviour of its own: it puts the migrator before the database, the drivers on the database and the
+ * services on the drivers.
  *
  * @since 0.1.0
  */
@@ -11,6 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import * as Provider from "../Provider.ts"
+import * as ProviderAdmin from "../ProviderAdmin.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import * as Database from "./Database.ts"
@@ -18,6 +19,7 @@ import * as DatabaseServer from "./DatabaseServer.ts"
 import type { DatabaseServerError } from "./DatabaseServerError.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import * as Migrator from "./Migrator.ts"
+import * as PrismaAdmin from "./PrismaAdmin.ts"
 import * as PrismaDriver from "./PrismaDriver.ts"
 
 /**
@@ -38,6 +40,14 @@ export interface Options extends Database.Options, PrismaDriver.Options, Provide
 }
 
 /**
+ * What the layers of this module provide.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Services = Provider.Provider | ProviderAdmin.ProviderAdmin | ProviderDriver
+
+/**
  * A provider for as long as the layer lives. Fails with `MigrationError` when the schema cannot be brought to, or has
  * not, the version of this code, and with `ProviderError` when the database cannot be opened.
  *
@@ -46,8 +56,10 @@ export interface Options extends Database.Options, PrismaDriver.Options, Provide
  */
 export const layer = (
   options: Options
-): Layer.Layer<Provider.Provider | ProviderDriver, ProviderError | MigrationError> =>
-  Provider.layerFromDriver(options).pipe(
+): Layer.Layer<Services, ProviderError | MigrationError> =>
+  ProviderAdmin.layerFromDriver.pipe(
+    Layer.provideMerge(Provider.layerFromDriver(options)),
+    Layer.provide(PrismaAdmin.layer(options)),
     Layer.provideMerge(PrismaDriver.layer(options)),
     Layer.provide(Database.layer(options)),
     Layer.provide(migrations(options))
@@ -61,7 +73,7 @@ export const layer = (
  */
 export const layerConfig = (
   options: Config.Wrap<Options>
-): Layer.Layer<Provider.Provider | ProviderDriver, ProviderError | MigrationError | Config.ConfigError> =>
+): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
   Layer.unwrap(Effect.map(Config.unwrap(options), layer))
 
 /**
@@ -78,7 +90,7 @@ export const layerConfig = (
 export const layerDefault = (
   options?: Omit<Options, "url" | "directUrl">
 ): Layer.Layer<
-  Provider.Provider | ProviderDriver | DatabaseServer.DatabaseServer,
+  Services | DatabaseServer.DatabaseServer,
   ProviderError | MigrationError | DatabaseServerError
 > =>
   Layer.unwrap(Effect.map(DatabaseServer.DatabaseServer, ({ url }) => layer({ ...options, url }))).pipe(

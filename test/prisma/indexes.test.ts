@@ -53,8 +53,10 @@ const lease = `${uuid}.i2`
 const lock = `(SELECT id || '.${uuid}' FROM worker_queue WHERE session_id = 's1' AND lock_token IS NOT NULL)`
 const acks = (fields: string) => `'[{"token":"${lease}","execution_id":1${fields}}]'`
 
-/** Name: the statement, what it must read, and how many index entries it may read. */
-const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
+/** Name: the statement, what it must read, how many entries it may read, and a table it may read from end to end. */
+const cases: Readonly<
+  Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number, pass?: string]>
+> = {
   "fetchOrchestrationItems": [
     `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', ${now})`,
     ["orchestrator_queue_visible_at_id_idx", "orchestrator_queue_instance_id_visible_at_idx", "instance_locks_pkey"],
@@ -137,6 +139,27 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     ["worker_queue_pkey", "sessions_pkey"],
     20
   ],
+  "deleteInstances": [
+    "SELECT * FROM dx_delete_instances('{i5,unknown}', '{}')",
+    [
+      "instance_locks_pkey",
+      "instances_pkey",
+      "instances_parent_instance_id_idx",
+      "executions_pkey",
+      "history_pkey",
+      "kv_store_pkey",
+      "kv_delta_pkey",
+      "worker_queue_instance_id_execution_id_activity_id_idx",
+      "orchestrator_queue_instance_id_visible_at_idx"
+    ],
+    2 * many + 5000,
+    "orchestrator_queue"
+  ],
+  "pruneExecutions": [
+    "SELECT * FROM dx_prune_executions('i5', 1, NULL)",
+    ["executions_pkey", "instances_pkey"],
+    20
+  ],
   "readHistory": ["SELECT * FROM dx_read_history('i5', NULL)", ["executions_pkey", "history_pkey"], 250],
   "readInstances": ["SELECT * FROM dx_read_instances('{i5,i6,unknown}')", ["instances_pkey", "executions_pkey"], 20],
   "whether a session still has work": [
@@ -215,7 +238,7 @@ describe("indexes:", () => {
       }
       // Twice: the second run keeps the plans of the first.
       const run = (name: keyof typeof planned) =>
-        Effect.forEach(Object.entries(cases), ([what, [sql, indexes, most]]) =>
+        Effect.forEach(Object.entries(cases), ([what, [sql, indexes, most, pass]]) =>
           Effect.map(Effect.andThen(planned[name](sql), planned[name](sql)), (reads) => {
             const label = `${what}, planned ${name}`
             const scanned = reads.filter(({ is_table, scans }) =>
