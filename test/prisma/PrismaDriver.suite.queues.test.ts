@@ -1,0 +1,5 @@
+import { longPollingSuite, suite } from "../utils/prismaSuite.ts"
+
+suite("queueSemantics", "poisonMessage", "cancellation", "longPolling", "sessions", "tagFiltering")
+
+longPollingSuite()

@@ -1,0 +1,3 @@
+import { suite } from "../utils/prismaSuite.ts"
+
+suite("capabilityFiltering", "customStatus", "kvStore")

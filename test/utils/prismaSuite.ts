@@ -1,0 +1,56 @@
+/**
+ * The driver on PostgreSQL as the validation suite wants it: each time on a database of its own.
+ */
+import type { Provider, ProviderAdmin } from "duroxide-prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
+import { ProviderTest } from "duroxide-prisma/testing"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as PgServer from "./PgServer.ts"
+
+const layer = (
+  options?: Partial<PrismaProvider.Options>
+): Layer.Layer<Provider.Provider | ProviderAdmin.ProviderAdmin | ProviderTest.Backdoor, unknown> =>
+  Layer.unwrap(
+    Effect.map(PgServer.PgServer, (test) =>
+      Layer.merge(
+        // A clone of the template is migrated.
+        PrismaProvider.layer({ polling: "short", ...options, url: test.url, migrate: "none" }),
+        Layer.succeed(ProviderTest.Backdoor, backdoor(test))
+      ))
+  ).pipe(Layer.provide(PgServer.layer))
+
+/** Runs a part of the suite, which is split over files that run at the same time. */
+export const suite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
+  ProviderTest.suite("prisma", layer(), { topics, shortPollThreshold: "500 millis" })
+
+export const longPollingSuite = (): void =>
+  ProviderTest.suite("prisma, long polling", layer({ polling: "long" }), { topics: ["longPolling"], polling: "long" })
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+const backdoor = ({ sql }: PgServer.TestDatabase): ProviderTest.Backdoor["Service"] => ({
+  corruptInstanceHistory: (instanceId, eventData) =>
+    Effect.asVoid(sql("UPDATE history SET event_data = $2 WHERE instance_id = $1", [instanceId, eventData])),
+  getMaxAttemptCount: (instanceId) =>
+    Effect.map(
+      sql<{ highest: number }>(
+        "SELECT COALESCE(max(attempt_count), 0) AS highest FROM orchestrator_queue WHERE instance_id = $1",
+        [instanceId]
+      ),
+      ([row]) => row!.highest
+    ),
+  insertMessage: (instanceId, workItem) =>
+    Effect.asVoid(
+      sql(
+        "INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at) VALUES ($1, $2, now(), now())",
+        [instanceId, workItem]
+      )
+    ),
+  insertActivity: (workItem) =>
+    Effect.asVoid(
+      sql("INSERT INTO worker_queue (work_item, visible_at, created_at) VALUES ($1, now(), now())", [workItem])
+    )
+})
