@@ -1,0 +1,186 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Logger from "effect/Logger"
+import * as pg from "pg"
+import type { MigrationError } from "../../src/prisma/MigrationError.ts"
+import * as Migrator from "../../src/prisma/Migrator.ts"
+import * as Test from "../utils/driver.ts"
+import * as Duroxide from "../utils/duroxideSchema.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+const silently = Effect.provide(Logger.layer([]))
+const reset = (options: Migrator.ResetOptions) => silently(Migrator.reset(options))
+const migrate = (options: Migrator.Options) => silently(Migrator.migrate(options))
+const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
+  Effect.map(Effect.flip(effect), ({ reason }) => reason)
+
+const nothing: Migrator.Removed = { tables: [], indexes: [], functions: [], schema: false }
+
+/** A migrated schema of its own, beside others of the database. */
+const ownSchema = Effect.fnUntraced(function*(schema: string) {
+  const test = yield* PgServer.emptyDatabase
+  const quoted = pg.escapeIdentifier(schema)
+  yield* Effect.addFinalizer(() => test.sql(`DROP SCHEMA IF EXISTS ${quoted} CASCADE`))
+  const url = new URL(test.url)
+  url.searchParams.set("schema", schema)
+  yield* migrate({ url: url.toString() })
+  yield* test.sql(`SET search_path = ${quoted}`)
+  return { ...test, schema, quoted, url: url.toString() }
+})
+
+const schemas = (sql: PgServer.TestDatabase["sql"]) =>
+  Effect.map(
+    sql<{ name: string }>("SELECT nspname::text AS name FROM pg_namespace ORDER BY 1"),
+    (rows) => rows.map(({ name }) => name)
+  )
+
+describe("a schema of our own", () => {
+  it.live("reset: removes everything, the schema included, and other schemas keep theirs", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* ownSchema("To \"go\"")
+      yield* migrate({ url, schema: "stays" })
+      yield* Effect.addFinalizer(() => sql("DROP SCHEMA stays CASCADE"))
+      const neighbour = yield* Duroxide.objects(sql, "stays")
+      const removed = yield* reset({ url })
+      assert.lengthOf(removed.tables, 9)
+      assert.isTrue(removed.schema)
+      assert.notInclude(yield* schemas(sql), schema)
+      assert.deepStrictEqual(yield* Duroxide.objects(sql, "stays"), neighbour)
+      assert.deepStrictEqual(yield* reset({ url }), nothing)
+    }))
+
+  it.live("reset: leaves what is not ours, and the schema around it", () =>
+    Effect.gen(function*() {
+      const { quoted, schema, sql, url } = yield* ownSchema("shared")
+      yield* sql(
+        `CREATE TABLE ${quoted}.orders (id integer);
+         CREATE FUNCTION ${quoted}.dx_mine() RETURNS integer LANGUAGE sql AS 'SELECT 1';
+         CREATE VIEW ${quoted}.report AS SELECT * FROM ${quoted}.orders`
+      )
+      const removed = yield* reset({ url })
+      assert.isFalse(removed.schema)
+      const left = (yield* Duroxide.objects(sql, schema)).filter((object) => !object.startsWith("column"))
+      assert.deepStrictEqual(left.map((object) => object.replace(/ [0-9a-f]{32}$/, "")), [
+        "function dx_mine()",
+        "relation orders r",
+        "relation report v"
+      ])
+      yield* migrate({ url })
+      yield* Migrator.verify({ url })
+    }))
+
+  it.live("reset: never removes the schema public", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.emptyDatabase
+      if (test.schema === "public") yield* migrate({ url: test.url })
+      else yield* migrate({ url: test.url, schema: test.schema })
+      const removed = yield* reset({ url: test.url })
+      assert.strictEqual(removed.schema, test.schema !== "public")
+      assert.include(yield* schemas(test.sql), "public")
+    }))
+
+  it.live("reset: without our migrations nothing is touched, whatever the tables are called", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* Duroxide.filled("rust")
+      const before = yield* Duroxide.objects(sql, schema)
+      assert.deepStrictEqual(yield* reset({ url }), nothing)
+      assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
+    }))
+
+  it.live("reset: refuses while leases are live, unless forced", () =>
+    Effect.gen(function*() {
+      const test = yield* ownSchema("busy")
+      yield* Effect.gen(function*() {
+        const { driver } = yield* Test.openOn(test)
+        yield* Test.claimed(driver, "a")
+        yield* driver.enqueueForWorker([Test.activity(), Test.activity({ sessionId: "s" })])
+        yield* Test.take(driver, { session: { ownerId: "me", lockTimeoutMs: 60_000 } })
+      }).pipe(Effect.scoped)
+      const before = yield* Duroxide.objects(test.sql, test.schema)
+      const reason = yield* refusal(reset({ url: test.url }))
+      assert.deepInclude(reason, { _tag: "LeasesLive", schema: "busy", instances: 1, activities: 2, sessions: 1 })
+      assert.isTrue(reason.isRetryable)
+      assert.deepStrictEqual(yield* Duroxide.objects(test.sql, test.schema), before)
+      assert.isTrue((yield* reset({ url: test.url, force: true })).schema)
+    }))
+
+  it.live("reset: leases that have expired are no reason to stay", () =>
+    Effect.gen(function*() {
+      const test = yield* ownSchema("expired")
+      yield* Effect.flatMap(Test.openOn(test), ({ driver }) => Test.claimed(driver, "a")).pipe(Effect.scoped)
+      yield* test.sql("UPDATE instance_locks SET locked_until = 1")
+      assert.isTrue((yield* reset({ url: test.url })).schema)
+    }))
+
+  it.live("reset: a view on our tables keeps everything, and the message names the table", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* ownSchema("viewed")
+      yield* sql("CREATE VIEW running AS SELECT * FROM executions")
+      const before = yield* Duroxide.objects(sql, schema)
+      const reason = yield* refusal(reset({ url, force: true }))
+      assert.strictEqual(reason._tag, "ObjectsDepend")
+      assert.include(reason.message, "executions")
+      assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
+    }))
+
+  it.live("reset: of a newer release's schema is SchemaAhead, and when allowed leaves that release's books", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* ownSchema("newer")
+      yield* sql(
+        `INSERT INTO _prisma_migrations (id, checksum, migration_name, finished_at)
+         VALUES ('x', 'x', '99990101000000_from_the_future', now());
+         CREATE TABLE dx_future ()`
+      )
+      assert.strictEqual((yield* refusal(reset({ url })))._tag, "SchemaAhead")
+      assert.isFalse((yield* reset({ url, allowAhead: true })).schema)
+      const books = yield* sql("SELECT migration_name FROM _prisma_migrations")
+      assert.deepStrictEqual(books, [{ migration_name: "99990101000000_from_the_future" }])
+      assert.include(yield* Duroxide.objects(sql, schema), "relation dx_future r")
+    }))
+
+  it.live("reset: waits no longer than lockTimeout for whoever uses the tables", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* ownSchema("used")
+      yield* sql("BEGIN; SELECT FROM instances")
+      const reason = yield* refusal(reset({ url, lockTimeout: "50 millis" }))
+      yield* sql("ROLLBACK")
+      assert.deepInclude(reason, { _tag: "LockTimeout", waitedMs: 50 })
+      yield* Migrator.verify({ url })
+    }))
+})
+
+describe("an adopted schema", () => {
+  it.live("reset: leaves the schema as duroxide-pg made it, with all data, and adopt works again", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* Duroxide.filled("rust")
+      yield* sql(
+        "ALTER TABLE worker_queue SET (fillfactor = 60); CREATE TABLE theirs (); CREATE INDEX ON history (event_type)"
+      )
+      const before = yield* Duroxide.objects(sql, schema)
+      const rows = yield* sql("SELECT * FROM history ORDER BY 1, 2, 3")
+      const applied = yield* silently(Migrator.adopt({ url }))
+      const removed = yield* reset({ url })
+      assert.deepStrictEqual([removed.tables, removed.schema], [[], false])
+      assert.isAbove(removed.functions.length, 15)
+      assert.lengthOf(removed.indexes, 7)
+      assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
+      assert.deepStrictEqual(yield* sql("SELECT * FROM history ORDER BY 1, 2, 3"), rows)
+      assert.deepStrictEqual(yield* reset({ url }), nothing)
+      assert.deepStrictEqual(yield* silently(Migrator.adopt({ url })), applied)
+    }))
+
+  it.live("reset: leases of either side are a reason to stay", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* Duroxide.empty("rust")
+      yield* silently(Migrator.adopt({ url }))
+      yield* sql("INSERT INTO instance_locks VALUES ('a', 'theirs', 99999999999999, 0)")
+      assert.deepInclude(yield* refusal(reset({ url })), {
+        _tag: "LeasesLive",
+        instances: 1,
+        activities: 0,
+        sessions: 0
+      })
+      assert.isAbove((yield* reset({ url, force: true })).functions.length, 15)
+      assert.lengthOf(yield* sql("SELECT FROM instance_locks"), 1)
+    }))
+})
