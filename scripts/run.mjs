@@ -24,6 +24,7 @@ const tasks = {
   "check:drift": { needs: ["build"], run: (args) => node("scripts/prisma/checkDrift.mjs", ...args) },
   "migration": { run: (args) => node("scripts/prisma/buildMigration.mjs", ...args) },
   "test": { needs: ["types", "diagnostics", "check:imports"], run: (args) => tool("vitest", "run", ...args) },
+  "validate": { needs: ["client"], run: () => node("scripts/validate.mjs") },
   "fixtures": { needs: ["build"], run: (args) => node("build/scripts/fixtures.js", ...args) },
   "demo": { needs: ["build"], run: (args) => node("build/examples/orders/demo.js", ...args) },
   "prepack": { needs: ["client"], run: prepack }

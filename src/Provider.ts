@@ -144,8 +144,8 @@ export class Provider extends Context.Service<Provider, {
   /**
    * Claims one instance with all its visible messages.
    *
-   * Waits up to `pollTimeout` for work, unless the provider polls shortly; `none` then, after a last look. An instance is claimed by one caller at a time;
-   * the lease ends after `lockTimeout` unless renewed.
+   * Waits up to `pollTimeout` for work, or looks only once (`Options.polling`); `none` when there was none. An instance
+   * is claimed by one caller at a time; the lease ends after `lockTimeout` unless renewed.
    */
   readonly fetchOrchestrationItem: (options: {
     readonly lockTimeout: Duration.Duration

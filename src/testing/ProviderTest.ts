@@ -17,7 +17,7 @@ import type { Provider } from "../Provider.ts"
 import type { ProviderAdmin } from "../ProviderAdmin.ts"
 import { Settings } from "./ProviderTest/harness.ts"
 import type { Backdoor, Services, Topic } from "./ProviderTest/harness.ts"
-import * as topics from "./ProviderTest/topics.ts"
+import { topics } from "./ProviderTest/topics.ts"
 
 export {
   /**
@@ -96,6 +96,7 @@ export const suite = (
       Effect.provide(Logger.layer([]))
     )
   const register = (topic: Topic) =>
+    // oxlint-disable-next-line vitest/valid-title -- topics bring their names
     describe(topic.name, { concurrent: time === "real" }, () => {
       for (const [test, effect] of Object.entries(topic.tests(settings))) {
         // A clock at zero would make every absolute time of a test the future.
@@ -104,5 +105,8 @@ export const suite = (
         } else it.live(test, () => onFreshProvider(effect))
       }
     })
-  describe(name, () => (options.topics ?? topicNames).forEach((topic) => register(topics[topic])))
+  // oxlint-disable-next-line vitest/valid-title -- so does the caller
+  describe(name, () => {
+    for (const topic of options.topics ?? topicNames) register(topics[topic])
+  })
 }

@@ -561,7 +561,7 @@ export const fails = <A, R>(
   Effect.map(Effect.exit(call), (exit) => {
     assert(exit._tag === "Failure", "expected the call to fail")
     const reason = exit.cause.reasons[0]
-    assert(reason?._tag === "Fail" && reason.error instanceof ProviderError, `expected a ProviderError: ${exit.cause}`)
+    assert(reason?._tag === "Fail" && reason.error instanceof ProviderError, "expected a ProviderError")
     assert.isFalse(reason.error.isRetryable, `expected a permanent error, not ${reason.error.message}`)
     assert.match(reason.error.message, message)
     return reason.error

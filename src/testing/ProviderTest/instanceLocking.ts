@@ -31,7 +31,7 @@ const completionIds = ({ item }: ClaimedOrchestration) =>
 
 const instances = (count: number) => Array.from({ length: count }, (_, index) => `instance-${index}`)
 
-const distinct = <A>(values: ReadonlyArray<A>) => new Set(values).size
+const distinct = (values: ReadonlyArray<string>) => new Set(values).size
 
 /** Fetches at the same time, the nth after its delay; what they found. */
 const fetchers = <E, R>(

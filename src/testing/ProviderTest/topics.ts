@@ -1,22 +1,44 @@
 /**
  * All topics of the suite, in its order.
  */
-export { atomicity } from "./atomicity.ts"
-export { bulkDeletion } from "./bulkDeletion.ts"
-export { cancellation } from "./cancellation.ts"
-export { capabilityFiltering } from "./capabilityFiltering.ts"
-export { customStatus } from "./customStatus.ts"
-export { deletion } from "./deletion.ts"
-export { errorHandling } from "./errorHandling.ts"
-export { instanceCreation } from "./instanceCreation.ts"
-export { instanceLocking } from "./instanceLocking.ts"
-export { kvStore } from "./kvStore.ts"
-export { lockExpiration } from "./lockExpiration.ts"
-export { longPolling } from "./longPolling.ts"
-export { management } from "./management.ts"
-export { multiExecution } from "./multiExecution.ts"
-export { poisonMessage } from "./poisonMessage.ts"
-export { prune } from "./prune.ts"
-export { queueSemantics } from "./queueSemantics.ts"
-export { sessions } from "./sessions.ts"
-export { tagFiltering } from "./tagFiltering.ts"
+import { atomicity } from "./atomicity.ts"
+import { bulkDeletion } from "./bulkDeletion.ts"
+import { cancellation } from "./cancellation.ts"
+import { capabilityFiltering } from "./capabilityFiltering.ts"
+import { customStatus } from "./customStatus.ts"
+import { deletion } from "./deletion.ts"
+import { errorHandling } from "./errorHandling.ts"
+import { instanceCreation } from "./instanceCreation.ts"
+import { instanceLocking } from "./instanceLocking.ts"
+import { kvStore } from "./kvStore.ts"
+import { lockExpiration } from "./lockExpiration.ts"
+import { longPolling } from "./longPolling.ts"
+import { management } from "./management.ts"
+import { multiExecution } from "./multiExecution.ts"
+import { poisonMessage } from "./poisonMessage.ts"
+import { prune } from "./prune.ts"
+import { queueSemantics } from "./queueSemantics.ts"
+import { sessions } from "./sessions.ts"
+import { tagFiltering } from "./tagFiltering.ts"
+
+export const topics = {
+  atomicity,
+  bulkDeletion,
+  cancellation,
+  capabilityFiltering,
+  customStatus,
+  deletion,
+  errorHandling,
+  instanceCreation,
+  instanceLocking,
+  kvStore,
+  lockExpiration,
+  longPolling,
+  management,
+  multiExecution,
+  poisonMessage,
+  prune,
+  queueSemantics,
+  sessions,
+  tagFiltering
+}
