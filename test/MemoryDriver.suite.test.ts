@@ -1,9 +1,17 @@
+import { Provider, ProviderAdmin } from "duroxide-prisma"
 import { ProviderTest } from "duroxide-prisma/testing"
-import * as MemorySuite from "./utils/memorySuite.ts"
+import * as Layer from "effect/Layer"
+import { storage } from "./utils/memorySuite.ts"
 
-ProviderTest.suite("memory", MemorySuite.layer({ polling: "short" }), { time: "virtual" })
+const layer = (polling: "short" | "long") =>
+  ProviderAdmin.layerFromDriver.pipe(
+    Layer.provideMerge(Provider.layerFromDriver({ polling })),
+    Layer.provideMerge(storage)
+  )
 
-ProviderTest.suite("memory, long polling", MemorySuite.layer(), {
+ProviderTest.suite("memory", layer("short"), { time: "virtual" })
+
+ProviderTest.suite("memory, long polling", layer("long"), {
   time: "virtual",
   polling: "long",
   topics: ["longPolling"]

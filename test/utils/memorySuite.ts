@@ -1,25 +1,20 @@
 /**
- * The memory driver as the validation suite wants it: a provider, its management, and a way behind both.
+ * The memory driver as the validation suite wants it: both drivers over an empty store, and a way behind them.
  */
-import { MemoryDriver, Provider, ProviderAdmin } from "duroxide-prisma"
-import type { ProviderTest } from "duroxide-prisma/testing"
+import type { AdminDriver, ProviderDriver } from "duroxide-prisma"
+import { MemoryDriver } from "duroxide-prisma"
+import { ProviderTest } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as tables from "../../src/internal/memory/tables.ts"
-import { Backdoor } from "../../src/testing/ProviderTest.ts"
 
-export const layer = (
-  options?: Provider.Options
-): Layer.Layer<Provider.Provider | ProviderAdmin.ProviderAdmin | ProviderTest.Backdoor> =>
-  Layer.unwrap(Effect.sync(() => {
-    const store = tables.make()
-    return ProviderAdmin.layerFromDriver.pipe(
-      Layer.provideMerge(Provider.layerFromDriver(options)),
-      Layer.provide(MemoryDriver.layerOver(store)),
-      Layer.merge(Layer.succeed(Backdoor, backdoor(store)))
-    )
-  }))
+export const storage: Layer.Layer<
+  ProviderDriver.ProviderDriver | AdminDriver.AdminDriver | ProviderTest.Backdoor
+> = Layer.unwrap(Effect.sync(() => {
+  const store = tables.make()
+  return Layer.merge(MemoryDriver.layerOver(store), Layer.succeed(ProviderTest.Backdoor, backdoor(store)))
+}))
 
 // -----------------------------------------------------------------------------
 // internal
@@ -28,7 +23,7 @@ export const layer = (
 // Above what the driver itself counts to in a test.
 let nextId = 1_000_000
 
-const backdoor = ({ activities, history, messages }: tables.Tables): Backdoor["Service"] => ({
+const backdoor = ({ activities, history, messages }: tables.Tables): ProviderTest.Backdoor["Service"] => ({
   corruptInstanceHistory: (instanceId, eventData) =>
     Effect.sync(() => {
       for (const events of history.get(instanceId)?.values() ?? []) {
