@@ -142,6 +142,9 @@ export interface WaitOptions {
 export class Client extends Context.Service<Client, {
   /**
    * Starts an instance. When this returns, the start is stored: it will run, whatever becomes of this process.
+   *
+   * After `ConnectionLost` it may be stored or not. The same start again, with `ifExists: "ignore"`, makes sure of it:
+   * there is one instance then, never two.
    */
   readonly start: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     orchestration: Definition<P, S, E>,
@@ -172,6 +175,8 @@ export class Client extends Context.Service<Client, {
   /**
    * Sends a signal. It reaches the oldest open wait of its name; without one it is lost. Unknown and ended instances
    * swallow it.
+   *
+   * After `ConnectionLost` it may be sent or not: who sends it again until that succeeds sends it at least once.
    */
   readonly raise: <P extends PayloadSchema>(
     signal: Signal.Signal<P>,
