@@ -1,0 +1,179 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Metrics } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import type * as Metric from "effect/Metric"
+import * as Docs from "../utils/docs.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+const page = Docs.read("docs/operating.md")
+const queries = new Map(Docs.blocks(page, "sql").map(({ code, heading }) => [heading, code]))
+
+/** What each query answers on the contents below; columns that depend on the hour are left out. */
+const answers: Record<
+  string,
+  { readonly columns: ReadonlyArray<string>; readonly rows: ReadonlyArray<ReadonlyArray<unknown>> }
+> = {
+  "Instances by status and age": {
+    columns: ["orchestration_name", "status", "instances", "older_than_a_day"],
+    rows: [["Bill", "Completed", "1", "0"], ["Bill", "Running", "3", "1"], ["Ship", "Failed", "1", "1"], [
+      "Ship",
+      "Running",
+      "3",
+      "3"
+    ]]
+  },
+  "Stuck instances": {
+    columns: ["instance_id", "orchestration_name", "last_event"],
+    rows: [["waits-for-signal", "Ship", "ExternalSubscribed"]]
+  },
+  "Oldest message": {
+    columns: ["instance_id", "kind", "seconds_late", "attempt_count"],
+    rows: [["late", "ExternalRaised", "120", 1], ["poisoned", "CancelInstance", "60", 4]]
+  },
+  "Lock holders": {
+    columns: ["instance_id", "orchestration_name", "expired"],
+    rows: [["dead-process", null, true], ["in-a-turn", "Bill", false]]
+  },
+  "Biggest histories": {
+    columns: ["instance_id", "execution_id", "events", "bytes"],
+    rows: [["late", "2", "2", "1000"], ["waits-for-signal", "1", "2", "4"]]
+  },
+  "Poison candidates": {
+    columns: ["queue", "instance_id", "kind", "attempt_count"],
+    rows: [["worker", "asks", "Kill", 9], ["orchestrator", "poisoned", "CancelInstance", 4]]
+  },
+  "Activities running longest": {
+    columns: ["instance_id", "activity", "attempt_count"],
+    rows: [["asks", "Slow", 1], ["asks", "Quick", 1]]
+  },
+  "Timers due next": {
+    columns: ["instance_id"],
+    rows: [["sleeps"], ["late"]]
+  },
+  "Queue depth by name and tag": {
+    columns: ["activity", "tag", "running", "waiting", "later"],
+    rows: [["Kill", null, "0", "2", "0"], ["Quick", null, "1", "1", "1"], ["Slow", "gpu", "1", "0", "0"]]
+  }
+}
+
+const contents = `
+  INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at, parent_instance_id)
+  SELECT i.id, i.name, i.execution, now() - i.age, now() - i.idle, i.parent
+  FROM (VALUES
+    ('waits-for-signal', 'Ship', 1, interval '2 days', interval '1 day', NULL),
+    ('waits-for-child', 'Ship', 1, interval '2 days', interval '1 day', NULL),
+    ('sleeps', 'Ship', 1, interval '2 days', interval '1 day', NULL),
+    ('asks', 'Bill', 1, interval '1 hour', interval '1 hour', 'waits-for-child'),
+    ('late', 'Bill', 2, interval '3 days', interval '1 hour', NULL),
+    ('in-a-turn', 'Bill', 1, interval '1 minute', interval '1 minute', NULL),
+    ('done', 'Bill', 1, interval '1 hour', interval '1 hour', NULL),
+    ('broken', 'Ship', 1, interval '2 days', interval '1 day', NULL)
+  ) AS i (id, name, execution, age, idle, parent);
+
+  INSERT INTO executions (instance_id, execution_id, status, started_at, completed_at)
+  SELECT
+    instance_id,
+    current_execution_id,
+    CASE instance_id WHEN 'done' THEN 'Completed' WHEN 'broken' THEN 'Failed' ELSE 'Running' END,
+    created_at,
+    CASE WHEN instance_id IN ('done', 'broken') THEN updated_at END
+  FROM instances
+  UNION ALL
+  SELECT 'late', 1, 'ContinuedAsNew', now(), now();
+
+  INSERT INTO history VALUES
+    ('waits-for-signal', 1, 1, 'OrchestrationStarted', '{}', now()),
+    ('waits-for-signal', 1, 2, 'ExternalSubscribed', '{}', now()),
+    ('late', 2, 1, 'OrchestrationStarted', repeat('x', 400), now()),
+    ('late', 2, 2, 'TimerCreated', repeat('é', 300), now());
+
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, locked_until, created_at, attempt_count)
+  SELECT q.id, q.item, now() + q.due, (extract(epoch FROM now()) * 1000)::bigint + q.leased_ms, now(), q.attempts
+  FROM (VALUES
+    ('late', '{"ExternalRaised":{"name":"\\"TimerFired\\""}}', interval '-120 seconds', -1, 1),
+    ('poisoned', '{"CancelInstance":{}}', interval '-60 seconds', NULL, 4),
+    ('in-a-turn', '{"StartOrchestration":{}}', interval '-200 seconds', 60000, 1),
+    ('late', '{"TimerFired":{}}', interval '2 days', NULL, 0),
+    ('sleeps', '{"TimerFired":{}}', interval '1 day', NULL, 0),
+    ('sleeps', '{"ExternalRaised":{}}', interval '1 hour', NULL, 0)
+  ) AS q (id, item, due, leased_ms, attempts);
+
+  INSERT INTO worker_queue (instance_id, work_item, visible_at, locked_until, created_at, attempt_count, tag)
+  SELECT
+    'asks',
+    jsonb_build_object('ActivityExecute', jsonb_build_object('name', w.name))::text,
+    now() + w.due,
+    (extract(epoch FROM now()) * 1000)::bigint + w.leased_ms,
+    now() - w.age,
+    w.attempts,
+    w.tag
+  FROM (VALUES
+    ('Quick', interval '0', 60000, interval '1 second', 1, NULL),
+    ('Slow', interval '0', 60000, interval '1 hour', 1, 'gpu'),
+    ('Quick', interval '0', NULL, interval '2 hours', 0, NULL),
+    ('Quick', interval '1 minute', NULL, interval '2 hours', 0, NULL),
+    ('Kill', interval '0', -1, interval '1 hour', 9, NULL),
+    ('Kill', interval '0', NULL, interval '1 hour', 2, NULL)
+  ) AS w (name, due, leased_ms, age, attempts, tag);
+
+  INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
+  SELECT l.id, 't', (extract(epoch FROM now()) * 1000)::bigint + l.until_ms, (extract(epoch FROM now()) * 1000)::bigint - l.since_ms
+  FROM (VALUES ('in-a-turn', 60000, 1), ('dead-process', -1, 9000)) AS l (id, until_ms, since_ms);
+`
+
+const run = (sql: PgServer.TestDatabase["sql"], heading: string) => sql(queries.get(heading)!)
+
+describe("docs/operating.md:", () => {
+  it.live("ten queries answer what they promise", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* PgServer.database
+      assert.sameMembers([...queries.keys()], [...Object.keys(answers), "Storage per table"])
+      for (const heading of Object.keys(answers)) {
+        assert.lengthOf(yield* run(sql, heading), 0, `${heading}, empty tables`)
+      }
+      yield* sql(contents)
+      for (const [heading, { columns, rows }] of Object.entries(answers)) {
+        const found = yield* run(sql, heading)
+        assert.deepStrictEqual(found.map((row) => columns.map((column) => row[column])), rows, heading)
+      }
+      yield* sql("ANALYZE history")
+      const storage = yield* run(sql, "Storage per table")
+      assert.lengthOf(storage, 9)
+      assert.match(String(storage[0]!.total), /^\d+ kB$/)
+    }).pipe(Effect.scoped))
+
+  it.live("names every table and column there is, and no other", () =>
+    Effect.gen(function*() {
+      const { schema, sql } = yield* PgServer.database
+      const columns = yield* sql<{ table: string; column: string }>(
+        `SELECT table_name AS "table", column_name AS "column" FROM information_schema.columns
+         WHERE table_schema = $1 AND table_name <> '_prisma_migrations'`,
+        [schema]
+      )
+      const described = [...page.matchAll(/^### ([a-z_]+)(?: and ([a-z_]+))?\n([^#]*)/gm)].flatMap(
+        ([, table, second, text]) =>
+          [...text!.matchAll(/^\| (`.*?)\|/gm)].flatMap(([, cell]) =>
+            [...cell!.matchAll(/`([a-z_]+)`/g)].map(([, column]) => ({ tables: [table!, second], column: column! }))
+          )
+      )
+      for (const { column, table } of columns) {
+        assert.isTrue(
+          described.some((one) => one.column === column && one.tables.includes(table)),
+          `${table}.${column} is not described`
+        )
+      }
+      for (const { column, tables } of described) {
+        assert.isTrue(
+          columns.some((one) => one.column === column && tables.includes(one.table)),
+          `${tables[0]}.${column} is described and does not exist`
+        )
+      }
+    }).pipe(Effect.scoped))
+
+  it("names every metric there is, and no other", () => {
+    const alerts = page.slice(page.indexOf("## What to alert on"))
+    const names = Object.values(Metrics).map((metric) => (metric as Metric.Metric<unknown, unknown>).id)
+    const described = new Set([...alerts.matchAll(/`((?:provider\.|duroxide_)[a-z_]+)`/g)].map(([, name]) => name!))
+    assert.sameMembers([...described], names)
+  })
+})
