@@ -136,8 +136,8 @@ $$;
 -- Stores turns: history, status, key-value changes, new work, cancellations; deletes their batches and leases.
 --
 -- Returns one outcome per ack, in their order: Done; LockLost when the token's lease is unknown, expired, superseded or
--- already settled (of two acks with one token the second); DuplicateEvent when an event id is taken or given twice. An
--- ack that is not Done has changed nothing and fails no other.
+-- already settled (of the acks with one token all but the first that can be stored); DuplicateEvent when an event id is
+-- taken or given twice. An ack that is not Done has changed nothing and fails no other.
 --
 -- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are
 -- none.
@@ -180,6 +180,7 @@ DECLARE
   v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
   v_lease record;
   v_previous text;
+  v_repeated boolean := false;
   v_duplicate bigint;
   v_creates boolean;
   v_parents text[];
@@ -197,7 +198,7 @@ BEGIN
     ORDER BY l.instance_id COLLATE "C", a.position
     FOR UPDATE OF l
   LOOP
-    CONTINUE WHEN v_lease.instance_id = v_previous;
+    v_repeated := v_repeated OR v_lease.instance_id IS NOT DISTINCT FROM v_previous;
     v_previous := v_lease.instance_id;
     v_outcomes[v_lease.position] := 'Done';
     v_instances[v_lease.position] := v_lease.instance_id;
@@ -226,6 +227,25 @@ BEGIN
       v_outcomes[v_duplicate] := 'DuplicateEvent';
       v_instances[v_duplicate] := NULL;
       v_executions[v_duplicate] := NULL;
+    END LOOP;
+  END IF;
+
+  IF v_repeated THEN
+    -- Of the acks with one token the first that can be stored ends the lease; one that was refused left it alone.
+    v_previous := NULL;
+    FOR v_lease IN
+      SELECT a.position, substr(a.token, 38) AS instance_id
+      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS a (token, position)
+      WHERE v_outcomes[a.position] <> 'LockLost'
+      ORDER BY substr(a.token, 38) COLLATE "C", a.position
+    LOOP
+      IF v_lease.instance_id = v_previous THEN
+        v_outcomes[v_lease.position] := 'LockLost';
+        v_instances[v_lease.position] := NULL;
+        v_executions[v_lease.position] := NULL;
+      ELSIF v_outcomes[v_lease.position] = 'Done' THEN
+        v_previous := v_lease.instance_id;
+      END IF;
     END LOOP;
   END IF;
 
