@@ -32,13 +32,14 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
   }
 
   /** Targets of queued starts whose parent is one of these. */
-  const queuedChildrenOf = (instanceIds: ReadonlyArray<string>) =>
-    [...messages.values()].flatMap(({ instanceId, workItem }) => {
-      const parent = workItem.startsWith(`{"StartOrchestration"`)
-        ? JSON.parse(workItem).StartOrchestration.parent_instance
-        : undefined
-      return instanceIds.includes(parent) ? [instanceId] : []
+  const queuedChildrenOf = (instanceIds: ReadonlyArray<string>) => {
+    const parents = new Set(instanceIds.map((instanceId) => JSON.stringify(instanceId)))
+    return [...messages.values()].flatMap(({ instanceId, workItem }) => {
+      // As text: a message nobody can read must not fail this. Inside a payload the quotes would be escaped.
+      const parent = /"parent_instance": ?("(?:[^"\\]|\\.)*")/.exec(workItem)?.[1] ?? ""
+      return workItem.startsWith(`{"StartOrchestration"`) && parents.has(parent) ? [instanceId] : []
     })
+  }
 
   const matches = (instanceId: string, selection: Selection) => {
     const completedAtMs = currentOf(instanceId)?.completedAtMs ?? null
