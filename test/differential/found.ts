@@ -1,0 +1,115 @@
+/**
+ * Sequences on which the drivers once differed, shrunk to what matters. Seeds would mean something else as soon as the
+ * generator learns another call; these stay what they are.
+ */
+import type { Activity, Message, Operation, Turn } from "./operations.ts"
+
+const message = (instanceId: string, changes: Partial<Message> = {}): Message => ({
+  instanceId,
+  kind: "cancel",
+  visibleInMs: null,
+  delayMs: null,
+  ...changes
+})
+
+const activity = (changes: Partial<Activity> = {}): Activity => ({
+  instanceId: "a",
+  executionId: 1,
+  activityId: 1,
+  sessionId: null,
+  tag: null,
+  ...changes
+})
+
+const turn = (open: number, changes: Partial<Turn> = {}): Turn => ({
+  token: { open },
+  executionOffset: 0,
+  history: [],
+  customStatus: null,
+  keyValues: [],
+  status: null,
+  output: null,
+  orchestrationName: "One",
+  orchestrationVersion: "1.0.0",
+  parentInstanceId: null,
+  pinnedVersion: null,
+  workerItems: [],
+  orchestratorItems: [],
+  cancelledActivities: [],
+  ...changes
+})
+
+const send = (...messages: ReadonlyArray<Message>): Operation => ({ call: "enqueueForOrchestrator", messages })
+const ack = (...turns: ReadonlyArray<Turn>): Operation => ({ call: "ackOrchestrationItems", turns })
+const claim: Operation = { call: "fetchOrchestrationItems", limit: 1, lockTimeoutMs: 1000, versions: null }
+
+export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
+  "appendHistory: makes no execution": [
+    { call: "appendHistory", instanceId: "a", executionId: 2, history: [{ eventId: null, type: "TimerCreated" }] },
+    { call: "readHistory", instanceId: "a", executionId: null },
+    { call: "readHistory", instanceId: "a", executionId: 2 },
+    { call: "listExecutions", instanceId: "a" },
+    {
+      call: "startOrchestrations",
+      starts: [{ instanceId: "a", pinnedVersion: { major: 0, minor: 0, patch: 0 }, delayMs: null }]
+    }
+  ],
+
+  "enqueueForOrchestrator: a time in the past does not jump the queue": [
+    send(message("a")),
+    send(message("b.1", { visibleInMs: -5000 })),
+    claim
+  ],
+
+  "fetchOrchestrationItems: a key-value has a key, a value and a time": [
+    send(message("a"), message("a", { visibleInMs: 10 })),
+    claim,
+    ack(turn(0, {
+      keyValues: [{ action: "set", key: "k", value: "v", lastUpdatedAtMs: 1 }],
+      status: "Completed"
+    })),
+    { call: "wait", ms: 10 },
+    claim
+  ],
+
+  "renewOrchestrationItemLocks: of two renewals of one lease the last counts": [
+    send(message("a")),
+    claim,
+    {
+      call: "renewOrchestrationItemLocks",
+      items: [{ token: { open: 0 }, extendForMs: 10 }, { token: { open: 0 }, extendForMs: 5000 }]
+    },
+    { call: "wait", ms: 1000 },
+    ack(turn(0))
+  ],
+
+  "renewWorkItemLocks: of two renewals of one lock the last counts": [
+    { call: "enqueueForWorker", activities: [activity()] },
+    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null },
+    {
+      call: "renewWorkItemLocks",
+      items: [{ token: { open: 0 }, extendForMs: 10 }, { token: { open: 0 }, extendForMs: 5000 }]
+    },
+    { call: "wait", ms: 1000 },
+    { call: "ackWorkItems", items: [{ token: { open: 0 }, completes: "a" }] }
+  ],
+
+  "ackOrchestrationItems: a refused ack leaves the lease to another one of the set": [
+    send(message("a"), message("b.1")),
+    claim,
+    ack(
+      turn(0, { history: [{ eventId: 1, type: "TimerCreated" }, { eventId: 1, type: "TimerCreated" }] }),
+      turn(0, { history: [{ eventId: 1, type: "TimerCreated" }] }),
+      turn(0, { history: [{ eventId: 1, type: "TimerCreated" }] }),
+      turn(0, { history: [{ eventId: 2, type: "TimerCreated" }] })
+    ),
+    claim
+  ],
+
+  "deleteInstances: an unreadable start fails nothing": [
+    send(message("b.1", { kind: "brokenStart" }), message("ç 😀")),
+    { call: "deleteInstances", instanceIds: ["ç 😀"], force: true },
+    // It names its parent all the same.
+    { call: "deleteInstances", instanceIds: ["a"], force: true }
+  ]
+}
