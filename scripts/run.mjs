@@ -25,6 +25,8 @@ const tasks = {
   "migration": { run: (args) => node("scripts/prisma/buildMigration.mjs", ...args) },
   "test": { needs: ["types", "diagnostics", "check:imports"], run: (args) => tool("vitest", "run", ...args) },
   "validate": { needs: ["client"], run: () => node("scripts/validate.mjs") },
+  "test:pgbouncer": { needs: ["types"], run: (args) => node("scripts/testPgBouncer.mjs", ...args) },
+  "test:postgres": { needs: ["types"], run: (args) => node("scripts/testPostgres.mjs", ...args) },
   "fixtures": { needs: ["build"], run: (args) => node("build/scripts/fixtures.js", ...args) },
   "demo": { needs: ["build"], run: (args) => node("build/examples/orders/demo.js", ...args) },
   "prepack": { needs: ["client"], run: prepack }
