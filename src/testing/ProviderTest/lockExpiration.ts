@@ -129,9 +129,9 @@ export const lockExpiration = topic("lock_expiration", {
   test_abandon_work_item_with_delay: Effect.gen(function*() {
     yield* enqueueActivity("i", 1)
     const { lockToken } = yield* claimWork({ lockTimeout: yield* lockTimeout() })
-    yield* abandonWork(lockToken, { delay: 500 })
+    yield* abandonWork(lockToken, { delay: 1000 })
     yield* expectNoWork()
-    yield* elapse(600)
+    yield* elapse(1100)
     yield* claimActivity(1)
   }),
 
@@ -169,12 +169,11 @@ export const lockExpiration = topic("lock_expiration", {
     yield* enqueueActivity("i", 1)
     const orchestration = yield* claimInstance("i")
     const work = yield* claimWork()
-    yield* renew(orchestration.lockToken, 700)
-    yield* renewWork(work.lockToken, 700)
-    yield* elapse(200)
+    yield* renew(orchestration.lockToken, 900)
+    yield* renewWork(work.lockToken, 900)
     yield* expectNoOrchestration()
     yield* expectNoWork()
-    yield* elapse(600)
+    yield* elapse(1000)
     yield* claimInstance("i")
     yield* claimActivity(1)
   }),

@@ -63,16 +63,17 @@ const long: Readonly<Record<string, Test>> = {
 
 const both: Readonly<Record<string, Test>> = {
   test_fetch_respects_timeout_upper_bound: Effect.gen(function*() {
+    const { shortPollThreshold } = yield* Settings
     yield* fetchOrchestration()
     const { millis } = yield* timed(expectNoOrchestration({ pollTimeout: 300 }))
-    assert.isBelow(millis, 500)
+    assert.isBelow(millis, 300 + Math.max(200, Duration.toMillis(shortPollThreshold)))
   }),
 
   work_that_is_there_is_not_waited_for: Effect.gen(function*() {
     yield* fetchOrchestration()
     yield* enqueueStart("i")
     const { millis } = yield* timed(claimInstance("i", { pollTimeout: "5 seconds" }))
-    assert.isBelow(millis, 500)
+    assert.isBelow(millis, 2000)
   })
 }
 

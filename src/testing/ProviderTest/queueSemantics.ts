@@ -88,10 +88,10 @@ export const queueSemantics = topic("queue_semantics", {
   test_worker_delayed_visibility_skips_future_items: Effect.gen(function*() {
     yield* enqueueActivity("i", 1)
     yield* enqueueActivity("i", 2)
-    yield* abandonWork((yield* claimActivity(1)).lockToken, { delay: 500 })
+    yield* abandonWork((yield* claimActivity(1)).lockToken, { delay: 1000 })
     const second = yield* claimActivity(2)
     yield* expectNoWork()
-    yield* elapse(600)
+    yield* elapse(1100)
     const first = yield* claimActivity(1)
     yield* ackWork(first.lockToken, activityCompleted("i", 1))
     yield* ackWork(second.lockToken, activityCompleted("i", 2))
@@ -124,12 +124,12 @@ export const queueSemantics = topic("queue_semantics", {
 
   timer_is_invisible_until_its_time: Effect.gen(function*() {
     yield* create("i")
-    const fireAtMs = (yield* Clock.currentTimeMillis) + 1000
+    const fireAtMs = (yield* Clock.currentTimeMillis) + 2000
     yield* send(timerFired("i", 1, fireAtMs))
     yield* poke("i")
     yield* ack(yield* claimInstance("i"), { items: [timerFired("i", 2, fireAtMs)] })
     yield* expectNoOrchestration()
-    yield* elapse(1100)
+    yield* elapse(2100)
     const { item } = yield* claimInstance("i")
     assert.deepStrictEqual(item.messages, [timerFired("i", 1, fireAtMs), timerFired("i", 2, fireAtMs)])
   }),
@@ -146,10 +146,10 @@ export const queueSemantics = topic("queue_semantics", {
   delayed_messages_are_delivered_later: Effect.gen(function*() {
     yield* create("i")
     yield* poke("i", "now")
-    yield* send(timerFired("i", 1), 500)
+    yield* send(timerFired("i", 1), 1500)
     const first = yield* claimInstance("i")
     assert.lengthOf(first.item.messages, 1)
-    yield* elapse(600)
+    yield* elapse(1600)
     // Visible by now, but not part of the batch.
     yield* ack(first)
     assert.deepStrictEqual((yield* claimInstance("i")).item.messages, [timerFired("i", 1)])

@@ -13,9 +13,11 @@ import {
   claimActivity,
   claimWork,
   elapse,
+  elapseLockTimeout,
   enqueueActivity,
   expectNoWork,
   fetchWork,
+  lockTimeout,
   parallel,
   renewWork,
   some,
@@ -311,10 +313,11 @@ export const sessions = topic("sessions", {
 
   test_session_lock_renewal_extends_past_original_timeout: Effect.gen(function*() {
     yield* enqueue(1)
-    yield* run(1, as("A", "1 second"))
-    yield* elapse("600 millis")
-    yield* expectRenewed(1, ["A"], "300 seconds", "1 second")
-    yield* elapse("400 millis")
+    const LT = yield* lockTimeout()
+    yield* run(1, as("A", LT))
+    yield* elapse(yield* lockTimeout(0.6))
+    yield* expectRenewed(1, ["A"], "300 seconds", LT)
+    yield* elapse(yield* lockTimeout(0.4))
     yield* enqueue(2)
     yield* expectNoWork(as("B"))
     yield* run(2, as("A"))
@@ -342,10 +345,10 @@ export const sessions = topic("sessions", {
 
   lost_session_does_not_count_an_attempt: Effect.gen(function*() {
     yield* enqueue(1)
-    yield* run(1, as("A", "200 millis"))
+    yield* run(1, as("A", yield* lockTimeout()))
     yield* enqueue(2)
     yield* expectNoWork(as("B"))
-    yield* elapse("300 millis")
+    yield* elapseLockTimeout
     const { attemptCount } = yield* claimActivity(2, as("B"))
     assert.strictEqual(attemptCount, 1)
   }),
