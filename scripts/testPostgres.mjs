@@ -5,8 +5,8 @@
 // `.duroxide/versions`, so that `npm ci` stays small. Its data live in the temporary folder for the time of the run.
 
 import { spawn, spawnSync } from "node:child_process"
-import { existsSync, mkdirSync, writeFileSync } from "node:fs"
-import { chmod, mkdtemp, rm } from "node:fs/promises"
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs"
+import { chmod, mkdtemp } from "node:fs/promises"
 import { createRequire } from "node:module"
 import net from "node:net"
 import os from "node:os"
@@ -57,6 +57,7 @@ async function run(EmbeddedPostgres) {
   const folder = await mkdtemp(path.join(os.tmpdir(), `duroxide-prisma-postgres-${major}-`))
   const root = process.getuid?.() === 0 // the server then runs as the user postgres
   if (root) await chmod(folder, 0o755)
+  process.on("exit", () => rmSync(folder, { recursive: true, force: true })) // also after a signal
   const port = await freePort()
   const log = []
   const settings = {
@@ -85,7 +86,9 @@ async function run(EmbeddedPostgres) {
     await server.initialise()
     await server.start()
   } catch (error) {
-    console.error(`PostgreSQL ${major} did not start: ${error ?? ""}\n${log.slice(-5).join("")}`)
+    console.error(
+      `PostgreSQL ${major} did not start: ${error instanceof Error ? error.message : ""}\n${log.slice(-5).join("")}`
+    )
     return 1
   }
   console.log(`PostgreSQL ${versions[major].split("-")[0]} on port ${port}`)
@@ -93,7 +96,6 @@ async function run(EmbeddedPostgres) {
     return await vitest(`postgresql://postgres:postgres@127.0.0.1:${port}/postgres`)
   } finally {
     await server.stop()
-    await rm(folder, { recursive: true, force: true })
   }
 }
 

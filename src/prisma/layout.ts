@@ -43,7 +43,10 @@ export const created = (
   kind: "TABLE" | "INDEX" | "FUNCTION",
   migrations: ReadonlyArray<{ readonly sql: string }>
 ): ReadonlyArray<string> => {
-  const pattern = new RegExp(`^CREATE (?:OR REPLACE |UNIQUE )?${kind} (\\w+)`, "gm")
+  const pattern = new RegExp(
+    `^CREATE (?:OR REPLACE |UNIQUE )?${kind} (?:CONCURRENTLY )?(?:IF NOT EXISTS )?(\\w+)`,
+    "gm"
+  )
   return [...new Set(migrations.flatMap(({ sql }) => [...sql.matchAll(pattern)].map(([, name]) => name!)))]
 }
 
