@@ -157,7 +157,7 @@ const cases: Readonly<
   ],
   "pruneExecutions": [
     "SELECT * FROM dx_prune_executions('i5', 1, NULL)",
-    ["executions_pkey", "instances_pkey"],
+    ["executions_pkey"],
     20
   ],
   "readHistory": ["SELECT * FROM dx_read_history('i5', NULL)", ["executions_pkey", "history_pkey"], 250],
@@ -241,9 +241,10 @@ describe("indexes:", () => {
         Effect.forEach(Object.entries(cases), ([what, [sql, indexes, most, pass]]) =>
           Effect.map(Effect.andThen(planned[name](sql), planned[name](sql)), (reads) => {
             const label = `${what}, planned ${name}`
-            const scanned = reads.filter(({ is_table, scans }) =>
-              is_table && scans > 0
-            ).map((read) => read.name)
+            const scanned = reads.filter(({ is_table, name, scans }) =>
+              is_table && scans > 0 && name !== pass
+            )
+              .map((read) => read.name)
             assert.deepStrictEqual(scanned, [], `${label}: tables read from end to end`)
             const used = new Set(reads.filter(({ scans }) => scans > 0).map((read) => read.name))
             assert.deepStrictEqual(indexes.filter((index) => !used.has(index)), [], `${label}: unused`)
