@@ -11,6 +11,7 @@ import { checkText } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload, PayloadSchema } from "./internal/payload.ts"
 import { OrchestrationContext } from "./internal/replay/context.ts"
+import * as fit from "./internal/replay/fit.ts"
 
 /**
  * @category models
@@ -35,7 +36,7 @@ export interface KeyValue<in out V extends PayloadSchema> {
  */
 export const make = <V extends PayloadSchema>(key: string, value: V): KeyValue<V> => {
   const codec = payloads.make(`value of key "${key}"`, value)
-  const checked = Effect.orDie(checkText("key", key))
+  const checked = fit.orDie(checkText("key", key))
   return {
     key,
     value,

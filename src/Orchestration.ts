@@ -18,6 +18,7 @@ import { checkChildId, checkRootId, checkText } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload as Codec, PayloadSchema } from "./internal/payload.ts"
 import { OrchestrationContext } from "./internal/replay/context.ts"
+import * as fit from "./internal/replay/fit.ts"
 import type { Code } from "./internal/replay/replay.ts"
 
 /**
@@ -148,7 +149,7 @@ export class ChildFailed extends Schema.TaggedError<ChildFailed>("duroxide-prism
 export const setCustomStatus = (status: string | null): Effect.Effect<void, never, OrchestrationContext> =>
   Effect.flatMap(OrchestrationContext, ({ request }) =>
     Effect.andThen(
-      status === null ? Effect.void : Effect.orDie(checkText("status text", status)),
+      status === null ? Effect.void : fit.orDie(checkText("status text", status)),
       request({ _tag: "UpdateCustomStatus", status })
     ))
 
@@ -198,7 +199,7 @@ export const make = <
   const died = (problem: string) => Effect.die(new ChildFailed({ orchestration: name, problem }))
   const execute = Effect.fnUntraced(function*(instance: string | null, value: Payload["Type"]) {
     const { perform } = yield* OrchestrationContext
-    if (instance !== null) yield* Effect.orDie(checkChildId(instance))
+    if (instance !== null) yield* fit.orDie(checkChildId(instance))
     const input = yield* Effect.orDie(codecs.payload.encode(value))
     const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input })
     if (answer._tag === "SubOrchestrationCompleted") return yield* Effect.orDie(codecs.success.decode(answer.result))
@@ -219,7 +220,7 @@ export const make = <
     executeWithId: execute,
     startDetached: Effect.fnUntraced(function*(instance: string, value: Payload["Type"]) {
       const { request } = yield* OrchestrationContext
-      yield* Effect.orDie(checkRootId(instance))
+      yield* fit.orDie(checkRootId(instance))
       const input = yield* Effect.orDie(codecs.payload.encode(value))
       yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input })
     }),

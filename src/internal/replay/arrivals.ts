@@ -20,12 +20,17 @@ export interface Books {
   readonly cancelledSubscriptions: Set<number>
 }
 
-export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
+/** `dropped` are schedules that get their cancel event only now. */
+export const bookkeeping = (events: ReadonlyArray<Event.Event>, dropped: ReadonlyArray<number> = []): Books => {
   const openActivities = new Set<number>()
   const openSubscriptions = new Set<number>()
   const openChildren = new Map<number, Event.Of<"SubOrchestrationScheduled">>()
   const openDequeues = new Set<number>()
-  const cancelledSubscriptions = new Set<number>()
+  const cancelledSubscriptions = new Set(
+    events.flatMap((event) => isSubscriptionCancel(event) ? event.sourceEventId! : [])
+  )
+  // A wait that was given up was never answered, whatever arrived before its cancel event was written.
+  const givenUp = new Set([...cancelledSubscriptions, ...dropped])
   const waiting = new Map<string, Array<number>>()
   const dequeues = new Map<string, Array<number>>()
   const unread = new Map<string, number>()
@@ -53,10 +58,12 @@ export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
         openChildren.delete(event.sourceEventId!)
         break
       case "ExternalSubscribed":
+        if (givenUp.has(event.eventId)) break
         openSubscriptions.add(event.eventId)
         waiting.set(event.name, [...waiting.get(event.name) ?? [], event.eventId])
         break
       case "ExternalSubscribedPersistent": {
+        if (givenUp.has(event.eventId)) break
         const messages = unread.get(event.name) ?? 0
         if (messages > 0) unread.set(event.name, messages - 1)
         else {
@@ -65,12 +72,6 @@ export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
         }
         break
       }
-      case "ExternalSubscribedCancelled":
-      case "ExternalSubscribedPersistentCancelled":
-        openSubscriptions.delete(event.sourceEventId!)
-        openDequeues.delete(event.sourceEventId!)
-        cancelledSubscriptions.add(event.sourceEventId!)
-        break
       case "ExternalEvent":
         pair(waiting.get(event.name), openSubscriptions)
         break
@@ -80,6 +81,9 @@ export const bookkeeping = (events: ReadonlyArray<Event.Event>): Books => {
   }
   return { openActivities, openChildren, openSubscriptions, openDequeues, cancelledSubscriptions }
 }
+
+const isSubscriptionCancel = (event: Event.Event) =>
+  event._tag === "ExternalSubscribedCancelled" || event._tag === "ExternalSubscribedPersistentCancelled"
 
 type Append = (fields: Recorded, sourceEventId?: number | null) => Event.Event
 

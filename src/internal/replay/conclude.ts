@@ -90,7 +90,9 @@ export const conclude = (
   }
 ): Omit<Result, "warnings"> => {
   const { executionId, history, instanceId } = execution
-  const books = arrivals.bookkeeping([...history, ...added])
+  const books = arrivals.bookkeeping([...history, ...added], dropped.map(({ eventId }) => eventId))
+  // What this turn asks for goes out only when the execution goes on; a child that is never started is not cancelled.
+  const neverStarted = new Set(outcome._tag === "Waiting" ? [] : requests.map(({ event }) => event.eventId))
   const cancelledActivities: Array<number> = []
   const cancelledChildren: Array<WorkItem.WorkItem> = []
 
@@ -104,17 +106,17 @@ export const conclude = (
     if (child === undefined) continue
     books.openChildren.delete(eventId)
     append({ _tag: "SubOrchestrationCancelRequested", reason: "dropped_future" }, eventId)
-    cancelledChildren.push(cancelChild(child, "parent dropped sub-orchestration future"))
+    if (!neverStarted.has(eventId)) {
+      cancelledChildren.push(cancelChild(child, "parent dropped sub-orchestration future"))
+    }
   }
   // Waits also when an arrival came behind the drop in the same batch: nobody has got it.
   for (const { action: { _tag }, eventId } of dropped) {
     if (_tag !== "WaitExternal" || books.cancelledSubscriptions.has(eventId)) continue
-    books.openSubscriptions.delete(eventId)
     append({ _tag: "ExternalSubscribedCancelled", reason: "dropped_future" }, eventId)
   }
   for (const { action: { _tag }, eventId } of dropped) {
     if (_tag !== "DequeueEvent" || books.cancelledSubscriptions.has(eventId)) continue
-    books.openDequeues.delete(eventId)
     append({ _tag: "ExternalSubscribedPersistentCancelled", reason: "dropped_future" }, eventId)
   }
 
@@ -131,7 +133,9 @@ export const conclude = (
       cancelledActivities.push(eventId)
     }
     if (cancelled) {
-      for (const child of books.openChildren.values()) cancelledChildren.push(cancelChild(child, "parent canceled"))
+      for (const [eventId, child] of books.openChildren) {
+        if (!neverStarted.has(eventId)) cancelledChildren.push(cancelChild(child, "parent canceled"))
+      }
     }
   }
 

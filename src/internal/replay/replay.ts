@@ -240,7 +240,18 @@ export const make = (options: Options): Replay => {
     rest()
   }
 
+  /** The reference clears keys it prunes in any order, another one on every replay. */
+  const sortClears = (event: RequestEvent) => {
+    if (options.strict || event._tag !== "KeyValueCleared") return
+    const isClear = (request: Handle | Immediate) => "_tag" in request && request._tag === "ClearKeyValue"
+    const end = emitted.findIndex((request) => !isClear(request))
+    const run = end < 0 ? emitted : emitted.slice(0, end)
+    const index = run.findIndex((request) => "key" in request && request.key === event.key)
+    if (index > 0) emitted.unshift(...emitted.splice(index, 1))
+  }
+
   const match = (event: RequestEvent) => {
+    sortClears(event)
     const next = emitted[0]
     if (next === undefined) {
       if (mayBeMissing(event) && !options.strict) return

@@ -85,9 +85,14 @@ export const run = (input: Input): Result => {
       _tag: "Failed",
       details: ErrorDetails.application("OrchestrationFailed", ended._tag === "Failed" ? ended.error : ended.problem)
     }
-  // Handles count as dropped only where the code itself let go of them.
-  const dropped = cancelRequest === undefined && violation === undefined ? engine.dropped() : []
   const cancelled = cancelRequest !== undefined
+  // Handles count as dropped only where the code itself let go of them. An end that is not the code's own closes what is
+  // open anyway, all but children: nobody else would ever tell them.
+  const dropped = cancelled
+    ? []
+    : violation !== undefined || continued !== undefined
+    ? engine.dropped().filter((handle) => handle.action._tag === "StartSubOrchestration")
+    : engine.dropped()
   return { ...conclude(input, recorder, outcome, { requests, dropped, cancelled }), warnings }
 }
 
@@ -123,10 +128,11 @@ const feed = (
   arrived: ReadonlyArray<Event.Event>
 ): void => {
   for (const [index, event] of history.entries()) {
-    if (engine.ended() !== undefined) return forbidEnd(engine, history, index)
+    forbidEnd(engine, history, index)
+    if (engine.ended() !== undefined) return
     engine.apply(event, true)
   }
-  if (engine.ended() !== undefined) forbidEnd(engine, history, history.length)
+  forbidEnd(engine, history, history.length)
   const dropped = new Set(engine.dropped().map(({ eventId }) => eventId))
   for (const event of history) {
     if (
@@ -145,11 +151,13 @@ const feed = (
 }
 
 /**
- * Code that has ended within its history has changed, for its turns stored no end. Executions of the reference are not
- * held to that; and code that died says more than we could.
+ * Code that has ended or continued as new within its history has changed, for its turns stored no end. Executions of the
+ * reference are not held to that; and code that died says more than we could.
  */
 const forbidEnd = (engine: replay.Replay, history: ReadonlyArray<Event.Event>, index: number): void => {
-  if (history.length === 0 || !isOwn(history[0]!.duroxideVersion) || engine.ended()?._tag === "Died") return
+  const ended = engine.ended()
+  if (ended === undefined ? engine.continued() === undefined : ended._tag === "Died") return
+  if (history.length === 0 || !isOwn(history[0]!.duroxideVersion)) return
   const expected = history.slice(index).find(action.isRequest)
   throw new replay.Nondeterminism(
     expected === undefined

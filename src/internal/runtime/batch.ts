@@ -46,9 +46,10 @@ export const read = (item: OrchestrationItem): Batch => {
 
   const start = item.messages.find((message) => message._tag === "StartOrchestration")
   const started = start === undefined ? continued && fromContinue(continued) : fromStart(start)
-  return started === undefined
-    ? { _tag: "Early" }
-    : run({ executionId: item.executionId, history, started, messages, refusals: [] })
+  if (started === undefined) return { _tag: "Early" }
+  // Others wanted to start the same instance at the same time.
+  const refusals = item.messages.flatMap((message) => refuse(started, message, "running"))
+  return run({ executionId: item.executionId, history, started, messages, refusals })
 }
 
 /** Stands in for a start that is not there, where an execution fails without one. */
@@ -97,7 +98,7 @@ const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => (
 
 /** A parent must hear that its child cannot be, or it would wait for ever. A start delivered twice is no other child. */
 const refuse = (
-  recorded: Event.Of<"OrchestrationStarted">,
+  recorded: StartedFields,
   message: WorkItem.WorkItem,
   state: "running" | "terminal"
 ): ReadonlyArray<WorkItem.WorkItem> => {
