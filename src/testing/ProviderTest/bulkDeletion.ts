@@ -69,6 +69,14 @@ export const bulkDeletion = topic("bulk_deletion", {
     yield* expectInstances("a")
   }),
 
+  the_end_itself_is_not_before_it: Effect.gen(function*() {
+    yield* ended("a")
+    const { completedAtMs } = yield* (yield* ProviderAdmin).getExecutionInfo("a", 1)
+    assert(completedAtMs !== null)
+    assert.strictEqual(yield* bulk({ completedBeforeMs: completedAtMs }), 0)
+    assert.strictEqual(yield* bulk({ completedBeforeMs: completedAtMs + 1 }), 1)
+  }),
+
   children_are_not_selected: Effect.gen(function*() {
     yield* running("root")
     yield* done("child", "root")

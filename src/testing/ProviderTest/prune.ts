@@ -6,7 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { Provider } from "../../Provider.ts"
 import { ProviderAdmin } from "../../ProviderAdmin.ts"
-import { continueAsNew, create, elapse, fails, multi, topic } from "./harness.ts"
+import { continueAsNew, create, elapse, fails, multi, named, started, topic, turn } from "./harness.ts"
 
 const executions = (instance: string) => Effect.flatMap(ProviderAdmin, (admin) => admin.listExecutions(instance))
 
@@ -77,6 +77,25 @@ export const prune = topic("prune", {
     assert.deepStrictEqual(yield* executions("i"), [2, 3])
     assert.deepStrictEqual(yield* (yield* Provider).readWithExecution("i", 1), [])
     assert.lengthOf(yield* (yield* Provider).readWithExecution("i", 2), 1)
+  }),
+
+  the_end_itself_is_not_before_it: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    yield* multi("i", 2)
+    const { completedAtMs } = yield* admin.getExecutionInfo("i", 1)
+    assert(completedAtMs !== null)
+    yield* admin.pruneExecutions("i", { completedBeforeMs: completedAtMs })
+    assert.deepStrictEqual(yield* executions("i"), [1, 2])
+    yield* admin.pruneExecutions("i", { completedBeforeMs: completedAtMs + 1 })
+    assert.deepStrictEqual(yield* executions("i"), [2])
+  }),
+
+  running_executions_stay: Effect.gen(function*() {
+    // A turn may have begun the next execution without ending the one before.
+    yield* create("i")
+    yield* turn("i", { executionId: 2, events: [started()], metadata: named() })
+    yield* (yield* ProviderAdmin).pruneExecutions("i", {})
+    assert.deepStrictEqual(yield* executions("i"), [1, 2])
   }),
 
   prune_of_nothing: Effect.gen(function*() {

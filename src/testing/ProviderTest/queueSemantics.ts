@@ -4,6 +4,7 @@
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import { Provider } from "../../Provider.ts"
 import { ProviderAdmin } from "../../ProviderAdmin.ts"
 import {
   abandonWork,
@@ -11,6 +12,7 @@ import {
   ackWork,
   activityCompleted,
   activityItem,
+  activityScheduled,
   claimActivity,
   claimInstance,
   claimOrchestration,
@@ -26,6 +28,7 @@ import {
   poke,
   queueMessage,
   send,
+  stamp,
   started,
   timerFired,
   topic
@@ -120,6 +123,16 @@ export const queueSemantics = topic("queue_semantics", {
     // No lease either: the id can be used at once, and what was dropped does not come back.
     yield* enqueueStart("orphan")
     assert.lengthOf((yield* claimInstance("orphan")).item.messages, 1)
+  }),
+
+  queue_messages_beside_a_history_are_kept: Effect.gen(function*() {
+    // Whatever wrote it: messages are dropped only where nothing at all is known.
+    yield* (yield* Provider).appendWithExecution("i", 1, [stamp("i", 1, activityScheduled(1))])
+    yield* send(queueMessage("i", "ConfigUpdate", "v1"))
+    yield* expectNoOrchestration()
+    yield* elapse(1100)
+    yield* enqueueStart("i")
+    assert.lengthOf((yield* claimInstance("i")).item.messages, 2)
   }),
 
   timer_is_invisible_until_its_time: Effect.gen(function*() {
