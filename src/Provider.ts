@@ -137,6 +137,11 @@ export interface Options {
  * renewals and reads repeat a retryable failure up to three times before they report it, after 50, 100 and 150
  * milliseconds; enqueues do not, because a repeated enqueue could deliver twice.
  *
+ * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair, ids and
+ * counts that are no whole numbers up to 2^53 - 1, negative lengths of time, leases of no length, and lengths beyond the
+ * year 9999, an endless one among them. Fractions of a millisecond are rounded up. Unknown ids and tokens, empty sets
+ * and a poll timeout of any length are no bad input.
+ *
  * @category services
  * @since 0.1.0
  */

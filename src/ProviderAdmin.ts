@@ -12,6 +12,7 @@ import * as Option from "effect/Option"
 import { AdminDriver } from "./AdminDriver.ts"
 import type { Deleted, ExecutionInfo, QueueDepths, Selection, SystemMetrics } from "./AdminDriver.ts"
 import type * as Event from "./Event.ts"
+import { guardAdmin } from "./internal/seam/input.ts"
 import { Provider } from "./Provider.ts"
 import type { ExecutionStatus, InstanceState } from "./ProviderDriver.ts"
 import {
@@ -20,7 +21,6 @@ import {
   InstanceHasParent,
   InstanceNotFound,
   InstanceRunning,
-  InvalidInput,
   ProviderError
 } from "./ProviderError.ts"
 import type { Reason } from "./ProviderError.ts"
@@ -76,6 +76,11 @@ export interface Pruned {
 type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
+ * **Details**
+ *
+ * Every call fails with `ProviderError`. Bad input is refused with `InvalidInput` before anything is read or written:
+ * texts PostgreSQL cannot hold, ids, counts and times that are no whole numbers from 0 to 2^53 - 1.
+ *
  * @category services
  * @since 0.1.0
  */
@@ -167,23 +172,17 @@ export const fromDriver = (
       Effect.retry({ times: 5, while: (error) => error.reason._tag === "ChildLeftBehind" })
     )
 
-  const select = (operation: string, filter: InstanceFilter, endedRootsOnly: boolean) =>
-    Effect.andThen(
-      checkCount(operation, "limit", filter.limit),
-      driver.selectInstances(selection(filter, endedRootsOnly))
-    )
+  const select = (filter: InstanceFilter, endedRootsOnly: boolean) =>
+    driver.selectInstances(selection(filter, endedRootsOnly))
 
-  const prune = (operation: string, instanceId: string, options: PruneOptions) =>
-    Effect.andThen(
-      checkCount(operation, "keepLast", options.keepLast),
-      driver.pruneExecutions({
-        instanceId,
-        keepLast: options.keepLast ?? null,
-        completedBeforeMs: options.completedBeforeMs ?? null
-      })
-    )
+  const prune = (instanceId: string, options: PruneOptions) =>
+    driver.pruneExecutions({
+      instanceId,
+      keepLast: options.keepLast ?? null,
+      completedBeforeMs: options.completedBeforeMs ?? null
+    })
 
-  return ProviderAdmin.of({
+  return guardAdmin({
     listInstances: driver.listInstances(null),
     listInstancesByStatus: (status) => driver.listInstances(status),
     listExecutions: driver.listExecutions,
@@ -222,7 +221,7 @@ export const fromDriver = (
         : remove("deleteInstancesAtomic", instanceIds, options?.force === true ? [] : instanceIds),
 
     deleteInstanceBulk: Effect.fn("ProviderAdmin.deleteInstanceBulk")(function*(filter) {
-      const roots = yield* select("deleteInstanceBulk", filter, true)
+      const roots = yield* select(filter, true)
       const trees = yield* Effect.forEach(
         roots,
         (rootId) =>
@@ -249,14 +248,14 @@ export const fromDriver = (
     pruneExecutions: (instanceId, options) =>
       Effect.andThen(
         instance("pruneExecutions", instanceId),
-        Effect.map(prune("pruneExecutions", instanceId, options), (pruned) => ({ instancesProcessed: 1, ...pruned }))
+        Effect.map(prune(instanceId, options), (pruned) => ({ instancesProcessed: 1, ...pruned }))
       ),
 
     pruneExecutionsBulk: Effect.fn("ProviderAdmin.pruneExecutionsBulk")(function*(filter, options) {
-      const instanceIds = yield* select("pruneExecutionsBulk", filter, false)
+      const instanceIds = yield* select(filter, false)
       const pruned = yield* Effect.forEach(
         instanceIds,
-        (instanceId) => prune("pruneExecutionsBulk", instanceId, options)
+        (instanceId) => prune(instanceId, options)
       )
       return {
         instancesProcessed: instanceIds.length,
@@ -290,11 +289,6 @@ const nothingDeleted: Deleted = {
 }
 
 const fail = (operation: string, reason: Reason) => Effect.fail(new ProviderError({ operation, reason }))
-
-const checkCount = (operation: string, field: string, count: number | undefined) =>
-  count === undefined || (Number.isSafeInteger(count) && count >= 0)
-    ? Effect.void
-    : fail(operation, new InvalidInput({ field, problem: `it is ${count}, but must be a whole number of at least 0` }))
 
 const selection = (filter: InstanceFilter, endedRootsOnly: boolean): Selection => ({
   instanceIds: filter.instanceIds ?? null,

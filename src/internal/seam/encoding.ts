@@ -25,10 +25,23 @@ export const carriedMessages = (firstEvent: string | null): number => {
   return event?._tag === "OrchestrationStarted" ? event.carryForwardEvents?.length ?? 0 : 0
 }
 
-export const encodeEvent = (event: Event.Event) => ({ eventId: event.eventId, eventData: Event.encode(event) })
+/** Thrown by encoders for what no store can hold: a number that is none, text that is none. */
+export class Unstorable {
+  readonly problem: string
+  constructor(problem: string) {
+    this.problem = problem
+  }
+}
+
+export const encodeEvent = (event: Event.Event) => ({
+  eventId: event.eventId,
+  eventData: storable(event, Event.encode)
+})
+
+export const encodeItem = (item: WorkItem.WorkItem) => storable(item, WorkItem.encode)
 
 export const encodeActivity = (item: WorkItem.Of<"ActivityExecute">) => ({
-  workItem: WorkItem.encode(item),
+  workItem: encodeItem(item),
   instanceId: item.instance,
   executionId: item.executionId,
   activityId: item.id,
@@ -38,7 +51,7 @@ export const encodeActivity = (item: WorkItem.Of<"ActivityExecute">) => ({
 
 export const encodeMessage = (item: WorkItem.WorkItem) => ({
   instanceId: WorkItem.target(item),
-  workItem: WorkItem.encode(item),
+  workItem: encodeItem(item),
   visibleAtMs: item._tag === "TimerFired" && item.fireAtMs > 0 ? item.fireAtMs : null,
   delayMs: null
 })
@@ -92,4 +105,24 @@ const keyValueChange = (event: Event.Event): ReadonlyArray<KeyValueChange> => {
     default:
       return []
   }
+}
+
+// internal
+
+// JSON writes what PostgreSQL and Rust refuse as escapes: NUL, and lone halves of surrogate pairs. The lookbehind keeps
+// out an escaped backslash before the letter u.
+const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f][0-9a-f]{2})/
+
+const storable = <A>(value: A, encode: (value: A) => string): string => {
+  let text: string
+  try {
+    text = encode(value)
+  } catch (thrown) {
+    const message = thrown instanceof Error ? thrown.message : "it has no known kind"
+    throw new Unstorable(`it cannot be encoded: ${message.replace(/\s*\n\s*/g, " ").slice(0, 300)}`)
+  }
+  if (text.includes("\\u") && unstorable.test(text)) {
+    throw new Unstorable("a text in it holds a NUL character or half of a surrogate pair, which cannot be stored")
+  }
+  return text
 }

@@ -8,9 +8,9 @@ import * as Option from "effect/Option"
 import type { Provider } from "../../Provider.ts"
 import type { EncodedActivity, EncodedMessage, OrchestrationStart } from "../../ProviderDriver.ts"
 import type { ProviderError } from "../../ProviderError.ts"
-import * as WorkItem from "../../WorkItem.ts"
 import { refused } from "./calls.ts"
-import { encodeActivity, encodeMessage } from "./encoding.ts"
+import { encodeActivity, encodeItem, encodeMessage } from "./encoding.ts"
+import { guardEnqueue } from "./input.ts"
 
 export type Enqueue = Pick<
   Provider["Service"],
@@ -24,25 +24,26 @@ export interface Senders {
   readonly sendActivity: (activity: EncodedActivity) => Effect.Effect<void, ProviderError>
 }
 
-export const make = ({ sendActivity, sendMessage, sendStart }: Senders): Enqueue => ({
-  startOrchestration: ({ delay, pinnedVersion, start }) =>
-    Effect.suspend(() =>
-      sendStart({
-        instanceId: start.instance,
-        orchestrationName: start.orchestration,
-        workItem: WorkItem.encode(start),
-        pinnedVersion,
-        delayMs: millisOrNull(delay)
-      })
-    ),
+export const make = ({ sendActivity, sendMessage, sendStart }: Senders): Enqueue =>
+  guardEnqueue({
+    startOrchestration: ({ delay, pinnedVersion, start }) =>
+      Effect.suspend(() =>
+        sendStart({
+          instanceId: start.instance,
+          orchestrationName: start.orchestration,
+          workItem: encodeItem(start),
+          pinnedVersion,
+          delayMs: millisOrNull(delay)
+        })
+      ),
 
-  enqueueForOrchestrator: (item, delay) =>
-    item._tag === "ActivityExecute"
-      ? refused("enqueueForOrchestrator", "item", "ActivityExecute belongs to the worker queue")
-      : Effect.suspend(() => sendMessage({ ...encodeMessage(item), delayMs: millisOrNull(delay) })),
+    enqueueForOrchestrator: (item, delay) =>
+      item._tag === "ActivityExecute"
+        ? refused("enqueueForOrchestrator", "item", "ActivityExecute belongs to the worker queue")
+        : Effect.suspend(() => sendMessage({ ...encodeMessage(item), delayMs: millisOrNull(delay) })),
 
-  enqueueForWorker: (item) => Effect.suspend(() => sendActivity(encodeActivity(item)))
-})
+    enqueueForWorker: (item) => Effect.suspend(() => sendActivity(encodeActivity(item)))
+  })
 
 // internal
 

@@ -17,9 +17,10 @@ import type { ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
 import { answeredAlike, measured, refused, retried, settle } from "./calls.ts"
 import * as coalescer from "./coalescer.ts"
-import { carriedMessages, decodeHistory, emptyAck, encodeEvent, encodeTurn } from "./encoding.ts"
+import { carriedMessages, decodeHistory, emptyAck, encodeEvent, encodeItem, encodeTurn } from "./encoding.ts"
 import * as enqueues from "./enqueue.ts"
 import * as fetchPump from "./fetchPump.ts"
+import { guardProvider } from "./input.ts"
 import * as leases from "./leases.ts"
 import { assemble } from "./orchestrationItem.ts"
 import type { OrchestrationItem } from "./orchestrationItem.ts"
@@ -298,7 +299,7 @@ export const make = Effect.fnUntraced(function*(
           ackActivities({
             lockToken,
             completion: Option.getOrNull(
-              Option.map(completion, (item) => ({ instanceId: item.instance, workItem: WorkItem.encode(item) }))
+              Option.map(completion, (item) => ({ instanceId: item.instance, workItem: encodeItem(item) }))
             )
           })
         ).pipe(
@@ -420,7 +421,7 @@ export const make = Effect.fnUntraced(function*(
       return { items, more: items.length < rows.length }
     })
 
-  return service
+  return guardProvider(service)
 })
 
 // internal

@@ -1,0 +1,284 @@
+/**
+ * What callers may pass, checked before anything is sent: whatever no store can hold or act on is `InvalidInput`, the
+ * same with every driver.
+ *
+ * Texts hold no NUL and no half of a surrogate pair. Ids and counts are whole numbers up to 2^53 - 1. Lengths of time
+ * are rounded up to whole milliseconds; none is negative, and none reaches beyond the year 9999, as an endless one
+ * would. Leases are longer than nothing. How long to wait for work is anybody's choice.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Provider } from "../../Provider.ts"
+import type { ProviderAdmin } from "../../ProviderAdmin.ts"
+import type { CoreVersion, VersionRange } from "../../ProviderDriver.ts"
+import { InvalidInput, ProviderError } from "../../ProviderError.ts"
+import { problemOf } from "../text.ts"
+import { Unstorable } from "./encoding.ts"
+import type { Enqueue } from "./enqueue.ts"
+
+type Problem = readonly [field: string, problem: string] | undefined
+
+/** Calls with bad input fail with `InvalidInput`; so do items that cannot be encoded. */
+const guard = <A>(
+  operation: string,
+  problems: ReadonlyArray<Problem>,
+  call: () => Effect.Effect<A, ProviderError>
+): Effect.Effect<A, ProviderError> => {
+  const found = problems.find((problem) => problem !== undefined)
+  if (found !== undefined) return refuse(operation, found)
+  return Effect.catchDefect(
+    Effect.suspend(call),
+    (defect) => defect instanceof Unstorable ? refuse(operation, ["item", defect.problem]) : Effect.die(defect)
+  )
+}
+
+const refuse = (operation: string, [field, problem]: readonly [string, string]) =>
+  Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
+
+// -- single values ---------------------------------------------------------------------------------
+
+const text = (field: string, value: string | undefined): Problem => {
+  const problem = value === undefined ? undefined : problemOf(value)
+  return problem === undefined ? undefined : [field, problem]
+}
+
+const texts = (field: string, values: ReadonlyArray<string>): Problem =>
+  values.map((value) => text(field, value)).find((problem) => problem !== undefined)
+
+const whole = (field: string, value: number | undefined, least = 0, most = Number.MAX_SAFE_INTEGER): Problem =>
+  value === undefined || (Number.isInteger(value) && value >= least && value <= most)
+    ? undefined
+    : [field, `it is ${value}, but must be a whole number from ${least} to ${most}`]
+
+/** The end of the year 9999, milliseconds since the Unix epoch. */
+const longestMs = 253_402_300_799_999
+
+const length = (field: string, value: Duration.Duration, leastMs: 0 | 1): Problem => {
+  const millis = wholeMillis(value)
+  return millis >= leastMs && millis <= longestMs ? undefined : [
+    field,
+    `it is ${millis} ms, but must be ${leastMs === 0 ? "at least 0" : "more than 0"} and at most ${longestMs} ms`
+  ]
+}
+
+const wholeMillis = (value: Duration.Duration) => Math.ceil(Duration.toMillis(value))
+const rounded = (value: Duration.Duration) => Duration.millis(wholeMillis(value))
+
+const delayed = (delay: Option.Option<Duration.Duration>): Problem =>
+  Option.isSome(delay) ? length("delay", delay.value, 0) : undefined
+const roundedOption = Option.map(rounded)
+
+const version = (field: string, { major, minor, patch }: CoreVersion): Problem =>
+  [major, minor, patch].map((part) => whole(field, part, 0, 2 ** 31 - 1)).find((problem) => problem !== undefined)
+
+const versionRange = (versions: Option.Option<VersionRange>): Problem =>
+  Option.isNone(versions)
+    ? undefined
+    : version("versions", versions.value.min) ?? version("versions", versions.value.max)
+
+// -- services --------------------------------------------------------------------------------------
+
+export const guardEnqueue = (enqueue: Enqueue): Enqueue => ({
+  startOrchestration: (options) =>
+    guard("startOrchestration", [
+      text("instance", options.start.instance),
+      text("orchestration", options.start.orchestration),
+      version("pinnedVersion", options.pinnedVersion),
+      delayed(options.delay)
+    ], () => enqueue.startOrchestration({ ...options, delay: roundedOption(options.delay) })),
+  enqueueForOrchestrator: (item, delay) =>
+    guard(
+      "enqueueForOrchestrator",
+      [delayed(delay)],
+      () => enqueue.enqueueForOrchestrator(item, roundedOption(delay))
+    ),
+  enqueueForWorker: (item) => guard("enqueueForWorker", [], () => enqueue.enqueueForWorker(item))
+})
+
+type Service = Provider["Service"]
+
+/** All but the enqueues, which are guarded where they are made. */
+export const guardProvider = (provider: Service): Service => {
+  const abandon =
+    (operation: "abandonOrchestrationItem" | "abandonWorkItem"): Service["abandonWorkItem"] => (options) =>
+      guard(
+        operation,
+        [text("lockToken", options.lockToken), delayed(options.delay)],
+        () => provider[operation]({ ...options, delay: roundedOption(options.delay) })
+      )
+  const renew =
+    (operation: "renewOrchestrationItemLock" | "renewWorkItemLock"): Service["renewWorkItemLock"] =>
+    ({ extendFor, lockToken }) =>
+      guard(
+        operation,
+        [text("lockToken", lockToken), length("extendFor", extendFor, 1)],
+        () => provider[operation]({ lockToken, extendFor: rounded(extendFor) })
+      )
+  return {
+    ...provider,
+
+    fetchOrchestrationItem: (options) =>
+      guard(
+        "fetchOrchestrationItem",
+        [length("lockTimeout", options.lockTimeout, 1), versionRange(options.versions)],
+        () => provider.fetchOrchestrationItem({ ...options, lockTimeout: rounded(options.lockTimeout) })
+      ),
+    ackOrchestrationItem: (lockToken, turn) =>
+      guard("ackOrchestrationItem", [
+        text("lockToken", lockToken),
+        whole("executionId", turn.executionId, 1),
+        ...turn.historyDelta.map(({ eventId }) => whole("eventId", eventId, 1)),
+        text("output", turn.metadata.output),
+        text("orchestrationName", turn.metadata.orchestrationName),
+        text("orchestrationVersion", turn.metadata.orchestrationVersion),
+        text("parentInstanceId", turn.metadata.parentInstanceId),
+        turn.metadata.pinnedVersion && version("pinnedVersion", turn.metadata.pinnedVersion),
+        ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
+          text("cancelledActivities", instanceId) ?? whole("cancelledActivities", executionId) ??
+            whole("cancelledActivities", activityId)
+        )
+      ], () => provider.ackOrchestrationItem(lockToken, turn)),
+    dropOrchestrationItem: (lockToken) =>
+      guard(
+        "dropOrchestrationItem",
+        [text("lockToken", lockToken)],
+        () => provider.dropOrchestrationItem(lockToken)
+      ),
+    abandonOrchestrationItem: abandon("abandonOrchestrationItem"),
+    renewOrchestrationItemLock: renew("renewOrchestrationItemLock"),
+
+    fetchWorkItem: (options) => {
+      const session = Option.getOrUndefined(options.session)
+      return guard("fetchWorkItem", [
+        length("lockTimeout", options.lockTimeout, 1),
+        "tags" in options.tags ? texts("tags", options.tags.tags) : undefined,
+        session && text("ownerId", session.ownerId),
+        session && length("session.lockTimeout", session.lockTimeout, 1)
+      ], () =>
+        provider.fetchWorkItem({
+          ...options,
+          lockTimeout: rounded(options.lockTimeout),
+          session: Option.map(options.session, ({ lockTimeout, ownerId }) => ({
+            ownerId,
+            lockTimeout: rounded(lockTimeout)
+          }))
+        }))
+    },
+    ackWorkItem: (lockToken, completion) =>
+      guard(
+        "ackWorkItem",
+        [text("lockToken", lockToken)],
+        () => provider.ackWorkItem(lockToken, completion)
+      ),
+    abandonWorkItem: abandon("abandonWorkItem"),
+    renewWorkItemLock: renew("renewWorkItemLock"),
+
+    read: (instanceId) => guard("read", [text("instanceId", instanceId)], () => provider.read(instanceId)),
+    readWithExecution: (instanceId, executionId) =>
+      guard(
+        "readWithExecution",
+        [text("instanceId", instanceId), whole("executionId", executionId)],
+        () => provider.readWithExecution(instanceId, executionId)
+      ),
+    appendWithExecution: (instanceId, executionId, events) =>
+      guard("appendWithExecution", [
+        text("instanceId", instanceId),
+        whole("executionId", executionId),
+        ...events.map(({ eventId }) => whole("eventId", eventId, 1))
+      ], () => provider.appendWithExecution(instanceId, executionId, events)),
+    readInstance: (instanceId) =>
+      guard("readInstance", [text("instanceId", instanceId)], () => provider.readInstance(instanceId)),
+    getCustomStatus: (instanceId, lastSeenVersion) =>
+      guard(
+        "getCustomStatus",
+        [text("instanceId", instanceId), whole("lastSeenVersion", lastSeenVersion, Number.MIN_SAFE_INTEGER)],
+        () => provider.getCustomStatus(instanceId, lastSeenVersion)
+      ),
+    getKvValue: (instanceId, key) =>
+      guard(
+        "getKvValue",
+        [text("instanceId", instanceId), text("key", key)],
+        () => provider.getKvValue(instanceId, key)
+      ),
+    getKvAllValues: (instanceId) =>
+      guard("getKvAllValues", [text("instanceId", instanceId)], () => provider.getKvAllValues(instanceId)),
+    getInstanceStats: (instanceId) =>
+      guard("getInstanceStats", [text("instanceId", instanceId)], () => provider.getInstanceStats(instanceId)),
+    renewSessionLock: ({ extendFor, idleTimeout, ownerIds }) =>
+      guard(
+        "renewSessionLock",
+        [
+          texts("ownerIds", ownerIds),
+          length("extendFor", extendFor, 1),
+          length("idleTimeout", idleTimeout, 0)
+        ],
+        () => provider.renewSessionLock({ ownerIds, extendFor: rounded(extendFor), idleTimeout: rounded(idleTimeout) })
+      )
+  }
+}
+
+type Admin = ProviderAdmin["Service"]
+
+export const guardAdmin = (admin: Admin): Admin => {
+  const one = <A>(
+    operation: string,
+    instanceId: string,
+    call: (instanceId: string) => Effect.Effect<A, ProviderError>
+  ) => guard(operation, [text("instanceId", instanceId)], () => call(instanceId))
+  const filtered = (filter: Parameters<Admin["deleteInstanceBulk"]>[0]): ReadonlyArray<Problem> => [
+    texts("instanceIds", filter.instanceIds ?? []),
+    whole("completedBeforeMs", filter.completedBeforeMs),
+    whole("limit", filter.limit)
+  ]
+  const pruning = (options: Parameters<Admin["pruneExecutions"]>[1]): ReadonlyArray<Problem> => [
+    whole("keepLast", options.keepLast),
+    whole("completedBeforeMs", options.completedBeforeMs)
+  ]
+  return {
+    ...admin,
+    listInstancesByStatus: (status) =>
+      guard("listInstancesByStatus", [text("status", status)], () => admin.listInstancesByStatus(status)),
+    listExecutions: (instanceId) => one("listExecutions", instanceId, admin.listExecutions),
+    latestExecutionId: (instanceId) => one("latestExecutionId", instanceId, admin.latestExecutionId),
+    readHistory: (instanceId) => one("readHistory", instanceId, admin.readHistory),
+    readHistoryWithExecutionId: (instanceId, executionId) =>
+      guard(
+        "readHistoryWithExecutionId",
+        [text("instanceId", instanceId), whole("executionId", executionId)],
+        () => admin.readHistoryWithExecutionId(instanceId, executionId)
+      ),
+    getInstanceInfo: (instanceId) => one("getInstanceInfo", instanceId, admin.getInstanceInfo),
+    getExecutionInfo: (instanceId, executionId) =>
+      guard(
+        "getExecutionInfo",
+        [text("instanceId", instanceId), whole("executionId", executionId)],
+        () => admin.getExecutionInfo(instanceId, executionId)
+      ),
+    listChildren: (instanceId) => one("listChildren", instanceId, admin.listChildren),
+    getParentId: (instanceId) => one("getParentId", instanceId, admin.getParentId),
+    getInstanceTree: (instanceId) => one("getInstanceTree", instanceId, admin.getInstanceTree),
+    deleteInstance: (instanceId, options) =>
+      one("deleteInstance", instanceId, () => admin.deleteInstance(instanceId, options)),
+    deleteInstancesAtomic: (instanceIds, options) =>
+      guard(
+        "deleteInstancesAtomic",
+        [texts("instanceIds", instanceIds)],
+        () => admin.deleteInstancesAtomic(instanceIds, options)
+      ),
+    deleteInstanceBulk: (filter) =>
+      guard("deleteInstanceBulk", filtered(filter), () => admin.deleteInstanceBulk(filter)),
+    pruneExecutions: (instanceId, options) =>
+      guard(
+        "pruneExecutions",
+        [text("instanceId", instanceId), ...pruning(options)],
+        () => admin.pruneExecutions(instanceId, options)
+      ),
+    pruneExecutionsBulk: (filter, options) =>
+      guard(
+        "pruneExecutionsBulk",
+        [...filtered(filter), ...pruning(options)],
+        () => admin.pruneExecutionsBulk(filter, options)
+      )
+  }
+}
