@@ -18,8 +18,9 @@ import * as Event from "../../src/Event.ts"
 import type { PayloadSchema } from "../../src/internal/payload.ts"
 import type { Code } from "../../src/internal/replay/replay.ts"
 import * as turns from "../../src/internal/replay/turn.ts"
+import * as Mailbox from "../../src/Mailbox.ts"
 import { handlerKey } from "../../src/Orchestration.ts"
-import type * as Orchestration from "../../src/Orchestration.ts"
+import * as Orchestration from "../../src/Orchestration.ts"
 import * as Signal from "../../src/Signal.ts"
 import type * as WorkItem from "../../src/WorkItem.ts"
 
@@ -34,6 +35,10 @@ export interface Options {
   /** The version new events are stamped with: ours, unless the execution is to be somebody else's. */
   readonly version?: { readonly major: number; readonly minor: number; readonly patch: number }
   readonly parent?: { readonly instance: string; readonly id: number; readonly executionId: number }
+  /** What the execution before has left. */
+  readonly keyValues?: ReadonlyMap<string, { readonly value: string }>
+  readonly carried?: ReadonlyArray<readonly [mailbox: string, data: string]>
+  readonly customStatus?: string
 }
 
 type Program = Effect.Effect<unknown, unknown, Orchestration.Context>
@@ -68,6 +73,8 @@ export class Instance {
   /** All that was ever enqueued and is not cancelled. */
   readonly activities = new Map<number, WorkItem.Of<"ActivityExecute">>()
   readonly timers = new Map<number, WorkItem.Of<"TimerFired">>()
+  /** By event id; those that were told to cancel are still to answer. */
+  readonly children = new Map<number, WorkItem.Of<"StartOrchestration">>()
   last!: turns.Result
   private code: Code
   private readonly options: Options
@@ -104,7 +111,10 @@ export class Instance {
     }
     this.history.push(...historyDelta)
     for (const item of result.turn.workerItems) this.activities.set(item.id, item)
-    for (const item of result.turn.orchestratorItems) if (item._tag === "TimerFired") this.timers.set(item.id, item)
+    for (const item of result.turn.orchestratorItems) {
+      if (item._tag === "TimerFired") this.timers.set(item.id, item)
+      if (item._tag === "StartOrchestration" && item.parentId !== null) this.children.set(item.parentId, item)
+    }
     for (const { activityId } of result.turn.cancelledActivities) this.activities.delete(activityId)
     this.last = result
     return result
@@ -159,6 +169,52 @@ export class Instance {
     return { _tag: "ActivityFailed", instance: this.instanceId, executionId: this.executionId, id, details }
   }
 
+  readonly childCompleted = (parentId: number, value: unknown = null): WorkItem.Of<"SubOrchCompleted"> => {
+    this.children.delete(parentId)
+    return { _tag: "SubOrchCompleted", ...this.asParent, parentId, result: JSON.stringify(value) }
+  }
+
+  readonly childFailed = (
+    parentId: number,
+    details: ErrorDetails.ErrorDetails = ErrorDetails.application("OrchestrationFailed", `"boom"`)
+  ): WorkItem.Of<"SubOrchFailed"> => {
+    this.children.delete(parentId)
+    return { _tag: "SubOrchFailed", ...this.asParent, parentId, details }
+  }
+
+  private get asParent() {
+    return { parentInstance: this.instanceId, parentExecutionId: this.executionId }
+  }
+
+  readonly sent = (mailbox: string, value: unknown = null): WorkItem.Of<"QueueMessage"> => ({
+    _tag: "QueueMessage",
+    instance: this.instanceId,
+    name: mailbox,
+    data: JSON.stringify(value)
+  })
+
+  /** The next execution, with what the store and the message that begins it hand over. */
+  next(): Instance {
+    const message = this.last.turn.orchestratorItems.find((item) => item._tag === "ContinueAsNew")
+    if (message === undefined) return assert.fail("the instance does not continue as new")
+    const keyValues = new Map(this.options.keyValues)
+    for (const event of this.history) {
+      if (event._tag === "KeyValueSet") keyValues.set(event.key, { value: event.value })
+      if (event._tag === "KeyValueCleared") keyValues.delete(event.key)
+      if (event._tag === "KeyValuesCleared") keyValues.clear()
+    }
+    const next = new Instance(this.code, {
+      ...this.options,
+      executionId: this.executionId + 1,
+      input: message.input,
+      keyValues,
+      carried: message.carryForwardEvents ?? [],
+      ...(message.initialCustomStatus !== undefined && { customStatus: message.initialCustomStatus })
+    })
+    next.nowMs = this.nowMs
+    return next
+  }
+
   /** The timer falls due: the clock moves on to it. */
   readonly fired = (id: number): WorkItem.Of<"TimerFired"> => {
     const item = this.timers.get(id)
@@ -183,7 +239,7 @@ export class Instance {
 
   /** What the next turn is given. */
   claimed(messages: ReadonlyArray<WorkItem.WorkItem>): turns.Input {
-    const { parent } = this.options
+    const { carried = [], customStatus, parent } = this.options
     return {
       instanceId: this.instanceId,
       executionId: this.executionId,
@@ -196,12 +252,14 @@ export class Instance {
         input: this.options.input ?? "null",
         parentInstance: parent?.instance ?? null,
         parentId: parent?.id ?? null,
-        ...(parent !== undefined && { parentExecutionId: parent.executionId })
+        ...(parent !== undefined && { parentExecutionId: parent.executionId }),
+        ...(carried.length > 0 && { carryForwardEvents: carried }),
+        ...(customStatus !== undefined && { initialCustomStatus: customStatus })
       },
       messages,
       version: this.options.version ?? { major: 1000, minor: 1, patch: 0 },
       code: this.code,
-      keyValues: new Map(),
+      keyValues: this.options.keyValues ?? new Map(),
       services: Context.empty().pipe(
         Context.add(References.CurrentLoggers, new Set([Logger.make(({ message }) => void this.logs.push(message))])),
         Context.add(References.MinimumLogLevel, "All")
@@ -267,6 +325,30 @@ export const play = (program: Program | Code, options: Play = {}): Instance => {
 /** An activity of any JSON. */
 export const activity = (name: string) =>
   Activity.make(name, { payload: Schema.Unknown, success: Schema.Unknown, error: Schema.Unknown }).execute
+
+/** A child of any JSON, under the id given or one of its own. */
+export const child = (name: string, input: unknown = null, instance?: string) => {
+  const { execute, executeWithId } = Orchestration.make(name, {
+    payload: Schema.Unknown,
+    success: Schema.Unknown,
+    error: Schema.Unknown
+  })
+  return instance === undefined ? execute(input) : executeWithId(instance, input)
+}
+
+/** A detached start. */
+export const detached = (name: string, instance: string) => Orchestration.make(name).startDetached(instance, undefined)
+
+/** The next execution of the tested orchestration. */
+export const continueAsNew = (input: unknown = null) =>
+  Orchestration.make("Tested", { payload: Schema.Unknown }).continueAsNew(input)
+
+/** The oldest message of a mailbox of any JSON. */
+export const take = (name: string) => Mailbox.make(name, { payload: Schema.Unknown }).take
+
+/** A value of any text. */
+export const set = (key: string, value: string) =>
+  Effect.flatMap(Orchestration.Context, ({ request }) => request({ _tag: "SetKeyValue", key, value }))
 
 /** A signal of any JSON. */
 export const signal = (name: string) => Signal.make(name, { payload: Schema.Unknown }).wait

@@ -1,0 +1,555 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as ErrorDetails from "../../src/ErrorDetails.ts"
+import { OrchestrationContext } from "../../src/internal/replay/context.ts"
+import * as batches from "../../src/internal/runtime/batch.ts"
+import * as KeyValue from "../../src/KeyValue.ts"
+import * as Orchestration from "../../src/Orchestration.ts"
+import type { OrchestrationItem } from "../../src/Provider.ts"
+import type * as WorkItem from "../../src/WorkItem.ts"
+import { activity, child, continueAsNew, detached, Instance, set, signal, take } from "./play.ts"
+
+const A = activity("A")
+
+/** What the last turn sends, in short. */
+const sent = (instance: Instance) =>
+  instance.last.turn.orchestratorItems.map((item) =>
+    item._tag === "StartOrchestration"
+      ? `start ${item.instance}`
+      : item._tag === "CancelInstance"
+      ? `cancel ${item.instance}: ${item.reason}`
+      : item._tag
+  )
+
+const tagged = (tag: string) =>
+  Effect.flatMap(OrchestrationContext, ({ perform }) => perform({ _tag: "CallActivity", name: "A", input: "1", tag }))
+
+const clear = (key: string) =>
+  Effect.flatMap(OrchestrationContext, ({ request }) => request({ _tag: "ClearKeyValue", key }))
+
+describe("child", () => {
+  it("child: is named after its parent, from the second execution on with the execution's number", () => {
+    const program = Effect.all([child("C"), child("C", null, "of its own")], { concurrency: "unbounded" })
+    const first = new Instance(program)
+    first.turn()
+    assert.deepStrictEqual(sent(first), ["start i::sub::2", "start of its own"])
+    const second = new Instance(program, { executionId: 2 })
+    second.turn()
+    assert.deepStrictEqual(sent(second), ["start i::sub::2_2", "start of its own"])
+    second.turn(second.childCompleted(2, "a"), second.childCompleted(3, "b"))
+    assert.deepStrictEqual(second.output, ["a", "b"])
+  })
+
+  it("child: the notice for another execution reaches nobody", () => {
+    const instance = new Instance(child("C"))
+    instance.turn()
+    const { warnings } = instance.turn({ ...instance.childCompleted(2, "old"), parentExecutionId: 7 })
+    assert.deepStrictEqual(instance.written, [])
+    assert.strictEqual(warnings.length, 1)
+  })
+
+  it("child: a typed failure can be caught, a second notice is dropped", () => {
+    const caught = Effect.catch(child("C"), (error) => Effect.andThen(signal("Go"), Effect.succeed({ error })))
+    const instance = new Instance(caught)
+    instance.turn()
+    const { warnings } = instance.turn(instance.childFailed(2), instance.childCompleted(2))
+    assert.strictEqual(warnings.length, 1)
+    instance.turn(instance.raised("Go"))
+    assert.deepStrictEqual(instance.output, { error: "boom" })
+  })
+
+  it("child: a child that was cancelled, or died, is the defect ChildFailed", () => {
+    for (const details of [ErrorDetails.cancelled("why"), ErrorDetails.application("Panicked", "oh")]) {
+      const instance = new Instance(child("C"))
+      instance.turn()
+      instance.turn(instance.childFailed(2, details))
+      assert.deepStrictEqual(
+        instance.failure,
+        ErrorDetails.application("Panicked", `child orchestration "C" failed: ${ErrorDetails.display(details)}`)
+      )
+    }
+  })
+
+  it("child: a failure that is not its own is not its parent's to handle", () => {
+    const instance = new Instance(Effect.exit(child("C")))
+    instance.turn()
+    instance.turn(instance.childFailed(2, ErrorDetails.nondeterminism("changed")))
+    assert.deepStrictEqual(instance.written, ["3 SubOrchestrationFailed <2", "4 OrchestrationFailed"])
+    assert.deepStrictEqual(instance.failure, ErrorDetails.nondeterminism("changed"))
+  })
+
+  it("child: the loser of a race is told once, and its late notice reaches nobody", () => {
+    const instance = new Instance(Effect.andThen(Effect.raceFirst(child("C"), signal("Win")), signal("End")))
+    instance.turn()
+    instance.turn(instance.raised("Win"))
+    assert.deepStrictEqual(instance.written, [
+      "4 ExternalEvent",
+      "5 ExternalSubscribed",
+      "6 SubOrchestrationCancelRequested <2 dropped_future"
+    ])
+    assert.deepStrictEqual(sent(instance), ["cancel i::sub::2: parent dropped sub-orchestration future"])
+    instance.turn(instance.childFailed(2, ErrorDetails.cancelled("parent dropped sub-orchestration future")))
+    assert.deepStrictEqual(instance.written, ["7 SubOrchestrationFailed <2"])
+    instance.turn(instance.raised("End", "end"))
+    assert.deepStrictEqual(sent(instance), [])
+    assert.strictEqual(instance.output, "end")
+  })
+
+  it("child: one that is begun and given up in one turn is started and cancelled", () => {
+    const instance = new Instance(Effect.andThen(Effect.raceFirst(child("C"), Effect.void), signal("Go")))
+    instance.turn()
+    assert.deepStrictEqual(sent(instance), [
+      "start i::sub::2",
+      "cancel i::sub::2: parent dropped sub-orchestration future"
+    ])
+  })
+
+  it("child: an id that is reserved is a defect that says so", () => {
+    const instance = new Instance(child("C", null, "sub::x"))
+    instance.turn()
+    assert.include(ErrorDetails.display(instance.failure), "instanceId is refused: 'sub::'")
+  })
+})
+
+describe("end with children", () => {
+  /** An open child, one that lost a race, and one of the last turn. */
+  const leaving = (last: Effect.Effect<unknown, unknown, Orchestration.Context>) =>
+    Effect.gen(function*() {
+      yield* Effect.forkDetach(child("Open"), { startImmediately: true })
+      yield* Effect.raceFirst(child("Loser"), signal("Go"))
+      yield* Effect.forkDetach(child("Late"), { startImmediately: true })
+      yield* Effect.raceFirst(child("LateLoser"), Effect.void)
+      return yield* last
+    })
+  const ended = (
+    last: Effect.Effect<unknown, unknown, Orchestration.Context>,
+    ...more: ReadonlyArray<(instance: Instance) => WorkItem.WorkItem>
+  ) => {
+    const instance = new Instance(leaving(last))
+    instance.turn()
+    instance.turn(instance.raised("Go"), ...more.map((message) => message(instance)))
+    return instance
+  }
+  const loser = "cancel i::sub::3: parent dropped sub-orchestration future"
+  const scheduled = ["5 ExternalEvent", "6 SubOrchestrationScheduled", "7 SubOrchestrationScheduled"]
+  const givenUp = [
+    "8 SubOrchestrationCancelRequested <3 dropped_future",
+    "9 SubOrchestrationCancelRequested <7 dropped_future"
+  ]
+
+  it("complete and fail: losers that run are told, those that never started are not; open ones run on", () => {
+    for (
+      const [last, event] of [
+        [Effect.void, "10 OrchestrationCompleted"],
+        [Effect.fail("no"), "10 OrchestrationFailed"]
+      ] as const
+    ) {
+      const instance = ended(last)
+      assert.deepStrictEqual(instance.written, [...scheduled, ...givenUp, event])
+      assert.deepStrictEqual(sent(instance), [loser])
+    }
+  })
+
+  it("continue as new: losers are told, although the execution goes no further", () => {
+    const instance = ended(continueAsNew(2))
+    assert.deepStrictEqual(instance.written, [...scheduled, ...givenUp, "10 OrchestrationContinuedAsNew"])
+    assert.deepStrictEqual(sent(instance), [loser, "ContinueAsNew"])
+  })
+
+  it("cancel: every child that runs is told, with the reason of the parent", () => {
+    const instance = ended(Effect.never, (instance) => instance.cancel("stop"))
+    assert.deepStrictEqual(instance.written, [
+      "5 ExternalEvent",
+      "6 OrchestrationCancelRequested stop",
+      "7 SubOrchestrationScheduled",
+      "8 SubOrchestrationScheduled",
+      "9 OrchestrationFailed"
+    ])
+    assert.deepStrictEqual(sent(instance), ["cancel i::sub::2: parent canceled", "cancel i::sub::3: parent canceled"])
+  })
+
+  it("cancel: a child that was told before is not told again", () => {
+    const instance = new Instance(Effect.andThen(Effect.raceFirst(child("C"), signal("Win")), signal("End")))
+    instance.turn()
+    instance.turn(instance.raised("Win"))
+    instance.turn(instance.cancel("stop"))
+    assert.deepStrictEqual(sent(instance), [])
+  })
+
+  it("exceed a limit: losers are told", () => {
+    const instance = ended(tagged("t".repeat(257)))
+    assert.deepStrictEqual(sent(instance), [loser])
+    assert.deepStrictEqual(instance.written.slice(3), [
+      "8 ActivityScheduled",
+      "9 SubOrchestrationCancelRequested <3 dropped_future",
+      "10 SubOrchestrationCancelRequested <7 dropped_future",
+      "11 OrchestrationFailed",
+      "12 ActivityCancelRequested <8 orchestration_terminal_failed"
+    ])
+  })
+
+  it("die: nothing of the turn is left, nobody is told", () => {
+    const instance = ended(Effect.die("oh"))
+    assert.deepStrictEqual(instance.written, ["5 ExternalEvent", "6 OrchestrationFailed"])
+    assert.deepStrictEqual(sent(instance), [])
+  })
+})
+
+describe("detached start", () => {
+  it("detached: starts in every outcome that records it", () => {
+    const outcomes: ReadonlyArray<readonly [string, Effect.Effect<unknown, unknown, Orchestration.Context>]> = [
+      ["Waiting", signal("Never")],
+      ["Completed", Effect.void],
+      ["Failed", Effect.fail("no")],
+      ["ContinuedAsNew", continueAsNew()],
+      ["Failed", tagged("t".repeat(257))]
+    ]
+    for (const [outcome, last] of outcomes) {
+      const instance = new Instance(Effect.andThen(detached("D", "d"), last))
+      instance.turn()
+      assert.strictEqual(instance.outcome._tag, outcome)
+      assert.strictEqual(instance.written[1], "2 OrchestrationChained")
+      assert.strictEqual(sent(instance)[0], "start d", outcome)
+    }
+    const cancelled = new Instance(Effect.andThen(signal("Go"), detached("D", "d")))
+    cancelled.turn()
+    cancelled.turn(cancelled.raised("Go"), cancelled.cancel("stop"))
+    assert.deepStrictEqual(cancelled.failure, ErrorDetails.cancelled("stop"))
+    assert.deepStrictEqual(sent(cancelled), ["start d"])
+  })
+
+  it("detached: is neither recorded nor sent by code that dies", () => {
+    const instance = new Instance(Effect.andThen(detached("D", "d"), Effect.die("oh")))
+    instance.turn()
+    assert.deepStrictEqual(instance.written, ["1 OrchestrationStarted", "2 OrchestrationFailed"])
+    assert.deepStrictEqual(sent(instance), [])
+  })
+
+  it("detached: another id on replay is nondeterminism", () => {
+    const instance = new Instance(Effect.andThen(detached("D", "d"), signal("Go")))
+    instance.turn()
+    instance.become(Effect.andThen(detached("D", "e"), signal("Go"))).turn(instance.raised("Go"))
+    assert.deepInclude(instance.failure, {
+      kind: "Nondeterminism",
+      message: "event 2: history has detached start of \"D\", the code asks for the same with another instance"
+    })
+  })
+})
+
+describe("continue as new", () => {
+  it("continue: what is open closes with the execution, what it asked for in this turn is not sent", () => {
+    const instance = new Instance(Effect.gen(function*() {
+      yield* Effect.raceFirst(
+        Effect.all([A(1), signal("S"), take("box"), Effect.sleep(50)], { concurrency: "unbounded" }),
+        signal("Go")
+      )
+      yield* Effect.forkDetach(A(2), { startImmediately: true })
+      return yield* continueAsNew(1)
+    }))
+    instance.turn()
+    instance.turn(instance.raised("Go"))
+    assert.deepStrictEqual(instance.written, [
+      "7 ExternalEvent",
+      "8 ActivityScheduled",
+      "9 ExternalSubscribedCancelled <3 orchestration_terminal",
+      "10 ExternalSubscribedPersistentCancelled <4 orchestration_terminal",
+      "11 OrchestrationContinuedAsNew",
+      "12 ActivityCancelRequested <2 orchestration_terminal_continued_as_new",
+      "13 ActivityCancelRequested <8 orchestration_terminal_continued_as_new"
+    ])
+    assert.deepStrictEqual(instance.last.turn.workerItems, [])
+    assert.deepStrictEqual(instance.last.turn.metadata, { status: "ContinuedAsNew", output: "1" })
+  })
+
+  it("continue: the first call wins, and the code goes no further", () => {
+    let after = 0
+    const instance = new Instance(
+      Effect.all([
+        Effect.andThen(continueAsNew(1), Effect.sync(() => after++)),
+        Effect.andThen(A(1), Effect.sync(() => after++)),
+        continueAsNew(2)
+      ], { concurrency: "unbounded" })
+    )
+    instance.turn()
+    assert.deepInclude(instance.outcome, { _tag: "ContinuedAsNew", input: "1" })
+    assert.deepStrictEqual(instance.written, ["1 OrchestrationStarted", "2 OrchestrationContinuedAsNew"])
+    assert.strictEqual(after, 0)
+  })
+
+  it("continue: loses to a cancellation", () => {
+    const instance = new Instance(Effect.andThen(signal("Go"), continueAsNew(1)))
+    instance.turn()
+    instance.turn(instance.raised("Go"), instance.cancel("stop"))
+    assert.deepStrictEqual(instance.failure, ErrorDetails.cancelled("stop"))
+    assert.deepStrictEqual(sent(instance), [])
+  })
+
+  it("continue: unread messages go over in order of arrival, also those that came behind the end", () => {
+    const instance = new Instance(Effect.gen(function*() {
+      const first = yield* Effect.raceFirst(take("b"), signal("Go"))
+      return first === "second" ? yield* take("b") : yield* continueAsNew(first)
+    }))
+    instance.turn(instance.sent("a", 1))
+    instance.turn(instance.raised("Go", "go"), instance.sent("b", 2), instance.sent("a", 3), instance.sent("b", 4))
+    assert.deepStrictEqual(sent(instance), ["ContinueAsNew"])
+    const next = instance.next().become(take("b"))
+    next.turn(next.sent("b", 5))
+    assert.deepStrictEqual(next.history[0], {
+      ...next.history[0]!,
+      carryForwardEvents: [["a", "1"], ["b", "2"], ["a", "3"], ["b", "4"]]
+    } as never)
+    assert.deepStrictEqual(next.written, [
+      "1 OrchestrationStarted",
+      "2 ExternalEventPersistent",
+      "3 ExternalEventPersistent",
+      "4 ExternalEventPersistent",
+      "5 ExternalEventPersistent",
+      "6 ExternalEventPersistent",
+      "7 ExternalSubscribedPersistent",
+      "8 OrchestrationCompleted"
+    ])
+    assert.strictEqual(next.output, 2)
+  })
+
+  it("continue: values and status go over; what was cleared does not", () => {
+    const instance = new Instance(Effect.gen(function*() {
+      const { keyValues } = yield* OrchestrationContext
+      const before = Object.fromEntries(yield* keyValues)
+      const status = yield* Orchestration.customStatus
+      yield* set("a", "1")
+      yield* set("b", "2")
+      yield* clear("b")
+      yield* Orchestration.setCustomStatus("busy")
+      yield* signal("Go")
+      return status === null ? yield* continueAsNew() : { before, status }
+    }))
+    instance.turn()
+    instance.turn(instance.raised("Go"))
+    const next = instance.next()
+    next.turn()
+    next.turn(next.raised("Go"))
+    assert.deepStrictEqual(next.output, { before: { a: "1" }, status: "busy" })
+  })
+
+  it("continue: code that does so within its history has changed", () => {
+    const both = Effect.all([signal("A"), signal("B")], { concurrency: "unbounded" })
+    const instance = new Instance(both)
+    instance.turn()
+    instance.turn(instance.raised("A"))
+    const changed = [Effect.andThen(signal("A"), continueAsNew()), signal("B")]
+    instance.become(Effect.all(changed, { concurrency: "unbounded" }))
+    instance.turn(instance.raised("Other"))
+    assert.deepInclude(instance.failure, { kind: "Nondeterminism" })
+  })
+})
+
+describe("mailbox", () => {
+  it("take: reads any number of messages in one turn", () => {
+    const n = 250
+    const instance = new Instance(Effect.forEach(Array.from({ length: n }), () => take("box")))
+    instance.turn(...Array.from({ length: n - 1 }, (_, index) => instance.sent("box", index)))
+    assert.strictEqual(instance.outcome._tag, "Waiting")
+    instance.turn(instance.sent("box", n - 1))
+    assert.deepStrictEqual(instance.output, Array.from({ length: n }, (_, index) => index))
+  })
+
+  it("take: a taker that is given up takes no message, whether it came before or behind in the batch", () => {
+    const program = Effect.gen(function*() {
+      const first = yield* Effect.raceFirst(take("box"), Effect.as(Effect.sleep(10), "timer"))
+      return [first, yield* take("box")]
+    })
+    const late = new Instance(program)
+    late.turn()
+    late.turn(late.fired(3), late.sent("box", "m"))
+    assert.deepStrictEqual(late.output, ["timer", "m"])
+    assert.deepStrictEqual(late.written, [
+      "4 TimerFired <3",
+      "5 ExternalEventPersistent",
+      "6 ExternalSubscribedPersistent",
+      "7 ExternalSubscribedPersistentCancelled <2 dropped_future",
+      "8 OrchestrationCompleted"
+    ])
+    const early = new Instance(program)
+    early.turn()
+    early.turn(early.sent("box", "m"), early.fired(3), early.sent("box", "n"))
+    assert.deepStrictEqual(early.output, ["m", "n"])
+  })
+
+  it("take: of several takers each gets the next message, and mailboxes do not mix", () => {
+    const program = Effect.all([take("a"), take("b"), take("a")], { concurrency: "unbounded" })
+    const instance = new Instance(program)
+    instance.turn(instance.sent("b", "b1"), instance.sent("c", "c1"))
+    instance.turn(instance.sent("a", "a1"), instance.sent("a", "a2"))
+    assert.deepStrictEqual(instance.output, ["a1", "b1", "a2"])
+  })
+
+  it("take: an open taker closes with its instance, one that was served behind a drop does not", () => {
+    const instance = new Instance(Effect.gen(function*() {
+      yield* Effect.raceFirst(take("box"), Effect.sleep(10))
+      yield* take("box")
+      yield* Effect.raceFirst(signal("End"), take("box"))
+    }))
+    instance.turn()
+    instance.turn(instance.fired(3), instance.sent("box", "m"))
+    instance.turn(instance.cancel("stop"))
+    assert.deepStrictEqual(instance.written, [
+      "10 OrchestrationCancelRequested stop",
+      "11 ExternalSubscribedCancelled <7 orchestration_terminal",
+      "12 ExternalSubscribedPersistentCancelled <8 orchestration_terminal",
+      "13 OrchestrationFailed"
+    ])
+  })
+})
+
+describe("limits", () => {
+  const problemOf = (program: Effect.Effect<unknown, unknown, Orchestration.Context>, options = {}) => {
+    const instance = new Instance(program, { parent: { instance: "p", id: 7, executionId: 1 }, ...options })
+    instance.turn()
+    const { outcome } = instance
+    if (outcome._tag !== "Failed") return outcome._tag
+    const notice = { _tag: "SubOrchFailed", parentInstance: "p", parentExecutionId: 1, parentId: 7 } as const
+    assert.deepStrictEqual(instance.last.turn.orchestratorItems, [{ ...notice, details: outcome.details }])
+    assert.deepInclude(outcome.details, { kind: "OrchestrationFailed" })
+    assert.strictEqual(instance.written.filter((event) => event.includes("OrchestrationCompleted")).length, 0)
+    return ErrorDetails.display(outcome.details)
+  }
+
+  it("limits: a turn that exceeds one fails instead of ending otherwise, and the parent hears of it", () => {
+    const status = (length: number) => Orchestration.setCustomStatus("é".repeat(length / 2))
+    assert.strictEqual(problemOf(status(262_144)), "Completed")
+    assert.strictEqual(problemOf(status(262_146)), "Custom status size (262146 bytes) exceeds limit (262144 bytes)")
+    assert.strictEqual(problemOf(Effect.andThen(status(262_146), status(2))), "Completed")
+    assert.strictEqual(problemOf(tagged("t".repeat(256))), "Waiting")
+    assert.strictEqual(
+      problemOf(tagged("t".repeat(257))),
+      "Activity 'A' tag size (257 bytes) exceeds limit (256 bytes)"
+    )
+    assert.strictEqual(problemOf(set("k", "v".repeat(65_536))), "Completed")
+    assert.strictEqual(
+      problemOf(Effect.andThen(set("k", "v".repeat(65_537)), continueAsNew())),
+      "KV value for key 'k' (65537 bytes) exceeds limit (65536 bytes)"
+    )
+  })
+
+  it("limits: keys are counted as they are, whoever set them", () => {
+    const setAll = (n: number, prefix = "k") =>
+      Effect.forEach(Array.from({ length: n }), (_, index) => set(`${prefix}${index}`, ""))
+    const keyValues = new Map(Array.from({ length: 149 }, (_, index) => [`old${index}`, { value: "" }]))
+    assert.strictEqual(problemOf(setAll(150)), "Completed")
+    assert.strictEqual(problemOf(setAll(151)), "KV key count (151) exceeds limit (150)")
+    assert.strictEqual(problemOf(setAll(1), { keyValues }), "Completed")
+    assert.strictEqual(problemOf(setAll(2), { keyValues }), "KV key count (151) exceeds limit (150)")
+    assert.strictEqual(problemOf(Effect.andThen(clear("old7"), setAll(2)), { keyValues }), "Completed")
+    const later = new Instance(Effect.andThen(Effect.andThen(setAll(100, "a"), signal("Go")), setAll(100, "b")))
+    later.turn()
+    later.turn(later.raised("Go"))
+    assert.strictEqual(ErrorDetails.display(later.failure), "KV key count (200) exceeds limit (150)")
+  })
+
+  it("limits: a cancellation in the same turn comes first", () => {
+    const instance = new Instance(Effect.andThen(signal("Go"), tagged("t".repeat(257))))
+    instance.turn()
+    instance.turn(instance.raised("Go"), instance.cancel("stop"))
+    assert.deepStrictEqual(instance.failure, ErrorDetails.cancelled("stop"))
+  })
+})
+
+describe("status and values", () => {
+  it("replay: a status or value that vanishes from the code is noticed", () => {
+    for (const vanishing of [set("k", "v"), clear("k"), Orchestration.setCustomStatus("s")]) {
+      const instance = new Instance(Effect.andThen(signal("Go"), Effect.andThen(vanishing, signal("End"))))
+      instance.turn()
+      instance.turn(instance.raised("Go"))
+      instance.become(Effect.andThen(signal("Go"), signal("End"))).turn(instance.raised("End"))
+      assert.deepInclude(instance.failure, { kind: "Nondeterminism" })
+    }
+  })
+
+  it("replay: another value is noticed, another status text and another time of a value are not", () => {
+    const writing = (value: string, status: string) =>
+      Effect.gen(function*() {
+        yield* set("k", value)
+        yield* Orchestration.setCustomStatus(status)
+        yield* signal("Go")
+        return yield* Orchestration.customStatus
+      })
+    const instance = new Instance(writing("v", "s"))
+    instance.turn()
+    instance.nowMs += 1_000
+    instance.become(writing("v", "t")).turn(instance.raised("Go"))
+    assert.strictEqual(instance.output, "t")
+    const other = new Instance(writing("v", "s"))
+    other.turn()
+    other.become(writing("w", "s")).turn(other.raised("Go"))
+    assert.deepInclude(other.failure, {
+      message: "event 2: history has value of \"k\", the code asks for the same with another value"
+    })
+  })
+
+  it("replay: a run of removals is known again in any order where the reference recorded it, never where we did", () => {
+    const removing = (...keys: ReadonlyArray<string>) => Effect.andThen(Effect.forEach(keys, clear), signal("Go"))
+    for (const [major, outcome] of [[0, "Completed"], [1000, "Failed"]] as const) {
+      const instance = new Instance(removing("a", "b", "c"), { version: { major, minor: 1, patch: 30 } })
+      instance.turn()
+      instance.become(removing("c", "a", "b")).turn(instance.raised("Go"))
+      assert.strictEqual(instance.outcome._tag, outcome)
+    }
+    const other = new Instance(removing("a", "b"), { version: { major: 0, minor: 1, patch: 30 } })
+    other.turn()
+    other.become(removing("a", "d")).turn(other.raised("Go"))
+    assert.strictEqual(other.outcome._tag, "Failed")
+  })
+
+  it("status, key: a text that cannot be stored is a defect that says so, without showing it", () => {
+    for (const program of [Orchestration.setCustomStatus("secret\0"), KeyValue.make("secret\0", Schema.Int)]) {
+      const instance = new Instance(Effect.isEffect(program) ? program : program.set(1))
+      instance.turn()
+      const problem = ErrorDetails.display(instance.failure)
+      assert.match(problem, /(status text|key) is refused: it holds a NUL character/)
+      assert.notInclude(problem, "secret")
+    }
+  })
+})
+
+describe("batch", () => {
+  const item = (...messages: ReadonlyArray<WorkItem.WorkItem>): OrchestrationItem => ({
+    instanceId: "c",
+    orchestrationName: "C",
+    orchestrationVersion: "unknown",
+    executionId: 1,
+    nowMs: 0,
+    history: [],
+    historyError: Option.none(),
+    messages,
+    keyValues: new Map()
+  })
+  const start = (parentInstance: string | null, parentId = 2): WorkItem.Of<"StartOrchestration"> => ({
+    _tag: "StartOrchestration",
+    instance: "c",
+    orchestration: "C",
+    input: "null",
+    version: null,
+    parentInstance,
+    parentId: parentInstance === null ? null : parentId,
+    ...(parentInstance !== null && { parentExecutionId: 1 }),
+    executionId: 1
+  })
+
+  it("batch: of two parents that start a child under one id at once the second hears that it is taken", () => {
+    const read = batches.read(item(start("p"), start("q"), start("p"), start(null)))
+    if (read._tag !== "Run") return assert.fail(read._tag)
+    assert.strictEqual(read.started.parentInstance, "p")
+    assert.deepStrictEqual(read.refusals, [{
+      _tag: "SubOrchFailed",
+      parentInstance: "q",
+      parentExecutionId: 1,
+      parentId: 2,
+      details: ErrorDetails.application(
+        "OrchestrationFailed",
+        "sub-orchestration instance id 'c' already exists and is running"
+      )
+    }])
+  })
+})
