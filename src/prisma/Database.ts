@@ -241,7 +241,9 @@ const acquirePool = (settings: Settings) =>
  */
 const sessionSettings = (settings: Settings) =>
   settings.preparedStatements
-    ? `SET TIME ZONE 'UTC'; SET statement_timeout = ${settings.statementTimeoutMs}`
+    // The functions look again after they have taken a lock, which only this isolation level shows them.
+    ? `SET TIME ZONE 'UTC'; SET statement_timeout = ${settings.statementTimeoutMs}; ` +
+      `SET default_transaction_isolation = 'read committed'`
     : "SET TIME ZONE 'UTC'"
 
 /** Names calls of our own stored functions, a bounded set of texts; whatever else is sent stays unnamed. */

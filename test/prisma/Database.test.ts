@@ -253,6 +253,19 @@ describe("query", () => {
       assert.deepStrictEqual(yield* db.statementCounts, { a: 2, b: 2 })
     }))
 
+  it.live("query: runs as the functions expect, whatever isolation the role has by default", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const url = new URL(test.url)
+      url.searchParams.set("options", "-c default_transaction_isolation=serializable")
+      const db = yield* Database.make({ url: url.toString() })
+      const [row] = yield* db.query<{ level: string }>(
+        "isolation",
+        Prisma.sql`SELECT current_setting('transaction_isolation') AS level`
+      )
+      assert.strictEqual(row!.level, "read committed")
+    }))
+
   it.live("query: keeps instants in any time zone of the role", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
