@@ -313,6 +313,22 @@ describe("continue as new", () => {
     assert.strictEqual(next.output, 2)
   })
 
+  it("continue: code that goes no further takes no message", () => {
+    const programs = [
+      Effect.all([Effect.andThen(signal("Go"), continueAsNew()), take("box")], { concurrency: "unbounded" }),
+      Effect.all([Effect.andThen(signal("Go"), continueAsNew()), Effect.andThen(signal("Go"), take("box"))], {
+        concurrency: "unbounded"
+      }),
+      Effect.andThen(signal("Go"), Effect.raceFirst(continueAsNew(), Effect.void))
+    ]
+    for (const program of programs) {
+      const instance = new Instance(program)
+      instance.turn()
+      instance.turn(instance.raised("Go"), instance.raised("Go"), instance.sent("box", 1), instance.sent("box", 2))
+      assert.deepInclude(instance.outcome, { _tag: "ContinuedAsNew", carried: [["box", "1"], ["box", "2"]] })
+    }
+  })
+
   it("continue: values and status go over; what was cleared does not", () => {
     const instance = new Instance(Effect.gen(function*() {
       const { keyValues } = yield* OrchestrationContext

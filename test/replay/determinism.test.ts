@@ -1,12 +1,14 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Exit from "effect/Exit"
+import * as ErrorDetails from "../../src/ErrorDetails.ts"
+import type * as Event from "../../src/Event.ts"
 import { isRequest, record } from "../../src/internal/replay/action.ts"
 import type { RequestEvent } from "../../src/internal/replay/action.ts"
 import type * as WorkItem from "../../src/WorkItem.ts"
-import { Instance, start } from "./play.ts"
-import { Dice, make, Uninterrupted } from "./randomPrograms.ts"
+import { Instance } from "./play.ts"
+import { Dice, make, nothingLeft, Uninterrupted } from "./randomPrograms.ts"
 
-const programs = 400
+const programs = 1000
 const depth = 4
 
 /** The messages of one turn: some of those that are due, in any order, with some that should not come at all. */
@@ -18,12 +20,24 @@ const nextBatch = (dice: Dice, instance: Instance, sent: Array<WorkItem.WorkItem
     if (!takes(0.4)) continue
     due.push(dice.happens(0.7) ? instance.completed(id, `done ${input}`) : instance.failed(id, `no ${input}`))
   }
-  for (const name of ["A", "B", "C"]) if (takes(0.15)) due.push(instance.raised(name, `${name} ${turn}`))
+  for (const [id, { input }] of instance.children) {
+    if (!takes(0.4)) continue
+    due.push(
+      dice.happens(0.7)
+        ? instance.childCompleted(id, `child did ${input}`)
+        : instance.childFailed(id, ErrorDetails.application("OrchestrationFailed", `"child did not ${input}"`))
+    )
+  }
+  for (const name of ["A", "B", "C"]) {
+    if (takes(0.15)) due.push(instance.raised(name, `${name} ${turn}`))
+    if (takes(0.15)) due.push(instance.sent(name, `${name} ${turn}`))
+  }
   if (dice.happens(0.05)) due.push(instance.raised("nobody waits for this"))
   if (sent.length > 0 && dice.happens(0.2)) due.push(dice.pick(sent))
   if (sent.length > 0 && dice.happens(0.1)) {
     const old = dice.pick(sent)
-    if ("executionId" in old) due.push({ ...old, executionId: 2 })
+    if ("executionId" in old) due.push({ ...old, executionId: 9 })
+    if ("parentExecutionId" in old) due.push({ ...old, parentExecutionId: 9 })
   }
   // A result that was on its way when its activity was cancelled.
   for (const { activityId } of instance.last.turn.cancelledActivities) {
@@ -35,7 +49,7 @@ const nextBatch = (dice: Dice, instance: Instance, sent: Array<WorkItem.WorkItem
   }
   const messages = dice.shuffle(due)
   // Nothing else will happen: the next timer must.
-  if (messages.length === 0 && instance.activities.size === 0) {
+  if (messages.length === 0 && instance.activities.size === 0 && instance.children.size === 0) {
     const timer = [...instance.timers.values()].sort((a, b) => a.fireAtMs - b.fireAtMs)[0]
     if (timer !== undefined) messages.push(instance.fired(timer.id))
   }
@@ -44,75 +58,124 @@ const nextBatch = (dice: Dice, instance: Instance, sent: Array<WorkItem.WorkItem
 }
 
 /** What an event says of the call, without its envelope. */
-const own = (event: RequestEvent): object =>
-  event._tag === "ActivityScheduled"
-    ? { _tag: event._tag, name: event.name, input: event.input }
-    : event._tag === "TimerCreated"
-    ? { _tag: event._tag, fireAtMs: event.fireAtMs }
-    : { _tag: event._tag, name: "name" in event ? event.name : undefined }
+const own = ({
+  duroxideVersion: _1,
+  eventId: _2,
+  executionId: _3,
+  instanceId: _4,
+  sourceEventId: _5,
+  timestampMs: _6,
+  ...fields
+}: RequestEvent): object => fields
+
+/** The schedules that a turn's cancel events of one kind are for. */
+const givenUp = (events: ReadonlyArray<Event.Event>, tag: Event.Event["_tag"]) =>
+  events.flatMap((event) => event._tag === tag ? event.sourceEventId! : []).sort((a, b) => a - b)
+
+const cancels = [
+  ["CallActivity", "ActivityCancelRequested"],
+  ["StartSubOrchestration", "SubOrchestrationCancelRequested"],
+  ["WaitExternal", "ExternalSubscribedCancelled"],
+  ["DequeueEvent", "ExternalSubscribedPersistentCancelled"]
+] as const
 
 describe("replay", () => {
   it("replay: random programs decide turn by turn what an uninterrupted run of plain Effect does", async () => {
-    let turns = 0
-    let ended = 0
-    let events = 0
+    const counts = { turns: 0, executions: 0, ended: 0, events: 0 }
     for (let seed = 1; seed <= programs; seed++) {
       const dice = new Dice(seed)
       const { program, text } = make(dice, depth)
-      const where = () => `seed ${seed}, turn ${turns}: ${text}`
-      const instance = new Instance(program, { instanceId: `i${seed}` })
-      const live = new Uninterrupted(program, { nowMs: start, seed: `i${seed}\n1\n${start}` })
-      const sent: Array<WorkItem.WorkItem> = []
-      let messages: ReadonlyArray<WorkItem.WorkItem> = []
-      let cancelled: ReadonlyArray<number> = []
-      for (let turn = 1; turn === 1 || instance.outcome._tag === "Waiting"; turn++) {
-        if (turn > 500) assert.fail(`${where()} does not end`)
-        turns++
-        await live.settle()
-        await live.deliver(messages, instance.nowMs)
-        const result = instance.turn(...messages)
-        const scheduled = result.turn.historyDelta.filter(isRequest)
-        assert.deepStrictEqual(
-          scheduled.map(own),
-          live.begun.map((action, i) =>
-            record(action, { eventId: scheduled[i]?.eventId ?? 0, executionId: 1, nowMs: instance.nowMs })
-          ),
-          where()
-        )
-        live.bind(scheduled.map(({ eventId }) => eventId))
-        const { exit } = live
-        if (exit !== undefined) {
-          ended++
+      const where = () => `seed ${seed}, turn ${counts.turns}: ${text}`
+      let left = nothingLeft
+      let instance = new Instance(program, { instanceId: `i${seed}` })
+      for (let isOver = false; !isOver;) {
+        const { executionId } = instance
+        const live = new Uninterrupted(program, {
+          nowMs: instance.nowMs,
+          seed: `i${seed}\n${executionId}\n${instance.nowMs}`,
+          executionId,
+          left
+        })
+        const sent: Array<WorkItem.WorkItem> = []
+        let messages: ReadonlyArray<WorkItem.WorkItem> = []
+        counts.executions++
+        for (let turn = 1; turn === 1 || instance.outcome._tag === "Waiting"; turn++) {
+          if (turn > 500) assert.fail(`${where()} does not end`)
+          counts.turns++
+          await live.settle()
+          await live.deliver(messages, instance.nowMs)
+          const before = instance.history
+          const given = new Map(cancels.map(([tag, event]) => [tag, givenUp(before, event)]))
+          const { turn: { cancelledActivities, historyDelta, orchestratorItems } } = instance.turn(...messages)
+          const scheduled = historyDelta.filter(isRequest)
+          const begun = await live.bind(scheduled[0]?.eventId ?? 0)
           assert.deepStrictEqual(
-            instance.outcome._tag === "Failed" && instance.outcome.details._tag === "Application"
-              ? instance.outcome.details.message
-              : instance.outcome._tag === "Completed"
-              ? instance.outcome.output
-              : instance.outcome,
-            JSON.stringify(
-              Exit.isSuccess(exit)
-                ? exit.value ?? null
-                : exit.cause.reasons.find((reason) => reason._tag === "Fail")?.error
+            scheduled.map(own),
+            begun.map((action, i) =>
+              record(action, { eventId: scheduled[i]?.eventId ?? 0, executionId, nowMs: instance.nowMs })
             ),
             where()
           )
-          break
+          const { continued, exit } = live
+          if (continued !== undefined) {
+            assert.deepStrictEqual(instance.outcome, {
+              _tag: "ContinuedAsNew",
+              input: continued,
+              version: null,
+              carried: live.left.messages.map(({ data, name }) => [name, data] as const),
+              customStatus: live.left.customStatus
+            }, where())
+            break
+          }
+          if (exit !== undefined) {
+            counts.ended++
+            isOver = true
+            assert.deepStrictEqual(
+              instance.outcome._tag === "Failed" && instance.outcome.details._tag === "Application"
+                ? instance.outcome.details.message
+                : instance.outcome._tag === "Completed"
+                ? instance.outcome.output
+                : instance.outcome,
+              JSON.stringify(
+                Exit.isSuccess(exit)
+                  ? exit.value ?? null
+                  : exit.cause.reasons.find((reason) => reason._tag === "Fail")?.error
+              ),
+              where()
+            )
+            break
+          }
+          assert.strictEqual(instance.outcome._tag, "Waiting", `${where()} ${JSON.stringify(instance.outcome)}`)
+          for (const [tag, event] of cancels) {
+            assert.deepStrictEqual(
+              givenUp(historyDelta, event),
+              live.dropped(tag).filter((id) => !given.get(tag)!.includes(id)),
+              where()
+            )
+          }
+          assert.deepStrictEqual(
+            cancelledActivities.map(({ activityId }) => activityId),
+            givenUp(historyDelta, "ActivityCancelRequested"),
+            where()
+          )
+          assert.deepStrictEqual(
+            orchestratorItems.flatMap((item) => item._tag === "CancelInstance" ? item.instance : []),
+            givenUp(historyDelta, "SubOrchestrationCancelRequested").map((id) =>
+              `i${seed}::sub::${executionId === 1 ? "" : `${executionId}_`}${id}`
+            ),
+            where()
+          )
+          messages = nextBatch(dice, instance, sent, turn)
         }
-        assert.strictEqual(instance.outcome._tag, "Waiting", `${where()} ${JSON.stringify(instance.outcome)}`)
-        const dropped = live.dropped("CallActivity").filter((id) => !cancelled.includes(id))
-        assert.deepStrictEqual(result.turn.cancelledActivities.map(({ activityId }) => activityId), dropped, where())
-        cancelled = live.dropped("CallActivity")
-        assert.deepStrictEqual(
-          instance.history.flatMap((event) => event._tag === "ExternalSubscribedCancelled" ? event.sourceEventId! : [])
-            .sort((a, b) => a - b),
-          live.dropped("WaitExternal"),
-          where()
-        )
-        messages = nextBatch(dice, instance, sent, turn)
+        counts.events += instance.history.length
+        if (isOver) break
+        left = live.left
+        instance = instance.next()
       }
-      events += instance.history.length
     }
+    const { ended, events, executions, turns } = counts
     assert.strictEqual(ended, programs)
-    console.log(`replayed ${programs} programs in ${turns} turns, ${events} events`)
-  }, 120_000)
+    assert.isAbove(executions, programs)
+    console.log(`replayed ${programs} programs in ${executions} executions, ${turns} turns, ${events} events`)
+  }, 300_000)
 })

@@ -12,10 +12,11 @@ import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as Scheduler from "effect/Scheduler"
-import type { Action } from "../../src/internal/replay/action.ts"
+import type { Action, Awaited, Immediate } from "../../src/internal/replay/action.ts"
 import { OrchestrationContext } from "../../src/internal/replay/context.ts"
+import * as Orchestration from "../../src/Orchestration.ts"
 import type * as WorkItem from "../../src/WorkItem.ts"
-import { activity, signal } from "./play.ts"
+import { activity, child, continueAsNew, set, signal, take } from "./play.ts"
 
 /** Numbers from a seed, the same in every run. */
 export class Dice {
@@ -62,7 +63,18 @@ export const make = (dice: Dice, depth: number): RandomProgram => {
     const called: RandomProgram = { text: `${name}(${n})`, program: activity(name)(n) }
     const slept: RandomProgram = { text: `sleep(${ms})`, program: Effect.as(Effect.sleep(ms), `slept ${ms}`) }
     const waited: RandomProgram = { text: `wait(${name})`, program: signal(name) }
+    const begun: RandomProgram = { text: `child ${name}(${n})`, program: child(name, n) }
+    const taken: RandomProgram = { text: `take(${name})`, program: take(name) }
     return dice.pick([
+      begun,
+      begun,
+      taken,
+      taken,
+      { text: `set(${name}, ${n})`, program: set(name, String(n)) },
+      { text: `get(${name})`, program: get(name) },
+      { text: `status(${n})`, program: Orchestration.setCustomStatus(String(n)) },
+      { text: "status", program: Orchestration.customStatus },
+      dice.happens(0.3) ? { text: `continue(${n})`, program: continueOrGoOn(n) } : called,
       called,
       called,
       called,
@@ -170,23 +182,61 @@ export const make = (dice: Dice, depth: number): RandomProgram => {
   return node(depth)
 }
 
+/** At most three executions. */
+const continueOrGoOn = (n: number): Program =>
+  Effect.flatMap(
+    OrchestrationContext,
+    ({ executionId }) => executionId < 3 ? continueAsNew(n) : Effect.succeed("the last one")
+  )
+
+const get = (key: string): Program =>
+  Effect.flatMap(
+    OrchestrationContext,
+    ({ keyValues }) => Effect.map(keyValues, (values) => values.get(key) ?? "nothing")
+  )
+
+/** What an execution leaves to the next one. */
+export interface Left {
+  readonly customStatus: string | null
+  readonly keyValues: ReadonlyMap<string, string>
+  readonly messages: ReadonlyArray<WorkItem.Of<"QueueMessage">>
+}
+
+export const nothingLeft: Left = { customStatus: null, keyValues: new Map(), messages: [] }
+
 /**
  * Runs a program once, without interruption, on Effect's own scheduler: operations are callbacks that the messages
  * call, nothing is recorded and nothing replayed.
  */
 export class Uninterrupted {
-  /** Operations begun since the last `bind`. */
-  private fresh: Array<Operation> = []
+  /** Operations begun and not bound yet. */
+  private readonly fresh: Array<Operation | Immediate> = []
   private readonly operations = new Map<number, Operation>()
   private readonly answered = new Set<number>()
   private readonly fiber: Fiber.Fiber<unknown, unknown>
+  /** Bound dequeues and unread messages, both oldest first. */
+  private readonly takers: Array<Operation> = []
+  private readonly unread: Array<WorkItem.Of<"QueueMessage">>
+  private readonly executionId: number
+  private readonly values: Map<string, string>
+  private customStatus: string | null
   private pending = 0
   private nowMs: number
+  /** The input of the next execution, once the program asked for it. */
+  continued: string | undefined
 
-  constructor(program: Program, options: { readonly nowMs: number; readonly seed: string }) {
+  constructor(
+    program: Program,
+    options: { readonly nowMs: number; readonly seed: string; readonly executionId: number; readonly left: Left }
+  ) {
     this.nowMs = options.nowMs
-    const perform = (action: Action) =>
+    this.executionId = options.executionId
+    this.values = new Map(options.left.keyValues)
+    this.customStatus = options.left.customStatus
+    this.unread = [...options.left.messages]
+    const perform = (action: Awaited) =>
       Effect.callback<never>((resume) => {
+        if (this.continued !== undefined) return
         const operation: Operation = { action, resume, state: "open" }
         this.fresh.push(operation)
         return Effect.sync(() => {
@@ -207,8 +257,23 @@ export class Uninterrupted {
           return ms <= 0 ? Effect.yieldNow : Effect.asVoid(perform({ _tag: "CreateTimer", fireAtMs: this.nowMs + ms }))
         })
     }
+    const request = (action: Immediate) =>
+      Effect.sync(() => {
+        if (this.continued !== undefined) return
+        this.fresh.push(action)
+        if (action._tag === "SetKeyValue") this.values.set(action.key, action.value)
+        if (action._tag === "UpdateCustomStatus") this.customStatus = action.status
+      })
+    const context = {
+      executionId: options.executionId,
+      perform,
+      request,
+      continueAsNew: (input: string) => Effect.callback<never>(() => void (this.continued ??= input)),
+      customStatus: Effect.sync(() => this.customStatus),
+      keyValues: Effect.sync(() => this.values)
+    }
     const services = Context.empty().pipe(
-      Context.add(OrchestrationContext, { perform } as unknown as typeof OrchestrationContext.Service),
+      Context.add(OrchestrationContext, context as unknown as typeof OrchestrationContext.Service),
       Context.add(Scheduler.Scheduler, scheduler),
       Context.add(Clock.Clock, clock)
     )
@@ -224,13 +289,37 @@ export class Uninterrupted {
   async deliver(messages: ReadonlyArray<WorkItem.WorkItem>, nowMs: number): Promise<void> {
     this.nowMs = Math.max(this.nowMs, nowMs)
     for (const message of messages) {
-      if (this.fiber.pollUnsafe() !== undefined) return
+      if (this.fiber.pollUnsafe() !== undefined && this.continued === undefined) return
+      if (message._tag === "QueueMessage") {
+        this.unread.push(message)
+        await this.hand(message.name)
+        continue
+      }
       const operation = this.addressee(message)
-      if (operation?.state !== "open") continue
-      operation.state = "answered"
-      operation.resume(Effect.succeed(message as never))
-      await this.settle()
+      if (operation?.state === "open") await this.answer(operation, message)
     }
+  }
+
+  private async answer(operation: Operation, message: WorkItem.WorkItem): Promise<void> {
+    if (this.continued !== undefined) return
+    operation.state = "answered"
+    const _tag = message._tag === "SubOrchCompleted"
+      ? "SubOrchestrationCompleted"
+      : message._tag === "SubOrchFailed"
+      ? "SubOrchestrationFailed"
+      : message._tag
+    operation.resume(Effect.succeed({ ...message, _tag } as never))
+    await this.settle()
+  }
+
+  /** The oldest message of a mailbox goes to the oldest taker. */
+  private async hand(name: string): Promise<void> {
+    const taker = this.takers.find(({ action, state }) =>
+      state === "open" && action._tag === "DequeueEvent" && action.name === name
+    )
+    const index = this.unread.findIndex((message) => message.name === name)
+    if (this.continued !== undefined || taker === undefined || index < 0) return
+    await this.answer(taker, this.unread.splice(index, 1)[0]!)
   }
 
   private addressee(message: WorkItem.WorkItem): Operation | undefined {
@@ -238,9 +327,10 @@ export class Uninterrupted {
       case "ActivityCompleted":
       case "ActivityFailed":
       case "TimerFired":
-        if (message.executionId !== 1 || this.answered.has(message.id)) return undefined
-        this.answered.add(message.id)
-        return this.operations.get(message.id)
+        return this.asked(message.executionId, message.id)
+      case "SubOrchCompleted":
+      case "SubOrchFailed":
+        return this.asked(message.parentExecutionId, message.parentId)
       case "ExternalRaised":
         return [...this.operations.values()].find(({ action, state }) =>
           state === "open" && action._tag === "WaitExternal" && action.name === message.name
@@ -250,15 +340,31 @@ export class Uninterrupted {
     }
   }
 
-  /** What was begun since the last call; it gets the ids from `ids`, in order. */
-  bind(ids: ReadonlyArray<number>): void {
-    assert.strictEqual(this.fresh.length, ids.length)
-    for (const [index, operation] of this.fresh.entries()) this.operations.set(ids[index]!, operation)
-    this.fresh = []
+  private asked(executionId: number | undefined, id: number): Operation | undefined {
+    if (executionId !== this.executionId || this.answered.has(id)) return undefined
+    this.answered.add(id)
+    return this.operations.get(id)
   }
 
-  get begun(): ReadonlyArray<Action> {
-    return this.fresh.map(({ action }) => action)
+  /** Gives what was begun ids from `firstId` on, in order, and tells what that was. */
+  async bind(firstId: number): Promise<ReadonlyArray<Action>> {
+    const begun: Array<Action> = []
+    for (let next = this.fresh.shift(); next !== undefined; next = this.fresh.shift()) {
+      if ("_tag" in next) {
+        begun.push(next)
+        continue
+      }
+      this.operations.set(firstId + begun.length, next)
+      begun.push(next.action)
+      if (next.action._tag !== "DequeueEvent") continue
+      this.takers.push(next)
+      await this.hand(next.action.name)
+    }
+    return begun
+  }
+
+  get left(): Left {
+    return { customStatus: this.customStatus, keyValues: this.values, messages: this.unread }
   }
 
   /** Ids of unanswered operations that the program has let go of. */
@@ -276,7 +382,7 @@ export class Uninterrupted {
 // internal
 
 interface Operation {
-  readonly action: Action
+  readonly action: Awaited
   readonly resume: (effect: Effect.Effect<never>) => void
   state: "open" | "answered" | "dropped"
 }

@@ -103,6 +103,8 @@ export const make = (options: Options): Replay => {
   }
 
   const deliver = (handle: Handle, answer: Event.Event) => {
+    // Code that continues as new goes no further: it could do nothing with an answer.
+    if (continued !== undefined) return
     handle.state = "answered"
     handle.resume(Effect.succeed(answer))
     rest()
@@ -146,7 +148,7 @@ export const make = (options: Options): Replay => {
   /** A mailbox hands its oldest message to the dequeue that has waited longest. */
   const hand = (name: string) => {
     const { unread, waiting } = mailbox(name)
-    if (unread.length === 0 || waiting.length === 0) return
+    if (continued !== undefined || unread.length === 0 || waiting.length === 0) return
     deliver(waiting.shift()!, unread.shift()!.event)
   }
 

@@ -145,7 +145,8 @@ const feed = (
     }
   }
   for (const event of arrived) {
-    if (engine.ended() !== undefined) break
+    // The next execution gets what nobody has read.
+    if (engine.ended() !== undefined && engine.continued() === undefined) break
     engine.apply(event, false)
   }
 }
