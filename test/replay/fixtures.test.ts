@@ -186,6 +186,26 @@ describe("fixtures", () => {
       }
     }))
 
+  it.live("poison: a parent whose child cannot be hears of it, and what has ended stays as it ended", () =>
+    Effect.gen(function*() {
+      const deliveredTooOften = (name: string, isOne: (step: Step) => boolean) => {
+        const step = planned(name).find(isOne)
+        if (step === undefined || !("batch" in step)) return assert.fail(`${name} has no such step`)
+        const poisoned = { ...step, batch: { ...step.batch, attemptCount: 11 } }
+        return Effect.map(play([poisoned], scenarios[name]!), ([first]) => first![1])
+      }
+      const running = yield* deliveredTooOften(
+        "defect-collision-with-running-hangs-parent",
+        (step) => isTurn(step) && step.stored.events.length === 0
+      )
+      if (running._tag !== "Stored") return assert.fail(running._tag)
+      assert.strictEqual(running.ack.status, "Failed")
+      assert.deepStrictEqual(running.ack.orchestratorItems.map(({ instanceId }) => instanceId), ["p3-coll"])
+      const ended = yield* deliveredTooOften("sub-orchestration-id-collision", ({ _tag }) => _tag === "Dropped")
+      if (ended._tag !== "Dropped") return assert.fail(ended._tag)
+      assert.strictEqual(ended.enqueued.length, 1)
+    }))
+
   it.live("replay: what is refused, dropped or given back otherwise is noticed", () =>
     Effect.gen(function*() {
       const [nothing] = planned("duplicate-start").filter(({ _tag }) => _tag === "Nothing") as [

@@ -67,7 +67,7 @@ export const run = Effect.fnUntraced(function*(options: {
       })
       return Effect.logError("An instance fails: the database refuses what its turn stores").pipe(
         problem(error),
-        Effect.andThen(provider.ackOrchestrationItem(lockToken, refusal.turn)),
+        Effect.andThen(provider.ackOrchestrationItem(lockToken, refusal)),
         Effect.catch((second) =>
           Effect.andThen(Effect.logError("Its failure was not stored").pipe(problem(second)), abandon(failedTurnPause))
         )
@@ -75,6 +75,8 @@ export const run = Effect.fnUntraced(function*(options: {
     }
 
     const decide = Effect.suspend((): Effect.Effect<void> => {
+      // An instance that has ended stays as it ended, however often its messages were delivered.
+      if (batch._tag === "Drop") return drop(batch.refusals)
       if (attemptCount > settings.maxAttempts) return poison()
       if (Option.isSome(item.historyError)) {
         return Effect.andThen(
@@ -84,7 +86,6 @@ export const run = Effect.fnUntraced(function*(options: {
           abandon(unreadableHistoryPause)
         )
       }
-      if (batch._tag === "Drop") return drop(batch.refusals)
       // Messages for an execution whose start is not visible yet wait for it.
       if (batch._tag === "Early") return abandon(unregisteredPause(settings, attemptCount), true)
       const program = registry.resolve(batch.started.name, batch.version)
@@ -104,12 +105,8 @@ export const run = Effect.fnUntraced(function*(options: {
         services,
         onStray: () => strays.add(program.name)
       })
-      const turn = {
-        ...result.turn,
-        orchestratorItems: [...result.turn.orchestratorItems, ...batch.refusals]
-      }
       return Effect.forEach(result.warnings, (warning) => Effect.logWarning(warning)).pipe(
-        Effect.andThen(store(turn)),
+        Effect.andThen(store(withRefusals(result.turn, batch))),
         Effect.flatMap((stored) => stored ? report(program.name, result) : Effect.void)
       )
     })
@@ -149,7 +146,7 @@ export const run = Effect.fnUntraced(function*(options: {
       }
       return Effect.logError("An instance is poisoned: it was delivered too often").pipe(
         Effect.annotateLogs({ attemptCount, orchestration: item.orchestrationName }),
-        Effect.andThen(store(failedTurn(item, batch, details).turn))
+        Effect.andThen(store(failedTurn(item, batch, details)))
       )
     }
 
@@ -212,16 +209,22 @@ const hostServices = (context: Context.Context<never>): Context.Context<never> =
   )
 
 /** An execution that fails without its code being run. */
-const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: ErrorDetails.ErrorDetails): turns.Result =>
-  turns.fail(
-    {
-      ...item,
-      ...(batch._tag === "Run" ? batch : { started: batches.unknownStart(item) }),
-      version: coreVersion.current
-    },
-    details,
-    { unreadable: Option.isSome(item.historyError) }
+const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: ErrorDetails.ErrorDetails): Turn =>
+  withRefusals(
+    turns.fail(
+      {
+        ...item,
+        ...(batch._tag === "Run" ? batch : { started: batches.unknownStart(item) }),
+        version: coreVersion.current
+      },
+      details,
+      { unreadable: Option.isSome(item.historyError) }
+    ).turn,
+    batch
   )
+
+const withRefusals = (turn: Turn, batch: batches.Batch): Turn =>
+  batch._tag === "Run" ? { ...turn, orchestratorItems: [...turn.orchestratorItems, ...batch.refusals] } : turn
 
 const report = (name: string, { outcome, turn }: turns.Result) => {
   const labels = { orchestration_name: name }
