@@ -2,7 +2,7 @@
  * One turn as a pure call: a claimed item and the code in, what to store out.
  *
  * Steps: messages become events, the code is replayed over all of them, what it newly asks for gets events of its own,
- * and the way it ended decides what is enqueued. Limits of what a turn may do are the runtime's concern, not this one's.
+ * and the way it ended decides what is enqueued.
  */
 import * as ErrorDetails from "../../ErrorDetails.ts"
 import type * as Event from "../../Event.ts"

@@ -7,7 +7,6 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as References from "effect/References"
-import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as ErrorDetails from "../../ErrorDetails.ts"
 import * as Metrics from "../../Metrics.ts"
@@ -18,6 +17,7 @@ import * as WorkItem from "../../WorkItem.ts"
 import * as turns from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import * as coreVersion from "./coreVersion.ts"
+import { failedStorePause, problem, storeRetries, unregisteredPause } from "./policies.ts"
 import type { Registry } from "./registry.ts"
 import * as renewal from "./renewal.ts"
 import * as slots from "./slots.ts"
@@ -41,7 +41,7 @@ export const run = Effect.fnUntraced(function*(options: {
 
     const store = (turn: Turn): Effect.Effect<boolean> =>
       provider.ackOrchestrationItem(lockToken, turn).pipe(
-        Effect.retry({ schedule: commitRetries, while: (error) => error.isRetryable }),
+        Effect.retry({ schedule: storeRetries, while: (error) => error.isRetryable }),
         Effect.as(true),
         Effect.catch((error) =>
           Effect.as(
@@ -51,7 +51,10 @@ export const run = Effect.fnUntraced(function*(options: {
               ? Effect.logWarning(
                 "A turn was not stored: its lease is gone, to another process or with an earlier try that did store it"
               )
-              : Effect.andThen(Effect.logError("A turn was not stored").pipe(problem(error)), abandon(failedTurnPause)),
+              : Effect.andThen(
+                Effect.logError("A turn was not stored").pipe(problem(error)),
+                abandon(failedStorePause)
+              ),
             false
           )
         )
@@ -69,7 +72,7 @@ export const run = Effect.fnUntraced(function*(options: {
         problem(error),
         Effect.andThen(provider.ackOrchestrationItem(lockToken, refusal)),
         Effect.catch((second) =>
-          Effect.andThen(Effect.logError("Its failure was not stored").pipe(problem(second)), abandon(failedTurnPause))
+          Effect.andThen(Effect.logError("Its failure was not stored").pipe(problem(second)), abandon(failedStorePause))
         )
       )
     }
@@ -161,7 +164,9 @@ export const run = Effect.fnUntraced(function*(options: {
         Effect.never
       )
     ).pipe(
-      Effect.catchDefect((defect) => Effect.andThen(Effect.logError("A turn broke", defect), abandon(failedTurnPause))),
+      Effect.catchDefect((defect) =>
+        Effect.andThen(Effect.logError("A turn broke", defect), abandon(failedStorePause))
+      ),
       Effect.annotateLogs({ instanceId, executionId: item.executionId })
     )
   }
@@ -184,19 +189,7 @@ export const run = Effect.fnUntraced(function*(options: {
 
 // internal
 
-/** After the provider's own retries: 10, 20, 40, 80, 160 milliseconds. */
-const commitRetries = Schedule.max([Schedule.exponential(Duration.millis(10)), Schedule.recurs(5)])
-
-const failedTurnPause = Duration.millis(100)
 const unreadableHistoryPause = Duration.seconds(1)
-
-const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
-
-export const unregisteredPause = (settings: Settings, attemptCount: number) =>
-  Duration.min(
-    Duration.times(settings.unregisteredBackoff, 2 ** Math.min(attemptCount - 1, 6)),
-    settings.unregisteredBackoffMax
-  )
 
 // Only the payload can be at fault here; a schema that does not fit or a missing right is the operator's to mend.
 const isRefusedData = ({ reason }: ProviderError) => reason._tag === "DataRefused" || reason._tag === "InvalidInput"

@@ -7,16 +7,14 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as Activity from "../../Activity.ts"
 import type { ErrorDetails } from "../../ErrorDetails.ts"
 import * as Metrics from "../../Metrics.ts"
 import type { Claimed, Provider } from "../../Provider.ts"
-import type { ProviderError } from "../../ProviderError.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
 import * as WorkItem from "../../WorkItem.ts"
-import { unregisteredPause } from "./orchestrationDispatcher.ts"
+import { failedStorePause, problem, storeRetries, unregisteredPause } from "./policies.ts"
 import * as renewal from "./renewal.ts"
 import * as slots from "./slots.ts"
 
@@ -37,7 +35,7 @@ export const run = Effect.fnUntraced(function*(options: {
 
     const store = (completion: Completion) =>
       provider.ackWorkItem(lockToken, Option.some(completion)).pipe(
-        Effect.retry({ schedule: ackRetries, while: (error) => error.isRetryable }),
+        Effect.retry({ schedule: storeRetries, while: (error) => error.isRetryable }),
         Effect.matchEffect({
           onSuccess: () => count(item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
           onFailure: (error) =>
@@ -45,7 +43,7 @@ export const run = Effect.fnUntraced(function*(options: {
               ? Effect.logWarning("The result of an activity is not wanted any more: cancelled, or run elsewhere")
               : Effect.andThen(
                 Effect.logError("The result of an activity was not stored").pipe(problem(error)),
-                abandon(Option.some(failedAckPause))
+                abandon(Option.some(failedStorePause))
               )
         })
       )
@@ -91,7 +89,7 @@ export const run = Effect.fnUntraced(function*(options: {
 
     return work.pipe(
       Effect.catchDefect((defect) =>
-        Effect.andThen(Effect.logError("An activity broke", defect), abandon(Option.some(failedAckPause)))
+        Effect.andThen(Effect.logError("An activity broke", defect), abandon(Option.some(failedStorePause)))
       ),
       Effect.annotateLogs({
         instanceId: item.instance,
@@ -117,13 +115,6 @@ export const run = Effect.fnUntraced(function*(options: {
 })
 
 // internal
-
-/** 10, 20, 40, 80, 160 milliseconds. */
-const ackRetries = Schedule.max([Schedule.exponential(Duration.millis(10)), Schedule.recurs(5)])
-
-const failedAckPause = Duration.millis(100)
-
-const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
 
 const provideCall = <A, E>(
   run: Effect.Effect<A, E, Activity.Context>,
