@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Provider, Runtime, RuntimeConfig } from "duroxide-prisma"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -82,6 +82,30 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
         const second = yield* start(Effect.map(Activity.Context, ({ attempt }) => `attempt ${attempt}`), leases)
         assert.strictEqual(yield* client.wait(Job, "interrupted"), "attempt 1")
         yield* second.stop
+      }))
+
+    it.effect("a turn under way is given back at once, without counting the attempt", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const { sql } = yield* PgServer.PgServer
+        const provider = yield* Provider.Provider
+        const storing = yield* Deferred.make<void>()
+        const stuck = Provider.Provider.of({
+          ...provider,
+          ackOrchestrationItem: () => Effect.andThen(Deferred.succeed(storing, undefined), Effect.never)
+        })
+        const first = yield* start(Effect.die("is not reached"), {
+          orchestrationLockTimeout: "1 hour",
+          shutdownTimeout: 0
+        }).pipe(Effect.provideService(Provider.Provider, stuck))
+        yield* client.start(Job, { instanceId: "mid-turn", payload: undefined })
+        yield* Deferred.await(storing)
+        yield* first.stop
+        assert.deepStrictEqual(yield* sql(`SELECT * FROM instance_locks`), [])
+        assert.deepStrictEqual(
+          yield* sql(`SELECT attempt_count, lock_token FROM orchestrator_queue WHERE instance_id = 'mid-turn'`),
+          [{ attempt_count: 0, lock_token: null }]
+        )
       }))
   })
 })

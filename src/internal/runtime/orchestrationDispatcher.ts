@@ -167,6 +167,10 @@ export const run = Effect.fnUntraced(function*(options: {
       Effect.catchDefect((defect) =>
         Effect.andThen(Effect.logError("A turn broke", defect), abandon(failedStorePause))
       ),
+      // Shutdown: if the turn was stored all the same, there is nothing left to give back.
+      Effect.onInterrupt(() =>
+        Effect.ignore(provider.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true }))
+      ),
       Effect.annotateLogs({ instanceId, executionId: item.executionId })
     )
   }
