@@ -70,7 +70,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
   const enqueueMessage = (message: EncodedMessage, now: number) => {
     const visibleAtMs = Math.max(message.visibleAtMs ?? 0, now + (message.delayMs ?? 0))
     const { instanceId, workItem } = message
-    messages.set(++lastId, { instanceId, workItem, visibleAtMs, lock: null, attemptCount: 0 })
+    messages.set(++lastId, { instanceId, workItem, createdAtMs: now, visibleAtMs, lock: null, attemptCount: 0 })
   }
   const enqueueActivity = (activity: EncodedActivity, now: number) =>
     activities.set(++lastId, { ...activity, visibleAtMs: now, lock: null, attemptCount: 0 })
@@ -121,6 +121,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       executionId,
       history: tables.historyOf(store, instanceId, executionId),
       messages: batch.map(([id, { workItem }]) => ({ id, workItem })),
+      lastEnqueuedAtMs: Math.max(...batch.map(([, message]) => message.createdAtMs)),
       keyValues: [...stored.get(instanceId) ?? []].map(([key, { lastUpdatedAtMs, value }]) => ({
         key,
         value,

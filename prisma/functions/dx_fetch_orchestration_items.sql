@@ -30,6 +30,7 @@ RETURNS TABLE (
   out_history json,                -- event texts by event id; null when there are none
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
+  out_last_enqueued_at_ms bigint,  -- when the newest of them was enqueued
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
 )
 LANGUAGE plpgsql
@@ -204,14 +205,15 @@ BEGIN
           attempt_count = q.attempt_count + 1
       FROM visible
       WHERE q.id = visible.id
-      RETURNING q.instance_id, q.id, q.work_item, q.attempt_count
+      RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
     ),
     batch AS (
       SELECT
         marked.instance_id,
         max(marked.attempt_count) AS attempt_count,
         json_agg(marked.id ORDER BY marked.id) AS message_ids,
-        json_agg(marked.work_item ORDER BY marked.id) AS messages
+        json_agg(marked.work_item ORDER BY marked.id) AS messages,
+        max(marked.created_at) AS last_created_at
       FROM marked
       GROUP BY marked.instance_id
     )
@@ -235,6 +237,7 @@ BEGIN
       ),
       batch.message_ids,
       batch.messages,
+      round(extract(epoch FROM batch.last_created_at) * 1000)::bigint,
       (
         SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
         FROM kv_store AS s

@@ -342,6 +342,7 @@ interface ClaimedInstanceRow {
   readonly out_history: ReadonlyArray<string> | null
   readonly out_message_ids: ReadonlyArray<number>
   readonly out_messages: ReadonlyArray<string>
+  readonly out_last_enqueued_at_ms: bigint
   readonly out_key_values: ClaimedInstance["keyValues"] | null
 }
 
@@ -357,6 +358,7 @@ const claimedInstance = (row: ClaimedInstanceRow): Effect.Effect<ClaimedInstance
     executionId: Number(row.out_execution_id),
     history: row.out_history ?? [],
     messages: row.out_message_ids.map((id, index) => ({ id, workItem: row.out_messages[index]! })),
+    lastEnqueuedAtMs: Number(row.out_last_enqueued_at_ms),
     keyValues: row.out_key_values ?? []
   }, (claimed) => [
     claimed.executionId,

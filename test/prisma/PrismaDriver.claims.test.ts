@@ -21,6 +21,7 @@ describe("fetchOrchestrationItems:", () => {
         executionId: 1,
         history: [],
         messages: [{ id: first.messages[0]!.id, workItem: Test.start("a").workItem }],
+        lastEnqueuedAtMs: first.lastEnqueuedAtMs,
         keyValues: []
       })
       yield* driver.ackOrchestrationItems([
@@ -72,6 +73,17 @@ describe("fetchOrchestrationItems:", () => {
       ])
       const { messages } = yield* Test.claimOne(driver)
       assert.deepStrictEqual(messages.map(({ workItem }) => workItem), ["1", "2", "3"])
+    }))
+
+  it.effect("says when the newest message of the batch was enqueued", () =>
+    Effect.gen(function*() {
+      const { driver } = yield* Test.open({ clock: "effect" })
+      for (const atMs of [1000, 2345, 5000]) {
+        yield* TestClock.setTime(atMs)
+        yield* driver.enqueueForOrchestrator([{ ...Test.message("a"), visibleAtMs: atMs === 5000 ? 9000 : null }])
+      }
+      const { lastEnqueuedAtMs, nowMs } = yield* Test.claimOne(driver)
+      assert.deepStrictEqual({ lastEnqueuedAtMs, nowMs }, { lastEnqueuedAtMs: 2345, nowMs: 5000 })
     }))
 
   it.effect("leaves out what is not visible yet; what arrives during a turn is the next batch", () =>

@@ -40,7 +40,7 @@ const backdoor = ({ activities, history, messages }: tables.Tables): ProviderTes
     ),
   insertMessage: (instanceId, workItem) =>
     Effect.map(Clock.currentTimeMillis, (now) => {
-      messages.set(nextId++, { instanceId, workItem, visibleAtMs: now, lock: null, attemptCount: 0 })
+      messages.set(nextId++, { instanceId, workItem, createdAtMs: now, visibleAtMs: now, lock: null, attemptCount: 0 })
     }),
   insertActivity: (workItem) =>
     Effect.map(Clock.currentTimeMillis, (now) => {

@@ -36,6 +36,7 @@ export interface Queued {
 export interface Message extends Queued {
   readonly instanceId: string
   readonly workItem: string
+  readonly createdAtMs: number
 }
 
 export interface Activity extends Queued, EncodedActivity {}

@@ -35,10 +35,8 @@ export interface Options {
   readonly maxBatch: number
 }
 
-// Rows nobody can read, and messages that may have overtaken their start, come back after these pauses: long enough
-// not to spin, short enough for a deploy that can read them.
+// Rows nobody can read come back after this pause: long enough not to spin, short enough for a deploy that can read them.
 const unreadablePause = Duration.seconds(60)
-const orphanPause = Duration.seconds(1)
 
 export const make = Effect.fnUntraced(function*(
   driver: Driver,
@@ -164,8 +162,8 @@ export const make = Effect.fnUntraced(function*(
           )
           yield* ackTurns(emptyAck(lockToken))
         } else {
-          const pause = assembled._tag === "Orphan" ? orphanPause : Duration.zero
-          yield* abandonTurns({ lockToken, delayMs: Duration.toMillis(pause) || null, ignoreAttempt: true })
+          const delayMs = assembled._tag === "Orphan" ? Duration.toMillis(assembled.pause) : null
+          yield* abandonTurns({ lockToken, delayMs, ignoreAttempt: true })
         }
         held.release(lockToken)
       }

@@ -3,6 +3,7 @@
  *
  * Rules are stated here once, for every driver (contract: instance metadata, orphaned messages, corrupt history).
  */
+import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Event from "../../Event.ts"
@@ -32,8 +33,11 @@ export type Assembled =
     /** Rows nobody can read; they are hidden for a while and never deleted. */
     readonly unreadable: ReadonlyArray<{ readonly id: number; readonly problem: string }>
   }
-  /** Nothing says which orchestration the messages are for. `deletable` when all are queue messages without history. */
-  | { readonly _tag: "Orphan"; readonly deletable: boolean }
+  /**
+   * Nothing says which orchestration the messages are for. `deletable` when all are queue messages without history; else
+   * they may have overtaken their start and are looked at again after `pause`.
+   */
+  | { readonly _tag: "Orphan"; readonly deletable: boolean; readonly pause: Duration.Duration }
   /** Not one message of the batch can be read. */
   | {
     readonly _tag: "Unreadable"
@@ -66,7 +70,8 @@ export const assemble = (claimed: ClaimedInstance): Assembled => {
   if (identity === undefined) {
     return {
       _tag: "Orphan",
-      deletable: claimed.history.length === 0 && messages.every((message) => message._tag === "QueueMessage")
+      deletable: claimed.history.length === 0 && messages.every((message) => message._tag === "QueueMessage"),
+      pause: orphanPause(claimed)
     }
   }
   return {
@@ -85,6 +90,13 @@ export const assemble = (claimed: ClaimedInstance): Assembled => {
 }
 
 // internal
+
+/**
+ * 1, 2, 4, … 60 seconds, counted for all processes at once: one second more than the newest message has waited so far.
+ * The newest, as a start that is late is most often late by little.
+ */
+const orphanPause = ({ lastEnqueuedAtMs, nowMs }: ClaimedInstance) =>
+  Duration.millis(Math.min(Math.max(nowMs - lastEnqueuedAtMs, 0) + 1000, 60_000))
 
 type Identity = Pick<OrchestrationItem, "orchestrationName" | "orchestrationVersion" | "executionId">
 

@@ -5,6 +5,7 @@ import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Provider } from "../../Provider.ts"
+import { ProviderAdmin } from "../../ProviderAdmin.ts"
 import {
   ack,
   activityCompleted,
@@ -184,6 +185,23 @@ export const errorHandling = topic("error_handling", {
     const { attemptCount, item } = yield* claimInstance("late")
     assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), ["CancelInstance", "StartOrchestration"])
     assert.strictEqual(attemptCount, 1)
+  }),
+
+  orphans_are_looked_at_less_and_less_often: Effect.gen(function*() {
+    const waiting = Effect.map((yield* ProviderAdmin).getQueueDepths, ({ orchestratorQueue }) => orchestratorQueue)
+    yield* send(cancelItem("late"))
+    yield* expectNoOrchestration()
+    assert.strictEqual(yield* waiting, 0)
+    yield* elapse("1100 millis")
+    assert.strictEqual(yield* waiting, 1)
+    yield* expectNoOrchestration()
+    yield* elapse("1100 millis")
+    assert.strictEqual(yield* waiting, 0)
+    yield* elapse("1100 millis")
+    assert.strictEqual(yield* waiting, 1)
+    // Nothing was counted, however often it was looked at.
+    yield* enqueueStart("late")
+    assert.strictEqual((yield* claimInstance("late")).attemptCount, 1)
   })
 })
 
