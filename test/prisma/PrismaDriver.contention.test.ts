@@ -2,20 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Test from "../utils/driver.ts"
-import * as PgServer from "../utils/PgServer.ts"
+import { session } from "../utils/session.ts"
 import { waitForStatement } from "../utils/waitUntil.ts"
-
-/** Another session with a transaction of its own, in the same schema. */
-const session = Effect.fnUntraced(function*(test: PgServer.TestDatabase) {
-  const url = new URL(test.url)
-  url.searchParams.delete("schema")
-  const client = yield* PgServer.connect(url.toString())
-  const run = (sql: string, values: ReadonlyArray<unknown> = []) =>
-    Effect.promise(async (): Promise<ReadonlyArray<any>> => (await client.query(sql, [...values])).rows)
-  yield* run(`SELECT set_config('search_path', quote_ident($1), false)`, [test.schema])
-  yield* run("BEGIN")
-  return run
-})
 
 const sum = (counts: ReadonlyArray<number>) => counts.reduce((total, count) => total + count, 0)
 const times = <A, E, R>(count: number, effect: (i: number) => Effect.Effect<A, E, R>) =>

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import type { ProviderError } from "../../src/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
-import * as PgServer from "../utils/PgServer.ts"
+import { session } from "../utils/session.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 /**
@@ -15,19 +15,15 @@ const meet = Effect.fnUntraced(function*<A, B>(
   middle: string,
   sets: readonly [Effect.Effect<A, ProviderError>, Effect.Effect<B, ProviderError>]
 ) {
-  const url = new URL(test.url)
-  url.searchParams.delete("schema")
-  const holder = yield* PgServer.connect(url.toString())
-  yield* Effect.promise(() => holder.query(`SELECT set_config('search_path', quote_ident($1), false)`, [test.schema]))
-  yield* Effect.promise(() => holder.query("BEGIN"))
-  yield* Effect.promise(() => holder.query(middle))
+  const holder = yield* session(test)
+  yield* holder(middle)
   const first = yield* Effect.forkChild(sets[0])
   const second = yield* Effect.forkChild(sets[1])
   yield* waitUntil(Effect.map(
     test.sql(`SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`),
     (waiting) => waiting.length === 2
   ))
-  yield* Effect.promise(() => holder.query("COMMIT"))
+  yield* holder("COMMIT")
   return [yield* Fiber.join(first), yield* Fiber.join(second)] as const
 })
 

@@ -3,24 +3,28 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
+import type { AdminDriver } from "../../src/AdminDriver.ts"
 import * as Database from "../../src/prisma/Database.ts"
+import * as PrismaAdmin from "../../src/prisma/PrismaAdmin.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
+import { ProviderDriver } from "../../src/ProviderDriver.ts"
 import type {
   ClaimedInstance,
   EncodedActivity,
   EncodedMessage,
   OrchestrationAck,
   OrchestrationStart,
-  ProviderDriver,
   TagFilter
 } from "../../src/ProviderDriver.ts"
 import type { ProviderError } from "../../src/ProviderError.ts"
 import * as PgServer from "./PgServer.ts"
 
 export type Driver = ProviderDriver["Service"]
+export type Admin = AdminDriver["Service"]
 
 export interface Opened extends PgServer.TestDatabase {
   readonly driver: Driver
+  readonly admin: Admin
   /** Statements sent so far. */
   readonly statements: Effect.Effect<number>
 }
@@ -40,11 +44,15 @@ export const openOn = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Opened, ProviderError, Scope.Scope> {
   const database = yield* Database.make({ url: test.url, schema: test.schema, maxConnections: options.maxConnections })
   const driver = yield* Effect.provideService(PrismaDriver.make(options), Database.Database, database)
+  const admin = yield* PrismaAdmin.make(options).pipe(
+    Effect.provideService(Database.Database, database),
+    Effect.provideService(ProviderDriver, driver)
+  )
   const statements = Effect.map(
     database.statementCounts,
     (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0)
   )
-  return { ...test, driver, statements }
+  return { ...test, driver, admin, statements }
 })
 
 export const message = (instanceId: string, workItem = "{\"CancelInstance\":{}}"): EncodedMessage => ({
@@ -121,3 +129,24 @@ export const take = (
     readonly session?: { readonly ownerId: string; readonly lockTimeoutMs: number } | null
   } = {}
 ) => driver.fetchWorkItems({ limit: 10, lockTimeoutMs: 30_000, tags: { _tag: "Any" }, session: null, ...options })
+
+/** Which tables hold rows of an instance. */
+export const tablesWith = ({ sql }: PgServer.TestDatabase, instanceId: string) =>
+  Effect.map(
+    sql<{ table: string }>(
+      [
+        "executions",
+        "history",
+        "instance_locks",
+        "instances",
+        "kv_delta",
+        "kv_store",
+        "orchestrator_queue",
+        "worker_queue"
+      ]
+        .map((table) => `SELECT '${table}' AS table FROM ${table} WHERE instance_id = $1`).join(" UNION ") +
+        " ORDER BY 1",
+      [instanceId]
+    ),
+    (rows) => rows.map(({ table }) => table)
+  )
