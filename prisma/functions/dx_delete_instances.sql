@@ -8,9 +8,10 @@
 -- Bound: all rows of these instances, their children, and one pass over the orchestrator queue for queued children. An
 -- index for that pass would cost every start; deletion is rare (10 ms per 100,000 messages).
 --
--- Locks: advisory locks of all ids by key (waits), so that nobody claims them meanwhile; leases by id; instance rows by
--- id; then rows of executions, history, key-values, worker queue, orchestrator queue. A turn that is being stored is
--- waited for; one that comes later finds no lease.
+-- Locks: advisory locks of all ids by key (waits), so that nobody claims them meanwhile; leases by id; ids without an
+-- instance row by id, so that nobody starts them meanwhile; instance rows by id; then rows of executions, history,
+-- key-values, worker queue, orchestrator queue. A turn or a start that is being stored is waited for; a turn that comes
+-- later finds no lease, a start that comes later waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],
   p_must_have_ended text[]         -- a part of p_instance_ids
@@ -33,6 +34,7 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
+  v_unknown text[];
   v_activities bigint;
 BEGIN
   out_instances_deleted := 0;
@@ -53,6 +55,25 @@ BEGIN
   WHERE l.instance_id = ANY (p_instance_ids)
   ORDER BY l.instance_id COLLATE "C"
   FOR UPDATE;
+
+  -- Whoever starts one of these ids waits for the end of the transaction that inserted it, also when the row is gone.
+  WITH reserved AS (
+    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
+    SELECT DISTINCT given.id COLLATE "C", '', 1, now(), now()
+    FROM unnest(p_instance_ids) AS given (id)
+    WHERE NOT EXISTS (
+      SELECT FROM instances AS i
+      WHERE i.instance_id = given.id
+    )
+    ORDER BY 1
+    ON CONFLICT (instance_id) DO NOTHING
+    RETURNING instance_id
+  )
+  SELECT array_agg(reserved.instance_id)
+  INTO v_unknown
+  FROM reserved;
+  DELETE FROM instances AS i
+  WHERE i.instance_id = ANY (v_unknown);
 
   -- Excludes first turns of children, which hold their parent's row.
   PERFORM

@@ -5,7 +5,7 @@
 -- exactly one is Started.
 --
 -- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
--- executions. A start waits only for another start or first turn of the same id.
+-- executions. A start waits only for another start, a first turn, or a deletion of the same id.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, work_item, major, minor, patch, delay_ms}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
