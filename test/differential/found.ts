@@ -72,6 +72,17 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     claim
   ],
 
+  "pruneExecutions: of an execution without an instance nothing is left": [
+    send(message("a")),
+    claim,
+    ack(turn(0, { orchestrationName: null, status: "Failed" })),
+    { call: "pruneExecutions", instanceId: "a", keepLast: 0, completedAgoMs: null },
+    {
+      call: "startOrchestrations",
+      starts: [{ instanceId: "a", pinnedVersion: { major: 0, minor: 0, patch: 0 }, delayMs: null }]
+    }
+  ],
+
   "renewOrchestrationItemLocks: of two renewals of one lease the last counts": [
     send(message("a")),
     claim,

@@ -132,6 +132,8 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
           eventsDeleted += history.get(instanceId)?.get(executionId)?.size ?? 0
           history.get(instanceId)?.delete(executionId)
         }
+        // Nobody may think that there still is one.
+        if (ofInstance?.size === 0) executions.delete(instanceId)
         return { executionsDeleted, eventsDeleted }
       })
   })
