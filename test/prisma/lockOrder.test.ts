@@ -30,6 +30,34 @@ const meet = Effect.fnUntraced(function*<A, B>(
 const ids = ["a", "m", "z"]
 const both = <A>(all: ReadonlyArray<A>) => [all, all.toReversed()] as const
 
+type Operations = Readonly<
+  Record<
+    string,
+    (driver: Test.Driver, tokens: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
+  >
+>
+
+const turns: Operations = {
+  ackOrchestrationItems: (driver, tokens) =>
+    driver.ackOrchestrationItems(tokens.map((token) => Test.turn(token, Test.named))),
+  abandonOrchestrationItems: (driver, tokens) =>
+    driver.abandonOrchestrationItems(
+      tokens.map((lockToken) => ({ lockToken, delayMs: null, ignoreAttempt: false }))
+    ),
+  renewOrchestrationItemLocks: (driver, tokens) =>
+    driver.renewOrchestrationItemLocks(tokens.map((lockToken) => ({ lockToken, extendForMs: 60_000 }))),
+  deferMessages: (driver, tokens) =>
+    driver.deferMessages(tokens.map((lockToken) => ({ lockToken, ids: [1], delayMs: 60_000 })))
+}
+
+const activities: Operations = {
+  ackWorkItems: (driver, tokens) => driver.ackWorkItems(tokens.map((lockToken) => ({ lockToken, completion: null }))),
+  abandonWorkItems: (driver, tokens) =>
+    driver.abandonWorkItems(tokens.map((lockToken) => ({ lockToken, delayMs: null, ignoreAttempt: false }))),
+  renewWorkItemLocks: (driver, tokens) =>
+    driver.renewWorkItemLocks(tokens.map((lockToken) => ({ lockToken, extendForMs: 60_000 })))
+}
+
 describe("leases are locked by instance:", () => {
   const open = Effect.gen(function*() {
     const test = yield* Test.open()
@@ -38,25 +66,8 @@ describe("leases are locked by instance:", () => {
     return { ...test, tokens }
   })
   const middle = "SELECT FROM instance_locks WHERE instance_id = 'm' FOR UPDATE"
-  const operations: Readonly<
-    Record<
-      string,
-      (driver: Test.Driver, tokens: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
-    >
-  > = {
-    ackOrchestrationItems: (driver, tokens) =>
-      driver.ackOrchestrationItems(tokens.map((token) => Test.turn(token, Test.named))),
-    abandonOrchestrationItems: (driver, tokens) =>
-      driver.abandonOrchestrationItems(
-        tokens.map((lockToken) => ({ lockToken, delayMs: null, ignoreAttempt: false }))
-      ),
-    renewOrchestrationItemLocks: (driver, tokens) =>
-      driver.renewOrchestrationItemLocks(tokens.map((lockToken) => ({ lockToken, extendForMs: 60_000 }))),
-    deferMessages: (driver, tokens) =>
-      driver.deferMessages(tokens.map((lockToken) => ({ lockToken, ids: [1], delayMs: 60_000 })))
-  }
-  for (const [name, operation] of Object.entries(operations)) {
-    for (const [otherName, other] of Object.entries(operations)) {
+  for (const [name, operation] of Object.entries(turns)) {
+    for (const [otherName, other] of Object.entries(turns)) {
       if (name > otherName) continue
       it.live(`${name} and ${otherName}`, () =>
         Effect.gen(function*() {
@@ -86,19 +97,7 @@ describe("activities are locked by id:", () => {
         cancelledActivities: instanceIds.map((instanceId) => ({ instanceId, executionId: 1, activityId: 1 }))
       })
     ])
-  const operations: Readonly<
-    Record<
-      string,
-      (driver: Test.Driver, tokens: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
-    >
-  > = {
-    ackWorkItems: (driver, tokens) => driver.ackWorkItems(tokens.map((lockToken) => ({ lockToken, completion: null }))),
-    abandonWorkItems: (driver, tokens) =>
-      driver.abandonWorkItems(tokens.map((lockToken) => ({ lockToken, delayMs: null, ignoreAttempt: false }))),
-    renewWorkItemLocks: (driver, tokens) =>
-      driver.renewWorkItemLocks(tokens.map((lockToken) => ({ lockToken, extendForMs: 60_000 })))
-  }
-  for (const [name, operation] of Object.entries(operations)) {
+  for (const [name, operation] of Object.entries(activities)) {
     it.live(`${name} and itself`, () =>
       Effect.gen(function*() {
         const test = yield* open
@@ -186,5 +185,103 @@ describe("instances are created by id:", () => {
         test.driver.ackOrchestrationItems(claimed.map(({ lockToken }) => Test.turn(lockToken, Test.named)))
       ])
       assert.deepStrictEqual(answers[1], ["Done", "Done", "Done"])
+    }))
+})
+
+describe("deletions lock what everybody locks, in the same order:", () => {
+  const remove = (test: Test.Opened, instanceIds: ReadonlyArray<string>) =>
+    test.admin.deleteInstances({ instanceIds, mustHaveEnded: [] })
+  const lease = "SELECT FROM instance_locks WHERE instance_id = 'm' FOR UPDATE"
+
+  const open = Effect.gen(function*() {
+    const test = yield* Test.open()
+    yield* test.driver.startOrchestrations(ids.map((id) => Test.start(id)))
+    const turns = (yield* Test.claim(test.driver)).map(({ lockToken }) => lockToken)
+    yield* test.driver.enqueueForWorker(ids.map((instanceId) => Test.activity({ instanceId })))
+    const activities = (yield* Test.take(test.driver)).map(({ lockToken }) => lockToken)
+    return { ...test, turns, activities }
+  })
+  const instancesLeft = ({ sql }: Test.Opened) => Effect.map(sql("SELECT FROM instances"), (rows) => rows.length)
+
+  it.live("two of them", () =>
+    Effect.gen(function*() {
+      const test = yield* open
+      const answers = yield* meet(test, lease, [remove(test, ids), remove(test, ids.toReversed())])
+      const counts = answers.map((answer) => answer._tag === "Deleted" ? answer.deleted.instancesDeleted : answer)
+      assert.sameMembers(counts, [3, 0])
+      assert.strictEqual(yield* instancesLeft(test), 0)
+    }))
+
+  for (const [name, operation] of Object.entries(turns)) {
+    it.live(`one and ${name}`, () =>
+      Effect.gen(function*() {
+        for (const [given, tokens] of [[ids, "against"], [ids.toReversed(), "along"]] as const) {
+          const test = yield* open
+          const [answers, removed] = yield* meet(test, lease, [
+            operation(test.driver, tokens === "along" ? test.turns : test.turns.toReversed()),
+            remove(test, given)
+          ])
+          assert.lengthOf(new Set(answers), 1)
+          assert.strictEqual(removed._tag, "Deleted")
+          assert.strictEqual(yield* instancesLeft(test), 0)
+        }
+      }))
+  }
+
+  for (const [name, operation] of Object.entries(activities)) {
+    it.live(`one and ${name}`, () =>
+      Effect.gen(function*() {
+        const test = yield* open
+        const [answers, removed] = yield* meet(
+          test,
+          "SELECT FROM worker_queue WHERE instance_id = 'm' FOR UPDATE",
+          [operation(test.driver, test.activities.toReversed()), remove(test, ids)]
+        )
+        assert.lengthOf(new Set(answers), 1)
+        assert.strictEqual(removed._tag, "Deleted")
+        assert.lengthOf(yield* test.sql("SELECT FROM orchestrator_queue"), 0)
+      }))
+  }
+
+  it.live("one and first turns of children", () =>
+    Effect.gen(function*() {
+      const test = yield* open
+      // The order of the children is against that of their parents.
+      yield* test.driver.enqueueForOrchestrator(
+        ids.map((parent, i) =>
+          Test.message(
+            `child-${9 - i}`,
+            `{"StartOrchestration":{"parent_instance":"${parent}"}}`
+          )
+        )
+      )
+      const claimed = yield* Test.claim(test.driver)
+      assert.lengthOf(claimed, 3)
+      const [acked, removed] = yield* meet(test, "SELECT FROM instances WHERE instance_id = 'm' FOR UPDATE", [
+        test.driver.ackOrchestrationItems(
+          claimed.map(({ lockToken }, i) => Test.turn(lockToken, { ...Test.named, parentInstanceId: ids[i]! }))
+        ),
+        remove(test, ids.toReversed())
+      ])
+      assert.deepStrictEqual(acked, ["Done", "Done", "Done"])
+      assert.strictEqual(removed._tag, "ChildLeftBehind")
+      assert.strictEqual(yield* instancesLeft(test), 6)
+    }))
+
+  it.live("one of ids without rows and starts of them", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      const [started, removed] = yield* meet(test, "INSERT INTO instances VALUES ('m', 'O', null, 1, now(), now())", [
+        test.driver.startOrchestrations(ids.map((id) => Test.start(id))),
+        remove(test, ids.toReversed())
+      ])
+      assert(removed._tag === "Deleted")
+      // The one of the holder, and the started ones.
+      const created = 1 + started.filter((answer) => answer === "Started").length
+      assert.strictEqual(removed.deleted.instancesDeleted + (yield* instancesLeft(test)), created)
+      for (const id of ids) {
+        const left = yield* Test.tablesWith(test, id)
+        assert.isTrue(left.length === 0 || left.length === 3, left.join())
+      }
     }))
 })
