@@ -5,8 +5,10 @@
 -- deleted. An instance has ended when its current execution is Completed or Failed, or ContinuedAsNew without a queued
 -- message that continues it. Unknown ids are passed over; what they left in other tables goes all the same.
 --
--- Bound: all rows of these instances, their children, and one pass over the orchestrator queue for queued children. An
--- index for that pass would cost every start; deletion is rare (10 ms per 100,000 messages).
+-- Bound: all rows of these instances, their children, and the queued starts of all children, which have an index of
+-- their own: 1 ms with 100 of them, whatever else is queued. Without it a deletion took 2, 9 and 130 ms in front of
+-- 10,000, 100,000 and 1,000,000 timers, and 40, 300 and 3,500 ms in front of as many starts of 500 bytes. It costs a
+-- start less than a microsecond, and one of 100,000 bytes 5 %.
 --
 -- Locks: advisory locks of all ids by key (waits), so that nobody claims them meanwhile; leases by id; ids without an
 -- instance row by id, so that nobody starts them meanwhile; instance rows by id; then rows of executions, history,
@@ -114,10 +116,17 @@ BEGIN
     AND i.instance_id <> ALL (p_instance_ids)
   LIMIT 1;
   IF out_child_left_behind IS NULL THEN
-    SELECT child.id
+    SELECT q.instance_id
     INTO out_child_left_behind
-    FROM dx_queued_children(p_instance_ids) AS child (id)
-    WHERE child.id <> ALL (p_instance_ids)
+    FROM orchestrator_queue AS q
+    -- As text: a message nobody can read must not fail this. Inside a payload the quotes would be escaped.
+    WHERE q.work_item LIKE '{"StartOrchestration"%'
+      AND q.work_item NOT LIKE '%"parent_instance":null%'
+      AND substring(q.work_item FROM '"parent_instance": ?("(?:[^"\\]|\\.)*")') = ANY (
+        SELECT to_json(parent.id)::text
+        FROM unnest(p_instance_ids) AS parent (id)
+      )
+      AND q.instance_id <> ALL (p_instance_ids)
     LIMIT 1;
   END IF;
   IF out_child_left_behind IS NOT NULL THEN

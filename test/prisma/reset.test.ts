@@ -162,7 +162,7 @@ describe("an adopted schema", () => {
       const removed = yield* reset({ url })
       assert.deepStrictEqual([removed.tables, removed.schema], [[], false])
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 7)
+      assert.lengthOf(removed.indexes, 8)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* sql("SELECT * FROM history ORDER BY 1, 2, 3"), rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)

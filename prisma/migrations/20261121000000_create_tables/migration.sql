@@ -112,6 +112,10 @@ CREATE INDEX orchestrator_queue_visible_at_id_idx ON orchestrator_queue (visible
 -- Claiming, settling: the visible messages of one instance; deletion of an instance.
 CREATE INDEX orchestrator_queue_instance_id_visible_at_idx ON orchestrator_queue (instance_id, visible_at);
 
+-- Whether children of an instance wait to be started, before it is deleted.
+CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_id)
+  WHERE work_item LIKE '{"StartOrchestration"%' AND work_item NOT LIKE '%"parent_instance":null%';
+
 -- Claiming past many activities whose time has not come; when the next one's comes.
 CREATE INDEX worker_queue_visible_at_id_idx ON worker_queue (visible_at, id);
 
