@@ -1,20 +1,23 @@
 /**
  * Activities: the steps of an orchestration that touch the world.
  *
- * An activity runs at least once, on any worker that has a handler for its name. Its result is recorded once, so the
- * orchestration sees one outcome however often the handler ran. Handlers that change something should pass
- * `Context.idempotencyKey` on to what they change: it is the same for every attempt of one call.
+ * An activity runs at least once, on any worker that has a handler for its name and takes its tag. Its result is recorded
+ * once, so the orchestration sees one outcome however often the handler ran. Handlers that change something should pass
+ * `Context.idempotencyKey` on to what they change: it is the same for every delivery of one call.
  *
  * @since 0.1.0
  */
 import * as Cause from "effect/Cause"
 import * as ContextModule from "effect/Context"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as ErrorDetails from "./ErrorDetails.ts"
+import * as checks from "./internal/activityOptions.ts"
 import * as payloads from "./internal/payload.ts"
 import type { PayloadSchema } from "./internal/payload.ts"
 import { OrchestrationContext } from "./internal/replay/context.ts"
@@ -30,7 +33,8 @@ export interface Activity<
   in out Name extends string,
   in out Payload extends PayloadSchema,
   in out Success extends PayloadSchema,
-  in out Error extends PayloadSchema
+  in out Error extends PayloadSchema,
+  out TimedOut extends ActivityTimedOut = never
 > {
   readonly name: Name
   readonly payload: Payload
@@ -42,17 +46,35 @@ export interface Activity<
    * **Details**
    *
    * A failure of the handler arrives as a typed failure. A handler that died, or answered with something its Schema
-   * refuses, arrives as the defect `ActivityDied`. Interruption cancels the activity: it is not started any more, or a
-   * running handler is interrupted.
+   * refuses, arrives as the defect `ActivityDied`. With a timeout, `ActivityTimedOut` is one more typed failure.
+   * Interruption cancels the activity: it is not started any more, or a running handler is interrupted.
    *
    * **Gotchas**
    *
    * A cancelled activity may or may not have had its effect. `Effect.all` interrupts the others when one of them fails;
    * where each effect must be known to be undone, wait for all of them, for example with `Effect.partition`.
    *
-   * A handler that dies is not run again: make passing faults typed failures and retry them, here or in the handler.
+   * What a handler dies of is recorded at once, as any other outcome: only `retry` makes another call of it.
    */
-  readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
+  readonly execute: (
+    payload: Payload["Type"]
+  ) => Effect.Effect<Success["Type"], Error["Type"] | TimedOut, OrchestrationContext>
+  /**
+   * The same activity with other options; those not named stay as they are.
+   *
+   * **Details**
+   *
+   * Throws a `RangeError` on an option that cannot work. In an orchestration that is a defect.
+   *
+   * **Example** (Options of one call)
+   *
+   * ```ts
+   * yield* Render.with({ sessionId: `video-${id}`, tag: "gpu", timeout: "10 minutes" }).execute(frame)
+   * ```
+   */
+  readonly with: <Timeout extends Duration.Input = never, TotalTimeout extends Duration.Input = never>(
+    options: Options<Error["Type"], Timeout, TotalTimeout>
+  ) => Activity<Name, Payload, Success, Error, TimedOut | TimedOutBy<Timeout | TotalTimeout>>
   /**
    * The handler, as a layer for `Runtime.layer`. It may use any service; what it fails with and dies of is recorded.
    */
@@ -60,6 +82,94 @@ export interface Activity<
     handler: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>
   ) => Layer.Layer<Handler<Name>, never, Exclude<R, Context | Scope.Scope>>
 }
+
+/**
+ * How an activity is called. A convenience: each of them is a plain Effect combinator over recorded calls and durable
+ * timers, so `Effect.retry` and `Effect.timeout` around `execute` work as well.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Options<
+  E,
+  Timeout extends Duration.Input = Duration.Input,
+  TotalTimeout extends Duration.Input = Duration.Input
+> {
+  /**
+   * Calls the activity again after a bad outcome. Defaults to no retry.
+   *
+   * **Details**
+   *
+   * Each try is a recorded call of its own, pauses are durable timers. Unlike `Effect.retry` around `execute`, which sees
+   * typed failures only, it also covers `ActivityDied`: behind a handler are machines and libraries, whose passing faults
+   * often are defects, and a bug that was deployed can be mended while the retries go on. `while` narrows that. The
+   * outcome of the last try is the one the orchestration sees.
+   *
+   * **Gotchas**
+   *
+   * Every try has an idempotency key of its own. Where a try may have had its effect although it failed or timed out, put
+   * a key into the payload.
+   */
+  readonly retry?: Retry<E>
+  /**
+   * Longest time of one try, from the call on: waiting in the queue counts. Then the handler is interrupted, and the try
+   * fails with `ActivityTimedOut`. Defaults to none; must be more than 0.
+   *
+   * **Gotchas**
+   *
+   * A timeout is a durable timer. It stays stored when the activity is faster, and costs one small turn when it falls
+   * due while the instance still runs.
+   */
+  readonly timeout?: Timeout
+  /** Longest time of all tries and the pauses between them; as `timeout`. */
+  readonly totalTimeout?: TotalTimeout
+  /**
+   * Only workers whose `RuntimeConfig` takes this tag run the activity; without one, those that take untagged work. At
+   * most 256 bytes. An activity with a tag that nobody takes waits.
+   */
+  readonly tag?: string
+  /**
+   * All activities of one session run in one process, one after the other or at once, as long as that process lives and
+   * the session is not idle for long. At most 1,024 bytes.
+   */
+  readonly sessionId?: string
+}
+
+/**
+ * When to call again: any Schedule without services, or the fields of `Effect.retry`, at least `schedule` or `times`.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Retry<E> = Schedule.Schedule<unknown, BadOutcome<E>> | RetryFields<E>
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface RetryFields<E> {
+  readonly schedule?: Schedule.Schedule<unknown, BadOutcome<E>>
+  /** Most retries: the activity is called once more than that. */
+  readonly times?: number
+  readonly while?: (outcome: BadOutcome<E>) => boolean
+  readonly until?: (outcome: BadOutcome<E>) => boolean
+}
+
+/**
+ * How a try can end badly.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type BadOutcome<E> = E | ActivityDied | ActivityTimedOut
+
+/**
+ * `ActivityTimedOut` where there is a timeout.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type TimedOutBy<Timeout> = [Timeout] extends [never] ? never : ActivityTimedOut
 
 /**
  * @category models
@@ -95,8 +205,12 @@ export class Context extends ContextModule.Service<Context, {
   readonly activityId: number
   /** Deliveries of this call so far, from 1. More than 1 means that an earlier attempt may have had its effects. */
   readonly attempt: number
-  /** The same for all attempts of one call, different for every other call of every instance. */
+  /** The same for all deliveries of one call, different for every other call of every instance, retries included. */
   readonly idempotencyKey: string
+  readonly sessionId: Option.Option<string>
+  readonly tag: Option.Option<string>
+  /** Of the process: `RuntimeConfig.workerNodeId`, or the one its runtime gave itself. */
+  readonly workerId: string
 }>()("duroxide-prisma/Activity/Context") {}
 
 /**
@@ -116,11 +230,31 @@ export class ActivityDied extends Schema.TaggedError<ActivityDied>("duroxide-pri
 }
 
 /**
+ * An activity did not end in time. It was cancelled, and may or may not have had its effect.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class ActivityTimedOut
+  extends Schema.TaggedError<ActivityTimedOut>("duroxide-prisma/ActivityTimedOut")("ActivityTimedOut", {
+    activityName: Schema.String,
+    /** The option that ended it. */
+    option: Schema.Literals(["timeout", "totalTimeout"]),
+    timeoutMs: Schema.Number
+  })
+{
+  override get message() {
+    return `activity "${this.activityName}" did not end within its ${this.option} of ${this.timeoutMs} ms`
+  }
+}
+
+/**
  * Defines an activity. The name is what histories and queues know it by: renaming it strands running instances.
  *
  * **Details**
  *
- * `payload` and `success` default to `Schema.Void`, `error` to `Schema.Never`. All three travel as JSON text.
+ * `payload` and `success` default to `Schema.Void`, `error` to `Schema.Never`. All three travel as JSON text. The other
+ * options hold for every call, unless `with` says otherwise. Throws a `RangeError` on an option that cannot work.
  *
  * **Example** (An activity and its handler)
  *
@@ -140,63 +274,26 @@ export const make = <
   const Name extends string,
   Payload extends PayloadSchema = Schema.Void,
   Success extends PayloadSchema = Schema.Void,
-  Error extends PayloadSchema = Schema.Never
->(name: Name, options?: {
-  readonly payload?: Payload
-  readonly success?: Success
-  readonly error?: Error
-}): Activity<Name, Payload, Success, Error> => {
-  const payload = options?.payload ?? Schema.Void as unknown as Payload
-  const success = options?.success ?? Schema.Void as unknown as Success
-  const error = options?.error ?? Schema.Never as unknown as Error
-  const input = payloads.make(`payload of activity "${name}"`, payload)
-  const result = payloads.make(`result of activity "${name}"`, success)
-  const failure = payloads.make(`error of activity "${name}"`, error)
-  const died = (problem: string) => Effect.die(new ActivityDied({ activityName: name, problem }))
-
-  return {
+  Error extends PayloadSchema = Schema.Never,
+  Timeout extends Duration.Input = never,
+  TotalTimeout extends Duration.Input = never
+>(
+  name: Name,
+  options?:
+    & {
+      readonly payload?: Payload
+      readonly success?: Success
+      readonly error?: Error
+    }
+    & Omit<Options<Error["Type"], Timeout, TotalTimeout>, "sessionId">
+): Activity<Name, Payload, Success, Error, TimedOutBy<Timeout | TotalTimeout>> => {
+  const { error, payload, success, ...calls } = options ?? {}
+  return makeWith({
     name,
-    payload,
-    success,
-    error,
-    execute: Effect.fnUntraced(function*(value: Payload["Type"]) {
-      const { perform } = yield* OrchestrationContext
-      const answer = yield* perform({ _tag: "CallActivity", name, input: yield* Effect.orDie(input.encode(value)) })
-      if (answer._tag === "ActivityCompleted") return yield* Effect.orDie(result.decode(answer.result))
-      const { details } = answer
-      const typed = details._tag === "Application" && details.kind === "ActivityFailed"
-        ? failure.decodeOption(details.message)
-        : Option.none()
-      return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(problemOf(details))
-    }),
-    toLayer: (handler) =>
-      Layer.effect(
-        handlerKey(name),
-        Effect.map(Effect.context<never>(), (services) => ({
-          run: (text) =>
-            input.decode(text).pipe(
-              Effect.orDie,
-              Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
-              Effect.provideContext(services) as <A, E>(
-                self: Effect.Effect<A, E, any>
-              ) => Effect.Effect<A, E, Context>,
-              Effect.matchCauseEffect({
-                onSuccess: (value) => Effect.orDie(result.encode(value)),
-                onFailure: (cause) => {
-                  const typed = Cause.findErrorOption(cause)
-                  return Option.isSome(typed)
-                    ? Effect.flatMap(
-                      Effect.orDie(failure.encode(typed.value)),
-                      (message) => Effect.fail(ErrorDetails.application("ActivityFailed", message))
-                    )
-                    : Effect.failCause(cause as Cause.Cause<never>)
-                }
-              }),
-              Effect.catchDefect((defect) => Effect.fail(ErrorDetails.application("Panicked", describeDefect(defect))))
-            )
-        }))
-      ) as never
-  }
+    payload: payload ?? Schema.Void as unknown as Payload,
+    success: success ?? Schema.Void as unknown as Success,
+    error: error ?? Schema.Never as unknown as Error
+  }, calls)
 }
 
 /**
@@ -214,6 +311,106 @@ export const handlerKey = <Name extends string>(name: Name): ContextModule.Key<H
   ContextModule.Service<Handler<Name>, HandlerService>(`duroxide-prisma/Activity/${name}`)
 
 // internal
+
+/** An activity with options; `with` keeps what was made of the Schemas. */
+const makeWith = <
+  const Name extends string,
+  Payload extends PayloadSchema,
+  Success extends PayloadSchema,
+  Error extends PayloadSchema
+>(
+  definition: { readonly name: Name; readonly payload: Payload; readonly success: Success; readonly error: Error },
+  options: Options<Error["Type"]>
+): Activity<Name, Payload, Success, Error, never> => {
+  const { error, name, payload, success } = definition
+  const input = payloads.make(`payload of activity "${name}"`, payload)
+  const result = payloads.make(`result of activity "${name}"`, success)
+  const failure = payloads.make(`error of activity "${name}"`, error)
+  const died = (problem: string) => Effect.fail(new ActivityDied({ activityName: name, problem }))
+
+  const call = Effect.fnUntraced(function*(value: Payload["Type"], route: checks.Route) {
+    const { perform } = yield* OrchestrationContext
+    const answer = yield* perform({
+      _tag: "CallActivity",
+      name,
+      input: yield* Effect.orDie(input.encode(value)),
+      ...route
+    })
+    if (answer._tag === "ActivityCompleted") return yield* Effect.orDie(result.decode(answer.result))
+    const { details } = answer
+    const typed = details._tag === "Application" && details.kind === "ActivityFailed"
+      ? failure.decodeOption(details.message)
+      : Option.none()
+    return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(problemOf(details))
+  })
+
+  const withOptions = (options: Options<Error["Type"]>): Activity<Name, Payload, Success, Error, never> => {
+    const policy = policyUnsafe(name, options)
+    return {
+      ...definition,
+      toLayer,
+      execute: (value) => policy.apply(call(value, policy.route)),
+      with: (changes) => withOptions({ ...options, ...changes })
+    }
+  }
+
+  const toLayer: Activity<Name, Payload, Success, Error, never>["toLayer"] = (handler) =>
+    Layer.effect(
+      handlerKey(name),
+      Effect.map(Effect.context<never>(), (services) => ({
+        run: (text) =>
+          input.decode(text).pipe(
+            Effect.orDie,
+            Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
+            Effect.provideContext(services) as <A, E>(
+              self: Effect.Effect<A, E, any>
+            ) => Effect.Effect<A, E, Context>,
+            Effect.matchCauseEffect({
+              onSuccess: (value) => Effect.orDie(result.encode(value)),
+              onFailure: (cause) => {
+                const typed = Cause.findErrorOption(cause)
+                return Option.isSome(typed)
+                  ? Effect.flatMap(
+                    Effect.orDie(failure.encode(typed.value)),
+                    (message) => Effect.fail(ErrorDetails.application("ActivityFailed", message))
+                  )
+                  : Effect.failCause(cause as Cause.Cause<never>)
+              }
+            }),
+            Effect.catchDefect((defect) => Effect.fail(ErrorDetails.application("Panicked", describeDefect(defect))))
+          )
+      }))
+    ) as never
+
+  return withOptions(options)
+}
+
+/** What the options make of a call. */
+const policyUnsafe = <E>(name: string, options: Options<E>) => {
+  const of = `activity "${name}"`
+  const limit = (option: "timeout" | "totalTimeout") => {
+    const timeoutMs = checks.timeoutUnsafe(of, option, options[option])
+    return <A, E2, R>(self: Effect.Effect<A, E2, R>): Effect.Effect<A, E2 | ActivityTimedOut, R> =>
+      timeoutMs === undefined ? self : Effect.timeoutOrElse(self, {
+        duration: timeoutMs,
+        orElse: () => Effect.fail(new ActivityTimedOut({ activityName: name, option, timeoutMs }))
+      })
+  }
+  const limited = limit("timeout")
+  const limitedInTotal = limit("totalTimeout")
+  const retry = Schedule.isSchedule(options.retry) ? { schedule: options.retry } : options.retry
+  if (retry !== undefined) checks.checkRetryUnsafe(of, retry)
+  const retried = <A, R>(self: Effect.Effect<A, BadOutcome<E>, R>): Effect.Effect<A, BadOutcome<E>, R> =>
+    retry === undefined ? self : Effect.retry(self, retry)
+  return {
+    route: checks.routeUnsafe(of, options),
+    // Where a timeout can come out, the types of `make` and `with` say so.
+    apply: <A, R>(call: Effect.Effect<A, E | ActivityDied, R>): Effect.Effect<A, E, R> =>
+      limitedInTotal(retried(limited(call))).pipe(
+        Effect.catch((outcome) => outcome instanceof ActivityDied ? Effect.die(outcome) : Effect.fail(outcome as E))
+      )
+  }
+}
 
 // What a Rust client would show calls every panic one of the orchestration.
 const problemOf = (details: ErrorDetails.ErrorDetails) =>

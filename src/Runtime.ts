@@ -12,6 +12,7 @@ import * as Layer from "effect/Layer"
 import * as Activity from "./Activity.ts"
 import * as orchestrationDispatcher from "./internal/runtime/orchestrationDispatcher.ts"
 import * as registries from "./internal/runtime/registry.ts"
+import * as runningActivities from "./internal/runtime/running.ts"
 import * as workerDispatcher from "./internal/runtime/workerDispatcher.ts"
 import * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./Provider.ts"
@@ -81,9 +82,18 @@ export const layer = <
           Context.getUnsafe(services, Activity.handlerKey(name))
         ])
       )
+      const running = yield* runningActivities.make(provider, settings)
       // A process that serves none of a kind must not claim any: it could only give it back.
-      if (registry.known.length > 0) yield* orchestrationDispatcher.run({ provider, registry, settings })
-      if (handlers.size > 0) yield* workerDispatcher.run({ provider, handlers, settings })
+      if (registry.known.length > 0) {
+        yield* orchestrationDispatcher.run({
+          provider: runningActivities.telling(provider, running),
+          registry,
+          settings
+        })
+      }
+      if (handlers.size > 0 && settings.tags._tag !== "None") {
+        yield* workerDispatcher.run({ provider, handlers, running, settings })
+      }
       return { orchestrations: registry.known, activities: [...handlers.keys()] }
     })
   ) as never

@@ -6,6 +6,8 @@
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Layer from "effect/Layer"
+import { problemOf } from "./internal/text.ts"
+import type { TagFilter } from "./ProviderDriver.ts"
 
 /**
  * @category models
@@ -35,6 +37,37 @@ export interface Settings {
   readonly shutdownTimeout: Duration.Duration
   /** Time for an interrupted activity to run its finalizers before it is left alone. Defaults to 10 seconds. */
   readonly activityGracePeriod: Duration.Duration
+  /**
+   * How soon a running activity learns that it was cancelled from another process: all that run here for longer are
+   * checked with one statement, which renews their locks as well. From this process it learns at once. `Infinity` leaves
+   * it to the renewal, every half `workerLockTimeout`. Defaults to 1 second.
+   */
+  readonly cancellationCheckInterval: Duration.Duration
+  /**
+   * Which activities this process takes, by tag: `{ _tag: "DefaultOnly" }` those without a tag, `Tags` those with one of
+   * 1 to 5 `tags`, `DefaultAnd` both, `Any` all, `None` no activity at all. Defaults to `DefaultOnly`.
+   */
+  readonly tags: TagFilter
+  /**
+   * Whose the sessions of this process are, at most 1,024 bytes. With a name that outlives the process its sessions are
+   * still there when it starts again within `sessionLockTimeout`. Two processes with one name share their sessions.
+   * Defaults to undefined: a name of its own for every runtime, whose sessions are free as soon as it is shut down.
+   */
+  readonly workerNodeId: string | undefined
+  /** How long a session stays here without a renewal; after a crash it waits so long. Defaults to 30 seconds. */
+  readonly sessionLockTimeout: Duration.Duration
+  /**
+   * A session without activities for so long is given up. Must be more than `cancellationCheckInterval` or half of
+   * `workerLockTimeout`, so that one with a running activity is not. Defaults to 5 minutes.
+   */
+  readonly sessionIdleTimeout: Duration.Duration
+  /** Time between two sweeps of sessions nobody holds or needs. Defaults to 5 minutes. */
+  readonly sessionCleanupInterval: Duration.Duration
+  /**
+   * Sessions with activities running in this process, at most. At the limit it takes activities without a session only;
+   * 0 takes no others ever. Defaults to 10.
+   */
+  readonly maxSessions: number
 }
 
 /**
@@ -51,7 +84,14 @@ export const defaults: Settings = {
   unregisteredBackoff: Duration.seconds(1),
   unregisteredBackoffMax: Duration.seconds(60),
   shutdownTimeout: Duration.seconds(10),
-  activityGracePeriod: Duration.seconds(10)
+  activityGracePeriod: Duration.seconds(10),
+  cancellationCheckInterval: Duration.seconds(1),
+  tags: { _tag: "DefaultOnly" },
+  workerNodeId: undefined,
+  sessionLockTimeout: Duration.seconds(30),
+  sessionIdleTimeout: Duration.minutes(5),
+  sessionCleanupInterval: Duration.minutes(5),
+  maxSessions: 10
 }
 
 /**
@@ -75,7 +115,8 @@ export type Options = {
 }
 
 /**
- * Completes `options` with the defaults. Throws on a setting that cannot work: a count below 1, a lock of no length.
+ * Completes `options` with the defaults. Throws a `RangeError` on a setting that cannot work: a count below 1, a lock of
+ * no length, an empty tag.
  *
  * @category configuration
  * @since 0.1.0
@@ -84,19 +125,23 @@ export const makeUnsafe = (options: Options = {}): Settings => {
   const settings: Record<string, unknown> = { ...defaults }
   for (const [key, value] of Object.entries(options)) {
     if (value === undefined) continue
-    const setting = Duration.isDuration(defaults[key as keyof Settings]) ? Duration.fromInputUnsafe(value) : value
-    const amount = Duration.isDuration(setting) ? Duration.toMillis(setting) : Number(setting)
-    const mayBeZero = key === "pollTimeout" || key === "shutdownTimeout" || key === "activityGracePeriod"
-    if (!(amount >= (mayBeZero ? 0 : 1))) {
-      throw new RangeError(
-        `RuntimeConfig.${key} is ${amount}${Duration.isDuration(setting) ? " milliseconds" : ""}; it must be at least ${
-          mayBeZero ? 0 : 1
-        }`
-      )
-    }
-    settings[key] = setting
+    settings[key] = key === "tags"
+      ? checkedTags(value as TagFilter)
+      : key === "workerNodeId"
+      ? checkedText(key, value as string, 1024)
+      : checkedAmount(key, value as Duration.Input)
   }
-  return settings as unknown as Settings
+  const complete = settings as unknown as Settings
+  const renewalMs = renewalIntervalMs(complete)
+  const idleMs = Duration.toMillis(complete.sessionIdleTimeout)
+  if (!(idleMs > renewalMs)) {
+    return refuse(
+      "sessionIdleTimeout",
+      `is ${idleMs} milliseconds; running activities are renewed every ${renewalMs} milliseconds, and it must be more ` +
+        "than that, or their sessions would be given up"
+    )
+  }
+  return complete
 }
 
 /**
@@ -106,3 +151,46 @@ export const makeUnsafe = (options: Options = {}): Settings => {
  * @since 0.1.0
  */
 export const layer = (options: Options): Layer.Layer<never> => Layer.succeed(RuntimeConfig, makeUnsafe(options))
+
+/**
+ * How often the locks of running activities are renewed, milliseconds.
+ *
+ * @internal
+ */
+export const renewalIntervalMs = (settings: Settings): number =>
+  Math.min(Duration.toMillis(settings.workerLockTimeout) / 2, Duration.toMillis(settings.cancellationCheckInterval))
+
+// internal
+
+const mayBeZero: ReadonlySet<string> = new Set(["pollTimeout", "shutdownTimeout", "activityGracePeriod", "maxSessions"])
+
+const refuse = (key: string, problem: string): never => {
+  throw new RangeError(`RuntimeConfig.${key} ${problem}`)
+}
+
+const checkedAmount = (key: string, value: Duration.Input): unknown => {
+  const setting = Duration.isDuration(defaults[key as keyof Settings]) ? Duration.fromInputUnsafe(value) : value
+  const amount = Duration.isDuration(setting) ? Duration.toMillis(setting) : Number(setting)
+  const least = mayBeZero.has(key) ? 0 : 1
+  return amount >= least
+    ? setting
+    : refuse(key, `is ${amount}${Duration.isDuration(setting) ? " milliseconds" : ""}; it must be at least ${least}`)
+}
+
+const checkedTags = (filter: TagFilter): TagFilter => {
+  if (!("tags" in filter)) return filter
+  const { length } = filter.tags
+  if (length < 1 || length > 5) refuse("tags", `has ${length} tags; it must have 1 to 5`)
+  for (const tag of filter.tags) checkedText("tags", tag, 256)
+  return filter
+}
+
+const checkedText = (key: string, text: string, maxBytes: number): string => {
+  const bytes = new TextEncoder().encode(text).length
+  const problem = text === ""
+    ? "it is empty"
+    : bytes > maxBytes
+    ? `it has ${bytes} bytes, the limit is ${maxBytes}`
+    : problemOf(text)
+  return problem === undefined ? text : refuse(key, `cannot be used: ${problem}`)
+}

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Activity } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import { fileURLToPath } from "node:url"
 import { audit } from "../../examples/orders/demo/audit.ts"
 import * as Book from "../../examples/orders/demo/book.ts"
@@ -95,7 +96,10 @@ describe("shop", () => {
     executionId: 1,
     activityId: 2,
     attempt: 1,
-    idempotencyKey: "W/1/1/2"
+    idempotencyKey: "W/1/1/2",
+    sessionId: Option.none(),
+    tag: Option.none(),
+    workerId: "here"
   }
   const ship = (attempt: number, outcome: (query: Shop.Query) => Effect.Effect<string, Shop.DatabaseTrouble>) =>
     Shop.once({ orderId: "W/1", effect: "ship", subject: "DE" }, outcome).pipe(

@@ -1,7 +1,8 @@
 /**
  * Claims activities, runs their handlers, stores the results.
  */
-import * as Duration from "effect/Duration"
+import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -15,7 +16,8 @@ import type { Claimed, Provider } from "../../Provider.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
 import * as WorkItem from "../../WorkItem.ts"
 import { failedStorePause, problem, storeRetries, unregisteredPause } from "./policies.ts"
-import * as renewal from "./renewal.ts"
+import type { RunningActivities } from "./running.ts"
+import * as sessionsOf from "./sessions.ts"
 import * as slots from "./slots.ts"
 
 type Completion = WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">
@@ -23,9 +25,11 @@ type Completion = WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed
 export const run = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
   readonly handlers: ReadonlyMap<string, Activity.HandlerService>
+  readonly running: RunningActivities
   readonly settings: Settings
 }): Effect.fn.Return<void, never, Scope.Scope> {
-  const { handlers, provider, settings } = options
+  const { handlers, provider, running, settings } = options
+  const sessions = yield* sessionsOf.make(provider, settings)
 
   const handle = ({ attemptCount, item, lockToken }: Claimed<WorkItem.Of<"ActivityExecute">>): Effect.Effect<void> => {
     const abandon = (delay: Option.Option<Duration.Duration>, ignoreAttempt = false) =>
@@ -65,18 +69,21 @@ export const run = Effect.fnUntraced(function*(options: {
       )
       : Effect.uninterruptibleMask((restore) =>
         Effect.gen(function*() {
-          const fiber = yield* Effect.forkChild(restore(provideCall(handler.run(item.input), item, attemptCount)))
-          const lost = renewal.untilLost(
-            settings.workerLockTimeout,
-            provider.renewWorkItemLock({ lockToken, extendFor: settings.workerLockTimeout })
+          const one = yield* running.enter(item, lockToken)
+          // Not a child: one that does not end when it is interrupted must not keep the slot, or a shutdown, waiting.
+          const fiber = yield* Effect.forkDetach(
+            provideCall(handler.run(item.input), item, attemptCount, sessions.ownerId)
           )
           const ended = yield* restore(Effect.raceFirst(
             Effect.asSome(Fiber.await(fiber)),
-            Effect.as(lost, Option.none<Exit.Exit<string, ErrorDetails>>())
-          )).pipe(Effect.onInterrupt(() =>
-            // Shutdown: the activity did nothing wrong, the next process starts it anew.
-            Effect.andThen(interruptWithin(fiber, settings.activityGracePeriod), abandon(Option.none(), true))
-          ))
+            Effect.as(Deferred.await(one.lost), Option.none<Exit.Exit<string, ErrorDetails>>())
+          )).pipe(
+            Effect.ensuring(Effect.sync(() => running.leave(one))),
+            Effect.onInterrupt(() =>
+              // Shutdown: the activity did nothing wrong, the next process starts it anew.
+              Effect.andThen(interruptWithin(fiber, settings.activityGracePeriod), abandon(Option.none(), true))
+            )
+          )
           if (Option.isNone(ended)) {
             yield* Effect.logInfo("An activity was cancelled and is interrupted")
             yield* interruptWithin(fiber, settings.activityGracePeriod)
@@ -104,13 +111,8 @@ export const run = Effect.fnUntraced(function*(options: {
     name: "worker-dispatcher",
     concurrency: settings.workerConcurrency,
     shutdownTimeout: settings.shutdownTimeout,
-    claim: provider.fetchWorkItem({
-      lockTimeout: settings.workerLockTimeout,
-      pollTimeout: settings.pollTimeout,
-      tags: { _tag: "DefaultOnly" },
-      session: Option.none()
-    }),
-    handle
+    claim: sessions.claim,
+    handle: (claimed) => Effect.ensuring(handle(claimed), sessions.leave(claimed.item))
   })
 })
 
@@ -119,7 +121,8 @@ export const run = Effect.fnUntraced(function*(options: {
 const provideCall = <A, E>(
   run: Effect.Effect<A, E, Activity.Context>,
   item: WorkItem.Of<"ActivityExecute">,
-  attempt: number
+  attempt: number,
+  workerId: string
 ) =>
   Effect.provideService(run, Activity.Context, {
     activityName: item.name,
@@ -127,7 +130,10 @@ const provideCall = <A, E>(
     executionId: item.executionId,
     activityId: item.id,
     attempt,
-    idempotencyKey: `${item.instance}/${item.executionId}/${item.id}`
+    idempotencyKey: `${item.instance}/${item.executionId}/${item.id}`,
+    sessionId: Option.fromUndefinedOr(item.sessionId),
+    tag: Option.fromUndefinedOr(item.tag),
+    workerId
   })
 
 const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Duration.Duration) =>

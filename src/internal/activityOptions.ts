@@ -1,0 +1,57 @@
+/**
+ * Checks the options of an activity: one that cannot work is a mistake in the code, told as soon as it is given.
+ */
+import * as Duration from "effect/Duration"
+import * as Option from "effect/Option"
+import { problemOf } from "./text.ts"
+
+const maxTagBytes = 256 // Duroxide's limit
+const maxSessionIdBytes = 1024 // a key of the sessions table
+
+const refuse = (of: string, option: string, problem: string): never => {
+  throw new RangeError(`${of}: ${option} is refused: ${problem}`)
+}
+
+const checkLabel = (of: string, option: string, text: string | undefined, maxBytes: number): void => {
+  if (text === undefined) return
+  if (text === "") refuse(of, option, "it is empty")
+  const bytes = new TextEncoder().encode(text).length
+  if (bytes > maxBytes) refuse(of, option, `it has ${bytes} bytes, the limit is ${maxBytes}`)
+  const problem = problemOf(text)
+  if (problem !== undefined) refuse(of, option, problem)
+}
+
+/** Where an activity may run, as its request says it. */
+export interface Route {
+  readonly sessionId?: string
+  readonly tag?: string
+}
+
+export const routeUnsafe = (of: string, { sessionId, tag }: Route): Route => {
+  checkLabel(of, "tag", tag, maxTagBytes)
+  checkLabel(of, "sessionId", sessionId, maxSessionIdBytes)
+  return { ...(sessionId === undefined ? {} : { sessionId }), ...(tag === undefined ? {} : { tag }) }
+}
+
+/** Milliseconds. */
+export const timeoutUnsafe = (of: string, option: string, input: Duration.Input | undefined): number | undefined => {
+  if (input === undefined) return undefined
+  const duration = Option.getOrElse(
+    Duration.fromInput(input),
+    () => refuse(of, option, `${JSON.stringify(input)} is no duration`)
+  )
+  const millis = Duration.toMillis(duration)
+  return millis > 0 ? millis : refuse(of, option, `it is ${millis} ms, but must be more than 0`)
+}
+
+export const checkRetryUnsafe = (
+  of: string,
+  { schedule, times }: { readonly schedule?: unknown; readonly times?: number }
+): void => {
+  if (schedule === undefined && times === undefined) {
+    refuse(of, "retry", "without schedule and times it would go on for ever, without a pause")
+  }
+  if (times !== undefined && !(Number.isInteger(times) && times >= 0)) {
+    refuse(of, "retry", `times is ${times}, but must be a whole number from 0`)
+  }
+}

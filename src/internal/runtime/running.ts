@@ -1,0 +1,124 @@
+/**
+ * The activities running in this process: how each of them learns that nobody wants it any more, and how all of them
+ * keep their locks.
+ *
+ * A turn stored by this process tells those it cancels at once. For everything else one check asks the store about all
+ * of them, as soon as one has run for the check interval: a renewal of their locks, in one statement. Nothing is sent
+ * while nothing runs that long.
+ */
+import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import type * as Scope from "effect/Scope"
+import type { Provider, Turn } from "../../Provider.ts"
+import type { ProviderError } from "../../ProviderError.ts"
+import { renewalIntervalMs } from "../../RuntimeConfig.ts"
+import type { Settings } from "../../RuntimeConfig.ts"
+import type * as WorkItem from "../../WorkItem.ts"
+import { problem } from "./policies.ts"
+
+type Service = Provider["Service"]
+
+export interface RunningActivities {
+  /** Its lock is kept and its cancellation noticed until `leave`. */
+  readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Effect.Effect<Running>
+  readonly leave: (running: Running) => void
+  /** These were cancelled; those that do not run here are none of our business. */
+  readonly cancel: (activities: Turn["cancelledActivities"]) => void
+}
+
+export interface Running {
+  readonly key: string
+  readonly lockToken: string
+  /** Done when the activity was cancelled, or its lock is lost. */
+  readonly lost: Deferred.Deferred<void>
+  /** Milliseconds since the Unix epoch. */
+  checkedAtMs: number
+}
+
+/** Keeps the locks of what runs until its scope is closed. */
+export const make = Effect.fnUntraced(function*(
+  provider: Service,
+  settings: Settings
+): Effect.fn.Return<RunningActivities, never, Scope.Scope> {
+  // In order of `checkedAtMs`: a check stamps all that are there, and whoever comes later is younger.
+  const running = new Set<Running>()
+  const occupied = Latch.makeUnsafe()
+  const intervalMs = renewalIntervalMs(settings)
+  const soonMs = Math.min(intervalMs, Duration.toMillis(settings.workerLockTimeout) / 10)
+
+  /** The error when the store did not answer: then nothing is known, and nobody is disturbed. */
+  const renew = (one: Running): Effect.Effect<ProviderError | undefined> =>
+    Effect.matchEffect(
+      provider.renewWorkItemLock({ lockToken: one.lockToken, extendFor: settings.workerLockTimeout }),
+      {
+        onSuccess: () => Effect.undefined,
+        onFailure: (error) =>
+          error.reason._tag === "LockLost"
+            ? Effect.as(Deferred.succeed(one.lost, undefined), undefined)
+            : Effect.succeed(error)
+      }
+    )
+
+  const check = (now: number) =>
+    Effect.gen(function*() {
+      for (const one of running) one.checkedAtMs = now
+      const answers = yield* Effect.forEach([...running], renew, { concurrency: "unbounded" })
+      const error = answers.find((answer) => answer !== undefined)
+      if (error === undefined) return
+      yield* Effect.logWarning("The locks of running activities could not be renewed yet").pipe(problem(error))
+      yield* Effect.sleep(soonMs)
+      for (const one of running) one.checkedAtMs = Math.min(one.checkedAtMs, now - intervalMs)
+    })
+
+  yield* Effect.gen(function*() {
+    while (true) {
+      const [oldest] = running
+      if (oldest === undefined) {
+        occupied.closeUnsafe()
+        yield* occupied.await
+        continue
+      }
+      const now = yield* Clock.currentTimeMillis
+      const pause = oldest.checkedAtMs + intervalMs - now
+      yield* pause > 0 ? Effect.sleep(pause) : check(now)
+    }
+  }).pipe(Effect.annotateLogs({ package: "duroxide-prisma", fiber: "running-activities" }), Effect.forkScoped)
+
+  return {
+    enter: ({ executionId, id, instance }, lockToken) =>
+      Effect.map(Clock.currentTimeMillis, (checkedAtMs) => {
+        const one = { key: keyOf(instance, executionId, id), lockToken, lost: Deferred.makeUnsafe<void>(), checkedAtMs }
+        running.add(one)
+        occupied.openUnsafe()
+        return one
+      }),
+    leave: (one) => running.delete(one),
+    cancel: (activities) => {
+      if (activities.length === 0 || running.size === 0) return
+      const keys = new Set(
+        activities.map(({ activityId, executionId, instanceId }) => keyOf(instanceId, executionId, activityId))
+      )
+      for (const one of running) {
+        if (keys.has(one.key)) Deferred.doneUnsafe(one.lost, Effect.void)
+      }
+    }
+  }
+})
+
+/** The provider for those who store turns: what a stored turn cancels is told at once. */
+export const telling = (provider: Service, running: RunningActivities): Service => ({
+  ...provider,
+  ackOrchestrationItem: (lockToken, turn) =>
+    Effect.tap(
+      provider.ackOrchestrationItem(lockToken, turn),
+      () => Effect.sync(() => running.cancel(turn.cancelledActivities))
+    )
+})
+
+// internal
+
+const keyOf = (instanceId: string, executionId: number, activityId: number) =>
+  `${executionId}/${activityId}/${instanceId}`

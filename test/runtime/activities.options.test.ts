@@ -1,0 +1,145 @@
+import { assert, describe, expectTypeOf, it } from "@effect/vitest"
+import { Activity, RuntimeConfig } from "duroxide-prisma"
+import type { Orchestration } from "duroxide-prisma"
+import * as Duration from "effect/Duration"
+import type * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+
+class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
+
+const schemas = { payload: Schema.Int, success: Schema.String, error: Declined } as const
+const Plain = Activity.make("Plain", schemas)
+
+describe("Activity options, as types", () => {
+  type Execute<E> = (payload: number) => Effect.Effect<string, E, Orchestration.Context>
+
+  it("execute: fails with the error of the Schema, and with ActivityTimedOut where there is a timeout", () => {
+    expectTypeOf(Plain.execute).toEqualTypeOf<Execute<Declined>>()
+    expectTypeOf(Plain.with({ tag: "gpu", sessionId: "s", retry: Schedule.recurs(2) }).execute)
+      .toEqualTypeOf<Execute<Declined>>()
+
+    const Hasty = Activity.make("Hasty", { ...schemas, timeout: "1 second" })
+    const Patient = Activity.make("Patient", { ...schemas, totalTimeout: Duration.hours(1) })
+    expectTypeOf(Hasty.execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
+    expectTypeOf(Patient.execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
+    expectTypeOf(Plain.with({ timeout: 1000 }).execute)
+      .toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
+    // A timeout stays when other options are changed.
+    expectTypeOf(Hasty.with({ tag: "gpu" }).execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
+    // Nobody knows what is in options of the wide type.
+    const wide: Activity.Options<Declined> = {}
+    expectTypeOf(Plain.with(wide).execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
+  })
+
+  it("retry: while sees typed failures, deaths and timeouts, and the Schedule must take them", () => {
+    Plain.with({
+      retry: {
+        times: 2,
+        while: (outcome) => {
+          expectTypeOf(outcome).toEqualTypeOf<Declined | Activity.ActivityDied | Activity.ActivityTimedOut>()
+          return outcome._tag !== "ActivityDied"
+        }
+      }
+    })
+    Activity.make("Inferred", {
+      ...schemas,
+      retry: {
+        times: 1,
+        until: (outcome) => {
+          expectTypeOf(outcome).toEqualTypeOf<Declined | Activity.ActivityDied | Activity.ActivityTimedOut>()
+          return true
+        }
+      }
+    })
+    // @ts-expect-error this Schedule takes numbers
+    Plain.with({ retry: Schedule.recurs(1) as Schedule.Schedule<number, number> })
+    // @ts-expect-error a Schedule with services cannot be replayed
+    Plain.with({ retry: Schedule.recurs(1) as Schedule.Schedule<number, unknown, never, "Service"> })
+  })
+
+  it("make: takes no session, which belongs to a call; execute takes no options, which a loop would fill", () => {
+    // @ts-expect-error a session is no option of a definition
+    Activity.make("Bound", { sessionId: "s" })
+    // @ts-expect-error options go through `with`
+    assert.isDefined(Plain.execute(1, { tag: "gpu" }))
+    expectTypeOf([1, 2].map(Plain.execute)).toEqualTypeOf<
+      Array<Effect.Effect<string, Declined, Orchestration.Context>>
+    >()
+  })
+})
+
+describe("Activity options, as values", () => {
+  const cases: ReadonlyArray<readonly [Activity.Options<Declined>, problem: string]> = [
+    [{ tag: "" }, "tag is refused: it is empty"],
+    [{ tag: "ü".repeat(129) }, "tag is refused: it has 258 bytes, the limit is 256"],
+    [{ tag: "a\0b" }, "tag is refused: it holds a NUL character"],
+    [{ tag: "\ud800" }, "tag is refused: it holds half of a surrogate pair"],
+    [{ sessionId: "" }, "sessionId is refused: it is empty"],
+    [{ sessionId: "s".repeat(1025) }, "sessionId is refused: it has 1025 bytes, the limit is 1024"],
+    [{ timeout: -1 }, "timeout is refused: it is -1 ms, but must be more than 0"],
+    [{ timeout: 0 }, "timeout is refused: it is 0 ms, but must be more than 0"],
+    [{ totalTimeout: "soon" as Duration.Input }, `totalTimeout is refused: "soon" is no duration`],
+    [{ retry: {} }, "retry is refused: without schedule and times it would go on for ever, without a pause"],
+    [{ retry: { times: -1 } }, "retry is refused: times is -1, but must be a whole number from 0"],
+    [{ retry: { times: 1.5 } }, "retry is refused: times is 1.5, but must be a whole number from 0"]
+  ]
+  for (const [options, problem] of cases) {
+    it(`with: ${problem}`, () => {
+      assert.throws(() => Plain.with(options), RangeError, `activity "Plain": ${problem}`)
+    })
+  }
+
+  it("make: refuses at the definition", () => {
+    assert.throws(
+      () => Activity.make("Early", { tag: "" }),
+      RangeError,
+      `activity "Early": tag is refused: it is empty`
+    )
+  })
+
+  it("with: a tag of 256 bytes, an endless timeout and no retry at all are fine", () => {
+    assert.strictEqual(
+      Plain.with({ tag: "ü".repeat(128), timeout: Duration.infinity, retry: { times: 0 } }).name,
+      "Plain"
+    )
+  })
+})
+
+describe("RuntimeConfig.makeUnsafe", () => {
+  const cases: ReadonlyArray<readonly [RuntimeConfig.Options, problem: string]> = [
+    [{ tags: { _tag: "Tags", tags: [] } }, "RuntimeConfig.tags has 0 tags; it must have 1 to 5"],
+    [
+      { tags: { _tag: "DefaultAnd", tags: ["a", "b", "c", "d", "e", "f"] } },
+      "RuntimeConfig.tags has 6 tags; it must have 1 to 5"
+    ],
+    [{ tags: { _tag: "Tags", tags: ["a", ""] } }, "RuntimeConfig.tags cannot be used: it is empty"],
+    [{ workerNodeId: "" }, "RuntimeConfig.workerNodeId cannot be used: it is empty"],
+    [{ workerNodeId: "a\0b" }, "RuntimeConfig.workerNodeId cannot be used: it holds a NUL character"],
+    [{ maxSessions: -1 }, "RuntimeConfig.maxSessions is -1; it must be at least 0"],
+    [{ sessionLockTimeout: 0 }, "RuntimeConfig.sessionLockTimeout is 0 milliseconds; it must be at least 1"],
+    [
+      { sessionIdleTimeout: "1 second" },
+      "RuntimeConfig.sessionIdleTimeout is 1000 milliseconds; running activities are renewed every 1000 milliseconds"
+    ],
+    [
+      { sessionIdleTimeout: "10 seconds", cancellationCheckInterval: Duration.infinity },
+      "RuntimeConfig.sessionIdleTimeout is 10000 milliseconds; running activities are renewed every 15000 milliseconds"
+    ],
+    [{ cancellationCheckInterval: 0 }, "RuntimeConfig.cancellationCheckInterval is 0 milliseconds"]
+  ]
+  for (const [options, problem] of cases) {
+    it(`refuses ${JSON.stringify(options)}`, () => {
+      assert.throws(() => RuntimeConfig.makeUnsafe(options), RangeError, problem)
+    })
+  }
+
+  it("takes five tags, no sessions, and a name", () => {
+    const settings = RuntimeConfig.makeUnsafe({
+      tags: { _tag: "DefaultAnd", tags: ["a", "b", "c", "d", "e"] },
+      maxSessions: 0,
+      workerNodeId: "node-1"
+    })
+    assert.deepStrictEqual([settings.maxSessions, settings.workerNodeId], [0, "node-1"])
+  })
+})
