@@ -289,6 +289,23 @@ export class DataRefused extends Schema.TaggedError<DataRefused>(id("DataRefused
 }
 
 /**
+ * The transaction of the application has failed before (SQLSTATE 25P02): PostgreSQL takes no further statement in it, and
+ * its `COMMIT` would roll it back. Nothing of it is stored.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class TransactionAborted
+  extends Schema.TaggedError<TransactionAborted>(id("TransactionAborted"))("TransactionAborted", {})
+{
+  readonly isRetryable = false
+  override get message() {
+    return "the transaction is aborted, because an earlier statement in it failed: roll it back, or back to a savepoint " +
+      "before that statement, and run it anew"
+  }
+}
+
+/**
  * The provider was closed while or before the call.
  *
  * @category reasons
@@ -342,6 +359,7 @@ export const Reason = Schema.Union([
   Contention,
   Unavailable,
   DataRefused,
+  TransactionAborted,
   Closed,
   Unexpected
 ])

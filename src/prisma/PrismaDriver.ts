@@ -56,8 +56,18 @@ export interface Options {
  * @category constructors
  * @since 0.1.0
  */
-export const make = Effect.fnUntraced(function*(options?: Options) {
-  const { query, schemaSql } = yield* Database
+export const make = (options?: Options): Effect.Effect<ProviderDriver["Service"], never, Database> =>
+  Effect.map(Database, (database) => makeOver(database, options))
+
+/**
+ * Over whatever takes statements: the driver asks nothing else of a database.
+ *
+ * @internal
+ */
+export const makeOver = (
+  { query, schemaSql }: Pick<Database["Service"], "query" | "schemaSql">,
+  options?: Options
+): ProviderDriver["Service"] => {
   const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
     : Effect.succeed(null)
@@ -244,7 +254,7 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
 
     wakeups: Stream.never
   })
-})
+}
 
 /**
  * @category layers

@@ -89,6 +89,8 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
       return /statement timeout/.test(message)
         ? new ProviderError.Unavailable({ sqlState, problem })
         : unexpected(thrown, problem, sqlState)
+    case "25P02": // an earlier statement of the transaction failed, one of ours or the application's
+      return new ProviderError.TransactionAborted()
     case "25006": // read-only transaction: a fail-over left us on a standby
     case "25P03": // idle in transaction too long, connection closed
     case "25P04": // transaction timeout

@@ -13,7 +13,6 @@ import type { Provider } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import { ProviderError } from "../ProviderError.ts"
 import * as Connection from "./connection.ts"
-import { Database } from "./Database.ts"
 import { Prisma } from "./generated/client.js"
 import * as PrismaDriver from "./PrismaDriver.ts"
 import * as SqlFault from "./SqlFault.ts"
@@ -44,8 +43,8 @@ export interface Options {
  * **Details**
  *
  * Fails as `Provider` does. Any `ProviderError` of the database leaves the transaction aborted, as every failed
- * statement does in PostgreSQL: only a rollback (also to a savepoint) goes on from there. `AlreadyExists` and
- * `InvalidInput` are no failed statements; the transaction stays usable.
+ * statement does in PostgreSQL: only a rollback (also to a savepoint) goes on from there; until then every call fails
+ * with `TransactionAborted`. `AlreadyExists` and `InvalidInput` are no failed statements; the transaction stays usable.
  *
  * The role of the connection needs `USAGE` on the schema, and the rights on its tables that the runtime's role has.
  *
@@ -76,8 +75,14 @@ export const make = (
   connection: TransactionConnection,
   options?: Options
 ): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
+  const driver = Result.map(
+    Connection.checkSchema(options?.schema ?? "public"),
+    (schema) => PrismaDriver.makeOver({ query: queryOn(connection), schemaSql: Prisma.raw(Connection.quoted(schema)) })
+  )
   const using = <A>(call: (driver: ProviderDriver["Service"]) => Effect.Effect<A, ProviderError>) =>
-    Effect.flatMap(driverOn(connection, options?.schema ?? "public"), call)
+    Result.isSuccess(driver)
+      ? call(driver.success)
+      : Effect.fail(new ProviderError({ operation: "transaction", reason: driver.failure }))
   return enqueues.make({
     sendStart: (start) => using((driver) => Effect.map(driver.startOrchestrations([start]), ([answer]) => answer!)),
     sendMessage: (message) => using((driver) => driver.enqueueForOrchestrator([message])),
@@ -89,18 +94,11 @@ export const make = (
 // internal
 // -----------------------------------------------------------------------------
 
-const driverOn = Effect.fnUntraced(function*(connection: TransactionConnection, schema: string) {
-  const name = Connection.checkSchema(schema)
-  if (Result.isFailure(name)) return yield* new ProviderError({ operation: "transaction", reason: name.failure })
-  const query = <Row>(operation: string, sql: Prisma.Sql) =>
-    Effect.tryPromise({
-      try: () => send(connection, sql) as Promise<ReadonlyArray<Row>>,
-      catch: (thrown) => new ProviderError({ operation, reason: SqlFault.classify(thrown) })
-    })
-  // The driver asks of a database nothing but these two.
-  const database = { query, schemaSql: Prisma.raw(Connection.quoted(schema)) } as Database["Service"]
-  return yield* Effect.provideService(PrismaDriver.make(), Database, database)
-})
+const queryOn = (connection: TransactionConnection) => <Row>(operation: string, sql: Prisma.Sql) =>
+  Effect.tryPromise({
+    try: () => send(connection, sql) as Promise<ReadonlyArray<Row>>,
+    catch: (thrown) => new ProviderError({ operation, reason: SqlFault.classify(thrown) })
+  })
 
 const send = async (connection: TransactionConnection, sql: Prisma.Sql): Promise<unknown> => {
   // As a template call: the application's client may be of another Prisma, which knows no `Sql` of ours.

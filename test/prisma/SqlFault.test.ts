@@ -259,6 +259,7 @@ it.layer(SharedDatabase, { excludeTestServices: true })("raised", (it) => {
     ["28000", "no pg_hba.conf entry", { _tag: "AuthenticationFailed", isRetryable: false }],
     ["28P01", "password authentication failed", { _tag: "AuthenticationFailed", isRetryable: false }],
     ["40003", "statement completion unknown", { _tag: "ConnectionLost", isRetryable: true }],
+    ["25P02", "current transaction is aborted", { _tag: "TransactionAborted", isRetryable: false }],
     ["25P03", "idle-in-transaction timeout", unavailable("25P03")],
     ["25P04", "transaction timeout", unavailable("25P04")],
     ["53100", "disk full", unavailable("53100")],

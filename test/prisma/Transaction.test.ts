@@ -190,30 +190,36 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
     it.live("a failing statement of ours is a ProviderError, and nothing commits", () =>
       Effect.gen(function*() {
         const { schema, stored, url } = yield* open
+        let error: unknown
         const exit = yield* transact(url, async (inside) => {
           await insertOrder(inside, schema)
           const client = Client.within(Transaction.make(inside.connection, { schema: "not_migrated" }))
-          const error = await Effect.runPromise(
+          error = await Effect.runPromise(
             Effect.flip(client.start(Fulfil, { instanceId: "order-1", payload: "o-1" }))
           )
-          assert.instanceOf(error, ProviderError)
-          assert.strictEqual(error.reason._tag, "SchemaMismatch")
           // Carrying on in spite of it commits nothing either.
         })
+        assert.instanceOf(error, ProviderError)
+        assert.strictEqual(error.reason._tag, "SchemaMismatch")
         if (name === "pg client") assert.isTrue(Exit.isFailure(exit))
         assert.deepStrictEqual(yield* stored, nothing)
       }).pipe(Effect.scoped))
 
-    it.live("a failing statement of the application takes a start before it back, and fails one after it", () =>
+    it.live("a failing statement of the application takes a start before it back, and one after it says why it fails", () =>
       Effect.gen(function*() {
         const { schema, stored, url } = yield* open
+        let error: unknown
         yield* transact(url, async (inside) => {
           const client = Client.within(Transaction.make(inside.connection, { schema }))
           await Effect.runPromise(client.start(Fulfil, { instanceId: "order-1", payload: "o-1" }))
           await insertOrder(inside, "no_such_schema").catch(() => {})
-          const exit = await Effect.runPromiseExit(client.start(Fulfil, { instanceId: "order-2", payload: "o-2" }))
-          assert.isTrue(Exit.isFailure(exit))
+          error = await Effect.runPromise(
+            Effect.flip(client.start(Fulfil, { instanceId: "order-2", payload: "o-2" }))
+          )
         })
+        assert.instanceOf(error, ProviderError)
+        assert.deepStrictEqual([error.reason._tag, error.isRetryable], ["TransactionAborted", false])
+        assert.match(error.message, /aborted.* roll it back/)
         assert.deepStrictEqual(yield* stored, nothing)
       }).pipe(Effect.scoped))
 
