@@ -1,0 +1,164 @@
+/**
+ * Deletion against everything at once: turns, results, messages, starts and prunings of the same few instances, in a
+ * random order on many connections, several hundred times. Which of them wins is left to chance; that an instance is
+ * there with all it needs or gone with all it had is not, nor that nobody hears of a deadlock.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import type { ClaimedInstance } from "../../src/ProviderDriver.ts"
+import type { ProviderError } from "../../src/ProviderError.ts"
+import * as Test from "../utils/driver.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+const rounds = 300
+const ids = ["child", "other", "parent", "stranger"]
+
+const chance = (probability: number) => Math.random() < probability
+const shuffled = <A>(all: ReadonlyArray<A>) =>
+  all.map((value) => ({ value, at: Math.random() })).sort((a, b) => a.at - b.at).map(({ value }) => value)
+
+const childStart = `{"StartOrchestration":{"instance":"child","parent_instance":"parent"}}`
+
+type Call = Effect.Effect<unknown, ProviderError>
+
+/** A turn as the runtime takes it: whoever has no name, no start and no history is nobody. */
+const settle = (driver: Test.Driver, claimed: ClaimedInstance): Call => {
+  const { executionId, history, instance, instanceId, lockToken, messages } = claimed
+  const isStarted = instance !== null ||
+    messages.some(({ workItem }) => workItem.startsWith(`{"StartOrchestration"`))
+  if (!isStarted || chance(0.2)) {
+    return driver.abandonOrchestrationItems([{ lockToken, delayMs: null, ignoreAttempt: false }])
+  }
+  const movesOn = history.length > 0 && chance(0.3)
+  return driver.ackOrchestrationItems([
+    Test.turn(lockToken, {
+      ...Test.named,
+      executionId: movesOn ? executionId + 1 : executionId,
+      history: Test.events(movesOn ? 1 : history.length + 1),
+      keyValues: [{ action: "set", key: "k", value: "v", lastUpdatedAtMs: 1 }],
+      parentInstanceId: instanceId === "child" ? "parent" : null,
+      status: "ContinuedAsNew",
+      workerItems: [Test.activity({ instanceId })],
+      orchestratorItems: [
+        Test.message(instanceId),
+        ...(instanceId === "parent" && chance(0.5) ? [Test.message("child", childStart)] : [])
+      ]
+    })
+  ])
+}
+
+const claimAndSettle = (driver: Test.Driver): Call =>
+  Effect.flatMap(
+    Test.claim(driver),
+    (claimed) => Effect.forEach(shuffled(claimed), (one) => settle(driver, one), { concurrency: 2 })
+  )
+
+const takeAndSettle = (driver: Test.Driver): Call =>
+  Effect.flatMap(Test.take(driver), (taken) =>
+    driver.ackWorkItems(
+      shuffled(taken).map(({ lockToken }, i) => ({
+        lockToken,
+        completion: { instanceId: ids[i % ids.length]!, workItem: "{}" }
+      }))
+    ))
+
+const remove = ({ admin }: Test.Opened, instanceIds: ReadonlyArray<string>) =>
+  admin.deleteInstances({ instanceIds: shuffled(instanceIds), mustHaveEnded: [] })
+
+const start = ({ driver }: Test.Opened): Call =>
+  driver.startOrchestrations(shuffled(ids.filter((id) => id !== "child")).map((id) => Test.start(id)))
+
+/** What a round does at once, besides deleting all ids. */
+const calls = (test: Test.Opened, second: Test.Opened): ReadonlyArray<Call> => [
+  claimAndSettle(test.driver),
+  claimAndSettle(second.driver),
+  claimAndSettle(test.driver),
+  takeAndSettle(second.driver),
+  takeAndSettle(test.driver),
+  test.driver.enqueueForOrchestrator(shuffled(ids).map((id) => Test.message(id))),
+  remove(second, ["parent", "child"]),
+  remove(test, ["parent"]),
+  second.admin.pruneExecutions({ instanceId: "parent", keepLast: null, completedBeforeMs: null })
+]
+
+const open = Effect.gen(function*() {
+  const test = yield* Test.open({ maxConnections: 8 })
+  return [test, yield* Test.openOn(test, { maxConnections: 8 })] as const
+})
+
+const atOnce = (all: ReadonlyArray<Call>) => Effect.all(shuffled(all), { concurrency: "unbounded", discard: true })
+
+const clean = (test: Test.Opened) => Effect.andThen(remove(test, ids), test.sql("DELETE FROM orchestrator_queue"))
+
+const noDeadlocks = Effect.fnUntraced(function*({ sql }: PgServer.TestDatabase) {
+  // Counted for the whole database: ours alone only in a clone.
+  if (PgServer.server().template === null) return
+  const [statistics] = yield* sql(
+    "SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()"
+  )
+  assert.deepStrictEqual(statistics, { deadlocks: 0 })
+})
+
+describe(`deletion, ${rounds} rounds of everything at once:`, () => {
+  it.live("a deleted instance never comes back", () =>
+    Effect.gen(function*() {
+      const [test, second] = yield* open
+      for (let round = 0; round < rounds; round++) {
+        yield* start(test)
+        yield* claimAndSettle(test.driver)
+        yield* atOnce([remove(test, ids), ...calls(test, second)])
+        // Messages that were sent after it belong to nobody; they are all there may be.
+        for (const id of ids) {
+          const left = yield* Test.tablesWith(test, id)
+          assert.isTrue(left.every((table) => table === "orchestrator_queue"), `round ${round}, ${id}: ${left.join()}`)
+        }
+        yield* clean(test)
+      }
+      yield* noDeadlocks(test)
+    }), 120_000)
+
+  it.live(
+    "an instance that is started meanwhile is whole, and no child is without its parent",
+    () =>
+      Effect.gen(function*() {
+        const [test, second] = yield* open
+        let survived = 0
+        for (let round = 0; round < rounds; round++) {
+          if (chance(0.5)) yield* start(test)
+          yield* atOnce([remove(test, ids), start(test), start(second), ...calls(test, second)])
+          const broken = yield* test.sql(
+            `SELECT 'without execution' AS problem, instance_id FROM instances AS i
+           WHERE NOT EXISTS (SELECT FROM executions AS e WHERE e.instance_id = i.instance_id)
+           UNION ALL
+           SELECT 'without instance', instance_id FROM executions AS e
+           WHERE NOT EXISTS (SELECT FROM instances AS i WHERE i.instance_id = e.instance_id)
+           UNION ALL
+           SELECT 'neither started nor to be started', instance_id FROM instances AS i
+           WHERE NOT EXISTS (SELECT FROM history AS h WHERE h.instance_id = i.instance_id)
+             AND NOT EXISTS (
+               SELECT FROM orchestrator_queue AS q
+               WHERE q.instance_id = i.instance_id AND q.work_item LIKE '{"StartOrchestration"%'
+             )
+           UNION ALL
+           SELECT 'without parent', instance_id FROM instances AS i
+           WHERE parent_instance_id IS NOT NULL
+             AND NOT EXISTS (SELECT FROM instances AS p WHERE p.instance_id = i.parent_instance_id)
+           UNION ALL
+           SELECT 'to be started without parent', instance_id FROM orchestrator_queue
+           WHERE work_item = $1 AND NOT EXISTS (SELECT FROM instances WHERE instance_id = 'parent')`,
+            [childStart]
+          )
+          assert.deepStrictEqual(broken, [], `round ${round}`)
+          const [left] = yield* test.sql<{ count: number }>("SELECT count(*)::int FROM instances")
+          survived += left!.count
+          yield* clean(test)
+          for (const id of ids) assert.deepStrictEqual(yield* Test.tablesWith(test, id), [], `round ${round}, ${id}`)
+        }
+        // Both sides win now and then.
+        assert.isAbove(survived, 10)
+        assert.isBelow(survived, rounds * ids.length - 10)
+        yield* noDeadlocks(test)
+      }),
+    120_000
+  )
+})
