@@ -16,6 +16,7 @@ const checks = [
   ["test", "--", "--reporter=default", "--reporter=json", `--outputFile.json=${report}`], // types and imports first
   // The oldest version most people run; the others by the same command, `npm run test:postgres -- 14`.
   ["test:postgres", "--", "15", "test/prisma/PrismaDriver", "test/prisma/indexes", "test/runtime/statements"],
+  ["test:rust"],
   ["fixtures"],
   ["demo"]
 ]
