@@ -55,6 +55,9 @@ describe("deadlocks:", () => {
           assert.isAbove(counts[`${operation} Done`] ?? 0, 20, operation)
         }
         assert.isAbove(counts["startOrchestrations Started"] ?? 0, 20)
+        for (const outcome of ["Deleted", "ChildLeftBehind", "StillRunning"]) {
+          assert.isAbove(counts[`deleteInstances ${outcome}`] ?? 0, 5, outcome)
+        }
         // Leases that end under their holders are part of it.
         assert.isAbove(counts["ackOrchestrationItems LockLost"]!, 20)
         assert.isAbove(counts["ackWorkItems LockLost"]!, 20)

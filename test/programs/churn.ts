@@ -1,14 +1,15 @@
 /**
  * Works on one schema as hard and as carelessly as it can: claims sets of both queues, settles them in any order, lets
- * leases run out, starts, sends and cancels at random. Several of these run side by side in `deadlock.test.ts`.
+ * leases run out, starts, sends, cancels and deletes at random. Several of these run side by side in
+ * `deadlock.test.ts`.
  *
  *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections>
  *
  * The last line on stdout is `counts: ` and how many items were settled or lost and how many calls failed, as JSON.
  */
-import { ProviderDriver } from "duroxide-prisma"
+import { AdminDriver, ProviderDriver } from "duroxide-prisma"
 import type { ProviderError } from "duroxide-prisma"
-import { Database, PrismaDriver } from "duroxide-prisma/prisma"
+import { Database, PrismaAdmin, PrismaDriver } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
@@ -66,7 +67,8 @@ const ack = (claimed: ProviderDriver.ClaimedInstance): ProviderDriver.Orchestrat
     output: ends ? "output" : null,
     orchestrationName: chance(0.5) ? "Churn" : null,
     orchestrationVersion: "1.0.0",
-    parentInstanceId: chance(0.3) ? one(instances) : null,
+    // Of instances only, so that all of them can be deleted together.
+    parentInstanceId: instances.includes(claimed.instanceId) && chance(0.3) ? one(instances) : null,
     pinnedVersion: chance(0.3) ? pinned : null,
     workerItems: some(2, activity),
     orchestratorItems: some(1, message),
@@ -92,7 +94,10 @@ const sometimes = (probability: number, make: () => Settling) => chance(probabil
 const atOnce = (all: ReadonlyArray<Settling>) => Effect.all(shuffled(all), { concurrency: "unbounded", discard: true })
 
 /** One of the claims in flight: works until the time is over. */
-const work = Effect.fnUntraced(function*(driver: ProviderDriver.ProviderDriver["Service"]) {
+const work = Effect.fnUntraced(function*(
+  driver: ProviderDriver.ProviderDriver["Service"],
+  admin: AdminDriver.AdminDriver["Service"]
+) {
   const turns = Effect.gen(function*() {
     const claimed = yield* driver.fetchOrchestrationItems({
       limit: between(1, 40),
@@ -160,19 +165,28 @@ const work = Effect.fnUntraced(function*(driver: ProviderDriver.ProviderDriver["
     yield* driver.readInstances(instances.slice(0, 10))
   })
 
+  const removals = Effect.gen(function*() {
+    const instanceIds = shuffled(instances).slice(0, chance(0.05) ? instances.length : between(1, 5))
+    const mustHaveEnded = chance(0.3) ? instanceIds : []
+    const { _tag } = yield* admin.deleteInstances({ instanceIds, mustHaveEnded })
+    count(`deleteInstances ${_tag}`)
+  })
+
   const attempt = (what: Settling) =>
     Effect.catch(what, (error) => Effect.sync(() => count(`failed: ${error.message}`)))
   while (Date.now() < endAt) {
-    yield* attempt(chance(0.45) ? turns : chance(0.8) ? activities : arrivals)
+    yield* attempt(chance(0.45) ? turns : chance(0.8) ? activities : chance(0.5) ? arrivals : removals)
   }
 })
 
 await Effect.gen(function*() {
   const driver = yield* ProviderDriver.ProviderDriver
-  yield* Effect.all(Array.from({ length: Number(inFlight) }, () => work(driver)), { concurrency: "unbounded" })
+  const admin = yield* AdminDriver.AdminDriver
+  yield* Effect.all(Array.from({ length: Number(inFlight) }, () => work(driver, admin)), { concurrency: "unbounded" })
 }).pipe(
   Effect.provide(
-    PrismaDriver.layer().pipe(
+    PrismaAdmin.layer().pipe(
+      Layer.provideMerge(PrismaDriver.layer()),
       Layer.provide(Database.layer({ url, schema, maxConnections: Number(connections), checkoutTimeout: "1 minute" }))
     )
   ),
