@@ -1,13 +1,14 @@
 /**
  * Values an instance keeps: by key, typed, readable from outside while it runs.
  *
- * They outlive executions: an instance that continues as new finds what it left. At most 150 keys of 65,536 bytes.
+ * They outlive executions: an instance that continues as new finds what it left. At most 150 keys of 512 bytes,
+ * with values of 65,536 bytes.
  *
  * @since 0.1.0
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { checkText } from "./internal/identifiers.ts"
+import { checkKey } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload, PayloadSchema } from "./internal/payload.ts"
 import { OrchestrationContext } from "./internal/replay/context.ts"
@@ -36,7 +37,7 @@ export interface KeyValue<in out V extends PayloadSchema> {
  */
 export const make = <V extends PayloadSchema>(key: string, value: V): KeyValue<V> => {
   const codec = payloads.make(`value of key "${key}"`, value)
-  const checked = fit.orDie(checkText("key", key))
+  const checked = fit.orDie(checkKey(key))
   return {
     key,
     value,
@@ -51,6 +52,7 @@ export const make = <V extends PayloadSchema>(key: string, value: V): KeyValue<V
       yield* request({ _tag: "SetKeyValue", key, value: yield* Effect.orDie(codec.encode(value)) })
     }),
     clear: Effect.gen(function*() {
+      yield* checked
       const { request } = yield* OrchestrationContext
       yield* request({ _tag: "ClearKeyValue", key })
     })

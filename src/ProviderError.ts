@@ -273,7 +273,7 @@ export class Unavailable extends Schema.TaggedError<Unavailable>(id("Unavailable
 }
 
 /**
- * The database refused the data (SQLSTATE class 22 or 23).
+ * The database refused the data (SQLSTATE class 22, 23 or 54).
  *
  * @category reasons
  * @since 0.1.0

@@ -4,7 +4,18 @@
 import * as Effect from "effect/Effect"
 import { problemOf } from "./text.ts"
 
-const maxInstanceIdBytes = 1024
+// The tables are looked up by these: an entry of a PostgreSQL index takes 2,704 bytes, and a key stands in one together
+// with the id of its instance. Ids that people give have half, since those of children begin with them.
+const maxIndexedBytes = 2048
+const maxKeyBytes = 512
+const maxGivenIdBytes = 1024
+
+/** Why the text cannot be the id of an instance or a session, or a tag; undefined when it can. */
+export const problemOfId = (text: string): string | undefined =>
+  problemOfLength(text, maxIndexedBytes) ?? problemOf(text)
+
+/** Why the text cannot be the key of a value; undefined when it can. */
+export const problemOfKey = (text: string): string | undefined => problemOfLength(text, maxKeyBytes) ?? problemOf(text)
 
 /** A text that cannot be what it is for. */
 export interface Unfit {
@@ -16,20 +27,20 @@ export interface Unfit {
 const unfit = (field: string, problem: string): Effect.Effect<never, Unfit> =>
   Effect.fail({ _tag: "Unfit", field, problem })
 
+const check = (field: string, problem: string | undefined): Effect.Effect<void, Unfit> =>
+  problem === undefined ? Effect.void : unfit(field, problem)
+
 /** Text that is stored as it is. */
-export const checkText = (field: string, text: string): Effect.Effect<void, Unfit> => {
-  const problem = problemOf(text)
-  return problem === undefined ? Effect.void : unfit(field, problem)
-}
+export const checkText = (field: string, text: string): Effect.Effect<void, Unfit> => check(field, problemOf(text))
+
+/** The key of a value. */
+export const checkKey = (key: string): Effect.Effect<void, Unfit> => check("key", problemOfKey(key))
 
 /** Any id an instance may have. */
-export const checkId = (instanceId: string): Effect.Effect<void, Unfit> => {
-  if (instanceId === "") return unfit("instanceId", "it is empty")
-  const bytes = new TextEncoder().encode(instanceId).length
-  return bytes > maxInstanceIdBytes
-    ? unfit("instanceId", `it has ${bytes} bytes, the limit is ${maxInstanceIdBytes}`)
-    : checkText("instanceId", instanceId)
-}
+export const checkId = (instanceId: string): Effect.Effect<void, Unfit> =>
+  instanceId === ""
+    ? unfit("instanceId", "it is empty")
+    : check("instanceId", problemOfLength(instanceId, maxGivenIdBytes) ?? problemOf(instanceId))
 
 /** The id of an instance nobody is the parent of. */
 export const checkRootId = (instanceId: string): Effect.Effect<void, Unfit> =>
@@ -42,3 +53,13 @@ export const checkChildId = (instanceId: string): Effect.Effect<void, Unfit> =>
   instanceId.startsWith("sub::")
     ? unfit("instanceId", "'sub::' at the beginning marks ids the runtime gives")
     : checkId(instanceId)
+
+// internal
+
+const encoder = new TextEncoder()
+
+const problemOfLength = (text: string, most: number): string | undefined => {
+  if (text.length * 3 <= most) return undefined
+  const bytes = encoder.encode(text).length
+  return bytes > most ? `it has ${bytes} bytes, the limit is ${most}` : undefined
+}

@@ -115,6 +115,8 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
       return new ProviderError.SchemaMismatch({ sqlState, problem })
   }
   switch (sqlState.slice(0, 2)) {
+    case "54": // a limit of PostgreSQL, such as the length of an index entry
+      return new ProviderError.DataRefused({ sqlState, problem })
     case "08": // connection
       return new ProviderError.ConnectionLost({ problem: `${problem} (${sqlState})` })
     case "22": // data; these messages may quote the value itself

@@ -266,6 +266,7 @@ it.layer(SharedDatabase, { excludeTestServices: true })("raised", (it) => {
     ["53200", "out of memory", unavailable("53200")],
     ["53300", "too many connections", unavailable("53300")],
     ["53400", "configuration limit exceeded", unavailable("53400")],
+    ["54000", "index row size 2712 exceeds btree version 4 maximum 2704", refused("54000")],
     ["57P02", "crash shutdown", unavailable("57P02")],
     ["57P03", "the database system is starting up", unavailable("57P03")],
     ["57P04", "database dropped", { _tag: "ConfigurationInvalid", isRetryable: false }],

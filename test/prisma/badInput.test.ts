@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import { randomBytes } from "node:crypto"
 import * as Database from "../../src/prisma/Database.ts"
 import * as PrismaAdmin from "../../src/prisma/PrismaAdmin.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
@@ -19,6 +20,8 @@ type Services = {
 type Call = (services: Services) => Effect.Effect<unknown, ProviderError>
 
 const texts = { "NUL": "a\0b", "a lone high surrogate": "a\ud800b", "a lone low surrogate": "\udc00" }
+const tooLong = { "2,049 bytes": `${"\u00e9".repeat(1024)}x`, "10,000 bytes": "x".repeat(10_000) }
+const noKeys = { "513 bytes": `${"\u00e9".repeat(256)}x` }
 const noIds = { "a fraction": 1.5, "NaN": NaN, "Infinity": Infinity, "2^53": 2 ** 53, "a negative number": -1 }
 const noDelays = {
   "negative": Duration.millis(-1),
@@ -26,6 +29,9 @@ const noDelays = {
   "beyond the year 9999": Duration.millis(2 ** 53)
 }
 const noLeases = { ...noDelays, "of no length": Duration.zero }
+
+/** Of so many bytes, which no compression makes fewer. */
+const randomText = (bytes: number) => randomBytes(bytes).toString("base64url").slice(0, bytes)
 
 const second = Duration.seconds(1)
 const delay = Option.none<Duration.Duration>()
@@ -51,6 +57,14 @@ const start = (changes: Partial<WorkItem.Of<"StartOrchestration">>) => ({
   pinnedVersion: zero,
   delay
 })
+const envelope = {
+  eventId: 1,
+  sourceEventId: null,
+  instanceId: "a",
+  executionId: 1,
+  timestampMs: 0,
+  duroxideVersion: ""
+}
 const event = (changes: Partial<Event.Event>) => ({
   _tag: "OrchestrationCompleted",
   eventId: 1,
@@ -111,6 +125,25 @@ const refused: ReadonlyArray<[string, Call]> = [
   ...each("ackOrchestrationItem name", texts, (orchestrationName) => ack({ metadata: { orchestrationName } })),
   ...each("ackOrchestrationItem version", texts, (orchestrationVersion) => ack({ metadata: { orchestrationVersion } })),
   ...each("ackOrchestrationItem parent", texts, (parentInstanceId) => ack({ metadata: { parentInstanceId } })),
+  ...each("ackOrchestrationItem parent", tooLong, (parentInstanceId) => ack({ metadata: { parentInstanceId } })),
+  ...each(
+    "ackOrchestrationItem key",
+    { ...texts, ...noKeys },
+    (key) => ack({ historyDelta: [{ ...envelope, _tag: "KeyValueSet", key, value: "", lastUpdatedAtMs: 0 }] })
+  ),
+  ...each(
+    "ackOrchestrationItem cleared key",
+    { ...texts, ...noKeys },
+    (key) => ack({ historyDelta: [{ ...envelope, _tag: "KeyValueCleared", key }] })
+  ),
+  ...each(
+    "ackOrchestrationItem instance of an activity",
+    tooLong,
+    (instance) => ack({ workerItems: [activity({ instance })] })
+  ),
+  ...each("ackOrchestrationItem session", tooLong, (sessionId) => ack({ workerItems: [activity({ sessionId })] })),
+  ...each("ackOrchestrationItem tag", tooLong, (tag) => ack({ workerItems: [activity({ tag })] })),
+  ...each("ackOrchestrationItem instance of a message", tooLong, (id) => ack({ orchestratorItems: [cancel(id)] })),
   ...each("ackOrchestrationItem pinned", noIds, (minor) => ack({ metadata: { pinnedVersion: { ...zero, minor } } })),
   ...each("ackOrchestrationItem activity", texts, (name) => ack({ workerItems: [activity({ name })] })),
   ...each("ackOrchestrationItem activity id", noIds, (id) => ack({ workerItems: [activity({ id })] })),
@@ -149,7 +182,7 @@ const refused: ReadonlyArray<[string, Call]> = [
   ),
   ...each(
     "enqueueForOrchestrator instance",
-    texts,
+    { ...texts, ...tooLong },
     (id) => ({ provider }) => provider.enqueueForOrchestrator(cancel(id), delay)
   ),
   ...each(
@@ -169,12 +202,31 @@ const refused: ReadonlyArray<[string, Call]> = [
     ({ provider }) => provider.enqueueForOrchestrator({ ...cancel("a"), _tag: "Nonsense" } as never, delay)
   ],
   ...each("enqueueForWorker name", texts, (name) => ({ provider }) => provider.enqueueForWorker(activity({ name }))),
-  ...each("enqueueForWorker tag", texts, (tag) => ({ provider }) => provider.enqueueForWorker(activity({ tag }))),
+  ...each(
+    "enqueueForWorker instance",
+    { ...texts, ...tooLong },
+    (instance) => ({ provider }) => provider.enqueueForWorker(activity({ instance }))
+  ),
+  ...each(
+    "enqueueForWorker sessionId",
+    { ...texts, ...tooLong },
+    (sessionId) => ({ provider }) => provider.enqueueForWorker(activity({ sessionId }))
+  ),
+  ...each(
+    "enqueueForWorker tag",
+    { ...texts, ...tooLong },
+    (tag) => ({ provider }) => provider.enqueueForWorker(activity({ tag }))
+  ),
   ...each("enqueueForWorker id", noIds, (id) => ({ provider }) => provider.enqueueForWorker(activity({ id }))),
   ...each(
     "startOrchestration instance",
-    texts,
+    { ...texts, ...tooLong },
     (instance) => ({ provider }) => provider.startOrchestration(start({ instance }))
+  ),
+  ...each(
+    "startOrchestration parentInstance",
+    { ...texts, ...tooLong },
+    (parentInstance) => ({ provider }) => provider.startOrchestration(start({ parentInstance, parentId: 2 }))
   ),
   ...each(
     "startOrchestration orchestration",
@@ -254,7 +306,7 @@ const refused: ReadonlyArray<[string, Call]> = [
   ...each("readWithExecution executionId", noIds, (id) => ({ provider }) => provider.readWithExecution("a", id)),
   ...each(
     "appendWithExecution instanceId",
-    texts,
+    { ...texts, ...tooLong },
     (id) => ({ provider }) => provider.appendWithExecution(id, 1, [event({})])
   ),
   ...each(
@@ -488,7 +540,50 @@ const stored: ReadonlyArray<[string, Call]> = [
   ],
   ["ids at 2^53 - 1", ({ provider }) => provider.enqueueForWorker(activity({ executionId: most, id: most }))],
   ["an id of strange letters", ({ provider }) => provider.startOrchestration(start({ instance: strange }))],
-  ["an empty id", ({ provider }) => provider.startOrchestration(start({ instance: "" }))]
+  ["an empty id", ({ provider }) => provider.startOrchestration(start({ instance: "" }))],
+  ["ids and keys of the greatest length", ({ provider }) =>
+    Effect.gen(function*() {
+      const [instance, parentInstance, sessionId, tag] = [
+        randomText(2048),
+        randomText(2048),
+        randomText(2048),
+        randomText(2048)
+      ]
+      yield* provider.startOrchestration(start({ instance, parentInstance, parentId: 2 }))
+      const claimed = yield* provider.fetchOrchestrationItem({
+        lockTimeout: second,
+        pollTimeout: Duration.zero,
+        versions
+      })
+      const { lockToken } = Option.getOrThrow(claimed)
+      const [set, cleared] = [randomText(512), randomText(512)]
+      const turned = turn({
+        historyDelta: [
+          { ...envelope, instanceId: instance, _tag: "KeyValueSet", key: set, value: "1", lastUpdatedAtMs: 0 },
+          { ...envelope, instanceId: instance, eventId: 2, _tag: "KeyValueCleared", key: cleared }
+        ],
+        metadata: { orchestrationName: "O", orchestrationVersion: "1", parentInstanceId: parentInstance },
+        workerItems: [activity({ instance, executionId: most, id: most, sessionId, tag })],
+        orchestratorItems: [cancel(instance)]
+      })
+      yield* provider.ackOrchestrationItem(lockToken, turned)
+      const claim = { lockTimeout: second, pollTimeout: Duration.zero, tags: { _tag: "Tags", tags: [tag] } } as const
+      const taken = yield* provider.fetchWorkItem({
+        ...claim,
+        session: Option.some({ ownerId: randomText(2048), lockTimeout: second })
+      })
+      assert.isTrue(Option.isSome(taken))
+      const ended = yield* provider.fetchOrchestrationItem({
+        lockTimeout: second,
+        pollTimeout: Duration.zero,
+        versions
+      })
+      yield* provider.ackOrchestrationItem(
+        Option.getOrThrow(ended).lockToken,
+        turn({ metadata: { status: "Completed" } })
+      )
+      assert.deepStrictEqual(yield* provider.getKvAllValues(instance), new Map([[set, "1"]]))
+    })]
 ]
 
 const prisma = Layer.unwrap(
@@ -523,6 +618,8 @@ const refuses = Effect.gen(function*() {
     )
     assert.strictEqual(error.reason._tag, "InvalidInput", `${name}: ${error.message}`)
     assert.strictEqual(error.operation, name.split(" ")[0], name)
+    const isTooLong = /: [\d,]+ bytes$/.test(name)
+    if (isTooLong) assert.match(error.message, /it has \d+ bytes, the limit is (2048|512)$/, name)
     assert.isFalse(error.isRetryable, name)
   }
 })

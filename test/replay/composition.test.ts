@@ -519,11 +519,18 @@ describe("status and values", () => {
   })
 
   it("status, key: a text that cannot be stored is a defect that says so, without showing it", () => {
-    for (const program of [Orchestration.setCustomStatus("secret\0"), KeyValue.make("secret\0", Schema.Int)]) {
-      const instance = new Instance(Effect.isEffect(program) ? program : program.set(1))
+    const [unstorable, long] = [KeyValue.make("secret\0", Schema.Int), KeyValue.make("secret".repeat(86), Schema.Int)]
+    const problems = new Map<Effect.Effect<void, never, OrchestrationContext>, RegExp>([
+      [Orchestration.setCustomStatus("secret\0"), /status text is refused: it holds a NUL character/],
+      [unstorable.set(1), /key is refused: it holds a NUL character/],
+      [unstorable.clear, /key is refused: it holds a NUL character/],
+      [long.set(1), /key is refused: it has 516 bytes, the limit is 512/]
+    ])
+    for (const [program, expected] of problems) {
+      const instance = new Instance(program)
       instance.turn()
       const problem = ErrorDetails.display(instance.failure)
-      assert.match(problem, /(status text|key) is refused: it holds a NUL character/)
+      assert.match(problem, expected)
       assert.notInclude(problem, "secret")
     }
   })

@@ -2,17 +2,21 @@
  * What callers may pass, checked before anything is sent: whatever no store can hold or act on is `InvalidInput`, the
  * same with every driver.
  *
- * Texts hold no NUL and no half of a surrogate pair. Ids and counts are whole numbers up to 2^53 - 1. Lengths of time
+ * Texts hold no NUL and no half of a surrogate pair. What is stored under a name, is stored under one that an index can
+ * hold; a name that nothing is stored under may be looked up. Ids and counts are whole numbers up to 2^53 - 1. Lengths of time
  * are rounded up to whole milliseconds; none is negative, and none reaches beyond the year 9999, as an endless one
  * would. Leases are longer than nothing. How long to wait for work is anybody's choice.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type * as Event from "../../Event.ts"
 import type { Provider } from "../../Provider.ts"
 import type { ProviderAdmin } from "../../ProviderAdmin.ts"
 import type { CoreVersion, VersionRange } from "../../ProviderDriver.ts"
 import { InvalidInput, ProviderError } from "../../ProviderError.ts"
+import * as WorkItem from "../../WorkItem.ts"
+import { problemOfId, problemOfKey } from "../identifiers.ts"
 import { problemOf } from "../text.ts"
 import { Unstorable } from "./encoding.ts"
 import type { Enqueue } from "./enqueue.ts"
@@ -45,6 +49,20 @@ const text = (field: string, value: string | undefined): Problem => {
 
 const texts = (field: string, values: ReadonlyArray<string>): Problem =>
   values.map((value) => text(field, value)).find((problem) => problem !== undefined)
+
+const id = (field: string, value: string | null | undefined): Problem => {
+  const problem = value === null || value === undefined ? undefined : problemOfId(value)
+  return problem === undefined ? undefined : [field, problem]
+}
+
+const activity = ({ instance, sessionId, tag }: WorkItem.Of<"ActivityExecute">): Problem =>
+  id("instance", instance) ?? id("sessionId", sessionId) ?? id("tag", tag)
+
+const keyOf = (event: Event.Event): Problem => {
+  if (event._tag !== "KeyValueSet" && event._tag !== "KeyValueCleared") return undefined
+  const problem = problemOfKey(event.key)
+  return problem === undefined ? undefined : ["key", problem]
+}
 
 const whole = (field: string, value: number | undefined, least = 0, most = Number.MAX_SAFE_INTEGER): Problem =>
   value === undefined || (Number.isInteger(value) && value >= least && value <= most)
@@ -82,7 +100,8 @@ const versionRange = (versions: Option.Option<VersionRange>): Problem =>
 export const guardEnqueue = (enqueue: Enqueue): Enqueue => ({
   startOrchestration: (options) =>
     guard("startOrchestration", [
-      text("instance", options.start.instance),
+      id("instance", options.start.instance),
+      id("parentInstance", options.start.parentInstance),
       text("orchestration", options.start.orchestration),
       version("pinnedVersion", options.pinnedVersion),
       delayed(options.delay)
@@ -90,10 +109,10 @@ export const guardEnqueue = (enqueue: Enqueue): Enqueue => ({
   enqueueForOrchestrator: (item, delay) =>
     guard(
       "enqueueForOrchestrator",
-      [delayed(delay)],
+      [id("instance", WorkItem.target(item)), delayed(delay)],
       () => enqueue.enqueueForOrchestrator(item, roundedOption(delay))
     ),
-  enqueueForWorker: (item) => guard("enqueueForWorker", [], () => enqueue.enqueueForWorker(item))
+  enqueueForWorker: (item) => guard("enqueueForWorker", [activity(item)], () => enqueue.enqueueForWorker(item))
 })
 
 type Service = Provider["Service"]
@@ -129,10 +148,13 @@ export const guardProvider = (provider: Service): Service => {
         text("lockToken", lockToken),
         whole("executionId", turn.executionId, 1),
         ...turn.historyDelta.map(({ eventId }) => whole("eventId", eventId, 1)),
+        ...turn.historyDelta.map(keyOf),
+        ...turn.workerItems.map(activity),
+        ...turn.orchestratorItems.map((item) => id("instance", WorkItem.target(item))),
         text("output", turn.metadata.output),
         text("orchestrationName", turn.metadata.orchestrationName),
         text("orchestrationVersion", turn.metadata.orchestrationVersion),
-        text("parentInstanceId", turn.metadata.parentInstanceId),
+        id("parentInstanceId", turn.metadata.parentInstanceId),
         turn.metadata.pinnedVersion && version("pinnedVersion", turn.metadata.pinnedVersion),
         ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
           text("cancelledActivities", instanceId) ?? whole("cancelledActivities", executionId) ??
@@ -183,7 +205,7 @@ export const guardProvider = (provider: Service): Service => {
       ),
     appendWithExecution: (instanceId, executionId, events) =>
       guard("appendWithExecution", [
-        text("instanceId", instanceId),
+        id("instanceId", instanceId),
         whole("executionId", executionId),
         ...events.map(({ eventId }) => whole("eventId", eventId, 1))
       ], () => provider.appendWithExecution(instanceId, executionId, events)),
