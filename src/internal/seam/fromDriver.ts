@@ -69,14 +69,12 @@ export const make = Effect.fnUntraced(function*(
   const wakeInstance = (instanceId: string) => {
     if (!held.keepWakeup(instanceId)) wakeOrchestrators()
   }
-  const wakeAfter = (
-    pumps: ReadonlyMap<string, fetchPump.FetchPump<unknown, unknown>>,
-    delay: Option.Option<Duration.Duration>,
-    wakeNow: () => void
-  ) =>
+  // Not for work given back with a pause, which is left to the next look of any process: woken to the moment, one without
+  // a handler would be the first to have it again, each time, until it is poison.
+  const wakeAfter = (delay: Option.Option<Duration.Duration>, wakeNow: () => void) =>
     Option.isNone(delay)
       ? wakeNow()
-      : wakeAt(pumps, clock.currentTimeMillisUnsafe() + Duration.toMillis(delay.value))
+      : wakeAt(orchestratorPumps, clock.currentTimeMillisUnsafe() + Duration.toMillis(delay.value))
   const release = (lockToken: string) => {
     if (held.release(lockToken)) wakeOrchestrators()
   }
@@ -243,7 +241,7 @@ export const make = Effect.fnUntraced(function*(
         Effect.onExit(() =>
           Effect.sync(() => {
             release(lockToken)
-            wakeAfter(orchestratorPumps, delay, wakeOrchestrators)
+            if (Option.isNone(delay)) wakeOrchestrators()
           })
         )
       ),
@@ -256,7 +254,7 @@ export const make = Effect.fnUntraced(function*(
     enqueueForOrchestrator: (item, delay) =>
       Effect.tap(
         enqueue.enqueueForOrchestrator(item, delay),
-        () => Effect.sync(() => wakeAfter(orchestratorPumps, delay, () => wakeInstance(WorkItem.target(item))))
+        () => Effect.sync(() => wakeAfter(delay, () => wakeInstance(WorkItem.target(item))))
       ),
 
     enqueueForWorker: (item) => Effect.tap(enqueue.enqueueForWorker(item), () => Effect.sync(wakeWorkers)),
@@ -265,7 +263,7 @@ export const make = Effect.fnUntraced(function*(
       Effect.tap(enqueue.startOrchestration(options), (answer) =>
         Effect.sync(() => {
           const { delay, start } = options
-          if (answer === "Started") wakeAfter(orchestratorPumps, delay, () => wakeInstance(start.instance))
+          if (answer === "Started") wakeAfter(delay, () => wakeInstance(start.instance))
         })),
 
     fetchWorkItem: ({ lockTimeout, pollTimeout, session, tags }) => {
@@ -308,7 +306,7 @@ export const make = Effect.fnUntraced(function*(
     abandonWorkItem: ({ delay, ignoreAttempt, lockToken }) =>
       abandonActivities({ lockToken, delayMs: millisOrNull(delay), ignoreAttempt }).pipe(
         Effect.flatMap((settled) => settle("abandonWorkItem", lockToken, settled)),
-        Effect.tap(() => Effect.sync(() => wakeAfter(workerPumps, delay, wakeWorkers)))
+        Effect.tap(() => Effect.sync(() => Option.isNone(delay) && wakeWorkers()))
       ),
 
     renewWorkItemLock: ({ extendFor, lockToken }) =>
