@@ -209,41 +209,6 @@ describe("settling:", () => {
       assert.lengthOf(yield* test.sql("SELECT FROM worker_queue"), 0)
     }))
 
-  it.live("an ack that began before the lease ended keeps the instance from a takeover until it commits", () =>
-    Effect.gen(function*() {
-      const test = yield* Test.open()
-      yield* test.driver.enqueueForOrchestrator([Test.message("a")])
-      const claimAt = (run: (sql: string) => Effect.Effect<ReadonlyArray<any>>, now: number) =>
-        run(`SELECT * FROM dx_fetch_orchestration_items(1, 1000, null, null, ${now})`)
-      const now = Date.now() + 1000
-      const [claimed] = yield* claimAt(test.sql, now)
-      const other = yield* session(test)
-      yield* other(
-        `SELECT dx_ack_orchestration_items($1, null, null, null, null, null, ${now + 999})`,
-        [JSON.stringify([{ token: claimed.out_lock_token, execution_id: 1 }])]
-      )
-      assert.deepStrictEqual(yield* claimAt(test.sql, now + 5000), [])
-      yield* other("COMMIT")
-      assert.deepStrictEqual(yield* claimAt(test.sql, now + 5000), [])
-      assert.lengthOf(yield* test.sql("SELECT FROM instance_locks"), 0)
-    }))
-
-  it.live("a takeover that came first leaves the late ack without a lease", () =>
-    Effect.gen(function*() {
-      const test = yield* Test.open()
-      const { lockToken } = yield* Test.claimed(test.driver, "a", 5000)
-      const other = yield* session(test)
-      const [taken] = yield* other(
-        `SELECT * FROM dx_fetch_orchestration_items(1, 5000, null, null, ${Date.now() + 60_000})`
-      )
-      assert.strictEqual(taken.out_attempt_count, 2)
-      const late = yield* Effect.forkChild(test.driver.ackOrchestrationItems([Test.turn(lockToken)]))
-      yield* waitForStatement(test, "dx_ack_orchestration_items", "Lock")
-      yield* other("COMMIT")
-      assert.deepStrictEqual(yield* Fiber.join(late), ["LockLost"])
-      assert.lengthOf(yield* test.sql("SELECT FROM orchestrator_queue"), 1)
-    }))
-
   it.live("the first turn of a child waits for the deletion of its parent, not for a turn of it", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
