@@ -28,6 +28,7 @@ const tasks = {
   "test:pgbouncer": { needs: ["types"], run: (args) => node("scripts/testPgBouncer.mjs", ...args) },
   "test:postgres": { needs: ["types"], run: (args) => node("scripts/testPostgres.mjs", ...args) },
   "test:rust": { needs: ["types"], run: (args) => node("scripts/testRust.mjs", ...args) },
+  "bench": { needs: ["build"], run: (args) => node("build/scripts/bench/hotPath.js", ...args) },
   "fixtures": { needs: ["build"], run: (args) => node("build/scripts/fixtures.js", ...args) },
   "demo": { needs: ["build"], run: (args) => node("build/examples/orders/demo.js", ...args) },
   "prepack": { needs: ["client"], run: prepack }
