@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { MemoryDriver, Provider } from "duroxide-prisma"
+import type { ProviderError } from "duroxide-prisma"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -23,17 +24,27 @@ const activity = { _tag: "ActivityExecute", instance: "a", executionId: 1, id: 2
 const poll = { lockTimeout: Duration.minutes(5), pollTimeout: Duration.minutes(5) }
 const pause = { delay: Option.some(Duration.seconds(1)), ignoreAttempt: false }
 
-const cases = {
+interface Case {
+  readonly enqueue: (provider: Service) => Effect.Effect<void, ProviderError.ProviderError>
+  readonly claim: (
+    provider: Service
+  ) => Effect.Effect<
+    Option.Option<{ readonly lockToken: string; readonly attemptCount: number }>,
+    ProviderError.ProviderError
+  >
+  readonly giveBack: (provider: Service, lockToken: string) => Effect.Effect<void, ProviderError.ProviderError>
+}
+
+const cases: Record<string, Case> = {
   "a start": {
-    enqueue: (provider: Service) => provider.enqueueForOrchestrator(start, Option.none()),
-    claim: (provider: Service) => provider.fetchOrchestrationItem({ ...poll, versions: Option.none() }),
-    giveBack: (provider: Service, lockToken: string) => provider.abandonOrchestrationItem({ ...pause, lockToken })
+    enqueue: (provider) => provider.enqueueForOrchestrator(start, Option.none()),
+    claim: (provider) => provider.fetchOrchestrationItem({ ...poll, versions: Option.none() }),
+    giveBack: (provider, lockToken) => provider.abandonOrchestrationItem({ ...pause, lockToken })
   },
   "an activity": {
-    enqueue: (provider: Service) => provider.enqueueForWorker(activity),
-    claim: (provider: Service) =>
-      provider.fetchWorkItem({ ...poll, tags: { _tag: "DefaultOnly" }, session: Option.none() }),
-    giveBack: (provider: Service, lockToken: string) => provider.abandonWorkItem({ ...pause, lockToken })
+    enqueue: (provider) => provider.enqueueForWorker(activity),
+    claim: (provider) => provider.fetchWorkItem({ ...poll, tags: { _tag: "DefaultOnly" }, session: Option.none() }),
+    giveBack: (provider, lockToken) => provider.abandonWorkItem({ ...pause, lockToken })
   }
 }
 
