@@ -1,1 +1,2 @@
 export * as ProviderTest from "./ProviderTest.ts"
+export * as TestRuntime from "./TestRuntime.ts"

@@ -1,10 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, MemoryDriver, Orchestration, Provider, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
-import * as TestClock from "effect/testing/TestClock"
 
 const Remind = Activity.make("Remind", { payload: Schema.Int, success: Schema.Number })
 
@@ -22,24 +22,17 @@ const runtime = Runtime.layer({ orchestrations: [Month], activities: [Remind] })
   }))
 ]))
 
-const layer = Layer.mergeAll(runtime, Client.layer).pipe(
-  // No look is due to the clock: a timer is seen because the process knows when it falls due.
-  Layer.provide(RuntimeConfig.layer({ pollTimeout: "1000 days" })),
-  Layer.provide(Provider.layerFromDriver({ pollInterval: "1000 days" })),
-  Layer.provide(MemoryDriver.layer)
-)
-
 describe("MemoryDriver", () => {
   it.effect("runs thirty days of an orchestration in virtual time, each timer at its time", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const begun = yield* Clock.currentTimeMillis
       yield* client.start(Month, { instanceId: "month", payload: undefined })
-      yield* TestClock.adjust("30 days")
+      yield* TestRuntime.advance("30 days")
       const times = yield* client.wait(Month, "month")
       assert.deepStrictEqual(
         times.map((time) => (time - begun) / 86_400_000),
         Array.from({ length: 30 }, (_, i) => i + 1)
       )
-    }).pipe(Effect.provide(layer)))
+    }).pipe(Effect.provide(TestRuntime.layer(runtime))))
 })

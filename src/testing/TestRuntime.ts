@@ -1,0 +1,405 @@
+/**
+ * A whole application in memory and in virtual time: thirty days of an orchestration take milliseconds.
+ *
+ * The runtime is the real one, with the application's own programs and handlers; the store is a map, and the clock only
+ * moves when a test waits for something or says so. Time then goes from one due moment to the next, and never before
+ * everything that can happen at a moment has happened. So a test goes the same way every time.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import * as DateTime from "effect/DateTime"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Queue from "effect/Queue"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import * as Stream from "effect/Stream"
+import type { AdminDriver } from "../AdminDriver.ts"
+import * as Client from "../Client.ts"
+import type * as Event from "../Event.ts"
+import * as tables from "../internal/memory/tables.ts"
+import * as MemoryDriver from "../MemoryDriver.ts"
+import * as Provider from "../Provider.ts"
+import * as ProviderAdmin from "../ProviderAdmin.ts"
+import { ProviderDriver } from "../ProviderDriver.ts"
+import type { Wakeup } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import * as RuntimeConfig from "../RuntimeConfig.ts"
+import type * as WorkItem from "../WorkItem.ts"
+import { readExecutions } from "./internal/executions.ts"
+import * as processes from "./internal/process.ts"
+import * as virtualTime from "./internal/virtualTime.ts"
+import { describeWaits } from "./internal/waits.ts"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Options {
+  /** What the clock shows first. Defaults to 2030-01-01T00:00:00Z. */
+  readonly startAt?: DateTime.DateTime.Input | undefined
+  /**
+   * Real time to wait for what only the real world can bring: an activity that neither ends nor sleeps, or, when nothing
+   * is due, another fiber of the test. Then the test dies of `Stuck`. Defaults to 2 seconds.
+   */
+  readonly patience?: Duration.Input | undefined
+}
+
+/**
+ * Time cannot go on, or nothing will ever end what a test waits for; the message says why. A defect.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class Stuck extends Schema.TaggedError<Stuck>("duroxide-prisma/testing/Stuck")("Stuck", {
+  problem: Schema.String
+}) {
+  override get message() {
+    return this.problem
+  }
+}
+
+/** What a test runtime gives to the layer it runs. */
+type Provided = Provider.Provider | ProviderAdmin.ProviderAdmin | Client.Client
+
+/**
+ * The time and the process of a test. Its methods are this module's functions of the same names.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class TestRuntime extends Context.Service<TestRuntime, {
+  readonly settle: Effect.Effect<void>
+  readonly advance: (duration: Duration.Input) => Effect.Effect<void>
+  readonly runToEnd: (
+    instanceId: string,
+    options?: Client.WaitOptions
+  ) => Effect.Effect<Client.Status, Client.WaitTimeout | ProviderError>
+  readonly history: (instanceId: string) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>
+  readonly restart: Effect.Effect<void>
+  readonly crash: Effect.Effect<void>
+  readonly deploy: <A, E, R>(runtime: Layer.Layer<A, E, R>) => Effect.Effect<void, E, Exclude<R, Provided>>
+}>()("duroxide-prisma/testing/TestRuntime") {}
+
+/**
+ * Runs `runtime`, a `Runtime.layer` with its handlers as the application has it, on an empty store and in virtual time.
+ *
+ * **Details**
+ *
+ * Provides what `runtime` provides, a `Client`, the `Provider` and the `ProviderAdmin` of the store, and the clock: it
+ * takes the place of the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
+ *
+ * `wait` and `execute` of the client let time pass until the instance has ended. Its other methods begin and end at
+ * rest: whatever can happen without time passing has happened when they return.
+ *
+ * A process that ends gives work back at once (`shutdownTimeout` of 1 millisecond); a `RuntimeConfig` of `runtime` has
+ * the last word.
+ *
+ * **Gotchas**
+ *
+ * Time passes while somebody waits, also in a fiber in the background. Send what is to arrive first, then wait.
+ *
+ * A handler that never answers is `Effect.sleep(Duration.infinity)`, not `Effect.never`: time waits for every activity
+ * that neither ends nor sleeps, for it may be about to answer.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer = <A, E, R>(
+  runtime: Layer.Layer<A, E, R>,
+  options: Options = {}
+): Layer.Layer<A | Provided | TestRuntime, E, Exclude<R, Provided>> =>
+  Layer.effectContext(Effect.gen(function*() {
+    const patienceMs = Duration.toMillis(Duration.fromInputUnsafe(options.patience ?? "2 seconds"))
+    const startMs = DateTime.toEpochMillis(DateTime.makeUnsafe(options.startAt ?? "2030-01-01T00:00:00Z"))
+    const scope = yield* Effect.scope
+    const outer = yield* Effect.context<Exclude<R, Provided>>()
+    // By lock token.
+    const claimed = new Map<string, WorkItem.Of<"ActivityExecute">>()
+    const time = yield* virtualTime.make({ startMs, ready: Effect.suspend(() => activitiesReady) })
+
+    // -- the store -------------------------------------------------------------------------------
+
+    const store = tables.make()
+    const wakeups = yield* Queue.unbounded<Wakeup>()
+    const drivers = yield* Layer.buildWithScope(MemoryDriver.layerOver(store), scope)
+    const services = yield* Layer.buildWithScope(
+      ProviderAdmin.layerFromDriver.pipe(
+        Layer.provideMerge(Client.layer),
+        // This process knows when something falls due; no look is due to the clock.
+        Layer.provideMerge(Provider.layerFromDriver({ pollInterval: Duration.infinity })),
+        Layer.provide(Layer.succeedContext(announcing(drivers, wakeups)))
+      ),
+      scope
+    ).pipe(Effect.provideContext(time.context))
+    const provider = Context.get(services, Provider.Provider)
+    const admin = Context.get(services, ProviderAdmin.ProviderAdmin)
+
+    // -- the process -----------------------------------------------------------------------------
+
+    let current: Generation | undefined
+    const onActivity = ({ item, lockToken }: Provider.Claimed<WorkItem.Of<"ActivityExecute">>) =>
+      void claimed.set(lockToken, item)
+
+    const start = <A, E, R>(runtime: Layer.Layer<A, E, R>, context: Context.Context<Exclude<R, Provided>>) =>
+      Effect.gen(function*() {
+        const generation = { process: processes.make(provider, onActivity), scope: yield* Scope.make() }
+        const built = yield* Layer.buildWithMemoMap(
+          // Memoized with nobody, as a process starts with nothing.
+          runtime.pipe(Layer.provide(quietConfig)),
+          Layer.makeMemoMapUnsafe(),
+          generation.scope
+        ).pipe(
+          Effect.provideContext(
+            Context.merge(outer, context).pipe(
+              Context.merge(services),
+              Context.add(Provider.Provider, generation.process.provider),
+              Context.add(virtualTime.InBackground, true),
+              Context.merge(time.context)
+            ) as Context.Context<R>
+          ),
+          Effect.onError((cause) => Scope.close(generation.scope, Exit.failCause(cause)))
+        )
+        current = generation
+        yield* time.rest
+        return built
+      })
+
+    /** Ends the process while time goes on, as ending may take some. */
+    const stop = Effect.gen(function*() {
+      if (current === undefined) return
+      // A process that ends does not wait for those who do not.
+      claimed.clear()
+      const closing = yield* Effect.forkChild(Scope.close(current.scope, Exit.void))
+      current = undefined
+      const isDone = () => closing.pollUnsafe() !== undefined
+      while ((yield* time.step({ limitMs: Infinity, isDone, everybody: true })) === "Moved");
+      yield* Fiber.await(closing)
+    }).pipe(Effect.provideContext(time.context))
+
+    const replace = <A, E, R>(runtime: Layer.Layer<A, E, R>, context: Context.Context<Exclude<R, Provided>>) =>
+      Effect.uninterruptible(stop.pipe(
+        Effect.andThen(start(runtime, context)),
+        Effect.andThen(announceLeftovers)
+      ))
+
+    /** What an earlier process left is known to nobody in the next one; a real one would look for it now and then. */
+    const announceLeftovers = Effect.suspend(() => {
+      const later = ({ lock, visibleAtMs }: tables.Queued) => Math.max(visibleAtMs, lock?.untilMs ?? 0)
+      for (const activity of store.activities.values()) {
+        Queue.offerUnsafe(wakeups, { queue: "worker", visibleAtMs: later(activity) })
+      }
+      for (const message of store.messages.values()) {
+        const { instanceId } = message
+        Queue.offerUnsafe(wakeups, { queue: "orchestrator", instanceId, visibleAtMs: later(message) })
+      }
+      return time.rest
+    })
+
+    // -- waiting ---------------------------------------------------------------------------------
+
+    /** Waits, in real time, until something happens; dies of `problem` when nothing does. */
+    const untilProgress = (problem: Effect.Effect<string>) =>
+      Effect.gen(function*() {
+        const before = time.progress()
+        const begun = virtualTime.realTime()
+        while (time.progress() === before) {
+          if (virtualTime.realTime() - begun > patienceMs) {
+            return yield* Effect.die(new Stuck({ problem: yield* problem }))
+          }
+          yield* virtualTime.realPause
+        }
+      })
+
+    /** An activity that was cancelled has no row any more, and nobody waits for it. */
+    const awakeActivity = () =>
+      [...store.activities.values()].flatMap(({ lock }) => claimed.get(lock?.token ?? "") ?? [])
+        .find((item) => !time.isAsleep(item))
+
+    const activitiesReady: Effect.Effect<void> = Effect.gen(function*() {
+      for (let awake = awakeActivity(); awake !== undefined; awake = awakeActivity()) {
+        yield* untilProgress(Effect.succeed(
+          `activity "${awake.name}" of instance ${awake.instance} neither ends nor sleeps, and time waits for it. ` +
+            "A handler that is never to answer is Effect.sleep(Duration.infinity); one that calls a real service may " +
+            "need more patience"
+        ))
+        yield* time.rest
+      }
+    })
+
+    const hasEnded = (instanceId: string) => {
+      const status = tables.stateOf(store, instanceId)?.status
+      return status === "Completed" || status === "Failed"
+    }
+
+    const untilEnded = Effect.fnUntraced(function*(instanceId: string, { timeout }: Client.WaitOptions = {}) {
+      const timeoutMs = timeout === undefined ? undefined : Duration.toMillis(Duration.fromInputUnsafe(timeout))
+      const deadline = time.now() + (timeoutMs ?? Infinity)
+      while (true) {
+        const stepped = yield* time.step({ limitMs: deadline, isDone: () => hasEnded(instanceId) })
+        if (stepped === "Done") return
+        if (stepped === "Moved") continue
+        if (timeoutMs === undefined || timeoutMs === Infinity) {
+          yield* untilProgress(Effect.orDie(nothingDue(instanceId)))
+          continue
+        }
+        yield* time.moveTo(deadline)
+        return yield* new Client.WaitTimeout({ instanceId, timeoutMs })
+      }
+    })
+
+    const history = (instanceId: string) => Effect.map(readExecutions(admin, instanceId), (all) => all.flat())
+
+    const nothingDue = (instanceId: string) =>
+      Effect.map(history(instanceId), (events) =>
+        `instance ${instanceId} ${
+          events.length === 0
+            ? "does not exist, and nothing is due that could start it"
+            : `waits for ${describeWaits(events)}, and nothing is due that could end this`
+        }. Send what it needs before you wait for it`)
+
+    // -- what the test sees ----------------------------------------------------------------------
+
+    const restful = <A, E>(effect: Effect.Effect<A, E>) =>
+      Effect.andThen(time.rest, effect).pipe(Effect.tap(() => time.rest))
+    const client = Context.get(services, Client.Client)
+    const patient: Client.Client["Service"] = {
+      start: (orchestration, options) => restful(client.start(orchestration, options)),
+      raise: (signal, instanceId, payload) => restful(client.raise(signal, instanceId, payload)),
+      send: (mailbox, instanceId, payload) => restful(client.send(mailbox, instanceId, payload)),
+      cancel: (instanceId, reason) => restful(client.cancel(instanceId, reason)),
+      status: (instanceId) => restful(client.status(instanceId)),
+      read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
+      wait: (orchestration, instanceId, options) =>
+        Effect.andThen(untilEnded(instanceId, options), client.wait(orchestration, instanceId)),
+      execute: (orchestration, options) =>
+        client.start(orchestration, options).pipe(
+          Effect.andThen(untilEnded(options.instanceId, options)),
+          Effect.andThen(client.wait(orchestration, options.instanceId))
+        )
+    }
+
+    const again = replace(runtime, outer)
+    const testRuntime = TestRuntime.of({
+      settle: time.rest,
+      advance: (duration) =>
+        Effect.suspend(() => time.moveTo(time.now() + Duration.toMillis(Duration.fromInputUnsafe(duration)))),
+      runToEnd: (instanceId, options) => Effect.andThen(untilEnded(instanceId, options), client.status(instanceId)),
+      history: (instanceId) => restful(history(instanceId)),
+      restart: Effect.andThen(time.rest, Effect.orDie(again)),
+      crash: time.rest.pipe(
+        Effect.andThen(Effect.sync(() => current?.process.kill())),
+        Effect.andThen(Effect.orDie(again))
+      ),
+      deploy: <A, E, R>(next: Layer.Layer<A, E, R>) =>
+        Effect.contextWith((context: Context.Context<Exclude<R, Provided>>) =>
+          Effect.andThen(time.rest, replace(next, context))
+        )
+    })
+
+    yield* Effect.addFinalizer(() => stop)
+    const built = yield* start(runtime, outer)
+    return built.pipe(
+      Context.merge(services),
+      Context.add(Client.Client, patient),
+      Context.add(TestRuntime, testRuntime),
+      Context.merge(time.context)
+    )
+  }))
+
+/**
+ * Waits until nothing more can happen without time passing.
+ *
+ * @category time
+ * @since 0.1.0
+ */
+export const settle: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(TestRuntime, ({ settle }) => settle)
+
+/**
+ * Lets time pass, and with it all that falls due, each at its time.
+ *
+ * @category time
+ * @since 0.1.0
+ */
+export const advance = (duration: Duration.Input): Effect.Effect<void, never, TestRuntime> =>
+  Effect.flatMap(TestRuntime, (self) => self.advance(duration))
+
+/**
+ * Lets time pass until the instance has ended, in whatever way, and answers how. `timeout` is virtual time.
+ *
+ * @category time
+ * @since 0.1.0
+ */
+export const runToEnd = (
+  instanceId: string,
+  options?: Client.WaitOptions
+): Effect.Effect<Client.Status, Client.WaitTimeout | ProviderError, TestRuntime> =>
+  Effect.flatMap(TestRuntime, (self) => self.runToEnd(instanceId, options))
+
+/**
+ * The events of all executions of an instance, in order; none when it is unknown.
+ *
+ * @category reading
+ * @since 0.1.0
+ */
+export const history = (
+  instanceId: string
+): Effect.Effect<ReadonlyArray<Event.Event>, ProviderError, TestRuntime> =>
+  Effect.flatMap(TestRuntime, (self) => self.history(instanceId))
+
+/**
+ * Ends the process in order, and starts the next one on the same store, with new handlers. Running activities are
+ * interrupted and given back, and run again at once.
+ *
+ * @category processes
+ * @since 0.1.0
+ */
+export const restart: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(TestRuntime, ({ restart }) => restart)
+
+/**
+ * As `restart`, but the process dies: it gives nothing back. Its activities run again when their leases have run out
+ * (`workerLockTimeout`), as a further attempt.
+ *
+ * @category processes
+ * @since 0.1.0
+ */
+export const crash: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(TestRuntime, ({ crash }) => crash)
+
+/**
+ * As `restart`, but the next process is another one: new code goes on with what the old code began.
+ *
+ * @category processes
+ * @since 0.1.0
+ */
+export const deploy = <A, E, R>(
+  runtime: Layer.Layer<A, E, R>
+): Effect.Effect<void, E, Exclude<R, Provided> | TestRuntime> =>
+  Effect.flatMap(TestRuntime, (self) => self.deploy(runtime))
+
+// internal
+
+/** No look, check or sweep is due to the clock alone, and a process that ends waits for nobody. */
+const quietConfig = RuntimeConfig.layer({
+  shutdownTimeout: 1,
+  cancellationCheckInterval: Infinity,
+  sessionCleanupInterval: Infinity
+})
+
+interface Generation {
+  readonly process: processes.Process
+  readonly scope: Scope.Closeable
+}
+
+/** The drivers, with wake-ups of ours. */
+const announcing = (
+  drivers: Context.Context<ProviderDriver | AdminDriver>,
+  wakeups: Queue.Dequeue<Wakeup>
+): Context.Context<ProviderDriver | AdminDriver> =>
+  Context.add(drivers, ProviderDriver, {
+    ...Context.get(drivers, ProviderDriver),
+    wakeups: Stream.fromQueue(wakeups)
+  })

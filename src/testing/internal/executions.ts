@@ -1,0 +1,18 @@
+/**
+ * The whole history of an instance.
+ */
+import * as Effect from "effect/Effect"
+import type * as Event from "../../Event.ts"
+import type { ProviderAdmin } from "../../ProviderAdmin.ts"
+import type { ProviderError } from "../../ProviderError.ts"
+
+/** Oldest execution first; those that have no events yet, or were pruned, are left out. */
+export const readExecutions = (
+  admin: ProviderAdmin["Service"],
+  instanceId: string
+): Effect.Effect<ReadonlyArray<ReadonlyArray<Event.Event>>, ProviderError> =>
+  Effect.flatMap(admin.listExecutions(instanceId), (ids) =>
+    Effect.map(
+      Effect.forEach(ids, (executionId) => admin.readHistoryWithExecutionId(instanceId, executionId)),
+      (all) => all.filter((events) => events.length > 0)
+    ))

@@ -1,0 +1,208 @@
+/**
+ * A clock that only moves when it is told to, and a scheduler that knows when nobody has anything left to do.
+ *
+ * Time moves from one sleeper to the next, and not before everything that can happen at a time has happened. So a month
+ * takes milliseconds, and goes the same way every time.
+ */
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Scheduler from "effect/Scheduler"
+import * as Semaphore from "effect/Semaphore"
+import type * as TestClock from "effect/testing/TestClock"
+import * as Activity from "../../Activity.ts"
+import type * as WorkItem from "../../WorkItem.ts"
+
+export interface Options {
+  /** Milliseconds since the Unix epoch. */
+  readonly startMs: number
+  /** Waits for what time must not overtake. Runs before every step, at rest, and ends at rest. */
+  readonly ready: Effect.Effect<void>
+}
+
+export interface VirtualTime {
+  /** The clock and the scheduler, for whatever is to live in this time. */
+  readonly context: Context.Context<never>
+  readonly now: () => number
+  /** Counts what has run, so that two equal readings mean that nothing did. */
+  readonly progress: () => number
+  /** Waits until no fiber can go on without time, a promise that does not settle by itself, or somebody else. */
+  readonly rest: Effect.Effect<void>
+  /**
+   * Moves to the next sleepers and wakes them, unless it is done already or nobody is due by `limitMs`. Where time is
+   * not for `everybody`, those who sleep in the background are woken on the way, but are nothing to go to.
+   */
+  readonly step: (options: {
+    readonly limitMs: number
+    readonly isDone?: () => boolean
+    readonly everybody?: boolean
+  }) => Effect.Effect<"Done" | "Moved" | "NothingDue">
+  /** Steps until `timeMs`, and stands there, at rest. */
+  readonly moveTo: (timeMs: number) => Effect.Effect<void>
+  /** Whether an activity waits for the clock. */
+  readonly isAsleep: (activity: WorkItem.Of<"ActivityExecute">) => boolean
+}
+
+/**
+ * Set for the fibers of a process: what its leases, sweeps and refreshes sleep for is no reason to let time pass. Its
+ * activities are.
+ */
+export const InBackground = Context.Reference<boolean>("duroxide-prisma/testing/InBackground", {
+  defaultValue: () => false
+})
+
+export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<VirtualTime> {
+  const outside = yield* Clock.Clock
+  const scheduler = new CountingScheduler(yield* Scheduler.Scheduler)
+  const oneStep = yield* Semaphore.make(1)
+  let now = options.startMs
+  // Ascending by time; those of one time in the order in which they fell asleep.
+  const sleepers: Array<Sleeper> = []
+
+  const rest = Effect.gen(function*() {
+    let seen: number | undefined
+    while (scheduler.pending > 0 || seen !== scheduler.progress) {
+      seen = scheduler.progress
+      yield* turnOfTheEventLoop
+    }
+  })
+
+  const step: VirtualTime["step"] = ({ everybody = false, isDone = () => false, limitMs }) =>
+    // At rest before it is our turn, so that others who wait get theirs; and after, so that they have gone on with theirs.
+    Effect.andThen(
+      rest,
+      oneStep.withPermit(Effect.gen(function*() {
+        yield* rest
+        if (isDone()) return "Done"
+        yield* options.ready
+        if (isDone()) return "Done"
+        const goal = sleepers.find((sleeper) => everybody || !sleeper.inBackground)?.at ?? Infinity
+        if (goal > limitMs || goal === Infinity) return "NothingDue"
+        const { at } = sleepers[0]!
+        now = at
+        const due = sleepers.findIndex((sleeper) => sleeper.at > at)
+        for (const sleeper of sleepers.splice(0, due < 0 ? sleepers.length : due)) sleeper.wake()
+        yield* rest
+        return "Moved"
+      }))
+    )
+
+  const moveTo = (timeMs: number): Effect.Effect<void> =>
+    Effect.gen(function*() {
+      while ((yield* step({ limitMs: timeMs, everybody: true })) === "Moved");
+      now = Math.max(now, timeMs)
+      yield* rest
+    })
+
+  const nanos = () => BigInt(Math.floor(now * 1_000)) * 1_000n
+  const clock: TestClock.TestClock = {
+    currentTimeMillisUnsafe: () => now,
+    currentTimeMillis: Effect.sync(() => now),
+    currentTimeNanosUnsafe: nanos,
+    currentTimeNanos: Effect.sync(nanos),
+    monotonicTimeNanosUnsafe: nanos,
+    monotonicTimeNanos: Effect.sync(nanos),
+    sleep: (duration) => {
+      const millis = Duration.toMillis(duration)
+      if (millis <= 0) return Effect.yieldNow
+      return Effect.contextWith((context: Context.Context<never>) =>
+        Effect.callback<void>((resume) => {
+          const activity = Option.map(
+            Context.getOption(context, Activity.Context),
+            ({ activityId, executionId, instanceId }) => activityKey(instanceId, executionId, activityId)
+          )
+          const sleeper: Sleeper = {
+            at: now + millis,
+            activity: Option.getOrUndefined(activity),
+            inBackground: Option.isNone(activity) && Context.get(context, InBackground),
+            wake: () => resume(Effect.void)
+          }
+          const later = sleepers.findIndex(({ at }) => at > sleeper.at)
+          sleepers.splice(later < 0 ? sleepers.length : later, 0, sleeper)
+          return Effect.sync(() => {
+            const index = sleepers.indexOf(sleeper)
+            if (index >= 0) sleepers.splice(index, 1)
+          })
+        })
+      )
+    },
+    adjust: (duration) => Effect.suspend(() => moveTo(now + Duration.toMillis(Duration.fromInputUnsafe(duration)))),
+    setTime: moveTo,
+    withLive: (effect) =>
+      "withLive" in outside
+        ? (outside as TestClock.TestClock).withLive(effect)
+        : Effect.provideService(effect, Clock.Clock, outside)
+  }
+
+  return {
+    context: Context.make(Clock.Clock, clock as Clock.Clock).pipe(Context.add(Scheduler.Scheduler, scheduler)),
+    now: () => now,
+    progress: () => scheduler.progress,
+    rest,
+    step,
+    moveTo,
+    isAsleep: ({ executionId, id, instance }) => {
+      const key = activityKey(instance, executionId, id)
+      return sleepers.some(({ activity }) => activity === key)
+    }
+  }
+})
+
+/** Milliseconds of the real world that have passed since some moment. */
+export const realTime = (): number => performance.now()
+
+/** Real time, for what the real world has to do: short, as the caller looks again. */
+export const realPause: Effect.Effect<void> = Effect.callback((resume) => {
+  const timer = setTimeout(() => resume(Effect.void), 1)
+  return Effect.sync(() => clearTimeout(timer))
+})
+
+// internal
+
+interface Sleeper {
+  readonly at: number
+  /** Set when it is an activity that sleeps. */
+  readonly activity: string | undefined
+  readonly inBackground: boolean
+  readonly wake: () => void
+}
+
+const activityKey = (instanceId: string, executionId: number, activityId: number) =>
+  `${executionId}/${activityId}/${instanceId}`
+
+/** Promises that need nobody else settle in between. */
+const turnOfTheEventLoop: Effect.Effect<void> = Effect.callback((resume) => {
+  const timer = setImmediate(() => resume(Effect.void))
+  return Effect.sync(() => clearImmediate(timer))
+})
+
+class CountingScheduler implements Scheduler.Scheduler {
+  pending = 0
+  progress = 0
+  private readonly parent: Scheduler.Scheduler
+  constructor(parent: Scheduler.Scheduler) {
+    this.parent = parent
+  }
+  get executionMode() {
+    return this.parent.executionMode
+  }
+  shouldYield(...args: Parameters<Scheduler.Scheduler["shouldYield"]>) {
+    return this.parent.shouldYield(...args)
+  }
+  makeDispatcher(): Scheduler.SchedulerDispatcher {
+    const dispatcher = this.parent.makeDispatcher()
+    return {
+      scheduleTask: (task, priority) => {
+        this.pending++
+        dispatcher.scheduleTask(() => {
+          this.pending--
+          this.progress++
+          task()
+        }, priority)
+      },
+      flush: () => dispatcher.flush()
+    }
+  }
+}

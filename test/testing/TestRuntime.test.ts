@@ -1,0 +1,381 @@
+import { assert, describe, it } from "@effect/vitest"
+import {
+  Activity,
+  Client,
+  Event,
+  KeyValue,
+  Mailbox,
+  Orchestration,
+  Runtime,
+  RuntimeConfig,
+  Signal
+} from "duroxide-prisma"
+import { TestRuntime } from "duroxide-prisma/testing"
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as DateTime from "effect/DateTime"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+
+const hour = 3_600_000
+
+const Step = Activity.make("Step", { payload: Schema.String, success: Schema.String, error: Schema.String })
+const Approved = Signal.make("Approved", { payload: Schema.Boolean })
+const Orders = Mailbox.make("Orders", { payload: Schema.Int })
+const Stage = KeyValue.make("stage", Schema.String)
+
+const Program = Orchestration.make("Program", { success: Schema.Unknown, error: Schema.Unknown })
+
+/** A runtime of one orchestration and one activity. */
+const runtimeOf = (
+  program: Effect.Effect<unknown, unknown, Orchestration.Context>,
+  step: (name: string) => Effect.Effect<string, string, Activity.Context> = Effect.succeed
+) =>
+  Runtime.layer({ orchestrations: [Program], activities: [Step] }).pipe(
+    Layer.provide([Program.toLayer(() => program), Step.toLayer(step)])
+  )
+
+const on = (
+  program: Effect.Effect<unknown, unknown, Orchestration.Context>,
+  step?: (name: string) => Effect.Effect<string, string, Activity.Context>,
+  options?: TestRuntime.Options
+) => Effect.provide(TestRuntime.layer(runtimeOf(program, step), options))
+
+const start = Effect.flatMap(Client.Client, (client) => client.start(Program, { instanceId: "p", payload: undefined }))
+const wait = (options?: Client.WaitOptions) =>
+  Effect.flatMap(Client.Client, (client) => client.wait(Program, "p", options))
+const status = Effect.flatMap(Client.Client, (client) => client.status("p"))
+
+/** Hours since the clock was started. */
+const hours = Effect.map(Clock.currentTimeMillis, (now) => (now - Date.UTC(2030, 0, 1)) / hour)
+
+const stuck = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.exit(effect), (exit) => {
+    const defect = Exit.isFailure(exit) ? Cause.squash(exit.cause) : undefined
+    return defect instanceof TestRuntime.Stuck ? defect.message : assert.fail(`it is not stuck: ${String(defect)}`)
+  })
+
+const silent = Effect.provide(Logger.layer([]))
+
+describe("TestRuntime", () => {
+  it.effect("time: who waits lets it pass, to the moment at which the instance ends and not beyond", () =>
+    Effect.gen(function*() {
+      yield* start
+      assert.strictEqual(yield* hours, 0)
+      assert.strictEqual(yield* wait(), "slept")
+      assert.strictEqual(yield* hours, 30 * 24)
+    }).pipe(on(Effect.as(Effect.sleep("30 days"), "slept"))))
+
+  it("time: the same without a test clock around it, as plain Effect", () =>
+    Effect.gen(function*() {
+      yield* start
+      assert.strictEqual(yield* wait(), "slept")
+      assert.strictEqual(yield* hours, 30 * 24)
+    }).pipe(on(Effect.as(Effect.sleep("30 days"), "slept")), Effect.runPromise))
+
+  it.effect("time: it is virtual for the test, the program and the activities alike, and starts where it is told to", () =>
+    Effect.gen(function*() {
+      const times = yield* Effect.andThen(start, wait())
+      const end = DateTime.formatIso(yield* DateTime.now)
+      assert.deepStrictEqual(times, ["1999-12-31T22:00:00.000Z", "1999-12-31T23:00:00.000Z"])
+      assert.strictEqual(end, "1999-12-31T23:00:00.000Z")
+    }).pipe(on(
+      Effect.gen(function*() {
+        const before = DateTime.formatIso(yield* DateTime.now)
+        yield* Effect.sleep("1 hour")
+        return [before, yield* Step.execute("now")]
+      }),
+      () => Effect.map(DateTime.now, DateTime.formatIso),
+      { startAt: "1999-12-31T22:00:00Z" }
+    )))
+
+  it.effect("time: advance goes exactly so far, and everything due on the way happens at its time", () =>
+    Effect.gen(function*() {
+      yield* start
+      yield* TestRuntime.advance("59 minutes")
+      assert.strictEqual((yield* status)._tag, "Running")
+      yield* TestRuntime.advance("1 minute")
+      assert.strictEqual((yield* status)._tag, "Completed")
+      assert.strictEqual(yield* hours, 1)
+      yield* TestClock.adjust("1 hour")
+      assert.strictEqual(yield* hours, 2)
+      const times = (yield* TestRuntime.history("p")).map(({ timestampMs }) =>
+        (timestampMs - Date.UTC(2030, 0, 1)) / hour
+      )
+      assert.deepStrictEqual(times, [0, 0, 0.5, 0.5, 1, 1])
+    }).pipe(on(Effect.as(Effect.andThen(Effect.sleep("30 minutes"), Effect.sleep("30 minutes")), null))))
+
+  it.effect("time: a wait with a timeout ends at its deadline", () =>
+    Effect.gen(function*() {
+      yield* start
+      const error = yield* Effect.flip(wait({ timeout: "90 minutes" }))
+      assert.deepStrictEqual(error, new Client.WaitTimeout({ instanceId: "p", timeoutMs: 1.5 * hour }))
+      assert.strictEqual(yield* hours, 1.5)
+      assert.strictEqual(yield* wait({ timeout: "30 minutes" }), "slept")
+    }).pipe(on(Effect.as(Effect.sleep("2 hours"), "slept"))))
+
+  it.effect("time: several may wait at once, and each finds the time at which its instance ended", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* start
+      yield* TestRuntime.advance("30 minutes")
+      const ends = yield* Effect.all([
+        Effect.andThen(client.execute(Program, { instanceId: "later", payload: undefined }), hours),
+        Effect.andThen(wait(), hours)
+      ], { concurrency: "unbounded" })
+      assert.deepStrictEqual(ends, [1.5, 1])
+    }).pipe(on(Effect.as(Effect.sleep("1 hour"), null))))
+
+  it.effect("signals: one that is sent on day three finds the wait of day two", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* start
+      yield* TestRuntime.advance("3 days")
+      yield* client.raise(Approved, "p", true)
+      assert.deepStrictEqual(yield* status, { _tag: "Completed", output: "true", customStatus: Option.none() })
+      assert.strictEqual(yield* hours, 72)
+    }).pipe(on(Effect.andThen(Effect.sleep("2 days"), Approved.wait))))
+
+  it.effect("calls: each finds and leaves the instances at rest", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* start
+      assert.deepStrictEqual(yield* client.read(Stage, "p"), Option.some("1"))
+      yield* client.send(Orders, "p", 7)
+      assert.deepStrictEqual(yield* client.read(Stage, "p"), Option.some("7"))
+      yield* client.cancel("p", "enough")
+      assert.strictEqual((yield* status)._tag, "Failed")
+    }).pipe(on(Effect.gen(function*() {
+      yield* Stage.set("1")
+      yield* Stage.set(String(yield* Orders.take))
+      yield* Approved.wait
+    }))))
+
+  it.effect("activities: one that sleeps lets time pass, and keeps its lease however long it sleeps", () =>
+    Effect.gen(function*() {
+      yield* start
+      assert.strictEqual(yield* wait(), "attempt 1")
+      assert.strictEqual(yield* hours, 5)
+    }).pipe(on(
+      Step.execute("slow"),
+      () => Effect.flatMap(Activity.Context, ({ attempt }) => Effect.as(Effect.sleep("5 hours"), `attempt ${attempt}`))
+    )))
+
+  it.effect("activities: one that never answers loses against a timeout, and is interrupted", () => {
+    let interrupted = 0
+    return Effect.gen(function*() {
+      yield* start
+      assert.deepStrictEqual(yield* wait(), "too late")
+      assert.strictEqual(yield* hours, 7)
+      assert.strictEqual(interrupted, 1)
+    }).pipe(on(
+      Step.execute("hangs").pipe(Effect.timeoutOption("7 hours"), Effect.map(Option.getOrElse(() => "too late"))),
+      () =>
+        Effect.sleep(Duration.infinity).pipe(
+          Effect.as(""),
+          Effect.onInterrupt(() => Effect.sync(() => void interrupted++))
+        )
+    ))
+  })
+
+  it.effect("activities: time waits for one that the real world keeps waiting", () =>
+    Effect.gen(function*() {
+      yield* start
+      assert.strictEqual(yield* wait(), "answer")
+      assert.strictEqual(yield* hours, 0)
+    }).pipe(on(
+      Step.execute("real").pipe(Effect.timeout("1 hour")),
+      () => Effect.promise(() => new Promise<string>((resolve) => setTimeout(() => resolve("answer"), 30)))
+    )))
+
+  it.effect("activities: typed failures and retries go as they do with a real store", () => {
+    let attempts = 0
+    return Effect.gen(function*() {
+      yield* start
+      assert.strictEqual(yield* Effect.flip(wait()), "no 4")
+      assert.strictEqual(yield* hours, 1 + 2 + 4)
+    }).pipe(on(
+      Step.execute("fails").pipe(Effect.retry({ times: 3, schedule: exponentialHours })),
+      () => Effect.suspend(() => Effect.fail(`no ${++attempts}`))
+    ))
+  })
+
+  it.effect("stuck: an activity that neither ends nor sleeps is named", () =>
+    Effect.gen(function*() {
+      yield* start
+      assert.strictEqual(
+        yield* stuck(wait()),
+        `activity "Step" of instance p neither ends nor sleeps, and time waits for it. A handler that is never to ` +
+          "answer is Effect.sleep(Duration.infinity); one that calls a real service may need more patience"
+      )
+    }).pipe(on(Step.execute("hangs"), () => Effect.never, { patience: "20 millis" }), silent))
+
+  it.effect("stuck: what an instance waits for is named, where nothing is due that could bring it", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* start
+      assert.strictEqual(
+        yield* stuck(wait()),
+        `instance p waits for signal "Approved", a message in mailbox "Orders", and nothing is due that could end this. ` +
+          "Send what it needs before you wait for it"
+      )
+      assert.include(yield* stuck(client.wait(Program, "other")), "instance other does not exist")
+    }).pipe(on(
+      Effect.all([Approved.wait, Effect.andThen(Effect.sleep("1 day"), Orders.take)], { concurrency: "unbounded" }),
+      undefined,
+      { patience: "20 millis" }
+    )))
+
+  it.effect("stuck: not while another fiber of the test may still send something", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* start
+      const waiting = yield* Effect.forkChild(wait())
+      yield* Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 20)))
+      yield* client.raise(Approved, "p", true)
+      assert.strictEqual(yield* Fiber.join(waiting), true)
+    }).pipe(on(Approved.wait)))
+
+  it.effect("restart: work under way is given back, and begins again at once", () =>
+    Effect.gen(function*() {
+      yield* start
+      yield* TestRuntime.advance("10 minutes")
+      yield* TestRuntime.restart
+      assert.strictEqual(yield* wait(), "attempt 1")
+      assert.closeTo(yield* hours, 1 + 10 / 60, 0.001)
+    }).pipe(on(Step.execute("an hour"), hourOfWork), silent))
+
+  it.effect("crash: work under way begins again when its lease has run out, as a second attempt", () =>
+    Effect.gen(function*() {
+      yield* start
+      yield* TestRuntime.advance("10 minutes")
+      yield* TestRuntime.crash
+      assert.strictEqual(yield* wait(), "attempt 2")
+      assert.closeTo(yield* hours, 1 + 10 / 60, 0.01)
+      assert.isAbove(yield* hours, 1 + 10 / 60)
+    }).pipe(on(Step.execute("an hour"), hourOfWork), silent))
+
+  it.effect("crash: programs go on from their history, and timers fire although they fell due meanwhile", () => {
+    let runs = 0
+    return Effect.gen(function*() {
+      yield* start
+      yield* TestRuntime.advance("1 hour")
+      yield* TestRuntime.crash
+      yield* TestRuntime.restart
+      assert.deepStrictEqual(yield* wait(), ["a", "b"])
+      assert.strictEqual(yield* hours, 2)
+      assert.strictEqual(runs, 2)
+    }).pipe(on(
+      Effect.gen(function*() {
+        const a = yield* Step.execute("a")
+        yield* Effect.sleep("2 hours")
+        return [a, yield* Step.execute("b")]
+      }),
+      (name) => Effect.sync(() => (runs++, name))
+    ))
+  })
+
+  it.effect("deploy: new code goes on with what the old code began", () =>
+    Effect.gen(function*() {
+      yield* start
+      yield* TestRuntime.advance("1 hour")
+      yield* TestRuntime.deploy(runtimeOf(Effect.as(Effect.sleep("2 hours"), "new")))
+      assert.strictEqual(yield* wait(), "new")
+      assert.strictEqual(yield* hours, 2)
+    }).pipe(on(Effect.as(Effect.sleep("2 hours"), "old"))))
+
+  it.effect("services: handlers get theirs from outside, and the test may look into them", () => {
+    class Calls extends Context.Service<Calls, Array<string>>()("Calls") {}
+    const runtime = Runtime.layer({ orchestrations: [Program], activities: [Step] }).pipe(Layer.provide([
+      Program.toLayer(() => Effect.andThen(Step.execute("a"), Step.execute("b"))),
+      Step.toLayer((name) => Effect.map(Calls, (calls) => (calls.push(name), name)))
+    ]))
+    return Effect.gen(function*() {
+      yield* start
+      yield* wait()
+      assert.deepStrictEqual(yield* Calls, ["a", "b"])
+      assert.deepStrictEqual((yield* Runtime.Runtime).activities, ["Step"])
+    }).pipe(Effect.provide(TestRuntime.layer(runtime).pipe(Layer.provideMerge(Layer.succeed(Calls, [])))))
+  })
+
+  it.effect("settings: those of the runtime's own layer have the last word", () =>
+    Effect.gen(function*() {
+      yield* start
+      yield* TestRuntime.advance("10 minutes")
+      yield* TestRuntime.crash
+      assert.strictEqual(yield* wait(), "attempt 2")
+      assert.isAbove(yield* hours, 3)
+    }).pipe(
+      Effect.provide(TestRuntime.layer(
+        runtimeOf(Step.execute("an hour"), hourOfWork).pipe(
+          Layer.provide(RuntimeConfig.layer({ workerLockTimeout: "4 hours", shutdownTimeout: 1 }))
+        )
+      )),
+      silent
+    ))
+
+  it.effect("runToEnd: answers how the instance has ended, whatever its types say", () =>
+    Effect.gen(function*() {
+      yield* start
+      const ended = yield* TestRuntime.runToEnd("p")
+      if (ended._tag !== "Failed") return assert.fail(ended._tag)
+      assert.deepStrictEqual(ended.details, {
+        _tag: "Application",
+        kind: "Panicked",
+        message: "boom",
+        retryable: false
+      })
+    }).pipe(on(Effect.andThen(Effect.sleep("1 day"), Effect.die(new Error("boom")))), silent))
+
+  it("determinism: two runs write the same histories, byte for byte", async () => {
+    const run = Effect.gen(function*() {
+      yield* start
+      yield* TestRuntime.advance("1 hour")
+      yield* TestRuntime.crash
+      yield* wait()
+      return (yield* TestRuntime.history("p")).map(Event.encode)
+    }).pipe(
+      on(
+        Effect.all(
+          ["a", "b", "c", "d", "e"].map((name) => Effect.andThen(Effect.sleep("30 minutes"), Step.execute(name))),
+          { concurrency: "unbounded" }
+        ),
+        (name) =>
+          name === "c"
+            ? Effect.promise(() => Promise.resolve(name))
+            : Effect.as(Effect.sleep(name === "a" ? "1 hour" : "1 minute"), name)
+      ),
+      silent
+    )
+    const [one, other] = [await Effect.runPromise(run), await Effect.runPromise(run)]
+    assert.isAbove(one.length, 20)
+    assert.deepStrictEqual(one, other)
+  })
+
+  it.effect("end: a test may end while something runs, and what runs is interrupted", () => {
+    let interrupted = 0
+    return Effect.gen(function*() {
+      yield* Effect.andThen(start, TestRuntime.settle).pipe(on(
+        Step.execute("hangs"),
+        () => Effect.onInterrupt(Effect.never, () => Effect.sync(() => void interrupted++))
+      ))
+      assert.strictEqual(interrupted, 1)
+    }).pipe(silent)
+  })
+})
+
+// internal
+
+const exponentialHours = Schedule.exponential("1 hour")
+
+const hourOfWork = () =>
+  Effect.flatMap(Activity.Context, ({ attempt }) => Effect.as(Effect.sleep("1 hour"), `attempt ${attempt}`))
