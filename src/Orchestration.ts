@@ -90,8 +90,9 @@ export interface Orchestration<
    *
    * **Details**
    *
-   * Unread mailbox messages, values, status text and the link to a parent go over; activities, timers and waits end
-   * here. The next execution takes the newest version of the program.
+   * All unread mailbox messages, values, status text and the link to a parent go over; activities, timers and waits end
+   * here. Each message that goes over is an event of the new history, so read them before they pile up. The next
+   * execution takes the newest version of the program.
    */
   readonly continueAsNew: (payload: Payload["Type"]) => Effect.Effect<never, never, OrchestrationContext>
   /** @internal */

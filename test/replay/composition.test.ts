@@ -313,6 +313,16 @@ describe("continue as new", () => {
     assert.strictEqual(next.output, 2)
   })
 
+  it("continue: all unread messages go over, however many they are", () => {
+    const many = Array.from({ length: 250 }, (_, index) => index)
+    const instance = new Instance(Effect.andThen(signal("Go"), continueAsNew()))
+    instance.turn()
+    instance.turn(instance.raised("Go"), ...many.map((value) => instance.sent("box", value)))
+    const next = instance.next().become(Effect.forEach(many, () => take("box")))
+    next.turn()
+    assert.deepStrictEqual(next.output, many)
+  })
+
   it("continue: code that goes no further takes no message", () => {
     const programs = [
       Effect.all([Effect.andThen(signal("Go"), continueAsNew()), take("box")], { concurrency: "unbounded" }),
