@@ -81,7 +81,7 @@ const cancels = [
 
 describe("replay", () => {
   it("replay: random programs decide turn by turn what an uninterrupted run of plain Effect does", async () => {
-    const counts = { turns: 0, executions: 0, ended: 0, events: 0 }
+    const counts = { turns: 0, resumed: 0, executions: 0, ended: 0, events: 0 }
     for (let seed = 1; seed <= programs; seed++) {
       const dice = new Dice(seed)
       const { program, text } = make(dice, depth)
@@ -168,14 +168,18 @@ describe("replay", () => {
           messages = nextBatch(dice, instance, sent, turn)
         }
         counts.events += instance.history.length
+        counts.resumed += instance.resumed
         if (isOver) break
         left = live.left
         instance = instance.next()
       }
     }
-    const { ended, events, executions, turns } = counts
+    const { ended, events, executions, resumed, turns } = counts
     assert.strictEqual(ended, programs)
     assert.isAbove(executions, programs)
-    console.log(`replayed ${programs} programs in ${executions} executions, ${turns} turns, ${events} events`)
+    assert.strictEqual(resumed, turns - executions, "every turn but the first of an execution goes on with its program")
+    console.log(
+      `replayed ${programs} programs in ${executions} executions, ${turns} turns (${resumed} also without replay), ${events} events`
+    )
   }, 300_000)
 })

@@ -1,7 +1,8 @@
 /**
  * Runs orchestrations turn by turn, without a store: decisions come back as messages.
  *
- * Whatever a test does, every turn is run a second time from the row texts of its history, and must decide the same.
+ * Whatever a test does, every turn is run three times, and must decide the same: by replaying, by replaying the row
+ * texts of its history, and, where the turn before left its program waiting, by going on with that.
  */
 import { assert } from "@effect/vitest"
 import * as Context from "effect/Context"
@@ -39,6 +40,8 @@ export interface Options {
   readonly keyValues?: ReadonlyMap<string, { readonly value: string }>
   readonly carried?: ReadonlyArray<readonly [mailbox: string, data: string]>
   readonly customStatus?: string
+  /** False where a test looks at what the code does on every replay. */
+  readonly keepProgram?: false
 }
 
 type Program = Effect.Effect<unknown, unknown, Orchestration.Context>
@@ -76,6 +79,9 @@ export class Instance {
   /** By event id; those that were told to cancel are still to answer. */
   readonly children = new Map<number, WorkItem.Of<"StartOrchestration">>()
   last!: turns.Result
+  /** Turns that went on with the program the turn before had left. */
+  resumed = 0
+  private suspended: turns.Suspended | undefined
   private code: Code
   private readonly options: Options
 
@@ -89,19 +95,31 @@ export class Instance {
   /** From now on another program runs on the same history. */
   become(program: Program | Code): this {
     this.code = Effect.isEffect(program) ? plain(program) : program
+    this.suspended = undefined
     return this
   }
 
   /** Runs a turn; its decisions become part of the instance. */
   turn(...messages: ReadonlyArray<WorkItem.WorkItem>): turns.Result {
-    const result = turns.run(this.claimed(messages))
+    const { suspended, ...result } = turns.run(this.claimed(messages))
     const logged = this.logs.length
-    const again = turns.run({ ...this.claimed(messages), history: this.history.map(throughText) })
-    // Chai takes seconds to find a wide fan-out equal.
-    if (!isDeepStrictEqual(again, result)) {
-      assert.deepStrictEqual(again, result, "a turn decides the same when it is run again")
+    const strays = this.strays
+    const { suspended: again, ...second } = turns.run({
+      ...this.claimed(messages),
+      history: this.history.map(throughText)
+    })
+    same(second, result, "a turn decides the same when it is run again")
+    assert.strictEqual(again === undefined, suspended === undefined)
+    const ran = this.suspended?.isSound() ? this.suspended.resume({ nowMs: this.nowMs, messages }) : undefined
+    if (ran !== undefined) {
+      const { suspended: goesOn, ...third } = ran
+      same(third, result, "a turn decides the same when its program was kept")
+      assert.strictEqual(goesOn === undefined, suspended === undefined)
+      this.resumed++
     }
+    this.suspended = this.options.keepProgram === false ? undefined : ran === undefined ? suspended : ran.suspended
     this.logs.length = logged
+    this.strays = strays
     const { historyDelta } = result.turn
     for (const [index, event] of historyDelta.entries()) {
       const expected = this.history.length + index + 1
@@ -371,5 +389,10 @@ export const calls = (history: ReadonlyArray<Event.Event>): ReadonlyArray<string
   )
 
 // internal
+
+// Chai takes seconds to find a wide fan-out equal.
+const same = (actual: turns.Result, expected: turns.Result, message: string) => {
+  if (!isDeepStrictEqual(actual, expected)) assert.deepStrictEqual(actual, expected, message)
+}
 
 const throughText = (event: Event.Event): Event.Event => Result.getOrThrow(Event.decode(Event.encode(event)))

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
+import * as turns from "../../src/internal/replay/turn.ts"
 import { activity, Instance, signal } from "./play.ts"
 
 const A = activity("A")
@@ -103,4 +104,21 @@ describe("code that is not durable", () => {
     instance.turn(instance.completed(2, "a"))
     assert.deepInclude(instance.failure, { message })
   })
+
+  for (
+    const [what, after] of [
+      ["and does nothing durable", Effect.void],
+      ["and ends the program", Effect.interrupt]
+    ] as const
+  ) {
+    it(`go on after a promise ${what}: the program is not gone on with`, async () => {
+      const promised = Effect.andThen(Effect.promise(() => Promise.resolve()), after)
+      const { suspended } = turns.run(
+        new Instance(Effect.all([Effect.sleep("1 hour"), promised], { concurrency: 2 })).claimed([])
+      )
+      assert.isTrue(suspended?.isSound())
+      await laterTasks()
+      assert.isFalse(suspended?.isSound())
+    })
+  }
 })

@@ -7,7 +7,8 @@ import type { Turn } from "../../Provider.ts"
 import type { CoreVersion, ExecutionStatus } from "../../ProviderDriver.ts"
 import type * as WorkItem from "../../WorkItem.ts"
 import * as action from "./action.ts"
-import * as arrivals from "./arrivals.ts"
+import type { Books } from "./books.ts"
+import type { Dropped } from "./replay.ts"
 
 /** The execution a turn is about. */
 export interface Execution {
@@ -15,10 +16,8 @@ export interface Execution {
   readonly executionId: number
   /** The store's clock at the claim, milliseconds since the Unix epoch. */
   readonly nowMs: number
-  /** Stored events; empty on the first turn. */
-  readonly history: ReadonlyArray<Event.Event>
-  /** Written as event 1 when there is no history. */
-  readonly started: action.Recorded<Event.Of<"OrchestrationStarted">>
+  /** Id of the last stored event; 0 before the first turn. */
+  readonly lastEventId: number
   /** Stamp of new events, and the pinned version of a new execution. */
   readonly version: CoreVersion
 }
@@ -56,11 +55,9 @@ export interface Recorder {
   readonly truncate: (count: number) => void
 }
 
-export const record = (
-  execution: Execution,
-  firstId = (execution.history.at(-1)?.eventId ?? 0) + 1
-): Recorder => {
-  const { executionId, instanceId, nowMs, version } = execution
+export const record = (execution: Execution): Recorder => {
+  const { executionId, instanceId, lastEventId, nowMs, version } = execution
+  const firstId = lastEventId + 1
   const duroxideVersion = `${version.major}.${version.minor}.${version.patch}`
   const added: Array<Event.Event> = []
   return {
@@ -77,54 +74,67 @@ export const record = (
   }
 }
 
+/** `books` holds all events up to here, and is kept up. */
 export const conclude = (
   execution: Execution,
-  { added, append }: Recorder,
+  recorder: Recorder,
+  books: Books,
   outcome: Outcome,
-  { cancelled, dropped, requests }: {
+  { dropped, end, requests, started }: {
+    /** Null when nothing says how the execution began. */
+    readonly started: Event.Of<"OrchestrationStarted"> | null
     readonly requests: ReadonlyArray<Request>
     /** Handles the code let go of, ascending by event id. */
-    readonly dropped: ReadonlyArray<{ readonly eventId: number; readonly action: action.Awaited }>
-    /** True when the instance was cancelled from outside. */
-    readonly cancelled: boolean
+    readonly dropped: ReadonlyArray<Dropped>
+    /** Who ended the execution, if it ends: its code, a cancellation, or the runtime while the code went on. */
+    readonly end: "code" | "cancellation" | "runtime"
   }
 ): Omit<Result, "warnings"> => {
-  const { executionId, history, instanceId } = execution
-  const books = arrivals.bookkeeping([...history, ...added], dropped.map(({ eventId }) => eventId))
+  const { executionId, instanceId } = execution
+  const append: Recorder["append"] = (fields, sourceEventId) => {
+    const event = recorder.append(fields, sourceEventId)
+    books.add(event)
+    return event
+  }
   // What this turn asks for goes out only when the execution goes on; a child that is never started is not cancelled.
   const neverStarted = new Set(outcome._tag === "Waiting" ? [] : requests.map(({ event }) => event.eventId))
   const cancelledActivities: Array<number> = []
   const cancelledChildren: Array<WorkItem.WorkItem> = []
+  const isCodeEnd = end === "code"
+  /** Waits that were given up and have no cancel event yet. */
+  const waits = (tag: "WaitExternal" | "DequeueEvent") =>
+    dropped.flatMap(({ action, eventId }) =>
+      action._tag === tag && !books.cancelledSubscriptions.has(eventId) ? eventId : []
+    )
 
-  for (const { eventId } of dropped) {
-    if (!books.openActivities.delete(eventId)) continue
+  // Handles count as dropped only where the code itself let go of them. An end that is not the code's own closes what is
+  // open anyway, all but children: nobody else would ever tell them.
+  for (const { eventId } of isCodeEnd ? dropped : []) {
+    if (!books.openActivities.has(eventId)) continue
     append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
     cancelledActivities.push(eventId)
   }
-  for (const { eventId } of dropped) {
+  for (const { eventId } of end === "cancellation" ? [] : dropped) {
     const child = books.openChildren.get(eventId)
     if (child === undefined) continue
-    books.openChildren.delete(eventId)
     append({ _tag: "SubOrchestrationCancelRequested", reason: "dropped_future" }, eventId)
     if (!neverStarted.has(eventId)) {
       cancelledChildren.push(cancelChild(child, "parent dropped sub-orchestration future"))
     }
   }
   // Waits also when an arrival came behind the drop in the same batch: nobody has got it.
-  for (const { action: { _tag }, eventId } of dropped) {
-    if (_tag !== "WaitExternal" || books.cancelledSubscriptions.has(eventId)) continue
+  for (const eventId of isCodeEnd ? waits("WaitExternal") : []) {
     append({ _tag: "ExternalSubscribedCancelled", reason: "dropped_future" }, eventId)
   }
-  for (const { action: { _tag }, eventId } of dropped) {
-    if (_tag !== "DequeueEvent" || books.cancelledSubscriptions.has(eventId)) continue
+  for (const eventId of isCodeEnd ? waits("DequeueEvent") : []) {
     append({ _tag: "ExternalSubscribedPersistentCancelled", reason: "dropped_future" }, eventId)
   }
 
   if (outcome._tag !== "Waiting") {
-    for (const eventId of books.openSubscriptions) {
+    for (const eventId of [...books.openSubscriptions, ...waits("WaitExternal")].sort(ascending)) {
       append({ _tag: "ExternalSubscribedCancelled", reason: "orchestration_terminal" }, eventId)
     }
-    for (const eventId of books.openDequeues) {
+    for (const eventId of [...books.openDequeues, ...waits("DequeueEvent")].sort(ascending)) {
       append({ _tag: "ExternalSubscribedPersistentCancelled", reason: "orchestration_terminal" }, eventId)
     }
     append(lastEvent(outcome))
@@ -132,7 +142,7 @@ export const conclude = (
       append({ _tag: "ActivityCancelRequested", reason: terminalReason[outcome._tag] }, eventId)
       cancelledActivities.push(eventId)
     }
-    if (cancelled) {
+    if (end === "cancellation") {
       for (const [eventId, child] of books.openChildren) {
         if (!neverStarted.has(eventId)) cancelledChildren.push(cancelChild(child, "parent canceled"))
       }
@@ -145,22 +155,21 @@ export const conclude = (
       ? action.dispatch(request.action, request.event) ?? []
       : []
   )
-  const started = (history[0] ?? added[0]) as Event.Event
   return {
     outcome,
     turn: {
       executionId,
-      historyDelta: added,
+      historyDelta: recorder.added,
       workerItems: dispatched.filter((item) => item._tag === "ActivityExecute"),
       orchestratorItems: [
         ...dispatched.filter((item) => item._tag !== "ActivityExecute"),
         ...cancelledChildren,
-        ...(started._tag === "OrchestrationStarted" ? followUp(started, outcome) : [])
+        ...(started === null ? [] : followUp(started, outcome))
       ],
       cancelledActivities: cancelledActivities.map((activityId) => ({ instanceId, executionId, activityId })),
       metadata: {
         ...status(outcome),
-        ...(history.length === 0 && started._tag === "OrchestrationStarted" && {
+        ...(execution.lastEventId === 0 && started !== null && {
           orchestrationName: started.name,
           orchestrationVersion: started.version,
           pinnedVersion: execution.version,
@@ -172,6 +181,8 @@ export const conclude = (
 }
 
 // internal
+
+const ascending = (a: number, b: number) => a - b
 
 type Ended = Exclude<Outcome, { readonly _tag: "Waiting" }>
 

@@ -20,6 +20,10 @@ export interface World {
   readonly nowMs: () => number
   readonly sleep: (duration: Duration.Duration) => Effect.Effect<void>
   readonly randomSeed: () => string
+  /** False between two turns. */
+  readonly isInTurn: () => boolean
+  /** Called when the code goes on between two turns, because it awaits something that is not durable. */
+  readonly onStray: () => void
 }
 
 export interface Program {
@@ -34,7 +38,7 @@ export const start = (
   context: Context.Context<never>,
   world: World
 ): Program => {
-  const scheduler = new TurnScheduler()
+  const scheduler = new TurnScheduler(world)
   const services = context.pipe(
     Context.add(Scheduler.Scheduler, scheduler),
     Context.add(Clock.Clock, makeClock(world)),
@@ -60,8 +64,15 @@ class TurnScheduler implements Scheduler.Scheduler, Scheduler.SchedulerDispatche
   readonly executionMode = "sync"
   private queue: Array<{ readonly task: () => void; readonly priority: number }> = []
   private units = 0
+  private readonly world: World
 
+  constructor(world: World) {
+    this.world = world
+  }
+
+  // Asked before every operation of every fiber.
   shouldYield(fiber: Fiber.Fiber<unknown, unknown>) {
+    if (!this.world.isInTurn()) this.world.onStray()
     if (fiber.currentOpCount < fiber.cache.maxOpsBeforeYield) return false
     this.units += unitsPerFullShare
     return true

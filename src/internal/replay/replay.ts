@@ -32,8 +32,14 @@ export interface Options {
   readonly services: Context.Context<never>
   /** False for executions of the reference, which does not notice when some kinds of requests vanish from the code. */
   readonly strict: boolean
-  /** Called when the code goes on outside a turn, because it awaits something that is not durable. */
+  /** Called, at least once, when the code goes on outside a turn, because it awaits something that is not durable. */
   readonly onStray: () => void
+}
+
+/** A handle the code let go of before its answer came. */
+export interface Dropped {
+  readonly eventId: number
+  readonly action: Awaited
 }
 
 /** How the code ended. */
@@ -66,8 +72,8 @@ export interface Replay {
   readonly ended: () => Ended | undefined
   /** True while the code waits for something that can still arrive. */
   readonly isWaiting: () => boolean
-  /** Schedules whose handle was dropped before the answer came, ascending. */
-  readonly dropped: () => ReadonlyArray<{ readonly eventId: number; readonly action: Awaited }>
+  /** Handles dropped since the last call, in the order in which that happened. */
+  readonly takeDropped: () => ReadonlyArray<Dropped>
 }
 
 export const make = (options: Options): Replay => {
@@ -75,7 +81,9 @@ export const make = (options: Options): Replay => {
   const unanswered = new Map<number, Handle>()
   const signals = new Map<string, Array<Handle>>()
   const mailboxes = new Map<string, { readonly waiting: Array<Handle>; readonly unread: Array<Mail> }>()
-  const dropped = new Map<number, Handle>()
+  let dropped: Array<Dropped> = []
+  /** Open handles that have their event. */
+  let waiting = 0
   const keyValues = new Map([...options.keyValues].map(([key, { value }]) => [key, value]))
   let arrivals = 0
   let customStatus: string | null = null
@@ -106,6 +114,7 @@ export const make = (options: Options): Replay => {
     // Code that continues as new goes no further: it could do nothing with an answer.
     if (continued !== undefined) return
     handle.state = "answered"
+    waiting--
     handle.resume(Effect.succeed(answer))
     rest()
   }
@@ -131,12 +140,15 @@ export const make = (options: Options): Replay => {
     const line = lineOf(handle)
     const index = line?.indexOf(handle) ?? -1
     if (index >= 0) line!.splice(index, 1)
-    if (handle.eventId !== undefined) dropped.set(handle.eventId, handle)
+    if (handle.eventId === undefined) return
+    waiting--
+    dropped.push({ eventId: handle.eventId, action: handle.action })
   }
 
   const bind = (handle: Handle, eventId: number) => {
     handle.eventId = eventId
-    if (handle.state === "dropped") dropped.set(eventId, handle)
+    if (handle.state === "dropped") dropped.push({ eventId, action: handle.action })
+    else waiting++
     const line = lineOf(handle)
     if (line === undefined) unanswered.set(eventId, handle)
     else if (handle.state === "open") {
@@ -228,6 +240,8 @@ export const make = (options: Options): Replay => {
       Effect.suspend(() => options.code(event.input)) as Effect.Effect<string, string>,
       services,
       {
+        isInTurn: () => inTurn,
+        onStray: options.onStray,
         nowMs: () => nowMs,
         sleep: (duration) => {
           const millis = Math.ceil(Duration.toMillis(duration))
@@ -319,11 +333,12 @@ export const make = (options: Options): Replay => {
       const exit = run?.exit()
       return exit === undefined ? undefined : describeExit(exit as Exit.Exit<string, string>)
     },
-    isWaiting: () =>
-      [...unanswered.values()].some((handle) => handle.state === "open") ||
-      [...signals.values()].some((line) => line.length > 0) ||
-      [...mailboxes.values()].some(({ waiting }) => waiting.length > 0),
-    dropped: () => [...dropped].sort(([a], [b]) => a - b).map(([eventId, { action }]) => ({ eventId, action }))
+    isWaiting: () => waiting > 0,
+    takeDropped: () => {
+      const taken = dropped
+      dropped = []
+      return taken
+    }
   }
 }
 
