@@ -21,6 +21,7 @@ import type {
   CoreVersion,
   EncodedActivity,
   EncodedMessage,
+  FetchOrchestrationItems,
   OrchestrationAck,
   Settled,
   TagFilter,
@@ -97,7 +98,11 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     if (session !== undefined && session.untilMs > now) session.lastActivityAtMs = now
   }
 
-  const claim = (instanceId: string, now: number, lockTimeoutMs: number): ClaimedInstance | undefined => {
+  const claim = (
+    instanceId: string,
+    now: number,
+    { historyLimit, lockTimeoutMs }: FetchOrchestrationItems
+  ): ClaimedInstance | undefined => {
     const batch = [...messages].filter(([, message]) =>
       message.instanceId === instanceId && message.visibleAtMs <= now && tables.isFree(message, now)
     )
@@ -110,6 +115,9 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     }
     const instance = instances.get(instanceId)
     const executionId = instance?.executionId ?? Math.max(1, tables.newestExecution(store, instanceId))
+    const history = tables.historyOf(store, instanceId, executionId)
+    const isWholeHistory = historyLimit === undefined || instance === undefined ||
+      tables.lastEventId(store, instanceId, executionId) <= historyLimit
     return {
       instanceId,
       lockToken: lease.token,
@@ -119,7 +127,8 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         ? null
         : { orchestrationName: instance.name, orchestrationVersion: instance.version },
       executionId,
-      history: tables.historyOf(store, instanceId, executionId),
+      history: isWholeHistory ? history : history.slice(-1),
+      isWholeHistory,
       messages: batch.map(([id, { workItem }]) => ({ id, workItem })),
       lastEnqueuedAtMs: Math.max(...batch.map(([, message]) => message.createdAtMs)),
       keyValues: [...stored.get(instanceId) ?? []].map(([key, { lastUpdatedAtMs, value }]) => ({
@@ -224,8 +233,9 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
   return ProviderDriver.of({
     name: "memory",
 
-    fetchOrchestrationItems: ({ limit, lockTimeoutMs, versions }) =>
+    fetchOrchestrationItems: (options) =>
       statement((now) => {
+        const { limit, versions } = options
         const visible = [...messages]
           .filter(([, { visibleAtMs }]) => visibleAtMs <= now)
           .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
@@ -238,7 +248,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
             null
           if (lease !== undefined && lease.untilMs > now) continue
           if (versions !== null && pinned !== null && !isWithin(pinned, versions)) continue
-          const item = claim(instanceId, now, lockTimeoutMs)
+          const item = claim(instanceId, now, options)
           if (item !== undefined) claimed.push(item)
         }
         return claimed

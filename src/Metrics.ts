@@ -108,6 +108,32 @@ export const orchestrationStarts = counter("duroxide_orchestration_starts_total"
 export const orchestrationTurns = counter("duroxide_orchestration_turns_total", "Turns stored")
 
 /**
+ * Turns that replayed a history because no program was kept for them. Label: `orchestration_name`.
+ *
+ * @category runtime metrics
+ * @since 0.1.0
+ */
+export const orchestrationReplays = counter("duroxide_orchestration_replays_total", "Turns that replayed a history")
+
+/**
+ * Orchestrations whose program waits in memory, and an upper bound of what their histories take there.
+ *
+ * @category runtime metrics
+ * @since 0.1.0
+ */
+export const warmInstances = Metric.gauge("duroxide_warm_instances", {
+  description: "Orchestrations whose program waits in memory"
+})
+
+/**
+ * @category runtime metrics
+ * @since 0.1.0
+ */
+export const warmInstanceBytes = Metric.gauge("duroxide_warm_instance_bytes", {
+  description: "Estimated memory of these programs, bytes"
+})
+
+/**
  * Last turns stored. Labels: `orchestration_name`, `status` (`success`, `failed`).
  *
  * @category runtime metrics

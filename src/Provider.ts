@@ -30,6 +30,14 @@ import type * as WorkItem from "./WorkItem.ts"
 export type OrchestrationItem = item.OrchestrationItem
 
 /**
+ * How a stored history ends: enough to tell it from any other of its instance, as histories only ever grow.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type HistoryEnd = item.HistoryEnd
+
+/**
  * A claimed item with its lease.
  *
  * @category models
@@ -156,6 +164,11 @@ export class Provider extends Context.Service<Provider, {
     readonly lockTimeout: Duration.Duration
     readonly pollTimeout: Duration.Duration
     readonly versions: Option.Option<VersionRange>
+    /**
+     * Asked of every claimed history that is not empty. True leaves it out of the item, for a caller that holds it in
+     * memory; long ones are then not even read.
+     */
+    readonly isKnown?: ((end: HistoryEnd) => boolean) | undefined
   }) => Effect.Effect<Option.Option<Claimed<OrchestrationItem>>, ProviderError>
 
   /**

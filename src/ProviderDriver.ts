@@ -69,6 +69,11 @@ export interface FetchOrchestrationItems {
   readonly lockTimeoutMs: number
   /** Null claims executions of every pinned version. */
   readonly versions: VersionRange | null
+  /**
+   * Of a history with events above this id, at least 1, only the last event is handed out: most callers hold such a
+   * history in memory, the others read it. Without a limit every history is handed out whole.
+   */
+  readonly historyLimit?: number
 }
 
 /**
@@ -88,8 +93,10 @@ export interface ClaimedInstance {
   readonly instance: { readonly orchestrationName: string; readonly orchestrationVersion: string | null } | null
   /** `current_execution_id` of the instance row, else the highest of `executions`, else 1. */
   readonly executionId: number
-  /** Events of that execution by event id. */
+  /** Events of that execution by event id, or the last of them. */
   readonly history: ReadonlyArray<string>
+  /** False when `history` is the last event of a longer one; never without an `instance` row. */
+  readonly isWholeHistory: boolean
   /** Visible messages by row id, now carrying the lease's token. */
   readonly messages: ReadonlyArray<{ readonly id: number; readonly workItem: string }>
   /** When the newest of these messages was enqueued, milliseconds since the Unix epoch. */

@@ -68,6 +68,18 @@ export interface Settings {
    * 0 takes no others ever. Defaults to 10.
    */
   readonly maxSessions: number
+  /**
+   * Waiting orchestrations whose program stays in memory, at most: their next turn goes on with it instead of replaying
+   * the history. The least recently used give way; 0 replays every turn. Defaults to 1,000.
+   */
+  readonly warmInstances: number
+  /** Memory for them, bytes, estimated from above. Defaults to 67,108,864 (64 MiB). */
+  readonly warmInstanceBytes: number
+  /**
+   * Replays every turn also where a program is kept in memory, and fails an instance whose replay decides otherwise than
+   * its program: it is not deterministic. For tests, as it costs what keeping programs saves. Defaults to false.
+   */
+  readonly verifyReplay: boolean
 }
 
 /**
@@ -91,7 +103,10 @@ export const defaults: Settings = {
   sessionLockTimeout: Duration.seconds(30),
   sessionIdleTimeout: Duration.minutes(5),
   sessionCleanupInterval: Duration.minutes(5),
-  maxSessions: 10
+  maxSessions: 10,
+  warmInstances: 1_000,
+  warmInstanceBytes: 67_108_864,
+  verifyReplay: false
 }
 
 /**
@@ -129,6 +144,8 @@ export const makeUnsafe = (options: Options = {}): Settings => {
       ? checkedTags(value as TagFilter)
       : key === "workerNodeId"
       ? checkedText(key, value as string, 1024)
+      : typeof value === "boolean"
+      ? value
       : checkedAmount(key, value as Duration.Input)
   }
   const complete = settings as unknown as Settings
@@ -162,7 +179,14 @@ export const renewalIntervalMs = (settings: Settings): number =>
 
 // internal
 
-const mayBeZero: ReadonlySet<string> = new Set(["pollTimeout", "shutdownTimeout", "activityGracePeriod", "maxSessions"])
+const mayBeZero: ReadonlySet<string> = new Set([
+  "pollTimeout",
+  "shutdownTimeout",
+  "activityGracePeriod",
+  "maxSessions",
+  "warmInstances",
+  "warmInstanceBytes"
+])
 
 const refuse = (key: string, problem: string): never => {
   throw new RangeError(`RuntimeConfig.${key} ${problem}`)

@@ -107,12 +107,13 @@ export const makeOver = (
     name: "prisma",
 
     fetchOrchestrationItems: Effect.fn("PrismaDriver.fetchOrchestrationItems")(
-      function*({ limit, lockTimeoutMs, versions }: FetchOrchestrationItems) {
+      function*({ historyLimit, limit, lockTimeoutMs, versions }: FetchOrchestrationItems) {
         const rows = yield* call<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
           Prisma.sql`${limit}::integer`,
           bigint(lockTimeoutMs),
           versionTuple(versions?.min),
-          versionTuple(versions?.max)
+          versionTuple(versions?.max),
+          Prisma.sql`${historyLimit ?? null}::integer`
         ])
         return yield* Effect.forEach(rows, claimedInstance)
       }
@@ -350,6 +351,7 @@ interface ClaimedInstanceRow {
   readonly out_orchestration_version: string | null
   readonly out_execution_id: bigint
   readonly out_history: ReadonlyArray<string> | null
+  readonly out_is_whole_history: boolean
   readonly out_message_ids: ReadonlyArray<number>
   readonly out_messages: ReadonlyArray<string>
   readonly out_last_enqueued_at_ms: bigint
@@ -367,6 +369,7 @@ const claimedInstance = (row: ClaimedInstanceRow): Effect.Effect<ClaimedInstance
       : { orchestrationName: row.out_orchestration_name, orchestrationVersion: row.out_orchestration_version },
     executionId: Number(row.out_execution_id),
     history: row.out_history ?? [],
+    isWholeHistory: row.out_is_whole_history,
     messages: row.out_message_ids.map((id, index) => ({ id, workItem: row.out_messages[index]! })),
     lastEnqueuedAtMs: Number(row.out_last_enqueued_at_ms),
     keyValues: row.out_key_values ?? []

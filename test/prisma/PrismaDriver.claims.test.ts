@@ -21,6 +21,7 @@ describe("fetchOrchestrationItems:", () => {
         executionId: 1,
         history: [],
         messages: [{ id: first.messages[0]!.id, workItem: Test.start("a").workItem }],
+        isWholeHistory: true,
         lastEnqueuedAtMs: first.lastEnqueuedAtMs,
         keyValues: []
       })

@@ -65,7 +65,7 @@ const acks = (fields: string) => `'[{"token":"${lease}","execution_id":1${fields
 /** Name: the statement, what it must read, and how many entries it may read. */
 const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
   "fetchOrchestrationItems": [
-    `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', ${now})`,
+    `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', 50, ${now})`,
     ["orchestrator_queue_visible_at_id_idx", "orchestrator_queue_instance_id_visible_at_idx", "instance_locks_pkey"],
     // The busy instance's 2,000 messages, passed over once.
     2500

@@ -16,7 +16,7 @@ const json = JSON.stringify
 const start = () => Date.now() + 3_600_000
 
 const claimAt = (run: Run, now: number) =>
-  run(`SELECT * FROM dx_fetch_orchestration_items(1, 1000, null, null, ${now})`)
+  run(`SELECT * FROM dx_fetch_orchestration_items(1, 1000, null, null, null, ${now})`)
 const takeAt = (run: Run, now: number) =>
   run(`SELECT * FROM dx_fetch_work_items(1, 1000, true, null, null, null, ${now})`)
 

@@ -554,6 +554,7 @@ describe("batch", () => {
     executionId: 1,
     nowMs: 0,
     history: [],
+    isKnownHistory: false,
     historyError: Option.none(),
     messages,
     keyValues: new Map()

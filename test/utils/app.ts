@@ -25,7 +25,10 @@ export const store = (url: string, options?: Provider.Options) =>
     Layer.provideMerge(Logger.layer([]))
   )
 
-/** Everything on a fresh database; `runtime` is a `Runtime.layer` with its handlers. */
+/**
+ * Everything on a fresh database; `runtime` is a `Runtime.layer` with its handlers. Every turn is replayed and compared
+ * with the program kept in memory, unless a test is about these.
+ */
 export const layer = (
   runtime: Layer.Layer<Runtime.Runtime, never, Provider.Provider>,
   options: Options = {}
@@ -34,7 +37,7 @@ export const layer = (
   MigrationError | Layer.Error<ReturnType<typeof store>>
 > =>
   runtime.pipe(
-    Layer.provide(RuntimeConfig.layer(options.runtime ?? {})),
+    Layer.provide(RuntimeConfig.layer({ verifyReplay: true, ...options.runtime })),
     Layer.provideMerge(
       Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => store(url, options.provider)))
     ),

@@ -108,6 +108,10 @@ export const historyOf = (tables: Tables, instanceId: string, executionId: numbe
     eventData
   )
 
+/** 0 where there is no event. */
+export const lastEventId = (tables: Tables, instanceId: string, executionId: number): number =>
+  Math.max(0, ...tables.history.get(instanceId)?.get(executionId)?.keys() ?? [])
+
 export const isFree = ({ lock }: Queued, now: number): boolean => lock === null || lock.untilMs <= now
 
 /** Key-values as a reader sees them: what the current execution changed decides. */

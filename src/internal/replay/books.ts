@@ -44,6 +44,10 @@ export class Books {
     this.givenUp = givenUp
   }
 
+  get openWaits(): number {
+    return this.openSubscriptions.size + this.openDequeues.size
+  }
+
   add(event: Event.Event): void {
     for (const value of Object.values(event)) if (typeof value === "string") this.textBytes += 2 * value.length
     switch (event._tag) {

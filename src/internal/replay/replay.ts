@@ -13,13 +13,13 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import type * as Event from "../../Event.ts"
 import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
 import { OrchestrationContext } from "./context.ts"
 import * as program from "./program.ts"
+import { silentWhile } from "./silence.ts"
 
 /** An orchestration as replay runs it: encoded input in, encoded success or error out. */
 export type Code = (input: string) => Effect.Effect<string, string, OrchestrationContext>
@@ -218,7 +218,10 @@ export const make = (options: Options): Replay => {
     name = event.name
     customStatus = event.initialCustomStatus ?? null
     const services = options.services.pipe(
-      Context.add(References.CurrentLoggers, silentWhile(options.services, () => replaying)),
+      Context.add(
+        References.CurrentLoggers,
+        silentWhile(Context.get(options.services, References.CurrentLoggers), () => replaying)
+      ),
       Context.add(OrchestrationContext, {
         instanceId: event.instanceId,
         executionId: event.executionId,
@@ -369,10 +372,3 @@ const describeExit = (exit: Exit.Exit<string, string>): Ended => {
       : Cause.prettyErrors(exit.cause)[0]?.message ?? "unknown"
   }
 }
-
-const silentWhile = (services: Context.Context<never>, replaying: () => boolean) =>
-  new Set(
-    [...Context.get(services, References.CurrentLoggers)].map((logger) =>
-      Logger.make((options) => replaying() ? undefined : logger.log(options))
-    )
-  )

@@ -44,8 +44,8 @@ export interface Suspended {
   readonly executionId: number
   /** The history it has seen ends with this event. */
   readonly lastEvent: Event.Event
-  /** Bytes of the texts in that history: more than the program can have kept of them. */
-  readonly historyBytes: number
+  /** What it takes in memory, estimated from above. */
+  readonly bytes: number
   /** False when it has gone on since: what it became no replay would tell. */
   readonly isSound: () => boolean
   /** Runs its next turn, once; undefined when only a replay can tell what comes of it. */
@@ -112,6 +112,11 @@ export const fail = (
 
 /** Where the reference puts the failure of an execution whose events cannot be counted. */
 const unreadableEventId = 99_999
+
+// Measured with 2,000 programs each: one that waits for a signal takes 13 kB, every further branch 1.9 kB. The texts of
+// its history count whether or not it holds on to them.
+const programBytes = 14_336
+const handleBytes = 2_048
 
 const breadcrumbs: ReadonlySet<string> = new Set<Event.Event["_tag"]>([
   "ActivityCancelRequested",
@@ -234,18 +239,18 @@ class Program {
 
   // Closes over nothing of the turn: it may be kept for long.
   private suspend(): Suspended {
-    const { books: { textBytes }, lastEvent, started, version } = this
+    const { books, lastEvent, started, version } = this
     const { executionId, instanceId } = started
     return {
       started,
       executionId,
       lastEvent,
-      historyBytes: textBytes,
+      bytes: programBytes + handleBytes * (books.unanswered.size + books.openWaits) + books.textBytes,
       isSound: () => !this.strayed && this.engine.ended() === undefined,
       resume: ({ messages, nowMs }) => {
         const execution = { instanceId, executionId, nowMs, version, lastEventId: lastEvent.eventId }
         const recorder = record(execution)
-        const arrived = arrivals.toEvents(executionId, this.books, messages, recorder.append)
+        const arrived = arrivals.toEvents(executionId, books, messages, recorder.append)
         if (arrived.abort !== undefined) return undefined
         return Result.getOrUndefined(this.advance(execution, recorder, arrived.warnings))
       }

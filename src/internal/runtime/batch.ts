@@ -25,11 +25,12 @@ export type Batch =
   /** What would start the execution is not visible yet. */
   | { readonly _tag: "Early" }
 
-export const read = (item: OrchestrationItem): Batch => {
+/** `running` is how an execution began whose history the item leaves out: one that has not ended. */
+export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationStarted">): Batch => {
   const { history } = item
   const messages = item.messages.filter(({ _tag }) => _tag !== "StartOrchestration" && _tag !== "ContinueAsNew")
   const continued = item.messages.find((message) => message._tag === "ContinueAsNew")
-  const recorded = history[0]
+  const recorded = running ?? history[0]
 
   if (recorded?._tag === "OrchestrationStarted") {
     const ended = history.findLast(isTerminal)

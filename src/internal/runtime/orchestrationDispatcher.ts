@@ -9,11 +9,13 @@ import * as Option from "effect/Option"
 import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
 import * as ErrorDetails from "../../ErrorDetails.ts"
+import * as Event from "../../Event.ts"
 import * as Metrics from "../../Metrics.ts"
 import type { Claimed, OrchestrationItem, Provider, Turn } from "../../Provider.ts"
 import type { ProviderError } from "../../ProviderError.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
 import * as WorkItem from "../../WorkItem.ts"
+import { silentWhile } from "../replay/silence.ts"
 import * as turns from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import * as coreVersion from "./coreVersion.ts"
@@ -21,6 +23,7 @@ import { failedStorePause, problem, storeRetries, unregisteredPause } from "./po
 import type { Registry } from "./registry.ts"
 import * as renewal from "./renewal.ts"
 import * as slots from "./slots.ts"
+import { WarmInstances } from "./warmInstances.ts"
 
 export const run = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
@@ -28,25 +31,31 @@ export const run = Effect.fnUntraced(function*(options: {
   readonly settings: Settings
 }): Effect.fn.Return<void, never, Scope.Scope> {
   const { provider, registry, settings } = options
-  const services = hostServices(yield* Effect.context<never>())
+  const { verifyReplay } = settings
+  const warm = new WarmInstances(settings)
+  const verification = { isUnderWay: false }
+  const services = hostServices(yield* Effect.context<never>(), verification)
+
+  // Code that goes on outside its turn awaits something that is not durable. It is told once per orchestration.
+  const strays = new StrayReport()
 
   const handle = ({ attemptCount, item, lockToken }: Claimed<OrchestrationItem>): Effect.Effect<void> => {
     const { instanceId } = item
-    const batch = batches.read(item)
+    const kept = warm.take(instanceId)
     const abandon = (delay: Duration.Duration, ignoreAttempt = false) =>
       provider.abandonOrchestrationItem({ lockToken, delay: Option.some(delay), ignoreAttempt }).pipe(
         // Whoever cannot give a lease back only has to wait: it expires.
         Effect.catch((error) => Effect.logWarning("An instance could not be given back").pipe(problem(error)))
       )
 
-    const store = (turn: Turn): Effect.Effect<boolean> =>
+    const store = (turn: Turn, onRefusal: (error: ProviderError) => Effect.Effect<void>): Effect.Effect<boolean> =>
       provider.ackOrchestrationItem(lockToken, turn).pipe(
         Effect.retry({ schedule: storeRetries, while: (error) => error.isRetryable }),
         Effect.as(true),
         Effect.catch((error) =>
           Effect.as(
             isRefusedData(error)
-              ? storeRefusal(error)
+              ? onRefusal(error)
               : error.reason._tag === "LockLost"
               ? Effect.logWarning(
                 "A turn was not stored: its lease is gone, to another process or with an earlier try that did store it"
@@ -60,27 +69,81 @@ export const run = Effect.fnUntraced(function*(options: {
         )
       )
 
-    // The database will never take what this turn wants to store, so running it again would only repeat that.
-    const storeRefusal = (error: ProviderError) => {
-      const refusal = failedTurn(item, batch, {
-        _tag: "Infrastructure",
-        operation: error.operation,
-        message: error.reason.message,
-        retryable: false
-      })
-      return Effect.logError("An instance fails: the database refuses what its turn stores").pipe(
-        problem(error),
-        Effect.andThen(provider.ackOrchestrationItem(lockToken, refusal)),
-        Effect.catch((second) =>
-          Effect.andThen(Effect.logError("Its failure was not stored").pipe(problem(second)), abandon(failedStorePause))
-        )
+    const commit = (
+      name: string,
+      ran: turns.Ran,
+      batch: batches.Batch,
+      onRefusal: (error: ProviderError) => Effect.Effect<void>
+    ) =>
+      Effect.forEach(ran.warnings, (warning) => Effect.logWarning(warning)).pipe(
+        Effect.andThen(store(withRefusals(ran.turn, batch), onRefusal)),
+        Effect.flatMap((stored) => {
+          if (!stored) return Effect.void
+          if (ran.suspended !== undefined) warm.keep(instanceId, ran.suspended)
+          return Effect.andThen(report(name, ran), reportWarm(warm))
+        })
       )
+
+    /** Goes on with the program as the last turn left it; undefined when the history must be replayed. */
+    const goOn = (): Effect.Effect<void> | undefined => {
+      if (kept === undefined || !item.isKnownHistory || attemptCount > settings.maxAttempts) return undefined
+      const batch = batches.read(item, kept.started)
+      const ran = batch._tag === "Run" ? kept.resume({ nowMs: item.nowMs, messages: batch.messages }) : undefined
+      // What the database refuses is refused to the replay again, which knows how to fail the instance.
+      return ran && commit(kept.started.name, ran, batch, () => replay)
     }
 
-    const decide = Effect.suspend((): Effect.Effect<void> => {
+    const replay: Effect.Effect<void> = Effect.suspend(() =>
+      item.isKnownHistory
+        ? provider.readWithExecution(instanceId, item.executionId).pipe(
+          Effect.matchEffect({
+            onSuccess: (history) => decide({ ...item, history, isKnownHistory: false }),
+            onFailure: (error) =>
+              Effect.andThen(
+                Effect.logError("The history of an instance could not be read").pipe(problem(error)),
+                abandon(failedStorePause, true)
+              )
+          })
+        )
+        : decide(item)
+    )
+
+    const decide = (item: OrchestrationItem): Effect.Effect<void> => {
+      const batch = batches.read(item)
+      // The database will never take what this turn wants to store, so running it again would only repeat that.
+      const storeRefusal = (error: ProviderError) => {
+        const refusal = failedTurn(item, batch, {
+          _tag: "Infrastructure",
+          operation: error.operation,
+          message: error.reason.message,
+          retryable: false
+        })
+        return Effect.logError("An instance fails: the database refuses what its turn stores").pipe(
+          problem(error),
+          Effect.andThen(provider.ackOrchestrationItem(lockToken, refusal)),
+          Effect.catch((second) =>
+            Effect.andThen(
+              Effect.logError("Its failure was not stored").pipe(problem(second)),
+              abandon(failedStorePause)
+            )
+          )
+        )
+      }
       // An instance that has ended stays as it ended, however often its messages were delivered.
       if (batch._tag === "Drop") return drop(batch.refusals)
-      if (attemptCount > settings.maxAttempts) return poison()
+      const program = batch._tag === "Run" ? registry.resolve(batch.started.name, batch.version) : undefined
+      const missingHandler = batch._tag === "Run" && program === undefined
+        ? `no handler for orchestration "${batch.started.name}" ${batch.started.version} in this process, which has ` +
+          registry.known.join(", ")
+        : undefined
+      if (attemptCount > settings.maxAttempts) {
+        const details = poisoned(item, attemptCount, settings.maxAttempts, missingHandler)
+        return Effect.logError("An instance is poisoned: it was delivered too often").pipe(
+          Effect.annotateLogs({ attemptCount, orchestration: item.orchestrationName }),
+          Effect.andThen(store(failedTurn(item, batch, details), storeRefusal)),
+          Effect.asVoid
+        )
+      }
       if (Option.isSome(item.historyError)) {
         return Effect.andThen(
           Effect.logError("The history of an instance cannot be read").pipe(
@@ -91,11 +154,10 @@ export const run = Effect.fnUntraced(function*(options: {
       }
       // Messages for an execution whose start is not visible yet wait for it.
       if (batch._tag === "Early") return abandon(unregisteredPause(settings, attemptCount), true)
-      const program = registry.resolve(batch.started.name, batch.version)
       if (program === undefined) {
-        return Effect.andThen(Effect.logWarning(missingHandler()), abandon(unregisteredPause(settings, attemptCount)))
+        return Effect.andThen(Effect.logWarning(missingHandler), abandon(unregisteredPause(settings, attemptCount)))
       }
-      const result = turns.run({
+      const ran = turns.run({
         instanceId,
         executionId: batch.executionId,
         nowMs: item.nowMs,
@@ -108,11 +170,32 @@ export const run = Effect.fnUntraced(function*(options: {
         services,
         onStray: () => strays.add(program.name)
       })
-      return Effect.forEach(result.warnings, (warning) => Effect.logWarning(warning)).pipe(
-        Effect.andThen(store(withRefusals(result.turn, batch))),
-        Effect.flatMap((stored) => stored ? report(program.name, result) : Effect.void)
+      return Effect.andThen(
+        batch.history.length === 0
+          ? Effect.void
+          : Metric.update(Metric.withAttributes(Metrics.orchestrationReplays, { orchestration_name: program.name }), 1),
+        commit(program.name, verifyReplay ? verified(ran, item, batch.messages) : ran, batch, storeRefusal)
       )
-    })
+    }
+
+    /** What the turn comes to when the program that was kept has to agree with its replay. */
+    const verified = (replayed: turns.Ran, item: OrchestrationItem, messages: ReadonlyArray<WorkItem.WorkItem>) => {
+      if (kept === undefined || !kept.isSound() || !sameEnd(item.history, kept)) return replayed
+      verification.isUnderWay = true
+      const ran = kept.resume({ nowMs: item.nowMs, messages })
+      verification.isUnderWay = false
+      // A program that was kept says nothing of failures.
+      if (ran === undefined && replayed.outcome._tag === "Failed") return replayed
+      if (ran !== undefined && sameDecisions(ran, replayed)) return ran
+      return {
+        ...turns.fail(
+          { ...item, executionId: kept.executionId, started: kept.started, version: coreVersion.current },
+          ErrorDetails.nondeterminism(notReproduced(kept.started.name)),
+          { unreadable: false }
+        ),
+        suspended: undefined
+      }
+    }
 
     const drop = (refusals: ReadonlyArray<WorkItem.WorkItem>) =>
       Effect.logDebug("Messages for an instance that has ended are dropped").pipe(
@@ -122,39 +205,8 @@ export const run = Effect.fnUntraced(function*(options: {
         Effect.catch((error) => Effect.logWarning("They could not be dropped yet").pipe(problem(error)))
       )
 
-    const missingHandler = () =>
-      batch._tag !== "Run" || registry.resolve(batch.started.name, batch.version) !== undefined
-        ? undefined
-        : `no handler for orchestration "${batch.started.name}" ${batch.started.version} in this process, which has ` +
-          registry.known.join(", ")
-
-    const poison = () => {
-      const details: ErrorDetails.ErrorDetails = {
-        _tag: "Poison",
-        attemptCount,
-        maxAttempts: settings.maxAttempts,
-        messageType: Option.isSome(item.historyError)
-          ? {
-            FailedDeserialization: {
-              instance: instanceId,
-              execution_id: item.executionId,
-              error: item.historyError.value
-            }
-          }
-          : { Orchestration: { instance: instanceId, execution_id: item.executionId } },
-        message: Option.getOrElse(
-          item.historyError,
-          () => missingHandler() ?? `[${item.messages.map(WorkItem.encode).join(",")}]`
-        )
-      }
-      return Effect.logError("An instance is poisoned: it was delivered too often").pipe(
-        Effect.annotateLogs({ attemptCount, orchestration: item.orchestrationName }),
-        Effect.andThen(store(failedTurn(item, batch, details)))
-      )
-    }
-
     return Effect.raceFirst(
-      decide,
+      Effect.suspend(() => goOn() ?? replay),
       Effect.andThen(
         renewal.untilLost(
           settings.orchestrationLockTimeout,
@@ -175,9 +227,7 @@ export const run = Effect.fnUntraced(function*(options: {
     )
   }
 
-  // Code that goes on outside its turn awaits something that is not durable. It is told once per orchestration.
-  const strays = new StrayReport()
-
+  const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0
   yield* slots.run({
     name: "orchestration-dispatcher",
     concurrency: settings.orchestrationConcurrency,
@@ -185,7 +235,8 @@ export const run = Effect.fnUntraced(function*(options: {
     claim: provider.fetchOrchestrationItem({
       lockTimeout: settings.orchestrationLockTimeout,
       pollTimeout: settings.pollTimeout,
-      versions: Option.some(coreVersion.supported)
+      versions: Option.some(coreVersion.supported),
+      isKnown: usesWarm && !verifyReplay ? (end) => warm.isKnown(end) : undefined
     }),
     handle: (claimed) => Effect.andThen(handle(claimed), strays.flush)
   })
@@ -199,11 +250,53 @@ const unreadableHistoryPause = Duration.seconds(1)
 const isRefusedData = ({ reason }: ProviderError) => reason._tag === "DataRefused" || reason._tag === "InvalidInput"
 
 /** What code under replay inherits from its host: where logs go, nothing else. */
-const hostServices = (context: Context.Context<never>): Context.Context<never> =>
-  Context.empty().pipe(
-    Context.add(References.CurrentLoggers, Context.get(context, References.CurrentLoggers)),
+const hostServices = (
+  context: Context.Context<never>,
+  verification: { readonly isUnderWay: boolean }
+): Context.Context<never> => {
+  const loggers = Context.get(context, References.CurrentLoggers)
+  return Context.empty().pipe(
+    Context.add(References.CurrentLoggers, silentWhile(loggers, () => verification.isUnderWay)),
     Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel))
   )
+}
+
+/** Whether the stored history is the one the program has seen. */
+const sameEnd = (history: ReadonlyArray<Event.Event>, { executionId, lastEvent }: turns.Suspended) => {
+  const last = history.at(-1)
+  return last !== undefined && last.executionId === executionId && Event.encode(last) === Event.encode(lastEvent)
+}
+
+const sameDecisions = (a: turns.Result, b: turns.Result) =>
+  JSON.stringify([a.outcome, a.turn]) === JSON.stringify([b.outcome, b.turn])
+
+const notReproduced = (name: string) =>
+  `orchestration "${name}" is not deterministic: replayed, it decides otherwise than when it went on in memory. ` +
+  `Time, chance and everything outside must come from Effect's Clock and Random, or from activities`
+
+const poisoned = (
+  item: OrchestrationItem,
+  attemptCount: number,
+  maxAttempts: number,
+  missingHandler: string | undefined
+): ErrorDetails.ErrorDetails => ({
+  _tag: "Poison",
+  attemptCount,
+  maxAttempts,
+  messageType: Option.isSome(item.historyError)
+    ? {
+      FailedDeserialization: {
+        instance: item.instanceId,
+        execution_id: item.executionId,
+        error: item.historyError.value
+      }
+    }
+    : { Orchestration: { instance: item.instanceId, execution_id: item.executionId } },
+  message: Option.getOrElse(
+    item.historyError,
+    () => missingHandler ?? `[${item.messages.map(WorkItem.encode).join(",")}]`
+  )
+})
 
 /** An execution that fails without its code being run. */
 const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: ErrorDetails.ErrorDetails): Turn =>
@@ -222,6 +315,12 @@ const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: Erro
 
 const withRefusals = (turn: Turn, batch: batches.Batch): Turn =>
   batch._tag === "Run" ? { ...turn, orchestratorItems: [...turn.orchestratorItems, ...batch.refusals] } : turn
+
+const reportWarm = (warm: WarmInstances) =>
+  Effect.andThen(
+    Metric.update(Metrics.warmInstances, warm.count),
+    Metric.update(Metrics.warmInstanceBytes, warm.bytes)
+  )
 
 const report = (name: string, { outcome, turn }: turns.Result) => {
   const labels = { orchestration_name: name }

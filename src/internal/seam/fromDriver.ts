@@ -22,8 +22,8 @@ import * as enqueues from "./enqueue.ts"
 import * as fetchPump from "./fetchPump.ts"
 import { guardProvider } from "./input.ts"
 import * as leases from "./leases.ts"
-import { assemble } from "./orchestrationItem.ts"
-import type { OrchestrationItem } from "./orchestrationItem.ts"
+import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
+import type { OrchestrationItem, Undecoded } from "./orchestrationItem.ts"
 
 type Service = Provider["Service"]
 type Driver = ProviderDriver["Service"]
@@ -38,6 +38,12 @@ export interface Options {
 // Rows nobody can read come back after this pause: long enough not to spin, short enough for a deploy that can read them.
 const unreadablePause = Duration.seconds(60)
 
+/**
+ * Where callers keep histories in memory, longer ones are not handed out with a claim but read by who lacks them. About
+ * here the events cost as much as the second statement.
+ */
+const historyLimit = 128
+
 export const make = Effect.fnUntraced(function*(
   driver: Driver,
   options: Options
@@ -45,7 +51,7 @@ export const make = Effect.fnUntraced(function*(
   const scope = yield* Effect.scope
   const clock = yield* Clock.Clock
   const held = leases.make()
-  const orchestratorPumps = new Map<string, fetchPump.FetchPump<Claimed<OrchestrationItem>, ProviderError>>()
+  const orchestratorPumps = new Map<string, fetchPump.FetchPump<Claimed<Undecoded>, ProviderError>>()
   const workerPumps = new Map<string, fetchPump.FetchPump<ClaimedActivity, ProviderError>>()
   const endWatchers = new Map<string, Set<() => void>>()
   const wait = (pollTimeout: Duration.Duration) => options.polling === "long" ? pollTimeout : Duration.zero
@@ -133,10 +139,10 @@ export const make = Effect.fnUntraced(function*(
 
   const claimInstances = (
     fetch: Effect.Effect<ReadonlyArray<ClaimedInstance>, ProviderError>
-  ): Effect.Effect<{ items: ReadonlyArray<Claimed<OrchestrationItem>>; more: boolean }, ProviderError> =>
+  ): Effect.Effect<{ items: ReadonlyArray<Claimed<Undecoded>>; more: boolean }, ProviderError> =>
     Effect.gen(function*() {
       const claims = yield* measured("fetch", Metrics.fetchOrchestrationItemDuration, retried(fetch))
-      const items: Array<Claimed<OrchestrationItem>> = []
+      const items: Array<Claimed<Undecoded>> = []
       let setAside = 0
       for (const claim of claims) {
         const assembled = assemble(claim)
@@ -193,14 +199,44 @@ export const make = Effect.fnUntraced(function*(
     })
 
   const service: Service = {
-    fetchOrchestrationItem: ({ lockTimeout, pollTimeout, versions }) => {
-      const filter = { lockTimeoutMs: Duration.toMillis(lockTimeout), versions: Option.getOrNull(versions) }
+    fetchOrchestrationItem: ({ isKnown, lockTimeout, pollTimeout, versions }) => {
+      const filter = {
+        lockTimeoutMs: Duration.toMillis(lockTimeout),
+        versions: Option.getOrNull(versions),
+        ...(isKnown !== undefined && { historyLimit })
+      }
+      const decode = ({ attemptCount, item, lockToken }: Claimed<Undecoded>) => {
+        const end = historyEnd(item)
+        const isLeftOut = end !== undefined && isKnown !== undefined && isKnown(end)
+        const rows = isLeftOut
+          ? Effect.succeed(null)
+          : item.isWholeHistory
+          ? Effect.succeed(item.rows)
+          : Effect.onError(
+            retried(driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId })),
+            () =>
+              Effect.ignore(
+                service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
+              )
+          )
+        return Effect.map(rows, (rows): Claimed<OrchestrationItem> => ({
+          item: complete(item, rows),
+          lockToken,
+          attemptCount
+        }))
+      }
       return pumpFor(
         orchestratorPumps,
         filter,
         (limit) => claimInstances(driver.fetchOrchestrationItems({ ...filter, limit })),
         ({ lockToken }) => service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
-      ).pipe(Effect.flatMap((pump) => pump.take(wait(pollTimeout))))
+      ).pipe(
+        Effect.flatMap((pump) => pump.take(wait(pollTimeout))),
+        Effect.flatMap(Option.match({
+          onNone: () => Effect.succeed(Option.none()),
+          onSome: (claimed) => Effect.asSome(decode(claimed))
+        }))
+      )
     },
 
     ackOrchestrationItem: (lockToken, turn) =>

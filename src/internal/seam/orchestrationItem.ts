@@ -18,18 +18,35 @@ export interface OrchestrationItem {
   readonly executionId: number
   /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
   readonly nowMs: number
-  /** Empty when `historyError` is set. */
+  /** Empty when `historyError` is set, and when the caller knows it. */
   readonly history: ReadonlyArray<Event.Event>
+  /** True when the caller said so of this history. */
+  readonly isKnownHistory: boolean
   readonly historyError: Option.Option<string>
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
   /** Values that ended executions left behind. */
   readonly keyValues: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs: number }>
 }
 
+/** The end of a stored history: enough to tell it from any other of its instance, as histories only ever grow. */
+export interface HistoryEnd {
+  readonly instanceId: string
+  readonly executionId: number
+  /** Row text. */
+  readonly lastEvent: string
+}
+
+/** A typed item whose history is not decoded yet. */
+export interface Undecoded extends Omit<OrchestrationItem, "history" | "isKnownHistory" | "historyError"> {
+  /** Row texts: the whole history, or its last event. */
+  readonly rows: ReadonlyArray<string>
+  readonly isWholeHistory: boolean
+}
+
 export type Assembled =
   | {
     readonly _tag: "Item"
-    readonly item: OrchestrationItem
+    readonly item: Undecoded
     /** Rows nobody can read; they are hidden for a while and never deleted. */
     readonly unreadable: ReadonlyArray<{ readonly id: number; readonly problem: string }>
   }
@@ -54,19 +71,7 @@ export const assemble = (claimed: ClaimedInstance): Assembled => {
   }
   if (messages.length === 0) return { _tag: "Unreadable", unreadable }
 
-  let historyError = Option.none<string>()
-  let history: Array<Event.Event> = []
-  for (const row of claimed.history) {
-    const event = Event.decode(row)
-    if (Result.isFailure(event)) {
-      historyError = Option.some(event.failure.problem)
-      history = []
-      break
-    }
-    history.push(event.success)
-  }
-
-  const identity = identify(claimed, history, messages)
+  const identity = identify(claimed, messages)
   if (identity === undefined) {
     return {
       _tag: "Orphan",
@@ -81,11 +86,29 @@ export const assemble = (claimed: ClaimedInstance): Assembled => {
       instanceId: claimed.instanceId,
       ...identity,
       nowMs: claimed.nowMs,
-      history,
-      historyError,
+      rows: claimed.history,
+      isWholeHistory: claimed.isWholeHistory,
       messages,
       keyValues: new Map(claimed.keyValues.map(({ key, lastUpdatedAtMs, value }) => [key, { value, lastUpdatedAtMs }]))
     }
+  }
+}
+
+/** The end of the history that came with an item; undefined when there is none. */
+export const historyEnd = ({ executionId, instanceId, rows }: Undecoded): HistoryEnd | undefined => {
+  const lastEvent = rows.at(-1)
+  return lastEvent === undefined ? undefined : { instanceId, executionId, lastEvent }
+}
+
+/** The item with its history decoded from `rows`, all of them; null leaves out what the caller knows. */
+export const complete = (undecoded: Undecoded, rows: ReadonlyArray<string> | null): OrchestrationItem => {
+  const { isWholeHistory: _1, rows: _2, ...item } = undecoded
+  const history = rows === null ? Result.succeed([]) : Result.all(rows.map(Event.decode))
+  return {
+    ...item,
+    isKnownHistory: rows === null,
+    history: Result.getOrElse(history, () => []),
+    historyError: Result.isFailure(history) ? Option.some(history.failure.problem) : Option.none()
   }
 }
 
@@ -102,8 +125,7 @@ type Identity = Pick<OrchestrationItem, "orchestrationName" | "orchestrationVers
 
 // The first that applies: the instance row, the started event, a start message, a continue-as-new message.
 const identify = (
-  { executionId, instance }: ClaimedInstance,
-  history: ReadonlyArray<Event.Event>,
+  { executionId, history, instance }: ClaimedInstance,
   messages: ReadonlyArray<WorkItem.WorkItem>
 ): Identity | undefined => {
   if (instance !== null) {
@@ -113,7 +135,9 @@ const identify = (
       executionId
     }
   }
-  const started = history.find((event) => event._tag === "OrchestrationStarted")
+  // Unreadable rows tell nothing.
+  const events: ReadonlyArray<Event.Event> = Result.getOrElse(Result.all(history.map(Event.decode)), () => [])
+  const started = events.find((event) => event._tag === "OrchestrationStarted")
   if (started !== undefined) {
     return { orchestrationName: started.name, orchestrationVersion: started.version, executionId }
   }

@@ -17,7 +17,7 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import type * as Event from "../../Event.ts"
 import { Provider } from "../../Provider.ts"
-import type { Claimed, ExecutionMetadata, OrchestrationItem, Turn } from "../../Provider.ts"
+import type { Claimed, ExecutionMetadata, HistoryEnd, OrchestrationItem, Turn } from "../../Provider.ts"
 import { ProviderAdmin } from "../../ProviderAdmin.ts"
 import type { CoreVersion, TagFilter } from "../../ProviderDriver.ts"
 import { ProviderError } from "../../ProviderError.ts"
@@ -294,6 +294,7 @@ export interface FetchOrchestration {
   readonly pollTimeout?: Duration.Input
   /** Ends included: `["1.0.0", "1.9.9"]`. */
   readonly versions?: readonly [min: string, max: string]
+  readonly isKnown?: (end: HistoryEnd) => boolean
 }
 
 export type ClaimedOrchestration = Claimed<OrchestrationItem>
@@ -306,7 +307,8 @@ export const fetchOrchestration = (options: FetchOrchestration = {}) =>
       versions: Option.map(
         Option.fromUndefinedOr(options.versions),
         ([min, max]) => ({ min: version(min), max: version(max) })
-      )
+      ),
+      isKnown: options.isKnown
     }))
 
 export const claimOrchestration = (options?: FetchOrchestration) =>

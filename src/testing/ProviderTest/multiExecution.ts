@@ -4,8 +4,9 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type * as Event from "../../Event.ts"
+import * as Event from "../../Event.ts"
 import { Provider } from "../../Provider.ts"
+import type { HistoryEnd } from "../../Provider.ts"
 import { ProviderAdmin } from "../../ProviderAdmin.ts"
 import {
   ack,
@@ -19,6 +20,7 @@ import {
   fetchOrchestration,
   multi,
   named,
+  poke,
   send,
   started,
   topic,
@@ -109,5 +111,40 @@ export const multiExecution = topic("multi_execution", {
     // Until its message is taken the instance is still in its old execution.
     yield* send(continueAsNewItem("i"))
     assert.strictEqual((yield* claimInstance("i")).item.executionId, 1)
+  }),
+
+  a_known_history_is_left_out_of_any_length: Effect.gen(function*() {
+    for (const events of [2, 300]) {
+      const instance = `i${events}`
+      const history = [started(), ...Array.from({ length: events - 1 }, (_, i) => activityScheduled(i + 2))]
+      yield* enqueueStart(instance)
+      // Of an instance without a history nothing can be known.
+      const first = yield* claimInstance(instance, { isKnown: () => true })
+      assert.isFalse(first.item.isKnownHistory)
+      yield* ack(first, { events: history, metadata: named() })
+      const claimAgain = (isKnown: (end: HistoryEnd) => boolean) =>
+        Effect.gen(function*() {
+          yield* poke(instance)
+          const { item, lockToken } = yield* claimInstance(instance, { isKnown })
+          yield* (yield* Provider).dropOrchestrationItem(lockToken)
+          return item
+        })
+      const ends: Array<HistoryEnd> = []
+      const unknown = yield* claimAgain((end) => {
+        ends.push(end)
+        return false
+      })
+      assert.strictEqual(unknown.history.length, events)
+      assert.isFalse(unknown.isKnownHistory)
+      assert.deepStrictEqual(ends, [{
+        instanceId: instance,
+        executionId: 1,
+        lastEvent: Event.encode(unknown.history.at(-1)!)
+      }])
+      const known = yield* claimAgain(() => true)
+      assert.deepStrictEqual(known.history, [])
+      assert.isTrue(known.isKnownHistory)
+      assert.isTrue(Option.isNone(known.historyError))
+    }
   })
 })

@@ -1,0 +1,282 @@
+import { assert, describe, it } from "@effect/vitest"
+import {
+  Activity,
+  Client,
+  MemoryDriver,
+  Metrics,
+  Orchestration,
+  Provider,
+  ProviderAdmin,
+  Runtime,
+  RuntimeConfig,
+  Signal
+} from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Metric from "effect/Metric"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as v8 from "node:v8"
+import * as vm from "node:vm"
+import * as Database from "../../src/prisma/Database.ts"
+import * as App from "../utils/app.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const Step = Activity.make("Step", { payload: Schema.Int, success: Schema.Int })
+const Go = Signal.make("Go", { payload: Schema.String })
+
+/** One step after the other; its result counts them. Every test has one of its own name, for its metrics. */
+const chain = (name: string) => Orchestration.make(name, { payload: Schema.Int, success: Schema.Int })
+
+const stepByStep = Effect.fnUntraced(function*(steps: number) {
+  let sum = 0
+  for (let i = 0; i < steps; i++) sum += yield* Step.execute(1)
+  return sum
+})
+
+const replays = (name: string) =>
+  Effect.map(
+    Metric.value(Metric.withAttributes(Metrics.orchestrationReplays, { orchestration_name: name })),
+    ({ count }) => count
+  )
+
+const patient = { provider: { pollInterval: "10 minutes" }, runtime: { verifyReplay: false } } as const
+
+describe("WarmInstances", () => {
+  it.live(
+    "a long chain goes on in memory: two statements a turn, no replay, the same cost at its end as at its start",
+    () => {
+      const Long = chain("LongChain")
+      const times: Array<number> = []
+      const runtime = Runtime.layer({ orchestrations: [Long], activities: [Step] }).pipe(Layer.provide([
+        Long.toLayer(stepByStep),
+        Step.toLayer((n) => Effect.sync(() => (times.push(performance.now()), n)))
+      ]))
+      return Effect.gen(function*() {
+        const client = yield* Client.Client
+        const { statementCounts } = yield* Database.Database
+        yield* client.execute(Long, { instanceId: "warm-up", payload: 50 })
+        times.length = 0
+        const before = yield* statementCounts
+        assert.strictEqual(yield* client.execute(Long, { instanceId: "long", payload: 1_000 }), 1_000)
+        const after = yield* statementCounts
+        assert.strictEqual(after["fetchOrchestrationItems"]! - before["fetchOrchestrationItems"]!, 1_001)
+        assert.strictEqual(after["ackOrchestrationItems"]! - before["ackOrchestrationItems"]!, 1_001)
+        assert.strictEqual(after["readHistory"], before["readHistory"])
+        assert.strictEqual(yield* replays("LongChain"), 0)
+        const steps = times.slice(1).map((time, index) => time - times[index]!)
+        const start = median(steps.slice(0, 200))
+        const end = median(steps.slice(-200))
+        console.log(
+          `chain of 1,000 activities: ${start.toFixed(2)} ms a step at the start, ${
+            end.toFixed(2)
+          } ms at the end, ratio ${(end / start).toFixed(2)}`
+        )
+        assert.isAtMost(end / start, 1.5)
+      }).pipe(Effect.provide(App.layer(runtime, patient)))
+    },
+    120_000
+  )
+
+  it.live("two processes on one instance: each goes on only with the history it has seen", () => {
+    const Shared = chain("SharedChain")
+    const runtime = Runtime.layer({ orchestrations: [Shared], activities: [Step] }).pipe(Layer.provide([
+      Shared.toLayer(stepByStep),
+      Step.toLayer(Effect.succeed)
+    ]))
+    return Effect.gen(function*() {
+      const provider = yield* Provider.Provider
+      const client = yield* Client.Client
+      yield* Layer.build(Layer.fresh(runtime))
+      // More events than are handed out with a claim.
+      assert.strictEqual(yield* client.execute(Shared, { instanceId: "shared", payload: 150 }), 150)
+      const history = yield* provider.read("shared")
+      assert.deepStrictEqual(history.map(({ eventId }) => eventId), history.map((_, index) => index + 1))
+      assert.strictEqual(history.length, 302)
+      assert.isAbove(yield* replays("SharedChain"), 0, "the processes took turns")
+    }).pipe(Effect.scoped, Effect.provide(App.layer(runtime, { runtime: { verifyReplay: false } })))
+  }, 60_000)
+
+  it.effect("an instance that is deleted and begins anew in the same millisecond has nothing of the old one", () => {
+    const Echo = Orchestration.make("EchoOnce", { payload: Schema.String, success: Schema.String })
+    const runtime = Runtime.layer({ orchestrations: [Echo] }).pipe(Layer.provide([
+      Echo.toLayer((text) => Effect.map(Go.wait, (word) => `${text} ${word}`))
+    ]))
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      const admin = yield* ProviderAdmin.ProviderAdmin
+      for (const payload of ["old", "new"]) {
+        yield* client.start(Echo, { instanceId: "again", payload })
+        yield* untilWaiting("again")
+        if (payload === "old") yield* admin.deleteInstance("again", { force: true })
+      }
+      yield* client.raise(Go, "again", "word")
+      assert.strictEqual(yield* client.wait(Echo, "again"), "new word")
+    }).pipe(Effect.provide(inMemory(runtime)))
+  })
+
+  it.effect("what only a replay can tell: a program that dies or loses its way in memory is replayed and fails so", () => {
+    const Fails = Orchestration.make("FailsWarm", { payload: Schema.String })
+    const runtime = Runtime.layer({ orchestrations: [Fails], activities: [Step] }).pipe(Layer.provide([
+      Fails.toLayer((how) =>
+        Effect.andThen(
+          Step.execute(1),
+          how === "dies" ? Effect.die(new Error("out of order")) : Effect.andThen(Effect.never, Effect.void)
+        )
+      ),
+      Step.toLayer(Effect.succeed)
+    ]))
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      const failure = (payload: string) =>
+        Effect.map(Effect.flip(client.execute(Fails, { instanceId: payload, payload })), (error) => error.message)
+      assert.include(yield* failure("dies"), "out of order")
+      assert.include(yield* failure("hangs"), "awaits something that is not durable")
+      assert.strictEqual(yield* replays("FailsWarm"), 2)
+    }).pipe(Effect.provide(inMemory(runtime)))
+  })
+
+  it.effect("what the store refuses: the instance fails, and says so, as it does when it is replayed", () => {
+    const Loud = Orchestration.make("LoudWarm")
+    const runtime = Runtime.layer({ orchestrations: [Loud], activities: [Step] }).pipe(Layer.provide([
+      Loud.toLayer(() => Effect.andThen(Step.execute(1), Signal.make("no\u0000name").wait)),
+      Step.toLayer(Effect.succeed)
+    ]))
+    return Effect.gen(function*() {
+      const client = yield* Client.Client
+      const error = yield* Effect.flip(client.execute(Loud, { instanceId: "loud", payload: undefined }))
+      assert.include(error.message, "NUL")
+    }).pipe(Effect.provide(inMemory(runtime)))
+  })
+
+  for (const verifyReplay of [true, false]) {
+    it.effect(`verifyReplay ${verifyReplay}: code that is not deterministic ${verifyReplay ? "fails" : "may go on"}`, () => {
+      const Dice = Orchestration.make("Dice", { success: Schema.Number })
+      const runtime = Runtime.layer({ orchestrations: [Dice], activities: [Step] }).pipe(Layer.provide([
+        Dice.toLayer(() => {
+          const chance = Math.random()
+          return Effect.as(Step.execute(1), chance)
+        }),
+        Step.toLayer(Effect.succeed)
+      ]))
+      return Effect.gen(function*() {
+        const client = yield* Client.Client
+        const exit = yield* Effect.result(client.execute(Dice, { instanceId: "dice", payload: undefined }))
+        if (verifyReplay) {
+          assert.isTrue(Result.isFailure(exit))
+          assert.include(Result.getOrThrow(Result.flip(exit)).message, `"Dice" is not deterministic`)
+        } else assert.isTrue(Result.isSuccess(exit))
+      }).pipe(Effect.provide(inMemory(runtime, { verifyReplay })))
+    })
+  }
+
+  it.effect("limits: the least recently used programs give way, by number and by bytes", () => {
+    const Wait = Orchestration.make("WaitLimited", { payload: Schema.String, success: Schema.String })
+    const runtime = Runtime.layer({ orchestrations: [Wait] }).pipe(Layer.provide([
+      Wait.toLayer((text) => Effect.andThen(Go.wait, Effect.map(Go.wait, () => text)))
+    ]))
+    const run = (limits: RuntimeConfig.Options, text: string) =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const before = yield* replays("WaitLimited")
+        for (const instanceId of ["a", "b", "c"]) {
+          yield* client.start(Wait, { instanceId, payload: text })
+          yield* untilWaiting(instanceId)
+        }
+        const kept = yield* Metric.value(Metrics.warmInstances)
+        // The oldest first: it has given way, and its turn makes the next one do so.
+        for (const instanceId of ["c", "b", "a"]) {
+          yield* client.raise(Go, instanceId, "1")
+          yield* untilWaiting(instanceId, 2)
+          yield* client.raise(Go, instanceId, "2")
+          assert.strictEqual(yield* client.wait(Wait, instanceId), text)
+        }
+        return { kept: kept.value, replayed: (yield* replays("WaitLimited")) - before }
+      }).pipe(Effect.provide(inMemory(runtime, limits)))
+    return Effect.gen(function*() {
+      assert.deepStrictEqual(yield* run({}, "short"), { kept: 3, replayed: 0 })
+      assert.deepStrictEqual(yield* run({ warmInstances: 2 }, "short"), { kept: 2, replayed: 1 })
+      // A text counts twice per character; two programs with one of 20,000 fit.
+      const long = "x".repeat(20_000)
+      assert.deepStrictEqual(yield* run({ warmInstanceBytes: 120_000 }, long), { kept: 2, replayed: 1 })
+      assert.deepStrictEqual(yield* run({ warmInstances: 0 }, "short"), { kept: 0, replayed: 6 })
+    })
+  })
+
+  it.live("10,000 instances that wait: memory grows with the programs kept, not with those that wait", () => {
+    const Wait = Orchestration.make("WaitMany", { success: Schema.String })
+    const runtime = Runtime.layer({ orchestrations: [Wait] }).pipe(Layer.provide([
+      Wait.toLayer(() => Effect.race(Go.wait, Effect.as(Effect.sleep("7 days"), "late")))
+    ]))
+    const instances = Array.from({ length: 10_000 }, (_, index) => `wait-${index}`)
+    const started = (limits: RuntimeConfig.Options) =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const { statementCounts } = yield* Database.Database
+        yield* client.execute(Wait, { instanceId: "warm-up", payload: undefined }).pipe(Effect.timeoutOption(100))
+        const before = heapUsed()
+        yield* Effect.forEach(instances, (instanceId) => client.start(Wait, { instanceId, payload: undefined }), {
+          concurrency: 256,
+          discard: true
+        })
+        yield* waitUntil(Effect.map(
+          Metric.value(Metric.withAttributes(Metrics.orchestrationTurns, { orchestration_name: "WaitMany" })),
+          ({ count }) => count >= turns + instances.length
+        ))
+        turns += instances.length
+        const grown = heapUsed() - before
+        const { value: bytes } = yield* Metric.value(Metrics.warmInstanceBytes)
+        const { value: count } = yield* Metric.value(Metrics.warmInstances)
+        console.log(
+          `10,000 waiting instances, ${count} programs kept: the heap grew by ${
+            (grown / 1e6).toFixed(1)
+          } MB, estimated ${(bytes / 1e6).toFixed(1)} MB; ${
+            (yield* statementCounts)["ackOrchestrationItems"]
+          } statements stored their turns`
+        )
+        return { grown, bytes, count }
+      }).pipe(Effect.provide(App.layer(runtime, { runtime: { ...limits, verifyReplay: false } })))
+    let turns = 1
+    return Effect.gen(function*() {
+      const few = yield* started({ warmInstances: 500 })
+      turns++
+      const many = yield* started({ warmInstances: 20_000, warmInstanceBytes: 1e9 })
+      assert.strictEqual(few.count, 500)
+      assert.isAtLeast(many.count, 10_000)
+      assert.isBelow(few.grown, many.grown / 4)
+      assert.isBelow(many.grown, 1.5 * many.bytes, "the estimate is no fairy tale")
+    })
+  }, 180_000)
+})
+
+// internal
+
+const median = (numbers: ReadonlyArray<number>) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
+
+/** A whole application in memory and in virtual time. */
+const inMemory = (
+  runtime: Layer.Layer<Runtime.Runtime, never, Provider.Provider>,
+  options: RuntimeConfig.Options = {}
+) =>
+  Layer.mergeAll(runtime, Client.layer, ProviderAdmin.layerFromDriver).pipe(
+    Layer.provide(RuntimeConfig.layer({ pollTimeout: "1000 days", ...options })),
+    Layer.provideMerge(Provider.layerFromDriver({ pollInterval: "1000 days" })),
+    Layer.provide(MemoryDriver.layer),
+    Layer.provideMerge(Logger.layer([]))
+  )
+
+/** Until the instance waits for its `times`-th signal. */
+const untilWaiting = (instanceId: string, times = 1) =>
+  Effect.repeat(Effect.flatMap(Provider.Provider, (provider) => provider.read(instanceId)), {
+    until: (history) => history.filter(({ _tag }) => _tag === "ExternalSubscribed").length >= times
+  })
+
+v8.setFlagsFromString("--expose-gc")
+const collect: () => void = vm.runInNewContext("gc")
+
+const heapUsed = () => {
+  collect()
+  collect()
+  return process.memoryUsage().heapUsed
+}
