@@ -139,13 +139,26 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     }
   }
 
-  const ack = (turn: OrchestrationAck, now: number): Settled => {
+  const ackAll = (acks: ReadonlyArray<OrchestrationAck>, now: number): ReadonlyArray<Settled> => {
+    const done: Array<StoredTurn> = []
+    const answers = acks.map((turn) => ack(turn, done, now))
+    // In steps over the whole set, as one statement does it: no turn sees another one half stored.
+    for (const { turn } of done) turn.cancelledActivities.forEach(cancelActivity)
+    for (const { instanceId, turn } of done) {
+      if (turn.status !== null && turn.status !== "Running") dropTimers(instanceId, now)
+    }
+    for (const { turn } of done) turn.orchestratorItems.forEach((item) => sendMessage(item, now))
+    return answers
+  }
+
+  const ack = (turn: OrchestrationAck, done: Array<StoredTurn>, now: number): Settled => {
     const found = leaseOf(turn.lockToken, now)
     if (found === undefined) return "LockLost"
     const { instanceId, lease } = found
     if (turn.executionId !== null) {
       if (isTaken(instanceId, turn.executionId, turn.history)) return "DuplicateEvent"
       storeTurn(turn, instanceId, turn.executionId, now)
+      done.push({ turn, instanceId })
     }
     for (const [id] of batchOf(instanceId, lease.token)) messages.delete(id)
     leases.delete(instanceId)
@@ -177,16 +190,17 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     }
     execution.pinned = turn.pinnedVersion ?? execution.pinned
     changeKeyValues(turn, instanceId, executionId, now)
-    if (turn.status !== null && turn.status !== "Running") dropTimers(instanceId, now)
     for (const item of turn.workerItems) enqueueActivity(item, now)
-    for (const key of turn.cancelledActivities) {
-      for (const [id, activity] of activities) if (isActivity(activity, key)) activities.delete(id)
-    }
-    for (const item of turn.orchestratorItems) {
-      enqueueMessage(item, now)
-      // In an ack a time in the past is kept as it is.
-      if (item.visibleAtMs !== null && item.delayMs === null) messages.get(lastId)!.visibleAtMs = item.visibleAtMs
-    }
+  }
+
+  const cancelActivity = (key: ActivityKey) => {
+    for (const [id, activity] of activities) if (isActivity(activity, key)) activities.delete(id)
+  }
+
+  const sendMessage = (item: EncodedMessage, now: number) => {
+    enqueueMessage(item, now)
+    // In an ack a time in the past is kept as it is.
+    if (item.visibleAtMs !== null && item.delayMs === null) messages.get(lastId)!.visibleAtMs = item.visibleAtMs
   }
 
   /** The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then. */
@@ -254,7 +268,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         return claimed
       }),
 
-    ackOrchestrationItems: (acks) => statement((now) => acks.map((turn) => ack(turn, now))),
+    ackOrchestrationItems: (acks) => statement((now) => ackAll(acks, now)),
 
     abandonOrchestrationItems: (items) =>
       statement((now) =>
@@ -440,6 +454,11 @@ export const layerOver = (store: tables.Tables): Layer.Layer<ProviderDriver | Ad
   Layer.succeedContext(Context.make(ProviderDriver, makeOver(store)).pipe(Context.add(AdminDriver, makeAdmin(store))))
 
 // internal
+
+interface StoredTurn {
+  readonly turn: OrchestrationAck
+  readonly instanceId: string
+}
 
 const newInstance = (name: string, now: number): tables.Instance => ({
   name,

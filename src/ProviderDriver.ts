@@ -10,6 +10,9 @@
  * - One call is one atomic statement. A call that fails has changed nothing, unless the connection was lost.
  * - Items of a set succeed or fail on their own: a lost lock or a duplicate event never fails its neighbours. Answers
  *   stand in the order of the items.
+ * - Turns of one set are stored at one moment, in steps over the whole set: the activities of all turns are inserted,
+ *   then the cancellations of all are applied, then the timers of ended executions go, then the messages of all are sent.
+ *   So a turn that cancels an activity which another turn of the set schedules deletes it, whichever stands first.
  * - A claim never waits for another claim; it takes the next candidate instead.
  * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests.
  * - `lockToken` is opaque and leads to its row by primary key.
@@ -134,7 +137,7 @@ export interface OrchestrationAck {
   readonly pinnedVersion: CoreVersion | null
   readonly workerItems: ReadonlyArray<EncodedActivity>
   readonly orchestratorItems: ReadonlyArray<EncodedMessage>
-  /** Worker rows deleted after `workerItems` are inserted, claimed or not; missing rows are fine. */
+  /** Worker rows deleted after the `workerItems` of all turns of the set are inserted, claimed or not; missing are fine. */
   readonly cancelledActivities: ReadonlyArray<ActivityKey>
 }
 

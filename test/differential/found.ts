@@ -117,6 +117,16 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     claim
   ],
 
+  "ackOrchestrationItems: a turn cancels what another turn of its set schedules": [
+    send(message("a"), message("b.1")),
+    { ...claim, limit: 2 },
+    ack(
+      turn(0, { cancelledActivities: [{ instanceId: "b.1", executionId: 1, activityId: 1 }] }),
+      turn(1, { workerItems: [activity({ instanceId: "b.1" }), activity({ instanceId: "b.1", activityId: 2 })] })
+    ),
+    { call: "fetchWorkItems", limit: 4, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null }
+  ],
+
   "deleteInstances: an unreadable start fails nothing": [
     send(message("b.1", { kind: "brokenStart" }), message("ç 😀")),
     { call: "deleteInstances", instanceIds: ["ç 😀"], force: true },

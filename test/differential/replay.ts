@@ -96,15 +96,12 @@ const perform = Effect.fnUntraced(function*(
     case "ackOrchestrationItems": {
       const acks = operation.turns.map((turn, position) => {
         const claim = find(side.turns, turn.token)
-        // What turns of one set do to each other's activities has no promised order.
-        const own = operation.turns.length > 1 && claim.instanceId !== undefined ? { instanceId: claim.instanceId } : {}
         return {
           ...turn,
           lockToken: claim.lockToken,
           executionId: turn.executionOffset === null ? null : (claim.executionId ?? 1) + turn.executionOffset,
           history: turn.history.map((event, index) => encodedEvent(event, 1000 + step * 100 + position * 10 + index)),
-          workerItems: turn.workerItems.map((activity) => work({ ...activity, ...own }, step)),
-          cancelledActivities: turn.cancelledActivities.map((activity) => ({ ...activity, ...own })),
+          workerItems: turn.workerItems.map((activity) => work(activity, step)),
           orchestratorItems: turn.orchestratorItems.map((message) => encoded(message, now, step))
         }
       })
