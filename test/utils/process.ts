@@ -1,8 +1,9 @@
 /**
  * Processes that share one store, each with a provider and a runtime of its own, in this process.
  */
-import { Provider, ProviderDriver, ProviderError, RuntimeConfig } from "duroxide-prisma"
+import { Client, Provider, ProviderDriver, ProviderError, RuntimeConfig } from "duroxide-prisma"
 import type { Runtime } from "duroxide-prisma"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
@@ -25,13 +26,16 @@ export const start = (
     const scope = yield* Scope.make()
     const stop = Scope.close(scope, Exit.void)
     yield* Effect.addFinalizer(() => stop)
-    yield* runtime.pipe(
+    const services = yield* runtime.pipe(
+      Layer.merge(Client.layer),
       Layer.provide(RuntimeConfig.layer({ shutdownTimeout: 0, ...options.runtime })),
       Layer.provide(Provider.layerFromDriver(options.provider)),
       Layer.provide(Layer.succeed(Driver, mortal)),
       Layer.buildWithScope(scope)
     )
     return {
+      /** Of this process: what it sends wakes nobody else. */
+      client: Context.get(services, Client.Client),
       /** A graceful shutdown. */
       stop,
       /** From now on the store hears nothing of it. */

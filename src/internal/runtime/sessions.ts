@@ -44,11 +44,16 @@ export const make = Effect.fnUntraced(function*(
     if (count > 0) underWay.set(sessionId, count)
     else underWay.delete(sessionId)
     if (isFull() === wasFull) return
-    Deferred.doneUnsafe(limitCrossed, Effect.void)
+    const crossed = limitCrossed
+    // Whoever is woken waits for the next time.
     limitCrossed = Deferred.makeUnsafe()
+    Deferred.doneUnsafe(crossed, Effect.void)
   }
 
-  /** Of several activities claimed together, those above the limit go back; the sessions are ours all the same. */
+  /**
+   * Of several activities claimed together, those above the limit go back at once: we do not ask for them again before
+   * there is room, and nobody else can, because their sessions are ours now.
+   */
   const admit = (claimed: Claimed<Activity>) => {
     const { sessionId } = claimed.item
     if (sessionId === undefined) return Effect.succeed(Option.some(claimed))
@@ -59,11 +64,7 @@ export const make = Effect.fnUntraced(function*(
     }
     return Effect.as(
       Effect.ignore(
-        provider.abandonWorkItem({
-          lockToken: claimed.lockToken,
-          delay: Option.some(capacityPause),
-          ignoreAttempt: true
-        })
+        provider.abandonWorkItem({ lockToken: claimed.lockToken, delay: Option.none(), ignoreAttempt: true })
       ),
       Option.none()
     )
@@ -143,9 +144,6 @@ export const make = Effect.fnUntraced(function*(
 })
 
 // internal
-
-/** Before an activity whose session found no room is offered again. */
-const capacityPause = Duration.millis(100)
 
 /** A shutdown does not wait longer for the store to let go of sessions; their leases run out. */
 const releaseTimeout = Duration.seconds(2)
