@@ -55,6 +55,33 @@ describe("claims:", () => {
       assert.lengthOf(yield* Test.claim(test.driver), 1)
     }))
 
+  it.live("a lease is whole although another instance could not be had", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
+      const other = yield* session(test)
+      yield* other("SELECT pg_advisory_xact_lock(hashtext($1))", ["a"])
+      const { instanceId, nowMs } = yield* Test.claimOne(test.driver, 5000)
+      assert.strictEqual(instanceId, "b")
+      assert.deepStrictEqual(
+        yield* test.sql("SELECT instance_id, locked_until::float8 AS until FROM instance_locks"),
+        [{ instance_id: "b", until: nowMs + 5000 }]
+      )
+      yield* other("COMMIT")
+    }))
+
+  it.live("the only instance, whose messages somebody holds, is given up without a lease", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("a")])
+      const other = yield* session(test)
+      yield* other("SELECT FROM orchestrator_queue FOR UPDATE")
+      assert.deepStrictEqual(yield* Test.claim(test.driver), [])
+      assert.deepStrictEqual(yield* test.sql("SELECT FROM instance_locks"), [])
+      yield* other("COMMIT")
+      assert.strictEqual((yield* Test.claimOne(test.driver)).attemptCount, 1)
+    }))
+
   it.live("an expired lease somebody works on is not taken over, and nobody waits for it", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()

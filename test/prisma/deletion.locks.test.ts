@@ -6,6 +6,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import type { DeleteOutcome } from "../../src/AdminDriver.ts"
+import * as ProviderAdmin from "../../src/ProviderAdmin.ts"
 import type { ProviderError } from "../../src/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
 import { session } from "../utils/session.ts"
@@ -268,6 +269,30 @@ describe("a deletion waits for", () => {
       assert.strictEqual(deleted(yield* remove(test, "a")).instancesDeleted, 1)
       yield* other("COMMIT")
       assert.deepStrictEqual(yield* Test.tablesWith(test, "a"), ["orchestrator_queue"])
+    }))
+})
+
+describe("a bulk deletion", () => {
+  it.live("passes over what lives again since it was selected", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open()
+      yield* test.driver.startOrchestrations([Test.start("again"), Test.start("ended")])
+      const claimed = yield* Test.claim(test.driver)
+      yield* test.driver.ackOrchestrationItems(
+        claimed.map(({ lockToken }) => Test.turn(lockToken, { ...Test.named, status: "Completed" }))
+      )
+      const admin = ProviderAdmin.fromDriver({
+        ...test.admin,
+        selectInstances: (selection) =>
+          Effect.tap(test.admin.selectInstances(selection), () =>
+            Effect.andThen(remove(test, "again"), test.driver.startOrchestrations([Test.start("again")])))
+      }, {
+        readWithExecution: () =>
+          Effect.succeed([])
+      })
+      assert.strictEqual((yield* admin.deleteInstanceBulk({})).instancesDeleted, 1)
+      assert.deepStrictEqual(yield* test.admin.listInstances(null), ["again"])
+      assert.lengthOf(yield* Test.tablesWith(test, "again"), 3)
     }))
 })
 
