@@ -1,0 +1,265 @@
+/**
+ * Random orchestrations that crash at every boundary of their turns must end like those that never do.
+ *
+ * Every group of programs runs several times on the real runtime, in virtual time. Each instance is sent batches that
+ * only depend on what it has done so far. A crash takes the program in memory along: before a turn is stored, so that
+ * another process has to run the turn again, or after it, so that the next one must replay.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import { Client, Orchestration, Provider, ProviderError, Runtime, RuntimeConfig } from "duroxide-prisma"
+import type { ErrorDetails as Details, Event } from "duroxide-prisma"
+import { ErrorDetails, WorkItem } from "duroxide-prisma"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import * as tables from "../../src/internal/memory/tables.ts"
+import * as MemoryDriver from "../../src/MemoryDriver.ts"
+import { Dice, make } from "../replay/randomPrograms.ts"
+
+const programs = 1_000
+const groupSize = 50
+const depth = 5
+const firstSeed = 5_000
+
+/** Whether the process dies around the `n`-th attempt to store a turn of an instance. */
+type Crash = (instanceId: string, n: number) => "before" | "after" | undefined
+
+const modes: { readonly [name: string]: { readonly warmInstances: number; readonly crash: Crash } } = {
+  "without warm programs": { warmInstances: 0, crash: () => undefined },
+  "with warm programs": { warmInstances: 1_000, crash: () => undefined },
+  "crash before every turn is stored": { warmInstances: 1_000, crash: (_, n) => n % 2 === 1 ? "before" : undefined },
+  "crash after every turn is stored": { warmInstances: 1_000, crash: () => "after" },
+  "crashes of both kinds, programs that give way": {
+    warmInstances: groupSize / 2,
+    crash: (instanceId, n) => new Dice(Number(instanceId) + 7 * n).pick(["before", "after", undefined, undefined])
+  }
+}
+
+/** What has become of an instance. */
+interface Story {
+  /** Stored events by execution, as row texts. */
+  readonly executions: ReadonlyArray<ReadonlyArray<string>>
+  readonly status: unknown
+}
+
+describe("Runtime", () => {
+  it.effect("random programs end alike, with the same history, however often they crash", () =>
+    Effect.gen(function*() {
+      const ways = Object.keys(modes).length
+      const counts = { crashes: 0, events: 0, instances: 0 }
+      for (let group = 0; group < programs; group += groupSize) {
+        const seeds = Array.from({ length: groupSize }, (_, index) => firstSeed + group + index)
+        let expected: ReadonlyMap<string, Story> | undefined
+        for (const [name, mode] of Object.entries(modes)) {
+          const run = yield* runGroup(seeds, mode)
+          counts.crashes += run.crashes
+          counts.instances += run.stories.size
+          for (const { executions } of run.stories.values()) counts.events += executions.flat().length
+          expected ??= run.stories
+          for (const [instanceId, story] of expected) {
+            assert.deepStrictEqual(run.stories.get(instanceId), story, `${instanceId}, ${name}`)
+          }
+          assert.strictEqual(run.stories.size, expected.size)
+        }
+      }
+      console.log(
+        `${programs} programs in ${ways} ways: ${counts.instances} instances, ${counts.events} events, ${counts.crashes} crashes`
+      )
+      assert.isAbove(counts.crashes, 10 * programs)
+    }), 300_000)
+})
+
+// internal
+
+const anything = { payload: Schema.Unknown, success: Schema.Unknown, error: Schema.Unknown }
+const Random = Orchestration.make("Random", anything)
+
+/** An instance is named after the seed of its program. */
+const RandomLive = Random.toLayer(() =>
+  Effect.flatMap(Orchestration.Context, ({ instanceId }) => make(new Dice(Number(instanceId)), depth).program)
+)
+
+const runGroup = Effect.fnUntraced(function*(
+  seeds: ReadonlyArray<number>,
+  mode: { readonly warmInstances: number; readonly crash: Crash }
+) {
+  const store = tables.make()
+  const instances = new Map<string, Instance>()
+  const instanceOf = (instanceId: string) => {
+    const known = instances.get(instanceId) ?? new Instance(instanceId)
+    instances.set(instanceId, known)
+    return known
+  }
+  let crashes = 0
+  const crashing = (provider: Provider.Provider["Service"]): Provider.Provider["Service"] => {
+    const leased = new Map<string, string>()
+    return {
+      ...provider,
+      fetchOrchestrationItem: (options) =>
+        Effect.tap(
+          provider.fetchOrchestrationItem(options),
+          (claimed) =>
+            Effect.sync(() =>
+              Option.isSome(claimed) && leased.set(claimed.value.lockToken, claimed.value.item.instanceId)
+            )
+        ),
+      ackOrchestrationItem: (lockToken, { orchestratorItems, ...rest }) =>
+        Effect.suspend(() => {
+          // Children are played by who sends the messages.
+          const turn = { ...rest, orchestratorItems: orchestratorItems.filter((item) => !isForChild(item)) }
+          const instance = instanceOf(leased.get(lockToken)!)
+          const crash = mode.crash(instance.instanceId, ++instance.attempts)
+          if (crash !== undefined) crashes++
+          return crash === "before"
+            ? Effect.andThen(
+              provider.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true }),
+              Effect.fail(died)
+            )
+            : Effect.andThen(
+              Effect.tap(provider.ackOrchestrationItem(lockToken, turn), () =>
+                Effect.sync(() => instance.note({ ...rest, orchestratorItems }))),
+              crash === "after" ? Effect.fail(died) : Effect.void
+            )
+        })
+    }
+  }
+  const runtime = Runtime.layer({ orchestrations: [Random] }).pipe(
+    Layer.provide(RandomLive),
+    Layer.provide(RuntimeConfig.layer({ pollTimeout: "1000 days", warmInstances: mode.warmInstances })),
+    Layer.provide(Layer.effect(Provider.Provider, Effect.map(Provider.Provider, crashing)))
+  )
+  const app = Layer.mergeAll(runtime, Client.layer).pipe(
+    Layer.provideMerge(Provider.layerFromDriver({ pollInterval: "1000 days" })),
+    Layer.provide(MemoryDriver.layerOver(store)),
+    Layer.provide(Logger.layer([]))
+  )
+  return yield* Effect.gen(function*() {
+    const client = yield* Client.Client
+    const provider = yield* Provider.Provider
+    yield* Effect.forEach(seeds, (seed) => client.start(Random, { instanceId: String(seed), payload: seed }))
+    yield* settled(store)
+    for (let round = 1; [...instances.values()].some((instance) => !instance.isOver); round++) {
+      if (round > 500) assert.fail(`${[...instances.values()].find((one) => !one.isOver)!.instanceId} does not end`)
+      const due = [...instances.values()].flatMap((instance) => instance.nextBatch(round))
+      // They arrive together: when the clock moves on.
+      yield* Effect.forEach(
+        due,
+        (message) => provider.enqueueForOrchestrator(message, Option.some(Duration.millis(1))),
+        { concurrency: "unbounded", discard: true }
+      )
+      yield* TestClock.adjust(1)
+      yield* settled(store)
+      yield* TestClock.adjust(new Dice(round).pick([0, 0, 1, 5, 50, round > 20 ? 1_000 : 0]))
+      yield* settled(store)
+    }
+    const stories = new Map<string, Story>()
+    for (const { instanceId } of instances.values()) {
+      const ofInstance = store.history.get(instanceId)!
+      stories.set(instanceId, {
+        executions: [...ofInstance.values()].map((events) => [...events.values()]),
+        status: yield* client.status(instanceId)
+      })
+    }
+    return { stories, crashes }
+  }).pipe(Effect.provide(Layer.provideMerge(app, TestClock.layer()), { local: true }))
+})
+
+const died = new ProviderError.ProviderError({
+  operation: "ackOrchestrationItem",
+  reason: new ProviderError.LockLost({ lockToken: "of a process that died" })
+})
+
+/** Until nothing can happen at this time: every message that is visible is dealt with. */
+const settled = Effect.fnUntraced(function*(store: tables.Tables) {
+  while (true) {
+    const now = yield* Clock.currentTimeMillis
+    if (store.leases.size === 0 && [...store.messages.values()].every(({ visibleAtMs }) => visibleAtMs > now)) return
+    yield* Effect.promise(() => new Promise<void>((resolve) => void setImmediate(resolve)))
+  }
+})
+
+/** What a sender of messages knows of an instance: what it has stored. */
+class Instance {
+  readonly instanceId: string
+  attempts = 0
+  isOver = false
+  private executionId = 1
+  private turns = 0
+  private readonly activities = new Map<number, WorkItem.Of<"ActivityExecute">>()
+  private readonly children = new Map<number, WorkItem.Of<"StartOrchestration">>()
+  private readonly sent: Array<WorkItem.WorkItem> = []
+
+  constructor(instanceId: string) {
+    this.instanceId = instanceId
+  }
+
+  note({ cancelledActivities, executionId, historyDelta, orchestratorItems, workerItems }: Provider.Turn) {
+    this.turns++
+    if (executionId !== this.executionId) {
+      this.activities.clear()
+      this.children.clear()
+    }
+    this.executionId = executionId
+    for (const item of workerItems) this.activities.set(item.id, item)
+    for (const item of orchestratorItems) {
+      if (item._tag === "StartOrchestration") this.children.set(item.parentId!, item)
+    }
+    for (const { activityId } of cancelledActivities) this.activities.delete(activityId)
+    this.isOver ||= historyDelta.some(({ _tag }: Event.Event) =>
+      _tag === "OrchestrationCompleted" || _tag === "OrchestrationFailed"
+    )
+  }
+
+  /** Some of the messages that may come, with some that should not. */
+  nextBatch(round: number): ReadonlyArray<WorkItem.WorkItem> {
+    if (this.isOver || this.turns === 0) return []
+    const { executionId, instanceId: instance } = this
+    const dice = new Dice(hash(`${instance} ${executionId} ${round}`))
+    const everything = round > 20
+    const due: Array<WorkItem.WorkItem> = []
+    for (const [id, { input }] of this.activities) {
+      if (!everything && !dice.happens(0.4)) continue
+      this.activities.delete(id)
+      due.push(
+        dice.happens(0.7)
+          ? { _tag: "ActivityCompleted", instance, executionId, id, result: JSON.stringify(`done ${input}`) }
+          : { _tag: "ActivityFailed", instance, executionId, id, details: refusal(`no ${input}`) }
+      )
+    }
+    for (const [parentId, { input }] of this.children) {
+      if (!everything && !dice.happens(0.4)) continue
+      this.children.delete(parentId)
+      const parent = { parentInstance: instance, parentExecutionId: executionId, parentId }
+      due.push(
+        dice.happens(0.7)
+          ? { _tag: "SubOrchCompleted", ...parent, result: JSON.stringify(`child did ${input}`) }
+          : { _tag: "SubOrchFailed", ...parent, details: ErrorDetails.application("OrchestrationFailed", `"no child"`) }
+      )
+    }
+    for (const name of ["A", "B", "C"]) {
+      const data = JSON.stringify(`${name} ${round}`)
+      if (everything || dice.happens(0.15)) due.push({ _tag: "ExternalRaised", instance, name, data })
+      if (everything || dice.happens(0.15)) due.push({ _tag: "QueueMessage", instance, name, data })
+    }
+    if (this.sent.length > 0 && dice.happens(0.2)) due.push(dice.pick(this.sent))
+    const batch = dice.shuffle(due)
+    this.sent.push(...batch)
+    return batch
+  }
+}
+
+const isForChild = (item: WorkItem.WorkItem) => item._tag === "StartOrchestration" || item._tag === "CancelInstance"
+
+const refusal = (message: string): Details.ErrorDetails =>
+  ErrorDetails.application("ActivityFailed", JSON.stringify(message))
+
+const hash = (text: string) => {
+  let sum = 7
+  for (let i = 0; i < text.length; i++) sum = (Math.imul(sum, 31) + text.charCodeAt(i)) | 0
+  return sum
+}
