@@ -1,0 +1,101 @@
+import { assert, it } from "@effect/vitest"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import * as App from "../utils/app.ts"
+import * as Docs from "../utils/docs.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import * as Process from "../utils/process.ts"
+
+const Order = Schema.Struct({ id: Schema.String, cents: Schema.Int })
+const Receipt = Schema.String
+const Frame = Schema.Struct({ film: Schema.String, number: Schema.Int })
+class CardDeclined extends Schema.TaggedError<CardDeclined>()("CardDeclined", { reason: Schema.String }) {}
+
+class Payments extends Context.Service<Payments, {
+  readonly charge: (order: typeof Order.Type, options: { readonly idempotencyKey: string }) => Effect.Effect<string>
+}>()("Payments") {}
+
+const Charge = Activity.make("Charge", {
+  payload: Order,
+  success: Receipt,
+  error: CardDeclined,
+  timeout: "30 seconds", // of each try; adds ActivityTimedOut to what execute fails with
+  totalTimeout: "10 minutes",
+  retry: {
+    schedule: Schedule.exponential("1 second"),
+    times: 5,
+    while: (outcome) => outcome._tag !== "CardDeclined" // again after a death or a timeout only
+  }
+})
+
+const Render = Activity.make("Render", { payload: Frame, success: Schema.String, tag: "gpu" })
+
+const ChargeLive = Charge.toLayer(Effect.fn(function*(order) {
+  const { charge } = yield* Payments
+  return yield* charge(order, { idempotencyKey: order.id })
+}))
+
+const Checkout = Orchestration.make("Checkout", { payload: Order, success: Schema.Array(Schema.String) })
+
+const CheckoutLive = Checkout.toLayer(Effect.fn(function*(order) {
+  const receipt = yield* Charge.execute(order).pipe(
+    Effect.catchTag("ActivityTimedOut", () => Effect.succeed("charged later")),
+    Effect.catchTag("CardDeclined", ({ reason }) => Effect.succeed(reason))
+  )
+  return [receipt, ...yield* Film.execute({ name: order.id, count: 3 })]
+}))
+
+const Film = Orchestration.make("Film", {
+  payload: Schema.Struct({ name: Schema.String, count: Schema.Int }),
+  success: Schema.Array(Schema.String)
+})
+
+const FilmLive = Film.toLayer(({ count, name }) => {
+  const onOneWorker = Render.with({ sessionId: `film-${name}` })
+  const frames = Array.from({ length: count }, (_, number) => ({ film: name, number }))
+  return Effect.forEach(frames, onOneWorker.execute, { concurrency: "unbounded" })
+})
+
+const calls: Array<string> = []
+
+const handlers = Layer.merge(
+  ChargeLive.pipe(Layer.provide(Layer.succeed(Payments, {
+    charge: (_order, { idempotencyKey }) =>
+      Effect.suspend(() => {
+        calls.push(idempotencyKey)
+        return calls.length === 1 ? Effect.die(new Error("line is busy")) : Effect.succeed("paid")
+      })
+  }))),
+  Render.toLayer(({ number }) => Effect.map(Activity.Context, ({ workerId }) => `${workerId} ${number}`))
+)
+
+const GpuWorker = RuntimeConfig.layer({
+  tags: { _tag: "DefaultAnd", tags: ["gpu"] }, // untagged work as well
+  workerNodeId: "gpu-1",
+  maxSessions: 4
+})
+
+const layer = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(url))).pipe(
+  Layer.provideMerge(PgServer.layer)
+)
+
+it("docs/activities.md: its examples are those tested here", () => {
+  const here = Docs.withoutIndentation(Docs.read("test/docs/activities.test.ts"))
+  const examples = Docs.blocks(Docs.read("docs/activities.md"), "ts")
+  assert.lengthOf(examples, 4)
+  for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
+})
+
+it.live("docs/activities.md: a retried charge, and frames on one worker", () =>
+  Effect.gen(function*() {
+    const runtime = Runtime.layer({ orchestrations: [Checkout, Film], activities: [Charge, Render] })
+    yield* Process.start(runtime.pipe(Layer.provide([CheckoutLive, FilmLive, handlers]), Layer.provide(GpuWorker)))
+    const client = yield* Client.Client
+    const result = yield* client.execute(Checkout, { instanceId: "checkout", payload: { id: "o1", cents: 4200 } })
+    assert.deepStrictEqual(result, ["paid", "gpu-1 0", "gpu-1 1", "gpu-1 2"])
+    assert.deepStrictEqual(calls, ["o1", "o1"])
+  }).pipe(Effect.scoped, Effect.provide(layer)))
