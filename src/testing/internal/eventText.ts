@@ -1,0 +1,130 @@
+/**
+ * Events as people read them: one line each, and what two of them have in common.
+ */
+import * as ErrorDetails from "../../ErrorDetails.ts"
+import * as Event from "../../Event.ts"
+
+/** Kind, name and payload, without the id; long payloads are cut. */
+export const eventText = (event: Event.Event): string => {
+  const source = event.sourceEventId
+  switch (event._tag) {
+    case "OrchestrationStarted":
+      return `start of "${event.name}" ${event.version} with ${cut(event.input)}`
+    case "OrchestrationCompleted":
+      return `the end: completed with ${cut(event.output)}`
+    case "OrchestrationFailed":
+      return `the end: failed with ${cut(ErrorDetails.display(event.details))}`
+    case "OrchestrationContinuedAsNew":
+      return `the end: continues as new with ${cut(event.input)}`
+    case "OrchestrationCancelRequested":
+      return `cancellation: ${cut(event.reason)}`
+    case "OrchestrationChained":
+      return `detached start of "${event.name}" as ${event.instance} with ${cut(event.input)}`
+    case "ActivityScheduled": {
+      const on = event.sessionId === undefined ? "" : `, session ${event.sessionId}`
+      return `activity "${event.name}" with ${cut(event.input)}${on}${
+        event.tag === undefined ? "" : `, tag ${event.tag}`
+      }`
+    }
+    case "ActivityCompleted":
+    case "SubOrchestrationCompleted":
+      return `answer to ${source}: ${cut(event.result)}`
+    case "ActivityFailed":
+    case "SubOrchestrationFailed":
+      return `failure of ${source}: ${cut(ErrorDetails.display(event.details))}`
+    case "ActivityCancelRequested":
+    case "SubOrchestrationCancelRequested":
+    case "ExternalSubscribedCancelled":
+    case "ExternalSubscribedPersistentCancelled":
+      return `${source} is given up: ${event.reason}`
+    case "TimerCreated":
+      return `timer of ${new Date(event.fireAtMs).toISOString()}`
+    case "TimerFired":
+      return `timer ${source} fires`
+    case "ExternalSubscribed":
+      return `wait for signal "${event.name}"`
+    case "ExternalEvent":
+      return `signal "${event.name}": ${cut(event.data)}`
+    case "ExternalSubscribedPersistent":
+      return `wait for mailbox "${event.name}"`
+    case "ExternalEventPersistent":
+      return `message in mailbox "${event.name}": ${cut(event.data)}`
+    case "SubOrchestrationScheduled":
+      return `child orchestration "${event.name}" as ${event.instance} with ${cut(event.input)}`
+    case "CustomStatusUpdated":
+      return event.status === null ? "no status text" : `status text ${JSON.stringify(cut(event.status))}`
+    case "KeyValueSet":
+      return `value of "${event.key}": ${cut(event.value)}`
+    case "KeyValueCleared":
+      return `removal of "${event.key}"`
+    case "KeyValuesCleared":
+      return "removal of all values"
+  }
+}
+
+/**
+ * What two events must share to be the same decision, as text. What is computed anew on every replay does not count:
+ * times, the id of a child, the writer; nor does a status text.
+ */
+export const decisionText = (event: Event.Event): string => {
+  const fields = JSON.parse(Event.encode(event)) as Record<string, unknown>
+  for (const field of computed) delete fields[field]
+  if (event._tag === "SubOrchestrationScheduled") delete fields["instance"]
+  if (event._tag === "CustomStatusUpdated") delete fields["status"]
+  // Rust programs fail with bare texts, ours with JSON.
+  if (event._tag === "OrchestrationFailed" && event.details._tag === "Application") {
+    return JSON.stringify([event._tag, event.details.kind, bare(event.details.message)])
+  }
+  return JSON.stringify(fields)
+}
+
+/** Where two payloads differ: `input.lines[2].sku: "a" in the history, "b" in the code`; the first place only. */
+export const payloadDifference = (history: Event.Event, code: Event.Event): string | undefined => {
+  const theirs = history as unknown as Record<string, unknown>
+  const ours = code as unknown as Record<string, unknown>
+  const field = payloads.find((field) => theirs[field] !== ours[field])
+  const isSame = history._tag === code._tag && ["name", "key"].every((field) => theirs[field] === ours[field])
+  return !isSame || field === undefined
+    ? undefined
+    : firstDifference(field, parsed(theirs[field]), parsed(ours[field]))
+}
+
+// internal
+
+const computed = ["event_id", "timestamp_ms", "duroxide_version", "fire_at_ms", "last_updated_at_ms"]
+
+const payloads = ["input", "value", "output", "sessionId", "tag"]
+
+const longest = 100
+
+const cut = (text: string) => text.length > longest ? `${text.slice(0, longest)}…` : text
+
+const bare = (text: string): unknown => {
+  const value = parsed(text)
+  return typeof value === "string" ? value : text
+}
+
+const parsed = (text: unknown): unknown => {
+  if (typeof text !== "string") return text
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null
+
+const firstDifference = (path: string, history: unknown, code: unknown): string | undefined => {
+  if (isRecord(history) && isRecord(code) && Array.isArray(history) === Array.isArray(code)) {
+    for (const key of new Set([...Object.keys(history), ...Object.keys(code)])) {
+      const below = Array.isArray(history) ? `${path}[${key}]` : `${path}.${key}`
+      const found = firstDifference(below, history[key], code[key])
+      if (found !== undefined) return found
+    }
+    return undefined
+  }
+  if (Object.is(history, code)) return undefined
+  const shown = (value: unknown) => value === undefined ? "nothing" : cut(JSON.stringify(value))
+  return `${path}: ${shown(history)} in the history, ${shown(code)} in the code`
+}

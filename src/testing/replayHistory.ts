@@ -1,0 +1,351 @@
+/**
+ * Checks code against histories it has to go on with: the guard against changing a program under its running instances.
+ *
+ * A history is recorded once, from a test or from production, and kept beside the tests. As long as it replays, an
+ * instance that is where the history ends goes on with the new code as it would have with the old.
+ *
+ * @since 0.1.0
+ */
+import * as Effect from "effect/Effect"
+import type * as Layer from "effect/Layer"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+import * as Event from "../Event.ts"
+import * as Orchestration from "../Orchestration.ts"
+import { ProviderAdmin } from "../ProviderAdmin.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import { codeAfter, isArrival } from "./internal/codeAfter.ts"
+import type { Code } from "./internal/codeAfter.ts"
+import * as differences from "./internal/difference.ts"
+import { decisionText } from "./internal/eventText.ts"
+import { readExecutions } from "./internal/executions.ts"
+
+/**
+ * One instance, all executions: the text `recordHistory` gives, or its events, as typed events, as objects, as row texts
+ * (`history.event_data`, also of a Rust runtime) or as rows with such a column. In any order.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type History = string | ReadonlyArray<string | object>
+
+/**
+ * What was replayed.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Replayed {
+  readonly instanceId: string
+  /** Oldest first. */
+  readonly executions: ReadonlyArray<{
+    readonly executionId: number
+    /** The one it was recorded with. */
+    readonly version: string
+    readonly events: number
+    readonly status: "Running" | "Completed" | "Failed" | "ContinuedAsNew"
+  }>
+}
+
+/**
+ * The code does something else than the history has. The message shows both sides as a diff, with payloads.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class HistoryMismatch extends Schema.TaggedError<HistoryMismatch>("duroxide-prisma/testing/HistoryMismatch")(
+  "HistoryMismatch",
+  {
+    orchestration: Schema.String,
+    instanceId: Schema.String,
+    executionId: Schema.Number,
+    /** The first event that differs; one more than there are, when the code does more. */
+    eventId: Schema.Number,
+    report: Schema.String
+  }
+) {
+  override get message() {
+    return this.report
+  }
+}
+
+/**
+ * What was given is no history of this orchestration.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class UnreadableHistory extends Schema.TaggedError<UnreadableHistory>(
+  "duroxide-prisma/testing/UnreadableHistory"
+)("UnreadableHistory", { problem: Schema.String }) {
+  override get message() {
+    return `this is no history to replay: ${this.problem}`
+  }
+}
+
+/**
+ * Runs the program of `orchestration` over a recorded history, and compares all it does with what is recorded.
+ *
+ * **Details**
+ *
+ * The program is the layer `toLayer` made; it is run without store, clock and activities. Every request must be the
+ * recorded one: kind, name, payload, session and tag, in the recorded order, none more and none less. An execution that
+ * has ended must end in the same way, with the same output; one that has not must wait where the history ends.
+ *
+ * What a running instance takes over from its history is not compared: due times of timers, the id of a child, status
+ * texts. Nor is an end that was not the program's own: an instance that was poisoned, or failed for nondeterminism, is
+ * compared up to there.
+ *
+ * Of several versions each execution is replayed with the one it was recorded with, and with the first where that is
+ * missing. A single definition is replayed with every execution, whatever their versions: that is how to find out whether
+ * a change needs a new one.
+ *
+ * Values an instance keeps go from one execution to the next, so give the history of all.
+ *
+ * **Example** (A history of production in the test suite)
+ *
+ * ```ts
+ * it.effect("Fulfil: goes on with what 1.0.0 began", () =>
+ *   replayHistory(Fulfil, readFileSync("test/histories/order-1.json", "utf8")).pipe(Effect.provide(FulfilLive)))
+ * ```
+ *
+ * @category replay
+ * @since 0.1.0
+ */
+export const replayHistory = <const D extends Orchestration.Any | Versions>(
+  orchestration: D,
+  history: History
+): Effect.Effect<
+  Replayed,
+  HistoryMismatch | UnreadableHistory,
+  HandlerOf<D extends Versions ? D[number] : D>
+> =>
+  Effect.gen(function*() {
+    const definitions: Versions = "name" in orchestration ? [orchestration] : orchestration
+    const { name } = definitions[0]
+    const executions = yield* Effect.fromResult(read(name, history))
+    const keyValues = new Map<string, string>()
+    for (const events of executions) {
+      const { version } = definitions.find(({ version }) => version === events[0].version) ?? definitions[0]
+      const code = yield* Effect.service(Orchestration.handlerKey(name, version))
+      const difference = compare(name, code, events, keyValues)
+      if (difference !== undefined) {
+        const { at, executionId, instanceId } = difference
+        const eventId = events[at]?.eventId ?? events.length + 1
+        const report = differences.render(difference)
+        return yield* new HistoryMismatch({ orchestration: name, instanceId, executionId, eventId, report })
+      }
+      keep(keyValues, events)
+    }
+    return {
+      instanceId: executions[0]![0].instanceId,
+      executions: executions.map((events) => ({
+        executionId: events[0].executionId,
+        version: events[0].version,
+        events: events.length,
+        status: statusOf(events.find(isEnd))
+      }))
+    }
+  }) as never
+
+/**
+ * The history of an instance, all executions, as the text of a file for `replayHistory`: a JSON array, one event in a
+ * line. Fails with `InstanceNotFound` when there is none.
+ *
+ * @category recording
+ * @since 0.1.0
+ */
+export const recordHistory = (instanceId: string): Effect.Effect<string, ProviderError, ProviderAdmin> =>
+  Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    yield* admin.getInstanceInfo(instanceId)
+    const executions = yield* readExecutions(admin, instanceId)
+    return `[\n${executions.flat().map(Event.encode).join(",\n")}\n]\n`
+  })
+
+// internal
+
+type Versions = readonly [Orchestration.Any, ...ReadonlyArray<Orchestration.Any>]
+
+/** What the layer of a definition's program provides. */
+type HandlerOf<D> = D extends { readonly toLayer: (program: any) => Layer.Layer<infer H> } ? H
+  : D extends Orchestration.Any ? Orchestration.Handler<D["name"]>
+  : never
+
+type Events = readonly [Event.Of<"OrchestrationStarted">, ...ReadonlyArray<Event.Event>]
+
+const unreadable = (problem: string) => Result.fail(new UnreadableHistory({ problem }))
+
+/** The events of each execution, oldest first. */
+const read = (name: string, history: History): Result.Result<ReadonlyArray<Events>, UnreadableHistory> => {
+  let items: unknown = history
+  if (typeof history === "string") {
+    try {
+      items = JSON.parse(history)
+    } catch {
+      return unreadable("it is not JSON")
+    }
+  }
+  if (!Array.isArray(items) || items.length === 0) return unreadable("it is no array of events, or an empty one")
+  const byExecution = new Map<number, Array<Event.Event>>()
+  for (const [index, item] of items.entries()) {
+    const decoded = decode(item)
+    if (Result.isFailure(decoded)) return unreadable(`its item ${index}: ${decoded.failure.problem}`)
+    const event = decoded.success
+    byExecution.set(event.executionId, [...byExecution.get(event.executionId) ?? [], event])
+  }
+  const executions = [...byExecution.values()].sort(([a], [b]) => a!.executionId - b!.executionId)
+  const instances = new Set(executions.flat().map(({ instanceId }) => instanceId))
+  if (instances.size > 1) return unreadable(`it is of several instances: ${[...instances].join(", ")}`)
+  for (const events of executions) {
+    events.sort((a, b) => a.eventId - b.eventId)
+    const [first] = events
+    if (first?._tag !== "OrchestrationStarted") {
+      return unreadable(`execution ${first!.executionId} does not begin with OrchestrationStarted`)
+    }
+    const missing = events.findIndex(({ eventId }, index) => eventId !== index + 1 && eventId !== unreadableEventId)
+    if (missing >= 0) return unreadable(`execution ${first.executionId} has no event ${missing + 1}, or two of them`)
+    if (first.name !== name) return unreadable(`it is of "${first.name}", not of "${name}"`)
+  }
+  return Result.succeed(executions as unknown as ReadonlyArray<Events>)
+}
+
+/** Where a runtime puts the failure of an execution whose events it cannot read. */
+const unreadableEventId = 99_999
+
+const decode = (item: unknown): ReturnType<typeof Event.decode> => {
+  if (typeof item === "string") return Event.decode(item)
+  if (typeof item !== "object" || item === null) return Event.decode("null")
+  if ("_tag" in item) return Result.succeed(item as Event.Event)
+  return Event.decode("event_data" in item ? String(item.event_data) : JSON.stringify(item))
+}
+
+/** The first difference of an execution, if there is one. */
+const compare = (
+  orchestration: string,
+  code: Code,
+  events: Events,
+  keyValues: ReadonlyMap<string, string>
+): differences.Difference | undefined => {
+  const differs = (at: number, ours: ReadonlyArray<Event.Event>, problem?: string): differences.Difference => {
+    const until = events.findIndex((event, index) => index >= at && isArrival(event))
+    return {
+      orchestration,
+      instanceId: events[0].instanceId,
+      executionId: events[0].executionId,
+      events,
+      at,
+      history: events.slice(at, until < 0 ? events.length : until),
+      code: ours,
+      problem
+    }
+  }
+
+  const [known, expected] = split(events)
+  const after = codeAfter(code, known, keyValues)
+  if (after._tag === "Fits") {
+    const index = firstDifference(expected, after.events)
+    if (index === undefined) return undefined
+    if (!after.events.some(isDeath)) return differs(known.length + index, after.events.slice(index))
+    // Replay goes on as if nothing was, where code has died: what it did not do any more says less than why.
+    const at = firstIndex(known.length, (count) => {
+      const earlier = codeAfter(code, take(events, count), keyValues)
+      return earlier._tag === "Fits" && earlier.events.some(isDeath)
+    })
+    const death = codeAfter(code, take(events, at), keyValues)
+    return differs(at, death._tag === "Fits" ? death.events : [])
+  }
+  // Replay names the event; what the code does in its place is what it does when history ends before.
+  const eventId = Number(/^event (\d+):/.exec(after.problem)?.[1])
+  const at = known.findIndex((event) => event.eventId === eventId)
+  if (at < 1) return differs(known.length, [], after.problem)
+  const instead = codeAfter(code, take(events, at), keyValues)
+  return instead._tag === "Differs"
+    ? differs(at, [], instead.problem)
+    : differs(at, instead.events, isGivenUp(events[at]!) ? after.problem : undefined)
+}
+
+const firstDifference = (
+  theirs: ReadonlyArray<Event.Event>,
+  ours: ReadonlyArray<Event.Event>
+): number | undefined => {
+  const [longer, shorter] = theirs.length > ours.length ? [theirs, ours] : [ours, theirs]
+  const index = longer.findIndex((event, index) => {
+    const other = shorter[index]
+    return other === undefined || decisionText(other) !== decisionText(event)
+  })
+  return index < 0 ? undefined : index
+}
+
+/** The least number from 1 to `most` for which it is true; true for `most`, and for all above the least. */
+const firstIndex = (most: number, isTrue: (count: number) => boolean): number => {
+  let low = 1
+  let high = most
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (isTrue(middle)) high = middle
+    else low = middle + 1
+  }
+  return low
+}
+
+const isDeath = (event: Event.Event) =>
+  event._tag === "OrchestrationFailed" && event.details._tag === "Application" && event.details.kind === "Panicked"
+
+const isGivenUp = (event: Event.Event) => "reason" in event && event.reason === "dropped_future"
+
+/** What the code is told, and what it must do then: nothing, or all of its last turn. */
+const split = (events: Events): readonly [known: Events, expected: ReadonlyArray<Event.Event>] => {
+  const end = events.findIndex(isEnd)
+  if (end < 0) return [events, []]
+  let count = end
+  if (isOwnEnd(events, events[end]!)) {
+    while (count > 1 && !isArrival(events[count - 1]!)) count--
+    return [take(events, count), events.slice(count)]
+  }
+  // What arrived for that end was perhaps never told to the code.
+  while (count > 1 && isClosing(events[count - 1]!)) count--
+  while (count > 1 && isArrival(events[count - 1]!)) count--
+  return [take(events, count), []]
+}
+
+const take = (events: Events, count: number) => events.slice(0, count) as unknown as Events
+
+const isEnd = (event: Event.Event) =>
+  event._tag === "OrchestrationCompleted" || event._tag === "OrchestrationFailed" ||
+  event._tag === "OrchestrationContinuedAsNew"
+
+/** What is closed because of an end. */
+const isClosing = (event: Event.Event) => "reason" in event && event.reason.startsWith("orchestration_terminal")
+
+/** The program's own, or what follows from something that arrived: not the runtime's word on the program. */
+const isOwnEnd = (events: Events, end: Event.Event): boolean => {
+  if (end._tag !== "OrchestrationFailed" || end.details._tag === "Application") return true
+  const details = JSON.stringify(end.details)
+  return events.some((event) =>
+    (event._tag === "ActivityFailed" || event._tag === "SubOrchestrationFailed") &&
+    JSON.stringify(event.details) === details
+  )
+}
+
+const statusOf = (end: Event.Event | undefined) => {
+  switch (end?._tag) {
+    case "OrchestrationCompleted":
+      return "Completed"
+    case "OrchestrationFailed":
+      return "Failed"
+    case "OrchestrationContinuedAsNew":
+      return "ContinuedAsNew"
+    default:
+      return "Running"
+  }
+}
+
+/** What an execution leaves to the next one. */
+const keep = (keyValues: Map<string, string>, events: Events): void => {
+  for (const event of events) {
+    if (event._tag === "KeyValueSet") keyValues.set(event.key, event.value)
+    else if (event._tag === "KeyValueCleared") keyValues.delete(event.key)
+    else if (event._tag === "KeyValuesCleared") keyValues.clear()
+  }
+}
