@@ -25,7 +25,7 @@ interface NativeRuntime {
 }
 
 interface Options {
-  /** Names of `activities`; all of them unless set. */
+  /** Names of `activities`; `RustStep` unless set. */
   readonly activities?: ReadonlyArray<string>
   /** Names of `orchestrations`; all of them unless set. */
   readonly orchestrations?: ReadonlyArray<string>
@@ -109,7 +109,9 @@ const activities: Record<string, (n: number) => Promise<unknown>> = {
   RustStep: async (n) => {
     await new Promise((resolve) => options.hang === true || setTimeout(resolve, 2 + (n % 10)))
     return n + 1
-  }
+  },
+  /** An activity of the other side, which this one may have as well. */
+  OurStep: async (n) => n + 1
 }
 
 const generators = new Map<number, Steps>()
@@ -164,7 +166,7 @@ const runtime = native.JsRuntime.fromPostgres(provider, {
 })
 runtime.setGeneratorDriver(create, next, dispose)
 for (const name of options.orchestrations ?? Object.keys(orchestrations)) runtime.registerOrchestration(name)
-for (const name of options.activities ?? Object.keys(activities)) {
+for (const name of options.activities ?? ["RustStep"]) {
   runtime.registerActivity(name, async (payload) => {
     // A line of JSON about the call, then the input.
     const end = payload.indexOf("\n")

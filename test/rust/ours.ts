@@ -1,0 +1,125 @@
+/**
+ * Our side of a shared schema: what it runs, and what it knows of the other side's definitions.
+ */
+import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import type { TagFilter } from "../../src/ProviderDriver.ts"
+import type * as Rust from "./Rust.ts"
+
+export const Answer = Signal.make("Answer", { payload: Schema.String })
+export const Letters = Mailbox.make("Letters", { payload: Schema.String })
+export const Heard = KeyValue.make("answer", Schema.String)
+const Other = KeyValue.make("other", Schema.Int)
+
+const number = { payload: Schema.Int, success: Schema.Int } as const
+const errand = {
+  payload: Schema.String,
+  success: Schema.Struct({ name: Schema.String, answer: Schema.String, letter: Schema.String })
+} as const
+
+/** What keeps our activities from workers of the other side, which take untagged ones. */
+export const tag = "typescript"
+
+export const OurStep = Activity.make("OurStep", { ...number, tag })
+/** As `OurStep`, for workers of either side. */
+export const UntaggedStep = Activity.make("OurStep", number)
+const Failing = Activity.make("Failing", { error: Schema.String, tag })
+const Nobody = Activity.make("Nobody", { ...number, tag: "nobody" })
+
+/** Five activities in a row and side by side: n + 5. */
+export const OurSteps = Orchestration.make("OurSteps", number)
+/** Waits for the signal `Answer` and a letter in the mailbox `Letters`. */
+export const OurErrand = Orchestration.make("OurErrand", errand)
+export const OurFailure = Orchestration.make("OurFailure", { payload: Schema.String, error: Schema.String })
+/** Every kind of event a program can cause, in two executions. */
+export const OurEverything = Orchestration.make("OurEverything", number)
+/** Runs `RustSteps` as its child. */
+export const OurParent = Orchestration.make("OurParent", number)
+/** Calls `RustStep`, an activity of the other side. */
+export const OurCall = Orchestration.make("OurCall", number)
+/** Calls `OurStep` without a tag. */
+export const OurUntagged = Orchestration.make("OurUntagged", number)
+
+export const RustStep = Activity.make("RustStep", number)
+export const RustSteps = Orchestration.make("RustSteps", number)
+export const RustErrand = Orchestration.make("RustErrand", errand)
+export const RustFailure = Orchestration.make("RustFailure", { payload: Schema.String, error: Schema.String })
+
+const handlers = (ran: Array<string>) =>
+  Layer.mergeAll(
+    OurStep.toLayer(Effect.fn(function*(n) {
+      const { instanceId } = yield* Activity.Context
+      ran.push(`OurStep ${instanceId} ${n}`)
+      return yield* Effect.as(Effect.sleep(2 + n % 10), n + 1)
+    })),
+    Failing.toLayer(() => Effect.fail("expected")),
+    OurSteps.toLayer(Effect.fn(function*(n) {
+      const first = yield* OurStep.execute(n)
+      const three = yield* Effect.all([0, 1, 2].map((i) => OurStep.execute(first + i)), { concurrency: "unbounded" })
+      return yield* OurStep.execute(three[2]!)
+    })),
+    OurErrand.toLayer(Effect.fn(function*(name) {
+      yield* Orchestration.setCustomStatus("asking")
+      const answer = yield* Answer.wait
+      yield* Heard.set(answer)
+      return { name, answer, letter: yield* Letters.take }
+    })),
+    OurFailure.toLayer((message) => Effect.fail(message)),
+    OurEverything.toLayer(Effect.fn(function*(n) {
+      if (n === 0) {
+        yield* Heard.set("carried")
+        return yield* OurEverything.continueAsNew(1)
+      }
+      yield* Orchestration.setCustomStatus("everything")
+      yield* Effect.raceAll([
+        Effect.sleep("10 millis"),
+        Effect.asVoid(OurErrand.execute("nobody")),
+        Effect.asVoid(Nobody.execute(1)),
+        Effect.asVoid(Letters.take),
+        Effect.asVoid(Answer.wait)
+      ])
+      yield* Orchestration.setCustomStatus(null)
+      yield* Other.set(1)
+      yield* Other.clear
+      yield* Effect.ignore(Failing.execute())
+      yield* Effect.ignore(OurFailure.execute("expected"))
+      yield* OurSteps.execute(1)
+      yield* OurSteps.startDetached("detached", 1)
+      return yield* OurStep.execute(n)
+    })),
+    OurParent.toLayer((n) => RustSteps.execute(n)),
+    OurCall.toLayer((n) => RustStep.execute(n)),
+    OurUntagged.toLayer((n) => UntaggedStep.execute(n))
+  )
+
+export interface Options {
+  /** Defaults to those with our tag. */
+  readonly tags?: TagFilter
+  readonly pollInterval?: Duration.Input
+}
+
+/**
+ * An application in the shared schema, which it adopts. `ran` gets a line `OurStep <instance> <input>` for each
+ * activity.
+ */
+export const app = (shared: Rust.Shared, ran: Array<string> = [], options: Options = {}) =>
+  Runtime.layer({
+    orchestrations: [OurSteps, OurErrand, OurFailure, OurEverything, OurParent, OurCall, OurUntagged],
+    activities: [OurStep, Failing]
+  }).pipe(
+    Layer.provide(handlers(ran)),
+    Layer.provide(RuntimeConfig.layer({ tags: options.tags ?? { _tag: "Tags", tags: [tag] } })),
+    Layer.provideMerge(store(shared, options))
+  )
+
+/** The same without a runtime. */
+export const store = ({ schema, url }: Rust.Shared, { pollInterval }: Options = {}) =>
+  Client.layer.pipe(
+    Layer.provideMerge(PrismaProvider.layer({ url, schema, pollInterval, migrate: "adopt" })),
+    Layer.provideMerge(Logger.layer([]))
+  )
