@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, ErrorDetails, Orchestration, Provider, Runtime } from "duroxide-prisma"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -273,6 +274,30 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         const client = yield* Client.Client
         const error = yield* Effect.flip(client.execute(Misled, { instanceId: "misled", payload: "" }))
         assert.include((error as Client.InstanceFailed).message, `activity "Who": tag is refused: it is empty`)
+      }))
+  })
+
+  describe("cancellation", () => {
+    it.effect("from another process interrupts the handler long before its lock would be renewed", () =>
+      Effect.gen(function*() {
+        const running = yield* Deferred.make<void>()
+        const interrupted = yield* Deferred.make<void>()
+        const endless = Who.toLayer(() =>
+          Deferred.succeed(running, undefined).pipe(
+            Effect.andThen(Effect.never),
+            Effect.onInterrupt(() => Deferred.succeed(interrupted, undefined))
+          )
+        )
+        yield* Process.start(Runtime.layer({ activities: [Who] }).pipe(Layer.provide(endless)), {
+          runtime: { workerLockTimeout: "1 hour", tags: { _tag: "Any" }, cancellationCheckInterval: "50 millis" }
+        })
+        const { client } = yield* Process.start(Runtime.layer({ orchestrations }).pipe(Layer.provide(programs)))
+        yield* client.start(Misled, { instanceId: "cancelled", payload: "far away" })
+        yield* Deferred.await(running)
+        yield* client.cancel("cancelled", "not wanted")
+        yield* Deferred.await(interrupted)
+        const { sql } = yield* PgServer.PgServer
+        assert.deepStrictEqual(yield* sql(`SELECT FROM worker_queue WHERE instance_id = 'cancelled'`), [])
       }))
   })
 })
