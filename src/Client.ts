@@ -17,7 +17,7 @@ import * as Event from "./Event.ts"
 import { checkId, checkRootId, checkText } from "./internal/identifiers.ts"
 import type { Unfit } from "./internal/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema } from "./internal/payload.ts"
-import { current } from "./internal/runtime/coreVersion.ts"
+import { anyRust, current } from "./internal/runtime/coreVersion.ts"
 import type * as KeyValue from "./KeyValue.ts"
 import type * as Mailbox from "./Mailbox.ts"
 import type * as Orchestration from "./Orchestration.ts"
@@ -103,7 +103,7 @@ export type Status =
   }
 
 type Definition<Payload extends PayloadSchema, Success extends PayloadSchema, Error extends PayloadSchema> =
-  Orchestration.Orchestration<any, Payload, Success, Error>
+  Orchestration.Orchestration<any, Payload, Success, Error, any>
 
 /**
  * What a start needs to know.
@@ -117,8 +117,21 @@ export interface StartOptions<Payload> {
    */
   readonly instanceId: string
   readonly payload: Payload
-  /** `refuse` fails with `InstanceAlreadyExists`, `ignore` leaves the instance as it is. Defaults to `refuse`. */
+  /**
+   * What becomes of a start whose id is taken, by an instance of whatever orchestration and version: `refuse` fails with
+   * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. Defaults to `refuse`.
+   */
   readonly ifExists?: "refuse" | "ignore" | undefined
+  /**
+   * Which program runs: that of the definition's version, or the newest one of the process that takes the start. It reads
+   * the payload by its own Schema. Defaults to `own`.
+   */
+  readonly version?: "own" | "newest" | undefined
+  /**
+   * Who runs it: processes of this package, or those of Duroxide in Rust that share the schema, where the definition is
+   * only a name and Schemas. Defaults to `typescript`.
+   */
+  readonly servedBy?: "typescript" | "rust" | undefined
 }
 
 /**
@@ -142,6 +155,8 @@ export interface WaitOptions {
 export class Client extends Context.Service<Client, {
   /**
    * Starts an instance. When this returns, the start is stored: it will run, whatever becomes of this process.
+   *
+   * A process without the program leaves the start to others; when `maxAttempts` of them have, the instance fails.
    *
    * After `ConnectionLost` it may be stored or not. The same start again, with `ifExists: "ignore"`, makes sure of it:
    * there is one instance then, never two.
@@ -247,7 +262,8 @@ export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "cance
  * @since 0.1.0
  */
 export const within = (queues: Queues): Sender => ({
-  start: Effect.fn("Client.start")(function*(orchestration, { ifExists, instanceId, payload }) {
+  start: Effect.fn("Client.start")(function*(orchestration, options) {
+    const { ifExists, instanceId, payload, servedBy, version } = options
     yield* refused("Client.start")(checkRootId(instanceId))
     const input = yield* orchestration.codecs.payload.encode(payload)
     const answer = yield* queues.startOrchestration({
@@ -256,12 +272,12 @@ export const within = (queues: Queues): Sender => ({
         instance: instanceId,
         orchestration: orchestration.name,
         input,
-        version: orchestration.version,
+        version: version === "newest" ? null : orchestration.version,
         parentInstance: null,
         parentId: null,
         executionId: 1
       },
-      pinnedVersion: current,
+      pinnedVersion: servedBy === "rust" ? anyRust : current,
       delay: Option.none()
     })
     if (answer === "AlreadyExists" && ifExists !== "ignore") {

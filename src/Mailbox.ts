@@ -9,6 +9,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload, PayloadSchema } from "./internal/payload.ts"
 import { OrchestrationContext } from "./internal/replay/context.ts"
@@ -30,7 +31,8 @@ export interface Mailbox<in out P extends PayloadSchema> {
 }
 
 /**
- * Defines a mailbox of every instance. `payload` defaults to `Schema.Void`.
+ * Defines a mailbox of every instance. `payload` defaults to `Schema.Void`. Throws a `RangeError` on a name that cannot
+ * be stored.
  *
  * @category constructors
  * @since 0.1.0
@@ -39,6 +41,7 @@ export const make = <P extends PayloadSchema = Schema.Void>(
   name: string,
   options?: { readonly payload?: P }
 ): Mailbox<P> => {
+  checkNameUnsafe("mailbox", name)
   const payload = options?.payload ?? Schema.Void as unknown as P
   const codec = payloads.make(`message of mailbox "${name}"`, payload)
   return {

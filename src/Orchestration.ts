@@ -12,8 +12,10 @@ import * as ContextService from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./ErrorDetails.ts"
+import { checkNameUnsafe, checkVersionUnsafe } from "./internal/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload as Codec, PayloadSchema } from "./internal/payload.ts"
@@ -46,11 +48,12 @@ export interface Orchestration<
   in out Name extends string,
   in out Payload extends PayloadSchema,
   in out Success extends PayloadSchema,
-  in out Error extends PayloadSchema
+  in out Error extends PayloadSchema,
+  in out Version extends string = any
 > {
   readonly name: Name
-  /** Semver. A running instance keeps the version it was started with. */
-  readonly version: string
+  /** Semver. A running execution keeps the version it began with. */
+  readonly version: Version
   readonly payload: Payload
   readonly success: Success
   readonly error: Error
@@ -59,14 +62,15 @@ export interface Orchestration<
    */
   readonly toLayer: (
     program: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
-  ) => Layer.Layer<Handler<Name>>
+  ) => Layer.Layer<Handler<Name, Version>>
   /**
    * Runs another instance of this orchestration as a child of the one that calls, and waits for its outcome.
    *
    * **Details**
    *
-   * The child is named after its parent. Its typed failure arrives as such; a child that died, was cancelled or could
-   * not be started arrives as the defect `ChildFailed`. Interruption cancels the child.
+   * The child is named after its parent, and runs the version of this definition. Its typed failure arrives as such; a
+   * child that died, was cancelled or could not be started arrives as the defect `ChildFailed`. Interruption cancels the
+   * child.
    */
   readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
@@ -77,8 +81,8 @@ export interface Orchestration<
     payload: Payload["Type"]
   ) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
-   * Starts an instance that goes its own way: without result, not cancelled with the one that calls. An id that is
-   * taken is left alone.
+   * Starts an instance that goes its own way, in the version of this definition: without result, not cancelled with the
+   * one that calls. An id that is taken is left alone.
    */
   readonly startDetached: (
     instanceId: string,
@@ -91,16 +95,36 @@ export interface Orchestration<
    * **Details**
    *
    * All unread mailbox messages, values, status text and the link to a parent go over; activities, timers and waits end
-   * here. Each message that goes over is an event of the new history, so read them before they pile up. The next
-   * execution takes the newest version of the program.
+   * here. Each message that goes over is an event of the new history, so read them before they pile up.
+   *
+   * The next execution takes the newest version of the program that the process it begins in has, never an older one
+   * than this execution's: a process that has none such leaves it to others. With `version: "own"` it takes the version
+   * of this definition.
+   *
+   * **Gotchas**
+   *
+   * The newest version reads `payload` by its own Schema, and fails the instance (`Panicked`) when that refuses it. Give
+   * a version that takes another payload a default for what is new, or continue with `version: "own"`.
    */
-  readonly continueAsNew: (payload: Payload["Type"]) => Effect.Effect<never, never, OrchestrationContext>
+  readonly continueAsNew: (
+    payload: Payload["Type"],
+    options?: ContinueOptions
+  ) => Effect.Effect<never, never, OrchestrationContext>
   /** @internal */
   readonly codecs: {
     readonly payload: Codec<Payload["Type"]>
     readonly success: Codec<Success["Type"]>
     readonly error: Codec<Error["Type"]>
   }
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface ContinueOptions {
+  /** Which program goes on: the newest one, or the one of the definition that continues. Defaults to `newest`. */
+  readonly version?: "newest" | "own" | undefined
 }
 
 /**
@@ -116,14 +140,16 @@ export interface Any {
 }
 
 /**
- * Marks, in the type of a layer, that a program of the orchestration `Name` is there.
+ * Marks, in the type of a layer, that a program of the orchestration `Name` is there, in this version; without one, in
+ * any.
  *
  * @category models
  * @since 0.1.0
  */
-export interface Handler<Name extends string> {
+export interface Handler<Name extends string, Version extends string = any> {
   readonly _: unique symbol
   readonly name: Name
+  readonly version: Version
 }
 
 /**
@@ -166,13 +192,40 @@ export const customStatus: Effect.Effect<string | null, never, OrchestrationCont
 )
 
 /**
+ * A random UUID (version 4). Unlike one of the platform it is the same on every replay, as it is drawn from the
+ * orchestration's `Random`. No two instances and executions share them; they are no secrets.
+ *
+ * @category random
+ * @since 0.1.0
+ */
+export const uuid: Effect.Effect<string, never, OrchestrationContext> = Effect.flatMap(
+  OrchestrationContext,
+  () =>
+    Effect.map(Effect.service(Random.Random), (random) => uuidOf(() => Math.floor(random.nextDoubleUnsafe() * 2 ** 32)))
+)
+
+/**
  * Defines an orchestration. Name and version are what stored instances know it by.
  *
  * **Details**
  *
- * `version` defaults to `1.0.0`, `payload` and `success` to `Schema.Void`, `error` to `Schema.Never`. All three
- * travel as JSON text. What the program fails with becomes the typed failure of `Client.wait`; a defect becomes
- * `InstanceFailed`.
+ * `version` is a semantic version and defaults to `1.0.0`, `payload` and `success` default to `Schema.Void`, `error` to
+ * `Schema.Never`. All three travel as JSON text. What the program fails with becomes the typed failure of `Client.wait`;
+ * a defect becomes `InstanceFailed`. Throws a `RangeError` on a version that is none, and on a name that cannot be
+ * stored.
+ *
+ * A program changed under running instances needs a new version, which is a definition of its own. `Runtime.layer` takes
+ * any number of them; each needs its program. A start runs the version of the definition it is given. An execution
+ * keeps its version to its end, in whichever process; `continueAsNew` goes on with the newest.
+ *
+ * **Example** (Two versions side by side)
+ *
+ * ```ts
+ * const Fulfil = Orchestration.make("Fulfil", { version: "2.0.0", payload: Order })
+ * const Fulfil1 = Orchestration.make("Fulfil", { version: "1.0.0", payload: Order })
+ *
+ * const RuntimeLive = Runtime.layer({ orchestrations: [Fulfil, Fulfil1] }).pipe(Layer.provide([FulfilLive, Fulfil1Live]))
+ * ```
  *
  * @category constructors
  * @since 0.1.0
@@ -181,14 +234,17 @@ export const make = <
   const Name extends string,
   Payload extends PayloadSchema = Schema.Void,
   Success extends PayloadSchema = Schema.Void,
-  Error extends PayloadSchema = Schema.Never
+  Error extends PayloadSchema = Schema.Never,
+  const Version extends string = "1.0.0"
 >(name: Name, options?: {
-  readonly version?: string
+  readonly version?: Version
   readonly payload?: Payload
   readonly success?: Success
   readonly error?: Error
-}): Orchestration<Name, Payload, Success, Error> => {
-  const version = options?.version ?? "1.0.0"
+}): Orchestration<Name, Payload, Success, Error, Version> => {
+  const version = options?.version ?? "1.0.0" as Version
+  checkNameUnsafe("orchestration", name)
+  checkVersionUnsafe(name, version)
   const payload = options?.payload ?? Schema.Void as unknown as Payload
   const success = options?.success ?? Schema.Void as unknown as Success
   const error = options?.error ?? Schema.Never as unknown as Error
@@ -225,12 +281,11 @@ export const make = <
       const input = yield* Effect.orDie(codecs.payload.encode(value))
       yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input })
     }),
-    continueAsNew: (value) =>
-      Effect.flatMap(
-        OrchestrationContext,
-        (context) =>
-          Effect.flatMap(Effect.orDie(codecs.payload.encode(value)), (input) => context.continueAsNew(input, null))
-      ),
+    continueAsNew: Effect.fnUntraced(function*(value: Payload["Type"], options?: ContinueOptions) {
+      const { continueAsNew } = yield* OrchestrationContext
+      const input = yield* Effect.orDie(codecs.payload.encode(value))
+      return yield* continueAsNew(input, options?.version === "own" ? version : null)
+    }),
     toLayer: (program) =>
       Layer.succeed(handlerKey(name, version), (input: string) =>
         Effect.orDie(codecs.payload.decode(input)).pipe(
@@ -253,8 +308,18 @@ export const make = <
  *
  * @internal
  */
-export const handlerKey = <Name extends string>(
+export const handlerKey = <Name extends string, Version extends string>(
   name: Name,
-  version: string
-): ContextModule.Key<Handler<Name>, Code> =>
-  ContextService.Service<Handler<Name>, Code>(`duroxide-prisma/Orchestration/${name}@${version}`)
+  version: Version
+): ContextModule.Key<Handler<Name, Version>, Code> =>
+  ContextService.Service<Handler<Name, Version>, Code>(`duroxide-prisma/Orchestration/${name}@${version}`)
+
+// internal
+
+/** From four words of 32 bits. */
+const uuidOf = (word: () => number): string => {
+  const hex = (value: number) => value.toString(16).padStart(8, "0")
+  const [a, b, c, d] = [hex(word()), hex(word()), hex(word()), hex(word())] as const
+  const variant = (Number.parseInt(c[0]!, 16) & 0x3 | 0x8).toString(16)
+  return `${a}-${b.slice(0, 4)}-4${b.slice(5)}-${variant}${c.slice(1, 4)}-${c.slice(4)}${d}`
+}

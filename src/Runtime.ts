@@ -32,9 +32,12 @@ export class Runtime extends Context.Service<Runtime, {
 }>()("duroxide-prisma/Runtime") {}
 
 /**
- * Serves the given definitions. Their handlers must be provided as layers; a missing one does not compile.
+ * Serves the given definitions. Their handlers must be provided as layers; a missing one, also of a single version, does
+ * not compile.
  *
  * **Details**
+ *
+ * Dies when two activities have one name, or two orchestrations one name and version.
  *
  * Work for definitions nobody serves waits in the store. A process may serve activities only, or orchestrations only.
  * Settings come from `RuntimeConfig`.
@@ -60,7 +63,9 @@ export const layer = <
   Runtime,
   never,
   | Provider
-  | { readonly [I in keyof Orchestrations]: Orchestration.Handler<Orchestrations[I]["name"]> }[number]
+  | {
+    readonly [I in keyof Orchestrations]: Orchestration.Handler<Orchestrations[I]["name"], Orchestrations[I]["version"]>
+  }[number]
   | { readonly [I in keyof Activities]: Activity.Handler<Activities[I]["name"]> }[number]
 > =>
   Layer.effect(
@@ -76,7 +81,7 @@ export const layer = <
           code: Context.getUnsafe(services, Orchestration.handlerKey(name, version))
         }))
       )
-      const handlers = new Map(
+      const handlers = registries.handlersUnsafe(
         (definitions.activities ?? []).map(({ name }) => [
           name,
           Context.getUnsafe(services, Activity.handlerKey(name))

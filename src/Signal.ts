@@ -8,6 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
+import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload, PayloadSchema } from "./internal/payload.ts"
 import { OrchestrationContext } from "./internal/replay/context.ts"
@@ -34,7 +35,7 @@ export interface Signal<in out P extends PayloadSchema> {
 }
 
 /**
- * Defines a signal. `payload` defaults to `Schema.Void`.
+ * Defines a signal. `payload` defaults to `Schema.Void`. Throws a `RangeError` on a name that cannot be stored.
  *
  * **Example** (Waiting for an answer, but not for ever)
  *
@@ -51,6 +52,7 @@ export const make = <P extends PayloadSchema = Schema.Void>(
   name: string,
   options?: { readonly payload?: P }
 ): Signal<P> => {
+  checkNameUnsafe("signal", name)
   const payload = options?.payload ?? Schema.Void as unknown as P
   const codec = payloads.make(`payload of signal "${name}"`, payload)
   return {

@@ -7,6 +7,7 @@
  *
  * @since 0.1.0
  */
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
 import * as Duration from "effect/Duration"
@@ -26,7 +27,7 @@ import * as MemoryDriver from "../MemoryDriver.ts"
 import * as Provider from "../Provider.ts"
 import * as ProviderAdmin from "../ProviderAdmin.ts"
 import { ProviderDriver } from "../ProviderDriver.ts"
-import type { Wakeup } from "../ProviderDriver.ts"
+import type { Abandon, Wakeup } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import * as RuntimeConfig from "../RuntimeConfig.ts"
 import type * as WorkItem from "../WorkItem.ts"
@@ -394,12 +395,26 @@ interface Generation {
   readonly scope: Scope.Closeable
 }
 
-/** The drivers, with wake-ups of ours. */
+/**
+ * The drivers, with wake-ups of ours: also for what is given back with a pause, which a real process finds by looking
+ * now and then.
+ */
 const announcing = (
   drivers: Context.Context<ProviderDriver | AdminDriver>,
-  wakeups: Queue.Dequeue<Wakeup>
-): Context.Context<ProviderDriver | AdminDriver> =>
-  Context.add(drivers, ProviderDriver, {
-    ...Context.get(drivers, ProviderDriver),
+  wakeups: Queue.Queue<Wakeup>
+): Context.Context<ProviderDriver | AdminDriver> => {
+  const driver = Context.get(drivers, ProviderDriver)
+  const announce = (queue: Wakeup["queue"], items: ReadonlyArray<Abandon>) =>
+    Effect.map(Clock.currentTimeMillis, (now) => {
+      for (const { delayMs } of items) {
+        if (delayMs !== null) Queue.offerUnsafe(wakeups, { queue, instanceId: null, visibleAtMs: now + delayMs })
+      }
+    })
+  return Context.add(drivers, ProviderDriver, {
+    ...driver,
+    abandonOrchestrationItems: (items) =>
+      Effect.tap(driver.abandonOrchestrationItems(items), announce("orchestrator", items)),
+    abandonWorkItems: (items) => Effect.tap(driver.abandonWorkItems(items), announce("worker", items)),
     wakeups: Stream.fromQueue(wakeups)
   })
+}

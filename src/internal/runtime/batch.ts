@@ -6,6 +6,7 @@ import type * as Event from "../../Event.ts"
 import type { OrchestrationItem } from "../../Provider.ts"
 import type * as WorkItem from "../../WorkItem.ts"
 import type { StartedFields } from "../replay/turn.ts"
+import type { Wanted } from "./registry.ts"
 
 export type Batch =
   | {
@@ -13,8 +14,8 @@ export type Batch =
     readonly executionId: number
     readonly history: ReadonlyArray<Event.Event>
     readonly started: StartedFields
-    /** The version the execution is pinned to, or asked for; null leaves the choice to the registry. */
-    readonly version: string | null
+    /** The version the execution is pinned to, or asked for. */
+    readonly version: Wanted
     /** Messages in order of arrival, without those that start an execution. */
     readonly messages: ReadonlyArray<WorkItem.WorkItem>
     /** Answers to children that were to be started under this id, which is taken. */
@@ -42,7 +43,10 @@ export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationS
     }
     if (ended._tag !== "OrchestrationContinuedAsNew") return { _tag: "Drop", refusals }
     if (continued === undefined) return { _tag: "Early" }
-    return run({ executionId: item.executionId + 1, history: [], started: fromContinue(continued), messages, refusals })
+    // A process that has not heard of the newest version must not take the instance back to an older one.
+    const atLeast = recorded.version
+    const started = fromContinue(continued)
+    return run({ executionId: item.executionId + 1, history: [], started, messages, refusals }, { atLeast })
   }
 
   const start = item.messages.find((message) => message._tag === "StartOrchestration")
@@ -69,9 +73,12 @@ const isTerminal = (event: Event.Event) =>
   event._tag === "OrchestrationCompleted" || event._tag === "OrchestrationFailed" ||
   event._tag === "OrchestrationContinuedAsNew"
 
-const run = (fields: Omit<Extract<Batch, { readonly _tag: "Run" }>, "_tag" | "version">): Batch => {
+const run = (
+  fields: Omit<Extract<Batch, { readonly _tag: "Run" }>, "_tag" | "version">,
+  otherwise: Wanted = null
+): Batch => {
   const { version } = fields.started
-  return { _tag: "Run", ...fields, version: version === "unknown" || version === "0.0.0" ? null : version }
+  return { _tag: "Run", ...fields, version: version === "unknown" || version === "0.0.0" ? otherwise : version }
 }
 
 const fromStart = (start: WorkItem.Of<"StartOrchestration">): StartedFields => ({

@@ -10,3 +10,6 @@ export const current: CoreVersion = { major: 1000, minor: 1, patch: 0 }
 
 /** What our dispatchers claim. */
 export const supported: VersionRange = { min: { major: 1000, minor: 0, patch: 0 }, max: current }
+
+/** What every Rust runtime claims and none of ours; its first turn pins the version that runs it. */
+export const anyRust: CoreVersion = { major: 0, minor: 0, patch: 0 }

@@ -11,32 +11,55 @@ export interface Program {
   readonly code: Code
 }
 
+/** Exactly this version; or the newest one, for null; or the newest one that is not older. */
+export type Wanted = string | null | { readonly atLeast: string }
+
 export interface Registry {
-  /** The exact version asked for, or the newest one for null. */
-  readonly resolve: (name: string, version: string | null) => Program | undefined
+  readonly resolve: (name: string, version: Wanted) => Program | undefined
   /** `name@version` of everything registered, for messages. */
   readonly known: ReadonlyArray<string>
 }
 
-/** Throws on a version that is no semver, and on two programs of one name and version: defects of the application. */
+/** Throws on two programs of one name and version: a defect of the application. */
 export const makeUnsafe = (programs: ReadonlyArray<Program>): Registry => {
   const versions = new Map<string, Map<string, Program>>()
   const newest = new Map<string, Program>()
   for (const program of programs) {
     const { name, version } = program
-    if (Result.isFailure(SemVer.parse(version))) {
-      throw new Error(`orchestration "${name}" has version "${version}", which is no semantic version like 1.0.0`)
-    }
     const ofName = versions.get(name) ?? new Map<string, Program>()
     if (ofName.has(version)) throw new Error(`orchestration "${name}" ${version} is registered twice`)
     versions.set(name, ofName.set(version, program))
     const best = newest.get(name)
-    if (best === undefined || SemVer.isGreaterThan(SemVer.parseUnsafe(version), SemVer.parseUnsafe(best.version))) {
-      newest.set(name, program)
-    }
+    if (best === undefined || isNewer(version, best.version)) newest.set(name, program)
   }
   return {
-    resolve: (name, version) => version === null ? newest.get(name) : versions.get(name)?.get(version),
+    resolve: (name, wanted) => {
+      if (typeof wanted === "string") return versions.get(name)?.get(wanted)
+      const best = newest.get(name)
+      return best !== undefined && wanted !== null && isNewer(wanted.atLeast, best.version) ? undefined : best
+    },
     known: programs.map(({ name, version }) => `${name}@${version}`)
   }
+}
+
+/** Activities by name. Throws on two of one name, and on a name that is Duroxide's. */
+export const handlersUnsafe = <A>(activities: ReadonlyArray<readonly [name: string, handler: A]>): Map<string, A> => {
+  const handlers = new Map<string, A>()
+  for (const [name, handler] of activities) {
+    if (handlers.has(name)) throw new Error(`activity "${name}" is registered twice`)
+    if (name.startsWith(builtIn)) throw new Error(`activity "${name}" has a name of Duroxide's own: ${builtIn}…`)
+    handlers.set(name, handler)
+  }
+  return handlers
+}
+
+// internal
+
+/** Activities that every Rust runtime has; it answers what is asked for under these names. */
+const builtIn = "__duroxide_syscall:"
+
+/** Versions of other processes may be anything; what is no version is older than all others. */
+const isNewer = (version: string, than: string): boolean => {
+  const [one, other] = [SemVer.parse(version), SemVer.parse(than)]
+  return Result.isSuccess(one) && (Result.isFailure(other) || SemVer.isGreaterThan(one.success, other.success))
 }

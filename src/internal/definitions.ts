@@ -1,0 +1,20 @@
+/**
+ * Checks of what is defined: a name or version that cannot work is a mistake in the code, told as soon as it is given.
+ */
+import * as Result from "effect/Result"
+import * as SemVer from "effect/SemVer"
+import { problemOf } from "./text.ts"
+
+/** Throws a `RangeError` on a name that cannot be stored. `kind` is what is named: `signal`. */
+export const checkNameUnsafe = (kind: string, name: string): void => {
+  const problem = name === "" ? "it is empty" : problemOf(name)
+  if (problem !== undefined) throw new RangeError(`name of ${kind} ${JSON.stringify(name)} is refused: ${problem}`)
+}
+
+/** Throws a `RangeError` on a version of the orchestration that cannot be compared with others. */
+export const checkVersionUnsafe = (name: string, version: string): void => {
+  if (Result.isSuccess(SemVer.parse(version))) return
+  throw new RangeError(
+    `version ${JSON.stringify(version)} of orchestration "${name}" is refused: it is no semantic version like 1.0.0`
+  )
+}

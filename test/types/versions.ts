@@ -1,0 +1,56 @@
+// Mistakes on purpose: tsc is to find them.
+// @effect-diagnostics missingLayerContext:off
+/**
+ * Which handlers a runtime asks for: checked by `tsc`, never run.
+ */
+import { expectTypeOf } from "@effect/vitest"
+import { Activity, Orchestration, Runtime } from "duroxide-prisma"
+import type { Provider } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+
+const Fulfil1 = Orchestration.make("Fulfil", { version: "1.0.0", payload: Schema.String })
+const Fulfil2 = Orchestration.make("Fulfil", { version: "2.0.0", payload: Schema.Int })
+const Plain = Orchestration.make("Plain")
+const Charge = Activity.make("Charge")
+
+const program1 = Fulfil1.toLayer((text) => Effect.sleep(text.length))
+const program2 = Fulfil2.toLayer((n) => Effect.sleep(n))
+const plain = Plain.toLayer(() => Effect.void)
+const charge = Charge.toLayer(() => Effect.void)
+
+expectTypeOf(Plain.version).toEqualTypeOf<"1.0.0">()
+expectTypeOf(Fulfil2.version).toEqualTypeOf<"2.0.0">()
+expectTypeOf(program2).toEqualTypeOf<Layer.Layer<Orchestration.Handler<"Fulfil", "2.0.0">>>()
+
+const runtime = Runtime.layer({ orchestrations: [Fulfil1, Fulfil2, Plain], activities: [Charge] })
+expectTypeOf(runtime).toEqualTypeOf<
+  Layer.Layer<
+    Runtime.Runtime,
+    never,
+    | Provider.Provider
+    | Orchestration.Handler<"Fulfil", "1.0.0">
+    | Orchestration.Handler<"Fulfil", "2.0.0">
+    | Orchestration.Handler<"Plain", "1.0.0">
+    | Activity.Handler<"Charge">
+  >
+>()
+
+/** Takes what an application would run: a runtime that lacks nothing but its store. */
+const serve = (layer: Layer.Layer<Runtime.Runtime, never, Provider.Provider>) => layer
+
+serve(runtime.pipe(Layer.provide([program1, program2, plain, charge])))
+// @ts-expect-error the program of version 1.0.0 is missing
+serve(runtime.pipe(Layer.provide([program2, plain, charge])))
+// @ts-expect-error the program of version 2.0.0 is missing
+serve(runtime.pipe(Layer.provide([program1, plain, charge])))
+// @ts-expect-error the program of another orchestration is missing
+serve(runtime.pipe(Layer.provide([program1, program2, charge])))
+// @ts-expect-error the handler of an activity is missing
+serve(runtime.pipe(Layer.provide([program1, program2, plain])))
+
+// A version known at run time only cannot be told from others of its name.
+const fromEnvironment = Orchestration.make("Fulfil", { version: String(process.env.VERSION) })
+expectTypeOf(fromEnvironment.version).toEqualTypeOf<string>()
+serve(Runtime.layer({ orchestrations: [fromEnvironment] }).pipe(Layer.provide(fromEnvironment.toLayer(Effect.succeed))))
