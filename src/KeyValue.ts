@@ -30,6 +30,17 @@ export interface KeyValue<in out V extends PayloadSchema> {
 }
 
 /**
+ * Removes all values of the instance, whatever their keys, also those that earlier executions and other code have set.
+ *
+ * @category removal
+ * @since 0.1.0
+ */
+export const clearAll: Effect.Effect<void, never, OrchestrationContext> = Effect.flatMap(
+  OrchestrationContext,
+  ({ request }) => request({ _tag: "ClearKeyValues" })
+)
+
+/**
  * Defines a value every instance may have under `key`.
  *
  * @category constructors

@@ -1,0 +1,126 @@
+// Mistakes on purpose: tsc is to find them.
+// @effect-diagnostics missingEffectContext:off missingEffectError:off
+/**
+ * What does not compile, and what is inferred: checked by `tsc`, never run.
+ */
+import { expectTypeOf } from "@effect/vitest"
+import { Activity, Client, KeyValue, Mailbox, Orchestration, Signal } from "duroxide-prisma"
+import type { ErrorDetails, ProviderError } from "duroxide-prisma"
+import * as Context from "effect/Context"
+import * as SecureRandom from "effect/crypto/SecureRandom"
+import * as Effect from "effect/Effect"
+import type * as Layer from "effect/Layer"
+import type * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+
+class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
+class Payments extends Context.Service<Payments, { readonly charge: (cents: number) => Effect.Effect<string> }>()(
+  "test/Payments"
+) {}
+
+const Charge = Activity.make("Charge", { payload: Schema.Int, success: Schema.String, error: Declined })
+const Fulfil = Orchestration.make("Fulfil", {
+  payload: Schema.Struct({ cents: Schema.Int }),
+  success: Schema.String,
+  error: Declined
+})
+const Silent = Orchestration.make("Silent")
+const Approved = Signal.make("Approved", { payload: Schema.Boolean })
+const Ping = Signal.make("Ping")
+const Orders = Mailbox.make("Orders", { payload: Schema.Int })
+const Total = KeyValue.make("total", Schema.Int)
+
+// -- payloads inside a program ---------------------------------------------------------------------
+
+// @ts-expect-error the payload of Charge is a number
+void Charge.execute("12")
+// @ts-expect-error a payload is missing
+void Charge.execute()
+// @ts-expect-error cents is a number
+void Fulfil.execute({ cents: "12" })
+// @ts-expect-error cents is missing
+void Fulfil.executeWithId("child", {})
+// @ts-expect-error cents is missing
+void Fulfil.startDetached("other", {})
+// @ts-expect-error cents is a number
+void Fulfil.continueAsNew({ cents: null })
+// @ts-expect-error there is no such choice of version
+void Fulfil.continueAsNew({ cents: 1 }, { version: "2.0.0" })
+// @ts-expect-error the value is a number
+void Total.set("1")
+
+expectTypeOf(Charge.execute(12)).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Context>>()
+expectTypeOf(Fulfil.execute({ cents: 1 })).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Context>>()
+expectTypeOf(Fulfil.continueAsNew({ cents: 1 })).toEqualTypeOf<Effect.Effect<never, never, Orchestration.Context>>()
+expectTypeOf(Silent.execute()).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Context>>()
+expectTypeOf(Approved.wait).toEqualTypeOf<Effect.Effect<boolean, never, Orchestration.Context>>()
+expectTypeOf(Ping.wait).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Context>>()
+expectTypeOf(Orders.take).toEqualTypeOf<Effect.Effect<number, never, Orchestration.Context>>()
+expectTypeOf(Total.get).toEqualTypeOf<Effect.Effect<Option.Option<number>, never, Orchestration.Context>>()
+expectTypeOf(KeyValue.clearAll).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Context>>()
+expectTypeOf(Orchestration.uuid).toEqualTypeOf<Effect.Effect<string, never, Orchestration.Context>>()
+
+// -- programs and handlers -------------------------------------------------------------------------
+
+// @ts-expect-error a program has no services of the application: they belong into activities
+void Fulfil.toLayer(({ cents }) => Effect.flatMap(Payments, ({ charge }) => charge(cents)))
+// @ts-expect-error random bytes of the platform are not the same on a replay
+void Fulfil.toLayer(() => Effect.flatMap(SecureRandom.SecureRandom, ({ uuidV4 }) => uuidV4))
+// @ts-expect-error the program answers with a number where a string is promised
+void Fulfil.toLayer(({ cents }) => Effect.succeed(cents))
+// @ts-expect-error it fails with something its Schema does not know
+void Fulfil.toLayer(() => Effect.fail("declined"))
+// @ts-expect-error a child fails with Declined, which Silent may not
+void Silent.toLayer(() => Effect.asVoid(Fulfil.execute({ cents: 1 })))
+// @ts-expect-error the handler fails with something its Schema does not know
+void Charge.toLayer(() => Effect.fail("declined"))
+
+type Live<R> = Layer.Layer<Activity.Handler<"Charge">, never, R>
+// A handler may have services; who provides the layer provides them.
+expectTypeOf(Charge.toLayer((cents) => Effect.flatMap(Payments, ({ charge }) => charge(cents))))
+  .toEqualTypeOf<Live<Payments>>()
+// Nobody can provide what only a program has: such a handler fits into no application.
+expectTypeOf(Charge.toLayer(() => Effect.as(Approved.wait, "approved"))).toEqualTypeOf<Live<Orchestration.Context>>()
+
+// -- the client ------------------------------------------------------------------------------------
+
+declare const client: Client.Client["Service"]
+
+// @ts-expect-error cents is a number
+void client.start(Fulfil, { instanceId: "i", payload: { cents: "12" } })
+// @ts-expect-error a payload is missing
+void client.start(Fulfil, { instanceId: "i" })
+// @ts-expect-error an instance has an id
+void client.start(Fulfil, { payload: { cents: 1 } })
+// @ts-expect-error there is no such choice of version
+void client.start(Fulfil, { instanceId: "i", payload: { cents: 1 }, version: "2.0.0" })
+// @ts-expect-error the payload of Approved is a boolean
+void client.raise(Approved, "i", "yes")
+// @ts-expect-error a mailbox is written to with send
+void client.raise(Orders, "i", 1)
+// @ts-expect-error the payload of Orders is a number
+void client.send(Orders, "i", "1")
+// @ts-expect-error an activity is no orchestration
+void client.start(Charge, { instanceId: "i", payload: 1 })
+
+type Problem = Client.PayloadMismatch | ProviderError.ProviderError
+type Wait = Client.InstanceFailed | Client.WaitTimeout | Problem
+
+expectTypeOf(client.start(Fulfil, { instanceId: "i", payload: { cents: 1 } }))
+  .toEqualTypeOf<Effect.Effect<void, Client.InstanceAlreadyExists | Problem>>()
+expectTypeOf(client.wait(Fulfil, "i")).toEqualTypeOf<Effect.Effect<string, Declined | Wait>>()
+expectTypeOf(client.wait(Silent, "i")).toEqualTypeOf<Effect.Effect<void, Wait>>()
+expectTypeOf(client.execute(Fulfil, { instanceId: "i", payload: { cents: 1 } }))
+  .toEqualTypeOf<Effect.Effect<string, Declined | Client.InstanceAlreadyExists | Wait>>()
+expectTypeOf(client.read(Total, "i")).toEqualTypeOf<Effect.Effect<Option.Option<number>, Problem>>()
+expectTypeOf(client.raise(Ping, "i", undefined)).toEqualTypeOf<Effect.Effect<void, Problem>>()
+expectTypeOf(client.send(Orders, "i", 1)).toEqualTypeOf<Effect.Effect<void, Problem>>()
+expectTypeOf(client.cancel("i", "why")).toEqualTypeOf<Effect.Effect<void, ProviderError.ProviderError>>()
+
+expectTypeOf(client.status("i")).toEqualTypeOf<Effect.Effect<Client.Status, ProviderError.ProviderError>>()
+type StatusOf<Tag extends Client.Status["_tag"]> = Extract<Client.Status, { readonly _tag: Tag }>
+expectTypeOf<Client.Status["_tag"]>().toEqualTypeOf<"NotFound" | "Running" | "Completed" | "Failed">()
+expectTypeOf<StatusOf<"Running">["executionId"]>().toEqualTypeOf<number>()
+expectTypeOf<StatusOf<"Completed">["output"]>().toEqualTypeOf<string>()
+expectTypeOf<StatusOf<"Failed">["details"]>().toEqualTypeOf<ErrorDetails.ErrorDetails>()
+expectTypeOf<StatusOf<"Completed">["customStatus"]>().toEqualTypeOf<Option.Option<string>>()
