@@ -18,7 +18,8 @@ const checks = [
   ["test:postgres", "--", "15", "test/prisma/PrismaDriver", "test/prisma/indexes", "test/runtime/statements"],
   ["test:rust"],
   ["fixtures"],
-  ["demo"]
+  ["demo"],
+  ["example", "--", "all"]
 ]
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)))

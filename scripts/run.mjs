@@ -32,6 +32,7 @@ const tasks = {
   "fixtures": { needs: ["build"], run: (args) => node("build/scripts/fixtures.js", ...args) },
   "histories": { needs: ["build"], run: (args) => node("build/scripts/recordHistories.js", ...args) },
   "demo": { needs: ["build"], run: (args) => node("build/examples/orders/demo.js", ...args) },
+  "example": { needs: ["build"], run: (args) => node("scripts/example.mjs", ...args) },
   "prepack": { needs: ["client"], run: prepack }
 }
 

@@ -1,0 +1,101 @@
+/**
+ * An expense over a limit waits for a person: the manager is asked, reminded, passed over for the director after three
+ * days, and after seven days nobody is waited for any more. The status text tells the stage.
+ */
+import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Console, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
+
+export const Expense = Schema.Struct({
+  id: Schema.NonEmptyString,
+  employee: Schema.String,
+  purpose: Schema.String,
+  cents: Schema.Int
+})
+
+export type Expense = typeof Expense.Type
+
+/** Part of the payload: a program that read its settings from elsewhere could find others when it is replayed. */
+export const Policy = Schema.Struct({
+  limitCents: Schema.Int,
+  remindEvery: Schema.DurationFromString,
+  escalateAfter: Schema.DurationFromString,
+  giveUpAfter: Schema.DurationFromString
+})
+
+export type Policy = typeof Policy.Type
+
+export const policy: Policy = {
+  limitCents: 10_000,
+  remindEvery: Duration.days(1),
+  escalateAfter: Duration.days(3),
+  giveUpAfter: Duration.days(7)
+}
+
+export class Refused extends Schema.TaggedError<Refused>()("Refused", { by: Schema.String }) {}
+
+export class NobodyAnswered extends Schema.TaggedError<NobodyAnswered>()("NobodyAnswered", {}) {}
+
+/** A person's answer. */
+export const Decision = Signal.make("Decision", {
+  payload: Schema.Struct({ by: Schema.String, approved: Schema.Boolean })
+})
+
+export const Notify = Activity.make("Notify", { payload: Schema.Struct({ to: Schema.String, text: Schema.String }) })
+
+export const Pay = Activity.make("Pay", { payload: Expense })
+
+export const Reimburse = Orchestration.make("Reimburse", {
+  payload: Schema.Struct({ expense: Expense, policy: Policy }),
+  success: Schema.Struct({ approvedBy: Schema.String }),
+  error: Schema.Union([Refused, NobodyAnswered])
+})
+
+const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy }) {
+  const approvedBy = expense.cents <= policy.limitCents ? "policy" : yield* approval(expense, policy)
+  yield* Pay.execute(expense)
+  yield* Orchestration.setCustomStatus(`paid, approved by ${approvedBy}`)
+  return { approvedBy }
+}))
+
+const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
+  // One wait for all the time, begun before anybody is asked: a signal that comes while nobody waits is lost.
+  const decision = yield* Effect.raceFirst(
+    Effect.asSome(Decision.wait),
+    Effect.as(ask(expense, policy), Option.none())
+  )
+  if (Option.isNone(decision)) {
+    yield* Orchestration.setCustomStatus("nobody answered")
+    yield* Notify.execute({ to: expense.employee, text: `nobody answered about ${expense.purpose}` })
+    return yield* new NobodyAnswered()
+  }
+  const { approved, by } = decision.value
+  if (approved) return by
+  yield* Orchestration.setCustomStatus(`refused by ${by}`)
+  return yield* new Refused({ by })
+})
+
+const ask = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
+  yield* askOne("the manager", expense, policy).pipe(Effect.timeoutOption(policy.escalateAfter))
+  yield* askOne("the director", expense, policy).pipe(
+    Effect.timeoutOption(Duration.subtract(policy.giveUpAfter, policy.escalateAfter))
+  )
+})
+
+/** Asks, and reminds until it is interrupted. */
+const askOne = Effect.fnUntraced(function*(who: string, { employee, purpose }: Expense, { remindEvery }: Policy) {
+  yield* Orchestration.setCustomStatus(`waiting for ${who}`)
+  yield* Notify.execute({ to: who, text: `${employee} asks for ${purpose}` })
+  yield* Effect.schedule(
+    Notify.execute({ to: who, text: `reminder: ${employee} waits for ${purpose}` }),
+    Schedule.spaced(remindEvery)
+  )
+})
+
+// These print; yours would send a mail and a payment, and pass the idempotency key of `Activity.Context` on.
+const NotifyLive = Notify.toLayer(({ text, to }) => Console.log(`  mail to ${to}: ${text}`))
+
+const PayLive = Pay.toLayer(({ employee, purpose }) => Console.log(`  paid ${employee} for ${purpose}`))
+
+export const RuntimeLive = Runtime.layer({ orchestrations: [Reimburse], activities: [Notify, Pay] }).pipe(
+  Layer.provide([ReimburseLive, NotifyLive, PayLive])
+)

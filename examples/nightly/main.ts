@@ -1,0 +1,45 @@
+/**
+ * `npm run example -- nightly`: four nights of two seconds, in one of which the report takes too long.
+ */
+import { Client } from "duroxide-prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
+import { Console, DateTime, Effect, Layer, Option, Schedule } from "effect"
+import { Nightly, Nights, Reports, RuntimeLive } from "./nightly.ts"
+
+let reports = 0
+
+const ReportsLive = Layer.succeed(Reports, {
+  make: Effect.fnUntraced(function*(night) {
+    const number = ++reports
+    yield* Console.log(`report ${number} for ${night} begins`)
+    yield* Effect.sleep(number === 2 ? "3 seconds" : "100 millis")
+    yield* Console.log(`report ${number} is done`)
+  })
+})
+
+const App = RuntimeLive.pipe(
+  Layer.provide(ReportsLive),
+  Layer.provideMerge(Client.layer),
+  Layer.provide(PrismaProvider.layerDefault({ schema: "example_nightly" }))
+)
+
+const main = Effect.gen(function*() {
+  const client = yield* Client.Client
+  const instanceId = `nightly ${new Date().toISOString()}`
+  yield* client.start(Nightly, {
+    instanceId,
+    // A night would be "0 2 * * *"; with six fields the first one is seconds.
+    payload: { cron: "*/2 * * * * *", zone: DateTime.zoneMakeNamedUnsafe("Europe/Berlin") }
+  })
+  const nights = yield* client.read(Nights, instanceId).pipe(
+    Effect.map(Option.getOrElse(() => ({ started: 0, skipped: 0 }))),
+    Effect.repeat({
+      until: ({ skipped, started }) => started + skipped >= 4,
+      schedule: Schedule.spaced("100 millis")
+    })
+  )
+  yield* client.cancel(instanceId, "the example is over")
+  yield* Console.log(`${nights.started} reports were started, ${nights.skipped} left out`)
+})
+
+await Effect.runPromise(main.pipe(Effect.provide(App)))

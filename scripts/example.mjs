@@ -1,0 +1,23 @@
+// Runs an example of `examples`, or `all` of them one after the other: `npm run example -- approval`. It is compiled
+// before; `scripts/run.mjs` sees to that. Fails when one of them does.
+
+import { spawnSync } from "node:child_process"
+import { existsSync, readdirSync } from "node:fs"
+
+const names = readdirSync("examples").filter((name) => existsSync(`examples/${name}/main.ts`))
+const [wanted, ...args] = process.argv.slice(2)
+
+if (wanted !== "all" && !names.includes(wanted)) {
+  console.error(`usage: npm run example -- <name>\nexamples: ${names.join(", ")}, or all; and npm run demo`)
+  process.exit(2)
+}
+
+const failed = (wanted === "all" ? names : [wanted]).filter((name) => {
+  console.log(`--- ${name}`)
+  const { status } = spawnSync(process.execPath, [`build/examples/${name}/main.js`, ...args], { stdio: "inherit" })
+  return status !== 0
+})
+if (failed.length > 0) {
+  console.error(`Failed: ${failed.join(", ")}`)
+  process.exit(1)
+}

@@ -1,0 +1,117 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Client, ProviderAdmin } from "duroxide-prisma"
+import { TestRuntime } from "duroxide-prisma/testing"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { Chat, Conversation, Messages, RuntimeLive } from "../../examples/agent/agent.ts"
+import { Model, Overloaded } from "../../examples/agent/model.ts"
+import * as Printed from "./printed.ts"
+
+const start = Effect.flatMap(
+  Client.Client,
+  (client) => client.start(Chat, { instanceId: "c", payload: { idleFor: Duration.hours(1), answers: 0 } })
+)
+
+const send = (text: string) => Effect.flatMap(Client.Client, (client) => client.send(Messages, "c", text))
+
+const status = Effect.map(
+  Effect.flatMap(Client.Client, (client) => client.status("c")),
+  (status) => status._tag === "Running" ? Option.getOrUndefined(status.customStatus) : status._tag
+)
+
+/** What was said, and by whom. */
+const said = Effect.map(
+  Effect.flatMap(Client.Client, (client) => client.read(Conversation, "c")),
+  (entries) => Option.getOrElse(entries, () => []).map(({ role, text }) => `${role}: ${text}`)
+)
+
+/** Runs a test in virtual time, with the lines the activities print. */
+const on = <A, E, R>(
+  test: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, R>,
+  model: Layer.Layer<Model> = Model.layerFake
+) => {
+  const { layer, lines } = Printed.make()
+  return test(lines).pipe(Effect.provide(TestRuntime.layer(RuntimeLive).pipe(Layer.provide([model, layer]))))
+}
+
+const tools = [
+  "user: where is order 42?",
+  "tool: order 42 was sent on Monday",
+  "tool: the handbook says two days, the web says two days",
+  "assistant: order 42 was sent on Monday; the handbook says two days, the web says two days"
+]
+
+describe("agent", () => {
+  it.effect("answers, uses tools where it needs them, and ends when nobody writes any more", () =>
+    on(Effect.fnUntraced(function*() {
+      const client = yield* Client.Client
+      yield* start
+      assert.strictEqual(yield* status, "waiting for you")
+      yield* send("hello")
+      assert.deepStrictEqual(yield* said, ["user: hello", "assistant: You said: hello"])
+      yield* send("where is order 42?")
+      assert.strictEqual(yield* status, "using LookUpOrder and Research")
+      yield* TestRuntime.advance("1 second")
+      assert.deepStrictEqual((yield* said).slice(2), tools)
+      assert.strictEqual(yield* client.wait(Chat, "c"), 2)
+    })))
+
+  it.effect("goes on in another process where it was, in the middle of a tool call", () =>
+    on(Effect.fnUntraced(function*(lines) {
+      const client = yield* Client.Client
+      yield* start
+      yield* send("where is order 42?")
+      yield* TestRuntime.advance("500 millis")
+      assert.strictEqual(yield* status, "using LookUpOrder and Research")
+      yield* TestRuntime.crash
+      yield* send("thanks")
+      assert.strictEqual(yield* client.wait(Chat, "c"), 2)
+      assert.deepStrictEqual(yield* said, [...tools, "user: thanks", "assistant: You said: thanks"])
+      // The tool that had not answered is called again; those that had are not, nor is the model asked again.
+      assert.deepStrictEqual([...lines].sort(), [
+        "asking the handbook: How long do parcels take?",
+        "asking the web: How long do parcels take?",
+        "looking up order 42",
+        "looking up order 42"
+      ])
+    })))
+
+  it.effect("gives the failure of a tool to the model", () =>
+    on(Effect.fnUntraced(function*() {
+      yield* start
+      yield* send("where is order 7?")
+      yield* TestRuntime.advance("1 second")
+      assert.include((yield* said).at(-1), "assistant: there is no order 7; ")
+    })))
+
+  it.effect("asks an overloaded model again, and says so in the end", () => {
+    let calls = 0
+    const overloaded = Effect.suspend(() => (calls++, Effect.fail(new Overloaded())))
+    return on(
+      Effect.fnUntraced(function*() {
+        yield* start
+        yield* send("hello")
+        yield* TestRuntime.advance("1 minute")
+        assert.deepStrictEqual((yield* said).slice(1), ["assistant: I am overloaded, sorry."])
+        assert.strictEqual(calls, 6)
+      }),
+      Layer.succeed(Model, { complete: () => overloaded })
+    )
+  })
+
+  it.effect("a long conversation is cut to what fits, and each execution stays small", () =>
+    on(Effect.fnUntraced(function*() {
+      const admin = yield* ProviderAdmin.ProviderAdmin
+      yield* start
+      for (let message = 1; message <= 40; message++) yield* send(`${message}`)
+      assert.lengthOf(yield* said, 30)
+      assert.strictEqual((yield* said).at(-1), "assistant: You said: 40")
+      const executions = yield* admin.listExecutions("c")
+      assert.lengthOf(executions, 41)
+      for (const executionId of executions) {
+        assert.isAtMost((yield* admin.getExecutionInfo("c", executionId)).eventCount, 20)
+      }
+    })))
+})
