@@ -3,7 +3,10 @@
  * leases run out, starts, sends, cancels and deletes at random. Several of these run side by side in
  * `deadlock.test.ts`.
  *
- *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections>
+ *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections> <outcomes>
+ *
+ * Ends after so many seconds, but not before each of the comma-separated outcomes was counted a few times, so that a
+ * busy machine does as much as an idle one; after four times as many seconds in any case.
  *
  * The last line on stdout is `counts: ` and how many items were settled or lost and how many calls failed, as JSON.
  */
@@ -13,8 +16,12 @@ import { Database, PrismaAdmin, PrismaDriver } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
-const [url = "", schema, seconds = "20", inFlight = "50", connections = "50"] = process.argv.slice(2)
-const endAt = Date.now() + Number(seconds) * 1000
+const [url = "", schema, seconds = "20", inFlight = "50", connections = "50", outcomes = ""] = process.argv.slice(2)
+const startedAt = Date.now()
+const isOver = () => {
+  const past = (Date.now() - startedAt) / 1000 / Number(seconds)
+  return past > 4 || (past > 1 && outcomes.split(",").every((outcome) => (counts[outcome] ?? 0) > 2))
+}
 const instances = Array.from({ length: 100 }, (_, i) => `instance-${i}`)
 
 const counts: Record<string, number> = {}
@@ -174,7 +181,7 @@ const work = Effect.fnUntraced(function*(
 
   const attempt = (what: Settling) =>
     Effect.catch(what, (error) => Effect.sync(() => count(`failed: ${error.message}`)))
-  while (Date.now() < endAt) {
+  while (!isOver()) {
     yield* attempt(chance(0.45) ? turns : chance(0.8) ? activities : chance(0.5) ? arrivals : removals)
   }
 })
