@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, Provider } from "duroxide-prisma"
+import { Client, Provider, ProviderAdmin } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -22,7 +22,7 @@ const enqueued = (shared: Rust.Shared, condition: string) =>
   )
 
 describe("our client", () => {
-  it.live("starts, asks, signals, writes to and waits for an instance of theirs", () =>
+  it.live("starts, asks, signals, writes to, waits for and deletes an instance of theirs", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -43,11 +43,15 @@ describe("our client", () => {
           output: JSON.stringify(told),
           customStatus: Option.some("asking")
         })
+        assert.deepStrictEqual(
+          yield* shared.sql(
+            "SELECT concat_ws('.', duroxide_version_major, duroxide_version_minor) AS v FROM executions"
+          ),
+          [{ v: "0.1" }]
+        )
+        yield* (yield* ProviderAdmin.ProviderAdmin).deleteInstance("errand")
+        assert.deepInclude(yield* Rust.ask(shared, (client) => client.getStatus("errand")), { status: "NotFound" })
       }).pipe(Effect.provide(Ours.app(shared)))
-      assert.deepStrictEqual(
-        yield* shared.sql("SELECT concat_ws('.', duroxide_version_major, duroxide_version_minor) AS v FROM executions"),
-        [{ v: "0.1" }]
-      )
     }))
 
   it.live("hears of failures of theirs, as JSON or plain text, and cancels", () =>
