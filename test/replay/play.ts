@@ -340,17 +340,26 @@ export const play = (program: Program | Code, options: Play = {}): Instance => {
   return instance
 }
 
+/** Definitions are made once: their Schemas cost more than what they are used for here. */
+const once = <A>(make: (name: string) => A) => {
+  const made = new Map<string, A>()
+  return (name: string): A => {
+    const known = made.get(name) ?? make(name)
+    made.set(name, known)
+    return known
+  }
+}
+
+const anything = { payload: Schema.Unknown, success: Schema.Unknown, error: Schema.Unknown }
+
 /** An activity of any JSON. */
-export const activity = (name: string) =>
-  Activity.make(name, { payload: Schema.Unknown, success: Schema.Unknown, error: Schema.Unknown }).execute
+export const activity = once((name) => Activity.make(name, anything).execute)
+
+const orchestration = once((name) => Orchestration.make(name, anything))
 
 /** A child of any JSON, under the id given or one of its own. */
 export const child = (name: string, input: unknown = null, instance?: string) => {
-  const { execute, executeWithId } = Orchestration.make(name, {
-    payload: Schema.Unknown,
-    success: Schema.Unknown,
-    error: Schema.Unknown
-  })
+  const { execute, executeWithId } = orchestration(name)
   return instance === undefined ? execute(input) : executeWithId(instance, input)
 }
 
@@ -358,18 +367,17 @@ export const child = (name: string, input: unknown = null, instance?: string) =>
 export const detached = (name: string, instance: string) => Orchestration.make(name).startDetached(instance, undefined)
 
 /** The next execution of the tested orchestration. */
-export const continueAsNew = (input: unknown = null) =>
-  Orchestration.make("Tested", { payload: Schema.Unknown }).continueAsNew(input)
+export const continueAsNew = (input: unknown = null) => orchestration("Tested").continueAsNew(input)
 
 /** The oldest message of a mailbox of any JSON. */
-export const take = (name: string) => Mailbox.make(name, { payload: Schema.Unknown }).take
+export const take = once((name) => Mailbox.make(name, { payload: Schema.Unknown }).take)
 
 /** A value of any text. */
 export const set = (key: string, value: string) =>
   Effect.flatMap(Orchestration.Context, ({ request }) => request({ _tag: "SetKeyValue", key, value }))
 
 /** A signal of any JSON. */
-export const signal = (name: string) => Signal.make(name, { payload: Schema.Unknown }).wait
+export const signal = once((name) => Signal.make(name, { payload: Schema.Unknown }).wait)
 
 export const brief = (event: Event.Event): string =>
   `${event.eventId} ${event._tag}${event.sourceEventId === null ? "" : ` <${event.sourceEventId}`}${

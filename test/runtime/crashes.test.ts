@@ -71,7 +71,7 @@ describe("Runtime", () => {
         `${programs} programs in ${ways} ways: ${counts.instances} instances, ${counts.events} events, ${counts.crashes} crashes`
       )
       assert.isAbove(counts.crashes, 10 * programs)
-    }), 300_000)
+    }), 600_000)
 })
 
 // internal
@@ -154,7 +154,7 @@ const runGroup = Effect.fnUntraced(function*(
       )
       yield* TestClock.adjust(1)
       yield* settled(store)
-      yield* TestClock.adjust(new Dice(round).pick([0, 0, 1, 5, 50, round > 20 ? 1_000 : 0]))
+      yield* TestClock.adjust(new Dice(round).pick([0, 0, 1, 5, 50, round > 10 ? 1_000 : 0]))
       yield* settled(store)
     }
     const stories = new Map<string, Story>()
@@ -220,7 +220,7 @@ class Instance {
     if (this.isOver || this.turns === 0) return []
     const { executionId, instanceId: instance } = this
     const dice = new Dice(hash(`${instance} ${executionId} ${round}`))
-    const everything = round > 20
+    const everything = round > 10
     const due: Array<WorkItem.WorkItem> = []
     for (const [id, { input }] of this.activities) {
       if (!everything && !dice.happens(0.4)) continue
