@@ -235,6 +235,19 @@ describe("TestRuntime", () => {
       { patience: "20 millis" }
     )))
 
+  it.effect("stuck: also while an activity hangs, whose lease is renewed for ever", () =>
+    Effect.gen(function*() {
+      yield* start
+      assert.include(yield* stuck(wait()), `instance p waits for activity "Step", signal "Approved"`)
+    }).pipe(
+      on(
+        Effect.all([Step.execute("hangs"), Approved.wait], { concurrency: "unbounded" }),
+        () => Effect.sleep(Duration.infinity).pipe(Effect.as("")),
+        { patience: "20 millis" }
+      ),
+      silent
+    ))
+
   it.effect("stuck: not while another fiber of the test may still send something", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client

@@ -177,10 +177,29 @@ describe("replayHistory: what fits", () => {
       yield* replay(program, history)
     }))
 
+  it.effect("a failure that no program may see, whatever came with it", () =>
+    Effect.gen(function*() {
+      const program: Program = () =>
+        Effect.all([Effect.catchDefect(Charge.execute(1), () => Effect.void), Ship.execute(2)], all)
+      const objects = JSON.parse(yield* recorded(program, TestRuntime.settle)) as ReadonlyArray<Record<string, unknown>>
+      const [one, two, three] = objects
+      const details = { Infrastructure: { operation: "store", message: "full", retryable: false } }
+      const later = (event_id: number, fields: object) => ({ ...one, event_id, source_event_id: null, ...fields })
+      yield* replay(program, [
+        one!,
+        two!,
+        three!,
+        later(4, { type: "ActivityFailed", source_event_id: 2, details }),
+        later(5, { type: "ActivityCompleted", source_event_id: 3, result: "2" }),
+        later(6, { type: "OrchestrationFailed", details })
+      ])
+    }))
+
   it.effect("an end that was not the program's own, up to there", () =>
     Effect.gen(function*() {
+      const waits: Program = (order) => Effect.all([Approved.wait, paid(order)], all)
       const history = yield* recorded(
-        paid,
+        waits,
         Effect.andThen(
           TestRuntime.advance("1 hour"),
           Effect.andThen(
@@ -194,7 +213,7 @@ describe("replayHistory: what fits", () => {
         )
       )
       assert.include(history, "Nondeterminism")
-      const { executions } = yield* replay(paid, history)
+      const { executions } = yield* replay(waits, history)
       assert.strictEqual(executions[0]!.status, "Failed")
       assert.strictEqual((yield* Effect.flip(replay(() => Approved.wait, history)))._tag, "HistoryMismatch")
     }))
