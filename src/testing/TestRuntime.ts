@@ -97,8 +97,8 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * `wait` and `execute` of the client let time pass until the instance has ended. Its other methods begin and end at
  * rest: whatever can happen without time passing has happened when they return.
  *
- * A process that ends gives work back at once (`shutdownTimeout` of 1 millisecond); a `RuntimeConfig` of `runtime` has
- * the last word.
+ * Every turn is replayed (`verifyReplay`), so a program that is not deterministic fails. A process that ends gives work
+ * back at once (`shutdownTimeout` of 1 millisecond). A `RuntimeConfig` of `runtime` has the last word.
  *
  * **Gotchas**
  *
@@ -383,8 +383,12 @@ export const deploy = <A, E, R>(
 
 // internal
 
-/** No look, check or sweep is due to the clock alone, and a process that ends waits for nobody. */
+/**
+ * No look, check or sweep is due to the clock alone, and a process that ends waits for nobody. Every turn is replayed as
+ * well, so that a program that would go another way in another process does not pass its test.
+ */
 const quietConfig = RuntimeConfig.layer({
+  verifyReplay: true,
   shutdownTimeout: 1,
   cancellationCheckInterval: Infinity,
   sessionCleanupInterval: Infinity

@@ -349,6 +349,23 @@ describe("TestRuntime", () => {
       })
     }).pipe(on(Effect.andThen(Effect.sleep("1 day"), Effect.die(new Error("boom")))), silent))
 
+  it.effect("determinism: a program that goes another way when it is replayed fails", () => {
+    let runs = 0
+    return Effect.gen(function*() {
+      yield* start
+      const ended = yield* TestRuntime.runToEnd("p")
+      if (ended._tag !== "Failed") return assert.fail(ended._tag)
+      assert.strictEqual(ended.details._tag, "Configuration")
+    }).pipe(
+      on(Effect.gen(function*() {
+        const name = `run ${runs++}`
+        yield* Effect.sleep("1 hour")
+        return yield* Step.execute(name)
+      })),
+      silent
+    )
+  })
+
   it("determinism: two runs write the same histories, byte for byte", async () => {
     const run = Effect.gen(function*() {
       yield* start

@@ -17,7 +17,6 @@ const activity = (name: string) =>
 const Reserve = activity("Reserve")
 const Charge = activity("Charge")
 const Ship = activity("Ship")
-const Refuse = activity("Refuse")
 const Approved = Signal.make("Approved")
 const Orders = Mailbox.make("Orders", { payload: Schema.Int })
 const Total = KeyValue.make("total", Schema.Int)
@@ -39,16 +38,16 @@ const recorded = (program: Program, drive: Drive = TestRuntime.runToEnd("order-1
     yield* drive
     return yield* recordHistory("order-1")
   }).pipe(
-    Effect.provide(TestRuntime.layer(
-      Runtime.layer({ orchestrations: [Fulfil], activities: [Reserve, Charge, Ship, Refuse] }).pipe(Layer.provide([
-        Fulfil.toLayer(program),
-        Reserve.toLayer(() => Effect.succeed(true)),
-        Charge.toLayer(() => Effect.succeed({ receipt: 7 })),
-        Ship.toLayer(() => Effect.as(Effect.sleep("1 hour"), "shipped")),
-        Refuse.toLayer(() => Effect.fail("no"))
-      ]))
-    )),
-    Effect.provide(Logger.layer([]))
+    Effect.provide(
+      TestRuntime.layer(
+        Runtime.layer({ orchestrations: [Fulfil], activities: [Reserve, Charge, Ship] }).pipe(Layer.provide([
+          Fulfil.toLayer(program),
+          Reserve.toLayer(() => Effect.succeed(true)),
+          Charge.toLayer(() => Effect.succeed({ receipt: 7 })),
+          Ship.toLayer(() => Effect.as(Effect.sleep("1 hour"), "shipped"))
+        ]))
+      ).pipe(Layer.provideMerge(Logger.layer([])))
+    )
   )
 
 const replay = (program: Program, history: History) =>
