@@ -229,13 +229,15 @@ describe("readInstances:", () => {
 
   it.effect("a number JavaScript cannot hold is refused, not rounded", () =>
     Effect.gen(function*() {
-      const { driver, sql } = yield* open
+      const { admin, driver, sql } = yield* open
       yield* sql(`INSERT INTO instances VALUES ('a', 'O', null, ${2n ** 53n}, now(), now())`)
       yield* driver.enqueueForOrchestrator([Test.message("a")])
       const read = yield* Effect.flip(driver.readInstances(["a"]))
       assert.strictEqual(read.reason._tag, "DataCorrupted")
       assert.include(read.message, "2^53 - 1")
       assert.isTrue(Exit.isFailure(yield* Effect.exit(Test.claim(driver))))
+      yield* sql(`INSERT INTO executions VALUES ('a', ${2n ** 53n}, 'Running', null, now(), null)`)
+      assert.strictEqual((yield* Effect.flip(admin.listExecutions("a"))).reason._tag, "DataCorrupted")
       yield* sql(`UPDATE instances SET current_execution_id = ${2n ** 53n - 1n}`)
       assert.strictEqual((yield* driver.readInstances(["a"]))[0]!.executionId, Number.MAX_SAFE_INTEGER)
     }))

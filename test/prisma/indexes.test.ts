@@ -270,6 +270,25 @@ describe("indexes:", () => {
       yield* run("with statistics")
     }), 60_000)
 
+  it.live("activities whose time has not come are not met on the way to one whose time has", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const run = yield* session(test)
+      // Planned before there was anything to step over.
+      for (let i = 0; i < 6; i++) {
+        yield* run(`SELECT * FROM dx_fetch_work_items(5, 1000, true, NULL, NULL, NULL, ${now})`)
+      }
+      yield* test.sql(
+        `INSERT INTO worker_queue (work_item, visible_at, created_at, tag)
+         SELECT '{}', ${at(60_000)}, now(), CASE g % 2 WHEN 0 THEN 'gpu' END FROM generate_series(1, ${many}) AS g;
+         INSERT INTO worker_queue (work_item, visible_at, created_at) VALUES ('{}', ${at(-1000)}, now());`
+      )
+      for (const tags of ["true, NULL", "true, '{}'", "true, '{gpu}'", "false, '{gpu}'"]) {
+        const reads = yield* run(`SELECT * FROM dx_fetch_work_items(5, 1000, ${tags}, NULL, NULL, ${now})`)
+        assert.isAtMost(reads.reduce((sum, { entries }) => sum + entries, 0), 500, tags)
+      }
+    }))
+
   it.live("claims and renewals write no index, in sets of 200, too", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* Test.open()
