@@ -145,9 +145,12 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     // In steps over the whole set, as one statement does it: no turn sees another one half stored.
     for (const { turn } of done) turn.cancelledActivities.forEach(cancelActivity)
     for (const { instanceId, turn } of done) {
-      if (turn.status !== null && turn.status !== "Running") dropTimers(instanceId, now)
+      if (turn.status !== null && turn.status !== "Running") dropMessages(instanceId, now, isTimer)
     }
     for (const { turn } of done) turn.orchestratorItems.forEach((item) => sendMessage(item, now))
+    for (const { instanceId, turn: { cancelledTimers = [] } } of done) {
+      dropMessages(instanceId, now, (workItem) => cancelledTimers.includes(workItem))
+    }
     return answers
   }
 
@@ -203,11 +206,11 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     if (item.visibleAtMs !== null && item.delayMs === null) messages.get(lastId)!.visibleAtMs = item.visibleAtMs
   }
 
-  /** The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then. */
-  const dropTimers = (instanceId: string, now: number) => {
+  /** Of what is not due yet. */
+  const dropMessages = (instanceId: string, now: number, isMeant: (workItem: string) => boolean) => {
     for (const [id, message] of messages) {
-      const isTimer = message.instanceId === instanceId && message.workItem.startsWith(`{"TimerFired"`)
-      if (isTimer && message.visibleAtMs > now) messages.delete(id)
+      const isDue = message.visibleAtMs <= now
+      if (message.instanceId === instanceId && !isDue && isMeant(message.workItem)) messages.delete(id)
     }
   }
 
@@ -454,6 +457,9 @@ export const layerOver = (store: tables.Tables): Layer.Layer<ProviderDriver | Ad
   Layer.succeedContext(Context.make(ProviderDriver, makeOver(store)).pipe(Context.add(AdminDriver, makeAdmin(store))))
 
 // internal
+
+/** The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then. */
+const isTimer = (workItem: string) => workItem.startsWith(`{"TimerFired"`)
 
 interface StoredTurn {
   readonly turn: OrchestrationAck

@@ -70,6 +70,8 @@ export interface Turn {
     readonly executionId: number
     readonly activityId: number
   }>
+  /** Timers of this execution that nobody waits for any more: they need not fire. Those due by now may. */
+  readonly cancelledTimers?: ReadonlyArray<WorkItem.Of<"TimerFired">>
 }
 
 /**

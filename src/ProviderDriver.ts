@@ -139,6 +139,11 @@ export interface OrchestrationAck {
   readonly orchestratorItems: ReadonlyArray<EncodedMessage>
   /** Worker rows deleted after the `workerItems` of all turns of the set are inserted, claimed or not; missing are fine. */
   readonly cancelledActivities: ReadonlyArray<ActivityKey>
+  /**
+   * Texts of timers of this instance that are deleted, after `orchestratorItems` are inserted, unless they are due by
+   * now.
+   */
+  readonly cancelledTimers?: ReadonlyArray<string>
 }
 
 /**

@@ -306,7 +306,8 @@ const ackRow = (ack: OrchestrationAck) => ({
   output: ack.output,
   parent_instance_id: ack.parentInstanceId,
   ...ack.pinnedVersion,
-  ...(ack.customStatus === null ? {} : { sets_custom_status: true, custom_status: ack.customStatus.value })
+  ...(ack.customStatus === null ? {} : { sets_custom_status: true, custom_status: ack.customStatus.value }),
+  ...(ack.cancelledTimers !== undefined && { cancelled_timers: ack.cancelledTimers })
 })
 
 const keyValueRow = (change: KeyValueChange) =>

@@ -58,6 +58,8 @@ export interface Turn {
   readonly workerItems: ReadonlyArray<Activity>
   readonly orchestratorItems: ReadonlyArray<Message>
   readonly cancelledActivities: ReadonlyArray<Pick<Activity, "instanceId" | "executionId" | "activityId">>
+  /** Whether its own `orchestratorItems` are cancelled timers at once. */
+  readonly cancelsItems?: boolean
 }
 
 interface Abandon {
@@ -219,7 +221,8 @@ const turn: fc.Arbitrary<Turn> = fc.record({
   pinnedVersion: orNull(version),
   workerItems: few(activity, 3),
   orchestratorItems: few(message),
-  cancelledActivities: few(fc.record({ instanceId, executionId, activityId: fc.integer({ min: 1, max: 3 }) }))
+  cancelledActivities: few(fc.record({ instanceId, executionId, activityId: fc.integer({ min: 1, max: 3 }) })),
+  cancelsItems: fc.boolean()
 })
 
 const tags: fc.Arbitrary<TagFilter> = fc.oneof(

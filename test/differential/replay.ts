@@ -96,13 +96,15 @@ const perform = Effect.fnUntraced(function*(
     case "ackOrchestrationItems": {
       const acks = operation.turns.map((turn, position) => {
         const claim = find(side.turns, turn.token)
+        const orchestratorItems = turn.orchestratorItems.map((message) => encoded(message, now, step))
         return {
           ...turn,
           lockToken: claim.lockToken,
           executionId: turn.executionOffset === null ? null : (claim.executionId ?? 1) + turn.executionOffset,
           history: turn.history.map((event, index) => encodedEvent(event, 1000 + step * 100 + position * 10 + index)),
           workerItems: turn.workerItems.map((activity) => work(activity, step)),
-          orchestratorItems: turn.orchestratorItems.map((message) => encoded(message, now, step))
+          orchestratorItems,
+          ...(turn.cancelsItems === true && { cancelledTimers: orchestratorItems.map(({ workItem }) => workItem) })
         }
       })
       return yield* ending(side.turns, driver.ackOrchestrationItems, acks)

@@ -56,6 +56,30 @@ describe("drop", () => {
     assert.deepStrictEqual(instance.written, ["5 ActivityCompleted <3", "6 ExternalSubscribed"])
   })
 
+  it("drop: a timer that nobody waits for is cancelled, once", () => {
+    const instance = new Instance(losing(Effect.sleep("7 days")))
+    instance.turn()
+    const [timer] = instance.timers.values()
+    instance.turn(instance.raised("Win"))
+    assert.deepStrictEqual(instance.last.turn.cancelledTimers, [timer!])
+    assert.deepStrictEqual(instance.written, ["4 ExternalEvent", "5 ExternalSubscribed"])
+    // One that fires all the same is for nobody.
+    instance.turn(instance.fired(3))
+    assert.strictEqual(instance.outcome._tag, "Waiting")
+    assert.isUndefined(instance.last.turn.cancelledTimers)
+    instance.turn(instance.raised("End"))
+    assert.strictEqual(instance.outcome._tag, "Completed")
+  })
+
+  it("drop: a timer that is begun and given up in one turn is cancelled in its commit", () => {
+    const instance = new Instance(
+      Effect.andThen(Effect.raceFirst(Effect.sleep("7 days"), Effect.void), signal("Go"))
+    )
+    const { turn } = instance.turn()
+    assert.deepStrictEqual(turn.cancelledTimers, turn.orchestratorItems as never)
+    assert.deepStrictEqual(instance.events(), ["1 OrchestrationStarted", "2 TimerCreated", "3 ExternalSubscribed"])
+  })
+
   it("drop: a wait that is begun and given up in one turn takes no signal", () => {
     const program = Effect.andThen(Effect.raceFirst(signal("Go"), Effect.void), signal("Go"))
     const instance = new Instance(program)

@@ -149,7 +149,8 @@ $$;
 -- other whatever they hold, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
-                                   --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status}]
+                                   --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
+                                   --   cancelled_timers: [work_item]}]
   p_history jsonb,                 -- [{ack, event_id, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
   p_worker_items jsonb,            -- [{ack, work_item, instance_id, execution_id, activity_id, session_id, tag}]
@@ -187,6 +188,7 @@ DECLARE
   v_created text[] := '{}';
   v_describes boolean;
   v_ends boolean;
+  v_cancels boolean;
 BEGIN
   FOR v_lease IN
     SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
@@ -254,17 +256,27 @@ BEGIN
     bool_or(ack.orchestration_name IS NOT NULL AND ack.orchestration_version IS NOT NULL),
     array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
     bool_or(ack.status IS NOT NULL OR ack.major IS NOT NULL),
-    bool_or(ack.status IN ('Completed', 'Failed', 'ContinuedAsNew'))
-  INTO v_creates, v_parents, v_describes, v_ends
+    bool_or(ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')),
+    bool_or(ack.cancelled_timers IS NOT NULL)
+  INTO v_creates, v_parents, v_describes, v_ends, v_cancels
   FROM ROWS FROM (
     jsonb_to_recordset(p_acks) AS (
       orchestration_name text,
       orchestration_version text,
       parent_instance_id text,
       status text,
-      major integer
+      major integer,
+      cancelled_timers jsonb
     )
-  ) WITH ORDINALITY AS ack (orchestration_name, orchestration_version, parent_instance_id, status, major, position)
+  ) WITH ORDINALITY AS ack (
+    orchestration_name,
+    orchestration_version,
+    parent_instance_id,
+    status,
+    major,
+    cancelled_timers,
+    position
+  )
   WHERE v_executions[ack.position] IS NOT NULL;
 
   IF v_parents IS NOT NULL THEN
@@ -575,6 +587,17 @@ BEGIN
     ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
     WHERE v_executions[m.ack] IS NOT NULL
     ORDER BY m.position;
+  END IF;
+
+  IF v_cancels THEN
+    -- After the insert, as a turn may begin a timer and give it up. What is visible by now is left to the next turn.
+    DELETE FROM orchestrator_queue AS q
+    USING ROWS FROM (jsonb_to_recordset(p_acks) AS (cancelled_timers jsonb)) WITH ORDINALITY
+      AS ack (cancelled_timers, position)
+    WHERE v_executions[ack.position] IS NOT NULL
+      AND q.instance_id = v_instances[ack.position]
+      AND q.visible_at > v_now
+      AND ack.cancelled_timers ? q.work_item;
   END IF;
 
   -- A batch was visible when its lease was taken; what became visible later is not looked at.

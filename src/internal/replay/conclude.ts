@@ -149,6 +149,15 @@ export const conclude = (
     }
   }
 
+  // A timer that nobody waits for would wake the instance for nothing. The store forgets those of an ended execution.
+  const cancelledTimers = outcome._tag !== "Waiting"
+    ? []
+    : dropped.flatMap(({ action, eventId: id }) =>
+      action._tag === "CreateTimer" && books.unanswered.has(id)
+        ? { _tag: "TimerFired" as const, instance: instanceId, executionId, id, fireAtMs: action.fireAtMs }
+        : []
+    )
+
   // Whatever becomes of this execution, what it started detached is not its own any more.
   const dispatched = requests.flatMap((request) =>
     outcome._tag === "Waiting" || request.action._tag === "StartOrchestrationDetached"
@@ -167,6 +176,7 @@ export const conclude = (
         ...(started === null ? [] : followUp(started, outcome))
       ],
       cancelledActivities: cancelledActivities.map((activityId) => ({ instanceId, executionId, activityId })),
+      ...(cancelledTimers.length > 0 && { cancelledTimers }),
       metadata: {
         ...status(outcome),
         ...(execution.lastEventId === 0 && started !== null && {

@@ -175,6 +175,8 @@ class Program {
           )
         }
       }
+      // The turn that gave a timer up had it cancelled; unlike for the others, no event says so.
+      this.dropped = this.dropped.filter(({ action: { _tag } }) => _tag !== "CreateTimer")
     })
   }
 

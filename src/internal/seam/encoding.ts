@@ -86,7 +86,10 @@ export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => (
   keyValues: turn.historyDelta.flatMap(keyValueChange),
   workerItems: turn.workerItems.map(encodeActivity),
   orchestratorItems: turn.orchestratorItems.map(encodeMessage),
-  cancelledActivities: turn.cancelledActivities
+  cancelledActivities: turn.cancelledActivities,
+  ...(turn.cancelledTimers !== undefined && turn.cancelledTimers.length > 0 && {
+    cancelledTimers: turn.cancelledTimers.map(encodeItem)
+  })
 })
 
 const lastCustomStatus = (events: ReadonlyArray<Event.Event>) => {

@@ -332,6 +332,7 @@ export interface Ack {
   readonly items?: Turn["orchestratorItems"]
   readonly metadata?: ExecutionMetadata
   readonly cancelled?: Turn["cancelledActivities"]
+  readonly cancelledTimers?: Turn["cancelledTimers"]
 }
 
 /** Stores a turn; whatever is left out is empty. */
@@ -347,7 +348,8 @@ export const ack = (
       workerItems: turn.workers ?? [],
       orchestratorItems: turn.items ?? [],
       metadata: turn.metadata ?? {},
-      cancelledActivities: turn.cancelled ?? []
+      cancelledActivities: turn.cancelled ?? [],
+      ...(turn.cancelledTimers !== undefined && { cancelledTimers: turn.cancelledTimers })
     })
   })
 

@@ -147,6 +147,42 @@ export const queueSemantics = topic("queue_semantics", {
     assert.deepStrictEqual(item.messages, [timerFired("i", 1, fireAtMs), timerFired("i", 2, fireAtMs)])
   }),
 
+  timers_nobody_waits_for_are_deleted: Effect.gen(function*() {
+    const admin = yield* ProviderAdmin
+    const fireAtMs = (yield* Clock.currentTimeMillis) + 2000
+    const timer = (instance: string, id: number) => timerFired(instance, id, fireAtMs)
+    yield* create("i")
+    yield* create("j")
+    yield* poke("i")
+    yield* poke("j")
+    yield* ack(yield* claimInstance("i"), { items: [timer("i", 1), timer("i", 2), timer("i", 3)] })
+    yield* ack(yield* claimInstance("j"), { items: [timer("j", 1)] })
+    yield* poke("i")
+    // One from before, one begun in the same turn, one that does not exist, one of another instance.
+    yield* ack(yield* claimInstance("i"), {
+      items: [timer("i", 4)],
+      cancelledTimers: [timer("i", 1), timer("i", 4), timer("i", 5), timer("j", 1)]
+    })
+    yield* elapse(2100)
+    assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, 3)
+    const first = yield* claimInstance("i")
+    assert.deepStrictEqual(first.item.messages, [timer("i", 2), timer("i", 3)])
+    assert.deepStrictEqual((yield* claimInstance("j")).item.messages, [timer("j", 1)])
+    // What has fired is delivered, whatever becomes of its cancellation.
+    yield* ack(first, { cancelledTimers: [timer("i", 2)] })
+    yield* expectNoOrchestration()
+  }),
+
+  a_timer_that_is_due_is_delivered_all_the_same: Effect.gen(function*() {
+    yield* create("i")
+    yield* poke("i")
+    const claimed = yield* claimInstance("i")
+    const due = timerFired("i", 1, yield* Clock.currentTimeMillis)
+    yield* send(due)
+    yield* ack(claimed, { cancelledTimers: [due] })
+    assert.deepStrictEqual((yield* claimInstance("i")).item.messages, [due])
+  }),
+
   messages_of_an_instance_keep_their_order: Effect.gen(function*() {
     yield* create("i")
     yield* send(timerFired("i", 1), 300)
