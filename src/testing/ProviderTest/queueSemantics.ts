@@ -20,6 +20,7 @@ import {
   create,
   elapse,
   elapseLockTimeout,
+  elapseUntilWaiting,
   enqueueActivity,
   enqueueStart,
   expectNoOrchestration,
@@ -130,7 +131,7 @@ export const queueSemantics = topic("queue_semantics", {
     yield* (yield* Provider).appendWithExecution("i", 1, [stamp("i", 1, activityScheduled(1))])
     yield* send(queueMessage("i", "ConfigUpdate", "v1"))
     yield* expectNoOrchestration()
-    yield* elapse(1100)
+    yield* elapseUntilWaiting(1)
     yield* enqueueStart("i")
     assert.lengthOf((yield* claimInstance("i")).item.messages, 2)
   }),
