@@ -114,11 +114,6 @@ export interface Options<
   /**
    * Longest time of one try, from the call on: waiting in the queue counts. Then the handler is interrupted, and the try
    * fails with `ActivityTimedOut`. Defaults to none; must be more than 0.
-   *
-   * **Gotchas**
-   *
-   * A timeout is a durable timer. It stays stored when the activity is faster, and costs one small turn when it falls
-   * due while the instance still runs.
    */
   readonly timeout?: Timeout
   /** Longest time of all tries and the pauses between them; as `timeout`. */
