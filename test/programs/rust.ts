@@ -27,7 +27,7 @@ interface NativeRuntime {
 interface Options {
   /** Names of `activities`; `RustStep` unless set. */
   readonly activities?: ReadonlyArray<string>
-  /** Names of `orchestrations`; all of them unless set. */
+  /** Names of `orchestrations`; all that begin with `Rust` unless set. */
   readonly orchestrations?: ReadonlyArray<string>
   /** Carried by every activity that is called without one of its own. */
   readonly tag?: string
@@ -102,6 +102,11 @@ const orchestrations: Record<string, (input: any, instanceId: string) => Steps> 
   *RustPause() {
     if (options.hang === true) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
     return "went on"
+  },
+  /** Has the name of an orchestration of the other side. */
+  // oxlint-disable-next-line require-yield
+  *OurSteps() {
+    throw new Error("run by the wrong side")
   }
 }
 
@@ -165,7 +170,8 @@ const runtime = native.JsRuntime.fromPostgres(provider, {
   ...options.settings
 })
 runtime.setGeneratorDriver(create, next, dispose)
-for (const name of options.orchestrations ?? Object.keys(orchestrations)) runtime.registerOrchestration(name)
+const theirs = Object.keys(orchestrations).filter((name) => name.startsWith("Rust"))
+for (const name of options.orchestrations ?? theirs) runtime.registerOrchestration(name)
 for (const name of options.activities ?? ["RustStep"]) {
   runtime.registerActivity(name, async (payload) => {
     // A line of JSON about the call, then the input.

@@ -1,9 +1,7 @@
 /**
  * The other side: duroxide in Rust, on a schema it made itself.
  */
-import { Provider } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import { createRequire } from "node:module"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Processes from "../utils/processes.ts"
@@ -88,27 +86,6 @@ export const ask = <A>({ client }: Shared, call: (client: Client) => Promise<A>)
 /** Waits at most 20 seconds for the end of an instance. */
 export const ended = (shared: Shared, instanceId: string) =>
   ask(shared, (client) => client.waitForOrchestration(instanceId, 20_000))
-
-/**
- * Starts an orchestration of the other side with our provider. Pinned to a version only the other side takes, it is not
- * claimed by ours; its first turn pins it to the version that runs it.
- */
-export const startPinned = (options: { readonly instanceId: string; readonly name: string; readonly input: string }) =>
-  Effect.flatMap(Provider.Provider, (provider) =>
-    provider.startOrchestration({
-      start: {
-        _tag: "StartOrchestration",
-        instance: options.instanceId,
-        orchestration: options.name,
-        input: options.input,
-        version: null,
-        parentInstance: null,
-        parentId: null,
-        executionId: 1
-      },
-      pinnedVersion: { major: 0, minor: 0, patch: 0 },
-      delay: Option.none()
-    }))
 
 /** The activities a process has run, `<name> <instance> <input>` each. */
 export const ran = (rust: Processes.Process): ReadonlyArray<string> =>

@@ -28,11 +28,11 @@ describe("our client", () => {
       yield* shared.run()
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
-        const start = Rust.startPinned({ instanceId: "errand", name: "RustErrand", input: "\"anna\"" })
-        assert.strictEqual(yield* start, "Started")
+        const start = client.start(Ours.RustErrand, { instanceId: "errand", payload: "anna", servedBy: "rust" })
+        yield* start
         assert.strictEqual((yield* client.status("errand"))._tag, "Running")
         yield* Rust.asking(shared, "errand")
-        assert.strictEqual(yield* start, "AlreadyExists")
+        assert.strictEqual((yield* Effect.flip(start))._tag, "InstanceAlreadyExists")
         assert.deepInclude(yield* client.status("errand"), { _tag: "Running", customStatus: Option.some("asking") })
         yield* client.raise(Ours.Answer, "errand", told.answer)
         yield* client.send(Ours.Letters, "errand", told.letter)
@@ -61,11 +61,11 @@ describe("our client", () => {
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         const failure = (instanceId: string) => Effect.flip(client.wait(Ours.RustFailure, instanceId))
-        yield* Rust.startPinned({ instanceId: "json", name: "RustFailure", input: JSON.stringify("\"bang\"") })
+        yield* client.start(Ours.RustFailure, { instanceId: "json", payload: "\"bang\"", servedBy: "rust" })
         assert.strictEqual(yield* failure("json"), "bang")
-        yield* Rust.startPinned({ instanceId: "text", name: "RustFailure", input: JSON.stringify("bang") })
+        yield* client.start(Ours.RustFailure, { instanceId: "text", payload: "bang", servedBy: "rust" })
         assert.strictEqual(yield* failure("text"), "bang")
-        yield* Rust.startPinned({ instanceId: "errand", name: "RustErrand", input: "\"anna\"" })
+        yield* client.start(Ours.RustErrand, { instanceId: "errand", payload: "anna", servedBy: "rust" })
         yield* Rust.asking(shared, "errand")
         yield* client.cancel("errand", "no more")
         assert.include(
@@ -212,9 +212,10 @@ describe("children", () => {
       const shared = yield* Rust.open
       yield* shared.run(theyLookSeldom)
       yield* Effect.gen(function*() {
-        const input = JSON.stringify({ child: "OurSteps", input: 1 })
-        yield* Rust.startPinned({ instanceId: "theirs", name: "RustParent", input })
-        assert.deepInclude(yield* Rust.ended(shared, "theirs"), { status: "Completed", output: "6" })
+        const client = yield* Client.Client
+        const payload = { child: "OurSteps", input: 1 }
+        yield* client.start(Ours.RustParent, { instanceId: "theirs", payload, servedBy: "rust" })
+        assert.strictEqual(yield* client.wait(Ours.RustParent, "theirs"), 6)
         assert.deepStrictEqual(yield* parents(shared), [{ parent: "theirs", major: 1000 }])
       }).pipe(Effect.provide(Ours.app(shared)))
     }))
@@ -224,7 +225,7 @@ describe("children", () => {
 // internal
 // -----------------------------------------------------------------------------
 
-/** All there are but `KeyValuesCleared`, which no program of ours can cause. */
+/** All there are. */
 const kinds = [
   "ActivityCancelRequested",
   "ActivityCompleted",
@@ -239,6 +240,7 @@ const kinds = [
   "ExternalSubscribedPersistentCancelled",
   "KeyValueCleared",
   "KeyValueSet",
+  "KeyValuesCleared",
   "OrchestrationCancelRequested",
   "OrchestrationChained",
   "OrchestrationCompleted",

@@ -21,7 +21,7 @@ describe("a Rust process is killed", () => {
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
           for (let n = 0; n < held; n++) {
-            yield* Rust.startPinned({ instanceId: `theirs-${n}`, name: "RustSteps", input: String(n) })
+            yield* client.start(Ours.RustSteps, { instanceId: `theirs-${n}`, payload: n, servedBy: "rust" })
           }
           const leases = (table: string, count: number) =>
             waitUntil(
@@ -34,7 +34,7 @@ describe("a Rust process is killed", () => {
               )
             )
           yield* leases("worker_queue", held)
-          yield* Rust.startPinned({ instanceId: "pause", name: "RustPause", input: "null" })
+          yield* client.start(Ours.RustPause, { instanceId: "pause", payload: null, servedBy: "rust" })
           yield* leases("instance_locks", 1)
 
           const ours = yield* Effect.forkChild(
@@ -52,7 +52,7 @@ describe("a Rust process is killed", () => {
           for (let n = 0; n < held; n++) {
             assert.strictEqual(yield* client.wait(Ours.RustSteps, `theirs-${n}`), n + 5)
           }
-          assert.deepInclude(yield* Rust.ended(shared, "pause"), { status: "Completed", output: "\"went on\"" })
+          assert.strictEqual(yield* client.wait(Ours.RustPause, "pause"), "went on")
           assert.deepStrictEqual([Rust.ran(victim).length, Rust.ran(next).length], [held, 5 * held])
         }).pipe(Effect.provide(Ours.app(shared, ran)))
         assert.deepStrictEqual(

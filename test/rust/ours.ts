@@ -48,6 +48,19 @@ export const OurUntagged = Orchestration.make("OurUntagged", number)
 export const RustStep = Activity.make("RustStep", number)
 export const RustSteps = Orchestration.make("RustSteps", number)
 export const RustErrand = Orchestration.make("RustErrand", errand)
+export const RustCall = Orchestration.make("RustCall", {
+  payload: Schema.Struct({ name: Schema.String, n: Schema.Int, tag: Schema.optional(Schema.String) }),
+  success: Schema.Int
+})
+export const RustParent = Orchestration.make("RustParent", {
+  payload: Schema.Struct({ child: Schema.String, input: Schema.Int }),
+  success: Schema.Int
+})
+export const RustClock = Orchestration.make("RustClock", {
+  payload: Schema.Null,
+  success: Schema.Struct({ now: Schema.Int, guid: Schema.String })
+})
+export const RustPause = Orchestration.make("RustPause", { payload: Schema.Null, success: Schema.String })
 export const RustFailure = Orchestration.make("RustFailure", { payload: Schema.String, error: Schema.String })
 
 const handlers = (ran: Array<string>) =>
@@ -86,6 +99,7 @@ const handlers = (ran: Array<string>) =>
       yield* Orchestration.setCustomStatus(null)
       yield* Other.set(1)
       yield* Other.clear
+      yield* KeyValue.clearAll
       yield* Effect.ignore(Failing.execute())
       yield* Effect.ignore(OurFailure.execute("expected"))
       yield* OurSteps.execute(1)
@@ -94,28 +108,33 @@ const handlers = (ran: Array<string>) =>
     })),
     OurParent.toLayer((n) => RustSteps.execute(n)),
     OurCall.toLayer((n) => RustStep.execute(n)),
-    OurUntagged.toLayer((n) => UntaggedStep.execute(n))
+    OurUntagged.toLayer((n) => UntaggedStep.execute(n)),
+    RustSteps.toLayer(() => Effect.die("run by the wrong side"))
   )
 
 export interface Options {
   /** Defaults to those with our tag. */
   readonly tags?: TagFilter
   readonly pollInterval?: Duration.Input
+  /** Registers `RustSteps` as well, which no process of ours may get to run. */
+  readonly trap?: boolean
 }
 
 /**
  * An application in the shared schema, which it adopts. `ran` gets a line `OurStep <instance> <input>` for each
  * activity.
  */
-export const app = (shared: Rust.Shared, ran: Array<string> = [], options: Options = {}) =>
-  Runtime.layer({
-    orchestrations: [OurSteps, OurErrand, OurFailure, OurEverything, OurParent, OurCall, OurUntagged],
+export const app = (shared: Rust.Shared, ran: Array<string> = [], options: Options = {}) => {
+  const traps = options.trap === true ? [RustSteps] : []
+  return Runtime.layer({
+    orchestrations: [OurSteps, OurErrand, OurFailure, OurEverything, OurParent, OurCall, OurUntagged, ...traps],
     activities: [OurStep, Failing]
   }).pipe(
     Layer.provide(handlers(ran)),
     Layer.provide(RuntimeConfig.layer({ tags: options.tags ?? { _tag: "Tags", tags: [tag] } })),
     Layer.provideMerge(store(shared, options))
   )
+}
 
 /** The same without a runtime. */
 export const store = ({ schema, url }: Rust.Shared, { pollInterval }: Options = {}) =>

@@ -7,8 +7,6 @@ import * as Rust from "./Rust.ts"
 
 const many = Array.from({ length: 100 }, (_, i) => i)
 
-const call = (name: string, n: number, tag?: string) => JSON.stringify({ name, n, tag })
-
 /** The one row of the worker queue, once it was given back for want of a handler. */
 const givenBack = ({ sql }: Rust.Shared) =>
   waitUntil(
@@ -27,7 +25,8 @@ describe("side by side", () => {
     () =>
       Effect.gen(function*() {
         const shared = yield* Rust.open
-        const rust = yield* shared.run()
+        // Each side has a program of the other one's name.
+        const rust = yield* shared.run({ orchestrations: ["RustSteps", "OurSteps"] })
         const ran: Array<string> = []
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
@@ -37,7 +36,7 @@ describe("side by side", () => {
             }),
             Effect.forEach(
               many,
-              (n) => Rust.startPinned({ instanceId: `theirs-${n}`, name: "RustSteps", input: String(n) }),
+              (n) => client.start(Ours.RustSteps, { instanceId: `theirs-${n}`, payload: n, servedBy: "rust" }),
               { concurrency: 8 }
             )
           ], { concurrency: "unbounded" })
@@ -48,7 +47,7 @@ describe("side by side", () => {
             concurrency: "unbounded"
           })
           assert.deepStrictEqual([ours, theirs], [many.map((n) => n + 5), many.map((n) => n + 5)])
-        }).pipe(Effect.provide(Ours.app(shared, ran)))
+        }).pipe(Effect.provide(Ours.app(shared, ran, { trap: true })))
 
         for (const [side, lines] of [["ours", ran], ["theirs", Rust.ran(rust)]] as const) {
           assert.lengthOf(lines, 5 * many.length)
@@ -91,11 +90,15 @@ describe("side by side", () => {
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         yield* client.start(Ours.OurCall, { instanceId: "ours", payload: 1 })
-        yield* Rust.startPinned({ instanceId: "theirs", name: "RustCall", input: call("OurStep", 1, Ours.tag) })
-        yield* Rust.startPinned({ instanceId: "clock", name: "RustClock", input: "null" })
+        yield* client.start(Ours.RustCall, {
+          instanceId: "theirs",
+          payload: { name: "OurStep", n: 1, tag: Ours.tag },
+          servedBy: "rust"
+        })
+        yield* client.start(Ours.RustClock, { instanceId: "clock", payload: null, servedBy: "rust" })
         assert.strictEqual(yield* client.wait(Ours.OurCall, "ours"), 2)
-        assert.deepInclude(yield* Rust.ended(shared, "theirs"), { status: "Completed", output: "2" })
-        assert.deepInclude(yield* Rust.ended(shared, "clock"), { status: "Completed" })
+        assert.strictEqual(yield* client.wait(Ours.RustCall, "theirs"), 2)
+        assert.match((yield* client.wait(Ours.RustClock, "clock")).guid, /^[0-9a-f-]{36}$/)
       }).pipe(Effect.provide(Ours.app(shared, ran)))
       assert.deepStrictEqual([ran, Rust.ran(rust)], [["OurStep theirs 1"], ["RustStep ours 1"]])
     }))
@@ -111,11 +114,11 @@ describe("side by side", () => {
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         yield* client.start(Ours.OurUntagged, { instanceId: "ours", payload: 1 })
-        yield* Rust.startPinned({ instanceId: "theirs", name: "RustSteps", input: "1" })
+        yield* client.start(Ours.RustSteps, { instanceId: "theirs", payload: 1, servedBy: "rust" })
         assert.strictEqual(yield* client.wait(Ours.OurUntagged, "ours"), 2)
-        assert.deepInclude(yield* Rust.ended(shared, "theirs"), { status: "Completed", output: "6" })
+        assert.strictEqual(yield* client.wait(Ours.RustSteps, "theirs"), 6)
         // Nobody is left who could run these: they carry no tag.
-        yield* Rust.startPinned({ instanceId: "clock", name: "RustClock", input: "null" })
+        yield* client.start(Ours.RustClock, { instanceId: "clock", payload: null, servedBy: "rust" })
         yield* givenBack(shared)
         const [row] = yield* shared.sql<{ work_item: string }>("SELECT work_item FROM worker_queue")
         assert.include(row!.work_item, "__duroxide_syscall:utc_now_ms")
@@ -142,7 +145,12 @@ describe("side by side", () => {
       const shared = yield* Rust.open
       yield* shared.run({ settings: { workerTagFilter: "none" } })
       yield* Effect.gen(function*() {
-        yield* Rust.startPinned({ instanceId: "theirs", name: "RustCall", input: call("RustStep", 1) })
+        const client = yield* Client.Client
+        yield* client.start(Ours.RustCall, {
+          instanceId: "theirs",
+          payload: { name: "RustStep", n: 1 },
+          servedBy: "rust"
+        })
         yield* givenBack(shared)
         yield* wearOut(shared)
         const { error, status } = yield* Rust.ended(shared, "theirs")
@@ -164,12 +172,16 @@ describe("side by side", () => {
         yield* Effect.forEach(some, (n) =>
           Effect.all([
             client.start(Ours.OurUntagged, { instanceId: `ours-${n}`, payload: n }),
-            Rust.startPinned({ instanceId: `theirs-${n}`, name: "RustCall", input: call("OurStep", n) })
+            client.start(Ours.RustCall, {
+              instanceId: `theirs-${n}`,
+              payload: { name: "OurStep", n },
+              servedBy: "rust"
+            })
           ]), { concurrency: 4 })
         const results = yield* Effect.forEach(some, (n) =>
           Effect.all([
             client.wait(Ours.OurUntagged, `ours-${n}`),
-            Effect.map(Rust.ended(shared, `theirs-${n}`), ({ output }) => Number(output))
+            client.wait(Ours.RustCall, `theirs-${n}`)
           ]), { concurrency: "unbounded" })
         assert.deepStrictEqual(results, some.map((n) => [n + 1, n + 1]))
       }).pipe(Effect.provide(Ours.app(shared, ran, { tags: { _tag: "DefaultOnly" } })))
