@@ -1,0 +1,155 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, KeyValue, Mailbox, Orchestration, ProviderAdmin, Runtime } from "duroxide-prisma"
+import { TestRuntime } from "duroxide-prisma/testing"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import * as Docs from "../utils/docs.ts"
+
+// -----------------------------------------------------------------------------
+// definitions and programs
+// -----------------------------------------------------------------------------
+
+const Points = Mailbox.make("Points", { payload: Schema.Int })
+
+const Standing = KeyValue.make("standing", Schema.Struct({ points: Schema.Int, games: Schema.Int }))
+
+const Season = Orchestration.make("Season", {
+  payload: Schema.Struct({ gamesLeft: Schema.Int }),
+  success: Schema.Int
+})
+
+const SeasonLive = Season.toLayer(Effect.fn(function*({ gamesLeft }) {
+  const standing = Option.getOrElse(yield* Standing.get, () => ({ points: 0, games: 0 }))
+  if (gamesLeft === 0) return standing.points
+  yield* Orchestration.setCustomStatus(`game ${standing.games + 1}`)
+  const points = yield* Points.take
+  yield* Standing.set({ points: standing.points + points, games: standing.games + 1 })
+  return yield* Season.continueAsNew({ gamesLeft: gamesLeft - 1 })
+}))
+
+const Prepare = Activity.make("Prepare")
+
+const Rounds = Orchestration.make("Rounds", {
+  payload: Schema.Struct({ from: Schema.Int, to: Schema.Int })
+})
+
+const RoundsLive = Rounds.toLayer(Effect.fn(function*({ from, to }) {
+  for (let round = from; round < Math.min(from + 100, to); round++) {
+    yield* Prepare.execute()
+    yield* Effect.sleep("1 minute")
+  }
+  if (from + 100 < to) return yield* Rounds.continueAsNew({ from: from + 100, to })
+}))
+
+const Slow = Orchestration.make("Slow")
+
+const Leaver = Orchestration.make("Leaver", { payload: Schema.Boolean })
+
+const LeaverLive = Leaver.toLayer(Effect.fn(function*(isFirst) {
+  if (!isFirst) return yield* Effect.sleep("1 minute")
+  yield* Effect.forkChild(Slow.executeWithId("slow", undefined), { startImmediately: true })
+  yield* Effect.forkChild(Prepare.execute(), { startImmediately: true })
+  yield* Effect.sleep("1 second")
+  return yield* Leaver.continueAsNew(false)
+}))
+
+const standing = (instanceId: string) =>
+  Effect.gen(function*() {
+    const client = yield* Client.Client
+    const standing = yield* client.read(Standing, instanceId) // Option: nothing is set yet, or the instance is unknown
+    const status = yield* client.status(instanceId)
+    return status._tag === "Running"
+      ? { standing, doing: Option.getOrElse(status.customStatus, () => "starting"), execution: status.executionId }
+      : { standing, doing: status._tag }
+  })
+
+const untilGame = (instanceId: string, game: number) =>
+  Effect.flatMap(Client.Client, (client) => client.read(Standing, instanceId)).pipe(
+    Effect.repeat({
+      until: Option.exists(({ games }) => games >= game),
+      schedule: Schedule.spaced("100 millis")
+    })
+  )
+
+const prune = Effect.gen(function*() {
+  const admin = yield* ProviderAdmin.ProviderAdmin
+  return yield* admin.pruneExecutions("rounds", { keepLast: 2 })
+})
+
+// -----------------------------------------------------------------------------
+// tests
+// -----------------------------------------------------------------------------
+
+const virtually = Effect.provide(TestRuntime.layer(
+  Runtime.layer({ orchestrations: [Season, Rounds, Slow, Leaver], activities: [Prepare] }).pipe(
+    Layer.provide([
+      SeasonLive,
+      RoundsLive,
+      LeaverLive,
+      Slow.toLayer(() => Effect.sleep("1 hour")),
+      Prepare.toLayer(Effect.fn(function*() {
+        const { instanceId } = yield* Activity.Context
+        if (instanceId === "leaver") yield* Effect.sleep("1 hour")
+      }))
+    ])
+  )
+))
+
+const score = (points: number) => Effect.flatMap(Client.Client, (client) => client.send(Points, "season", points))
+
+describe("docs/state.md", () => {
+  it("its examples are those tested here", () => {
+    const here = Docs.withoutIndentation(Docs.read("test/docs/state.test.ts"))
+    const examples = Docs.blocks(Docs.read("docs/state.md"), "ts")
+    assert.lengthOf(examples, 6)
+    for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
+  })
+
+  it.effect("values, status and unread messages go over; all can be read while it runs and afterwards", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      assert.deepStrictEqual(yield* standing("season"), { standing: Option.none(), doing: "NotFound" })
+      yield* client.start(Season, { instanceId: "season", payload: { gamesLeft: 3 } })
+      assert.deepStrictEqual(yield* standing("season"), { standing: Option.none(), doing: "game 1", execution: 1 })
+      yield* Effect.all([score(3), score(1)], { concurrency: "unbounded" })
+      assert.deepStrictEqual(yield* standing("season"), {
+        standing: Option.some({ points: 4, games: 2 }),
+        doing: "game 3",
+        execution: 3
+      })
+      yield* score(0)
+      yield* untilGame("season", 3)
+      assert.strictEqual(yield* client.wait(Season, "season"), 4)
+      assert.deepStrictEqual(yield* standing("season"), {
+        standing: Option.some({ points: 4, games: 3 }),
+        doing: "Completed"
+      })
+      const status = yield* client.status("season")
+      assert.deepStrictEqual(status._tag === "Completed" && status.customStatus, Option.some("game 3"))
+    }).pipe(virtually))
+
+  it.effect("histories are bounded by continuing as new, and can be pruned", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const admin = yield* ProviderAdmin.ProviderAdmin
+      yield* client.execute(Rounds, { instanceId: "rounds", payload: { from: 0, to: 250 } })
+      const executions = yield* admin.listExecutions("rounds")
+      assert.deepStrictEqual(executions, [1, 2, 3])
+      assert.strictEqual((yield* admin.getExecutionInfo("rounds", 1)).eventCount, 402)
+      assert.strictEqual((yield* prune).executionsDeleted, 1)
+      assert.deepStrictEqual(yield* admin.listExecutions("rounds"), [2, 3])
+    }).pipe(virtually))
+
+  it.effect("activities under way end with the execution, children go on", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* client.execute(Leaver, { instanceId: "leaver", payload: true })
+      const events = (yield* TestRuntime.history("leaver")).map(({ _tag }) => _tag)
+      assert.include(events, "ActivityCancelRequested")
+      assert.notInclude(events, "SubOrchestrationCancelRequested")
+      assert.strictEqual((yield* TestRuntime.runToEnd("slow"))._tag, "Completed")
+    }).pipe(virtually))
+})
