@@ -16,7 +16,7 @@ import * as ErrorDetails from "./ErrorDetails.ts"
 import * as Event from "./Event.ts"
 import { checkId, checkRootId, checkText } from "./internal/identifiers.ts"
 import type { Unfit } from "./internal/identifiers.ts"
-import type { PayloadMismatch, PayloadSchema } from "./internal/payload.ts"
+import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./internal/payload.ts"
 import { anyRust, current } from "./internal/runtime/coreVersion.ts"
 import type * as KeyValue from "./KeyValue.ts"
 import type * as Mailbox from "./Mailbox.ts"
@@ -33,7 +33,14 @@ export {
    * @category errors
    * @since 0.1.0
    */
-  PayloadMismatch
+  PayloadMismatch,
+  /**
+   * A payload is larger than 4 MiB of JSON text; nothing was sent.
+   *
+   * @category errors
+   * @since 0.1.0
+   */
+  PayloadTooLarge
 } from "./internal/payload.ts"
 
 /**
@@ -147,7 +154,7 @@ export interface WaitOptions {
  * **Details**
  *
  * Every method fails with `ProviderError` when the store does. Bad input (`InvalidInput` as its reason,
- * `PayloadMismatch`) is refused before anything is written.
+ * `PayloadMismatch`, `PayloadTooLarge`) is refused before anything is written.
  *
  * @category services
  * @since 0.1.0
@@ -164,7 +171,7 @@ export class Client extends Context.Service<Client, {
   readonly start: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     orchestration: Definition<P, S, E>,
     options: StartOptions<P["Type"]>
-  ) => Effect.Effect<void, InstanceAlreadyExists | PayloadMismatch | ProviderError>
+  ) => Effect.Effect<void, InstanceAlreadyExists | PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
    * Waits until the instance has ended, and answers with its typed result or failure. An unknown id is waited for.
@@ -181,15 +188,21 @@ export class Client extends Context.Service<Client, {
     options: StartOptions<P["Type"]> & WaitOptions
   ) => Effect.Effect<
     S["Type"],
-    E["Type"] | InstanceAlreadyExists | InstanceFailed | WaitTimeout | PayloadMismatch | ProviderError
+    | E["Type"]
+    | InstanceAlreadyExists
+    | InstanceFailed
+    | WaitTimeout
+    | PayloadMismatch
+    | PayloadTooLarge
+    | ProviderError
   >
 
   /** Reads the instance's row, not its history. */
   readonly status: (instanceId: string) => Effect.Effect<Status, ProviderError>
 
   /**
-   * Sends a signal. It reaches the oldest open wait of its name; without one it is lost. Unknown and ended instances
-   * swallow it.
+   * Sends a signal. It reaches the oldest open wait of its name; without one it is lost. An ended instance swallows it,
+   * and one for an unknown id stays in the queue until there is a start, which comes too late for it.
    *
    * After `ConnectionLost` it may be sent or not: who sends it again until that succeeds sends it at least once.
    */
@@ -197,17 +210,17 @@ export class Client extends Context.Service<Client, {
     signal: Signal.Signal<P>,
     instanceId: string,
     payload: P["Type"]
-  ) => Effect.Effect<void, PayloadMismatch | ProviderError>
+  ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
    * Puts a message into a mailbox of an instance, where it stays until it is read. Unknown and ended instances swallow
-   * it.
+   * it: start first, then write.
    */
   readonly send: <P extends PayloadSchema>(
     mailbox: Mailbox.Mailbox<P>,
     instanceId: string,
     payload: P["Type"]
-  ) => Effect.Effect<void, PayloadMismatch | ProviderError>
+  ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /** Reads a value of an instance as it is now; `none` when it is not set or the instance unknown. */
   readonly read: <V extends PayloadSchema>(
@@ -216,8 +229,9 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<Option.Option<V["Type"]>, PayloadMismatch | ProviderError>
 
   /**
-   * Asks an instance to end. It fails with `Cancelled` at its next turn, its open activities are cancelled. Unknown and
-   * ended instances are left alone.
+   * Asks an instance to end. It fails with `Cancelled` at its next turn, its open activities are cancelled. An ended
+   * instance is left alone; for an unknown id the request waits, and an instance that is started under it is cancelled
+   * at once.
    */
   readonly cancel: (instanceId: string, reason: string) => Effect.Effect<void, ProviderError>
 }>()("duroxide-prisma/Client") {}

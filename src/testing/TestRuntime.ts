@@ -276,7 +276,11 @@ export const layer = <A, E, R>(
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
       wait: (orchestration, instanceId, options) =>
-        Effect.andThen(untilEnded(instanceId, options), client.wait(orchestration, instanceId)),
+        // Refuses an id that nobody can wait for.
+        client.status(instanceId).pipe(
+          Effect.andThen(untilEnded(instanceId, options)),
+          Effect.andThen(client.wait(orchestration, instanceId))
+        ),
       execute: (orchestration, options) =>
         client.start(orchestration, options).pipe(
           Effect.andThen(untilEnded(options.instanceId, options)),

@@ -104,17 +104,18 @@ void client.send(Orders, "i", "1")
 void client.start(Charge, { instanceId: "i", payload: 1 })
 
 type Problem = Client.PayloadMismatch | ProviderError.ProviderError
+type Send = Client.PayloadTooLarge | Problem
 type Wait = Client.InstanceFailed | Client.WaitTimeout | Problem
 
 expectTypeOf(client.start(Fulfil, { instanceId: "i", payload: { cents: 1 } }))
-  .toEqualTypeOf<Effect.Effect<void, Client.InstanceAlreadyExists | Problem>>()
+  .toEqualTypeOf<Effect.Effect<void, Client.InstanceAlreadyExists | Send>>()
 expectTypeOf(client.wait(Fulfil, "i")).toEqualTypeOf<Effect.Effect<string, Declined | Wait>>()
 expectTypeOf(client.wait(Silent, "i")).toEqualTypeOf<Effect.Effect<void, Wait>>()
 expectTypeOf(client.execute(Fulfil, { instanceId: "i", payload: { cents: 1 } }))
-  .toEqualTypeOf<Effect.Effect<string, Declined | Client.InstanceAlreadyExists | Wait>>()
+  .toEqualTypeOf<Effect.Effect<string, Declined | Client.InstanceAlreadyExists | Send | Wait>>()
 expectTypeOf(client.read(Total, "i")).toEqualTypeOf<Effect.Effect<Option.Option<number>, Problem>>()
-expectTypeOf(client.raise(Ping, "i", undefined)).toEqualTypeOf<Effect.Effect<void, Problem>>()
-expectTypeOf(client.send(Orders, "i", 1)).toEqualTypeOf<Effect.Effect<void, Problem>>()
+expectTypeOf(client.raise(Ping, "i", undefined)).toEqualTypeOf<Effect.Effect<void, Send>>()
+expectTypeOf(client.send(Orders, "i", 1)).toEqualTypeOf<Effect.Effect<void, Send>>()
 expectTypeOf(client.cancel("i", "why")).toEqualTypeOf<Effect.Effect<void, ProviderError.ProviderError>>()
 
 expectTypeOf(client.status("i")).toEqualTypeOf<Effect.Effect<Client.Status, ProviderError.ProviderError>>()

@@ -1,0 +1,144 @@
+/**
+ * The application that `cases.ts` treats badly.
+ */
+import { Activity, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
+
+export class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
+
+export const Go = Signal.make("Go", { payload: Schema.String })
+/** `Go` as a sender thinks of it that knows another version of the code. */
+export const OtherGo = Signal.make("Go", { payload: Schema.Int })
+export const Letters = Mailbox.make("Letters", { payload: Schema.String })
+export const Note = KeyValue.make("note", Schema.String)
+export const OtherNote = KeyValue.make("note", Schema.Int)
+
+/** 4 MiB of JSON text, with its quotes, and one byte more than that. */
+export const largest = "x".repeat(4 * 1024 * 1024 - 2)
+export const tooLarge = `${largest}x`
+/** Text that JSON can hold, and PostgreSQL cannot. */
+export const odd = "a\0b\ud800c"
+
+const text = { payload: Schema.String, success: Schema.String } as const
+
+// -- activities ------------------------------------------------------------------------------------
+
+export const Work = Activity.make("Work", { ...text, error: Declined })
+/** `Work` as a caller thinks of it that knows another version of the code. */
+const OtherWork = Activity.make("Work", { payload: Schema.Int, success: Schema.String, error: Declined })
+const Nobodys = Activity.make("Nobodys")
+
+/** What has become of the activity `hang`, by instance. */
+export const hanging = new Map<string, "running" | "interrupted">()
+
+const work = Work.toLayer(Effect.fn(function*(what) {
+  const { instanceId } = yield* Activity.Context
+  switch (what) {
+    case "fail":
+      return yield* new Declined({ code: 7 })
+    case "throw":
+      throw new Error("thrown")
+    case "nonsense":
+      return 1 as unknown as string
+    case "too large":
+      return tooLarge
+    case "fail with nonsense":
+      return yield* Effect.fail("nonsense" as unknown as Declined)
+    case "hang":
+      hanging.set(instanceId, "running")
+      return yield* Effect.sleep(10_000_000_000).pipe(
+        Effect.onInterrupt(() => Effect.sync(() => hanging.set(instanceId, "interrupted"))),
+        Effect.as("never")
+      )
+    default:
+      return what
+  }
+}))
+
+// -- orchestrations --------------------------------------------------------------------------------
+
+export const Echo = Orchestration.make("Echo", text)
+/** `Echo` as a caller thinks of it that knows another version of the code. */
+export const OtherEcho = Orchestration.make("Echo", { payload: Schema.Int, success: Schema.Int })
+export const Waits = Orchestration.make("Waits", { success: Schema.String })
+export const Waits2 = Orchestration.make("Waits", { success: Schema.String, version: "2.0.0" })
+export const Reads = Orchestration.make("Reads", { success: Schema.String })
+/** Calls `Work`. */
+export const Calls = Orchestration.make("Calls", { ...text, error: Declined })
+export const Unserved = Orchestration.make("Unserved")
+/** Waits in one way, then in another way: its code was edited meanwhile. */
+export const Edited = Orchestration.make("Edited")
+/** Does one of `deeds`. */
+export const Does = Orchestration.make("Does", text)
+
+const ask = (what: string) => Effect.orDie(Work.execute(what))
+
+/** Programs with a mistake, by name. */
+const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestration.Context> } = {
+  throw: Effect.sync(() => {
+    throw new Error("thrown")
+  }),
+  "return nonsense": Effect.succeed(1 as unknown as string),
+  "return too much": Effect.succeed(tooLarge),
+  "await a promise": Effect.promise(() => new Promise<string>(() => {})),
+  "loop without waiting": Effect.forever(Effect.void),
+  "call with nonsense": ask(1 as unknown as string),
+  "call with too much": ask(tooLarge),
+  "call as others do": Effect.orDie(OtherWork.execute(1)),
+  "call nobody's activity": Effect.as(Nobodys.execute(), ""),
+  "time out": Work.with({ timeout: "20 millis" }).execute("hang").pipe(
+    Effect.result,
+    Effect.map((answer) => Result.isSuccess(answer) ? answer.success : answer.failure._tag)
+  ),
+  "start a child under a reserved id": Echo.executeWithId("sub::1", ""),
+  "start a child under a taken id": Echo.executeWithId("taken by somebody", ""),
+  "start detached under a reserved id": Effect.as(Echo.startDetached("a::sub::b", ""), ""),
+  "start detached under a taken id": Effect.as(Echo.startDetached("taken by somebody", "second"), "started"),
+  "set a large value": Effect.as(Note.set("x".repeat(65_535)), ""),
+  "set odd text": Effect.as(Note.set(odd), ""),
+  "set many values": Effect.as(
+    Effect.forEach(Array.from({ length: 151 }), (_, index) => KeyValue.make(`k${index}`, Schema.Int).set(index)),
+    ""
+  ),
+  "set a long key": Effect.as(KeyValue.make("k".repeat(513), Schema.Int).set(1), ""),
+  "set an odd key": Effect.as(KeyValue.make(odd, Schema.Int).set(1), ""),
+  "set a long status": Effect.as(Orchestration.setCustomStatus("x".repeat(262_145)), ""),
+  "set an odd status": Effect.as(Orchestration.setCustomStatus(odd), "")
+}
+
+export type Deed = keyof typeof deeds
+
+export const edited = new Set<string>()
+
+export const handlers = Layer.mergeAll(
+  work,
+  Echo.toLayer(Effect.succeed),
+  Waits.toLayer(() => Go.wait),
+  Waits2.toLayer(() => Effect.map(Go.wait, (answer) => `two: ${answer}`)),
+  Reads.toLayer(() => Letters.take),
+  Calls.toLayer((what) => Work.execute(what)),
+  Edited.toLayer(() =>
+    Effect.flatMap(
+      Orchestration.Context,
+      ({ instanceId }) => Effect.asVoid(edited.has(instanceId) ? ask("edited") : Go.wait)
+    )
+  ),
+  Does.toLayer((deed) => deeds[deed]!)
+)
+
+/**
+ * Everything but a store. What is delivered twice in vain is poison, so that nobody waits for long; and every turn is a
+ * replay, as after a deployment.
+ */
+export const runtime = Runtime.layer({
+  orchestrations: [Echo, Waits, Waits2, Reads, Calls, Edited, Does],
+  activities: [Work]
+}).pipe(
+  Layer.provide(handlers),
+  Layer.provide(RuntimeConfig.layer({ maxAttempts: 2, unregisteredBackoff: "10 millis", warmInstances: 0 })),
+  Layer.provideMerge(Logger.layer([]))
+)

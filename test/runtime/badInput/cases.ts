@@ -1,0 +1,470 @@
+/**
+ * What can be done wrong, and the one thing that happens then: the rows of docs/outcomes.md, as tests for any store.
+ */
+import { assert } from "@effect/vitest"
+import { Client, Mailbox, Orchestration, Provider, ProviderAdmin, Runtime, Signal } from "duroxide-prisma"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as App from "./app.ts"
+
+type Services = ProviderAdmin.ProviderAdmin | Provider.Provider
+
+type Test = (client: Client.Client["Service"], id: string) => Effect.Effect<void, unknown, Services>
+
+// -- words -----------------------------------------------------------------------------------------
+
+const failure = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.flip(effect)
+
+/** The call is refused with an error of this kind that says this. */
+const refused = Effect.fnUntraced(
+  function*(call: Effect.Effect<unknown, unknown>, kind: string, ...said: Array<string>) {
+    const error = (yield* failure(call)) as Error & {
+      readonly _tag: string
+      readonly reason?: { readonly _tag: string }
+    }
+    assert.strictEqual(error.reason?._tag ?? error._tag, kind)
+    for (const text of said) assert.include(error.message, text)
+  }
+)
+
+/** The instance fails without a typed error, and says this. */
+const fails = (wait: Effect.Effect<unknown, unknown>, ...said: Array<string>) =>
+  refused(wait, "InstanceFailed", ...said)
+
+/** The program `deed` fails its instance, and says this; the value itself is not shown. */
+const deedFails = (deed: App.Deed, ...said: Array<string>): Test => (client, instanceId) =>
+  fails(client.execute(App.Does, { instanceId, payload: String(deed) }), ...said)
+
+const nothing = { payload: undefined } as const
+
+/** Until the instance has begun to wait: it has had its first turn then. */
+const waiting = (instanceId: string) =>
+  Effect.flatMap(
+    ProviderAdmin.ProviderAdmin,
+    (admin) => Effect.repeat(admin.readHistory(instanceId), { until: (events) => events.length > 1 })
+  )
+
+const history = (instanceId: string) =>
+  Effect.map(
+    Effect.flatMap(ProviderAdmin.ProviderAdmin, (admin) => admin.readHistory(instanceId)),
+    (events) => events.map(({ _tag }) => _tag)
+  )
+
+/** Messages in the queue of the store, those for unknown ids included. */
+const queued = Effect.map(
+  Effect.flatMap(ProviderAdmin.ProviderAdmin, (admin) => admin.getQueueDepths),
+  ({ orchestratorQueue }) => orchestratorQueue
+)
+
+/** Until a message that was just sent has been taken out of the queue, so that `before` are left. */
+const untilTaken = (before: number) => Effect.repeat(queued, { until: (now) => now <= before })
+
+/** Such definitions are a mistake in the code, which is told at once. */
+const isRefused = (problem: string, ...definitions: ReadonlyArray<() => unknown>): Test => () =>
+  Effect.sync(() => {
+    for (const define of definitions) assert.throws(define, RangeError, problem)
+  })
+
+// -- the cases, by section -------------------------------------------------------------------------
+
+export const sections: { readonly [section: string]: { readonly [does: string]: Test } } = {
+  Definitions: {
+    "define a name that is empty, or has NUL or half a surrogate pair": isRefused(
+      "is refused: it",
+      () => Orchestration.make(""),
+      () => Orchestration.make("a\0b"),
+      () => Signal.make("\ud800"),
+      () => Mailbox.make("")
+    ),
+    "define a version that is no semantic version": isRefused(
+      "it is no semantic version like 1.0.0",
+      () => Orchestration.make("X", { version: "1" })
+    ),
+    "serve two programs of one name and version, or two activities of one name": Effect.fnUntraced(function*() {
+      for (
+        const [runtime, problem] of [
+          [
+            Layer.provide(Runtime.layer({ orchestrations: [App.Echo, App.Echo] }), App.handlers),
+            `orchestration "Echo" 1.0.0 is registered twice`
+          ],
+          [
+            Layer.provide(Runtime.layer({ activities: [App.Work, App.Work] }), App.handlers),
+            `activity "Work" is registered twice`
+          ]
+        ] as const
+      ) {
+        const exit = yield* Effect.exit(Effect.scoped(Layer.build(runtime)))
+        assert.include(Exit.isFailure(exit) ? Cause.pretty(exit.cause) : "", problem)
+      }
+    })
+  },
+
+  Starting: {
+    "start an id that runs": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* refused(client.start(App.Waits, { instanceId, ...nothing }), "InstanceAlreadyExists", instanceId)
+      yield* waiting(instanceId)
+      yield* client.raise(App.Go, instanceId, "first")
+      assert.strictEqual(yield* client.wait(App.Waits, instanceId), "first")
+    }),
+    "start an id that has ended": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Echo, { instanceId, payload: "first" })
+      yield* refused(client.start(App.Echo, { instanceId, payload: "second" }), "InstanceAlreadyExists")
+      assert.strictEqual(yield* client.wait(App.Echo, instanceId), "first")
+    }),
+    "start an id that is taken, with `ifExists: \"ignore\"`": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Echo, { instanceId, payload: "first" })
+      const answer = yield* client.execute(App.Echo, { instanceId, payload: "second", ifExists: "ignore" })
+      assert.strictEqual(answer, "first")
+    }),
+    "start another version of an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* refused(client.start(App.Waits2, { instanceId, ...nothing }), "InstanceAlreadyExists")
+      yield* client.start(App.Waits2, { instanceId, ...nothing, ifExists: "ignore" })
+      yield* waiting(instanceId)
+      yield* client.raise(App.Go, instanceId, "answer")
+      assert.strictEqual(yield* client.wait(App.Waits2, instanceId), "answer")
+    }),
+    "start another orchestration under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* refused(client.start(App.Echo, { instanceId, payload: "x" }), "InstanceAlreadyExists")
+      yield* client.start(App.Echo, { instanceId, payload: "x", ifExists: "ignore" })
+      yield* waiting(instanceId)
+      assert.strictEqual((yield* client.status(instanceId))._tag, "Running")
+    }),
+    "start one id twenty times at once": Effect.fnUntraced(function*(client, instanceId) {
+      const starts = Array.from({ length: 20 }, (_, n) => client.start(App.Echo, { instanceId, payload: String(n) }))
+      const [started, refusals] = yield* Effect.partition(starts, (start) => start, { concurrency: "unbounded" })
+      assert.lengthOf(started, 1)
+      assert.lengthOf(refusals.filter(({ _tag }) => _tag === "InstanceAlreadyExists"), 19)
+      yield* client.wait(App.Echo, instanceId)
+    }),
+    "start what no process serves": (client, instanceId) =>
+      fails(
+        client.execute(App.Unserved, { instanceId, ...nothing }),
+        "poison",
+        `no handler for orchestration "Unserved" 1.0.0`
+      ),
+    "start with a payload that its Schema refuses": Effect.fnUntraced(function*(client, instanceId) {
+      const payload = 1 as unknown as string
+      yield* refused(
+        client.start(App.Echo, { instanceId, payload }),
+        "PayloadMismatch",
+        `payload of orchestration "Echo" does not match its schema: Expected string`
+      )
+      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+    }),
+    "start with a payload that the program's Schema refuses": (client, instanceId) =>
+      fails(
+        client.execute(App.OtherEcho, { instanceId, payload: 4711 }),
+        `orchestration panicked: payload of orchestration "Echo" does not match its schema: Expected string`
+      ),
+    "start with a payload of more than 4 MiB": Effect.fnUntraced(function*(client, instanceId) {
+      yield* refused(
+        client.start(App.Echo, { instanceId, payload: App.tooLarge }),
+        "PayloadTooLarge",
+        `payload of orchestration "Echo" has 4194305 bytes, the limit is 4194304`
+      )
+      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+      assert.lengthOf(yield* client.execute(App.Echo, { instanceId, payload: App.largest }), App.largest.length)
+    }),
+    "start with NUL or half a surrogate pair in the payload": Effect.fnUntraced(function*(client, instanceId) {
+      assert.strictEqual(yield* client.execute(App.Echo, { instanceId, payload: App.odd }), App.odd)
+    }),
+    "use an id that is empty, or has NUL, half a surrogate pair or more than 1,024 bytes": Effect.fnUntraced(
+      function*(client) {
+        for (
+          const [instanceId, problem] of [
+            ["", "it is empty"],
+            ["a\0b", "NUL"],
+            ["\ud800", "surrogate"],
+            ["é".repeat(513), "it has 1026 bytes, the limit is 1024"]
+          ] as const
+        ) {
+          const calls: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
+            client.start(App.Echo, { instanceId, payload: "x" }),
+            client.wait(App.Echo, instanceId),
+            client.status(instanceId),
+            client.raise(App.Go, instanceId, "x"),
+            client.send(App.Letters, instanceId, "x"),
+            client.read(App.Note, instanceId),
+            client.cancel(instanceId, "x")
+          ]
+          for (const call of calls) yield* refused(call, "InvalidInput", "instanceId", problem)
+        }
+      }
+    ),
+    "start an id that begins with `sub::` or contains `::sub::`": Effect.fnUntraced(function*(client) {
+      for (const instanceId of ["sub::1", "parent::sub::1"]) {
+        yield* refused(
+          client.start(App.Echo, { instanceId, payload: "x" }),
+          "InvalidInput",
+          "'sub::' is reserved for child orchestrations"
+        )
+      }
+    })
+  },
+
+  "Signals, messages, cancellation": {
+    "signal an instance that does not wait for it": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* waiting(instanceId)
+      yield* client.raise(Signal.make("Other"), instanceId, undefined)
+      yield* client.raise(App.Go, instanceId, "heard")
+      assert.strictEqual(yield* client.wait(App.Waits, instanceId), "heard")
+    }),
+    "signal an id before its start": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.raise(App.Go, instanceId, "too early")
+      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* waiting(instanceId)
+      yield* client.raise(App.Go, instanceId, "in time")
+      assert.strictEqual(yield* client.wait(App.Waits, instanceId), "in time")
+    }),
+    "signal an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Echo, { instanceId, payload: "x" })
+      const [before, events] = [yield* queued, yield* history(instanceId)]
+      yield* client.raise(App.Go, instanceId, "too late")
+      yield* untilTaken(before)
+      assert.deepStrictEqual(yield* history(instanceId), events)
+    }),
+    "send to a mailbox of an unknown id": Effect.fnUntraced(function*(client, instanceId) {
+      const before = yield* queued
+      yield* client.send(App.Letters, instanceId, "too early")
+      yield* untilTaken(before)
+      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+      yield* client.start(App.Reads, { instanceId, ...nothing })
+      yield* client.send(App.Letters, instanceId, "in time")
+      assert.strictEqual(yield* client.wait(App.Reads, instanceId), "in time")
+    }),
+    "send to a mailbox that nobody reads yet": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Reads, { instanceId, ...nothing })
+      yield* client.send(App.Letters, instanceId, "first")
+      yield* client.send(App.Letters, instanceId, "second")
+      assert.strictEqual(yield* client.wait(App.Reads, instanceId), "first")
+    }),
+    "send to a mailbox of an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Echo, { instanceId, payload: "x" })
+      const [before, events] = [yield* queued, yield* history(instanceId)]
+      yield* client.send(App.Letters, instanceId, "too late")
+      yield* untilTaken(before)
+      assert.deepStrictEqual(yield* history(instanceId), events)
+    }),
+    "cancel an id before its start": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.cancel(instanceId, "not wanted")
+      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+      yield* fails(client.execute(App.Waits, { instanceId, ...nothing }), "canceled: not wanted")
+    }),
+    "cancel an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Echo, { instanceId, payload: "x" })
+      const before = yield* queued
+      yield* client.cancel(instanceId, "too late")
+      yield* untilTaken(before)
+      assert.strictEqual((yield* client.status(instanceId))._tag, "Completed")
+    }),
+    "cancel an instance twice": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* waiting(instanceId)
+      yield* client.cancel(instanceId, "first")
+      yield* client.cancel(instanceId, "second")
+      yield* fails(client.wait(App.Waits, instanceId), "canceled: first")
+    }),
+    "cancel with NUL or half a surrogate pair in the reason": (client, instanceId) =>
+      refused(client.cancel(instanceId, App.odd), "InvalidInput", "invalid reason", "NUL"),
+    "signal or send with a payload that its Schema refuses": Effect.fnUntraced(function*(client, instanceId) {
+      const before = yield* queued
+      yield* refused(client.raise(App.OtherGo, instanceId, 1.5), "PayloadMismatch", `payload of signal "Go"`)
+      yield* refused(
+        client.send(App.Letters, instanceId, 1 as unknown as string),
+        "PayloadMismatch",
+        `message of mailbox "Letters"`
+      )
+      yield* refused(client.raise(App.Go, instanceId, App.tooLarge), "PayloadTooLarge", `payload of signal "Go"`)
+      assert.strictEqual(yield* queued, before)
+    }),
+    "signal or send with a payload that the program's Schema refuses": Effect.fnUntraced(
+      function*(client, instanceId) {
+        yield* client.start(App.Waits, { instanceId, ...nothing })
+        yield* waiting(instanceId)
+        yield* client.raise(App.OtherGo, instanceId, 4711)
+        yield* fails(
+          client.wait(App.Waits, instanceId),
+          `orchestration panicked: payload of signal "Go" does not match its schema: Expected string`
+        )
+      }
+    )
+  },
+
+  "Waiting and reading": {
+    "wait for an unknown id": Effect.fnUntraced(function*(client, instanceId) {
+      yield* refused(client.wait(App.Echo, instanceId, { timeout: "30 millis" }), "WaitTimeout", "after 30 ms")
+    }),
+    "wait for less time than it takes": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* waiting(instanceId)
+      yield* refused(client.wait(App.Waits, instanceId, { timeout: "30 millis" }), "WaitTimeout", "it goes on")
+      yield* client.raise(App.Go, instanceId, "done")
+      assert.strictEqual(yield* client.wait(App.Waits, instanceId), "done")
+    }),
+    "wait with a Schema that refuses the result": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Echo, { instanceId, payload: "secret" })
+      yield* refused(
+        client.wait(App.OtherEcho, instanceId),
+        "PayloadMismatch",
+        `result of orchestration "Echo" does not match its schema: Expected number`
+      )
+    }),
+    "ask for the status or a value of an unknown id": Effect.fnUntraced(function*(client, instanceId) {
+      assert.deepStrictEqual(yield* client.status(instanceId), { _tag: "NotFound" })
+      assert.deepStrictEqual(yield* client.read(App.Note, instanceId), Option.none())
+    }),
+    "read a value with a Schema that refuses it": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Does, { instanceId, payload: "set odd text" })
+      yield* refused(client.read(App.OtherNote, instanceId), "PayloadMismatch", `value of key "note"`)
+    })
+  },
+
+  Activities: {
+    "an activity fails with an error of its Schema": Effect.fnUntraced(function*(client, instanceId) {
+      const error = yield* failure(client.execute(App.Calls, { instanceId, payload: "fail" }))
+      assert.deepStrictEqual(error, new App.Declined({ code: 7 }))
+    }),
+    "an activity throws or dies": (client, instanceId) =>
+      fails(client.execute(App.Calls, { instanceId, payload: "throw" }), `activity "Work" died: thrown`),
+    "an activity answers with what its Schema refuses": (client, instanceId) =>
+      fails(
+        client.execute(App.Calls, { instanceId, payload: "nonsense" }),
+        `activity "Work" died: result of activity "Work" does not match its schema: Expected string`
+      ),
+    "an activity fails with what its Schema refuses": (client, instanceId) =>
+      fails(
+        client.execute(App.Calls, { instanceId, payload: "fail with nonsense" }),
+        `activity "Work" died: error of activity "Work" does not match its schema`
+      ),
+    "an activity answers with more than 4 MiB": (client, instanceId) =>
+      fails(
+        client.execute(App.Calls, { instanceId, payload: "too large" }),
+        `activity "Work" died: result of activity "Work" has 4194305 bytes, the limit is 4194304`
+      ),
+    "an activity hangs, and has a timeout": Effect.fnUntraced(function*(client, instanceId) {
+      const answer = yield* client.execute(App.Does, { instanceId, payload: "time out" })
+      assert.strictEqual(answer, "ActivityTimedOut")
+      yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "interrupted" })
+    }),
+    "an activity hangs, and has none": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Calls, { instanceId, payload: "hang" })
+      yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "running" })
+      yield* client.cancel(instanceId, "it hangs")
+      yield* fails(client.wait(App.Calls, instanceId), "canceled: it hangs")
+      yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "interrupted" })
+    }),
+    "call an activity that no process serves": deedFails(
+      "call nobody's activity",
+      "poison: activity Nobodys#2 exceeded 3 attempts (max 2)"
+    ),
+    "call an activity with a payload that its Schema refuses": deedFails(
+      "call with nonsense",
+      `orchestration panicked: payload of activity "Work" does not match its schema: Expected string`
+    ),
+    "call an activity with a payload of more than 4 MiB": deedFails(
+      "call with too much",
+      `orchestration panicked: payload of activity "Work" has 4194305 bytes, the limit is 4194304`
+    ),
+    "call an activity with a payload that the handler's Schema refuses": deedFails(
+      "call as others do",
+      `activity "Work" died: payload of activity "Work" does not match its schema: Expected string`
+    )
+  },
+
+  Programs: {
+    "a program throws or dies": deedFails("throw", "orchestration panicked: thrown"),
+    "a program answers with what its Schema refuses": deedFails(
+      "return nonsense",
+      `orchestration panicked: result of orchestration "Does" does not match its schema: Expected string`
+    ),
+    "a program answers with more than 4 MiB": deedFails(
+      "return too much",
+      `orchestration panicked: result of orchestration "Does" has 4194305 bytes, the limit is 4194304`
+    ),
+    "a program awaits a promise, or anything else that is not durable": deedFails(
+      "await a promise",
+      `orchestration "Does" awaits something that is not durable`,
+      "Put it into an activity"
+    ),
+    "a program never waits and never ends": deedFails(
+      "loop without waiting",
+      `orchestration "Does" does not come to rest`
+    ),
+    "change the code of a running instance without a new version": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Edited, { instanceId, ...nothing })
+      yield* waiting(instanceId)
+      App.edited.add(instanceId)
+      yield* client.raise(App.Go, instanceId, "go")
+      yield* fails(
+        client.wait(App.Edited, instanceId),
+        `nondeterministic: event 2: history has wait for signal "Go", the code asks for activity "Work"`
+      )
+    }),
+    "start a child under an id that begins with `sub::`": deedFails(
+      "start a child under a reserved id",
+      "orchestration panicked: instanceId is refused: 'sub::' at the beginning marks ids the runtime gives"
+    ),
+    "start a child under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Echo, { instanceId: "taken by somebody", payload: "first", ifExists: "ignore" })
+      yield* client.wait(App.Echo, "taken by somebody")
+      yield* fails(
+        client.execute(App.Does, { instanceId, payload: "start a child under a taken id" }),
+        `child orchestration "Echo" failed: sub-orchestration instance id 'taken by somebody' already exists`
+      )
+    }),
+    "start detached under an id that contains `::sub::`": deedFails(
+      "start detached under a reserved id",
+      "orchestration panicked: instanceId is refused: 'sub::' is reserved for child orchestrations"
+    ),
+    "start detached under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Echo, { instanceId: "taken by somebody", payload: "first", ifExists: "ignore" })
+      yield* client.wait(App.Echo, "taken by somebody")
+      const before = yield* queued
+      yield* client.execute(App.Does, { instanceId, payload: "start detached under a taken id" })
+      yield* untilTaken(before)
+      assert.strictEqual(yield* client.wait(App.Echo, "taken by somebody"), "first")
+    }),
+    "set a value of more than 65,536 bytes": deedFails(
+      "set a large value",
+      "KV value for key 'note' (65537 bytes) exceeds limit (65536 bytes)"
+    ),
+    "set more than 150 values": deedFails("set many values", "KV key count (151) exceeds limit (150)"),
+    "set a value with NUL or half a surrogate pair": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Does, { instanceId, payload: "set odd text" })
+      assert.deepStrictEqual(yield* client.read(App.Note, instanceId), Option.some(App.odd))
+    }),
+    "set a key of more than 512 bytes, or with NUL or half a surrogate pair": Effect.fnUntraced(
+      function*(client, instanceId) {
+        yield* deedFails("set a long key", "key is refused: it has 513 bytes, the limit is 512")(client, instanceId)
+        yield* deedFails("set an odd key", "key is refused", "NUL")(client, `${instanceId}, odd`)
+      }
+    ),
+    "set a status text of more than 262,144 bytes": deedFails(
+      "set a long status",
+      "Custom status size (262145 bytes) exceeds limit (262144 bytes)"
+    ),
+    "set a status text with NUL or half a surrogate pair": deedFails(
+      "set an odd status",
+      "orchestration panicked: status text is refused: it holds a NUL character"
+    )
+  }
+}
+
+/** Every case once, as a test under the name of its row. */
+export const register = (
+  test: (name: string, run: Effect.Effect<void, unknown, Client.Client | Services>) => void
+): void => {
+  for (const cases of Object.values(sections)) {
+    for (const [does, run] of Object.entries(cases)) {
+      test(does, Effect.flatMap(Client.Client, (client) => run(client, does.replace(/\W+/g, " ").slice(0, 80))))
+    }
+  }
+}
