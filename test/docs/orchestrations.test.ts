@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as DateTime from "effect/DateTime"
@@ -9,10 +9,12 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import * as RateLimiter from "effect/persistence/RateLimiter"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Semaphore from "effect/Semaphore"
+import * as Stream from "effect/Stream"
 import * as Docs from "../utils/docs.ts"
 
 // -----------------------------------------------------------------------------
@@ -29,6 +31,7 @@ const Unbook = Activity.make("Unbook", { payload: Schema.String })
 const Quote = Activity.make("Quote", { payload: Schema.String, success: Schema.Int })
 const Tell = Activity.make("Tell", { payload: Schema.String })
 const Confirmed = Signal.make("Confirmed")
+const Places = Mailbox.make("Places", { payload: Schema.String })
 
 const BookTrip = Orchestration.make("BookTrip", {
   payload: Trip,
@@ -117,6 +120,20 @@ const fibers = Effect.gen(function*() {
   yield* Fiber.interrupt(reminders)
 })
 
+const batches = Stream.fromEffectRepeat(Places.take).pipe(
+  Stream.groupedWithin(3, "1 hour"), // three places, or those of an hour
+  Stream.take(2),
+  Stream.runForEach((places) => Tell.execute(places.join(" and ")))
+)
+
+const polite = Effect.gen(function*() {
+  const limited = yield* RateLimiter.makeWithRateLimiter
+  const perSecond = limited({ key: "quotes", limit: 2, window: "1 second", onExceeded: "delay" })
+  return yield* Effect.forEach(["Oslo", "Bern", "Prague"], (city) => perSecond(Quote.execute(city)), {
+    concurrency: "unbounded"
+  })
+}).pipe(Effect.provide(RateLimiter.layer.pipe(Layer.provide(RateLimiter.layerStoreMemory))))
+
 const children = Effect.gen(function*() {
   const { instanceId } = yield* Orchestration.Context
   const sizes = yield* Effect.forEach(["Rome", "Oslo"], Survey.execute, { concurrency: "unbounded" })
@@ -194,7 +211,7 @@ describe("docs/orchestrations.md", () => {
       ["test/docs/orchestrations.test.ts", "examples/nightly/nightly.ts"].map(Docs.read).join("\n")
     )
     const examples = Docs.blocks(Docs.read("docs/orchestrations.md"), "ts")
-    assert.lengthOf(examples, 12)
+    assert.lengthOf(examples, 14)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -330,6 +347,27 @@ describe("docs/orchestrations.md", () => {
           "24 tell do not forget",
           "48 tell do not forget"
         ])
+      })))
+
+  it.effect("streams: messages are grouped over crashes", () =>
+    on(batches, (did) =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* start
+        for (const place of ["Oslo", "Bern", "Rome", "Paris"]) {
+          yield* client.send(Places, "p", place)
+          yield* TestRuntime.crash
+        }
+        yield* wait
+        assert.deepStrictEqual(did, ["0 tell Oslo and Bern and Rome", "1 tell Paris"])
+      })))
+
+  it.effect("rate limits: calls wait for their turn", () =>
+    on(Effect.orDie(polite), (did) =>
+      Effect.gen(function*() {
+        yield* start
+        assert.deepStrictEqual(yield* wait, [4, 4, 6])
+        assert.deepStrictEqual(did, ["0 quote Oslo", "0 quote Bern", `${1 / 3600} quote Prague`])
       })))
 
   it.effect("children", () =>
