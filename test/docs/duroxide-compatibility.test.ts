@@ -1,0 +1,52 @@
+import { assert, describe, it } from "@effect/vitest"
+import { readdirSync } from "node:fs"
+import * as Docs from "../utils/docs.ts"
+
+const page = Docs.read("docs/duroxide-compatibility.md")
+const files = new Map([...page.matchAll(/^\[(\w+)\]: \.\.\/(\S+)$/gm)].map(([, label, path]) => [label!, path!]))
+
+/** The rows of the table of defects. */
+const defects = page.split("\n").filter((line) => /^\| \d+ /.test(line))
+
+/** `[label]: ``name``, ``name``` anywhere in a text. */
+const named = (text: string) =>
+  [...text.matchAll(/\[(\w+)\]: ((?:`[^`]+`(?:, )?)+)/g)].flatMap(([, label, names]) =>
+    [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => ({ label: label!, name: name! }))
+  )
+
+/** As a test is declared: the first argument of a call, or a key of a table of cases. */
+const declares = (text: string, name: string) =>
+  new RegExp(`^ *(it\\.\\w+\\(|it\\()?"?${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?[,:]`, "m").test(text)
+
+describe("docs/duroxide-compatibility.md:", () => {
+  it("every defect is numbered, and names a test", () => {
+    assert.deepStrictEqual(
+      defects.map((row) => Number(row.split("|")[1])),
+      Array.from({ length: 19 }, (_, index) => index + 1)
+    )
+    for (const row of defects) assert.isNotEmpty(named(row.split("|").at(-2)!), row)
+  })
+
+  it("every test it names is there", () => {
+    for (const { label, name } of named(page)) {
+      const path = files.get(label)
+      assert.isDefined(path, label)
+      assert.isTrue(declares(Docs.read(path), name), `${path} has no test "${name}"`)
+    }
+  })
+
+  it("every file it lists is used", () => {
+    const mentioned = [...files.keys()].filter((label) => page.split(`[${label}]`).length > 2)
+    assert.deepStrictEqual(mentioned, [...files.keys()])
+  })
+
+  it("every recording of a defect stands in the table", () => {
+    const recordings = readdirSync(new URL("../fixtures/duroxide/", import.meta.url))
+      .filter((name) => name.endsWith(".json") && !name.startsWith("_")).map((name) => name.replace(".json", ""))
+    assert.include(page, `${recordings.length} recordings of Duroxide`)
+    const recorded = recordings.filter((name) => name.startsWith("defect-"))
+    const shown = defects.flatMap(named).flatMap(({ label, name }) => label === "recordings" ? name : [])
+    assert.deepStrictEqual(recorded.filter((name) => !shown.includes(name)), [])
+    assert.isNotEmpty(recorded)
+  })
+})
