@@ -1,5 +1,7 @@
 /**
  * `npm run example -- monitor`: watches a service that goes down and comes back, with a probe every 200 milliseconds.
+ *
+ * Stop it half way, and its instance goes on in the next run, beside that one's own: nothing but its end ends it.
  */
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"

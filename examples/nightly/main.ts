@@ -1,5 +1,7 @@
 /**
  * `npm run example -- nightly`: four nights of two seconds, in one of which the report takes too long.
+ *
+ * Stop it half way, and its instance goes on in the next run, beside that one's own: nothing but its end ends it.
  */
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
