@@ -1,9 +1,7 @@
 /**
  * `npm run example -- monitor`: watches a service that goes down and comes back, with a probe every 200 milliseconds.
- *
- * Stop it half way, and its instance goes on in the next run, beside that one's own: nothing but its end ends it.
  */
-import { Client } from "duroxide-prisma"
+import { Client, ProviderAdmin } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Console, Duration, Effect, Layer, Option, Schedule } from "effect"
 import { Counters, Monitor, Orders, RuntimeLive, Service } from "./monitor.ts"
@@ -12,11 +10,15 @@ let isUp = true
 
 const App = Layer.mergeAll(RuntimeLive, Client.layer).pipe(
   Layer.provide(Layer.succeed(Service, { isUp: Effect.sync(() => isUp) })),
-  Layer.provide(PrismaProvider.layerDefault({ schema: "example_monitor" }))
+  Layer.provideMerge(PrismaProvider.layerDefault({ schema: "example_monitor" }))
 )
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
+  const admin = yield* ProviderAdmin.ProviderAdmin
+  // An instance that lives for ever would go on beside this run's own when a run was stopped half way.
+  const leftBehind = yield* admin.listInstancesByStatus("Running")
+  yield* Effect.forEach(leftBehind, (instanceId) => client.cancel(instanceId, "left behind"))
   const instanceId = `monitor ${new Date().toISOString()}`
   const untilStatus = (text: string) =>
     client.status(instanceId).pipe(Effect.repeat({

@@ -1,9 +1,7 @@
 /**
  * `npm run example -- nightly`: four nights of two seconds, in one of which the report takes too long.
- *
- * Stop it half way, and its instance goes on in the next run, beside that one's own: nothing but its end ends it.
  */
-import { Client } from "duroxide-prisma"
+import { Client, ProviderAdmin } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Console, DateTime, Effect, Layer, Option, Schedule } from "effect"
 import { Nightly, Nights, Reports, RuntimeLive } from "./nightly.ts"
@@ -22,11 +20,15 @@ const ReportsLive = Layer.succeed(Reports, {
 const App = RuntimeLive.pipe(
   Layer.provide(ReportsLive),
   Layer.provideMerge(Client.layer),
-  Layer.provide(PrismaProvider.layerDefault({ schema: "example_nightly" }))
+  Layer.provideMerge(PrismaProvider.layerDefault({ schema: "example_nightly" }))
 )
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
+  const admin = yield* ProviderAdmin.ProviderAdmin
+  // An instance that lives for ever would go on beside this run's own when a run was stopped half way.
+  const leftBehind = yield* admin.listInstancesByStatus("Running")
+  yield* Effect.forEach(leftBehind, (instanceId) => client.cancel(instanceId, "left behind"))
   const instanceId = `nightly ${new Date().toISOString()}`
   yield* client.start(Nightly, {
     instanceId,
@@ -41,6 +43,7 @@ const main = Effect.gen(function*() {
     })
   )
   yield* client.cancel(instanceId, "the example is over")
+  yield* Effect.sleep("1 second") // reports go on without their schedule, the last one too
   yield* Console.log(`${nights.started} reports were started, ${nights.skipped} left out`)
 })
 
