@@ -3,6 +3,7 @@ import { Activity, Client, Orchestration, Provider, Runtime, RuntimeConfig, Sign
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
@@ -109,6 +110,32 @@ describe("Versions", () => {
       assert.deepStrictEqual(
         yield* Effect.forEach(["none", "zero", "exact"], versions),
         [["2.0.0"], ["2.0.0"], ["1.0.0"]]
+      )
+    }).pipe(Effect.provide(TestRuntime.layer(both))))
+
+  it.effect("start: one for processes of Rust is theirs alone, and theirs to choose the version of on request", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const provider = yield* Provider.Provider
+      yield* client.start(One, { instanceId: "own", payload: { rounds: 0 }, servedBy: "rust" })
+      yield* client.start(One, { instanceId: "newest", payload: { rounds: 0 }, servedBy: "rust", version: "newest" })
+      yield* TestRuntime.advance("1 hour")
+      assert.deepStrictEqual(yield* Effect.forEach(["own", "newest"], versions), [[], []])
+      assert.strictEqual((yield* client.status("own"))._tag, "Running")
+      // As a process of Rust asks for work, of whatever version.
+      const [min, max] = [{ major: 0, minor: 0, patch: 0 }, { major: 0, minor: 1, patch: 30 }]
+      const claimed = yield* Effect.replicateEffect(
+        provider.fetchOrchestrationItem({
+          lockTimeout: Duration.seconds(5),
+          pollTimeout: Duration.zero,
+          versions: Option.some({ min, max })
+        }),
+        2
+      )
+      assert.deepStrictEqual(
+        claimed.flatMap(Option.toArray).flatMap(({ item }) => item.messages)
+          .map((message) => message._tag === "StartOrchestration" && [message.instance, message.version]),
+        [["own", "1.0.0"], ["newest", null]]
       )
     }).pipe(Effect.provide(TestRuntime.layer(both))))
 
