@@ -72,7 +72,7 @@ const isRefused = (problem: string, ...definitions: ReadonlyArray<() => unknown>
 
 export const sections: { readonly [section: string]: { readonly [does: string]: Test } } = {
   Definitions: {
-    "define a name that is empty, or has NUL or half a surrogate pair": isRefused(
+    "define an orchestration, signal or mailbox whose name is empty, or has NUL or half a surrogate pair": isRefused(
       "is refused: it",
       () => Orchestration.make(""),
       () => Orchestration.make("a\0b"),
@@ -364,6 +364,10 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "call an activity that no process serves": deedFails(
       "call nobody's activity",
       "poison: activity Nobodys#2 exceeded 3 attempts (max 2)"
+    ),
+    "call an activity whose name has NUL or half a surrogate pair": deedFails(
+      "call an odd name",
+      "a text in it holds a NUL character or half of a surrogate pair, which cannot be stored"
     ),
     "call an activity with a payload that its Schema refuses": deedFails(
       "call with nonsense",
