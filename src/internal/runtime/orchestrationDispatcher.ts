@@ -62,7 +62,7 @@ export const run = Effect.fnUntraced(function*(options: {
               )
               : Effect.andThen(
                 Effect.logError("A turn was not stored").pipe(problem(error)),
-                abandon(failedStorePause)
+                abandon(error.isRetryable ? unregisteredPause(settings, attemptCount) : failedStorePause)
               ),
             false
           )
