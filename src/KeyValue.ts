@@ -6,6 +6,7 @@
  *
  * @since 0.1.0
  */
+import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { checkKey } from "./internal/identifiers.ts"
@@ -41,6 +42,23 @@ export const clearAll: Effect.Effect<void, never, OrchestrationContext> = Effect
 )
 
 /**
+ * Removes all values of the instance that were last set before `time`, and answers how many. Times are those of the
+ * turns that set them; values that Rust wrote without one are the oldest.
+ *
+ * @category removal
+ * @since 0.1.0
+ */
+export const clearSetBefore = (time: DateTime.DateTime.Input): Effect.Effect<number, never, OrchestrationContext> =>
+  Effect.gen(function*() {
+    const { keyValueTimes, request } = yield* OrchestrationContext
+    const limit = DateTime.toEpochMillis(DateTime.makeUnsafe(time))
+    // In the order of the keys: the order in which they were set is not stored.
+    const keys = [...yield* keyValueTimes].flatMap(([key, setAt]) => setAt < limit ? key : []).sort(ascending)
+    for (const key of keys) yield* request({ _tag: "ClearKeyValue", key })
+    return keys.length
+  })
+
+/**
  * Defines a value every instance may have under `key`.
  *
  * @category constructors
@@ -69,3 +87,8 @@ export const make = <V extends PayloadSchema>(key: string, value: V): KeyValue<V
     })
   }
 }
+
+// internal
+
+/** By code units, whatever the language of the machine. */
+const ascending = (a: string, b: string) => a < b ? -1 : a > b ? 1 : 0

@@ -1,9 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
-import { KeyValue } from "duroxide-prisma"
+import { KeyValue, Orchestration } from "duroxide-prisma"
+import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { Instance, signal } from "./replay/play.ts"
+import { continueAsNew, Instance, signal, start } from "./replay/play.ts"
 
 const A = KeyValue.make("a", Schema.Int)
 const B = KeyValue.make("b", Schema.Int)
@@ -36,5 +37,60 @@ describe("KeyValue.clearAll", () => {
     instance.turn()
     instance.become(signal("Go")).turn(instance.raised("Go"))
     assert.strictEqual(instance.failure._tag, "Configuration")
+  })
+})
+
+describe("KeyValue.clearSetBefore", () => {
+  const Old = KeyValue.make("old", Schema.Int)
+  const all = Effect.map(
+    Effect.flatMap(Orchestration.Context, ({ keyValues }) => keyValues),
+    (values) => [...values.keys()]
+  )
+
+  it("removes what was last set before, of this and of earlier executions, in the order of the keys", () => {
+    const instance = new Instance(
+      Effect.gen(function*() {
+        yield* Effect.forEach(["c", "b"], (key) => KeyValue.make(key, Schema.Int).set(1))
+        yield* Effect.sleep("1 hour")
+        const now = yield* DateTime.now
+        yield* A.set(1)
+        const removed = yield* KeyValue.clearSetBefore(now)
+        yield* signal("Go")
+        return [removed, ...yield* all]
+      }),
+      { keyValues: new Map([["old", { value: "0", lastUpdatedAtMs: start - 1 }], ["z", { value: "0" }]]) }
+    )
+    instance.turn()
+    instance.nowMs += 3_600_000
+    instance.turn(instance.timers.get(4)!)
+    assert.deepStrictEqual(
+      instance.history.flatMap((event) => event._tag === "KeyValueCleared" ? event.key : []),
+      ["b", "c", "old", "z"]
+    )
+    instance.turn(instance.raised("Go"))
+    assert.deepStrictEqual(instance.output, [4, "a"])
+  })
+
+  it("sees the times of the turns, on every replay and over continue-as-new", () => {
+    const program = Effect.gen(function*() {
+      const { executionId } = yield* Orchestration.Context
+      if (executionId === 1) {
+        yield* Old.set(1)
+        yield* Effect.sleep("1 hour")
+        yield* A.set(1)
+        return yield* continueAsNew()
+      }
+      const removed = yield* KeyValue.clearSetBefore(start + 1)
+      yield* signal("Go")
+      return [removed, ...yield* all]
+    })
+    const first = new Instance(program, { keepProgram: false })
+    first.turn()
+    first.nowMs += 3_600_000
+    first.turn(first.timers.get(3)!)
+    const second = first.next()
+    second.turn()
+    second.turn(second.raised("Go"))
+    assert.deepStrictEqual(second.output, [1, "a"])
   })
 })

@@ -15,6 +15,7 @@ import * as Orchestration from "../Orchestration.ts"
 import { ProviderAdmin } from "../ProviderAdmin.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import { codeAfter, isArrival } from "./internal/codeAfter.ts"
+import type { Kept } from "./internal/codeAfter.ts"
 import type { Code } from "./internal/codeAfter.ts"
 import * as differences from "./internal/difference.ts"
 import { decisionText } from "./internal/eventText.ts"
@@ -124,7 +125,7 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
     const definitions: Versions = "name" in orchestration ? [orchestration] : orchestration
     const { name } = definitions[0]
     const executions = yield* Effect.fromResult(read(name, history))
-    const keyValues = new Map<string, string>()
+    const keyValues = new Map<string, Kept>()
     for (const events of executions) {
       const { version } = definitions.find(({ version }) => version === events[0].version) ?? definitions[0]
       const code = yield* Effect.service(Orchestration.handlerKey(name, version))
@@ -225,7 +226,7 @@ const compare = (
   orchestration: string,
   code: Code,
   events: Events,
-  keyValues: ReadonlyMap<string, string>
+  keyValues: ReadonlyMap<string, Kept>
 ): differences.Difference | undefined => {
   const differs = (at: number, ours: ReadonlyArray<Event.Event>, problem?: string): differences.Difference => {
     const until = events.findIndex((event, index) => index >= at && isArrival(event))
@@ -342,10 +343,11 @@ const statusOf = (end: Event.Event | undefined) => {
 }
 
 /** What an execution leaves to the next one. */
-const keep = (keyValues: Map<string, string>, events: Events): void => {
+const keep = (keyValues: Map<string, Kept>, events: Events): void => {
   for (const event of events) {
-    if (event._tag === "KeyValueSet") keyValues.set(event.key, event.value)
-    else if (event._tag === "KeyValueCleared") keyValues.delete(event.key)
+    if (event._tag === "KeyValueSet") {
+      keyValues.set(event.key, { value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? 0 })
+    } else if (event._tag === "KeyValueCleared") keyValues.delete(event.key)
     else if (event._tag === "KeyValuesCleared") keyValues.clear()
   }
 }

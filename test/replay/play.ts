@@ -37,7 +37,7 @@ export interface Options {
   readonly version?: { readonly major: number; readonly minor: number; readonly patch: number }
   readonly parent?: { readonly instance: string; readonly id: number; readonly executionId: number }
   /** What the execution before has left. */
-  readonly keyValues?: ReadonlyMap<string, { readonly value: string }>
+  readonly keyValues?: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs?: number }>
   readonly carried?: ReadonlyArray<readonly [mailbox: string, data: string]>
   readonly customStatus?: string
   /** False where a test looks at what the code does on every replay. */
@@ -217,7 +217,9 @@ export class Instance {
     if (message === undefined) return assert.fail("the instance does not continue as new")
     const keyValues = new Map(this.options.keyValues)
     for (const event of this.history) {
-      if (event._tag === "KeyValueSet") keyValues.set(event.key, { value: event.value })
+      if (event._tag === "KeyValueSet") {
+        keyValues.set(event.key, { value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? 0 })
+      }
       if (event._tag === "KeyValueCleared") keyValues.delete(event.key)
       if (event._tag === "KeyValuesCleared") keyValues.clear()
     }

@@ -35,4 +35,6 @@ export class OrchestrationContext extends Context.Service<OrchestrationContext, 
   readonly customStatus: Effect.Effect<string | null>
   /** The instance's values as the code has left them. */
   readonly keyValues: Effect.Effect<ReadonlyMap<string, string>>
+  /** When each of them was set, milliseconds since the Unix epoch. */
+  readonly keyValueTimes: Effect.Effect<ReadonlyMap<string, number>>
 }>()("duroxide-prisma/OrchestrationContext") {}

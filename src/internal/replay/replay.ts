@@ -27,7 +27,7 @@ export type Code = (input: string) => Effect.Effect<string, string, Orchestratio
 export interface Options {
   readonly code: Code
   /** Values that ended executions left behind, by key. */
-  readonly keyValues: ReadonlyMap<string, { readonly value: string }>
+  readonly keyValues: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs?: number }>
   /** Loggers of the host; they are silent while recorded events are replayed. */
   readonly services: Context.Context<never>
   /** False for executions of the reference, which does not notice when some kinds of requests vanish from the code. */
@@ -85,6 +85,7 @@ export const make = (options: Options): Replay => {
   /** Open handles that have their event. */
   let waiting = 0
   const keyValues = new Map([...options.keyValues].map(([key, { value }]) => [key, value]))
+  const keyValueTimes = new Map([...options.keyValues].map(([key, { lastUpdatedAtMs }]) => [key, lastUpdatedAtMs ?? 0]))
   let arrivals = 0
   let customStatus: string | null = null
   let continued: { readonly input: string; readonly version: string | null } | undefined
@@ -183,12 +184,16 @@ export const make = (options: Options): Replay => {
         break
       case "SetKeyValue":
         keyValues.set(action.key, action.value)
+        // The recorded clock: the same on every replay.
+        keyValueTimes.set(action.key, nowMs)
         break
       case "ClearKeyValue":
         keyValues.delete(action.key)
+        keyValueTimes.delete(action.key)
         break
       case "ClearKeyValues":
         keyValues.clear()
+        keyValueTimes.clear()
     }
   }
 
@@ -236,7 +241,8 @@ export const make = (options: Options): Replay => {
             else options.onStray()
           }),
         customStatus: Effect.sync(() => customStatus),
-        keyValues: Effect.sync(() => new Map(keyValues))
+        keyValues: Effect.sync(() => new Map(keyValues)),
+        keyValueTimes: Effect.sync(() => new Map(keyValueTimes))
       })
     )
     run = program.start(

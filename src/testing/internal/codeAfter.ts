@@ -17,11 +17,17 @@ export type Continuation =
   /** It does not, for a reason in words. */
   | { readonly _tag: "Differs"; readonly problem: string }
 
+/** A value that earlier executions have left behind. */
+export interface Kept {
+  readonly value: string
+  readonly lastUpdatedAtMs: number
+}
+
 /** `known` is the beginning of an execution; it need not end where a turn did. */
 export const codeAfter = (
   code: Code,
   known: ReadonlyArray<Event.Event>,
-  keyValues: ReadonlyMap<string, string>
+  keyValues: ReadonlyMap<string, Kept>
 ): Continuation => {
   let first: Continuation | undefined
   for (const count of beginnings(known)) {
@@ -67,7 +73,7 @@ const input = (
   code: Code,
   known: ReadonlyArray<Event.Event>,
   count: number,
-  keyValues: ReadonlyMap<string, string>
+  keyValues: ReadonlyMap<string, Kept>
 ): turns.Input => {
   const started = known[0] as Event.Of<"OrchestrationStarted">
   const { executionId, instanceId } = started
@@ -81,7 +87,7 @@ const input = (
     history: known.slice(0, count),
     started,
     messages: known.slice(told).flatMap((event) => toMessage(event) ?? []),
-    keyValues: new Map([...keyValues].map(([key, value]) => [key, { value }])),
+    keyValues,
     version: { major: major!, minor: minor!, patch: patch! },
     code,
     services: Context.make(References.CurrentLoggers, new Set()),
