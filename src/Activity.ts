@@ -18,6 +18,7 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as ErrorDetails from "./ErrorDetails.ts"
 import * as checks from "./internal/activityOptions.ts"
+import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
 import type { PayloadSchema } from "./internal/payload.ts"
 import { OrchestrationContext } from "./internal/replay/context.ts"
@@ -282,6 +283,7 @@ export const make = <
     }
     & Omit<Options<Error["Type"], Timeout, TotalTimeout>, "sessionId">
 ): Activity<Name, Payload, Success, Error, TimedOutBy<Timeout | TotalTimeout>> => {
+  checkNameUnsafe("activity", name)
   const { error, payload, success, ...calls } = options ?? {}
   return makeWith({
     name,

@@ -140,7 +140,7 @@ describe("WarmInstances", () => {
   it.effect("what the store refuses: the instance fails, and says so, as it does when it is replayed", () => {
     const Loud = Orchestration.make("LoudWarm")
     const runtime = Runtime.layer({ orchestrations: [Loud], activities: [Step] }).pipe(Layer.provide([
-      Loud.toLayer(() => Effect.andThen(Step.execute(1), Signal.make("no\u0000name").wait)),
+      Loud.toLayer(() => Effect.andThen(Step.execute(1), unstorable)),
       Step.toLayer(Effect.succeed)
     ]))
     return Effect.gen(function*() {
@@ -254,6 +254,12 @@ describe("WarmInstances", () => {
 // internal
 
 const median = (numbers: ReadonlyArray<number>) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
+
+/** No definition lets a name like this through. */
+const unstorable = Effect.flatMap(
+  Orchestration.Context,
+  ({ perform }) => Effect.asVoid(perform({ _tag: "WaitExternal", name: "no\0name" }))
+)
 
 /** A whole application in memory and in virtual time. */
 const inMemory = (

@@ -90,7 +90,6 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
   "call with too much": ask(tooLarge),
   "call as others do": Effect.orDie(OtherWork.execute(1)),
   "call nobody's activity": Effect.as(Nobodys.execute(), ""),
-  "call an odd name": Effect.as(Activity.make(odd).execute(), ""),
   "time out": Work.with({ timeout: "20 millis" }).execute("hang").pipe(
     Effect.result,
     Effect.map((answer) => Result.isSuccess(answer) ? answer.success : answer.failure._tag)
