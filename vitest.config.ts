@@ -16,6 +16,7 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/utils/globalSetup.ts"],
+    setupFiles: ["test/utils/assertions.ts"],
     // The tests share one PostgreSQL: two files at a time use two cores well, more than four crowd it.
     maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
     testTimeout: 30_000,

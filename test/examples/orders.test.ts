@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { fileURLToPath } from "node:url"
@@ -136,6 +137,8 @@ describe("shop", () => {
 
   it.live("Shop.createTables: may run several times at once", () =>
     Effect.all([Shop.createTables, Shop.createTables, Shop.createTables], { concurrency: "unbounded" }).pipe(
+      Effect.exit,
+      Effect.map((created) => assert.isTrue(Exit.isSuccess(created))),
       Effect.provide(layer)
     ))
 })

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -110,7 +111,8 @@ describe("migrate", () => {
     Effect.gen(function*() {
       const { url } = yield* freshSchema("layered")
       const checked = Layer.effectDiscard(Migrator.verify({ url })).pipe(Layer.provide(Migrator.layer({ url })))
-      yield* silently(Layer.build(checked))
+      const built = yield* Effect.exit(silently(Layer.build(checked)))
+      assert.isTrue(Exit.isSuccess(built))
     }))
 })
 

@@ -1,73 +1,12 @@
-import { assert, describe, expectTypeOf, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { Activity, RuntimeConfig } from "duroxide-prisma"
-import type { Orchestration } from "duroxide-prisma"
 import * as Duration from "effect/Duration"
-import type * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 
 class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
 
 const schemas = { payload: Schema.Int, success: Schema.String, error: Declined } as const
 const Plain = Activity.make("Plain", schemas)
-
-describe("Activity options, as types", () => {
-  type Execute<E> = (payload: number) => Effect.Effect<string, E, Orchestration.Context>
-
-  it("execute: fails with the error of the Schema, and with ActivityTimedOut where there is a timeout", () => {
-    expectTypeOf(Plain.execute).toEqualTypeOf<Execute<Declined>>()
-    expectTypeOf(Plain.with({ tag: "gpu", sessionId: "s", retry: Schedule.recurs(2) }).execute)
-      .toEqualTypeOf<Execute<Declined>>()
-
-    const Hasty = Activity.make("Hasty", { ...schemas, timeout: "1 second" })
-    const Patient = Activity.make("Patient", { ...schemas, totalTimeout: Duration.hours(1) })
-    expectTypeOf(Hasty.execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
-    expectTypeOf(Patient.execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
-    expectTypeOf(Plain.with({ timeout: 1000 }).execute)
-      .toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
-    // A timeout stays when other options are changed.
-    expectTypeOf(Hasty.with({ tag: "gpu" }).execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
-    // Nobody knows what is in options of the wide type.
-    const wide: Activity.Options<Declined> = {}
-    expectTypeOf(Plain.with(wide).execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
-  })
-
-  it("retry: while sees typed failures, deaths and timeouts, and the Schedule must take them", () => {
-    Plain.with({
-      retry: {
-        times: 2,
-        while: (outcome) => {
-          expectTypeOf(outcome).toEqualTypeOf<Declined | Activity.ActivityDied | Activity.ActivityTimedOut>()
-          return outcome._tag !== "ActivityDied"
-        }
-      }
-    })
-    Activity.make("Inferred", {
-      ...schemas,
-      retry: {
-        times: 1,
-        until: (outcome) => {
-          expectTypeOf(outcome).toEqualTypeOf<Declined | Activity.ActivityDied | Activity.ActivityTimedOut>()
-          return true
-        }
-      }
-    })
-    // @ts-expect-error this Schedule takes numbers
-    Plain.with({ retry: Schedule.recurs(1) as Schedule.Schedule<number, number> })
-    // @ts-expect-error a Schedule with services cannot be replayed
-    Plain.with({ retry: Schedule.recurs(1) as Schedule.Schedule<number, unknown, never, "Service"> })
-  })
-
-  it("make: takes no session, which belongs to a call; execute takes no options, which a loop would fill", () => {
-    // @ts-expect-error a session is no option of a definition
-    Activity.make("Bound", { sessionId: "s" })
-    // @ts-expect-error options go through `with`
-    assert.isDefined(Plain.execute(1, { tag: "gpu" }))
-    expectTypeOf([1, 2].map(Plain.execute)).toEqualTypeOf<
-      Array<Effect.Effect<string, Declined, Orchestration.Context>>
-    >()
-  })
-})
 
 describe("Activity options, as values", () => {
   const cases: ReadonlyArray<readonly [Activity.Options<Declined>, problem: string]> = [

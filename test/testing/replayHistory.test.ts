@@ -130,7 +130,7 @@ describe("replayHistory: what fits", () => {
   it.effect("a program written differently that asks for the same", () =>
     Effect.gen(function*() {
       const history = yield* recorded(paid)
-      yield* replay(
+      const { executions } = yield* replay(
         (order) =>
           Reserve.execute(order.sku).pipe(
             Effect.andThen(Charge.execute({ lines: [order] })),
@@ -140,6 +140,7 @@ describe("replayHistory: what fits", () => {
           ),
         history
       )
+      assert.deepStrictEqual(executions.map(({ status }) => status), ["Completed"])
     }))
 
   it.effect("several executions, with what each leaves to the next", () =>
@@ -173,7 +174,8 @@ describe("replayHistory: what fits", () => {
           yield* TestRuntime.runToEnd("order-1")
         })
       )
-      yield* replay(program, history)
+      const { executions } = yield* replay(program, history)
+      assert.deepStrictEqual(executions.map(({ status }) => status), ["Completed"])
     }))
 
   it.effect("a failure that no program may see, whatever came with it", () =>
@@ -184,7 +186,7 @@ describe("replayHistory: what fits", () => {
       const [one, two, three] = objects
       const details = { Infrastructure: { operation: "store", message: "full", retryable: false } }
       const later = (event_id: number, fields: object) => ({ ...one, event_id, source_event_id: null, ...fields })
-      yield* replay(program, [
+      const { executions } = yield* replay(program, [
         one!,
         two!,
         three!,
@@ -192,6 +194,7 @@ describe("replayHistory: what fits", () => {
         later(5, { type: "ActivityCompleted", source_event_id: 3, result: "2" }),
         later(6, { type: "OrchestrationFailed", details })
       ])
+      assert.deepStrictEqual(executions.map(({ status }) => status), ["Failed"])
     }))
 
   it.effect("an end that was not the program's own, up to there", () =>

@@ -1,0 +1,26 @@
+/**
+ * Fails a test that has asserted nothing: it could not fail either.
+ *
+ * Every assertion of chai goes through one method. Of tests that run at the same time none is blamed for another.
+ */
+import { afterEach, beforeEach, chai } from "vitest"
+
+let assertions = 0
+
+const assert = Object.getOwnPropertyDescriptor(chai.Assertion.prototype, "assert")!.value as (
+  ...args: Array<any>
+) => void
+chai.Assertion.prototype.assert = function(...args) {
+  assertions++
+  return assert.apply(this, args)
+}
+
+const before = new Map<string, number>()
+
+beforeEach(({ task }) => void before.set(task.id, assertions))
+
+afterEach(({ task }) => {
+  if (task.result?.state !== "fail" && assertions === before.get(task.id)) {
+    throw new Error("this test has asserted nothing")
+  }
+})
