@@ -129,8 +129,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       executionId,
       history: isWholeHistory ? history : history.slice(-1),
       isWholeHistory,
-      messages: batch.map(([id, { workItem }]) => ({ id, workItem })),
-      lastEnqueuedAtMs: Math.max(...batch.map(([, message]) => message.createdAtMs)),
+      messages: batch.map(([id, { createdAtMs, workItem }]) => ({ id, workItem, enqueuedAtMs: createdAtMs })),
       keyValues: [...stored.get(instanceId) ?? []].map(([key, { lastUpdatedAtMs, value }]) => ({
         key,
         value,

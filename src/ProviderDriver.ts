@@ -100,10 +100,8 @@ export interface ClaimedInstance {
   readonly history: ReadonlyArray<string>
   /** False when `history` is the last event of a longer one; never without an `instance` row. */
   readonly isWholeHistory: boolean
-  /** Visible messages by row id, now carrying the lease's token. */
-  readonly messages: ReadonlyArray<{ readonly id: number; readonly workItem: string }>
-  /** When the newest of these messages was enqueued, milliseconds since the Unix epoch. */
-  readonly lastEnqueuedAtMs: number
+  /** Visible messages by row id, now carrying the lease's token; times in milliseconds since the Unix epoch. */
+  readonly messages: ReadonlyArray<{ readonly id: number; readonly workItem: string; readonly enqueuedAtMs: number }>
   /** What ended executions left in the key-value store (never the current execution's own changes). */
   readonly keyValues: ReadonlyArray<
     { readonly key: string; readonly value: string; readonly lastUpdatedAtMs: number }

@@ -355,7 +355,7 @@ interface ClaimedInstanceRow {
   readonly out_is_whole_history: boolean
   readonly out_message_ids: ReadonlyArray<number>
   readonly out_messages: ReadonlyArray<string>
-  readonly out_last_enqueued_at_ms: bigint
+  readonly out_enqueued_at_ms: ReadonlyArray<number>
   readonly out_key_values: ClaimedInstance["keyValues"] | null
 }
 
@@ -371,8 +371,11 @@ const claimedInstance = (row: ClaimedInstanceRow): Effect.Effect<ClaimedInstance
     executionId: Number(row.out_execution_id),
     history: row.out_history ?? [],
     isWholeHistory: row.out_is_whole_history,
-    messages: row.out_message_ids.map((id, index) => ({ id, workItem: row.out_messages[index]! })),
-    lastEnqueuedAtMs: Number(row.out_last_enqueued_at_ms),
+    messages: row.out_message_ids.map((id, index) => ({
+      id,
+      workItem: row.out_messages[index]!,
+      enqueuedAtMs: row.out_enqueued_at_ms[index]!
+    })),
     keyValues: row.out_key_values ?? []
   }, (claimed) => [
     claimed.executionId,

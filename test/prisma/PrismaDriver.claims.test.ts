@@ -20,9 +20,8 @@ describe("fetchOrchestrationItems:", () => {
         instance: { orchestrationName: "Orchestration", orchestrationVersion: null },
         executionId: 1,
         history: [],
-        messages: [{ id: first.messages[0]!.id, workItem: Test.start("a").workItem }],
+        messages: [{ ...first.messages[0]!, workItem: Test.start("a").workItem }],
         isWholeHistory: true,
-        lastEnqueuedAtMs: first.lastEnqueuedAtMs,
         keyValues: []
       })
       yield* driver.ackOrchestrationItems([
@@ -76,15 +75,16 @@ describe("fetchOrchestrationItems:", () => {
       assert.deepStrictEqual(messages.map(({ workItem }) => workItem), ["1", "2", "3"])
     }))
 
-  it.effect("says when the newest message of the batch was enqueued", () =>
+  it.effect("says when each message of the batch was enqueued", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open({ clock: "effect" })
       for (const atMs of [1000, 2345, 5000]) {
         yield* TestClock.setTime(atMs)
         yield* driver.enqueueForOrchestrator([{ ...Test.message("a"), visibleAtMs: atMs === 5000 ? 9000 : null }])
       }
-      const { lastEnqueuedAtMs, nowMs } = yield* Test.claimOne(driver)
-      assert.deepStrictEqual({ lastEnqueuedAtMs, nowMs }, { lastEnqueuedAtMs: 2345, nowMs: 5000 })
+      const { messages, nowMs } = yield* Test.claimOne(driver)
+      assert.deepStrictEqual(messages.map(({ enqueuedAtMs }) => enqueuedAtMs), [1000, 2345])
+      assert.strictEqual(nowMs, 5000)
     }))
 
   it.effect("leaves out what is not visible yet; what arrives during a turn is the next batch", () =>

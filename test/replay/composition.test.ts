@@ -556,6 +556,7 @@ describe("batch", () => {
     history: [],
     isKnownHistory: false,
     historyError: Option.none(),
+    enqueuedAtMs: messages.map(() => 0),
     messages,
     keyValues: new Map()
   })
@@ -569,6 +570,31 @@ describe("batch", () => {
     parentId: parentInstance === null ? null : parentId,
     ...(parentInstance !== null && { parentExecutionId: 1 }),
     executionId: 1
+  })
+
+  it("batch: a timer arrives when it is due, wherever it stands in the queue", () => {
+    const timer = (
+      id: number,
+      fireAtMs: number
+    ) => ({ _tag: "TimerFired", instance: "c", executionId: 1, id, fireAtMs } as const)
+    const signal = (name: string) => ({ _tag: "ExternalRaised", instance: "c", name, data: "null" } as const)
+    const read = batches.read({
+      ...item(
+        start(null),
+        timer(2, 60),
+        timer(3, 30),
+        signal("at 29"),
+        signal("at 59"),
+        timer(4, 200),
+        signal("at 100")
+      ),
+      enqueuedAtMs: [0, 0, 0, 29, 59, 59, 100]
+    })
+    assert.deepStrictEqual(
+      read._tag === "Run" &&
+        read.messages.map((message) => "id" in message ? message.id : "name" in message && message.name),
+      ["at 29", 3, "at 59", 2, "at 100", 4]
+    )
   })
 
   it("batch: of two parents that start a child under one id at once the second hears that it is taken", () => {

@@ -1096,7 +1096,7 @@ RETURNS TABLE (
   out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
-  out_last_enqueued_at_ms bigint,  -- when the newest of them was enqueued
+  out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
 )
 LANGUAGE plpgsql
@@ -1279,7 +1279,7 @@ BEGIN
         max(marked.attempt_count) AS attempt_count,
         json_agg(marked.id ORDER BY marked.id) AS message_ids,
         json_agg(marked.work_item ORDER BY marked.id) AS messages,
-        max(marked.created_at) AS last_created_at
+        json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
       FROM marked
       GROUP BY marked.instance_id
     )
@@ -1314,7 +1314,7 @@ BEGIN
       known.is_whole,
       batch.message_ids,
       batch.messages,
-      round(extract(epoch FROM batch.last_created_at) * 1000)::bigint,
+      batch.enqueued_at_ms,
       (
         SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
         FROM kv_store AS s

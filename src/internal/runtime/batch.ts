@@ -29,7 +29,9 @@ export type Batch =
 /** `running` is how an execution began whose history the item leaves out: one that has not ended. */
 export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationStarted">): Batch => {
   const { history } = item
-  const messages = item.messages.filter(({ _tag }) => _tag !== "StartOrchestration" && _tag !== "ContinueAsNew")
+  const messages = inOrderOfArrival(item).filter(({ _tag }) =>
+    _tag !== "StartOrchestration" && _tag !== "ContinueAsNew"
+  )
   const continued = item.messages.find((message) => message._tag === "ContinueAsNew")
   const recorded = running ?? history[0]
 
@@ -68,6 +70,22 @@ export const unknownStart = (item: OrchestrationItem): StartedFields => ({
 })
 
 // internal
+
+/**
+ * A timer stands in the queue from the moment it was set, but arrives when it is due: after an outage a signal that came
+ * in time must not lose against a timeout that passed meanwhile. All other messages keep the queue's order.
+ */
+const inOrderOfArrival = ({ enqueuedAtMs, messages }: OrchestrationItem): ReadonlyArray<WorkItem.WorkItem> => {
+  const timers = messages.filter((message) => message._tag === "TimerFired").sort((a, b) => a.fireAtMs - b.fireAtMs)
+  let fired = 0
+  const ordered = messages.flatMap((message, index) => {
+    if (message._tag === "TimerFired") return []
+    const before = fired
+    while (fired < timers.length && timers[fired]!.fireAtMs <= enqueuedAtMs[index]!) fired++
+    return [...timers.slice(before, fired), message]
+  })
+  return [...ordered, ...timers.slice(fired)]
+}
 
 const isTerminal = (event: Event.Event) =>
   event._tag === "OrchestrationCompleted" || event._tag === "OrchestrationFailed" ||

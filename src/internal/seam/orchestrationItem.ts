@@ -23,7 +23,10 @@ export interface OrchestrationItem {
   /** True when the caller said so of this history. */
   readonly isKnownHistory: boolean
   readonly historyError: Option.Option<string>
+  /** In the order in which they were enqueued. */
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  /** When each of them was enqueued, milliseconds since the Unix epoch. */
+  readonly enqueuedAtMs: ReadonlyArray<number>
   /** Values that ended executions left behind. */
   readonly keyValues: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs: number }>
 }
@@ -63,11 +66,15 @@ export type Assembled =
 
 export const assemble = (claimed: ClaimedInstance): Assembled => {
   const messages: Array<WorkItem.WorkItem> = []
+  const enqueuedAtMs: Array<number> = []
   const unreadable: Array<{ id: number; problem: string }> = []
-  for (const { id, workItem } of claimed.messages) {
-    const item = WorkItem.decode(workItem)
-    if (Result.isSuccess(item)) messages.push(item.success)
-    else unreadable.push({ id, problem: item.failure.problem })
+  for (const message of claimed.messages) {
+    const item = WorkItem.decode(message.workItem)
+    if (Result.isFailure(item)) unreadable.push({ id: message.id, problem: item.failure.problem })
+    else {
+      messages.push(item.success)
+      enqueuedAtMs.push(message.enqueuedAtMs)
+    }
   }
   if (messages.length === 0) return { _tag: "Unreadable", unreadable }
 
@@ -89,6 +96,7 @@ export const assemble = (claimed: ClaimedInstance): Assembled => {
       rows: claimed.history,
       isWholeHistory: claimed.isWholeHistory,
       messages,
+      enqueuedAtMs,
       keyValues: new Map(claimed.keyValues.map(({ key, lastUpdatedAtMs, value }) => [key, { value, lastUpdatedAtMs }]))
     }
   }
@@ -118,8 +126,10 @@ export const complete = (undecoded: Undecoded, rows: ReadonlyArray<string> | nul
  * 1, 2, 4, … 60 seconds, counted for all processes at once: one second more than the newest message has waited so far.
  * The newest, as a start that is late is most often late by little.
  */
-const orphanPause = ({ lastEnqueuedAtMs, nowMs }: ClaimedInstance) =>
-  Duration.millis(Math.min(Math.max(nowMs - lastEnqueuedAtMs, 0) + 1000, 60_000))
+const orphanPause = ({ messages, nowMs }: ClaimedInstance) => {
+  const newest = messages.reduce((latest, { enqueuedAtMs }) => Math.max(latest, enqueuedAtMs), -Infinity)
+  return Duration.millis(Math.min(Math.max(nowMs - newest, 0) + 1000, 60_000))
+}
 
 type Identity = Pick<OrchestrationItem, "orchestrationName" | "orchestrationVersion" | "executionId">
 
