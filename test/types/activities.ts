@@ -1,4 +1,5 @@
 // Mistakes on purpose: tsc is to find them.
+// @effect-diagnostics floatingEffect:off
 /**
  * What options of activities do not compile, and what they make of the errors of a call: checked by `tsc`, never run.
  */
