@@ -73,18 +73,28 @@ export const unknownStart = (item: OrchestrationItem): StartedFields => ({
 
 /**
  * A timer stands in the queue from the moment it was set, but arrives when it is due: after an outage a signal that came
- * in time must not lose against a timeout that passed meanwhile. All other messages keep the queue's order.
+ * in time must not lose against a timeout that passed meanwhile. It only ever moves back; all other messages keep their
+ * places.
  */
 const inOrderOfArrival = ({ enqueuedAtMs, messages }: OrchestrationItem): ReadonlyArray<WorkItem.WorkItem> => {
-  const timers = messages.filter((message) => message._tag === "TimerFired").sort((a, b) => a.fireAtMs - b.fireAtMs)
-  let fired = 0
-  const ordered = messages.flatMap((message, index) => {
-    if (message._tag === "TimerFired") return []
-    const before = fired
-    while (fired < timers.length && timers[fired]!.fireAtMs <= enqueuedAtMs[index]!) fired++
-    return [...timers.slice(before, fired), message]
-  })
-  return [...ordered, ...timers.slice(fired)]
+  const ordered: Array<WorkItem.WorkItem> = []
+  // Not due yet, the next one first.
+  let timers: Array<WorkItem.Of<"TimerFired">> = []
+  for (const [index, message] of messages.entries()) {
+    if (message._tag === "TimerFired") {
+      const later = timers.findLastIndex(({ fireAtMs }) => fireAtMs <= message.fireAtMs) + 1
+      timers.splice(later, 0, message)
+      continue
+    }
+    const due = timers.findIndex(({ fireAtMs }) => fireAtMs > enqueuedAtMs[index]!)
+    const count = due < 0 ? timers.length : due
+    if (count > 0) {
+      ordered.push(...timers.slice(0, count))
+      timers = timers.slice(count)
+    }
+    ordered.push(message)
+  }
+  return [...ordered, ...timers]
 }
 
 const isTerminal = (event: Event.Event) =>
