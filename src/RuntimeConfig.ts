@@ -6,7 +6,7 @@
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Layer from "effect/Layer"
-import { problemOf } from "./internal/text.ts"
+import { maxGivenIdBytes, maxTagBytes, problemOfName } from "./internal/identifiers.ts"
 import type { TagFilter } from "./ProviderDriver.ts"
 
 /**
@@ -143,7 +143,7 @@ export const makeUnsafe = (options: Options = {}): Settings => {
     settings[key] = key === "tags"
       ? checkedTags(value as TagFilter)
       : key === "workerNodeId"
-      ? checkedText(key, value as string, 1024)
+      ? checkedText(key, value as string, maxGivenIdBytes)
       : typeof value === "boolean"
       ? value
       : checkedAmount(key, value as Duration.Input)
@@ -205,16 +205,11 @@ const checkedTags = (filter: TagFilter): TagFilter => {
   if (!("tags" in filter)) return filter
   const { length } = filter.tags
   if (length < 1 || length > 5) refuse("tags", `has ${length} tags; it must have 1 to 5`)
-  for (const tag of filter.tags) checkedText("tags", tag, 256)
+  for (const tag of filter.tags) checkedText("tags", tag, maxTagBytes)
   return filter
 }
 
 const checkedText = (key: string, text: string, maxBytes: number): string => {
-  const bytes = new TextEncoder().encode(text).length
-  const problem = text === ""
-    ? "it is empty"
-    : bytes > maxBytes
-    ? `it has ${bytes} bytes, the limit is ${maxBytes}`
-    : problemOf(text)
+  const problem = problemOfName(text, maxBytes)
   return problem === undefined ? text : refuse(key, `cannot be used: ${problem}`)
 }

@@ -3,21 +3,14 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
-import { problemOf } from "./text.ts"
-
-const maxTagBytes = 256 // Duroxide's limit
-const maxSessionIdBytes = 1024 // a key of the sessions table
+import { maxGivenIdBytes, maxTagBytes, problemOfName } from "./identifiers.ts"
 
 const refuse = (of: string, option: string, problem: string): never => {
   throw new RangeError(`${of}: ${option} is refused: ${problem}`)
 }
 
 const checkLabel = (of: string, option: string, text: string | undefined, maxBytes: number): void => {
-  if (text === undefined) return
-  if (text === "") refuse(of, option, "it is empty")
-  const bytes = new TextEncoder().encode(text).length
-  if (bytes > maxBytes) refuse(of, option, `it has ${bytes} bytes, the limit is ${maxBytes}`)
-  const problem = problemOf(text)
+  const problem = text === undefined ? undefined : problemOfName(text, maxBytes)
   if (problem !== undefined) refuse(of, option, problem)
 }
 
@@ -29,7 +22,7 @@ export interface Route {
 
 export const routeUnsafe = (of: string, { sessionId, tag }: Route): Route => {
   checkLabel(of, "tag", tag, maxTagBytes)
-  checkLabel(of, "sessionId", sessionId, maxSessionIdBytes)
+  checkLabel(of, "sessionId", sessionId, maxGivenIdBytes)
   return { ...(sessionId === undefined ? {} : { sessionId }), ...(tag === undefined ? {} : { tag }) }
 }
 

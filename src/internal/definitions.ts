@@ -3,11 +3,11 @@
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
-import { problemOf } from "./text.ts"
+import { problemOfName } from "./identifiers.ts"
 
 /** Throws a `RangeError` on a name that cannot be stored. `kind` is what is named: `signal`. */
 export const checkNameUnsafe = (kind: string, name: string): void => {
-  const problem = name === "" ? "it is empty" : problemOf(name)
+  const problem = problemOfName(name)
   if (problem !== undefined) throw new RangeError(`name of ${kind} ${JSON.stringify(name)} is refused: ${problem}`)
 }
 

@@ -8,7 +8,14 @@ import { problemOf } from "./text.ts"
 // with the id of its instance. Ids that people give have half, since those of children begin with them.
 const maxIndexedBytes = 2048
 const maxKeyBytes = 512
-const maxGivenIdBytes = 1024
+export const maxGivenIdBytes = 1024
+
+/** Duroxide's limit. */
+export const maxTagBytes = 256
+
+/** Why the text cannot name anything, or takes more bytes than that; undefined when it can. */
+export const problemOfName = (text: string, maxBytes = Infinity): string | undefined =>
+  text === "" ? "it is empty" : problemOfLength(text, maxBytes) ?? problemOf(text)
 
 /** Why the text cannot be the id of an instance or a session, or a tag; undefined when it can. */
 export const problemOfId = (text: string): string | undefined =>
@@ -38,9 +45,7 @@ export const checkKey = (key: string): Effect.Effect<void, Unfit> => check("key"
 
 /** Any id an instance may have. */
 export const checkId = (instanceId: string): Effect.Effect<void, Unfit> =>
-  instanceId === ""
-    ? unfit("instanceId", "it is empty")
-    : check("instanceId", problemOfLength(instanceId, maxGivenIdBytes) ?? problemOf(instanceId))
+  check("instanceId", problemOfName(instanceId, maxGivenIdBytes))
 
 /** The id of an instance nobody is the parent of. */
 export const checkRootId = (instanceId: string): Effect.Effect<void, Unfit> =>

@@ -1,11 +1,11 @@
 /**
  * What one instance may hold, as in Duroxide's core: readers in other languages rely on it.
  */
+import { maxTagBytes } from "../identifiers.ts"
 import type { Request } from "./conclude.ts"
 import type { Replay } from "./replay.ts"
 
 const maxCustomStatusBytes = 262_144
-const maxTagBytes = 256
 const maxValueBytes = 65_536
 const maxKeys = 150
 
