@@ -16,6 +16,7 @@ import { parseArgs } from "node:util"
 import {
   compareFunctions,
   definedBy,
+  fixedSearchPath,
   functionsDirectory,
   migrationsDirectory,
   readFunctionFiles,
@@ -92,6 +93,9 @@ function render(name, files, { changed, created, dropped, replaced }) {
     replaced.length + dropped.length > 0
       ? "-- Effect on running workers: calls of an earlier version to the dropped functions fail from now on."
       : "-- Effect on running workers: their next statement runs the functions below.",
+    "",
+    "-- The functions below keep this path: a temporary table of their caller must not hide ours.",
+    fixedSearchPath,
     ...[...dropped, ...replaced].sort().map((gone) => `\nDROP FUNCTION IF EXISTS ${gone};`),
     ...written.map((one) => `\n${files.get(one).text};`),
     ""

@@ -23,7 +23,14 @@ import path from "node:path"
 import { parseArgs } from "node:util"
 import pg from "pg"
 import { compareCatalogs, readCatalog } from "./catalog.mjs"
-import { compareFunctions, definedBy, readFunctionFiles, readMigrations, root } from "./functionFiles.mjs"
+import {
+  compareFunctions,
+  definedBy,
+  fixedSearchPath,
+  readFunctionFiles,
+  readMigrations,
+  root
+} from "./functionFiles.mjs"
 
 const { values } = parseArgs({
   options: {
@@ -149,7 +156,8 @@ async function replaceFunctions(client, schema, functions) {
     [pg.escapeIdentifier(schema)]
   )
   for (const { name } of rows) await client.query(`DROP FUNCTION ${name}`)
-  for (const { definition } of functions.values()) await client.query(definition)
+  const definitions = [...functions.values()].map(({ definition }) => `${definition};`)
+  await client.query([fixedSearchPath, ...definitions].join("\n"))
 }
 
 function withSchema(url, schema) {

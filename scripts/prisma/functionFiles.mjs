@@ -12,6 +12,12 @@ export const root = fileURLToPath(new URL("../../", import.meta.url))
 export const functionsDirectory = path.join(root, "prisma/functions")
 export const migrationsDirectory = path.join(root, "prisma/migrations")
 
+/**
+ * Sent before functions are created, which keep the search path of that moment. Without pg_temp at its end, a temporary
+ * table of the caller hides ours. For the transaction only: what the migrating session does later keeps its own path.
+ */
+export const fixedSearchPath = "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);"
+
 const statement =
   /^CREATE OR REPLACE FUNCTION (?<created>\w+)\s*\([\s\S]*?^AS (?<quote>\$\w*\$)[\s\S]*?\k<quote>(?=\s*;?\s*$)|^DROP FUNCTION IF EXISTS (?<dropped>\w+)(?=;)/gm
 

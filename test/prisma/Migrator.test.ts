@@ -130,9 +130,9 @@ describe("beside the Prisma CLI", () => {
       assert.include(deploy.output, "No pending migrations to apply.")
     }))
 
-  it.live("migrate: finds nothing to do after `prisma migrate deploy`, and the same books", () =>
+  it.live("migrate: finds nothing to do after `prisma migrate deploy`, and the same books and functions", () =>
     Effect.gen(function*() {
-      const { test, url } = yield* freshSchema(schema)
+      const { quoted, test, url } = yield* freshSchema(schema)
       const deploy = yield* prismaCli(url, "migrate", "deploy")
       assert.strictEqual(deploy.exitCode, 0, deploy.output)
       assert.deepStrictEqual(yield* migrate({ url }), [])
@@ -140,6 +140,21 @@ describe("beside the Prisma CLI", () => {
       yield* migrate({ url: inSchema(test.url, "own") })
       yield* Effect.addFinalizer(() => test.sql("DROP SCHEMA own CASCADE"))
       assert.deepStrictEqual(yield* books(test, "own"), yield* books(test, schema))
+      const functions = (name: string) =>
+        Effect.map(
+          test.sql<{ proname: string; proconfig: ReadonlyArray<string> }>(
+            "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = quote_ident($1)::regnamespace ORDER BY 1",
+            [name]
+          ),
+          (rows) => {
+            for (const { proconfig, proname } of rows) {
+              assert.include(proconfig, `search_path=${name === "own" ? "own" : quoted}, pg_temp`, proname)
+            }
+            return rows.map(({ proname }) => proname)
+          }
+        )
+      assert.isAbove((yield* functions("own")).length, 0)
+      assert.deepStrictEqual(yield* functions("own"), yield* functions(schema))
       const columns = (name: string) =>
         test.sql(
           `SELECT column_name, data_type, is_nullable, column_default, character_maximum_length

@@ -1,14 +1,17 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client } from "duroxide-prisma"
+import { Client, Orchestration } from "duroxide-prisma"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as pg from "pg"
 import * as Migrator from "../../src/prisma/Migrator.ts"
+import * as Transaction from "../../src/prisma/Transaction.ts"
 import * as Test from "../utils/driver.ts"
 import * as Errand from "../utils/errand.ts"
 import * as PgServer from "../utils/PgServer.ts"
+
+const Tomorrow = Orchestration.make("Tomorrow")
 
 /** A schema's name in a database of its own; `url` carries it, `sql` looks at it. */
 const named = Effect.fnUntraced(function*(...schemas: ReadonlyArray<string>) {
@@ -83,6 +86,33 @@ describe("schemas", () => {
       for (const [{ driver }, claim] of [[one, first], [two, second]] as const) {
         assert.deepStrictEqual(yield* driver.ackOrchestrationItems([Test.turn(claim.lockToken, Test.named)]), ["Done"])
       }
+    }))
+})
+
+describe("temporary tables of the caller", () => {
+  it.live("tables with our names and columns in an application's transaction take nothing of a start", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const application = yield* PgServer.connect(withUrl(test.url, {}))
+      const run = (sql: string) => Effect.promise(() => application.query(sql))
+      const tables = yield* test.sql<{ name: string }>(
+        "SELECT tablename AS name FROM pg_tables WHERE schemaname = $1 AND tablename <> '_prisma_migrations'",
+        [test.schema]
+      )
+      yield* run("BEGIN")
+      for (const { name } of tables) {
+        const shape = name === "instances" ? "()" : `(LIKE ${pg.escapeIdentifier(test.schema)}.${name} INCLUDING ALL)`
+        yield* run(`CREATE TEMP TABLE ${name} ${shape}`)
+      }
+      yield* Client.within(Transaction.make(application, { schema: test.schema })).start(Tomorrow, {
+        instanceId: "shadowed",
+        payload: undefined
+      })
+      yield* run("COMMIT")
+      assert.deepStrictEqual(
+        yield* test.sql("SELECT instance_id FROM orchestrator_queue UNION ALL SELECT instance_id FROM instances"),
+        [{ instance_id: "shadowed" }, { instance_id: "shadowed" }]
+      )
     }))
 })
 

@@ -83,6 +83,7 @@ describe("of a database", () => {
           END $do$`,
           "changed function dx_read_history("
         ],
+        ["ALTER FUNCTION dx_read_key_values SET search_path FROM CURRENT", "changed function dx_read_key_values("],
         ["DROP FUNCTION dx_read_instances", "missing function dx_read_instances("],
         ["CREATE FUNCTION mine() RETURNS integer LANGUAGE sql AS 'SELECT 1'", "additional function mine()"],
         ["DROP INDEX worker_queue_session_id_idx", "missing index worker_queue_session_id_idx"],

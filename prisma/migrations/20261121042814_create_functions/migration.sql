@@ -3,6 +3,9 @@
 -- Purpose: create functions.
 -- Effect on running workers: their next statement runs the functions below.
 
+-- The functions below keep this path: a temporary table of their caller must not hide ours.
+SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
+
 -- Gives claimed batches back: their messages are free again, at once or after a delay, and the leases end.
 --
 -- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
