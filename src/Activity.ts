@@ -21,7 +21,8 @@ import * as checks from "./internal/activityOptions.ts"
 import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
 import type { PayloadSchema } from "./internal/payload.ts"
-import { OrchestrationContext } from "./internal/replay/context.ts"
+import { engine } from "./internal/replay/context.ts"
+import type { OrchestrationContext } from "./internal/replay/context.ts"
 import { storable } from "./internal/text.ts"
 
 /**
@@ -326,7 +327,7 @@ const makeWith = <
   const died = (problem: string) => Effect.fail(new ActivityDied({ activityName: name, problem }))
 
   const call = Effect.fnUntraced(function*(value: Payload["Type"], route: checks.Route) {
-    const { perform } = yield* OrchestrationContext
+    const { perform } = yield* engine
     const answer = yield* perform({
       _tag: "CallActivity",
       name,

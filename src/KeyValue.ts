@@ -12,7 +12,8 @@ import * as Option from "effect/Option"
 import { checkKey } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload, PayloadSchema } from "./internal/payload.ts"
-import { OrchestrationContext } from "./internal/replay/context.ts"
+import { engine } from "./internal/replay/context.ts"
+import type { OrchestrationContext } from "./internal/replay/context.ts"
 import * as fit from "./internal/replay/fit.ts"
 
 /**
@@ -37,7 +38,7 @@ export interface KeyValue<in out V extends PayloadSchema> {
  * @since 0.1.0
  */
 export const clearAll: Effect.Effect<void, never, OrchestrationContext> = Effect.flatMap(
-  OrchestrationContext,
+  engine,
   ({ request }) => request({ _tag: "ClearKeyValues" })
 )
 
@@ -50,7 +51,7 @@ export const clearAll: Effect.Effect<void, never, OrchestrationContext> = Effect
  */
 export const clearSetBefore = (time: DateTime.DateTime.Input): Effect.Effect<number, never, OrchestrationContext> =>
   Effect.gen(function*() {
-    const { keyValueTimes, request } = yield* OrchestrationContext
+    const { keyValueTimes, request } = yield* engine
     const limit = DateTime.toEpochMillis(DateTime.makeUnsafe(time))
     // In the order of the keys: the order in which they were set is not stored.
     const keys = [...yield* keyValueTimes].flatMap(([key, setAt]) => setAt < limit ? key : []).sort(ascending)
@@ -72,17 +73,17 @@ export const make = <V extends PayloadSchema>(key: string, value: V): KeyValue<V
     value,
     codec,
     get: Effect.gen(function*() {
-      const text = (yield* (yield* OrchestrationContext).keyValues).get(key)
+      const text = (yield* (yield* engine).keyValues).get(key)
       return text === undefined ? Option.none() : Option.some(yield* Effect.orDie(codec.decode(text)))
     }),
     set: Effect.fnUntraced(function*(value: V["Type"]) {
       yield* checked
-      const { request } = yield* OrchestrationContext
+      const { request } = yield* engine
       yield* request({ _tag: "SetKeyValue", key, value: yield* Effect.orDie(codec.encode(value)) })
     }),
     clear: Effect.gen(function*() {
       yield* checked
-      const { request } = yield* OrchestrationContext
+      const { request } = yield* engine
       yield* request({ _tag: "ClearKeyValue", key })
     })
   }

@@ -12,7 +12,8 @@ import * as Schema from "effect/Schema"
 import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload, PayloadSchema } from "./internal/payload.ts"
-import { OrchestrationContext } from "./internal/replay/context.ts"
+import { engine } from "./internal/replay/context.ts"
+import type { OrchestrationContext } from "./internal/replay/context.ts"
 
 /**
  * @category models
@@ -49,7 +50,7 @@ export const make = <P extends PayloadSchema = Schema.Void>(
     payload,
     codec,
     take: Effect.gen(function*() {
-      const { perform } = yield* OrchestrationContext
+      const { perform } = yield* engine
       const event = yield* perform({ _tag: "DequeueEvent", name })
       return yield* Effect.orDie(codec.decode(event.data))
     })

@@ -3,7 +3,7 @@
  *
  * Inside an orchestration `Effect.sleep`, `all`, `race`, `timeout`, `retry`, `forkChild`, `Clock`, `DateTime.now` and
  * `Random` are durable: they are recorded, and replayed when the program goes on in another process. Everything that
- * touches the world belongs into an activity; the program itself has no services but `Orchestration.Context`.
+ * touches the world belongs in an activity; the program itself has no services but `Orchestration.Context`.
  *
  * @since 0.1.0
  */
@@ -19,7 +19,7 @@ import { checkNameUnsafe, checkVersionUnsafe } from "./internal/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload as Codec, PayloadSchema } from "./internal/payload.ts"
-import { OrchestrationContext } from "./internal/replay/context.ts"
+import { engine, OrchestrationContext } from "./internal/replay/context.ts"
 import * as fit from "./internal/replay/fit.ts"
 import type { Code } from "./internal/replay/replay.ts"
 
@@ -174,7 +174,7 @@ export class ChildFailed extends Schema.TaggedError<ChildFailed>("duroxide-prism
  * @since 0.1.0
  */
 export const setCustomStatus = (status: string | null): Effect.Effect<void, never, OrchestrationContext> =>
-  Effect.flatMap(OrchestrationContext, ({ request }) =>
+  Effect.flatMap(engine, ({ request }) =>
     Effect.andThen(
       status === null ? Effect.void : fit.orDie(checkText("status text", status)),
       request({ _tag: "UpdateCustomStatus", status })
@@ -187,8 +187,8 @@ export const setCustomStatus = (status: string | null): Effect.Effect<void, neve
  * @since 0.1.0
  */
 export const customStatus: Effect.Effect<string | null, never, OrchestrationContext> = Effect.flatMap(
-  OrchestrationContext,
-  (context) => context.customStatus
+  engine,
+  ({ customStatus }) => customStatus
 )
 
 /**
@@ -255,7 +255,7 @@ export const make = <
   }
   const died = (problem: string) => Effect.die(new ChildFailed({ orchestration: name, problem }))
   const execute = Effect.fnUntraced(function*(instance: string | null, value: Payload["Type"]) {
-    const { perform } = yield* OrchestrationContext
+    const { perform } = yield* engine
     if (instance !== null) yield* fit.orDie(checkChildId(instance))
     const input = yield* Effect.orDie(codecs.payload.encode(value))
     const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input })
@@ -276,13 +276,13 @@ export const make = <
     execute: (value) => execute(null, value),
     executeWithId: execute,
     startDetached: Effect.fnUntraced(function*(instance: string, value: Payload["Type"]) {
-      const { request } = yield* OrchestrationContext
+      const { request } = yield* engine
       yield* fit.orDie(checkRootId(instance))
       const input = yield* Effect.orDie(codecs.payload.encode(value))
       yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input })
     }),
     continueAsNew: Effect.fnUntraced(function*(value: Payload["Type"], options?: ContinueOptions) {
-      const { continueAsNew } = yield* OrchestrationContext
+      const { continueAsNew } = yield* engine
       const input = yield* Effect.orDie(codecs.payload.encode(value))
       return yield* continueAsNew(input, options?.version === "own" ? version : null)
     }),

@@ -11,7 +11,8 @@ import * as Schema from "effect/Schema"
 import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload, PayloadSchema } from "./internal/payload.ts"
-import { OrchestrationContext } from "./internal/replay/context.ts"
+import { engine } from "./internal/replay/context.ts"
+import type { OrchestrationContext } from "./internal/replay/context.ts"
 
 /**
  * @category models
@@ -60,7 +61,7 @@ export const make = <P extends PayloadSchema = Schema.Void>(
     payload,
     codec,
     wait: Effect.gen(function*() {
-      const { perform } = yield* OrchestrationContext
+      const { perform } = yield* engine
       const event = yield* perform({ _tag: "WaitExternal", name })
       return yield* Effect.orDie(codec.decode(event.data))
     })

@@ -4,6 +4,7 @@ import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import { engine } from "../src/internal/replay/context.ts"
 import { continueAsNew, Instance, signal, start } from "./replay/play.ts"
 
 const A = KeyValue.make("a", Schema.Int)
@@ -43,7 +44,7 @@ describe("KeyValue.clearAll", () => {
 describe("KeyValue.clearSetBefore", () => {
   const Old = KeyValue.make("old", Schema.Int)
   const all = Effect.map(
-    Effect.flatMap(Orchestration.Context, ({ keyValues }) => keyValues),
+    Effect.flatMap(engine, ({ keyValues }) => keyValues),
     (values) => [...values.keys()]
   )
 

@@ -3,7 +3,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "../../src/ErrorDetails.ts"
-import { OrchestrationContext } from "../../src/internal/replay/context.ts"
+import { engine } from "../../src/internal/replay/context.ts"
+import type { OrchestrationContext } from "../../src/internal/replay/context.ts"
 import * as batches from "../../src/internal/runtime/batch.ts"
 import * as KeyValue from "../../src/KeyValue.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
@@ -24,10 +25,9 @@ const sent = (instance: Instance) =>
   )
 
 const tagged = (tag: string) =>
-  Effect.flatMap(OrchestrationContext, ({ perform }) => perform({ _tag: "CallActivity", name: "A", input: "1", tag }))
+  Effect.flatMap(engine, ({ perform }) => perform({ _tag: "CallActivity", name: "A", input: "1", tag }))
 
-const clear = (key: string) =>
-  Effect.flatMap(OrchestrationContext, ({ request }) => request({ _tag: "ClearKeyValue", key }))
+const clear = (key: string) => Effect.flatMap(engine, ({ request }) => request({ _tag: "ClearKeyValue", key }))
 
 describe("child", () => {
   it("child: is named after its parent, from the second execution on with the execution's number", () => {
@@ -341,7 +341,7 @@ describe("continue as new", () => {
 
   it("continue: values and status go over; what was cleared does not", () => {
     const instance = new Instance(Effect.gen(function*() {
-      const { keyValues } = yield* OrchestrationContext
+      const { keyValues } = yield* engine
       const before = Object.fromEntries(yield* keyValues)
       const status = yield* Orchestration.customStatus
       yield* set("a", "1")

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { OrchestrationContext } from "../../src/internal/replay/context.ts"
+import { engine } from "../../src/internal/replay/context.ts"
 import type { Context } from "../../src/Orchestration.ts"
 import { activity, brief, Instance, signal } from "./play.ts"
 
@@ -11,7 +11,7 @@ const B = activity("B")
 
 const call = (name: string, options: { readonly sessionId?: string; readonly tag?: string }) =>
   Effect.andThen(
-    OrchestrationContext,
+    engine,
     ({ perform }) => perform({ _tag: "CallActivity", name, input: "\"secret\"", ...options })
   )
 

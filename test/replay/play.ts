@@ -17,6 +17,7 @@ import * as Activity from "../../src/Activity.ts"
 import * as ErrorDetails from "../../src/ErrorDetails.ts"
 import * as Event from "../../src/Event.ts"
 import type { PayloadSchema } from "../../src/internal/payload.ts"
+import { engine } from "../../src/internal/replay/context.ts"
 import type { Code } from "../../src/internal/replay/replay.ts"
 import * as turns from "../../src/internal/replay/turn.ts"
 import * as Mailbox from "../../src/Mailbox.ts"
@@ -376,7 +377,7 @@ export const take = once((name) => Mailbox.make(name, { payload: Schema.Unknown 
 
 /** A value of any text. */
 export const set = (key: string, value: string) =>
-  Effect.flatMap(Orchestration.Context, ({ request }) => request({ _tag: "SetKeyValue", key, value }))
+  Effect.flatMap(engine, ({ request }) => request({ _tag: "SetKeyValue", key, value }))
 
 /** A signal of any JSON. */
 export const signal = once((name) => Signal.make(name, { payload: Schema.Unknown }).wait)

@@ -13,7 +13,7 @@ import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as Scheduler from "effect/Scheduler"
 import type { Action, Awaited, Immediate } from "../../src/internal/replay/action.ts"
-import { OrchestrationContext } from "../../src/internal/replay/context.ts"
+import { Engine, engine, OrchestrationContext } from "../../src/internal/replay/context.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
 import type * as WorkItem from "../../src/WorkItem.ts"
 import { activity, child, continueAsNew, set, signal, take } from "./play.ts"
@@ -191,7 +191,7 @@ const continueOrGoOn = (n: number): Program =>
 
 const get = (key: string): Program =>
   Effect.flatMap(
-    OrchestrationContext,
+    engine,
     ({ keyValues }) => Effect.map(keyValues, (values) => values.get(key) ?? "nothing")
   )
 
@@ -264,16 +264,24 @@ export class Uninterrupted {
         if (action._tag === "SetKeyValue") this.values.set(action.key, action.value)
         if (action._tag === "UpdateCustomStatus") this.customStatus = action.status
       })
-    const context = {
-      executionId: options.executionId,
-      perform,
+    const port = {
+      perform: perform as Engine["perform"],
       request,
       continueAsNew: (input: string) => Effect.callback<never>(() => void (this.continued ??= input)),
       customStatus: Effect.sync(() => this.customStatus),
-      keyValues: Effect.sync(() => this.values)
+      keyValues: Effect.sync(() => this.values),
+      keyValueTimes: Effect.succeed(new Map<string, number>())
+    }
+    const context = {
+      instanceId: "oracle",
+      executionId: options.executionId,
+      orchestrationName: "Oracle",
+      orchestrationVersion: "1.0.0",
+      isReplaying: Effect.succeed(false)
     }
     const services = Context.empty().pipe(
-      Context.add(OrchestrationContext, context as unknown as typeof OrchestrationContext.Service),
+      Context.add(OrchestrationContext, context),
+      Context.add(Engine, port),
       Context.add(Scheduler.Scheduler, scheduler),
       Context.add(Clock.Clock, clock)
     )

@@ -19,6 +19,7 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as v8 from "node:v8"
 import * as vm from "node:vm"
+import { engine } from "../../src/internal/replay/context.ts"
 import * as Database from "../../src/prisma/Database.ts"
 import * as App from "../utils/app.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -263,7 +264,7 @@ const cpuTime = () => {
 
 /** No definition lets a name like this through. */
 const unstorable = Effect.flatMap(
-  Orchestration.Context,
+  engine,
   ({ perform }) => Effect.asVoid(perform({ _tag: "WaitExternal", name: "no\0name" }))
 )
 

@@ -60,6 +60,11 @@ expectTypeOf(Total.get).toEqualTypeOf<Effect.Effect<Option.Option<number>, never
 expectTypeOf(KeyValue.clearAll).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Context>>()
 expectTypeOf(Orchestration.uuid).toEqualTypeOf<Effect.Effect<string, never, Orchestration.Context>>()
 
+// What the runtime needs of a program is not the program's: its context only says what it runs for.
+expectTypeOf<keyof Orchestration.Context["Service"]>().toEqualTypeOf<
+  "instanceId" | "executionId" | "orchestrationName" | "orchestrationVersion" | "isReplaying"
+>()
+
 // -- programs and handlers -------------------------------------------------------------------------
 
 // @ts-expect-error a program has no services of the application: they belong into activities

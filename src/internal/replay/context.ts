@@ -1,8 +1,8 @@
 /**
- * The service through which durable operations reach the turn that runs them.
+ * The services of an orchestration: one for its program, and one through which durable operations reach the turn.
  */
 import * as Context from "effect/Context"
-import type * as Effect from "effect/Effect"
+import * as Effect from "effect/Effect"
 import type * as Event from "../../Event.ts"
 import type { Awaited, Immediate } from "./action.ts"
 
@@ -17,14 +17,19 @@ interface Answers {
 /** The event that answers a request. */
 export type Answer<A extends Awaited> = Answers[A["_tag"]]
 
+/** What the program may know of the instance it runs for. Every durable operation needs it. */
 export class OrchestrationContext extends Context.Service<OrchestrationContext, {
   readonly instanceId: string
   /** Counts up from 1 with every continue-as-new. */
   readonly executionId: number
   readonly orchestrationName: string
   readonly orchestrationVersion: string
-  /** True while recorded events are gone through again: nothing of what the code does now is new. */
+  /** True while the code runs over recorded events: nothing it does is new. */
   readonly isReplaying: Effect.Effect<boolean>
+}>()("duroxide-prisma/OrchestrationContext") {}
+
+/** The port through which durable operations reach the turn. */
+export interface Engine {
   /** Records the request and waits for its answer; interruption gives the answer up and cancels what it can. */
   readonly perform: <A extends Awaited>(action: A) => Effect.Effect<Answer<A>>
   /** Records the request; it is done. */
@@ -37,4 +42,17 @@ export class OrchestrationContext extends Context.Service<OrchestrationContext, 
   readonly keyValues: Effect.Effect<ReadonlyMap<string, string>>
   /** When each of them was set, milliseconds since the Unix epoch. */
   readonly keyValueTimes: Effect.Effect<ReadonlyMap<string, number>>
-}>()("duroxide-prisma/OrchestrationContext") {}
+}
+
+/** A reference, so that no type of a program names it: whoever provides `OrchestrationContext` provides both. */
+export const Engine = Context.Reference<Engine>("duroxide-prisma/Engine", {
+  defaultValue: () => {
+    throw new Error("a durable operation runs outside an orchestration")
+  }
+})
+
+/** The engine of the orchestration that asks. */
+export const engine: Effect.Effect<Engine, never, OrchestrationContext> = Effect.flatMap(
+  OrchestrationContext,
+  () => Engine
+)

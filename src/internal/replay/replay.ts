@@ -17,7 +17,7 @@ import * as References from "effect/References"
 import type * as Event from "../../Event.ts"
 import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
-import { OrchestrationContext } from "./context.ts"
+import { Engine, OrchestrationContext } from "./context.ts"
 import * as program from "./program.ts"
 import { silentWhile } from "./silence.ts"
 
@@ -197,7 +197,7 @@ export const make = (options: Options): Replay => {
     }
   }
 
-  const perform: OrchestrationContext["Service"]["perform"] = (action) =>
+  const perform: Engine["perform"] = (action) =>
     Effect.callback<any>((resume) => {
       if (!inTurn) return options.onStray()
       if (continued !== undefined) return
@@ -232,7 +232,9 @@ export const make = (options: Options): Replay => {
         executionId: event.executionId,
         orchestrationName: event.name,
         orchestrationVersion: event.version,
-        isReplaying: Effect.sync(() => replaying),
+        isReplaying: Effect.sync(() => replaying)
+      }),
+      Context.add(Engine, {
         perform,
         request,
         continueAsNew: (input, version) =>
