@@ -4,13 +4,16 @@
  *
  *     npm run migration -- <name>            writes prisma/migrations/<stamp>_<name>/migration.sql
  *     npm run migration -- --replace-last    writes the newest functions migration anew (before the first release)
- *     npm run migration -- --check           writes nothing; exit code 1 when files and migrations differ
+ *     npm run migration -- --check           writes nothing; exit code 1 when files, migrations and module differ
+ *
+ * Each time it also writes the migrations as a module of the code, `src/prisma/migrations.generated.ts`: after another
+ * migration was written or edited by hand, `npm run migration` alone is enough.
  *
  * The migration holds what changed since the migrations before it: new and changed functions in full, and a DROP for
  * removed ones. A function whose arguments, result or attributes change is dropped first, because CREATE OR REPLACE
  * would refuse or leave the old one beside it.
  */
-import { mkdirSync, rmSync, writeFileSync } from "node:fs"
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import path from "node:path"
 import { parseArgs } from "node:util"
 import {
@@ -19,8 +22,10 @@ import {
   fixedSearchPath,
   functionsDirectory,
   migrationsDirectory,
+  migrationsModule,
   readFunctionFiles,
-  readMigrations
+  readMigrations,
+  renderModule
 } from "./functionFiles.mjs"
 
 const { positionals, values } = parseArgs({
@@ -29,7 +34,8 @@ const { positionals, values } = parseArgs({
     check: { type: "boolean", default: false },
     "replace-last": { type: "boolean", default: false },
     functions: { type: "string", default: functionsDirectory },
-    migrations: { type: "string", default: migrationsDirectory }
+    migrations: { type: "string", default: migrationsDirectory },
+    module: { type: "string", default: migrationsModule }
   }
 })
 
@@ -45,33 +51,43 @@ try {
 function run() {
   const files = readFunctionFiles(values.functions)
   const migrations = readMigrations(values.migrations)
-  const last = migrations.at(-1)
-  if (values["replace-last"] && !last?.sql.startsWith(builtBy)) {
-    throw new Error("the newest migration was not built from functions; give a name for a new one")
+  const last = migrations.findLast(({ sql }) => sql.startsWith(builtBy))
+  const replaced = values["replace-last"] ? last : undefined
+  if (values["replace-last"] && last === undefined) {
+    throw new Error("no migration was built from functions yet; give a name for a new one")
   }
-  const difference = compareFunctions(files, definedBy(values["replace-last"] ? migrations.slice(0, -1) : migrations))
+  const difference = compareFunctions(files, definedBy(migrations.filter((one) => one !== replaced)))
   const lines = Object.entries(difference).flatMap(([what, names]) => names.map((name) => `${what} ${name}`))
+  if (values.check) return check(files, migrations, lines)
 
-  if (values.check) {
-    if (lines.length === 0) console.log(`migrations hold the ${files.size} functions as their files say`)
-    else console.error(`migrations lag behind prisma/functions, run "npm run migration":\n  ${lines.join("\n  ")}`)
-    return lines.length === 0 ? 0 : 1
-  }
-  if (lines.length === 0) {
-    if (values["replace-last"]) rmSync(path.dirname(last.file), { recursive: true })
+  if (lines.length > 0) {
+    const name = replaced?.name ?? nextName(migrations.at(-1)?.name)
+    const file = path.join(values.migrations, name, "migration.sql")
+    mkdirSync(path.dirname(file), { recursive: true })
+    writeFileSync(file, render(name, files, difference))
+    console.log([path.relative(process.cwd(), file), ...lines].join("\n  "))
+    if (difference.replaced.length + difference.dropped.length > 0) {
+      console.log("Processes of an earlier version fail on dropped functions; a new name (…_v2) lets both run.")
+    }
+  } else {
+    if (replaced !== undefined) rmSync(path.dirname(replaced.file), { recursive: true })
     console.log("nothing to migrate")
-    return 0
   }
-
-  const name = values["replace-last"] ? last.name : nextName(last?.name)
-  const file = path.join(values.migrations, name, "migration.sql")
-  mkdirSync(path.dirname(file), { recursive: true })
-  writeFileSync(file, render(name, files, difference))
-  console.log([path.relative(process.cwd(), file), ...lines].join("\n  "))
-  if (difference.replaced.length + difference.dropped.length > 0) {
-    console.log("Processes of an earlier version fail on dropped functions; a new name (…_v2) lets both run.")
-  }
+  writeFileSync(values.module, renderModule(readMigrations(values.migrations)))
   return 0
+}
+
+function check(files, migrations, lines) {
+  const written = existsSync(values.module) ? readFileSync(values.module, "utf8") : ""
+  const problems = [
+    ...(lines.length === 0 ? [] : [`migrations lag behind prisma/functions:\n  ${lines.join("\n  ")}`]),
+    ...(written === renderModule(migrations)
+      ? []
+      : [`${path.relative(process.cwd(), values.module)} does not hold the migrations as they are`])
+  ]
+  if (problems.length === 0) console.log(`migrations hold the ${files.size} functions as their files say`)
+  else console.error([...problems, "Run \"npm run migration\"."].join("\n"))
+  return problems.length === 0 ? 0 : 1
 }
 
 /** Stamps order migrations by name, so a new one must come after the newest even when two clocks disagree. */

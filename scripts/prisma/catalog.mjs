@@ -33,7 +33,7 @@ const query = `
   FROM pg_class AS c
   WHERE c.relnamespace = $1::regnamespace AND c.reloptions IS NOT NULL`
 
-/** `kind name` to definition. */
+/** `kind name` to definition, without the books of those who apply migrations. */
 export async function readCatalog(client, schema) {
   const quoted = pg.escapeIdentifier(schema)
   const { rows: [before] } = await client.query("SELECT current_setting('search_path') AS path")
@@ -43,7 +43,9 @@ export async function readCatalog(client, schema) {
   const withoutSchema = (text) =>
     [`${quoted}.`, `${schema}.`, `'${schema}'`].reduce((rest, name) => rest.replaceAll(name, ""), text)
   return new Map(
-    rows.map(({ definition, kind, name }) => [`${kind} ${withoutSchema(name)}`, withoutSchema(definition)])
+    rows.filter(({ name }) => !name.startsWith("_prisma_migrations")).map((
+      { definition, kind, name }
+    ) => [`${kind} ${withoutSchema(name)}`, withoutSchema(definition)])
   )
 }
 

@@ -11,12 +11,12 @@
  * Scratch databases are made on the server of `DATABASE_URL`; where that is not set, or may not create databases, on
  * an embedded server that is gone afterwards.
  */
-import { DatabaseServer, Migrator } from "duroxide-prisma/prisma"
+import { DatabaseServer } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
-import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
 import { execFile } from "node:child_process"
 import { randomUUID } from "node:crypto"
+import { readFileSync } from "node:fs"
 import { mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import path from "node:path"
@@ -27,8 +27,10 @@ import {
   compareFunctions,
   definedBy,
   fixedSearchPath,
+  migrationsModule,
   readFunctionFiles,
   readMigrations,
+  renderModule,
   root
 } from "./functionFiles.mjs"
 
@@ -63,14 +65,17 @@ async function checkFiles(serverUrl) {
         "--to-schema",
         schemaFile
       ]),
-      migrate(url, "drift_one").then(() => databaseDiff(withSchema(url, "drift_one"))),
-      migrate(url, "Drift Two").then(() => replaceFunctions(client, "Drift Two", functions))
+      migrate(client, "drift_one")
+        .then(() => migrate(client, "Drift Two"))
+        .then(() => replaceFunctions(client, "Drift Two", functions))
+        .then(() => databaseDiff(withSchema(url, "drift_one")))
     ])
-    const { changed, created, dropped, replaced } = compareFunctions(
-      functions,
-      definedBy(readMigrations(migrationsFolder))
-    )
+    const migrations = readMigrations(migrationsFolder)
+    const { changed, created, dropped, replaced } = compareFunctions(functions, definedBy(migrations))
     const behind = [...created, ...changed, ...replaced, ...dropped].map((name) => `migrations lag behind ${name}.sql`)
+    if (readFileSync(migrationsModule, "utf8") !== renderModule(migrations)) {
+      behind.push(`${path.relative(root, migrationsModule)} does not hold the migrations as they are`)
+    }
     const expected = await readCatalog(client, "Drift Two")
     const actual = await readCatalog(client, "drift_one")
     console.log(
@@ -87,7 +92,7 @@ async function checkDatabase(serverUrl) {
     const [, fromDatabase] = await Promise.all([
       prismaMustSee(url),
       databaseDiff(values.url),
-      migrate(url, "drift_one")
+      migrate(client, "drift_one")
     ])
     live.searchParams.delete("schema")
     const onlooker = new pg.Client(live.toString())
@@ -142,22 +147,31 @@ function prisma(url, args) {
 // databases
 // -----------------------------------------------------------------------------
 
-function migrate(url, schema) {
-  return Effect.runPromise(
-    Migrator.migrate({ url, schema, directory: migrationsFolder }).pipe(Effect.provide(Logger.layer([])))
-  )
+/** The migrations of the folder in a new schema, without the books of those who apply them. */
+async function migrate(client, schema) {
+  const quoted = pg.escapeIdentifier(schema)
+  await client.query(`CREATE SCHEMA ${quoted}; SET search_path = ${quoted}`)
+  for (const { sql } of readMigrations(migrationsFolder)) await client.query(sql)
 }
 
-/** Puts the functions of the files in place of those of the migrations. */
+/** Puts the functions of the files in place of those of the migrations; triggers that call them stay. */
 async function replaceFunctions(client, schema, functions) {
-  await client.query(`SET search_path = ${pg.escapeIdentifier(schema)}`)
+  const quoted = pg.escapeIdentifier(schema)
+  await client.query(`SET search_path = ${quoted}`)
+  const { rows: triggers } = await client.query(
+    `SELECT pg_get_triggerdef(t.oid) AS definition
+     FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
+     WHERE c.relnamespace = $1::regnamespace AND NOT t.tgisinternal`,
+    [quoted]
+  )
   const { rows } = await client.query(
     "SELECT oid::regprocedure::text AS name FROM pg_proc WHERE pronamespace = $1::regnamespace",
-    [pg.escapeIdentifier(schema)]
+    [quoted]
   )
-  for (const { name } of rows) await client.query(`DROP FUNCTION ${name}`)
+  for (const { name } of rows) await client.query(`DROP FUNCTION ${name} CASCADE`)
   const definitions = [...functions.values()].map(({ definition }) => `${definition};`)
   await client.query([fixedSearchPath, ...definitions].join("\n"))
+  for (const { definition } of triggers) await client.query(definition)
 }
 
 function withSchema(url, schema) {

@@ -1,6 +1,7 @@
 /**
  * Reads stored functions: from `prisma/functions/*.sql`, where each is edited, and from `prisma/migrations`, where each
- * was last defined. Both sides give the same shape, so comparing them is comparing two maps.
+ * was last defined. Both sides give the same shape, so comparing them is comparing two maps. Writes the migrations as
+ * code.
  *
  * A function file holds one `CREATE OR REPLACE FUNCTION dx_…` named like the file, after a comment that describes it.
  */
@@ -11,6 +12,8 @@ import { fileURLToPath } from "node:url"
 export const root = fileURLToPath(new URL("../../", import.meta.url))
 export const functionsDirectory = path.join(root, "prisma/functions")
 export const migrationsDirectory = path.join(root, "prisma/migrations")
+/** Where the migrations stand as code. */
+export const migrationsModule = path.join(root, "src/prisma/migrations.generated.ts")
 
 /**
  * Sent before functions are created, which keep the search path of that moment. Without pg_temp at its end, a temporary
@@ -81,6 +84,18 @@ export function readMigrations(directory = migrationsDirectory) {
       const file = path.join(directory, name, "migration.sql")
       return { name, file, sql: readFileSync(file, "utf8") }
     })
+}
+
+/** The module that holds the given migrations as code, so that they are wherever the code is, also in a bundle. */
+export function renderModule(migrations) {
+  const literal = (text) => `\`${text.replace(/[\\`]|\$\{/g, "\\$&")}\``
+  const entries = migrations.map(({ name, sql }) => `  {\n    name: "${name}",\n    sql: ${literal(sql)}\n  }`)
+  return [
+    "// Built by scripts/prisma/buildMigration.mjs from prisma/migrations; edit those, then `npm run migration`.",
+    "import type { All } from \"./migrations.ts\"",
+    "",
+    `export const migrations: All = [\n${entries.join(",\n")}\n]\n`
+  ].join("\n")
 }
 
 /** What the given migrations leave defined: name to definition. */

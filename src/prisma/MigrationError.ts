@@ -47,6 +47,25 @@ export class SchemaAhead extends Schema.TaggedError<SchemaAhead>(id("SchemaAhead
 }
 
 /**
+ * Migrations of our names are applied, but with another text than this release has: the tables and functions may not be
+ * those this code needs. Nothing was written.
+ *
+ * @category reasons
+ * @since 0.1.0
+ */
+export class MigrationsDiffer extends Schema.TaggedError<MigrationsDiffer>(id("MigrationsDiffer"))("MigrationsDiffer", {
+  schema: Schema.String,
+  migrations: Schema.Array(Schema.String)
+}) {
+  readonly isRetryable = false
+  override get message() {
+    return `schema ${this.schema} has ${this.migrations.length} migration(s) applied whose text is not that of this ` +
+      `release: ${this.migrations.join(", ")}. Use the release that applied them; or remove them with all data ` +
+      "(Migrator.reset) and migrate anew"
+  }
+}
+
+/**
  * The schema belongs to something else: its tables would collide with ours, or its migrations are another project's.
  * Nothing was written.
  *
@@ -164,6 +183,7 @@ export class ObjectsDepend extends Schema.TaggedError<ObjectsDepend>(id("Objects
 export const Reason = Schema.Union([
   SchemaBehind,
   SchemaAhead,
+  MigrationsDiffer,
   SchemaOccupied,
   MigrationFailed,
   LockTimeout,

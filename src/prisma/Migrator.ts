@@ -1,7 +1,7 @@
 /**
  * Brings a schema to the version of this code, checks that it has it, or takes out what was brought.
  *
- * Applies the migrations of the package as `prisma migrate deploy` does: same table (`_prisma_migrations`), same lock,
+ * Applies the migrations, which are part of the code, as `prisma migrate deploy` does: same table (`_prisma_migrations`), same lock,
  * same checksums, same rules about failures, so that either can carry on where the other stopped. Any number of
  * processes may start at once: one migrates, the others wait and find nothing to do. Each migration and its row commit
  * together: a process killed half way leaves nothing behind.
@@ -15,15 +15,13 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { createHash, randomUUID } from "node:crypto"
-import { readdir, readFile } from "node:fs/promises"
-import * as path from "node:path"
-import { fileURLToPath } from "node:url"
-import * as ProviderError from "../ProviderError.ts"
+import { randomUUID } from "node:crypto"
+import type * as ProviderError from "../ProviderError.ts"
 import * as Adoption from "./adoption.ts"
 import * as Connection from "./connection.ts"
 import * as Layout from "./layout.ts"
 import * as MigrationError from "./MigrationError.ts"
+import { checksum, type Migration, Migrations } from "./migrations.ts"
 import * as Session from "./migrationSession.ts"
 import * as Reset from "./reset.ts"
 
@@ -42,8 +40,6 @@ export interface Options {
   readonly lockTimeout?: Duration.Input | undefined
   /** Accept a schema of a newer release, for the time of a rolling update. Defaults to false. */
   readonly allowAhead?: boolean | undefined
-  /** The folder with the migrations. Defaults to the package's own. */
-  readonly directory?: string | undefined
 }
 
 /**
@@ -51,7 +47,8 @@ export interface Options {
  *
  * **Details**
  *
- * Fails with `MigrationError`. When nothing is pending, no lock is taken and no right but reading is needed.
+ * Fails with `MigrationError`. When nothing is pending, no lock is taken and no right but reading is needed. Applied
+ * migrations are recognised by name and checksum.
  *
  * @see {@link verify} for roles that may not change tables
  * @category operations
@@ -61,14 +58,14 @@ export const migrate = Effect.fn("Migrator.migrate")(
   function*(options: Options) {
     const session = yield* Session.openDirect(options)
     const { schema } = session
-    const known = yield* readMigrations(options.directory)
+    const known = yield* Migrations
     const before = yield* readState(session, known)
-    yield* refuseAhead(session, before, options)
+    yield* refuseOther(session, before, options)
     if (before.open === undefined && before.pending.length === 0) return []
 
     yield* Session.lock(session, lockTimeoutMs(options))
     const state = yield* readState(session, known)
-    yield* refuseAhead(session, state, options)
+    yield* refuseOther(session, state, options)
     if (state.open !== undefined) return yield* failedEarlier(schema, state.open)
     yield* prepareSchema(session, state)
     for (const migration of state.pending) yield* apply(session, migration)
@@ -85,7 +82,7 @@ export const migrate = Effect.fn("Migrator.migrate")(
  * **Details**
  *
  * Fails with `MigrationError`: `SchemaBehind` (lists what is pending, also while another process migrates),
- * `SchemaAhead`, `SchemaOccupied`, `MigrationFailed`, or a reason of the connection.
+ * `SchemaAhead`, `SchemaOccupied`, `MigrationsDiffer`, `MigrationFailed`, or a reason of the connection.
  *
  * @category operations
  * @since 0.1.0
@@ -94,8 +91,8 @@ export const verify = Effect.fn("Migrator.verify")(
   function*(options: Options) {
     const session = yield* Session.open(options)
     const { schema } = session
-    const state = yield* readState(session, yield* readMigrations(options.directory))
-    yield* refuseAhead(session, state, options)
+    const state = yield* readState(session, yield* Migrations)
+    yield* refuseOther(session, state, options)
     if (state.open !== undefined && !(yield* Session.isLocked(session))) return yield* failedEarlier(schema, state.open)
     const pending = state.open === undefined ? [] : [state.open.name]
     for (const { name } of state.pending) pending.push(name)
@@ -134,13 +131,10 @@ export const adopt = Effect.fn("Migrator.adopt")(
   function*(options: Options) {
     const session = yield* Session.openDirect(options)
     const { schema } = session
-    const known = yield* readMigrations(options.directory)
-    const createTables = known[0]
-    if (createTables === undefined) {
-      return yield* new ProviderError.ConfigurationInvalid({ problem: "the folder of migrations is empty" })
-    }
+    const known = yield* Migrations
+    const [createTables] = known
     const before = yield* readState(session, known)
-    yield* refuseAhead(session, before, options)
+    yield* refuseOther(session, before, options)
     const { unknown } = yield* Adoption.examine(session, createTables.sql)
     if (unknown.length > 0) {
       yield* Effect.logWarning(
@@ -151,7 +145,7 @@ export const adopt = Effect.fn("Migrator.adopt")(
 
     yield* Session.lock(session, lockTimeoutMs(options))
     const state = yield* readState(session, known)
-    yield* refuseAhead(session, state, options)
+    yield* refuseOther(session, state, options)
     if (state.open !== undefined) return yield* failedEarlier(schema, state.open)
     const { extension } = yield* Adoption.examine(session, createTables.sql)
     yield* ensureBooks(session, adoptAdvice)
@@ -196,7 +190,7 @@ export interface Removed extends Reset.Removed {}
  *
  * Fails with `MigrationError`: `LeasesLive` unless `force`, `ObjectsDepend` when a view or the like was built on our
  * tables, `SchemaAhead` when a newer release was here, which knows what it brought (`allowAhead` leaves that there),
- * or a reason of `migrate`.
+ * or a reason of `migrate`. `MigrationsDiffer` is no reason to refuse: a reset is the way out of it.
  *
  * @category operations
  * @since 0.1.0
@@ -204,7 +198,7 @@ export interface Removed extends Reset.Removed {}
 export const reset = Effect.fn("Migrator.reset")(
   function*(options: ResetOptions): Effect.fn.Return<Removed, MigrationError.Reason, Scope.Scope> {
     const session = yield* Session.openDirect(options)
-    const known = yield* readMigrations(options.directory)
+    const known = yield* Migrations
     yield* Session.lock(session, lockTimeoutMs(options))
     const state = yield* readState(session, known)
     if (state.none) return Reset.nothing
@@ -271,37 +265,21 @@ const lockTimeoutMs = ({ lockTimeout }: Options) =>
 
 const annotated = (schema: string) => Effect.annotateLogs({ package: "duroxide-prisma", module: "Migrator", schema })
 
-interface Migration {
-  readonly name: string
-  readonly sql: string
-}
-
 interface State {
   readonly pending: ReadonlyArray<Migration>
-  /** Applied, but not in our folder. */
+  /** Applied, but not among ours. */
   readonly unknown: ReadonlyArray<string>
+  /** Applied under a name of ours, but with another text. */
+  readonly differing: ReadonlyArray<string>
   /** Begun and not finished: failed, or being applied. */
   readonly open: { readonly name: string; readonly logs: string | null } | undefined
   readonly none: boolean
 }
 
-const readMigrations = (directory = fileURLToPath(new URL("../../prisma/migrations", import.meta.url))) =>
-  Effect.tryPromise({
-    try: async () => {
-      const entries = await readdir(directory, { withFileTypes: true })
-      const names = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name).sort()
-      return Promise.all(names.map(async (name): Promise<Migration> => ({
-        name,
-        sql: await readFile(path.join(directory, name, "migration.sql"), "utf8")
-      })))
-    },
-    catch: () => new ProviderError.ConfigurationInvalid({ problem: `no migrations can be read in ${directory}` })
-  })
-
 const readState = Effect.fnUntraced(function*(session: Session.Session, known: ReadonlyArray<Migration>) {
   const rows = (yield* Session.hasTable(session, "_prisma_migrations"))
     ? yield* session.run(
-      `SELECT migration_name AS name, finished_at IS NOT NULL AS finished, logs
+      `SELECT migration_name AS name, checksum, finished_at IS NOT NULL AS finished, logs
        FROM _prisma_migrations
        WHERE rolled_back_at IS NULL
        ORDER BY started_at`
@@ -309,7 +287,7 @@ const readState = Effect.fnUntraced(function*(session: Session.Session, known: R
     : []
   const names = rows.map(({ name }) => String(name))
   const open = rows.find(({ finished }) => finished !== true)
-  const ours = new Set(known.map(({ name }) => name))
+  const ours = new Map(known.map((migration) => [migration.name, checksum(migration)]))
   const unknown = names.filter((name) => !ours.has(name))
   if (unknown.length > 0 && unknown.length === names.length) {
     return yield* new MigrationError.SchemaOccupied({
@@ -322,6 +300,10 @@ const readState = Effect.fnUntraced(function*(session: Session.Session, known: R
   return {
     pending: known.filter(({ name }) => !names.includes(name)),
     unknown,
+    differing: rows
+      .filter((row) => row.finished === true && ours.get(String(row.name)) !== row.checksum)
+      .map(({ name }) => String(name))
+      .filter((name) => ours.has(name)),
     open: open === undefined
       ? undefined
       : { name: String(open.name), logs: typeof open.logs === "string" ? open.logs : null },
@@ -333,6 +315,14 @@ const refuseAhead = ({ schema }: Session.Session, { unknown }: State, options: O
   unknown.length > 0 && options.allowAhead !== true
     ? Effect.fail(new MigrationError.SchemaAhead({ schema, unknown }))
     : Effect.void
+
+const refuseOther = (session: Session.Session, state: State, options: Options) =>
+  Effect.andThen(
+    refuseAhead(session, state, options),
+    state.differing.length > 0
+      ? Effect.fail(new MigrationError.MigrationsDiffer({ schema: session.schema, migrations: state.differing }))
+      : Effect.void
+  )
 
 const failedEarlier = (schema: string, { logs, name }: NonNullable<State["open"]>) =>
   Effect.fail(
@@ -407,15 +397,16 @@ const ensureBooks = Effect.fnUntraced(function*(session: Session.Session, advice
  */
 const apply = (
   session: Session.Session,
-  { name, sql }: Migration,
-  { advice = migrateAdvice, steps = sql }: { readonly advice?: string; readonly steps?: string } = {}
+  migration: Migration,
+  { advice = migrateAdvice, steps = migration.sql }: { readonly advice?: string; readonly steps?: string } = {}
 ) => {
   const { run, schema } = session
+  const { name } = migration
   const row = randomUUID()
   const inTransaction = !/\bCONCURRENTLY\b/i.test(steps)
   const begin = run(
     "INSERT INTO _prisma_migrations (id, checksum, started_at, migration_name) VALUES ($1, $2, clock_timestamp(), $3)",
-    [row, createHash("sha256").update(sql).digest("hex"), name]
+    [row, checksum(migration), name]
   )
   const finish = run(
     "UPDATE _prisma_migrations SET applied_steps_count = 1, finished_at = clock_timestamp() WHERE id = $1",

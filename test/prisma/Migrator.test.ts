@@ -4,39 +4,19 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises"
-import { tmpdir } from "node:os"
-import * as path from "node:path"
 import * as pg from "pg"
 import type { MigrationError } from "../../src/prisma/MigrationError.ts"
+import * as Migrations from "../../src/prisma/migrations.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
+import { names as ours, ours as files, withMigrations } from "../utils/migrations.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { prismaCli } from "../utils/prismaCli.ts"
 import { waitForStatement } from "../utils/waitUntil.ts"
-
-const ours = (await readdir(new URL("../../prisma/migrations", import.meta.url), { withFileTypes: true }))
-  .filter((entry) => entry.isDirectory())
-  .map((entry) => entry.name)
-  .sort()
 
 const silently = Effect.provide(Logger.layer([]))
 const migrate = (options: Migrator.Options) => silently(Migrator.migrate(options))
 const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
   Effect.map(Effect.flip(effect), ({ reason }) => reason)
-
-/** A folder of migrations: name to SQL. */
-const migrations = (files: Readonly<Record<string, string>>) =>
-  Effect.acquireRelease(
-    Effect.promise(async () => {
-      const directory = await mkdtemp(path.join(tmpdir(), "migrations-"))
-      for (const [name, sql] of Object.entries(files)) {
-        await mkdir(path.join(directory, name))
-        await writeFile(path.join(directory, name, "migration.sql"), sql)
-      }
-      return directory
-    }),
-    (directory) => Effect.promise(() => rm(directory, { recursive: true }))
-  )
 
 /** What the bookkeeping says, without what differs at every run. */
 const books = ({ sql }: PgServer.TestDatabase, schema: string) =>
@@ -58,6 +38,11 @@ const freshSchema = Effect.fnUntraced(function*(name: string) {
   const quoted = pg.escapeIdentifier(name)
   yield* Effect.addFinalizer(() => test.sql(`DROP SCHEMA IF EXISTS ${quoted} CASCADE`))
   return { test, schema: name, url: inSchema(test.url, name), quoted }
+})
+
+it("the migrations in the code: are the files of the repository, letter for letter", () => {
+  assert.isAbove(files.length, 1)
+  assert.deepStrictEqual(Migrations.Migrations.defaultValue(), files)
 })
 
 describe("migrate", () => {
@@ -95,8 +80,8 @@ describe("migrate", () => {
     Effect.gen(function*() {
       const { test, url } = yield* freshSchema("killed")
       const slow = "CREATE TABLE slow (); SELECT pg_sleep(CASE WHEN EXISTS (SELECT FROM gate) THEN 60 ELSE 0 END)"
-      const directory = yield* migrations({ "1_gate": "CREATE TABLE gate AS SELECT 1", "2_slow": slow })
-      const running = yield* Effect.forkChild(refusal(migrate({ url, directory })))
+      const these = withMigrations({ "1_gate": "CREATE TABLE gate AS SELECT 1", "2_slow": slow })
+      const running = yield* Effect.forkChild(refusal(these(migrate({ url }))))
       yield* waitForStatement(test, "CREATE TABLE slow")
       yield* test.sql(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'duroxide-prisma migrator' AND datname = current_database()"
@@ -104,7 +89,7 @@ describe("migrate", () => {
       const reason = yield* Fiber.join(running)
       assert.isTrue(reason.isRetryable, reason.message)
       yield* test.sql("DELETE FROM killed.gate")
-      assert.deepStrictEqual(yield* migrate({ url, directory }), ["2_slow"])
+      assert.deepStrictEqual(yield* these(migrate({ url })), ["2_slow"])
     }))
 
   it.live("layer: migrates before what is built on it", () =>
@@ -177,25 +162,17 @@ describe("beside the Prisma CLI", () => {
       assert.lengthOf(yield* books(test, schema), ours.length)
     }))
 
-  it.live("verify: tolerates an edited file, as the CLI does", () =>
-    Effect.gen(function*() {
-      const { quoted, test, url } = yield* freshSchema(schema)
-      yield* migrate({ url })
-      yield* test.sql(`UPDATE ${quoted}._prisma_migrations SET checksum = 'edited'`)
-      yield* Migrator.verify({ url })
-      assert.deepStrictEqual(yield* migrate({ url }), [])
-      assert.strictEqual((yield* prismaCli(url, "migrate", "status")).exitCode, 0)
-    }))
-
   it.live("migrate: a failure is one the CLI sees, and goes away as the message says", () =>
     Effect.gen(function*() {
       const { test, url } = yield* freshSchema("broken")
-      const directory = yield* migrations({
-        "1_good": "CREATE TABLE good (id integer)",
+      const good = { "1_good": "CREATE TABLE good (id integer)" }
+      const later = { "3_later": "CREATE TABLE later ()" }
+      const failing = withMigrations({
+        ...good,
         "2_bad": "CREATE TABLE bad (); INSERT INTO good VALUES (1); SELECT missing();",
-        "3_later": "CREATE TABLE later ()"
+        ...later
       })
-      const first = yield* refusal(migrate({ url, directory }))
+      const first = yield* refusal(failing(migrate({ url })))
       assert.strictEqual(first._tag, "MigrationFailed")
       assert.include(first.message, "missing()")
       assert.isFalse(first.isRetryable)
@@ -205,8 +182,8 @@ describe("beside the Prisma CLI", () => {
       assert.deepStrictEqual(tables.map(({ tablename }) => tablename), ["_prisma_migrations", "good"])
       assert.lengthOf(yield* test.sql("SELECT FROM broken.good"), 0)
 
-      for (const again of [migrate({ url, directory }), Migrator.verify({ url, directory })]) {
-        const reason = yield* refusal<unknown, never>(again)
+      for (const again of [migrate({ url }), Migrator.verify({ url })]) {
+        const reason = yield* refusal(failing<unknown, MigrationError, never>(again))
         assert.strictEqual(reason._tag, "MigrationFailed")
         assert.include(reason.message, "an earlier attempt did not finish")
       }
@@ -214,11 +191,11 @@ describe("beside the Prisma CLI", () => {
       assert.notStrictEqual(cli.exitCode, 0)
       assert.include(cli.output, "P3009")
 
-      yield* Effect.promise(() => writeFile(path.join(directory, "2_bad", "migration.sql"), "CREATE TABLE bad ()"))
+      const mended = withMigrations({ ...good, "2_bad": "CREATE TABLE bad ()", ...later })
       const advice = /DELETE FROM .* IS NULL/.exec(first.message)
       assert.isNotNull(advice)
       yield* test.sql(advice[0])
-      assert.deepStrictEqual(yield* migrate({ url, directory }), ["2_bad", "3_later"])
+      assert.deepStrictEqual(yield* mended(migrate({ url })), ["2_bad", "3_later"])
     }))
 })
 
@@ -269,6 +246,27 @@ describe("verify", () => {
     }))
 })
 
+describe("migrations of our names with another text", () => {
+  it.live("migrate and verify: are MigrationsDiffer, which names them, and reset is the way out", () =>
+    Effect.gen(function*() {
+      const { test, url } = yield* freshSchema("edited")
+      const [first, ...others] = files
+      const text = Object.fromEntries(others.map(({ name, sql }) => [name, sql]))
+      yield* withMigrations({ [first!.name]: `${first!.sql}\nCREATE TABLE edited ();`, ...text })(migrate({ url }))
+      const before = yield* books(test, "edited")
+      for (const attempt of [Migrator.verify({ url }), migrate({ url }), migrate({ url, allowAhead: true })]) {
+        const reason = yield* refusal<unknown, never>(attempt)
+        assert.deepInclude(reason, { _tag: "MigrationsDiffer", schema: "edited", migrations: [first!.name] })
+        assert.include(reason.message, first!.name)
+        assert.isFalse(reason.isRetryable)
+      }
+      assert.deepStrictEqual(yield* books(test, "edited"), before)
+      yield* silently(Migrator.reset({ url }))
+      assert.deepStrictEqual(yield* migrate({ url }), ours)
+      yield* Migrator.verify({ url })
+    }))
+})
+
 describe("refusals", () => {
   it.live("migrate: a schema with a table of one of our names is SchemaOccupied and stays as it is", () =>
     Effect.gen(function*() {
@@ -285,8 +283,7 @@ describe("refusals", () => {
   it.live("migrate and verify: a schema with another project's migrations is SchemaOccupied", () =>
     Effect.gen(function*() {
       const { url } = yield* freshSchema("shop")
-      const directory = yield* migrations({ "20200101000000_shop": "CREATE TABLE orders ()" })
-      yield* migrate({ url, directory })
+      yield* withMigrations({ "20200101000000_shop": "CREATE TABLE orders ()" })(migrate({ url }))
       for (const attempt of [migrate({ url }), Migrator.verify({ url })]) {
         const reason = yield* refusal<unknown, never>(attempt)
         assert.strictEqual(reason._tag, "SchemaOccupied")
@@ -341,7 +338,5 @@ describe("refusals", () => {
         migrate({ url: PgServer.urlWith((url) => url.searchParams.set("pgbouncer", "true")) })
       )
       assert.strictEqual(pooled._tag, "ConfigurationInvalid")
-      const nowhere = yield* refusal(migrate({ url: PgServer.server().url, directory: "/missing" }))
-      assert.strictEqual(nowhere._tag, "ConfigurationInvalid")
     }))
 })

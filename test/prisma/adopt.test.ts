@@ -3,7 +3,6 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
-import { readdir } from "node:fs/promises"
 import type { MigrationError } from "../../src/prisma/MigrationError.ts"
 import { duroxideLockKey } from "../../src/prisma/migrationSession.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
@@ -11,14 +10,10 @@ import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import { ProviderDriver } from "../../src/ProviderDriver.ts"
 import * as Test from "../utils/driver.ts"
 import * as Duroxide from "../utils/duroxideSchema.ts"
+import { names as ours } from "../utils/migrations.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { prismaCli } from "../utils/prismaCli.ts"
 import { waitForStatement } from "../utils/waitUntil.ts"
-
-const ours = (await readdir(new URL("../../prisma/migrations", import.meta.url), { withFileTypes: true }))
-  .filter((entry) => entry.isDirectory())
-  .map((entry) => entry.name)
-  .sort()
 
 const silently = Effect.provide(Logger.layer([]))
 const adopt = (options: Migrator.Options) => silently(Migrator.adopt(options))

@@ -4,6 +4,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import * as Migrator from "../../src/prisma/Migrator.ts"
+import { read, withMigrations } from "../utils/migrations.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { node } from "../utils/prismaCli.ts"
 
@@ -17,6 +18,7 @@ const workshop = Effect.gen(function*() {
   )
   const functions = path.join(folder, "functions")
   const migrations = path.join(folder, "migrations")
+  const module = path.join(folder, "migrations.generated.ts")
   yield* Effect.promise(async () => {
     await mkdir(functions)
     await mkdir(path.join(migrations, "20260101000000_tables"), { recursive: true })
@@ -25,9 +27,10 @@ const workshop = Effect.gen(function*() {
   const names = Effect.promise(async () => (await readdir(migrations)).sort())
   return {
     migrations,
+    module,
     names,
     build: (...args: ReadonlyArray<string>) =>
-      node(script, ["--functions", functions, "--migrations", migrations, ...args]),
+      node(script, ["--functions", functions, "--migrations", migrations, "--module", module, ...args]),
     edit: (name: string, text: string | undefined) =>
       Effect.promise(() =>
         text === undefined
@@ -57,7 +60,11 @@ it.live("build: writes what is new or changed, drops what is gone, and the datab
     const target = new URL(url)
     target.searchParams.set("schema", "built")
     yield* Effect.addFinalizer(() => sql("DROP SCHEMA IF EXISTS built CASCADE"))
-    const migrate = Migrator.migrate({ url: target.toString(), directory: migrations })
+    const migrate = Effect.suspend(() =>
+      Migrator.migrate({ url: target.toString() }).pipe(
+        withMigrations(Object.fromEntries(read(migrations).map(({ name, sql }) => [name, sql])))
+      )
+    )
     const results = sql<{ name: string; result: string }>(
       `SELECT proname AS name, pg_get_function_result(oid) AS result
        FROM pg_proc WHERE pronamespace = 'built'::regnamespace ORDER BY 1`
@@ -104,6 +111,40 @@ it.live("build: --replace-last writes the newest functions migration anew, and n
     assert.include(yield* newest, "RETURNS text")
     assert.notInclude(yield* newest, "DROP")
     assert.strictEqual((yield* build("--check")).exitCode, 0)
+  }))
+
+it.live("build: --replace-last leaves a later migration that was written by hand", () =>
+  Effect.gen(function*() {
+    const { build, edit, migrations, names, newest } = yield* workshop
+    yield* edit("dx_a", text("dx_a", "() RETURNS bigint", "SELECT 1::bigint"))
+    yield* build("create_functions")
+    const trigger = path.join(migrations, "99990101000000_triggers")
+    yield* Effect.promise(async () => {
+      await mkdir(trigger)
+      await writeFile(path.join(trigger, "migration.sql"), "CREATE TRIGGER t;\n")
+    })
+    yield* edit("dx_a", text("dx_a", "() RETURNS bigint", "SELECT 2::bigint"))
+    assert.strictEqual((yield* build("--replace-last")).exitCode, 0)
+    assert.lengthOf(yield* names, 3)
+    assert.strictEqual(yield* newest, "CREATE TRIGGER t;\n")
+    assert.strictEqual((yield* build("--check")).exitCode, 0)
+  }))
+
+it.live("module: holds the migrations letter for letter, and a check sees that it lags behind", () =>
+  Effect.gen(function*() {
+    const { build, migrations, module } = yield* workshop
+    const sql = "SELECT '\\', '\\\\n', '`', '${x}', '$${', 'ü';\n"
+    const file = path.join(migrations, "20260101000000_tables", "migration.sql")
+    yield* Effect.promise(() => writeFile(file, sql))
+    const before = yield* build("--check")
+    assert.strictEqual(before.exitCode, 1)
+    assert.include(before.output, "does not hold the migrations as they are")
+    assert.strictEqual((yield* build()).exitCode, 0)
+    assert.strictEqual((yield* build("--check")).exitCode, 0)
+    const built = yield* Effect.promise(() => import(/* @vite-ignore */ module))
+    assert.deepStrictEqual(built.migrations, read(migrations))
+    yield* Effect.promise(() => writeFile(file, `${sql}-- edited\n`))
+    assert.strictEqual((yield* build("--check")).exitCode, 1)
   }))
 
 it.live("build: refuses a file that breaks the rules and says which", () =>
