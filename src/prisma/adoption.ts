@@ -26,7 +26,7 @@ export const examine = Effect.fnUntraced(function*(session: Session, createTable
   }
   const rows = yield* run(`SELECT version::text, name FROM ${duroxideBooks} ORDER BY version`)
   const versions = new Set(rows.map(({ version }) => Number(version)))
-  const { indexes, tables } = Layout.parse(createTables)
+  const { additions, tables } = Layout.parse(createTables)
   const names = tables.map(({ name }) => name)
   const found = (yield* run(Layout.query, [schema, names])) as ReadonlyArray<unknown> as ReadonlyArray<Layout.Found>
   const differences = [
@@ -48,7 +48,7 @@ export const examine = Effect.fnUntraced(function*(session: Session, createTable
       // Parameters somebody chose stay.
       ...tables.filter(({ name, storage }) => storage !== undefined && plain.includes(name))
         .map(({ name, storage }) => `ALTER TABLE ${name} SET (${storage})`),
-      ...indexes
+      ...additions
     ].join(";\n")
   } satisfies Examined
 })

@@ -24,31 +24,43 @@ export interface Column {
 
 export interface Layout {
   readonly tables: ReadonlyArray<Table>
-  /** The statements that create the indexes. */
-  readonly indexes: ReadonlyArray<string>
+  /** The other statements: indexes, and columns that only we know. */
+  readonly additions: ReadonlyArray<string>
 }
 
-/** Reads the migration that creates the tables. Throws on a statement of another kind: that would be left out. */
+/** Reads the migration that creates the tables. Throws on a table that is written in another form. */
 export const parse = (sql: string): Layout => {
-  const statements = sql.replace(/--.*$/gm, "").split(";").map((text) => text.trim()).filter((text) => text !== "")
-  const indexes = statements.filter((text) => text.startsWith("CREATE INDEX "))
+  const all = statements(sql)
+  const isTable = (text: string) => text.startsWith("CREATE TABLE ")
   return {
-    tables: statements.filter((text) => !indexes.includes(text)).map(parseTable),
-    indexes
+    tables: all.filter(isTable).map(parseTable),
+    additions: all.filter((text) => !isTable(text))
   }
 }
 
+type Migrations = ReadonlyArray<{ readonly sql: string }>
+
 /** Names of what migrations create. */
 export const created = (
-  kind: "TABLE" | "INDEX" | "FUNCTION",
-  migrations: ReadonlyArray<{ readonly sql: string }>
+  kind: "TABLE" | "INDEX" | "FUNCTION" | "TRIGGER",
+  migrations: Migrations
 ): ReadonlyArray<string> => {
   const pattern = new RegExp(
-    `^CREATE (?:OR REPLACE |UNIQUE )?${kind} (?:CONCURRENTLY )?(?:IF NOT EXISTS )?(\\w+)`,
-    "gm"
+    `^CREATE (?:OR REPLACE |UNIQUE |CONSTRAINT )*${kind} (?:CONCURRENTLY )?(?:IF NOT EXISTS )?(\\w+)`
   )
-  return [...new Set(migrations.flatMap(({ sql }) => [...sql.matchAll(pattern)].map(([, name]) => name!)))]
+  return [...new Set(migrations.flatMap(({ sql }) => statements(sql).flatMap((text) => pattern.exec(text)?.[1] ?? [])))]
 }
+
+/** Columns that migrations add to tables which were there before. */
+export const addedColumns = (
+  migrations: Migrations
+): ReadonlyArray<{ readonly table: string; readonly column: string }> =>
+  migrations.flatMap(({ sql }) => statements(sql)).flatMap((text) => {
+    const table = /^ALTER TABLE (?:ONLY )?(\w+)/.exec(text)?.[1]
+    return table === undefined
+      ? []
+      : [...text.matchAll(/\bADD COLUMN (?:IF NOT EXISTS )?(\w+)/g)].map(([, column]) => ({ table, column: column! }))
+  })
 
 /** One column of a table that is there. */
 export interface Found {
@@ -103,6 +115,22 @@ export const differences = (tables: ReadonlyArray<Table>, found: ReadonlyArray<F
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
+
+/** Comments, texts and bodies may hold semicolons, which end no statement. */
+const statements = (sql: string): ReadonlyArray<string> => {
+  const found: Array<string> = []
+  let statement = ""
+  let end = 0
+  for (const { 0: token, index } of sql.matchAll(/--.*|'[^']*'|(\$\w*\$)[\s\S]*?\1|;/g)) {
+    statement += sql.slice(end, index)
+    end = index + token.length
+    if (token === ";") {
+      found.push(statement)
+      statement = ""
+    } else if (!token.startsWith("--")) statement += token
+  }
+  return [...found, statement + sql.slice(end)].map((text) => text.trim()).filter((text) => text !== "")
+}
 
 const parseTable = (statement: string): Table => {
   const parts = /^CREATE TABLE (?<name>\w+) \((?<body>[\s\S]*)\n\)(?: WITH \((?<storage>.*)\))?$/.exec(statement)

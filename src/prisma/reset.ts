@@ -5,23 +5,26 @@ import * as Effect from "effect/Effect"
 import * as Connection from "./connection.ts"
 import * as Layout from "./layout.ts"
 import * as MigrationError from "./MigrationError.ts"
+import type { All } from "./migrations.ts"
 import { duroxideBooks, hasTable, type Session, withAdvice } from "./migrationSession.ts"
 
 export interface Options {
-  readonly migrations: ReadonlyArray<{ readonly name: string; readonly sql: string }>
+  readonly migrations: All
   readonly lockTimeoutMs: number
   readonly force: boolean
 }
 
-/** Names of what was removed. */
+/** Names of what was removed. What goes with its table is not named. */
 export interface Removed {
   readonly tables: ReadonlyArray<string>
+  /** As `table.column`. */
+  readonly columns: ReadonlyArray<string>
   readonly indexes: ReadonlyArray<string>
   readonly functions: ReadonlyArray<string>
   readonly schema: boolean
 }
 
-export const nothing: Removed = { tables: [], indexes: [], functions: [], schema: false }
+export const nothing: Removed = { tables: [], columns: [], indexes: [], functions: [], schema: false }
 
 /** Not interruptible: a session cut off here might still commit. */
 export const remove = (session: Session, options: Options) =>
@@ -56,6 +59,14 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
   if (tables.length > 0) yield* run(`LOCK TABLE ${tables.join(", ")} IN ACCESS EXCLUSIVE MODE`)
   if (!force) yield* refuseLive(session, tables)
 
+  // Functions cannot go before the triggers that call them.
+  const triggers = yield* run(
+    `SELECT tgname::text AS name, tgrelid::regclass::text AS relation FROM pg_trigger
+     WHERE tgrelid = ANY($1::regclass[]) AND tgname = ANY($2) AND NOT tgisinternal`,
+    [tables, Layout.created("TRIGGER", migrations)]
+  )
+  for (const { name, relation } of triggers) yield* run(`DROP TRIGGER ${String(name)} ON ${String(relation)}`)
+
   const functions = yield* run(
     `SELECT oid::regprocedure::text AS signature, proname::text AS name FROM pg_proc
      WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND proname = ANY($2)
@@ -67,8 +78,11 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
   // One by one, so that the message about a foreign object names the table it hangs on.
   const indexes = shared ? yield* present(session, "INDEX", migrations) : []
   for (const name of indexes) yield* run(`DROP INDEX ${name}`)
-  if (shared) yield* resetStorage(session, migrations[0]?.sql ?? "")
-  else for (const name of tables) yield* run(`DROP TABLE ${name}`)
+  const ours = shared ? yield* present(session, "TABLE", migrations.slice(1)) : tables
+  for (const name of ours) yield* run(`DROP TABLE ${name}`)
+  const columns = shared ? yield* presentColumns(session, Layout.addedColumns(migrations)) : []
+  for (const { column, table } of columns) yield* run(`ALTER TABLE ${table} DROP COLUMN ${column}`)
+  if (shared) yield* resetStorage(session, migrations[0].sql)
 
   yield* run("DELETE FROM _prisma_migrations WHERE migration_name = ANY($1)", [migrations.map(({ name }) => name)])
   const others = yield* run("SELECT FROM _prisma_migrations LIMIT 1")
@@ -76,7 +90,8 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
   const schemaGone = schema !== "public" && (yield* dropWhenEmpty(session))
   yield* run("COMMIT")
   return {
-    tables: shared ? [] : tables,
+    tables: ours,
+    columns: columns.map(({ column, table }) => `${table}.${column}`),
     indexes,
     functions: functions.map(({ name }) => String(name)),
     schema: schemaGone
@@ -84,7 +99,11 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
 })
 
 /** Those of the created tables, or indexes on them, that are still there. */
-const present = ({ run, schema }: Session, kind: "TABLE" | "INDEX", migrations: Options["migrations"]) =>
+const present = (
+  { run, schema }: Session,
+  kind: "TABLE" | "INDEX",
+  migrations: ReadonlyArray<{ readonly sql: string }>
+) =>
   Effect.map(
     run(
       `SELECT relname::text AS name FROM pg_class
@@ -95,6 +114,19 @@ const present = ({ run, schema }: Session, kind: "TABLE" | "INDEX", migrations: 
     ),
     (rows) => rows.map(({ name }) => String(name))
   )
+
+/** Those of the added columns that are still there. */
+const presentColumns = Effect.fnUntraced(function*(
+  { run, schema }: Session,
+  added: ReturnType<typeof Layout.addedColumns>
+) {
+  const rows = yield* run(
+    `SELECT table_name::text AS table, column_name::text AS column FROM information_schema.columns
+     WHERE table_schema = $1 AND table_name = ANY($2)`,
+    [schema, added.map(({ table }) => table)]
+  )
+  return added.filter(({ column, table }) => rows.some((row) => row.table === table && row.column === column))
+})
 
 const refuseLive = Effect.fnUntraced(function*({ run, schema }: Session, tables: ReadonlyArray<string>) {
   const counts: Record<string, number> = {}

@@ -6,6 +6,7 @@ import type { MigrationError } from "../../src/prisma/MigrationError.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as Test from "../utils/driver.ts"
 import * as Duroxide from "../utils/duroxideSchema.ts"
+import { ours, withMigrations } from "../utils/migrations.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
 const silently = Effect.provide(Logger.layer([]))
@@ -14,7 +15,7 @@ const migrate = (options: Migrator.Options) => silently(Migrator.migrate(options
 const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
   Effect.map(Effect.flip(effect), ({ reason }) => reason)
 
-const nothing: Migrator.Removed = { tables: [], indexes: [], functions: [], schema: false }
+const nothing: Migrator.Removed = { tables: [], columns: [], indexes: [], functions: [], schema: false }
 
 /** A migrated schema of its own, beside others of the database. */
 const ownSchema = Effect.fnUntraced(function*(schema: string) {
@@ -34,7 +35,48 @@ const schemas = (sql: PgServer.TestDatabase["sql"]) =>
     (rows) => rows.map(({ name }) => name)
   )
 
+/** A release that adds a column, a trigger and a table of our own. */
+const laterRelease = withMigrations(Object.fromEntries([
+  ...ours.map(({ name, sql }, index) =>
+    [
+      name,
+      index === 0
+        ? `${sql}
+        ALTER TABLE instances ADD COLUMN added_note TEXT DEFAULT 'a;b', ADD COLUMN added_count BIGINT; -- of ours; only
+        CREATE INDEX added_note_idx ON instances (added_note);`
+        : sql
+    ] as const
+  ),
+  [
+    "99990101000000_additions",
+    `CREATE FUNCTION dx_added() RETURNS trigger LANGUAGE plpgsql AS $body$
+    BEGIN
+      NEW.added_note := 'x;y'; -- one statement; two
+      RETURN NEW;
+    END
+    $body$;
+    CREATE TRIGGER dx_added BEFORE INSERT ON instances FOR EACH ROW EXECUTE FUNCTION dx_added();
+    CREATE TABLE added (id BIGINT);
+    ALTER TABLE history ADD COLUMN added_note TEXT;`
+  ] as const
+]))
+
+const triggers = (sql: PgServer.TestDatabase["sql"]) =>
+  sql("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgname LIKE 'dx!_%' ESCAPE '!'")
+
 describe("a schema of our own", () => {
+  it.live("reset: removes triggers with the functions they call", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.emptyDatabase
+      yield* Effect.addFinalizer(() => test.sql("DROP SCHEMA IF EXISTS later CASCADE"))
+      yield* laterRelease(migrate({ url: test.url, schema: "later" }))
+      assert.lengthOf(yield* triggers(test.sql), 1)
+      const removed = yield* laterRelease(reset({ url: test.url, schema: "later" }))
+      assert.isTrue(removed.schema)
+      assert.include(removed.tables, "added")
+      assert.deepStrictEqual(removed.columns, [])
+    }))
+
   it.live("reset: removes everything, the schema included, and other schemas keep theirs", () =>
     Effect.gen(function*() {
       const { schema, sql, url } = yield* ownSchema("To \"go\"")
@@ -167,6 +209,31 @@ describe("an adopted schema", () => {
       assert.deepStrictEqual(yield* sql("SELECT * FROM history ORDER BY 1, 2, 3"), rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)
       assert.deepStrictEqual(yield* silently(Migrator.adopt({ url })), applied)
+    }))
+
+  it.live("adopt and reset: bring and remove columns, triggers and tables of ours", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* Duroxide.filled("rust")
+      const before = yield* Duroxide.objects(sql, schema)
+      yield* laterRelease(silently(Migrator.adopt({ url })))
+      yield* laterRelease(Migrator.verify({ url }))
+      assert.deepStrictEqual(yield* laterRelease(silently(Migrator.adopt({ url }))), [])
+      const after = yield* Duroxide.objects(sql, schema)
+      for (const column of ["instances.added_note", "instances.added_count", "history.added_note", "added.id"]) {
+        assert.isDefined(after.find((object) => object.startsWith(`column ${column} `)), column)
+      }
+      assert.lengthOf(yield* triggers(sql), 1)
+
+      const removed = yield* laterRelease(reset({ url }))
+      assert.deepStrictEqual(removed.tables, ["added"])
+      assert.includeMembers([...removed.columns], [
+        "instances.added_note",
+        "instances.added_count",
+        "history.added_note"
+      ])
+      assert.include(removed.indexes, "added_note_idx")
+      assert.deepStrictEqual(yield* triggers(sql), [])
+      assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
     }))
 
   it.live("reset: leases of either side are a reason to stay", () =>
