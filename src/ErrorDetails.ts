@@ -6,6 +6,7 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
+import { describe } from "./internal/defect.ts"
 import { U64 } from "./internal/numbers.ts"
 import { externallyTagged } from "./internal/wire.ts"
 import type { Union } from "./internal/wire.ts"
@@ -45,8 +46,14 @@ const variants = {
     resource: Schema.String,
     message: Schema.NullOr(Schema.String)
   },
-  // The handler itself failed. `message` is the error of a typed handler as JSON text, or free text.
-  Application: { kind: AppErrorKind, message: Schema.String, retryable: Schema.Boolean },
+  // The handler itself failed. `message` is the error of a typed handler as JSON text, or free text. `stack` is where it
+  // died, 2,000 characters at most; readers in Rust pass over it.
+  Application: {
+    kind: AppErrorKind,
+    message: Schema.String,
+    retryable: Schema.Boolean,
+    stack: Schema.optionalKey(Schema.String)
+  },
   // A message was delivered more often than the runtime's `maxAttempts` allows.
   Poison: { attemptCount: U64, maxAttempts: U64, messageType: PoisonMessage, message: Schema.String }
 }
@@ -101,6 +108,19 @@ export const application = (
   kind: "ActivityFailed" | "OrchestrationFailed" | "Panicked",
   message: string
 ): ErrorDetails => ({ _tag: "Application", kind, message, retryable: false })
+
+/**
+ * A handler or a program that died of `defect`: its message, and a stack of 2,000 characters at most.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const died = (defect: unknown): ErrorDetails => ({
+  _tag: "Application",
+  kind: "Panicked",
+  ...describe(defect),
+  retryable: false
+})
 
 /**
  * The text a person reads: stored in `executions.output` of a failed execution and shown by clients.

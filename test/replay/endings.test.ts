@@ -1,8 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Activity from "../../src/Activity.ts"
 import * as ErrorDetails from "../../src/ErrorDetails.ts"
+import * as Event from "../../src/Event.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
 import * as Signal from "../../src/Signal.ts"
 import { activity, codeOf, Instance, signal } from "./play.ts"
@@ -123,9 +126,25 @@ describe("end", () => {
       "8 OrchestrationFailed",
       "9 ActivityCancelRequested <2 orchestration_terminal_failed"
     ])
-    assert.deepStrictEqual(instance.failure, ErrorDetails.application("Panicked", "cannot go on"))
+    assert.deepInclude(instance.failure, ErrorDetails.application("Panicked", "cannot go on"))
     assert.strictEqual(instance.last.turn.metadata.output, "orchestration panicked: cannot go on")
     assert.strictEqual(notice(instance)[0]?._tag, "SubOrchFailed")
+  })
+
+  it("die: the whole defect is there to be logged, and a stack with its causes is stored", () => {
+    const defect = new TypeError("cannot go on", { cause: new Error("x".repeat(3_000)) })
+    const instance = new Instance(Effect.andThen(A(1), Effect.die(defect)))
+    instance.turn()
+    assert.isUndefined(instance.diedOf)
+    instance.turn(instance.completed(2))
+    assert.strictEqual(instance.diedOf && Cause.squash(instance.diedOf), defect)
+    const { failure } = instance
+    if (failure._tag !== "Application" || failure.stack === undefined) return assert.fail(JSON.stringify(failure))
+    assert.match(failure.stack, /^TypeError: cannot go on\n +at .*endings\.test\.ts/)
+    assert.include(failure.stack, "xxx")
+    assert.isAtMost(failure.stack.length, 2_000)
+    const stored = Result.getOrThrow(Event.decode(Event.encode(instance.history.at(-1)!)))
+    assert.deepInclude(stored, { _tag: "OrchestrationFailed", details: failure })
   })
 
   it("die: code that throws, interrupts itself or throws something odd is Panicked", () => {

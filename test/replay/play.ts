@@ -5,6 +5,7 @@
  * texts of its history, and, where the turn before left its program waiting, by going on with that.
  */
 import { assert } from "@effect/vitest"
+import type * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -80,6 +81,8 @@ export class Instance {
   /** By event id; those that were told to cancel are still to answer. */
   readonly children = new Map<number, WorkItem.Of<"StartOrchestration">>()
   last!: turns.Result
+  /** What its code died of in the last turn. */
+  diedOf: Cause.Cause<never> | undefined
   /** Turns that went on with the program the turn before had left. */
   resumed = 0
   private suspended: turns.Suspended | undefined
@@ -102,10 +105,10 @@ export class Instance {
 
   /** Runs a turn; its decisions become part of the instance. */
   turn(...messages: ReadonlyArray<WorkItem.WorkItem>): turns.Result {
-    const { suspended, ...result } = turns.run(this.claimed(messages))
+    const { diedOf, suspended, ...result } = turns.run(this.claimed(messages))
     const logged = this.logs.length
     const strays = this.strays
-    const { suspended: again, ...second } = turns.run({
+    const { diedOf: _, suspended: again, ...second } = turns.run({
       ...this.claimed(messages),
       history: this.history.map(throughText)
     })
@@ -136,6 +139,7 @@ export class Instance {
     }
     for (const { activityId } of result.turn.cancelledActivities) this.activities.delete(activityId)
     this.last = result
+    this.diedOf = diedOf
     return result
   }
 

@@ -8,7 +8,6 @@
  *
  * Semantics: the rules Duroxide's core calls "next" for executions started by 0.1.31 and later.
  */
-import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -46,7 +45,7 @@ export interface Dropped {
 export type Ended =
   | { readonly _tag: "Succeeded"; readonly output: string }
   | { readonly _tag: "Failed"; readonly error: string }
-  | { readonly _tag: "Died"; readonly problem: string }
+  | { readonly _tag: "Died"; readonly defect: unknown }
 
 /** Code and history do not fit together. */
 export class Nondeterminism {
@@ -372,11 +371,6 @@ const describeExit = (exit: Exit.Exit<string, string>): Ended => {
   if (Exit.isSuccess(exit)) return { _tag: "Succeeded", output: exit.value }
   const failure = exit.cause.reasons.find((reason) => reason._tag === "Fail")
   if (failure !== undefined) return { _tag: "Failed", error: failure.error }
-  const defect = exit.cause.reasons.find((reason) => reason._tag === "Die")
-  return {
-    _tag: "Died",
-    problem: defect === undefined
-      ? "the orchestration interrupted itself"
-      : Cause.prettyErrors(exit.cause)[0]?.message ?? "unknown"
-  }
+  const death = exit.cause.reasons.find((reason) => reason._tag === "Die")
+  return { _tag: "Died", defect: death === undefined ? "the orchestration interrupted itself" : death.defect }
 }

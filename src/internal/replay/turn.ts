@@ -5,6 +5,7 @@
  * for gets events of its own, and the way it ended decides what is enqueued. A program that waits stays as it is: the
  * next turn may go on with it instead of replaying.
  */
+import * as Cause from "effect/Cause"
 import * as Result from "effect/Result"
 import * as ErrorDetails from "../../ErrorDetails.ts"
 import type * as Event from "../../Event.ts"
@@ -36,6 +37,8 @@ export type { Outcome, Result } from "./conclude.ts"
 export interface Ran extends Decided {
   /** The program as this turn has left it, when it waits. Worth something once the turn is stored. */
   readonly suspended: Suspended | undefined
+  /** What the program died of in this turn, whole: the failure that is stored has an excerpt. */
+  readonly diedOf?: Cause.Cause<never> | undefined
 }
 
 /** A program between two turns. */
@@ -84,7 +87,8 @@ export const run = (input: Input): Ran => {
   return {
     ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end: "runtime", started }),
     warnings: arrived.warnings,
-    suspended: undefined
+    suspended: undefined,
+    diedOf: program.diedOf()
   }
 }
 
@@ -208,7 +212,7 @@ class Program {
     })
     if (failure !== undefined) return Result.fail(failure)
     const ended = engine.ended()
-    if (ended?._tag === "Died") return Result.fail(ErrorDetails.application("Panicked", ended.problem))
+    if (ended?._tag === "Died") return Result.fail(ErrorDetails.died(ended.defect))
 
     const { cancelRequest } = this.books
     const violation = limitExceeded(requests, engine)
@@ -236,7 +240,13 @@ class Program {
     })
     this.dropped = []
     this.lastEvent = recorder.added.at(-1) ?? this.lastEvent
-    return Result.succeed({ ...decided, warnings, suspended: outcome._tag === "Waiting" ? this.suspend() : undefined })
+    const suspended = outcome._tag === "Waiting" ? this.suspend() : undefined
+    return Result.succeed({ ...decided, warnings, suspended })
+  }
+
+  diedOf(): Cause.Cause<never> | undefined {
+    const ended = this.engine.ended()
+    return ended?._tag === "Died" ? Cause.die(ended.defect) : undefined
   }
 
   // Closes over nothing of the turn: it may be kept for long.

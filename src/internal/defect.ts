@@ -1,0 +1,35 @@
+/**
+ * What is kept of a defect: a handler or a program died of it.
+ */
+import * as Cause from "effect/Cause"
+import { storable } from "./text.ts"
+
+export interface Described {
+  readonly message: string
+  /** With those of its causes, without the frames of Effect itself. */
+  readonly stack: string
+}
+
+const maxMessageLength = 4_000
+const maxStackLength = 2_000
+
+/** Never throws; both texts can be stored, and are cut off where they get too long. */
+export const describe = (defect: unknown): Described => {
+  const { message, stack } = shown(defect)
+  return { message: cut(message, maxMessageLength), stack: cut(stack, maxStackLength) }
+}
+
+// internal
+
+const shown = (defect: unknown): Described => {
+  try {
+    const error = Cause.prettyErrors(Cause.die(defect), { includeCauseInStack: true })[0]!
+    const message = error.message || error.name
+    return { message, stack: error.stack ?? message }
+  } catch {
+    const message = `a defect that cannot be shown (${typeof defect})`
+    return { message, stack: message }
+  }
+}
+
+const cut = (text: string, length: number) => storable(text.length > length ? `${text.slice(0, length - 1)}…` : text)
