@@ -118,7 +118,7 @@ export interface OrchestrationAck {
   readonly lockToken: string
   /** Null deletes the batch and releases the lease, nothing else: no row of `executions` appears. */
   readonly executionId: number | null
-  readonly history: ReadonlyArray<{ readonly eventId: number; readonly eventData: string }>
+  readonly history: ReadonlyArray<EncodedEvent>
   /** Null leaves the status text alone; otherwise sets it (or clears it) and counts its version up by one. */
   readonly customStatus: { readonly value: string | null } | null
   /** Applied in order to the current execution's changes. */
@@ -182,6 +182,20 @@ export interface EncodedActivity {
   readonly activityId: number | null
   readonly sessionId: string | null
   readonly tag: string | null
+}
+
+/**
+ * A row of `history`.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface EncodedEvent {
+  readonly eventId: number
+  /** Duroxide's name of the event, the `type` in `eventData`: for people and their queries; the runtime never reads it. */
+  readonly eventType: string
+  /** As `Event.encode` writes it. */
+  readonly eventData: string
 }
 
 /**
@@ -386,7 +400,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly appendHistory: (options: {
     readonly instanceId: string
     readonly executionId: number
-    readonly history: ReadonlyArray<{ readonly eventId: number; readonly eventData: string }>
+    readonly history: ReadonlyArray<EncodedEvent>
   }) => Call<void>
   /** States of the given instances, in any order; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>

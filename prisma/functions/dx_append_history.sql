@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION dx_append_history(
   p_instance_id text,
   p_execution_id bigint,
-  p_history jsonb,                 -- [{event_id, event_data}]
+  p_history jsonb,                 -- [{event_id, event_type, event_data}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -23,10 +23,10 @@ BEGIN
     p_instance_id,
     p_execution_id,
     h.event_id,
-    'Event',
+    h.event_type,
     h.event_data,
     to_timestamp(v_now_ms::float8 / 1000)
-  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_data text)
+  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text)
   ORDER BY h.event_id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;

@@ -33,6 +33,7 @@ const backlog = Number(values.backlog)
 const version = { major: 1000, minor: 0, patch: 0 }
 const event = (eventId: number) => ({
   eventId,
+  eventType: "ActivityScheduled",
   eventData: JSON.stringify({
     event_id: eventId,
     source_event_id: null,

@@ -18,6 +18,7 @@ import type {
   ClaimedWorkItem,
   CoreVersion,
   EncodedActivity,
+  EncodedEvent,
   EncodedMessage,
   ExecutionStatus,
   FetchOrchestrationItems,
@@ -124,7 +125,7 @@ export const makeOver = (
         if (acks.length === 0) return []
         return yield* answer<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", [
           json(acks.map(ackRow)),
-          parts(acks, (ack) => ack.history, (event) => ({ event_id: event.eventId, event_data: event.eventData })),
+          parts(acks, (ack) => ack.history, eventRow),
           parts(acks, (ack) => ack.keyValues, keyValueRow),
           parts(acks, (ack) => ack.workerItems, activityRow),
           parts(acks, (ack) => ack.cancelledActivities, (key) => ({
@@ -201,7 +202,7 @@ export const makeOver = (
         : Effect.asVoid(answer<bigint>("appendHistory", "dx_append_history", [
           Prisma.sql`${instanceId}::text`,
           bigint(executionId),
-          json(history.map((event) => ({ event_id: event.eventId, event_data: event.eventData })))
+          json(history.map(eventRow))
         ])),
 
     readInstances: Effect.fn("PrismaDriver.readInstances")(function*(instanceIds) {
@@ -322,6 +323,12 @@ const activityRow = (activity: EncodedActivity) => ({
   activity_id: activity.activityId,
   session_id: activity.sessionId,
   tag: activity.tag
+})
+
+const eventRow = (event: EncodedEvent) => ({
+  event_id: event.eventId,
+  event_type: event.eventType,
+  event_data: event.eventData
 })
 
 const messageRow = (message: EncodedMessage) => ({

@@ -286,6 +286,7 @@ const work = (activity: operations.Activity, step: number) => ({
 
 const encodedEvent = ({ eventId, type }: operations.HistoryEvent, unused: number) => ({
   eventId: eventId ?? unused,
+  eventType: type,
   eventData: JSON.stringify({ event_id: eventId ?? unused, type, detail: `${unused} ü😀` })
 })
 

@@ -1,9 +1,28 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Metrics } from "duroxide-prisma"
+import { Activity, Client, Metrics, Orchestration, Provider, Runtime, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import type * as Metric from "effect/Metric"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const Pack = Activity.make("Pack")
+const Collected = Signal.make("Collected")
+const Shipment = Orchestration.make("Shipment")
+
+const application = (url: string) =>
+  Runtime.layer({ orchestrations: [Shipment], activities: [Pack] }).pipe(
+    Layer.provide([
+      Pack.toLayer(() => Effect.void),
+      Shipment.toLayer(() => Effect.andThen(Pack.execute(), Collected.wait))
+    ]),
+    Layer.provideMerge(Client.layer),
+    Layer.provideMerge(PrismaProvider.layer({ url })),
+    Layer.provideMerge(Logger.layer([]))
+  )
 
 const page = Docs.read("docs/operating.md")
 const queries = new Map(Docs.blocks(page, "sql").map(({ code, heading }) => [heading, code]))
@@ -18,13 +37,13 @@ const answers: Record<
     rows: [["Bill", "Completed", "1", "0"], ["Bill", "Running", "3", "1"], ["Ship", "Failed", "1", "1"], [
       "Ship",
       "Running",
-      "3",
-      "3"
+      "4",
+      "4"
     ]]
   },
   "Stuck instances": {
     columns: ["instance_id", "orchestration_name", "last_event"],
-    rows: [["waits-for-signal", "Ship", "ExternalSubscribed"]]
+    rows: [["waits-for-signal", "Ship", "ExternalSubscribed"], ["of-duroxide", "Ship", "ExternalSubscribed"]]
   },
   "Oldest message": {
     columns: ["instance_id", "kind", "seconds_late", "attempt_count"],
@@ -36,7 +55,7 @@ const answers: Record<
   },
   "Biggest histories": {
     columns: ["instance_id", "execution_id", "events", "bytes"],
-    rows: [["late", "2", "2", "1000"], ["waits-for-signal", "1", "2", "4"]]
+    rows: [["late", "2", "2", "1000"], ["of-duroxide", "1", "1", "88"], ["waits-for-signal", "1", "2", "4"]]
   },
   "Poison candidates": {
     columns: ["queue", "instance_id", "kind", "attempt_count"],
@@ -61,6 +80,7 @@ const contents = `
   SELECT i.id, i.name, i.execution, now() - i.age, now() - i.idle, i.parent
   FROM (VALUES
     ('waits-for-signal', 'Ship', 1, interval '2 days', interval '1 day', NULL),
+    ('of-duroxide', 'Ship', 1, interval '2 days', interval '23 hours', NULL),
     ('waits-for-child', 'Ship', 1, interval '2 days', interval '1 day', NULL),
     ('sleeps', 'Ship', 1, interval '2 days', interval '1 day', NULL),
     ('asks', 'Bill', 1, interval '1 hour', interval '1 hour', 'waits-for-child'),
@@ -84,6 +104,7 @@ const contents = `
   INSERT INTO history VALUES
     ('waits-for-signal', 1, 1, 'OrchestrationStarted', '{}', now()),
     ('waits-for-signal', 1, 2, 'ExternalSubscribed', '{}', now()),
+    ('of-duroxide', 1, 1, 'Event', '{"event_id":1,"instance_id":"\\"type\\":\\"Wrong\\"","type":"ExternalSubscribed","name":"n"}', now()),
     ('late', 2, 1, 'OrchestrationStarted', repeat('x', 400), now()),
     ('late', 2, 2, 'TimerCreated', repeat('é', 300), now());
 
@@ -140,6 +161,40 @@ describe("docs/operating.md:", () => {
       const storage = yield* run(sql, "Storage per table")
       assert.lengthOf(storage, 9)
       assert.match(String(storage[0]!.total), /^\d+ kB$/)
+    }).pipe(Effect.scoped))
+
+  it.live("rows of a runtime and of tools carry the type of their event", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Shipment, { instanceId: "asks", payload: undefined })
+        yield* waitUntil(
+          Effect.map(run(sql, "Stuck instances"), (rows) => rows.length === 1).pipe(
+            Effect.tap(() => sql("UPDATE instances SET updated_at = now() - interval '1 hour'"))
+          )
+        )
+        const provider = yield* Provider.Provider
+        yield* provider.appendWithExecution("tool", 1, [{
+          _tag: "TimerCreated",
+          eventId: 1,
+          sourceEventId: null,
+          instanceId: "tool",
+          executionId: 1,
+          timestampMs: 0,
+          duroxideVersion: "1.0.0",
+          fireAtMs: 1
+        }])
+      }).pipe(Effect.provide(application(url)))
+      assert.deepStrictEqual(yield* sql("SELECT instance_id, event_id::int, event_type FROM history ORDER BY 1, 2"), [
+        { instance_id: "asks", event_id: 1, event_type: "OrchestrationStarted" },
+        { instance_id: "asks", event_id: 2, event_type: "ActivityScheduled" },
+        { instance_id: "asks", event_id: 3, event_type: "ActivityCompleted" },
+        { instance_id: "asks", event_id: 4, event_type: "ExternalSubscribed" },
+        { instance_id: "tool", event_id: 1, event_type: "TimerCreated" }
+      ])
+      const [stuck] = yield* run(sql, "Stuck instances")
+      assert.deepInclude(stuck, { instance_id: "asks", last_event: "ExternalSubscribed" })
     }).pipe(Effect.scoped))
 
   it.live("names every table and column there is, and no other", () =>

@@ -20,7 +20,10 @@ describe("ackOrchestrationItems:", () => {
       const answers = yield* driver.ackOrchestrationItems([
         Test.turn(lockToken, {
           ...Test.named,
-          history: [{ eventId: 1, eventData: "{\"text\": \"as it is\\u0000\"}" }, { eventId: 2, eventData: "no json" }],
+          history: [
+            { eventId: 1, eventType: "ActivityScheduled", eventData: "{\"text\": \"as it is\\u0000\"}" },
+            { eventId: 2, eventType: "TimerCreated", eventData: "no json" }
+          ],
           parentInstanceId: "parent",
           pinnedVersion: { major: 1000, minor: 2, patch: 3 },
           workerItems: [
@@ -73,8 +76,13 @@ describe("ackOrchestrationItems:", () => {
       assert.deepStrictEqual(
         yield* sql("SELECT execution_id, event_id, event_type, event_data FROM history ORDER BY event_id"),
         [
-          { execution_id: "1", event_id: "1", event_type: "Event", event_data: "{\"text\": \"as it is\\u0000\"}" },
-          { execution_id: "1", event_id: "2", event_type: "Event", event_data: "no json" }
+          {
+            execution_id: "1",
+            event_id: "1",
+            event_type: "ActivityScheduled",
+            event_data: "{\"text\": \"as it is\\u0000\"}"
+          },
+          { execution_id: "1", event_id: "2", event_type: "TimerCreated", event_data: "no json" }
         ]
       )
       assert.deepStrictEqual(

@@ -211,7 +211,11 @@ describe("readInstances:", () => {
       yield* driver.appendHistory({
         instanceId: "a",
         executionId: 2,
-        history: [failed("first"), failed("last"), decoy].map((eventData, i) => ({ eventId: i + 1, eventData }))
+        history: [failed("first"), failed("last"), decoy].map((eventData, i) => ({
+          eventId: i + 1,
+          eventType: "OrchestrationFailed",
+          eventData
+        }))
       })
       const [state] = yield* driver.readInstances(["a"])
       assert.deepInclude(state, {

@@ -20,12 +20,13 @@ const adopt = (options: Migrator.Options) => silently(Migrator.adopt(options))
 const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
   Effect.map(Effect.flip(effect), ({ reason }) => reason)
 
-/** Rows of all their tables, as text. */
+/** Rows of all their tables, as text, without the names of event types, which adopting fills in. */
 const contents = (sql: PgServer.TestDatabase["sql"]) =>
   sql(
     `SELECT (SELECT json_agg(i ORDER BY instance_id) FROM instances AS i)::text AS instances,
        (SELECT json_agg(e ORDER BY instance_id, execution_id) FROM executions AS e)::text AS executions,
-       (SELECT json_agg(h ORDER BY instance_id, execution_id, event_id) FROM history AS h)::text AS history,
+       (SELECT json_agg((instance_id, execution_id, event_id, event_data, created_at)
+         ORDER BY instance_id, execution_id, event_id) FROM history)::text AS history,
        (SELECT json_agg(k ORDER BY instance_id, key) FROM kv_store AS k)::text AS kv,
        (SELECT json_agg(m ORDER BY version) FROM _duroxide_migrations AS m)::text AS books`
   )
@@ -64,6 +65,24 @@ describe("adopt", () => {
       assert.include(status.output, "Database schema is up to date!")
       const deploy = yield* prismaCli(url, "migrate", "deploy")
       assert.include(deploy.output, "No pending migrations to apply.")
+    }))
+
+  it.live("adopt: names the types of stored events", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* Duroxide.filled("rust")
+      yield* sql("INSERT INTO history VALUES ('unreadable', 1, 1, 'Event', 'no json', now())")
+      yield* adopt({ url })
+      assert.deepStrictEqual(
+        yield* sql(
+          `SELECT instance_id FROM history
+           WHERE instance_id <> 'unreadable' AND event_type IS DISTINCT FROM event_data::json ->> 'type'`
+        ),
+        []
+      )
+      assert.deepStrictEqual(
+        yield* sql("SELECT event_type FROM history WHERE instance_id = 'unreadable'"),
+        [{ event_type: "Event" }]
+      )
     }))
 
   it.live("adopt: has the indexes and storage parameters of a schema of our own", () =>

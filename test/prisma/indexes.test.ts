@@ -71,7 +71,9 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     2500
   ],
   "ackOrchestrationItems, in the middle": [
-    `SELECT dx_ack_orchestration_items(${acks("")}, '[{"ack":1,"event_id":99999,"event_data":"{}"}]', NULL,
+    `SELECT dx_ack_orchestration_items(${
+      acks("")
+    }, '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', NULL,
        '[{"ack":1,"work_item":"{}"}]', '[{"ack":1,"instance_id":"i7","execution_id":1,"activity_id":7}]',
        '[{"ack":1,"instance_id":"i3","work_item":"{}"}]', ${now})`,
     ["instance_locks_pkey", "history_pkey", "worker_queue_instance_id_execution_id_activity_id_idx"],
@@ -85,7 +87,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
           "\"status\":\"Completed\",\"major\":1000,\"minor\":0,\"patch\":0"
       )
     },
-       '[{"ack":1,"event_id":99999,"event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]', NULL, NULL, NULL, ${now})`,
+       '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]', NULL, NULL, NULL, ${now})`,
     ["instances_pkey", "executions_pkey", "kv_delta_pkey", "kv_store_pkey"],
     500
   ],

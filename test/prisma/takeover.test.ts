@@ -26,7 +26,10 @@ const ackAt = (run: Run, token: string, eventId: number, now: number) =>
     run(
       `SELECT dx_ack_orchestration_items($1, $2, null,
          '[{"ack":1,"work_item":"{}","instance_id":"a","execution_id":1,"activity_id":1}]', null, null, ${now}) AS outcomes`,
-      [json([{ token, execution_id: 1 }]), json([{ ack: 1, event_id: eventId, event_data: `${eventId}` }])]
+      [
+        json([{ token, execution_id: 1 }]),
+        json([{ ack: 1, event_id: eventId, event_type: "TimerFired", event_data: `${eventId}` }])
+      ]
     ),
     ([row]) => row.outcomes
   )

@@ -67,7 +67,11 @@ const ack = (claimed: ProviderDriver.ClaimedInstance): ProviderDriver.Orchestrat
   return {
     lockToken: claimed.lockToken,
     executionId: chance(0.05) ? null : claimed.executionId + (last > 100 ? 1 : 0),
-    history: some(3, () => 0).map((_, i) => ({ eventId: last + i + (chance(0.02) ? 0 : 1), eventData: "{}" })),
+    history: some(3, () => 0).map((_, i) => ({
+      eventId: last + i + (chance(0.02) ? 0 : 1),
+      eventType: "TimerFired",
+      eventData: "{}"
+    })),
     customStatus: chance(0.2) ? { value: "busy" } : null,
     keyValues: some(2, () => ({ action: "set" as const, key: `key-${between(1, 5)}`, value: "v", lastUpdatedAtMs: 1 })),
     status: ends ? one(["Completed", "Failed", "ContinuedAsNew"]) : null,

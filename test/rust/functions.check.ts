@@ -204,7 +204,7 @@ describe("texts", () => {
         completion: { instanceId: "a", workItem: JSON.stringify(message("completion of ours")) }
       }])
       yield* driver.ackOrchestrationItems([Test.turn(second!.lockToken, {
-        history: [{ eventId: 2, eventData: JSON.stringify(event(2, "ours")) }],
+        history: [{ eventId: 2, eventType: "TimerFired", eventData: JSON.stringify(event(2, "ours")) }],
         workerItems: [Test.activity({ workItem: JSON.stringify(item(3)), instanceId: "a", activityId: 3 })],
         orchestratorItems: [Test.message("a", JSON.stringify(message("ours, in a turn")))]
       })])

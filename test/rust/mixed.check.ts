@@ -77,7 +77,11 @@ const ourTurns = (driver: Test.Driver) =>
         const { events, workerItems } = decide(instanceId, history.length, parsed)
         const turn = Test.turn(lockToken, {
           ...Test.named,
-          history: events.map((event) => ({ eventId: event.event_id, eventData: JSON.stringify(event) })),
+          history: events.map((event) => ({
+            eventId: event.event_id,
+            eventType: "ExternalEvent",
+            eventData: JSON.stringify(event)
+          })),
           workerItems: workerItems.map((item) =>
             Test.activity({ workItem: JSON.stringify(item), instanceId, activityId: item.ActivityExecute.id })
           )

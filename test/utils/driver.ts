@@ -104,7 +104,7 @@ export const turn = (lockToken: string, changes: Partial<OrchestrationAck> = {})
 export const named = { orchestrationName: "Orchestration", orchestrationVersion: "1.0.0" } as const
 
 export const events = (...ids: ReadonlyArray<number>) =>
-  ids.map((eventId) => ({ eventId, eventData: `{"event_id":${eventId}}` }))
+  ids.map((eventId) => ({ eventId, eventType: "TimerFired", eventData: `{"event_id":${eventId}}` }))
 
 export const claim = (driver: Driver, limit = 10, lockTimeoutMs = 30_000) =>
   driver.fetchOrchestrationItems({ limit, lockTimeoutMs, versions: null })

@@ -154,7 +154,7 @@ CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
                                    --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
                                    --   cancelled_timers: [work_item]}]
-  p_history jsonb,                 -- [{ack, event_id, event_data}]
+  p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
   p_worker_items jsonb,            -- [{ack, work_item, instance_id, execution_id, activity_id, session_id, tag}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
@@ -417,8 +417,8 @@ BEGIN
 
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT v_instances[h.ack], v_executions[h.ack], h.event_id, 'Event', h.event_data, v_now
-    FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint, event_data text)
+    SELECT v_instances[h.ack], v_executions[h.ack], h.event_id, h.event_type, h.event_data, v_now
+    FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint, event_type text, event_data text)
     WHERE v_executions[h.ack] IS NOT NULL;
   END IF;
 
@@ -702,7 +702,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_append_history(
   p_instance_id text,
   p_execution_id bigint,
-  p_history jsonb,                 -- [{event_id, event_data}]
+  p_history jsonb,                 -- [{event_id, event_type, event_data}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -719,10 +719,10 @@ BEGIN
     p_instance_id,
     p_execution_id,
     h.event_id,
-    'Event',
+    h.event_type,
     h.event_data,
     to_timestamp(v_now_ms::float8 / 1000)
-  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_data text)
+  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text)
   ORDER BY h.event_id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;

@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Event from "../../Event.ts"
 import type { ExecutionMetadata, Turn } from "../../Provider.ts"
-import type { KeyValueChange, OrchestrationAck } from "../../ProviderDriver.ts"
+import type { EncodedEvent, KeyValueChange, OrchestrationAck } from "../../ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
 
@@ -33,8 +33,9 @@ export class Unstorable {
   }
 }
 
-export const encodeEvent = (event: Event.Event) => ({
+export const encodeEvent = (event: Event.Event): EncodedEvent => ({
   eventId: event.eventId,
+  eventType: event._tag,
   eventData: storable(event, Event.encode)
 })
 
