@@ -3,7 +3,7 @@
  *
  * An activity runs at least once, on any worker that has a handler for its name and takes its tag. Its result is recorded
  * once, so the orchestration sees one outcome however often the handler ran. Handlers that change something should pass
- * `Context.idempotencyKey` on to what they change: it is the same for every delivery of one call.
+ * `Context.idempotencyKey` on to what they change: it is the same for all tries and deliveries of one call.
  *
  * @since 0.1.0
  */
@@ -21,6 +21,7 @@ import * as checks from "./internal/activityOptions.ts"
 import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
 import type { PayloadSchema } from "./internal/payload.ts"
+import type { TryOf } from "./internal/replay/action.ts"
 import { engine } from "./internal/replay/context.ts"
 import type { OrchestrationContext } from "./internal/replay/context.ts"
 import { storable } from "./internal/text.ts"
@@ -109,8 +110,10 @@ export interface Options<
    *
    * **Gotchas**
    *
-   * Every try has an idempotency key of its own. Where a try may have had its effect although it failed or timed out, put
-   * a key into the payload.
+   * All tries have the same idempotency key, so what takes the key has its effect once. A service that answers a known key
+   * with its recorded failure needs another key for another try: add `tryNumber` to it.
+   *
+   * `Effect.retry` around `execute` makes further calls, each with a key of its own.
    */
   readonly retry?: Retry<E>
   /**
@@ -198,11 +201,22 @@ export class Context extends ContextModule.Service<Context, {
   readonly activityName: string
   readonly instanceId: string
   readonly executionId: number
-  /** Event id of the call in its execution. */
+  /** Event id of this try in its execution. */
   readonly activityId: number
-  /** Deliveries of this call so far, from 1. More than 1 means that an earlier attempt may have had its effects. */
-  readonly attempt: number
-  /** The same for all deliveries of one call, different for every other call of every instance, retries included. */
+  /** Which try of the call this is, from 1: more than 1 only with the `retry` option. */
+  readonly tryNumber: number
+  /**
+   * Which delivery of this try it is, from 1. Deliveries that a shutdown ended do not count, so earlier ones may have had
+   * their effects even where it is 1.
+   */
+  readonly deliveryNumber: number
+  /**
+   * The same for all tries and deliveries of one call, and different for every other call: that of another instance, of
+   * another execution, and of an instance that was deleted and started anew.
+   *
+   * It is the instance's id, the execution's number and time of start, and the event id of the first try, joined by `/`.
+   * Calls that Duroxide in Rust asks for have no time of start in it.
+   */
   readonly idempotencyKey: string
   readonly sessionId: Option.Option<string>
   readonly tag: Option.Option<string>
@@ -326,13 +340,14 @@ const makeWith = <
   const failure = payloads.make(`error of activity "${name}"`, error)
   const died = (problem: string) => Effect.fail(new ActivityDied({ activityName: name, problem }))
 
-  const call = Effect.fnUntraced(function*(value: Payload["Type"], route: checks.Route) {
+  const oneTry = Effect.fnUntraced(function*(value: Payload["Type"], route: checks.Route, tryOf: TryOf) {
     const { perform } = yield* engine
     const answer = yield* perform({
       _tag: "CallActivity",
       name,
       input: yield* Effect.orDie(input.encode(value)),
-      ...route
+      ...route,
+      tryOf
     })
     if (answer._tag === "ActivityCompleted") return yield* Effect.orDie(result.decode(answer.result))
     const { details } = answer
@@ -347,7 +362,12 @@ const makeWith = <
     return {
       ...definition,
       toLayer,
-      execute: (value) => policy.apply(call(value, policy.route)),
+      execute: (value) =>
+        Effect.suspend(() => {
+          const call = { firstTryId: undefined }
+          let tries = 0
+          return policy.apply(Effect.suspend(() => oneTry(value, policy.route, { number: ++tries, call })))
+        }),
       with: (changes) => withOptions({ ...options, ...changes })
     }
   }

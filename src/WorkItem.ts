@@ -28,7 +28,8 @@ const variants = {
     parentExecutionId: Schema.optionalKey(U64),
     executionId: U64
   },
-  // `id` of the four activity and timer items is the event id of the schedule.
+  // `id` of the four activity and timer items is the event id of the schedule. The last three
+  // are of this package, for idempotency keys; Duroxide ignores them.
   ActivityExecute: {
     instance: text,
     executionId: U64,
@@ -36,7 +37,12 @@ const variants = {
     name: text,
     input: text,
     sessionId: optionalText,
-    tag: optionalText
+    tag: optionalText,
+    // When the execution was started, milliseconds since the Unix epoch. Absent in what Rust wrote.
+    startedAtMs: Schema.optionalKey(U64),
+    // Of a further try: its number, from 2, and the event id of the first one.
+    tryNumber: Schema.optionalKey(U64),
+    firstTryId: Schema.optionalKey(U64)
   },
   ActivityCompleted: { instance: text, executionId: U64, id: U64, result: text },
   ActivityFailed: { instance: text, executionId: U64, id: U64, details: ErrorDetails.ErrorDetails },

@@ -79,7 +79,7 @@ const attempt = <A>(run: () => Promise<A>) =>
 /**
  * One step for an order: `apply` takes effect exactly once, however often the activity that calls it is run.
  *
- * The idempotency key is the same for all attempts of one activity call. It is stored in the same transaction as the
+ * The idempotency key is the same for all tries and deliveries of one activity call. It is stored in the same transaction as the
  * effect, so both are there or neither is: an attempt that finds the key knows that an earlier one, perhaps of a process
  * that died before it could say so, has done the work, and returns what that one found out. An attempt that runs at
  * the same time waits at the key until the other has committed.
@@ -89,7 +89,7 @@ export const once = Effect.fn("Shop.once")(
     step: { readonly orderId: string; readonly effect: string; readonly subject: string },
     apply: (query: Query) => Effect.Effect<Answer, DatabaseTrouble>
   ) {
-    const { activityId, attempt, idempotencyKey } = yield* Activity.Context
+    const { activityId, deliveryNumber: attempt, idempotencyKey } = yield* Activity.Context
     const shop = yield* Shop
     return yield* shop.transaction(Effect.fnUntraced(function*(query) {
       const mine = yield* query(

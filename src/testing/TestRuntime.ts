@@ -367,7 +367,7 @@ export const restart: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(T
 
 /**
  * As `restart`, but the process dies: it gives nothing back. Its activities run again when their leases have run out
- * (`workerLockTimeout`), as a further attempt.
+ * (`workerLockTimeout`), as a further delivery.
  *
  * @category processes
  * @since 0.1.0

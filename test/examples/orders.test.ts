@@ -96,15 +96,16 @@ describe("shop", () => {
     instanceId: "W/1",
     executionId: 1,
     activityId: 2,
-    attempt: 1,
-    idempotencyKey: "W/1/1/2",
+    tryNumber: 1,
+    deliveryNumber: 1,
+    idempotencyKey: "W/1/1/1893456000000/2",
     sessionId: Option.none(),
     tag: Option.none(),
     workerId: "here"
   }
   const ship = (attempt: number, outcome: (query: Shop.Query) => Effect.Effect<string, Shop.DatabaseTrouble>) =>
     Shop.once({ orderId: "W/1", effect: "ship", subject: "DE" }, outcome).pipe(
-      Effect.provideService(Activity.Context, { ...call, attempt })
+      Effect.provideService(Activity.Context, { ...call, deliveryNumber: attempt })
     )
   const addParcel = (query: Shop.Query) => query("UPDATE orders SET parcels = parcels + 1")
   const parcels = Effect.flatMap(Shop.Shop, ({ query }) => query<{ parcels: number }>("SELECT parcels FROM orders"))

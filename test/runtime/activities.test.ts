@@ -16,13 +16,15 @@ class Busy extends Schema.TaggedError<Busy>()("Busy", { tries: Schema.Int }) {}
 /** Fails, dies or succeeds, as the payload says for each try; counts its tries by instance. */
 const Behaviour = Schema.Array(Schema.Literals(["fail", "die", "throw", "nonsense", "stop", "succeed"]))
 const tries = new Map<string, number>()
+const keys = new Map<string, ReadonlyArray<string>>()
 const Flaky = Activity.make("Flaky", { payload: Behaviour, success: Schema.Int, error: Busy })
 
 const flaky = Flaky.toLayer((behaviour) => {
   // Not an Effect yet: what a handler throws before it returns one counts as well.
   if (behaviour[0] === "throw") throw new Error("thrown")
   return Effect.gen(function*() {
-    const { instanceId } = yield* Activity.Context
+    const { idempotencyKey, instanceId } = yield* Activity.Context
+    keys.set(instanceId, [...keys.get(instanceId) ?? [], idempotencyKey])
     const n = (tries.get(instanceId) ?? 0) + 1
     tries.set(instanceId, n)
     switch (behaviour[n - 1]) {
@@ -100,7 +102,7 @@ const run = Effect.fnUntraced(function*(
 
 it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
   describe("retry", () => {
-    it.effect("each try is a recorded call, each pause a timer; the last outcome counts", () =>
+    it.effect("each try is a recorded call of one key, each pause a timer; the last outcome counts", () =>
       Effect.gen(function*() {
         yield* Process.start(runtime, options)
         const { exit, history } = yield* run(Stubborn, "retried", ["fail", "die", "succeed"])
@@ -119,6 +121,8 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
           "ActivityCompleted",
           "OrchestrationCompleted"
         ])
+        assert.strictEqual(keys.get("retried")?.length, 3)
+        assert.strictEqual(new Set(keys.get("retried")).size, 1)
       }))
 
     it.effect("ends with the last typed failure, or dies of the last defect", () =>

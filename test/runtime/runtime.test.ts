@@ -26,12 +26,12 @@ const Sluggish = Orchestration.make("Sluggish", { payload: Schema.String })
 const Impatient = Orchestration.make("Impatient")
 const Unserved = Orchestration.make("Unserved")
 
-const log = { charges: new Map<string, Array<{ attempt: number; key: string }>>(), slow: new Map<string, string>() }
+const log = { charges: new Map<string, Array<{ tryNumber: number; key: string }>>(), slow: new Map<string, string>() }
 
 const charge = Charge.toLayer(Effect.fn(function*(amount) {
-  const { attempt, idempotencyKey, instanceId } = yield* Activity.Context
+  const { idempotencyKey, instanceId, tryNumber } = yield* Activity.Context
   const calls = log.charges.get(instanceId) ?? []
-  log.charges.set(instanceId, [...calls, { attempt, key: idempotencyKey }])
+  log.charges.set(instanceId, [...calls, { tryNumber, key: idempotencyKey }])
   if (calls.length < amount) return yield* new Declined({ code: calls.length })
   return "paid"
 }))
@@ -85,12 +85,12 @@ const failure = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.flip(effect)
 
 it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
   describe("Activity.execute", () => {
-    it.effect("a typed failure is retried by a plain Schedule, each attempt a call of its own", () =>
+    it.effect("a typed failure is retried by a plain Schedule, each time a call of its own", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         assert.strictEqual(yield* client.execute(Retrying, { instanceId: "retry-ok", payload: 2 }), "paid")
         const calls = log.charges.get("retry-ok")!
-        assert.deepStrictEqual(calls.map(({ attempt }) => attempt), [1, 1, 1])
+        assert.deepStrictEqual(calls.map(({ tryNumber }) => tryNumber), [1, 1, 1])
         assert.strictEqual(new Set(calls.map(({ key }) => key)).size, 3)
       }))
 

@@ -91,11 +91,11 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
           yield* Effect.sleep("5 millis")
           if (running.get(sessionId) === 1) running.delete(sessionId)
           else running.set(sessionId, running.get(sessionId)! - 1)
-          return `attempt ${(yield* Activity.Context).attempt}`
+          return `delivery ${(yield* Activity.Context).deliveryNumber}`
         }), { maxSessions: 3, workerConcurrency: 8 })
       const payload = Array.from({ length: 40 }, (_, i) => `crowd ${i % 20}`)
       const answers = yield* client.execute(Steps, { instanceId: "crowd", payload })
-      assert.deepStrictEqual(new Set(answers), new Set(["attempt 1"]))
+      assert.deepStrictEqual(new Set(answers), new Set(["delivery 1"]))
       assert.strictEqual(most, 3)
     }))
 
@@ -206,18 +206,18 @@ describe("Sessions, in virtual time", () => {
       assert.strictEqual(yield* count(10), 0)
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("maxSessions: so many at once, activities without one all the same, nobody counts an attempt", () =>
+  it.effect("maxSessions: so many at once, activities without one all the same, no delivery is counted", () =>
     Effect.gen(function*() {
       const { client } = yield* Process.start(brain)
       const gate = yield* Deferred.make<void>()
       const running = new Set<string>()
-      const attempts: Array<number> = []
+      const deliveries: Array<number> = []
       let most = 0
       let others = 0
       yield* worker((sessionId) =>
         Effect.gen(function*() {
           if (sessionId === "") return `${++others}`
-          attempts.push((yield* Activity.Context).attempt)
+          deliveries.push((yield* Activity.Context).deliveryNumber)
           running.add(sessionId)
           most = Math.max(most, running.size)
           yield* Deferred.await(gate)
@@ -237,7 +237,7 @@ describe("Sessions, in virtual time", () => {
       yield* passUntil(() => waiting.pollUnsafe() !== undefined)
       assert.deepStrictEqual(yield* Fiber.join(waiting), sessions)
       assert.strictEqual(most, 2)
-      assert.deepStrictEqual(new Set(attempts), new Set([1]))
+      assert.deepStrictEqual(new Set(deliveries), new Set([1]))
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
   it.effect("maxSessions: below the limit again, all that wait for work take sessions", () =>

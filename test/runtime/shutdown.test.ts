@@ -79,8 +79,11 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
           [{ attempt_count: 0, lock_token: null }]
         )
         assert.deepStrictEqual(yield* sql(`SELECT * FROM instance_locks`), [])
-        const second = yield* start(Effect.map(Activity.Context, ({ attempt }) => `attempt ${attempt}`), leases)
-        assert.strictEqual(yield* client.wait(Job, "interrupted"), "attempt 1")
+        const second = yield* start(
+          Effect.map(Activity.Context, ({ deliveryNumber }) => `delivery ${deliveryNumber}`),
+          leases
+        )
+        assert.strictEqual(yield* client.wait(Job, "interrupted"), "delivery 1")
         yield* second.stop
       }))
 

@@ -163,11 +163,15 @@ describe("TestRuntime", () => {
   it.effect("activities: one that sleeps lets time pass, and keeps its lease however long it sleeps", () =>
     Effect.gen(function*() {
       yield* start
-      assert.strictEqual(yield* wait(), "attempt 1")
+      assert.strictEqual(yield* wait(), "delivery 1")
       assert.strictEqual(yield* hours, 5)
     }).pipe(on(
       Step.execute("slow"),
-      () => Effect.flatMap(Activity.Context, ({ attempt }) => Effect.as(Effect.sleep("5 hours"), `attempt ${attempt}`))
+      () =>
+        Effect.flatMap(
+          Activity.Context,
+          ({ deliveryNumber }) => Effect.as(Effect.sleep("5 hours"), `delivery ${deliveryNumber}`)
+        )
     )))
 
   it.effect("activities: one that never answers loses against a timeout, and is interrupted", () => {
@@ -263,16 +267,16 @@ describe("TestRuntime", () => {
       yield* start
       yield* TestRuntime.advance("10 minutes")
       yield* TestRuntime.restart
-      assert.strictEqual(yield* wait(), "attempt 1")
+      assert.strictEqual(yield* wait(), "delivery 1")
       assert.closeTo(yield* hours, 1 + 10 / 60, 0.001)
     }).pipe(on(Step.execute("an hour"), hourOfWork), silent))
 
-  it.effect("crash: work under way begins again when its lease has run out, as a second attempt", () =>
+  it.effect("crash: work under way begins again when its lease has run out, as a second delivery", () =>
     Effect.gen(function*() {
       yield* start
       yield* TestRuntime.advance("10 minutes")
       yield* TestRuntime.crash
-      assert.strictEqual(yield* wait(), "attempt 2")
+      assert.strictEqual(yield* wait(), "delivery 2")
       assert.closeTo(yield* hours, 1 + 10 / 60, 0.01)
       assert.isAbove(yield* hours, 1 + 10 / 60)
     }).pipe(on(Step.execute("an hour"), hourOfWork), silent))
@@ -325,7 +329,7 @@ describe("TestRuntime", () => {
       yield* start
       yield* TestRuntime.advance("10 minutes")
       yield* TestRuntime.crash
-      assert.strictEqual(yield* wait(), "attempt 2")
+      assert.strictEqual(yield* wait(), "delivery 2")
       assert.isAbove(yield* hours, 3)
     }).pipe(
       Effect.provide(TestRuntime.layer(
@@ -408,4 +412,7 @@ describe("TestRuntime", () => {
 const exponentialHours = Schedule.exponential("1 hour")
 
 const hourOfWork = () =>
-  Effect.flatMap(Activity.Context, ({ attempt }) => Effect.as(Effect.sleep("1 hour"), `attempt ${attempt}`))
+  Effect.flatMap(
+    Activity.Context,
+    ({ deliveryNumber }) => Effect.as(Effect.sleep("1 hour"), `delivery ${deliveryNumber}`)
+  )

@@ -4,6 +4,18 @@
 import type * as Event from "../../Event.ts"
 import type * as WorkItem from "../../WorkItem.ts"
 
+/** A try of a call, which all its tries share. */
+export interface TryOf {
+  /** From 1. */
+  readonly number: number
+  readonly call: Call
+}
+
+/** Event id of the first try, once it has one. */
+export interface Call {
+  firstTryId: number | undefined
+}
+
 /** A request that is answered by a later event. */
 export type Awaited =
   | {
@@ -12,6 +24,8 @@ export type Awaited =
     readonly input: string
     readonly sessionId?: string
     readonly tag?: string
+    /** Set where the call may have further tries. Not recorded: a replay counts the tries again. */
+    readonly tryOf?: TryOf
   }
   /** `fireAtMs` is absolute, milliseconds since the Unix epoch. */
   | { readonly _tag: "CreateTimer"; readonly fireAtMs: number }
@@ -87,7 +101,7 @@ export const record = (
 ): Recorded<RequestEvent> => {
   switch (action._tag) {
     case "CallActivity": {
-      const { _tag: _, ...call } = action
+      const { _tag: _, tryOf: __, ...call } = action
       return { _tag: "ActivityScheduled", ...call }
     }
     case "CreateTimer":
@@ -116,13 +130,29 @@ export const record = (
   }
 }
 
-/** The message that carries a new request out; none where recording it is all there is to do. */
-export const dispatch = (action: Action, event: RequestEvent): WorkItem.WorkItem | undefined => {
+/**
+ * The message that carries a new request out; none where recording it is all there is to do. `startedAtMs` is the time
+ * of the execution's first event.
+ */
+export const dispatch = (
+  action: Action,
+  event: RequestEvent,
+  startedAtMs: number
+): WorkItem.WorkItem | undefined => {
   const { eventId: id, executionId, instanceId: instance } = event
   switch (action._tag) {
     case "CallActivity": {
-      const { _tag: _, ...call } = action
-      return { _tag: "ActivityExecute", instance, executionId, id, ...call }
+      const { _tag: _, tryOf, ...call } = action
+      const firstTryId = tryOf?.call.firstTryId ?? id
+      return {
+        _tag: "ActivityExecute",
+        instance,
+        executionId,
+        id,
+        ...call,
+        startedAtMs,
+        ...(tryOf !== undefined && tryOf.number > 1 && { tryNumber: tryOf.number, firstTryId })
+      }
     }
     case "CreateTimer":
       return { _tag: "TimerFired", instance, executionId, id, fireAtMs: action.fireAtMs }

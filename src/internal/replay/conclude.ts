@@ -159,11 +159,13 @@ export const conclude = (
     )
 
   // Whatever becomes of this execution, what it started detached is not its own any more.
-  const dispatched = requests.flatMap((request) =>
-    outcome._tag === "Waiting" || request.action._tag === "StartOrchestrationDetached"
-      ? action.dispatch(request.action, request.event) ?? []
-      : []
-  )
+  const dispatched = started === null ?
+    [] :
+    requests.flatMap((request) =>
+      outcome._tag === "Waiting" || request.action._tag === "StartOrchestrationDetached"
+        ? action.dispatch(request.action, request.event, started.timestampMs) ?? []
+        : []
+    )
   return {
     outcome,
     turn: {

@@ -147,6 +147,9 @@ export const make = (options: Options): Replay => {
 
   const bind = (handle: Handle, eventId: number) => {
     handle.eventId = eventId
+    if (handle.action._tag === "CallActivity" && handle.action.tryOf !== undefined) {
+      handle.action.tryOf.call.firstTryId ??= eventId
+    }
     if (handle.state === "dropped") dropped.push({ eventId, action: handle.action })
     else waiting++
     const line = lineOf(handle)

@@ -121,7 +121,7 @@ export const run = Effect.fnUntraced(function*(options: {
 const provideCall = <A, E>(
   run: Effect.Effect<A, E, Activity.Context>,
   item: WorkItem.Of<"ActivityExecute">,
-  attempt: number,
+  deliveryNumber: number,
   workerId: string
 ) =>
   Effect.provideService(run, Activity.Context, {
@@ -129,12 +129,17 @@ const provideCall = <A, E>(
     instanceId: item.instance,
     executionId: item.executionId,
     activityId: item.id,
-    attempt,
-    idempotencyKey: `${item.instance}/${item.executionId}/${item.id}`,
+    tryNumber: item.tryNumber ?? 1,
+    deliveryNumber,
+    idempotencyKey: keyOf(item),
     sessionId: Option.fromUndefinedOr(item.sessionId),
     tag: Option.fromUndefinedOr(item.tag),
     workerId
   })
+
+/** Rust does not say when it started the execution. */
+const keyOf = ({ executionId, firstTryId, id, instance, startedAtMs }: WorkItem.Of<"ActivityExecute">) =>
+  [instance, executionId, ...(startedAtMs === undefined ? [] : [startedAtMs]), firstTryId ?? id].join("/")
 
 const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Duration.Duration) =>
   Effect.timeoutOption(Fiber.interrupt(fiber), gracePeriod).pipe(
