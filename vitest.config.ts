@@ -10,6 +10,7 @@ export default defineConfig({
     alias: [
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
       { find: /^duroxide-prisma\/(prisma|testing)$/, replacement: source("$1/index.ts") },
+      { find: /^duroxide-prisma\/testing\/provider$/, replacement: source("testing/provider.ts") },
       { find: /^#internal\/(.*)$/, replacement: source("internal/$1") }
     ]
   },

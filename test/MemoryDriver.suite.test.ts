@@ -1,5 +1,5 @@
 import { Provider, ProviderAdmin } from "duroxide-prisma"
-import { ProviderTest } from "duroxide-prisma/testing"
+import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Layer from "effect/Layer"
 import { storage } from "./utils/memorySuite.ts"
 

@@ -1,4 +1,3 @@
-export * as ProviderTest from "./ProviderTest.ts"
 export { HistoryMismatch, recordHistory, replayHistory, UnreadableHistory } from "./replayHistory.ts"
 export type { History, Replayed } from "./replayHistory.ts"
 export * as TestRuntime from "./TestRuntime.ts"

@@ -3,7 +3,7 @@
  */
 import type { AdminDriver, ProviderDriver } from "duroxide-prisma"
 import { MemoryDriver } from "duroxide-prisma"
-import { ProviderTest } from "duroxide-prisma/testing"
+import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

@@ -3,7 +3,7 @@
  */
 import type { Provider, ProviderAdmin } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
-import { ProviderTest } from "duroxide-prisma/testing"
+import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as PgServer from "./PgServer.ts"

@@ -1,0 +1,1 @@
+export * as ProviderTest from "./ProviderTest.ts"
