@@ -58,8 +58,25 @@ export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExi
 }
 
 /**
- * The instance ended without a typed result: it was cancelled, it died, it was poisoned, or its code and history do
- * not fit together. `details` says which.
+ * The instance was cancelled, for this reason.
+ *
+ * @category errors
+ * @since 0.1.0
+ */
+export class InstanceCancelled
+  extends Schema.TaggedError<InstanceCancelled>("duroxide-prisma/Client/InstanceCancelled")("InstanceCancelled", {
+    instanceId: Schema.String,
+    reason: Schema.String
+  })
+{
+  override get message() {
+    return `instance ${this.instanceId} was cancelled: ${this.reason}`
+  }
+}
+
+/**
+ * The instance ended without a typed result: it died, it was poisoned, or its code and history do not fit together.
+ * `details` says which.
  *
  * @category errors
  * @since 0.1.0
@@ -94,7 +111,7 @@ export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prism
 }
 
 /**
- * What an instance is at. `output` is encoded, as the orchestration's Schema wrote it.
+ * The current status of an instance. `output` is encoded, as the orchestration's Schema wrote it.
  *
  * @category models
  * @since 0.1.0
@@ -108,6 +125,7 @@ export type Status =
     readonly details: ErrorDetails.ErrorDetails
     readonly customStatus: Option.Option<string>
   }
+  | { readonly _tag: "Cancelled"; readonly reason: string; readonly customStatus: Option.Option<string> }
 
 type Definition<Payload extends PayloadSchema, Success extends PayloadSchema, Error extends PayloadSchema> =
   Orchestration.Orchestration<any, Payload, Success, Error, any>
@@ -180,7 +198,10 @@ export class Client extends Context.Service<Client, {
     orchestration: Definition<P, S, E>,
     instanceId: string,
     options?: WaitOptions
-  ) => Effect.Effect<S["Type"], E["Type"] | InstanceFailed | WaitTimeout | PayloadMismatch | ProviderError>
+  ) => Effect.Effect<
+    S["Type"],
+    E["Type"] | InstanceFailed | InstanceCancelled | WaitTimeout | PayloadMismatch | ProviderError
+  >
 
   /** `start`, then `wait`. */
   readonly execute: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
@@ -191,6 +212,7 @@ export class Client extends Context.Service<Client, {
     | E["Type"]
     | InstanceAlreadyExists
     | InstanceFailed
+    | InstanceCancelled
     | WaitTimeout
     | PayloadMismatch
     | PayloadTooLarge
@@ -229,7 +251,7 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<Option.Option<V["Type"]>, PayloadMismatch | ProviderError>
 
   /**
-   * Asks an instance to end. It fails with `Cancelled` at its next turn, its open activities are cancelled. An ended
+   * Asks an instance to end. It is `Cancelled` at its next turn, and its open activities are cancelled. An ended
    * instance is left alone; for an unknown id the request waits, and an instance that is started under it is cancelled
    * at once.
    */
@@ -340,6 +362,8 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
       })
       if (state.status === "Completed") return yield* orchestration.codecs.success.decode(state.output ?? "null")
       const details = failureOf(state)
+      const reason = reasonOf(details)
+      if (reason !== undefined) return yield* new InstanceCancelled({ instanceId, reason })
       const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
         ? orchestration.codecs.error.decodeOption(details.message)
         : Option.none()
@@ -359,11 +383,13 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
       if (Option.isNone(found)) return { _tag: "NotFound" }
       const state = found.value
       const customStatus = Option.fromNullOr(state.customStatus)
-      return state.status === "Completed"
-        ? { _tag: "Completed", output: state.output ?? "null", customStatus }
-        : state.status === "Failed"
-        ? { _tag: "Failed", details: failureOf(state), customStatus }
-        : { _tag: "Running", executionId: state.executionId, customStatus }
+      if (state.status === "Completed") return { _tag: "Completed", output: state.output ?? "null", customStatus }
+      if (state.status !== "Failed") return { _tag: "Running", executionId: state.executionId, customStatus }
+      const details = failureOf(state)
+      const reason = reasonOf(details)
+      return reason === undefined
+        ? { _tag: "Failed", details, customStatus }
+        : { _tag: "Cancelled", reason, customStatus }
     }),
 
     read: Effect.fn("Client.read")(function*(keyValue, instanceId) {
@@ -394,8 +420,13 @@ const failureOf = (state: InstanceState): ErrorDetails.ErrorDetails => {
   const event = state.failure === null ? undefined : Result.getOrUndefined(Event.decode(state.failure))
   return event?._tag === "OrchestrationFailed"
     ? event.details
-    : ErrorDetails.application("OrchestrationFailed", state.output ?? "")
+    // Never taken for a typed failure of the program.
+    : { _tag: "Infrastructure", operation: "readInstance", message: state.output ?? "", retryable: false }
 }
+
+/** Why it was cancelled; undefined when it failed otherwise. */
+const reasonOf = (details: ErrorDetails.ErrorDetails): string | undefined =>
+  details._tag === "Application" && typeof details.kind === "object" ? details.kind.Cancelled.reason : undefined
 
 const refused = (operation: string) =>
   Effect.mapError(({ field, problem }: Unfit) =>

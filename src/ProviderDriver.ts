@@ -298,7 +298,10 @@ export interface InstanceState {
   readonly status: ExecutionStatus
   /** Result of `Completed`, display text of `Failed`, new input of `ContinuedAsNew`. */
   readonly output: string | null
-  /** The last `OrchestrationFailed` event of a `Failed` execution. */
+  /**
+   * The `OrchestrationFailed` event that ended a `Failed` execution: its last event but for the `…CancelRequested` ones
+   * behind it, one for each activity that was open.
+   */
   readonly failure: string | null
   readonly customStatus: string | null
   readonly customStatusVersion: number

@@ -164,7 +164,8 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         yield* Effect.repeat(Effect.sync(() => log.slow.get("cancelled")), { until: (state) => state === "running" })
         yield* client.cancel("cancelled", "changed my mind")
         const error = yield* Fiber.join(waiting)
-        assert.include((error as Client.InstanceFailed).message, "canceled: changed my mind")
+        assert.instanceOf(error, Client.InstanceCancelled)
+        assert.strictEqual(error.message, "instance cancelled was cancelled: changed my mind")
         yield* Effect.repeat(Effect.sync(() => log.slow.get("cancelled")), {
           until: (state) => state === "interrupted"
         })
@@ -277,6 +278,6 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
       assert.strictEqual((yield* client.status("late"))._tag, "Running")
       yield* client.cancel("late", "done")
       const cause = yield* Effect.sandbox(client.wait(Deciding, "late")).pipe(Effect.flip)
-      assert.include(Cause.pretty(cause), "canceled: done")
+      assert.include(Cause.pretty(cause), "instance late was cancelled: done")
     }))
 })

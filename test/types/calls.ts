@@ -110,7 +110,7 @@ void client.start(Charge, { instanceId: "i", payload: 1 })
 
 type Problem = Client.PayloadMismatch | ProviderError.ProviderError
 type Send = Client.PayloadTooLarge | Problem
-type Wait = Client.InstanceFailed | Client.WaitTimeout | Problem
+type Wait = Client.InstanceCancelled | Client.InstanceFailed | Client.WaitTimeout | Problem
 
 expectTypeOf(client.start(Fulfil, { instanceId: "i", payload: { cents: 1 } }))
   .toEqualTypeOf<Effect.Effect<void, Client.InstanceAlreadyExists | Send>>()
@@ -125,8 +125,9 @@ expectTypeOf(client.cancel("i", "why")).toEqualTypeOf<Effect.Effect<void, Provid
 
 expectTypeOf(client.status("i")).toEqualTypeOf<Effect.Effect<Client.Status, ProviderError.ProviderError>>()
 type StatusOf<Tag extends Client.Status["_tag"]> = Extract<Client.Status, { readonly _tag: Tag }>
-expectTypeOf<Client.Status["_tag"]>().toEqualTypeOf<"NotFound" | "Running" | "Completed" | "Failed">()
+expectTypeOf<Client.Status["_tag"]>().toEqualTypeOf<"NotFound" | "Running" | "Completed" | "Failed" | "Cancelled">()
 expectTypeOf<StatusOf<"Running">["executionId"]>().toEqualTypeOf<number>()
 expectTypeOf<StatusOf<"Completed">["output"]>().toEqualTypeOf<string>()
 expectTypeOf<StatusOf<"Failed">["details"]>().toEqualTypeOf<ErrorDetails.ErrorDetails>()
+expectTypeOf<StatusOf<"Cancelled">["reason"]>().toEqualTypeOf<string>()
 expectTypeOf<StatusOf<"Completed">["customStatus"]>().toEqualTypeOf<Option.Option<string>>()

@@ -96,7 +96,7 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
     const outcome = yield* client.wait(Fulfil, id, { timeout: "60 seconds" }).pipe(
       Effect.as("Shipped"),
       Effect.catchTag(
-        ["InstanceFailed", "WaitTimeout", "PayloadMismatch"],
+        ["InstanceFailed", "InstanceCancelled", "WaitTimeout", "PayloadMismatch"],
         (error) => Effect.succeed(`"${error.message}"`)
       ),
       Effect.catchIf((error) => error._tag !== "ProviderError", (error) => Effect.succeed(error._tag))

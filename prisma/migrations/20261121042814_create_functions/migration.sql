@@ -1747,9 +1747,10 @@ $$;
 
 -- State of instances and of their current executions, one row per known id, in any order.
 --
--- out_failure is the newest OrchestrationFailed event of a Failed execution, looked for among its last 16 events.
+-- out_failure is the OrchestrationFailed event that ended a Failed execution: its last event but for one …CancelRequested
+-- event for each activity that was open then.
 --
--- Bound: the ids given, 16 events each. Locks: none.
+-- Bound: the ids given, and of those that failed the events behind their end, read from the last one back. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instances(
   p_instance_ids text[]
 )
@@ -1789,20 +1790,17 @@ BEGIN
     e.output,
     CASE
       WHEN e.status = 'Failed' THEN (
-        SELECT event.event_data
+        SELECT CASE WHEN ended.event_data ~ '"type": ?"OrchestrationFailed"' THEN ended.event_data END
         FROM (
-          SELECT h.event_data, h.event_id
+          SELECT h.event_data
           FROM history AS h
           WHERE h.instance_id = i.instance_id
             AND h.execution_id = i.current_execution_id
+            -- Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
+            AND h.event_data !~ '"type": ?"[A-Za-z]+CancelRequested"'
           ORDER BY h.event_id DESC
-          LIMIT 16
-        ) AS event
-        -- Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
-        WHERE event.event_data LIKE '%"type":"OrchestrationFailed"%'
-          OR event.event_data LIKE '%"type": "OrchestrationFailed"%'
-        ORDER BY event.event_id DESC
-        LIMIT 1
+          LIMIT 1
+        ) AS ended
       )
     END,
     i.custom_status,

@@ -125,14 +125,16 @@ export const visibleValues = (tables: Tables, instanceId: string): ReadonlyMap<s
   return visible
 }
 
+// Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
+const cancelRequested = /"type": ?"[A-Za-z]+CancelRequested"/
+const failed = /"type": ?"OrchestrationFailed"/
+
 export const stateOf = (tables: Tables, instanceId: string): InstanceState | undefined => {
   const instance = tables.instances.get(instanceId)
   if (instance === undefined) return undefined
   const execution = executionOf(tables, instanceId, instance.executionId)
-  const failure = execution?.status === "Failed"
-    ? historyOf(tables, instanceId, instance.executionId).findLast((eventData) =>
-      eventData.includes(`"type":"OrchestrationFailed"`)
-    )
+  const end = execution?.status === "Failed"
+    ? historyOf(tables, instanceId, instance.executionId).findLast((eventData) => !cancelRequested.test(eventData))
     : undefined
   return {
     instanceId,
@@ -142,7 +144,7 @@ export const stateOf = (tables: Tables, instanceId: string): InstanceState | und
     executionId: instance.executionId,
     status: execution?.status ?? "Running",
     output: execution?.output ?? null,
-    failure: failure ?? null,
+    failure: end !== undefined && failed.test(end) ? end : null,
     customStatus: instance.customStatus,
     customStatusVersion: instance.customStatusVersion,
     createdAtMs: instance.createdAtMs,

@@ -4,6 +4,9 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import { cancelled } from "../../ErrorDetails.ts"
+import * as Event from "../../Event.ts"
 import { Provider } from "../../Provider.ts"
 import { ProviderAdmin } from "../../ProviderAdmin.ts"
 import {
@@ -26,12 +29,14 @@ import {
   poke,
   send,
   started,
+  startItem,
   timerFired,
   topic,
   turn,
   valueCleared,
   valueSet
 } from "./harness.ts"
+import type { EventInput } from "./harness.ts"
 import * as Harness from "./harness.ts"
 
 const stats = (instance: string) =>
@@ -200,6 +205,30 @@ export const management = topic("management", {
       failedInstances: 1,
       totalEvents: 6
     })
+  }),
+
+  an_instance_names_what_failed_it_however_many_activities_were_open: Effect.gen(function*() {
+    const open = Array.from({ length: 40 }, (_, index) => index + 2)
+    yield* send(startItem("i"))
+    yield* ack(yield* claimInstance("i"), {
+      executionId: 1,
+      events: [
+        started(),
+        ...open.map((eventId) => activityScheduled(eventId)),
+        { _tag: "OrchestrationFailed", eventId: 42, details: cancelled("stop") },
+        ...open.map((sourceEventId, index): EventInput => ({
+          _tag: "ActivityCancelRequested",
+          eventId: 43 + index,
+          sourceEventId,
+          // What a text says must not count for the type of its event.
+          reason: `"type":"OrchestrationFailed"`
+        }))
+      ],
+      metadata: named({ status: "Failed", output: "canceled: stop" })
+    })
+    const state = Harness.some(yield* (yield* Provider).readInstance("i"), "instance")
+    const event = Option.getOrThrow(Result.getSuccess(Event.decode(state.failure ?? "")))
+    assert.deepInclude(event, { _tag: "OrchestrationFailed", eventId: 42, details: cancelled("stop") })
   }),
 
   unknown_instances: Effect.gen(function*() {

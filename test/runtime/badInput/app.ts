@@ -70,6 +70,8 @@ export const Reads = Orchestration.make("Reads", { success: Schema.String })
 /** Calls `Work`. */
 export const Calls = Orchestration.make("Calls", { ...text, error: Declined })
 export const Unserved = Orchestration.make("Unserved")
+/** Has many activities open, which no process takes. Its error's Schema reads any text. */
+export const Fans = Orchestration.make("Fans", { error: Schema.String })
 /** Waits in one way, then in another way: its code was edited meanwhile. */
 export const Edited = Orchestration.make("Edited")
 /** Does one of `deeds`. */
@@ -120,6 +122,13 @@ export const handlers = Layer.mergeAll(
   Waits.toLayer(() => Go.wait),
   Waits2.toLayer(() => Effect.map(Go.wait, (answer) => `two: ${answer}`)),
   Reads.toLayer(() => Letters.take),
+  Fans.toLayer(() =>
+    Effect.forEach(
+      Array.from({ length: 20 }),
+      () => Nobodys.with({ tag: "no process takes this" }).execute(),
+      { concurrency: "unbounded", discard: true }
+    )
+  ),
   Calls.toLayer((what) => Work.execute(what)),
   Edited.toLayer(() =>
     Effect.flatMap(
@@ -135,7 +144,7 @@ export const handlers = Layer.mergeAll(
  * replay, as after a deployment.
  */
 export const runtime = Runtime.layer({
-  orchestrations: [Echo, Waits, Waits2, Reads, Calls, Edited, Does],
+  orchestrations: [Echo, Waits, Waits2, Reads, Calls, Fans, Edited, Does],
   activities: [Work]
 }).pipe(
   Layer.provide(handlers),

@@ -34,6 +34,13 @@ const refused = Effect.fnUntraced(
 const fails = (wait: Effect.Effect<unknown, unknown>, ...said: Array<string>) =>
   refused(wait, "InstanceFailed", ...said)
 
+/** The instance was cancelled for this reason. */
+const cancelled = Effect.fnUntraced(function*(wait: Effect.Effect<unknown, unknown>, reason: string) {
+  const error = yield* failure(wait)
+  assert.instanceOf(error, Client.InstanceCancelled)
+  assert.strictEqual(error.reason, reason)
+})
+
 /** The program `deed` fails its instance, and says this; the value itself is not shown. */
 const deedFails = (deed: App.Deed, ...said: Array<string>): Test => (client, instanceId) =>
   fails(client.execute(App.Does, { instanceId, payload: String(deed) }), ...said)
@@ -258,7 +265,20 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "cancel an id before its start": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.cancel(instanceId, "not wanted")
       assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
-      yield* fails(client.execute(App.Waits, { instanceId, ...nothing }), "canceled: not wanted")
+      yield* cancelled(client.execute(App.Waits, { instanceId, ...nothing }), "not wanted")
+    }),
+    "cancel an instance": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Fans, { instanceId, ...nothing })
+      yield* waiting(instanceId)
+      yield* client.cancel(instanceId, "stop")
+      yield* cancelled(client.wait(App.Fans, instanceId), "stop")
+      assert.deepStrictEqual(yield* client.status(instanceId), {
+        _tag: "Cancelled",
+        reason: "stop",
+        customStatus: Option.none()
+      })
+      // Each open activity is one event behind the end.
+      assert.strictEqual((yield* history(instanceId)).at(-1), "ActivityCancelRequested")
     }),
     "cancel an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Echo, { instanceId, payload: "x" })
@@ -272,7 +292,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* waiting(instanceId)
       yield* client.cancel(instanceId, "first")
       yield* client.cancel(instanceId, "second")
-      yield* fails(client.wait(App.Waits, instanceId), "canceled: first")
+      yield* cancelled(client.wait(App.Waits, instanceId), "first")
     }),
     "cancel with NUL or half a surrogate pair in the reason": (client, instanceId) =>
       refused(client.cancel(instanceId, App.odd), "InvalidInput", "invalid reason", "NUL"),
@@ -360,7 +380,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.start(App.Calls, { instanceId, payload: "hang" })
       yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "running" })
       yield* client.cancel(instanceId, "it hangs")
-      yield* fails(client.wait(App.Calls, instanceId), "canceled: it hangs")
+      yield* cancelled(client.wait(App.Calls, instanceId), "it hangs")
       yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "interrupted" })
     }),
     "call an activity that no process serves": deedFails(
