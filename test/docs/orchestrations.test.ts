@@ -317,7 +317,7 @@ describe("docs/orchestrations.md", () => {
           const client = yield* Client.Client
           yield* start
           yield* client.cancel("p", "enough")
-          assert.strictEqual((yield* TestRuntime.runToEnd("p"))._tag, "Failed")
+          assert.strictEqual((yield* TestRuntime.runToEnd("p"))._tag, "Cancelled")
           assert.deepStrictEqual(did, ["0 book Oslo"])
         })
     )
@@ -378,7 +378,7 @@ describe("docs/orchestrations.md", () => {
         const [, , cancelled] = (yield* TestRuntime.history("p")).filter(({ _tag }) =>
           _tag === "SubOrchestrationScheduled"
         )
-        assert.strictEqual((yield* TestRuntime.runToEnd(`p::sub::${cancelled!.eventId}`))._tag, "Failed")
+        assert.strictEqual((yield* TestRuntime.runToEnd(`p::sub::${cancelled!.eventId}`))._tag, "Cancelled")
         assert.strictEqual((yield* TestRuntime.runToEnd("p/later"))._tag, "Completed")
       })))
 

@@ -70,7 +70,7 @@ describe("our client", () => {
         yield* client.cancel("errand", "no more")
         assert.include(
           String(yield* Effect.flip(client.wait(Ours.RustErrand, "errand"))),
-          "canceled: no more"
+          "was cancelled: no more"
         )
       }).pipe(Effect.provide(Ours.store(shared)))
     }))

@@ -153,7 +153,7 @@ describe("TestRuntime", () => {
       yield* client.send(Orders, "p", 7)
       assert.deepStrictEqual(yield* client.read(Stage, "p"), Option.some("7"))
       yield* client.cancel("p", "enough")
-      assert.strictEqual((yield* status)._tag, "Failed")
+      assert.strictEqual((yield* status)._tag, "Cancelled")
     }).pipe(on(Effect.gen(function*() {
       yield* Stage.set("1")
       yield* Stage.set(String(yield* Orders.take))
