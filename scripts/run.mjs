@@ -29,6 +29,7 @@ const tasks = {
   "test:postgres": { needs: ["types"], run: (args) => node("scripts/testPostgres.mjs", ...args) },
   "test:rust": { needs: ["types"], run: (args) => node("scripts/testRust.mjs", ...args) },
   "bench": { needs: ["build"], run: (args) => node("build/scripts/bench/hotPath.js", ...args) },
+  "chaos": { needs: ["build"], run: (args) => node("build/scripts/chaos/main.js", ...args) },
   "fixtures": { needs: ["build"], run: (args) => node("build/scripts/fixtures.js", ...args) },
   "histories": { needs: ["build"], run: (args) => node("build/scripts/recordHistories.js", ...args) },
   "demo": { needs: ["build"], run: (args) => node("build/examples/orders/demo.js", ...args) },

@@ -1,0 +1,323 @@
+/**
+ * What must be true when all faults are over, from the database and from what the processes noted.
+ */
+import type { Injected } from "./faults.ts"
+import * as logs from "./logs.ts"
+import type { ClientLine, EffectLine } from "./logs.ts"
+import { now, sleep } from "./processes.ts"
+import type { Process } from "./processes.ts"
+import type { Store } from "./store.ts"
+
+export interface Report {
+  readonly violations: ReadonlyArray<string>
+  /** Lines for people: what was done. */
+  readonly summary: ReadonlyArray<string>
+}
+
+/** Deliveries of a pill; the default of `maxAttempts`. */
+const maxAttempts = 10
+
+/** A signal that was acknowledged so long before the timeout wins against it. */
+const signalMarginMs = 500
+
+/** Longest time from a claim to the begin of its handlers in a process that stands still in between. */
+const claimedBeforeMs = 5_000
+
+/** Violations of one kind that are printed. */
+const most = 10
+
+interface Instance {
+  readonly id: string
+  readonly name: string
+  readonly status: string
+  readonly output: string | null
+}
+
+/** Boxes that may still be read: those in the database that run, and those whose start lies in the queue. */
+export const openBoxes = async (store: Store, lines: ReadonlyArray<ClientLine>): Promise<ReadonlyArray<string>> => {
+  const running = await store.sql<{ id: string }>(
+    `SELECT instance_id AS id FROM instances JOIN executions USING (instance_id)
+     WHERE orchestration_name = 'Box' AND execution_id = current_execution_id AND status = 'Running'`
+  )
+  const started = new Set(running.map(({ id }) => id))
+  const existing = new Set(
+    (await store.sql<{ id: string }>("SELECT instance_id AS id FROM instances")).map((row) => row.id)
+  )
+  // The start of a launcher that was not acknowledged may have been stored.
+  const certain = lines.filter(({ event, id }) => event === "acknowledged" || existing.has(id))
+  for (const id of certain.flatMap(logs.boxOf)) if (!existing.has(id)) started.add(id)
+  return [...started]
+}
+
+/** Waits until no instance runs and no queue holds anything; says what is left after so long. */
+export const untilQuiet = async (store: Store, timeoutMs: number): Promise<ReadonlyArray<string>> => {
+  const deadline = now() + timeoutMs
+  while (true) {
+    const left = await store.sql<{ what: string }>(
+      `SELECT what FROM (
+         SELECT 'instance ' || instance_id || ' still runs' AS what FROM executions WHERE status = 'Running'
+         UNION ALL
+         SELECT 'instance ' || instance_id || ' was started and has not begun' FROM instances
+         WHERE NOT EXISTS (SELECT FROM executions e WHERE e.instance_id = instances.instance_id)
+         UNION ALL SELECT 'orchestrator_queue holds a row of ' || instance_id || ': ' || left(work_item, 60)
+         FROM orchestrator_queue
+         UNION ALL SELECT 'worker_queue holds a row of ' || instance_id || ', attempt ' || attempt_count FROM worker_queue
+         UNION ALL SELECT 'instance_locks holds a row of ' || instance_id FROM instance_locks
+       ) AS rest ORDER BY what`
+    )
+    if (left.length === 0) return []
+    if (now() > deadline) return abridged(left.map(({ what }) => `${what} after ${timeoutMs / 1000} s without faults`))
+    await sleep(500)
+  }
+}
+
+export const audit = async (options: {
+  readonly store: Store
+  readonly directory: string
+  readonly processes: ReadonlyArray<Process>
+  readonly injected: ReadonlyArray<Injected>
+}): Promise<Report> => {
+  const { directory, injected, processes, store } = options
+  const calls = logs.readClients(directory)
+  const effects = logs.readEffects(directory)
+  const rows = await store.sql<Instance>(
+    `SELECT instance_id AS id, orchestration_name AS name, status, output
+     FROM instances JOIN executions USING (instance_id) WHERE execution_id = current_execution_id`
+  )
+  const instances = new Map(rows.map((row) => [row.id, row]))
+  const acknowledged = calls.filter(({ event }) => event === "acknowledged")
+  const reruns = unjustified(effects, processes, injected)
+
+  const checks: ReadonlyArray<ReadonlyArray<string>> = [
+    starts(calls, acknowledged, instances),
+    children(instances),
+    boxes(calls, acknowledged, instances),
+    approvals(acknowledged, instances, await deadlines(store)),
+    pills(effects, instances),
+    await histories(store),
+    keys(effects),
+    reruns.violations,
+    deaf(calls),
+    deaths(processes, effects)
+  ]
+  const count = (program: string) => rows.filter(({ name }) => name === program).length
+  const counted = (list: ReadonlyArray<{ readonly name: string }>) => {
+    const names = [...new Set(list.map(({ name }) => name))].sort()
+    return names.map((name) => `${list.filter((one) => one.name === name).length} ${name}`).join(", ")
+  }
+  const letters = acknowledged.filter(({ call }) => call === "send").length
+  const failed = calls.filter(({ event }) => event === "failed").length
+  return {
+    violations: checks.flatMap(abridged),
+    summary: [
+      `faults: ${counted(injected)}`,
+      `${rows.length} instances: ${
+        ["Flow", "Box", "Launcher", "Approval", "Pill", "TurnPill"].map((name) => `${count(name)} ${name}`).join(", ")
+      }`,
+      `${acknowledged.length} calls acknowledged, ${failed} failed; ${letters} letters`,
+      `${processes.length} workers; ${effects.filter(({ event }) => event === "begin").length} handlers ran, ` +
+      `${reruns.justified} of them again after a fault of their process`
+    ]
+  }
+}
+
+const abridged = (violations: ReadonlyArray<string>): ReadonlyArray<string> =>
+  violations.length <= most
+    ? violations
+    : [...violations.slice(0, most), `… and ${violations.length - most} more of this kind`]
+
+/** Every acknowledged start has ended as its program says, and so has every other that was stored. */
+const starts = (
+  calls: ReadonlyArray<ClientLine>,
+  acknowledged: ReadonlyArray<ClientLine>,
+  instances: ReadonlyMap<string, Instance>
+) => {
+  const begun = acknowledged.filter(({ call }) => call === "start")
+  const lost = begun.flatMap((line) => [line.id, ...logs.boxOf(line)]).filter((id) => !instances.has(id))
+  const wrong = calls.filter(({ call, event }) => call === "start" && event === "call").flatMap(
+    ({ id, payload, program }) => {
+      const instance = instances.get(id)
+      if (instance === undefined || program === "Pill" || program === "TurnPill") return []
+      const output = program === "Flow" ? String((payload as { readonly n: number }).n + 5) : undefined
+      return instance.status === "Completed" && (output === undefined || instance.output === output)
+        ? []
+        : [`${program} ${id} is ${instance.status} with ${instance.output?.slice(0, 200)}`]
+    }
+  )
+  return [...lost.map((id) => `the acknowledged start of ${id} is lost`), ...wrong]
+}
+
+/** What clients did not start themselves has completed, too. */
+const children = (instances: ReadonlyMap<string, Instance>) =>
+  [...instances.values()].filter(({ id, status }) => id.includes("sub::") && status !== "Completed")
+    .map(({ id, output, status }) => `child ${id} is ${status} with ${output?.slice(0, 200)}`)
+
+/** Every acknowledged letter was read once, and the letters of each sender in the order they were sent. */
+const boxes = (
+  calls: ReadonlyArray<ClientLine>,
+  acknowledged: ReadonlyArray<ClientLine>,
+  instances: ReadonlyMap<string, Instance>
+) => {
+  const sent = (lines: ReadonlyArray<ClientLine>) => {
+    const letters = new Map<string, Array<string>>()
+    for (const { call, id, letter } of lines) {
+      if (call === "send") letters.set(id, [...(letters.get(id) ?? []), letter!])
+    }
+    return letters
+  }
+  const tried = sent(calls.filter(({ event }) => event === "call"))
+  const certain = sent(acknowledged)
+  return [...tried].flatMap(([id, letters]) => {
+    const instance = instances.get(id)
+    if (instance?.status !== "Completed") {
+      return instance === undefined ? [] : [`box ${id} is ${instance.status} with ${instance.output?.slice(0, 200)}`]
+    }
+    const read = JSON.parse(instance.output!) as ReadonlyArray<string>
+    const missing = (certain.get(id) ?? []).filter((letter) => !read.includes(letter))
+    const twice = read.filter((letter, i) => read.indexOf(letter) !== i)
+    const strange = read.filter((letter) => !letters.includes(letter))
+    const place = new Map(letters.map((letter, i) => [letter, i]))
+    const late = read.filter((letter, i) =>
+      read.slice(0, i).some((earlier) =>
+        senderOf(earlier) === senderOf(letter) && place.get(earlier)! > place.get(letter)!
+      )
+    )
+    return [
+      ...missing.map((letter) => `box ${id} never read ${letter}, which was acknowledged`),
+      ...twice.map((letter) => `box ${id} read ${letter} twice`),
+      ...strange.map((letter) => `box ${id} read ${letter}, which nobody sent`),
+      ...late.map((letter) => `box ${id} read ${letter} after later letters of its sender`)
+    ]
+  })
+}
+
+const senderOf = (letter: string) => letter.slice(0, letter.lastIndexOf(":"))
+
+/** When the timeout of each approval fell due. */
+const deadlines = async (store: Store) => {
+  const rows = await store.sql<{ id: string; due: number }>(
+    `SELECT instance_id AS id, (event_data::jsonb ->> 'fire_at_ms')::float AS due FROM history
+     JOIN instances USING (instance_id)
+     WHERE orchestration_name = 'Approval' AND event_data::jsonb ->> 'type' = 'TimerCreated'`
+  )
+  return new Map(rows.map(({ due, id }) => [id, due]))
+}
+
+/** A signal that came in time wins against the timeout. */
+const approvals = (
+  acknowledged: ReadonlyArray<ClientLine>,
+  instances: ReadonlyMap<string, Instance>,
+  due: ReadonlyMap<string, number>
+) =>
+  acknowledged.filter(({ call }) => call === "raise").flatMap(({ at, id }) => {
+    const earlyMs = (due.get(id) ?? 0) - at
+    return earlyMs > signalMarginMs && instances.get(id)?.output === `"timeout"`
+      ? [`approval ${id} timed out, although its signal was acknowledged ${Math.round(earlyMs)} ms before`]
+      : []
+  })
+
+/** The guilty are poison after a bounded number of deliveries. That nothing else is, `starts` and `children` check. */
+const pills = (effects: ReadonlyArray<EffectLine>, instances: ReadonlyMap<string, Instance>) =>
+  [...instances.values()].filter(({ name }) => name === "Pill" || name === "TurnPill").flatMap(
+    ({ id, name, output, status }) => {
+      const runs = effects.filter((line) => line.event === "begin" && line.instance === id).length
+      return [
+        ...(status === "Failed" && output?.startsWith("poison: ") === true
+          ? []
+          : [`${name} ${id} is ${status} with ${output}, not poison`]),
+        ...(runs >= 1 && runs <= maxAttempts ? [] : [`${name} ${id} killed ${runs} processes`])
+      ]
+    }
+  )
+
+/** Histories are dense, and hold one result of each activity, timer and child. */
+const histories = async (store: Store) => {
+  const gaps = await store.sql<{ id: string }>(
+    `SELECT DISTINCT instance_id AS id FROM history GROUP BY instance_id, execution_id
+     HAVING min(event_id) <> 1 OR max(event_id) <> count(*)`
+  )
+  const twice = await store.sql<{ id: string; type: string }>(
+    `SELECT instance_id AS id, event_data::jsonb ->> 'type' AS type FROM history
+     WHERE event_data::jsonb ->> 'type' IN ('ActivityCompleted', 'TimerFired', 'SubOrchestrationCompleted')
+     GROUP BY 1, 2, execution_id, event_data::jsonb ->> 'source_event_id' HAVING count(*) > 1`
+  )
+  return [
+    ...gaps.map(({ id }) => `the history of ${id} has gaps`),
+    ...twice.map(({ id, type }) => `the history of ${id} has one ${type} twice`)
+  ]
+}
+
+/** An idempotency key belongs to one call. */
+const keys = (effects: ReadonlyArray<EffectLine>) => {
+  const calls = new Map<string, string>()
+  const mixed = new Set<string>()
+  for (const line of effects) {
+    if (line.event === "block") continue
+    const call = JSON.stringify([line.activity, line.instance, line.payload])
+    if ((calls.get(line.key) ?? call) !== call) mixed.add(line.key)
+    calls.set(line.key, call)
+  }
+  return [...mixed].map((key) => `idempotency key ${key} belongs to two calls`)
+}
+
+/**
+ * A handler runs again only if its process died or stood still, or its lock could not be renewed: a result that could not
+ * be stored is kept.
+ */
+const unjustified = (
+  effects: ReadonlyArray<EffectLine>,
+  processes: ReadonlyArray<Process>,
+  injected: ReadonlyArray<Injected>
+) => {
+  const byPid = new Map(processes.map((process) => [process.pid, process]))
+  const blocks = effects.filter((line) => line.event === "block")
+  const runs = new Map<string, Array<EffectLine & { readonly event: "begin" | "end" }>>()
+  for (const line of effects) {
+    if (line.event !== "begin" || line.activity === "Kill" || line.activity === "TurnPill") continue
+    runs.set(line.key, [...(runs.get(line.key) ?? []), line])
+  }
+  const violations: Array<string> = []
+  let justified = 0
+  for (const [key, begins] of runs) {
+    for (let i = 1; i < begins.length; i++) {
+      const [before, again] = [begins[i - 1]!, begins[i]!]
+      const process = byPid.get(before.pid)
+      // An end that was asked for gives work back before it is complete.
+      const goneAt = Math.min(process?.endingAt ?? Infinity, process?.endedAt ?? Infinity)
+      // Work that was claimed just before the process stood still begins late, with little left of its lock.
+      const during = (from: number, to: number) => from < again.at && to > before.at - claimedBeforeMs
+      const excused = goneAt < again.at ||
+        process?.frozen.some(({ from, to }) => during(from, to)) === true ||
+        blocks.some(({ at, ms, pid }) => pid === before.pid && during(at - ms, at + ms + 1_000)) ||
+        injected.some(({ from, stopsRenewals, to }) => stopsRenewals && during(from, to + 1_000))
+      if (excused) justified++
+      else {
+        violations.push(
+          `${again.activity} of ${again.instance} ran again after ${
+            Math.round(again.at - before.at)
+          } ms, although nothing ` +
+            `had happened to ${process?.name} (key ${key})`
+        )
+      }
+    }
+  }
+  return { violations, justified }
+}
+
+/** Every process that lives takes orchestrations and activities. */
+const deaf = (calls: ReadonlyArray<ClientLine>) => {
+  const pings = calls.filter(({ call }) => call === "ping")
+  const answered = new Set(pings.filter(({ event }) => event === "acknowledged").map(({ id }) => id))
+  return pings.filter(({ event, id }) => event === "call" && !answered.has(id))
+    .map(({ id }) => `${id} lives, but takes no work: ${pings.find((ping) => ping.id === id && ping.message)?.message}`)
+}
+
+/** No worker has ended but by a pill or because the run ended it. */
+const deaths = (processes: ReadonlyArray<Process>, effects: ReadonlyArray<EffectLine>) => {
+  const victims = new Set(
+    effects.flatMap((line) => line.event === "begin" && /^(Kill|TurnPill)$/.test(line.activity) ? [line.pid] : [])
+  )
+  return processes.filter(({ endedAt, endingAt, pid }) =>
+    endedAt !== undefined && endedAt < (endingAt ?? Infinity) && !victims.has(pid)
+  ).map(({ code, name, output, signal }) => `${name} ended by itself (${signal ?? code}): ${output().slice(-500)}`)
+}

@@ -1,0 +1,189 @@
+// A client process of a chaos run: `node client.js <JSON of Options>`. Before each call it notes what it is about to do,
+// and afterwards that it was acknowledged, so that an auditor knows what must have happened even if it was killed.
+import { Client } from "duroxide-prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import {
+  Approval,
+  Box1,
+  Box2,
+  Decision,
+  Flow,
+  journal,
+  Launcher,
+  Letters,
+  Pill,
+  Ping,
+  TurnPill
+} from "./definitions.ts"
+import { random } from "./random.ts"
+
+interface Options {
+  readonly url: string
+  /** Names the process, its instances and its letters. */
+  readonly name: string
+  readonly log: string
+  readonly task: Work | Finish | Poison
+}
+
+/** Starts instances and sends messages until it is killed. */
+interface Work {
+  readonly task: "work"
+  readonly seed: number
+  readonly flows: ReadonlyArray<(typeof Flow)["payload"]["Type"]["kind"]>
+  readonly versions: ReadonlyArray<string>
+  /** Boxes that an earlier process of this sender left open. */
+  readonly openBoxes: ReadonlyArray<string>
+}
+
+/** Closes boxes, and asks processes whether they are alive. */
+interface Finish {
+  readonly task: "finish"
+  readonly boxes: ReadonlyArray<string>
+  readonly pings: ReadonlyArray<string>
+  readonly pingTimeoutMs: number
+}
+
+/** Starts something that kills every process that runs it. */
+interface Poison {
+  readonly task: "poison"
+  readonly program: "Pill" | "TurnPill"
+}
+
+const { log, name, task, url } = JSON.parse(process.argv[2]!) as Options
+const note = journal(log)
+
+const acknowledged = <A, E extends { readonly message: string }, R>(
+  call: object,
+  effect: Effect.Effect<A, E, R>
+): Effect.Effect<boolean, never, R> =>
+  Effect.suspend(() => {
+    note({ event: "call", ...call })
+    return effect
+  }).pipe(
+    Effect.matchEffect({
+      onSuccess: () => Effect.sync(() => (note({ event: "acknowledged", ...call }), true)),
+      onFailure: ({ message }) =>
+        Effect.as(
+          Effect.andThen(Effect.sync(() => note({ event: "failed", ...call, message })), Effect.sleep(200)),
+          false
+        )
+    })
+  )
+
+const close = (client: Client.Client["Service"], box: string) =>
+  acknowledged({ call: "close", id: box }, client.send(Letters, box, "close"))
+
+const work = Effect.fnUntraced(function*(client: Client.Client["Service"], options: Work) {
+  const chance = random(options.seed)
+  let count = 0
+  const freshId = (kind: string) => `${kind}-${name}-${++count}`
+
+  const flows = Effect.gen(function*() {
+    const id = freshId("flow")
+    const payload = { n: count, kind: chance.one(options.flows) }
+    const start = client.start(Flow, { instanceId: id, payload })
+    yield* acknowledged({ call: "start", id, program: "Flow", payload }, start)
+    yield* Effect.sleep(chance.between(100, 600))
+  })
+
+  const approvals = Effect.gen(function*() {
+    const id = freshId("approval")
+    const ms = chance.between(2_000, 6_000)
+    if (
+      !(yield* acknowledged(
+        { call: "start", id, program: "Approval", payload: ms },
+        client.start(Approval, {
+          instanceId: id,
+          payload: ms
+        })
+      ))
+    ) return
+    const asking = Effect.map(
+      client.status(id),
+      (status) => status._tag !== "Running" || Option.getOrNull(status.customStatus) === "asking"
+    )
+    yield* Effect.repeat(
+      Effect.andThen(Effect.sleep(50), Effect.orElseSucceed(asking, () => false)),
+      { until: (is) => is }
+    )
+    yield* Effect.sleep(chance.between(0, ms))
+    if (chance.is(0.8)) yield* acknowledged({ call: "raise", id }, client.raise(Decision, id, undefined))
+  })
+
+  const startBox = Effect.gen(function*() {
+    const id = freshId("box")
+    const payload = { read: [] }
+    if (chance.is(0.3)) {
+      const launcher = freshId("launcher")
+      const launch = client.start(Launcher, { instanceId: launcher, payload: id })
+      return (yield* acknowledged({ call: "start", id: launcher, program: "Launcher", payload: id }, launch))
+        ? id
+        : undefined
+    }
+    const definition = chance.one([Box1, Box2].filter(({ version }) => options.versions.includes(version)))
+    const version = chance.is(0.3) ? "newest" as const : "own" as const
+    const start = client.start(definition, { instanceId: id, payload, version })
+    return (yield* acknowledged({ call: "start", id, program: "Box", payload }, start)) ? id : undefined
+  })
+
+  /** One box after the other, letter by letter: each is acknowledged, or has failed, before the next is sent. */
+  const letters = Effect.fnUntraced(function*(inherited: string | undefined) {
+    let box = inherited
+    while (true) {
+      box ??= yield* startBox
+      if (box === undefined) continue
+      const length = chance.between(20, 120)
+      for (let i = 0; i < length; i++) {
+        const letter = `${name}:${++count}`
+        yield* acknowledged({ call: "send", id: box, letter }, client.send(Letters, box, letter))
+        yield* Effect.sleep(chance.between(0, 200))
+      }
+      // Others are left open until the end of the run.
+      if (chance.is(0.5)) { while (!(yield* close(client, box))) yield* Effect.sleep(500) }
+      box = undefined
+    }
+  })
+
+  const boxes = [0, 1, 2].map((i) => letters(options.openBoxes[i]))
+  yield* Effect.all([Effect.forever(flows), Effect.forever(approvals), ...boxes], { concurrency: "unbounded" })
+})
+
+const finish = Effect.fnUntraced(function*(client: Client.Client["Service"], options: Finish) {
+  const closing = Effect.forEach(options.boxes, (box) => close(client, box), { concurrency: 10 })
+  const pings = Effect.forEach(options.pings, (process) =>
+    acknowledged(
+      { call: "ping", id: process },
+      client.execute(Ping(process), {
+        instanceId: `ping-${process}`,
+        payload: undefined,
+        timeout: options.pingTimeoutMs
+      })
+    ), { concurrency: "unbounded" })
+  yield* Effect.all([closing, pings], { concurrency: "unbounded" })
+})
+
+const poison = Effect.fnUntraced(function*(client: Client.Client["Service"], { program }: Poison) {
+  const id = `pill-${name}`
+  const definition = program === "Pill" ? Pill : TurnPill
+  yield* acknowledged(
+    { call: "start", id, program, payload: null },
+    client.start(definition, { instanceId: id, payload: undefined, ifExists: "ignore" })
+  )
+})
+
+await Effect.gen(function*() {
+  const client = yield* Client.Client
+  yield* Effect.sync(() => process.stdout.write("ready\n"))
+  yield* task.task === "work"
+    ? work(client, task)
+    : task.task === "finish"
+    ? finish(client, task)
+    : poison(client, task)
+}).pipe(
+  Effect.provide(Client.layer.pipe(Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })))),
+  Effect.runPromise
+)
+process.exit(0)
