@@ -74,6 +74,16 @@ export type DeleteOutcome =
   | { readonly _tag: "ChildLeftBehind"; readonly instanceId: string }
 
 /**
+ * @category models
+ * @since 0.1.0
+ */
+export type HoldOutcome =
+  /** With the ids whose parent is one of these: instances, and starts that are queued and not begun. */
+  | { readonly _tag: "Held"; readonly childIds: ReadonlyArray<string> }
+  /** Nothing was held: this instance has not ended. */
+  | { readonly _tag: "StillRunning"; readonly instanceId: string }
+
+/**
  * Which instances a bulk operation is about.
  *
  * @category models
@@ -93,7 +103,7 @@ type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
  * An instance has ended when the status of its current execution is `Completed` or `Failed`, or `ContinuedAsNew`
- * without a queued message that continues it.
+ * without a queued message that continues it. An id without an instance has not ended while its start is queued.
  *
  * @category services
  * @since 0.1.0
@@ -114,6 +124,15 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   /** Ids of the instances whose parent is one of these. */
   readonly listChildren: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
   readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>
+  /**
+   * Takes instances away from whoever runs them: from now on, for `holdForMs`, no claim takes those that have not ended,
+   * and turns that are under way have lost their lease. Their children are read after that.
+   */
+  readonly holdInstances: (options: {
+    readonly instanceIds: ReadonlyArray<string>
+    readonly mustHaveEnded: ReadonlyArray<string>
+    readonly holdForMs: number
+  }) => Call<HoldOutcome>
   /**
    * Deletes all of the set, or nothing: history, executions, rows of both queues, leases, key-values, instances.
    * `mustHaveEnded` names those that must not be running, looked at while nobody can claim them.

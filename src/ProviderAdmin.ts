@@ -9,20 +9,15 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Result from "effect/Result"
 import { AdminDriver } from "./AdminDriver.ts"
 import type { Deleted, ExecutionInfo, QueueDepths, Selection, SystemMetrics } from "./AdminDriver.ts"
 import type * as Event from "./Event.ts"
+import { deleteTogether, deleteTree, nothingDeleted, sum, treeOf } from "./internal/seam/deleteTree.ts"
 import { guardAdmin } from "./internal/seam/input.ts"
 import { Provider } from "./Provider.ts"
 import type { ExecutionStatus, InstanceState } from "./ProviderDriver.ts"
-import {
-  ChildLeftBehind,
-  ExecutionNotFound,
-  InstanceHasParent,
-  InstanceNotFound,
-  InstanceRunning,
-  ProviderError
-} from "./ProviderError.ts"
+import { ExecutionNotFound, InstanceHasParent, InstanceNotFound, ProviderError } from "./ProviderError.ts"
 import type { Reason } from "./ProviderError.ts"
 
 /**
@@ -73,6 +68,28 @@ export interface Pruned {
   readonly eventsDeleted: number
 }
 
+/**
+ * A tree that a bulk deletion left, at least its root.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface FailedDeletion {
+  /** The root. */
+  readonly instanceId: string
+  readonly error: ProviderError
+}
+
+/**
+ * What a bulk deletion deleted, without what was deleted of trees that failed.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface BulkDeleted extends Deleted {
+  readonly failed: ReadonlyArray<FailedDeletion>
+}
+
 type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
@@ -112,18 +129,26 @@ export class ProviderAdmin extends Context.Service<ProviderAdmin, {
   /**
    * Deletes an instance with all its descendants. Fails with `InstanceNotFound`, with `InstanceHasParent` for a child
    * (also with force), and with `InstanceRunning` when one of them has not ended, unless `force`.
+   *
+   * Up to 1,000 instances go in one transaction. A bigger tree is first taken away from the processes that run it, then
+   * deleted from the leaves up, 1,000 at a time. When that fails half way, delete it again: the root goes last. What
+   * was running and is still there goes on after ten minutes.
    */
   readonly deleteInstance: (instanceId: string, options?: { readonly force?: boolean | undefined }) => Call<Deleted>
   /**
-   * Deletes exactly these, or nothing. Fails with `InstanceRunning`, unless `force`, and with `ChildLeftBehind` when a
-   * child of one of them is not listed.
+   * Deletes exactly these, or nothing; at most 5,000, else it fails with `InvalidInput`. Fails with `InstanceRunning`,
+   * unless `force`, and with `ChildLeftBehind` when a child of one of them is not listed.
    */
   readonly deleteInstancesAtomic: (
     instanceIds: ReadonlyArray<string>,
     options?: { readonly force?: boolean | undefined }
   ) => Call<Deleted>
-  /** Deletes ended roots with their trees, each tree by itself; what runs is passed over. */
-  readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<Deleted>
+  /**
+   * Deletes ended roots with their trees, each tree by itself, as `deleteInstance` does; what runs is passed over. A
+   * tree that cannot be deleted holds up no other, and is reported in `failed`. Fails only with what concerns them all,
+   * such as `ConnectionLost`.
+   */
+  readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<BulkDeleted>
   /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */
   readonly pruneExecutions: (instanceId: string, options: PruneOptions) => Call<Pruned>
   /** Prunes every selected instance by itself, running and child instances included. */
@@ -144,32 +169,6 @@ export const fromDriver = (
     Effect.flatMap(
       driver.readInstances([instanceId]),
       ([state]) => state === undefined ? fail(operation, new InstanceNotFound({ instanceId })) : Effect.succeed(state)
-    )
-
-  const descendants = (level: ReadonlyArray<string>): Call<ReadonlyArray<string>> =>
-    level.length === 0
-      ? Effect.succeed([])
-      : Effect.flatMap(driver.listChildren(level), (children) =>
-        Effect.map(descendants(children), (below) => [...children, ...below]))
-
-  const tree = (instanceId: string) => Effect.map(descendants([instanceId]), (below) => [instanceId, ...below])
-
-  const remove = (operation: string, instanceIds: ReadonlyArray<string>, mustHaveEnded: ReadonlyArray<string>) =>
-    Effect.flatMap(driver.deleteInstances({ instanceIds, mustHaveEnded }), (outcome) => {
-      switch (outcome._tag) {
-        case "Deleted":
-          return Effect.succeed(outcome.deleted)
-        case "StillRunning":
-          return fail(operation, new InstanceRunning({ instanceId: outcome.instanceId }))
-        case "ChildLeftBehind":
-          return fail(operation, new ChildLeftBehind({ instanceId: outcome.instanceId }))
-      }
-    })
-
-  /** A tree in one transaction; children that appear between reading it and deleting it make it start over. */
-  const removeTree = (operation: string, rootId: string, force: boolean): Call<Deleted> =>
-    Effect.flatMap(tree(rootId), (ids) => remove(operation, ids, force ? [] : ids)).pipe(
-      Effect.retry({ times: 5, while: (error) => error.reason._tag === "ChildLeftBehind" })
     )
 
   const select = (filter: InstanceFilter, endedRootsOnly: boolean) =>
@@ -205,44 +204,33 @@ export const fromDriver = (
     listChildren: (instanceId) => driver.listChildren([instanceId]),
     getParentId: (instanceId) =>
       Effect.map(instance("getParentId", instanceId), ({ parentInstanceId }) => Option.fromNullOr(parentInstanceId)),
-    getInstanceTree: (instanceId) => Effect.map(tree(instanceId), (allIds) => ({ rootId: instanceId, allIds })),
+    getInstanceTree: (instanceId) =>
+      Effect.map(treeOf(driver, instanceId), (allIds) => ({ rootId: instanceId, allIds })),
 
     deleteInstance: Effect.fn("ProviderAdmin.deleteInstance")(function*(instanceId, options) {
       const { parentInstanceId } = yield* instance("deleteInstance", instanceId)
       if (parentInstanceId !== null) {
         return yield* fail("deleteInstance", new InstanceHasParent({ instanceId, parentInstanceId }))
       }
-      return yield* removeTree("deleteInstance", instanceId, options?.force === true)
+      return yield* deleteTree(driver, "deleteInstance", instanceId, options?.force === true ? "none" : "all")
     }),
 
     deleteInstancesAtomic: (instanceIds, options) =>
       instanceIds.length === 0
         ? Effect.succeed(nothingDeleted)
-        : remove("deleteInstancesAtomic", instanceIds, options?.force === true ? [] : instanceIds),
+        : deleteTogether(driver, "deleteInstancesAtomic", instanceIds, options?.force === true ? [] : instanceIds),
 
     deleteInstanceBulk: Effect.fn("ProviderAdmin.deleteInstanceBulk")(function*(filter) {
-      const roots = yield* select(filter, true)
-      const trees = yield* Effect.forEach(
-        roots,
-        (rootId) =>
-          Effect.flatMap(tree(rootId), (ids) => remove("deleteInstanceBulk", ids, [rootId])).pipe(
-            Effect.retry({ times: 5, while: (error) => error.reason._tag === "ChildLeftBehind" }),
-            // It came to life after it was selected.
-            Effect.catchIf(
-              (error) => error.reason._tag === "InstanceRunning" || error.reason._tag === "ChildLeftBehind",
-              () => Effect.succeed(nothingDeleted)
-            )
-          )
-      )
-      return trees.reduce(
-        (sum, one) => ({
-          instancesDeleted: sum.instancesDeleted + one.instancesDeleted,
-          executionsDeleted: sum.executionsDeleted + one.executionsDeleted,
-          eventsDeleted: sum.eventsDeleted + one.eventsDeleted,
-          queueMessagesDeleted: sum.queueMessagesDeleted + one.queueMessagesDeleted
-        }),
-        nothingDeleted
-      )
+      let deleted = nothingDeleted
+      const failed: Array<FailedDeletion> = []
+      for (const instanceId of yield* select(filter, true)) {
+        const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, "root"))
+        if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
+        else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
+        // Else it came to life after it was selected.
+        else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
+      }
+      return { ...deleted, failed }
     }),
 
     pruneExecutions: (instanceId, options) =>
@@ -281,12 +269,10 @@ export const layerFromDriver: Layer.Layer<ProviderAdmin, never, AdminDriver | Pr
 
 // internal
 
-const nothingDeleted: Deleted = {
-  instancesDeleted: 0,
-  executionsDeleted: 0,
-  eventsDeleted: 0,
-  queueMessagesDeleted: 0
-}
+/** What the next tree would meet as well. */
+const concernsAll = ({ _tag }: Reason): boolean =>
+  _tag === "ConnectionLost" || _tag === "AuthenticationFailed" || _tag === "PermissionDenied" ||
+  _tag === "SchemaMismatch" || _tag === "Closed"
 
 const fail = (operation: string, reason: Reason) => Effect.fail(new ProviderError({ operation, reason }))
 

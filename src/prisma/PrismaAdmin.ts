@@ -168,12 +168,27 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
       ),
 
     // One transaction with locks in the order every other statement takes them: a stored function.
+    holdInstances: Effect.fn("PrismaAdmin.holdInstances")(function*({ holdForMs, instanceIds, mustHaveEnded }) {
+      const row = yield* only<{
+        readonly out_still_running: string | null
+        readonly out_children: ReadonlyArray<string> | null
+      }>(
+        "holdInstances",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_hold_instances(
+          ${[...instanceIds]}::text[], ${[...mustHaveEnded]}::text[], ${holdForMs}::bigint, ${yield* nowMs}::bigint)`
+      ).pipe(Effect.retry(deadlocked))
+      return row.out_still_running === null
+        ? { _tag: "Held" as const, childIds: row.out_children ?? [] }
+        : { _tag: "StillRunning" as const, instanceId: row.out_still_running }
+    }),
+
+    // As above.
     deleteInstances: Effect.fn("PrismaAdmin.deleteInstances")(function*({ instanceIds, mustHaveEnded }) {
       const row = yield* only<DeletedRow>(
         "deleteInstances",
         Prisma.sql`SELECT * FROM ${schemaSql}.dx_delete_instances(
           ${[...instanceIds]}::text[], ${[...mustHaveEnded]}::text[])`
-      )
+      ).pipe(Effect.retry(deadlocked))
       return deleteOutcome(row)
     }),
 
@@ -204,6 +219,12 @@ export const layer = (options?: Options): Layer.Layer<AdminDriver, never, Databa
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
+
+/** Processes of Duroxide lock a message before its instance, we after it; the server then ends one of the two. */
+const deadlocked = {
+  times: 5,
+  while: ({ reason }: ProviderError) => reason._tag === "Contention" && reason.sqlState === "40P01"
+}
 
 const selectSql = (schemaSql: Prisma.Sql, selection: Selection) =>
   Prisma.sql`

@@ -134,7 +134,7 @@ const refuseLive = Effect.fnUntraced(function*({ run, schema }: Session, tables:
     if (!tables.includes(table)) continue
     const [row] = yield* run(
       `SELECT count(*)::int AS live FROM ${table}
-       WHERE locked_until > extract(epoch FROM clock_timestamp()) * 1000`
+       WHERE locked_until > extract(epoch FROM clock_timestamp()) * 1000${table === "instance_locks" ? holder : ""}`
     )
     counts[table] = Number(row?.live)
   }
@@ -143,6 +143,9 @@ const refuseLive = Effect.fnUntraced(function*({ run, schema }: Session, tables:
     return yield* new MigrationError.LeasesLive({ schema, instances, activities, sessions })
   }
 })
+
+/** A lease without a holder is a pause: what it keeps waiting runs nowhere. */
+const holder = " AND lock_token <> ''"
 
 /** Parameters somebody has changed since stay. */
 const resetStorage = Effect.fnUntraced(function*({ run, schema }: Session, createTables: string) {

@@ -127,6 +127,12 @@ export type Operation =
   | { readonly call: "readInstanceStats"; readonly instanceId: string }
   | { readonly call: "readKeyValues"; readonly instanceId: string; readonly key: string | null }
   | { readonly call: "readHistory"; readonly instanceId: string; readonly executionId: number | null }
+  | {
+    readonly call: "holdInstances"
+    readonly instanceIds: ReadonlyArray<string>
+    readonly force: boolean
+    readonly holdForMs: number
+  }
   | { readonly call: "deleteInstances"; readonly instanceIds: ReadonlyArray<string>; readonly force: boolean }
   | {
     readonly call: "pruneExecutions"
@@ -283,6 +289,11 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   call(1, "readInstanceStats", { instanceId }),
   call(2, "readKeyValues", { instanceId, key: orNull(key) }),
   call(1, "readHistory", { instanceId, executionId: orNull(executionId) }),
+  call(1, "holdInstances", {
+    instanceIds: fc.subarray([...instanceIds]),
+    force: fc.boolean(),
+    holdForMs: lockTimeoutMs
+  }),
   call(2, "deleteInstances", { instanceIds: fc.subarray([...instanceIds]), force: fc.boolean() }),
   call(1, "pruneExecutions", { instanceId, keepLast: orNull(fc.nat(2)), completedAgoMs: orNull(ms) }),
   call(1, "selectInstances", {

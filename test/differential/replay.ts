@@ -156,6 +156,11 @@ const perform = Effect.fnUntraced(function*(
       return sorted(yield* driver.readKeyValues(operation), ({ key }) => key)
     case "readHistory":
       return yield* driver.readHistory(operation)
+    case "holdInstances": {
+      const { force, holdForMs, instanceIds } = operation
+      const outcome = yield* admin.holdInstances({ instanceIds, mustHaveEnded: force ? [] : instanceIds, holdForMs })
+      return outcome._tag === "Held" ? texts(outcome.childIds) : outcome._tag
+    }
     case "deleteInstances": {
       const { force, instanceIds } = operation
       const outcome = yield* admin.deleteInstances({ instanceIds, mustHaveEnded: force ? [] : instanceIds })

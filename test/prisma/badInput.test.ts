@@ -428,6 +428,7 @@ const token = (lockToken: string): ReadonlyArray<[string, Call, unknown]> => [
   ]
 ]
 const nothing = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
+const nothingInBulk = { ...nothing, failed: [] }
 const nothingPruned = { instancesProcessed: 0, executionsDeleted: 0, eventsDeleted: 0 }
 
 /** What is unusual, but has an answer: a value, or the tag of a reason. */
@@ -452,7 +453,7 @@ const answered: ReadonlyArray<[string, Call, unknown]> = [
     [`getInstanceTree ${id}`, ({ admin }) => admin.getInstanceTree(id), { rootId: id, allIds: [id] }],
     [`deleteInstance ${id}`, ({ admin }) => admin.deleteInstance(id, { force: true }), "InstanceNotFound"],
     [`deleteInstancesAtomic ${id}`, ({ admin }) => admin.deleteInstancesAtomic([id, id]), nothing],
-    [`deleteInstanceBulk ${id}`, ({ admin }) => admin.deleteInstanceBulk({ instanceIds: [id] }), nothing],
+    [`deleteInstanceBulk ${id}`, ({ admin }) => admin.deleteInstanceBulk({ instanceIds: [id] }), nothingInBulk],
     [`pruneExecutions ${id}`, ({ admin }) => admin.pruneExecutions(id, {}), "InstanceNotFound"],
     [`pruneExecutionsBulk ${id}`, ({ admin }) => admin.pruneExecutionsBulk({ instanceIds: [id] }, {}), nothingPruned],
     [`listInstancesByStatus ${id}`, ({ admin }) => admin.listInstancesByStatus(id as never), []]
@@ -500,12 +501,12 @@ const answered: ReadonlyArray<[string, Call, unknown]> = [
   ],
   ["appendWithExecution no events", ({ provider }) => provider.appendWithExecution("a", most, []), undefined],
   ["deleteInstancesAtomic nothing", ({ admin }) => admin.deleteInstancesAtomic([]), nothing],
-  ["deleteInstanceBulk none", ({ admin }) => admin.deleteInstanceBulk({ instanceIds: [] }), nothing],
-  ["deleteInstanceBulk limit 0", ({ admin }) => admin.deleteInstanceBulk({ limit: 0 }), nothing],
+  ["deleteInstanceBulk none", ({ admin }) => admin.deleteInstanceBulk({ instanceIds: [] }), nothingInBulk],
+  ["deleteInstanceBulk limit 0", ({ admin }) => admin.deleteInstanceBulk({ limit: 0 }), nothingInBulk],
   [
     "deleteInstanceBulk largest numbers",
     ({ admin }) => admin.deleteInstanceBulk({ limit: most, completedBeforeMs: most }),
-    nothing
+    nothingInBulk
   ],
   [
     "pruneExecutionsBulk largest numbers",

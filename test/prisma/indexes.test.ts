@@ -148,6 +148,19 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     ["worker_queue_pkey", "sessions_pkey"],
     20
   ],
+  "holdInstances": [
+    "SELECT * FROM dx_hold_instances('{i5,unknown}', '{}', 1000)",
+    [
+      "instance_locks_pkey",
+      "instances_pkey",
+      "instances_parent_instance_id_idx",
+      "executions_pkey",
+      "orchestrator_queue_instance_id_visible_at_idx",
+      "orchestrator_queue_instance_id_idx"
+    ],
+    // The 100 queued starts of other children, of whatever parent.
+    400
+  ],
   "deleteInstances": [
     "SELECT * FROM dx_delete_instances('{i5,unknown}', '{}')",
     [

@@ -146,6 +146,13 @@ describe("a schema of our own", () => {
       assert.isTrue((yield* reset({ url: test.url, force: true })).schema)
     }))
 
+  it.live("reset: pauses, which are leases without a holder, are no reason to stay", () =>
+    Effect.gen(function*() {
+      const test = yield* ownSchema("paused")
+      yield* test.sql("INSERT INTO instance_locks VALUES ('a', '', 99999999999999, 0)")
+      assert.isTrue((yield* reset({ url: test.url })).schema)
+    }))
+
   it.live("reset: leases that have expired are no reason to stay", () =>
     Effect.gen(function*() {
       const test = yield* ownSchema("expired")

@@ -4,7 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { AdminDriver } from "../../AdminDriver.ts"
-import type { DeleteOutcome, Selection } from "../../AdminDriver.ts"
+import type { DeleteOutcome, HoldOutcome, Selection } from "../../AdminDriver.ts"
 import * as tables from "./tables.ts"
 
 export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
@@ -15,9 +15,11 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
 
   const hasEnded = (instanceId: string): boolean => {
     const status = currentOf(instanceId)?.status ?? "Running"
-    if (status !== "ContinuedAsNew") return status !== "Running"
+    const isKnown = instances.has(instanceId)
+    if (isKnown && status !== "ContinuedAsNew") return status !== "Running"
+    const goesOn = isKnown ? `{"ContinueAsNew"` : `{"StartOrchestration"`
     return ![...messages.values()].some((message) =>
-      message.instanceId === instanceId && message.workItem.startsWith(`{"ContinueAsNew"`)
+      message.instanceId === instanceId && message.workItem.startsWith(goesOn)
     )
   }
 
@@ -31,13 +33,14 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
       .map(([id]) => id)
   }
 
-  /** Targets of queued starts whose parent is one of these. */
+  /** Targets of queued starts, not begun, whose parent is one of these. */
   const queuedChildrenOf = (instanceIds: ReadonlyArray<string>) => {
     const parents = new Set(instanceIds.map((instanceId) => JSON.stringify(instanceId)))
     return [...messages.values()].flatMap(({ instanceId, workItem }) => {
       // As text: a message nobody can read must not fail this. Inside a payload the quotes would be escaped.
       const parent = /"parent_instance": ?("(?:[^"\\]|\\.)*")/.exec(workItem)?.[1] ?? ""
-      return workItem.startsWith(`{"StartOrchestration"`) && parents.has(parent) ? [instanceId] : []
+      const isStart = workItem.startsWith(`{"StartOrchestration"`)
+      return isStart && parents.has(parent) && !instances.has(instanceId) ? [instanceId] : []
     })
   }
 
@@ -108,9 +111,20 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
     selectInstances: (selection) =>
       Effect.sync(() => [...instances.keys()].filter((id) => matches(id, selection)).slice(0, selection.limit)),
 
+    holdInstances: ({ holdForMs, instanceIds, mustHaveEnded }) =>
+      Effect.map(Clock.currentTimeMillis, (now): HoldOutcome => {
+        const running = mustHaveEnded.find((id) => !hasEnded(id))
+        if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
+        for (const id of instanceIds) {
+          // No claim hands out such a token.
+          if (!hasEnded(id)) leases.set(id, { token: "held", untilMs: now + holdForMs })
+        }
+        return { _tag: "Held", childIds: [...new Set([...childrenOf(instanceIds), ...queuedChildrenOf(instanceIds)])] }
+      }),
+
     deleteInstances: ({ instanceIds, mustHaveEnded }) =>
       Effect.sync((): DeleteOutcome => {
-        const running = mustHaveEnded.find((id) => instances.has(id) && !hasEnded(id))
+        const running = mustHaveEnded.find((id) => !hasEnded(id))
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
         const left = [...childrenOf(instanceIds), ...queuedChildrenOf(instanceIds)]
           .find((id) => !instanceIds.includes(id))

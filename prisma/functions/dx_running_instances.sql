@@ -1,0 +1,42 @@
+-- Of the given ids those that have not ended, in no order.
+--
+-- An instance has ended when its current execution is Completed or Failed, or ContinuedAsNew without a queued message
+-- that continues it. An id without a row has not ended while its start is queued; else it is unknown, and passed over.
+-- What has ended stays so until it is deleted.
+--
+-- Bound: one look per id, and the messages of those whose execution was continued or that have no row. Locks: none.
+CREATE OR REPLACE FUNCTION dx_running_instances(
+  p_instance_ids text[]
+)
+RETURNS SETOF text
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT given.id
+  FROM unnest(p_instance_ids) AS given (id)
+  LEFT JOIN instances AS i ON i.instance_id = given.id
+  LEFT JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+  WHERE CASE
+    WHEN i.instance_id IS NOT NULL AND COALESCE(e.status, 'Running') <> 'ContinuedAsNew'
+      THEN COALESCE(e.status, 'Running') NOT IN ('Completed', 'Failed')
+    -- Not EXISTS: inside CASE it may be planned as one read of the whole table.
+    ELSE (
+      SELECT q.id
+      FROM orchestrator_queue AS q
+      WHERE q.instance_id = given.id
+        AND q.work_item LIKE
+          CASE WHEN i.instance_id IS NULL THEN '{"StartOrchestration"%' ELSE '{"ContinueAsNew"%' END
+      LIMIT 1
+    ) IS NOT NULL
+  END;
+END
+$$;
