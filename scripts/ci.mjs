@@ -17,6 +17,7 @@ const checks = [
   // The oldest version most people run; the others by the same command, `npm run test:postgres -- 14`.
   ["test:postgres", "--", "15", "test/prisma/PrismaDriver", "test/prisma/indexes", "test/runtime/statements"],
   ["test:rust"],
+  ["test:package"],
   ["fixtures"],
   ["demo"],
   ["example", "--", "all"]

@@ -25,6 +25,7 @@ const tasks = {
   "migration": { run: (args) => node("scripts/prisma/buildMigration.mjs", ...args) },
   "test": { needs: ["types", "diagnostics", "check:imports"], run: (args) => tool("vitest", "run", ...args) },
   "validate": { needs: ["client"], run: () => node("scripts/validate.mjs") },
+  "test:package": { needs: ["build"], run: (args) => tool("vitest", "run", "--config", packageTests, ...args) },
   "test:pgbouncer": { needs: ["types"], run: (args) => node("scripts/testPgBouncer.mjs", ...args) },
   "test:postgres": { needs: ["types"], run: (args) => node("scripts/testPostgres.mjs", ...args) },
   "test:rust": { needs: ["types"], run: (args) => node("scripts/testRust.mjs", ...args) },
@@ -49,6 +50,8 @@ const tools = {
 
 /** All projects at once; suggestions are left to editors. */
 const effectDiagnostics = ["--project", "tsconfig.json", "--severity", "error,warning", "--strict"]
+
+const packageTests = "vitest.package.config.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 

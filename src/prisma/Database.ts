@@ -16,8 +16,8 @@ import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as pg from "pg"
 import * as ProviderError from "../ProviderError.ts"
+import { Prisma, PrismaClient } from "./client.ts"
 import * as Connection from "./connection.ts"
-import { Prisma, PrismaClient } from "./generated/client.js"
 import * as SqlFault from "./SqlFault.ts"
 
 /**

@@ -31,8 +31,8 @@ import type {
   TagFilter
 } from "../ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../ProviderError.ts"
+import { Prisma } from "./client.ts"
 import { Database } from "./Database.ts"
-import { Prisma } from "./generated/client.js"
 
 /**
  * @category options
