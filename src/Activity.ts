@@ -20,10 +20,10 @@ import * as ErrorDetails from "./ErrorDetails.ts"
 import * as checks from "./internal/activityOptions.ts"
 import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
-import type { PayloadSchema } from "./internal/payload.ts"
+import type { PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
 import type { TryOf } from "./internal/replay/action.ts"
 import { engine } from "./internal/replay/context.ts"
-import type { OrchestrationContext } from "./internal/replay/context.ts"
+import type { OrchestrationContext, WithoutOrchestration } from "./internal/replay/context.ts"
 import { storable } from "./internal/text.ts"
 
 /**
@@ -82,7 +82,9 @@ export interface Activity<
    * The handler, as a layer for `Runtime.layer`. It may use any service; what it fails with and dies of is recorded.
    */
   readonly toLayer: <R>(
-    handler: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>
+    handler:
+      & ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>)
+      & WithoutOrchestration<R>
   ) => Layer.Layer<Handler<Name>, never, Exclude<R, Context | Scope.Scope>>
 }
 
@@ -264,8 +266,8 @@ export class ActivityTimedOut
  *
  * **Details**
  *
- * `payload` and `success` default to `Schema.Void`, `error` to `Schema.Never`. All three travel as JSON text. The other
- * options hold for every call, unless `with` says otherwise. Throws a `RangeError` on an option that cannot work.
+ * `payload` and `success` default to `Schema.Void`, `error` to `Schema.Never`; each takes a Schema, or the fields of a
+ * `Schema.Struct`. All three travel as JSON text. The other options hold for every call, unless `with` says otherwise. Throws a `RangeError` on an option that cannot work.
  *
  * **Example** (An activity and its handler)
  *
@@ -283,9 +285,9 @@ export class ActivityTimedOut
  */
 export const make = <
   const Name extends string,
-  Payload extends PayloadSchema = Schema.Void,
-  Success extends PayloadSchema = Schema.Void,
-  Error extends PayloadSchema = Schema.Never,
+  Payload extends PayloadInput = Schema.Void,
+  Success extends PayloadInput = Schema.Void,
+  Error extends PayloadInput = Schema.Never,
   Timeout extends Duration.Input = never,
   TotalTimeout extends Duration.Input = never
 >(
@@ -296,15 +298,15 @@ export const make = <
       readonly success?: Success
       readonly error?: Error
     }
-    & Omit<Options<Error["Type"], Timeout, TotalTimeout>, "sessionId">
-): Activity<Name, Payload, Success, Error, TimedOutBy<Timeout | TotalTimeout>> => {
+    & Omit<Options<SchemaOf<Error>["Type"], Timeout, TotalTimeout>, "sessionId">
+): Activity<Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, TimedOutBy<Timeout | TotalTimeout>> => {
   checkNameUnsafe("activity", name)
   const { error, payload, success, ...calls } = options ?? {}
   return makeWith({
     name,
-    payload: payload ?? Schema.Void as unknown as Payload,
-    success: success ?? Schema.Void as unknown as Success,
-    error: error ?? Schema.Never as unknown as Error
+    payload: payloads.schemaOf(payload),
+    success: payloads.schemaOf(success),
+    error: payloads.schemaOf(error, Schema.Never)
   }, calls)
 }
 

@@ -11,7 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { checkKey } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
-import type { Payload, PayloadSchema } from "./internal/payload.ts"
+import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
 import { engine } from "./internal/replay/context.ts"
 import type { OrchestrationContext } from "./internal/replay/context.ts"
 import * as fit from "./internal/replay/fit.ts"
@@ -65,18 +65,19 @@ export const clearSetBefore = (time: DateTime.DateTime.Input): Effect.Effect<num
  * @category constructors
  * @since 0.1.0
  */
-export const make = <V extends PayloadSchema>(key: string, value: V): KeyValue<V> => {
-  const codec = payloads.make(`value of key "${key}"`, value)
+export const make = <V extends PayloadInput>(key: string, value: V): KeyValue<SchemaOf<V>> => {
+  const schema = payloads.schemaOf(value)
+  const codec = payloads.make(`value of key "${key}"`, schema)
   const checked = fit.orDie(checkKey(key))
   return {
     key,
-    value,
+    value: schema,
     codec,
     get: Effect.gen(function*() {
       const text = (yield* (yield* engine).keyValues).get(key)
       return text === undefined ? Option.none() : Option.some(yield* Effect.orDie(codec.decode(text)))
     }),
-    set: Effect.fnUntraced(function*(value: V["Type"]) {
+    set: Effect.fnUntraced(function*(value: SchemaOf<V>["Type"]) {
       yield* checked
       const { request } = yield* engine
       yield* request({ _tag: "SetKeyValue", key, value: yield* Effect.orDie(codec.encode(value)) })

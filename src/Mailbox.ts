@@ -8,10 +8,10 @@
  * @since 0.1.0
  */
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
+import type * as Schema from "effect/Schema"
 import { checkNameUnsafe } from "./internal/definitions.ts"
 import * as payloads from "./internal/payload.ts"
-import type { Payload, PayloadSchema } from "./internal/payload.ts"
+import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
 import { engine } from "./internal/replay/context.ts"
 import type { OrchestrationContext } from "./internal/replay/context.ts"
 
@@ -38,12 +38,12 @@ export interface Mailbox<in out P extends PayloadSchema> {
  * @category constructors
  * @since 0.1.0
  */
-export const make = <P extends PayloadSchema = Schema.Void>(
+export const make = <P extends PayloadInput = Schema.Void>(
   name: string,
   options?: { readonly payload?: P }
-): Mailbox<P> => {
+): Mailbox<SchemaOf<P>> => {
   checkNameUnsafe("mailbox", name)
-  const payload = options?.payload ?? Schema.Void as unknown as P
+  const payload = payloads.schemaOf(options?.payload)
   const codec = payloads.make(`message of mailbox "${name}"`, payload)
   return {
     name,

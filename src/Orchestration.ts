@@ -18,8 +18,9 @@ import * as ErrorDetails from "./ErrorDetails.ts"
 import { checkNameUnsafe, checkVersionUnsafe } from "./internal/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
-import type { Payload as Codec, PayloadSchema } from "./internal/payload.ts"
+import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
 import { engine, OrchestrationContext } from "./internal/replay/context.ts"
+import type { WithoutServices } from "./internal/replay/context.ts"
 import * as fit from "./internal/replay/fit.ts"
 import type { Code } from "./internal/replay/replay.ts"
 
@@ -58,10 +59,10 @@ export interface Orchestration<
   readonly success: Success
   readonly error: Error
   /**
-   * The program, as a layer for `Runtime.layer`. It has no services of the application: those belong into activities.
+   * The program, as a layer for `Runtime.layer`. It has no services of the application: those belong in activities.
    */
-  readonly toLayer: (
-    program: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
+  readonly toLayer: <R = never>(
+    program: ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>) & WithoutServices<R>
   ) => Layer.Layer<Handler<Name, Version>>
   /**
    * Runs another instance of this orchestration as a child of the one that calls, and waits for its outcome.
@@ -210,9 +211,9 @@ export const uuid: Effect.Effect<string, never, OrchestrationContext> = Effect.f
  * **Details**
  *
  * `version` is a semantic version and defaults to `1.0.0`, `payload` and `success` default to `Schema.Void`, `error` to
- * `Schema.Never`. All three travel as JSON text. What the program fails with becomes the typed failure of `Client.wait`;
- * a defect becomes `InstanceFailed`. Throws a `RangeError` on a version that is none, and on a name that cannot be
- * stored.
+ * `Schema.Never`; each takes a Schema, or the fields of a `Schema.Struct`. All three travel as JSON text. What the program
+ * fails with becomes the typed failure of `Client.wait`; a defect becomes `InstanceFailed`. Throws a `RangeError` if
+ * `version` is not a semantic version, and on a name that cannot be stored.
  *
  * A program changed under running instances needs a new version, which is a definition of its own. `Runtime.layer` takes
  * any number of them; each needs its program. A start runs the version of the definition it is given. An execution
@@ -232,26 +233,55 @@ export const uuid: Effect.Effect<string, never, OrchestrationContext> = Effect.f
  */
 export const make = <
   const Name extends string,
-  Payload extends PayloadSchema = Schema.Void,
-  Success extends PayloadSchema = Schema.Void,
-  Error extends PayloadSchema = Schema.Never,
+  Payload extends PayloadInput = Schema.Void,
+  Success extends PayloadInput = Schema.Void,
+  Error extends PayloadInput = Schema.Never,
   const Version extends string = "1.0.0"
 >(name: Name, options?: {
   readonly version?: Version
   readonly payload?: Payload
   readonly success?: Success
   readonly error?: Error
-}): Orchestration<Name, Payload, Success, Error, Version> => {
+}): Orchestration<Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, Version> => {
   const version = options?.version ?? "1.0.0" as Version
   checkNameUnsafe("orchestration", name)
   checkVersionUnsafe(name, version)
-  const payload = options?.payload ?? Schema.Void as unknown as Payload
-  const success = options?.success ?? Schema.Void as unknown as Success
-  const error = options?.error ?? Schema.Never as unknown as Error
+  return makeWith(name, version, {
+    payload: payloads.schemaOf(options?.payload),
+    success: payloads.schemaOf(options?.success),
+    error: payloads.schemaOf(options?.error, Schema.Never)
+  })
+}
+
+/**
+ * How the runtime finds a program.
+ *
+ * @internal
+ */
+export const handlerKey = <Name extends string, Version extends string>(
+  name: Name,
+  version: Version
+): ContextModule.Key<Handler<Name, Version>, Code> =>
+  ContextService.Service<Handler<Name, Version>, Code>(`duroxide-prisma/Orchestration/${name}@${version}`)
+
+// internal
+
+/** `make`, once the Schemas are known. */
+const makeWith = <
+  const Name extends string,
+  Payload extends PayloadSchema,
+  Success extends PayloadSchema,
+  Error extends PayloadSchema,
+  const Version extends string
+>(
+  name: Name,
+  version: Version,
+  schemas: { readonly payload: Payload; readonly success: Success; readonly error: Error }
+): Orchestration<Name, Payload, Success, Error, Version> => {
   const codecs = {
-    payload: payloads.make(`payload of orchestration "${name}"`, payload),
-    success: payloads.make(`result of orchestration "${name}"`, success),
-    error: payloads.make(`error of orchestration "${name}"`, error)
+    payload: payloads.make(`payload of orchestration "${name}"`, schemas.payload),
+    success: payloads.make(`result of orchestration "${name}"`, schemas.success),
+    error: payloads.make(`error of orchestration "${name}"`, schemas.error)
   }
   const died = (problem: string) => Effect.die(new ChildFailed({ orchestration: name, problem }))
   const execute = Effect.fnUntraced(function*(instance: string | null, value: Payload["Type"]) {
@@ -269,9 +299,7 @@ export const make = <
   return {
     name,
     version,
-    payload,
-    success,
-    error,
+    ...schemas,
     codecs,
     execute: (value) => execute(null, value),
     executeWithId: execute,
@@ -289,7 +317,10 @@ export const make = <
     toLayer: (program) =>
       Layer.succeed(handlerKey(name, version), (input: string) =>
         Effect.orDie(codecs.payload.decode(input)).pipe(
-          Effect.flatMap((value) => program(value)),
+          // `WithoutServices` lets no other program through.
+          Effect.flatMap(
+            program as (value: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
+          ),
           Effect.matchCauseEffect({
             onSuccess: (value) => Effect.orDie(codecs.success.encode(value)),
             onFailure: (cause) => {
@@ -302,19 +333,6 @@ export const make = <
         ))
   }
 }
-
-/**
- * How the runtime finds a program.
- *
- * @internal
- */
-export const handlerKey = <Name extends string, Version extends string>(
-  name: Name,
-  version: Version
-): ContextModule.Key<Handler<Name, Version>, Code> =>
-  ContextService.Service<Handler<Name, Version>, Code>(`duroxide-prisma/Orchestration/${name}@${version}`)
-
-// internal
 
 /** From four words of 32 bits. */
 const uuidOf = (word: () => number): string => {

@@ -10,6 +10,30 @@ import { describe } from "./schemaIssue.ts"
 /** A Schema that needs no services to encode and decode. */
 export type PayloadSchema = Schema.Codec<any, any>
 
+/** The fields of a `Schema.Struct`. */
+export type PayloadFields = { readonly [field: PropertyKey]: PayloadSchema }
+
+/** What a definition takes where it needs a Schema. */
+export type PayloadInput = PayloadSchema | PayloadFields
+
+/** The Schema of a `PayloadInput`: itself, or the Struct of the fields. */
+export type SchemaOf<Input extends PayloadInput> = Input extends PayloadSchema ? Input
+  : Input extends PayloadFields ? Schema.Struct<Input>
+  : never
+
+/** As `SchemaOf`; `otherwise` where nothing was given. */
+export const schemaOf = <Input extends PayloadInput>(
+  input: Input | undefined,
+  otherwise: PayloadSchema = Schema.Void
+): SchemaOf<Input> => {
+  const schema = input === undefined
+    ? otherwise
+    : Schema.isSchema(input)
+    ? input
+    : Schema.Struct(input)
+  return schema as SchemaOf<Input>
+}
+
 /** The value does not fit the Schema, or the text is not JSON of it. Says where, never what. */
 export class PayloadMismatch extends Schema.TaggedError<PayloadMismatch>("duroxide-prisma/PayloadMismatch")(
   "PayloadMismatch",

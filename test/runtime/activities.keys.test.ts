@@ -23,7 +23,7 @@ class Payments {
 class PaymentsOf extends Context.Service<PaymentsOf, Payments>()("PaymentsOf") {}
 
 const Charge = Activity.make("Charge", {
-  payload: Schema.Struct({ cents: Schema.Int }),
+  payload: { cents: Schema.Int },
   success: Schema.Int,
   error: Schema.String
 })

@@ -12,6 +12,7 @@ import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import type * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
 
 class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
 class Payments extends Context.Service<Payments, { readonly charge: (cents: number) => Effect.Effect<string> }>()(
@@ -67,7 +68,7 @@ expectTypeOf<keyof Orchestration.Context["Service"]>().toEqualTypeOf<
 
 // -- programs and handlers -------------------------------------------------------------------------
 
-// @ts-expect-error a program has no services of the application: they belong into activities
+// @ts-expect-error a program has no services of the application: they belong in activities
 void Fulfil.toLayer(({ cents }) => Effect.flatMap(Payments, ({ charge }) => charge(cents)))
 // @ts-expect-error random bytes of the platform are not the same on a replay
 void Fulfil.toLayer(() => Effect.flatMap(SecureRandom.SecureRandom, ({ uuidV4 }) => uuidV4))
@@ -84,8 +85,59 @@ type Live<R> = Layer.Layer<Activity.Handler<"Charge">, never, R>
 // A handler may have services; who provides the layer provides them.
 expectTypeOf(Charge.toLayer((cents) => Effect.flatMap(Payments, ({ charge }) => charge(cents))))
   .toEqualTypeOf<Live<Payments>>()
-// Nobody can provide what only a program has: such a handler fits into no application.
-expectTypeOf(Charge.toLayer(() => Effect.as(Approved.wait, "approved"))).toEqualTypeOf<Live<Orchestration.Context>>()
+// What only an orchestration has is not for a handler.
+// @ts-expect-error a handler waits for no signal
+void Charge.toLayer(() => Effect.as(Approved.wait, "approved"))
+// @ts-expect-error a handler calls no activity
+void Charge.toLayer((cents) => Charge.execute(cents))
+// @ts-expect-error a handler keeps no values
+void Charge.toLayer((cents) => Effect.as(Total.set(cents), "kept"))
+
+// What the compiler says of such mistakes: the second member of what it wants is a text that no program is.
+type Wanted<ToLayer extends (of: never) => unknown> = Parameters<ToLayer>[0]
+expectTypeOf<Wanted<typeof Fulfil.toLayer<Payments>>>().toExtend<
+  `an orchestration has no services: use test/Payments in an activity`
+>()
+expectTypeOf<Wanted<typeof Fulfil.toLayer<Payments | Orchestration.Context | SecureRandom.SecureRandom>>>().toExtend<
+  `an orchestration has no services: use ${string} in an activity`
+>()
+expectTypeOf<Wanted<typeof Fulfil.toLayer<Scope.Scope>>>().toExtend<
+  "an orchestration has no scope of its own: close this one with Effect.scoped"
+>()
+expectTypeOf<Wanted<typeof Charge.toLayer<Orchestration.Context | Payments>>>().toExtend<
+  "activities, timers, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
+>()
+
+// -- fields instead of a Schema --------------------------------------------------------------------
+
+const Fielded = Activity.make("Fielded", {
+  payload: { cents: Schema.Int, note: Schema.optionalKey(Schema.String) },
+  success: { receipt: Schema.String },
+  error: { code: Schema.Int },
+  retry: { times: 1, while: (outcome) => "code" in outcome && outcome.code > 1 }
+})
+expectTypeOf(Fielded.execute({ cents: 1 })).toEqualTypeOf<
+  Effect.Effect<{ readonly receipt: string }, { readonly code: number }, Orchestration.Context>
+>()
+// @ts-expect-error cents is missing
+void Fielded.execute({ note: "urgent" })
+void Fielded.toLayer(({ cents, note }) => Effect.succeed({ receipt: `${cents} ${note ?? ""}` }))
+const FieldedOrder = Orchestration.make("FieldedOrder", {
+  payload: { cents: Schema.Int },
+  success: { sum: Schema.Int }
+})
+void FieldedOrder.toLayer(({ cents }) => Effect.succeed({ sum: cents }))
+expectTypeOf(Signal.make("S", { payload: { ok: Schema.Boolean } }).wait).toEqualTypeOf<
+  Effect.Effect<{ readonly ok: boolean }, never, Orchestration.Context>
+>()
+expectTypeOf(Mailbox.make("M", { payload: { ok: Schema.Boolean } }).take).toEqualTypeOf<
+  Effect.Effect<{ readonly ok: boolean }, never, Orchestration.Context>
+>()
+expectTypeOf(KeyValue.make("k", { ok: Schema.Boolean }).get).toEqualTypeOf<
+  Effect.Effect<Option.Option<{ readonly ok: boolean }>, never, Orchestration.Context>
+>()
+// @ts-expect-error a field is a Schema
+void Activity.make("Wrong", { payload: { cents: "number" } })
 
 // -- the client ------------------------------------------------------------------------------------
 

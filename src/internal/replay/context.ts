@@ -3,6 +3,7 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
 import type * as Event from "../../Event.ts"
 import type { Awaited, Immediate } from "./action.ts"
 
@@ -56,3 +57,20 @@ export const engine: Effect.Effect<Engine, never, OrchestrationContext> = Effect
   OrchestrationContext,
   () => Engine
 )
+
+/**
+ * What a program must also be, `R` being the services it requires: nothing more, or, when it requires any but
+ * `Orchestration.Context`, a text no program is, which says so in the compiler's error.
+ */
+export type WithoutServices<R> = [Exclude<R, OrchestrationContext>] extends [never] ? unknown
+  : [Exclude<R, OrchestrationContext | Scope.Scope>] extends [never]
+    ? "an orchestration has no scope of its own: close this one with Effect.scoped"
+  : `an orchestration has no services: use ${NameOf<Exclude<R, OrchestrationContext | Scope.Scope>>} in an activity`
+
+/** The same for a handler that asks for what only an orchestration can do. */
+export type WithoutOrchestration<R> = [Extract<R, OrchestrationContext>] extends [never] ? unknown
+  : "activities, timers, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
+
+// internal
+
+type NameOf<Service> = Service extends { readonly key: infer Name extends string } ? Name : "it"
