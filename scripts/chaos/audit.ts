@@ -2,6 +2,7 @@
  * What must be true when all faults are over, from the database and from what the processes noted.
  */
 import type { Injected } from "./faults.ts"
+import type { Unfinished } from "./fleet.ts"
 import * as logs from "./logs.ts"
 import type { ClientLine, EffectLine } from "./logs.ts"
 import { now, sleep } from "./processes.ts"
@@ -33,20 +34,25 @@ interface Instance {
   readonly output: string | null
 }
 
-/** Boxes that may still be read: those in the database that run, and those whose start lies in the queue. */
-export const openBoxes = async (store: Store, lines: ReadonlyArray<ClientLine>): Promise<ReadonlyArray<string>> => {
-  const running = await store.sql<{ id: string }>(
-    `SELECT instance_id AS id FROM instances JOIN executions USING (instance_id)
-     WHERE orchestration_name = 'Box' AND execution_id = current_execution_id AND status = 'Running'`
+export const unfinished = async (store: Store, lines: ReadonlyArray<ClientLine>): Promise<Unfinished> => {
+  const rows = await store.sql<{ id: string; isOpenBox: boolean }>(
+    `SELECT instance_id AS id, orchestration_name = 'Box' AND COALESCE(status, 'Running') = 'Running' AS "isOpenBox"
+     FROM instances LEFT JOIN executions USING (instance_id)
+     WHERE execution_id IS NULL OR execution_id = current_execution_id`
   )
-  const started = new Set(running.map(({ id }) => id))
-  const existing = new Set(
-    (await store.sql<{ id: string }>("SELECT instance_id AS id FROM instances")).map((row) => row.id)
+  const existing = new Set(rows.map(({ id }) => id))
+  // A launcher whose start was not acknowledged may have been stored.
+  const launched = new Set(
+    lines.filter(({ event, id }) => event === "acknowledged" || existing.has(id)).flatMap(logs.boxOf)
   )
-  // The start of a launcher that was not acknowledged may have been stored.
-  const certain = lines.filter(({ event, id }) => event === "acknowledged" || existing.has(id))
-  for (const id of certain.flatMap(logs.boxOf)) if (!existing.has(id)) started.add(id)
-  return [...started]
+  const sentTo = new Set(lines.filter(({ call }) => call === "send" || call === "cancel").map(({ id }) => id))
+  const unstarted = [...sentTo].filter((id) => !existing.has(id) && !launched.has(id))
+  const open = rows.filter(({ isOpenBox }) => isOpenBox).map(({ id }) => id)
+  const toCome = [...launched, ...unstarted].filter((id) => id.startsWith("box-") && !existing.has(id))
+  return {
+    boxes: [...open, ...toCome],
+    starts: unstarted.map((id) => ({ id, program: id.startsWith("box-") ? "Box" : "Flow" }))
+  }
 }
 
 /** Waits until no instance runs and no queue holds anything; says what is left after so long. */
@@ -92,6 +98,7 @@ export const audit = async (options: {
     starts(calls, acknowledged, instances),
     children(instances),
     boxes(calls, acknowledged, instances),
+    cancellations(acknowledged, effects, instances),
     approvals(acknowledged, instances, await deadlines(store)),
     pills(effects, instances),
     await histories(store),
@@ -133,11 +140,12 @@ const starts = (
   instances: ReadonlyMap<string, Instance>
 ) => {
   const begun = acknowledged.filter(({ call }) => call === "start")
+  const cancelled = new Set(calls.filter(({ call }) => call === "cancel").map(({ id }) => id))
   const lost = begun.flatMap((line) => [line.id, ...logs.boxOf(line)]).filter((id) => !instances.has(id))
   const wrong = calls.filter(({ call, event }) => call === "start" && event === "call").flatMap(
     ({ id, payload, program }) => {
       const instance = instances.get(id)
-      if (instance === undefined || program === "Pill" || program === "TurnPill") return []
+      if (instance === undefined || program === "Pill" || program === "TurnPill" || cancelled.has(id)) return []
       const output = program === "Flow" ? String((payload as { readonly n: number }).n + 5) : undefined
       return instance.status === "Completed" && (output === undefined || instance.output === output)
         ? []
@@ -170,7 +178,9 @@ const boxes = (
   return [...tried].flatMap(([id, letters]) => {
     const instance = instances.get(id)
     if (instance?.status !== "Completed") {
-      return instance === undefined ? [] : [`box ${id} is ${instance.status} with ${instance.output?.slice(0, 200)}`]
+      return instance === undefined && !certain.has(id)
+        ? []
+        : [`box ${id} is ${instance?.status} with ${instance?.output?.slice(0, 200)}`]
     }
     const read = JSON.parse(instance.output!) as ReadonlyArray<string>
     const missing = (certain.get(id) ?? []).filter((letter) => !read.includes(letter))
@@ -192,6 +202,23 @@ const boxes = (
 }
 
 const senderOf = (letter: string) => letter.slice(0, letter.lastIndexOf(":"))
+
+/** A cancellation that was acknowledged before the start decides. */
+const cancellations = (
+  acknowledged: ReadonlyArray<ClientLine>,
+  effects: ReadonlyArray<EffectLine>,
+  instances: ReadonlyMap<string, Instance>
+) => {
+  const ran = new Set(effects.flatMap((line) => line.event === "begin" ? [line.instance] : []))
+  return acknowledged.filter(({ call }) => call === "cancel").flatMap(({ id }) => {
+    const { output, status } = instances.get(id) ?? {}
+    const isCancelled = status === "Failed" && output?.startsWith("canceled: ") === true
+    return [
+      ...(isCancelled ? [] : [`${id} was cancelled before its start, and is ${status} with ${output}`]),
+      ...(ran.has(id) ? [`${id} was cancelled before its start, and ran activities`] : [])
+    ]
+  })
+}
 
 /** When the timeout of each approval fell due. */
 const deadlines = async (store: Store) => {

@@ -23,6 +23,14 @@ export interface Slot {
   versions: ReadonlyArray<string>
 }
 
+/** What clients that were killed left open. */
+export interface Unfinished {
+  /** Boxes that may still be read. */
+  readonly boxes: ReadonlyArray<string>
+  /** What was sent to, and never started. */
+  readonly starts: ReadonlyArray<{ readonly id: string; readonly program: "Flow" | "Box" }>
+}
+
 export interface Fleet {
   readonly slots: ReadonlyArray<Slot>
   /** Workers ever started. */
@@ -46,8 +54,8 @@ export interface Fleet {
   readonly endClients: () => Promise<void>
   /** Has every slot serve all versions. Processes that do already stay, with their clocks as they are. */
   readonly serveEverything: () => Promise<void>
-  /** Closes boxes, and asks every process for a sign of life. */
-  readonly finish: (boxes: ReadonlyArray<string>) => Promise<void>
+  /** Has a client end what others left open, and ask every process for a sign of life. */
+  readonly finish: (unfinished: Unfinished) => Promise<void>
   /** Asks all to end; returns those that did not. */
   readonly stop: () => Promise<ReadonlyArray<string>>
   readonly killAll: () => void
@@ -177,10 +185,10 @@ export const make = (options: {
         slots.filter((slot) => !complete(slot)).map((slot) => fleet.replace(slot, { versions: everyVersion }))
       )
     },
-    finish: (boxes) =>
+    finish: (unfinished) =>
       runClient("finisher", {
         task: "finish",
-        boxes,
+        ...unfinished,
         pings: [...slots, ...strangers].map(({ process }) => process.name),
         pingTimeoutMs
       }),

@@ -9,7 +9,7 @@ export interface ClientLine {
   readonly at: number
   readonly sender: string
   readonly event: "call" | "acknowledged" | "failed"
-  readonly call: "start" | "send" | "close" | "raise" | "ping"
+  readonly call: "start" | "cancel" | "send" | "close" | "raise" | "ping"
   readonly id: string
   readonly program?: "Flow" | "Box" | "Launcher" | "Approval" | "Pill" | "TurnPill"
   readonly payload?: unknown

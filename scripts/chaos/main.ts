@@ -62,7 +62,7 @@ try {
   console.log("no more faults; waiting for what was begun")
   await fleet.endClients()
   await fleet.serveEverything()
-  await fleet.finish(await audit.openBoxes(store, logs.readClients(directory)))
+  await fleet.finish(await audit.unfinished(store, logs.readClients(directory)))
   // A pill takes ten deliveries, each as long as a lock.
   const unsettled = await audit.untilQuiet(store, minutes < 3 ? 60_000 : 400_000)
   const unstopped = await fleet.stop()

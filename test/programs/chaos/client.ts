@@ -38,9 +38,10 @@ interface Work {
   readonly openBoxes: ReadonlyArray<string>
 }
 
-/** Closes boxes, and asks processes whether they are alive. */
+/** Starts what was sent to and never started, closes boxes, and asks processes whether they are alive. */
 interface Finish {
   readonly task: "finish"
+  readonly starts: ReadonlyArray<{ readonly id: string; readonly program: "Flow" | "Box" }>
   readonly boxes: ReadonlyArray<string>
   readonly pings: ReadonlyArray<string>
   readonly pingTimeoutMs: number
@@ -84,6 +85,7 @@ const work = Effect.fnUntraced(function*(client: Client.Client["Service"], optio
   const flows = Effect.gen(function*() {
     const id = freshId("flow")
     const payload = { n: count, kind: chance.one(options.flows) }
+    if (chance.is(0.05)) yield* acknowledged({ call: "cancel", id }, client.cancel(id, "before its start"))
     const start = client.start(Flow, { instanceId: id, payload })
     yield* acknowledged({ call: "start", id, program: "Flow", payload }, start)
     yield* Effect.sleep(chance.between(100, 600))
@@ -113,6 +115,12 @@ const work = Effect.fnUntraced(function*(client: Client.Client["Service"], optio
     if (chance.is(0.8)) yield* acknowledged({ call: "raise", id }, client.raise(Decision, id, undefined))
   })
 
+  const write = (box: string) =>
+    Effect.suspend(() => {
+      const letter = `${name}:${++count}`
+      return acknowledged({ call: "send", id: box, letter }, client.send(Letters, box, letter))
+    })
+
   const startBox = Effect.gen(function*() {
     const id = freshId("box")
     const payload = { read: [] }
@@ -123,6 +131,7 @@ const work = Effect.fnUntraced(function*(client: Client.Client["Service"], optio
         ? id
         : undefined
     }
+    if (chance.is(0.2)) yield* Effect.repeat(write(id), { times: 2 })
     const definition = chance.one([Box1, Box2].filter(({ version }) => options.versions.includes(version)))
     const version = chance.is(0.3) ? "newest" as const : "own" as const
     const start = client.start(definition, { instanceId: id, payload, version })
@@ -137,8 +146,7 @@ const work = Effect.fnUntraced(function*(client: Client.Client["Service"], optio
       if (box === undefined) continue
       const length = chance.between(20, 120)
       for (let i = 0; i < length; i++) {
-        const letter = `${name}:${++count}`
-        yield* acknowledged({ call: "send", id: box, letter }, client.send(Letters, box, letter))
+        yield* write(box)
         yield* Effect.sleep(chance.between(0, 200))
       }
       // Others are left open until the end of the run.
@@ -152,6 +160,14 @@ const work = Effect.fnUntraced(function*(client: Client.Client["Service"], optio
 })
 
 const finish = Effect.fnUntraced(function*(client: Client.Client["Service"], options: Finish) {
+  for (const { id, program } of options.starts) {
+    const ours = { instanceId: id, ifExists: "ignore" } as const
+    const flow = { n: 0, kind: "steps" } as const
+    const box = { read: [] }
+    yield* program === "Flow"
+      ? acknowledged({ call: "start", id, program, payload: flow }, client.start(Flow, { ...ours, payload: flow }))
+      : acknowledged({ call: "start", id, program, payload: box }, client.start(Box1, { ...ours, payload: box }))
+  }
   const closing = Effect.forEach(options.boxes, (box) => close(client, box), { concurrency: 10 })
   const pings = Effect.forEach(options.pings, (process) =>
     acknowledged(
