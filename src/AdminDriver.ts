@@ -135,7 +135,7 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   }) => Call<HoldOutcome>
   /**
    * Deletes all of the set, or nothing: history, executions, rows of both queues, leases, key-values, instances.
-   * `mustHaveEnded` names those that must not be running, looked at while nobody can claim them.
+   * `mustHaveEnded` names those that must not be running, looked at while no claim can take them.
    */
   readonly deleteInstances: (options: {
     readonly instanceIds: ReadonlyArray<string>

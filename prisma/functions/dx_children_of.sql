@@ -26,7 +26,7 @@ BEGIN
   UNION
   SELECT q.instance_id
   FROM orchestrator_queue AS q
-  -- As text: a message nobody can read must not fail this. Inside a payload the quotes would be escaped.
+  -- As text: an unreadable message must not fail this. Inside a payload the quotes would be escaped.
   WHERE q.work_item LIKE '{"StartOrchestration"%'
     AND q.work_item NOT LIKE '%"parent_instance":null%'
     AND substring(q.work_item FROM '"parent_instance": ?("(?:[^"\\]|\\.)*")') = ANY (

@@ -8,8 +8,8 @@
 --
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
 --
--- Locks: advisory locks of all ids by key (waits), so that nobody claims them meanwhile; leases by id; ids without an
--- instance row by id, so that nobody starts them meanwhile; instance rows by id; then rows of executions, history,
+-- Locks: advisory locks of all ids by key (waits), so that no claim takes them meanwhile; leases by id; ids without an
+-- instance row by id, so that no start takes them meanwhile; instance rows by id; then rows of executions, history,
 -- key-values, worker queue, orchestrator queue. A turn or a start that is being stored is waited for; a turn that comes
 -- later finds no lease, a start that comes later waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(

@@ -1,7 +1,7 @@
 -- Takes instances away from whoever runs them, so that a tree can be deleted in several transactions.
 --
 -- Returns one row: an id of p_must_have_ended that has not ended, and then nothing was held; else the ids of all
--- children. Those of the given that have not ended get a lease of nobody: until it is over no claim takes them, and a
+-- children. Those of the given that have not ended get a lease that no process holds: until it is over no claim takes them, and a
 -- turn that is under way has lost its lease.
 --
 -- Invariant, for a tree that is held from the root down and then deleted from the leaves up, in slices: a parent takes

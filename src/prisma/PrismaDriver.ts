@@ -308,7 +308,10 @@ const ackRow = (ack: OrchestrationAck) => ({
   parent_instance_id: ack.parentInstanceId,
   ...ack.pinnedVersion,
   ...(ack.customStatus === null ? {} : { sets_custom_status: true, custom_status: ack.customStatus.value }),
-  ...(ack.cancelledTimers !== undefined && { cancelled_timers: ack.cancelledTimers })
+  // Keys, not elements: PostgreSQL keeps keys sorted, and looks for one by halves.
+  ...(ack.cancelledTimers !== undefined && {
+    cancelled_timers: Object.fromEntries(ack.cancelledTimers.map((workItem) => [workItem, null]))
+  })
 })
 
 const keyValueRow = (change: KeyValueChange) =>

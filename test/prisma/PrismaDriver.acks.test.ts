@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as Test from "../utils/driver.ts"
@@ -11,6 +12,33 @@ const open = Effect.andThen(TestClock.setTime(startedAt), Test.open({ clock: "ef
 const milliseconds = (column: string) => `(extract(epoch FROM ${column}) * 1000)::float8`
 
 describe("ackOrchestrationItems:", () => {
+  it.live("cancels thousands of timers in the time of deleting them", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* Test.open()
+      const timer = (instance: string, id: number) => JSON.stringify({ TimerFired: { instance, id, fire_at_ms: 1 } })
+      const timed = <A, E>(effect: Effect.Effect<A, E>) =>
+        Effect.map(Effect.timed(effect), ([took]) => Duration.toMillis(took))
+      const cancelling: Array<number> = []
+      const deleting: Array<number> = []
+      for (const instanceId of ["a", "b", "c"]) {
+        const { lockToken } = yield* Test.claimed(driver, instanceId)
+        const timers = Array.from({ length: 10_000 }, (_, id) => timer(instanceId, id))
+        yield* driver.enqueueForOrchestrator(timers.map((workItem) => ({
+          instanceId,
+          workItem,
+          visibleAtMs: null,
+          delayMs: 60_000
+        })))
+        const cancelledTimers = timers.filter((_, id) => id % 2 === 0)
+        cancelling.push(yield* timed(driver.ackOrchestrationItems([Test.turn(lockToken, { cancelledTimers })])))
+        const left = sql("SELECT FROM orchestrator_queue WHERE instance_id = $1", [instanceId])
+        assert.lengthOf(yield* left, 5000)
+        deleting.push(yield* timed(sql("DELETE FROM orchestrator_queue WHERE instance_id = $1", [instanceId])))
+      }
+      // 6 to 10 times as long, with the way there and back; above 100 times when each is compared with each.
+      assert.isBelow(Math.min(...cancelling), 40 * Math.min(...deleting))
+    }))
+
   it.effect("stores a turn, deletes its batch and ends the lease", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open

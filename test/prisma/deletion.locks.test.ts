@@ -212,7 +212,7 @@ describe("a deletion waits for", () => {
       "SELECT dx_renew_orchestration_item_locks($1)",
       [{ token: turn, extend_for_ms: 60_000 }]
     ],
-    "the result of an activity, which nobody gets": ({ activity }) => [
+    "the result of an activity, which is lost": ({ activity }) => [
       "SELECT dx_ack_work_items($1)",
       [{ token: activity, instance_id: "a", work_item: "{}" }]
     ],

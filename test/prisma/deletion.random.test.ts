@@ -1,7 +1,7 @@
 /**
  * Deletion against everything at once: turns, results, messages, starts and prunings of the same few instances, in a
  * random order on many connections, several hundred times. Which of them wins is left to chance; that an instance is
- * there with all it needs or gone with all it had is not, nor that nobody hears of a deadlock.
+ * there with all it needs or gone with all it had is not, nor that no call hears of a deadlock.
  *
  * Half a minute is enough: a busy machine plays fewer rounds.
  */
@@ -23,7 +23,7 @@ const childStart = `{"StartOrchestration":{"instance":"child","parent_instance":
 
 type Call = Effect.Effect<unknown, ProviderError>
 
-/** A turn as the runtime takes it: whoever has no name, no start and no history is nobody. */
+/** A turn as the runtime takes it: what has no name, no start and no history is no instance. */
 const settle = (driver: Test.Driver, claimed: ClaimedInstance): Call => {
   const { executionId, history, instance, instanceId, lockToken, messages } = claimed
   const isStarted = instance !== null ||
@@ -130,7 +130,7 @@ describe(`deletion, ${most} rounds of everything at once:`, () => {
         yield* start(test)
         yield* claimAndSettle(test.driver)
         yield* atOnce([remove(test, ids), ...calls(test, second)])
-        // Messages that were sent after it belong to nobody; they are all there may be.
+        // Messages that were sent after it belong to no instance; they are all there may be.
         for (const id of ids) {
           const left = yield* Test.tablesWith(test, id)
           assert.isTrue(left.every((table) => table === "orchestrator_queue"), `round ${round}, ${id}: ${left.join()}`)

@@ -1,6 +1,6 @@
 /**
- * Pruning beside everything else, two sessions at a time: it waits for nobody but another removal of the same
- * executions, nobody waits for it, and the current execution is never touched.
+ * Pruning beside everything else, two sessions at a time: it waits for no call but another removal of the same
+ * executions, no call waits for it, and the current execution is never touched.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"

@@ -153,7 +153,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
                                    --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
-                                   --   cancelled_timers: [work_item]}]
+                                   --   cancelled_timers: {work_item: null}}]
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
   p_worker_items jsonb,            -- [{ack, work_item, instance_id, execution_id, activity_id, session_id, tag}]
@@ -762,7 +762,7 @@ BEGIN
   UNION
   SELECT q.instance_id
   FROM orchestrator_queue AS q
-  -- As text: a message nobody can read must not fail this. Inside a payload the quotes would be escaped.
+  -- As text: an unreadable message must not fail this. Inside a payload the quotes would be escaped.
   WHERE q.work_item LIKE '{"StartOrchestration"%'
     AND q.work_item NOT LIKE '%"parent_instance":null%'
     AND substring(q.work_item FROM '"parent_instance": ?("(?:[^"\\]|\\.)*")') = ANY (
@@ -914,8 +914,8 @@ $$;
 --
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
 --
--- Locks: advisory locks of all ids by key (waits), so that nobody claims them meanwhile; leases by id; ids without an
--- instance row by id, so that nobody starts them meanwhile; instance rows by id; then rows of executions, history,
+-- Locks: advisory locks of all ids by key (waits), so that no claim takes them meanwhile; leases by id; ids without an
+-- instance row by id, so that no start takes them meanwhile; instance rows by id; then rows of executions, history,
 -- key-values, worker queue, orchestrator queue. A turn or a start that is being stored is waited for; a turn that comes
 -- later finds no lease, a start that comes later waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
@@ -1656,7 +1656,7 @@ $$;
 -- Takes instances away from whoever runs them, so that a tree can be deleted in several transactions.
 --
 -- Returns one row: an id of p_must_have_ended that has not ended, and then nothing was held; else the ids of all
--- children. Those of the given that have not ended get a lease of nobody: until it is over no claim takes them, and a
+-- children. Those of the given that have not ended get a lease that no process holds: until it is over no claim takes them, and a
 -- turn that is under way has lost its lease.
 --
 -- Invariant, for a tree that is held from the root down and then deleted from the leaves up, in slices: a parent takes

@@ -37,7 +37,7 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
   const queuedChildrenOf = (instanceIds: ReadonlyArray<string>) => {
     const parents = new Set(instanceIds.map((instanceId) => JSON.stringify(instanceId)))
     return [...messages.values()].flatMap(({ instanceId, workItem }) => {
-      // As text: a message nobody can read must not fail this. Inside a payload the quotes would be escaped.
+      // As text: an unreadable message must not fail this. Inside a payload the quotes would be escaped.
       const parent = /"parent_instance": ?("(?:[^"\\]|\\.)*")/.exec(workItem)?.[1] ?? ""
       const isStart = workItem.startsWith(`{"StartOrchestration"`)
       return isStart && parents.has(parent) && !instances.has(instanceId) ? [instanceId] : []
@@ -146,7 +146,7 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
           eventsDeleted += history.get(instanceId)?.get(executionId)?.size ?? 0
           history.get(instanceId)?.delete(executionId)
         }
-        // Nobody may think that there still is one.
+        // An empty map would count as an execution.
         if (ofInstance?.size === 0) executions.delete(instanceId)
         return { executionsDeleted, eventsDeleted }
       })
