@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs"
 import * as Docs from "../utils/docs.ts"
 
 const page = Docs.read("docs/duroxide-compatibility.md")
-const files = new Map([...page.matchAll(/^\[(\w+)\]: \.\.\/(\S+)$/gm)].map(([, label, path]) => [label!, path!]))
+const files = Docs.references(page)
 
 /** The rows of the table of defects. */
 const defects = page.split("\n").filter((line) => /^\| \d+ /.test(line))

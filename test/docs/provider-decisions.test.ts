@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Docs from "../utils/docs.ts"
 
 const page = Docs.read("docs/provider-decisions.md")
-const files = new Map([...page.matchAll(/^\[(\w+)\]: \.\.\/(\S+)$/gm)].map(([, label, path]) => [label!, path!]))
+const files = Docs.references(page)
 const rows = page.split("\n").filter((line) => /^\| (?!Matter|Promise|-)/.test(line))
 
 /** `[label]: ``name``, ``name``` in the last cell of a row. */

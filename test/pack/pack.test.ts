@@ -3,8 +3,8 @@
  */
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { readdir, readFile, rm } from "node:fs/promises"
-import { join } from "node:path"
+import { readdir, readFile, rm, stat } from "node:fs/promises"
+import { dirname, join } from "node:path"
 import * as Docs from "../utils/docs.ts"
 import * as Packed from "../utils/packed.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -56,6 +56,39 @@ describe("package", () => {
       "HistoryMismatch,TestRuntime,UnreadableHistory,recordHistory,replayHistory"
     ])
   }, 60_000)
+
+  it("links: of README, docs and CHANGELOG lead to files of the package, or of the repository", async () => {
+    const folder = join(project.folder, "node_modules/duroxide-prisma")
+    const pages = (await readdir(folder, { recursive: true })).filter((path) => path.endsWith(".md"))
+    assert.includeMembers(pages, ["README.md", "CHANGELOG.md", "docs/testing.md"])
+    const broken: Array<string> = []
+    let count = 0
+    for (const page of pages) {
+      for (const link of Docs.links(await readFile(join(folder, page), "utf8"))) {
+        const inRepository = link.startsWith(Docs.repository)
+        if (/^https?:/.test(link) && !inRepository) continue
+        count++
+        const [path = "", anchor] = link.replace(Docs.repository, "").split("#")
+        const target = inRepository
+          ? join(Packed.root, path)
+          : path === ""
+          ? join(folder, page)
+          : join(folder, dirname(page), path)
+        const isThere = await stat(target).then(() => true, () => false)
+        const text = anchor === undefined || !isThere ? "" : await readFile(target, "utf8")
+        if (!isThere || (anchor !== undefined && !Docs.anchors(text).includes(anchor))) broken.push(`${page}: ${link}`)
+      }
+    }
+    assert.isAbove(count, 50)
+    // What is not in the package, such as tests, is linked as a file of the repository: Docs.repository + path.
+    assert.deepStrictEqual(broken, [])
+  })
+
+  it("package.json: says where the project lives", async () => {
+    const { bugs, homepage, repository } = JSON.parse(Docs.read("package.json"))
+    const place = repository.url.replace(/^git\+|\.git$/g, "")
+    assert.deepStrictEqual([homepage, bugs.url], [`${place}#readme`, `${place}/issues`])
+  })
 
   it("exports: keep what is internal out of reach", async () => {
     const reach = (path: string) =>

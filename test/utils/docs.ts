@@ -21,5 +21,30 @@ export const blocks = (page: string, language: string): ReadonlyArray<{ heading:
   return found
 }
 
+/** Where the repository's files can be read that are not in the package. */
+export const repository = `${JSON.parse(read("package.json")).homepage.replace("#readme", "")}/blob/main/`
+
+/** The files of the repository in a page's list of references, `[label]: link`, by label. */
+export const references = (page: string): ReadonlyMap<string, string> =>
+  new Map(
+    [...page.matchAll(/^\[(\w+)\]: (\S+)$/gm)].flatMap(([, label, link]) =>
+      link!.startsWith("../") || link!.startsWith(repository)
+        ? [[label!, link!.replace(/^\.\.\//, "").replace(repository, "")] as const]
+        : []
+    )
+  )
+
+/** Where the links of a page lead, code left out. */
+export const links = (page: string): ReadonlyArray<string> => {
+  const text = page.replace(/^```[\s\S]*?^```$/gm, "").replace(/`[^`\n]*`/g, "")
+  return [...text.matchAll(/\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$/gm)].map(([, inline, listed]) => inline ?? listed!)
+}
+
+/** The anchors of a page's headings. */
+export const anchors = (page: string): ReadonlyArray<string> =>
+  [...page.matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+    heading!.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, "").replaceAll(" ", "-")
+  )
+
 /** Code without the indentation of the place it stands in: what two places share. */
 export const withoutIndentation = (code: string): string => code.replace(/^ +/gm, "").replace(/\n+/g, "\n").trim()
