@@ -10,24 +10,30 @@ import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Result from "effect/Result"
+import * as SemVer from "effect/SemVer"
 import * as Stream from "effect/Stream"
 import { AdminDriver } from "./AdminDriver.ts"
 import { makeAdmin } from "./internal/memory/admin.ts"
 import * as tables from "./internal/memory/tables.ts"
-import { ProviderDriver } from "./ProviderDriver.ts"
+import { ProviderDriver, suspectAfter } from "./ProviderDriver.ts"
 import type {
   ActivityKey,
   ClaimedInstance,
+  ClaimedWorkItem,
   CoreVersion,
   EncodedActivity,
   EncodedMessage,
   FetchOrchestrationItems,
+  FetchWorkItems,
   OrchestrationAck,
   Settled,
+  StartedInstance,
   TagFilter,
   VersionRange
 } from "./ProviderDriver.ts"
 import { DuplicateEvent, ProviderError } from "./ProviderError.ts"
+import * as WorkItem from "./WorkItem.ts"
 
 /**
  * An empty store.
@@ -73,6 +79,27 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     const { instanceId, workItem } = message
     messages.set(++lastId, { instanceId, workItem, createdAtMs: now, visibleAtMs, lock: null, attemptCount: 0 })
   }
+  /** Nothing of an instance is delivered before its start is due. */
+  const waitForStart = (instanceId: string, now: number) => {
+    if (store.history.has(instanceId)) return
+    const ofInstance = [...messages.values()].filter((message) => message.instanceId === instanceId)
+    const start = ofInstance.find(({ visibleAtMs, workItem }) => visibleAtMs > now && isStart(workItem))
+    if (start === undefined) return
+    for (const message of ofInstance) message.visibleAtMs = Math.max(message.visibleAtMs, start.visibleAtMs)
+  }
+  const startInstance = (instanceId: string, start: StartedInstance, now: number) => {
+    const queued = [...messages.values()].some((message) =>
+      message.instanceId === instanceId && isStart(message.workItem)
+    )
+    if (instances.has(instanceId) || executions.has(instanceId) || queued) return false
+    instances.set(instanceId, {
+      ...newInstance(start.orchestrationName, now),
+      asksFor: start.orchestrationVersion,
+      parentInstanceId: start.parentInstanceId
+    })
+    createExecution(instanceId, 1, now).pinned = start.pinnedVersion
+    return true
+  }
   const enqueueActivity = (activity: EncodedActivity, now: number) =>
     activities.set(++lastId, { ...activity, visibleAtMs: now, lock: null, attemptCount: 0 })
 
@@ -101,10 +128,14 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
   const claim = (
     instanceId: string,
     now: number,
-    { historyLimit, lockTimeoutMs }: FetchOrchestrationItems
+    { historyLimit, lockTimeoutMs }: FetchOrchestrationItems,
+    maxBytes: number
   ): ClaimedInstance | undefined => {
-    const batch = [...messages].filter(([, message]) =>
-      message.instanceId === instanceId && message.visibleAtMs <= now && tables.isFree(message, now)
+    const batch = upTo(
+      maxBytes,
+      [...messages].filter(([, message]) =>
+        message.instanceId === instanceId && message.visibleAtMs <= now && tables.isFree(message, now)
+      )
     )
     if (batch.length === 0) return undefined
     const lease = { token: `${++lastToken}.${instanceId}`, untilMs: now + lockTimeoutMs }
@@ -117,11 +148,10 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     const executionId = instance?.executionId ?? Math.max(1, tables.newestExecution(store, instanceId))
     const history = tables.historyOf(store, instanceId, executionId)
     const isWholeHistory = historyLimit === undefined || instance === undefined ||
-      tables.lastEventId(store, instanceId, executionId) <= historyLimit
+      (tables.lastEventId(store, instanceId, executionId) <= historyLimit && sumOfBytes(history) <= maxBytes)
     return {
       instanceId,
       lockToken: lease.token,
-      attemptCount: Math.max(...batch.map(([, message]) => message.attemptCount)),
       nowMs: now,
       instance: instance === undefined
         ? null
@@ -129,7 +159,12 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       executionId,
       history: isWholeHistory ? history : history.slice(-1),
       isWholeHistory,
-      messages: batch.map(([id, { createdAtMs, workItem }]) => ({ id, workItem, enqueuedAtMs: createdAtMs })),
+      messages: batch.map(([id, { attemptCount, createdAtMs, workItem }]) => ({
+        id,
+        workItem,
+        enqueuedAtMs: createdAtMs,
+        attemptCount
+      })),
       keyValues: [...stored.get(instanceId) ?? []].map(([key, { lastUpdatedAtMs, value }]) => ({
         key,
         value,
@@ -145,6 +180,11 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     for (const { turn } of done) turn.cancelledActivities.forEach(cancelActivity)
     for (const { instanceId, turn } of done) {
       if (turn.status !== null && turn.status !== "Running") dropMessages(instanceId, now, isTimer)
+    }
+    for (const { turn } of done) {
+      for (const { instanceId, start } of turn.orchestratorItems) {
+        if (start !== undefined) startInstance(instanceId, start, now)
+      }
     }
     for (const { turn } of done) turn.orchestratorItems.forEach((item) => sendMessage(item, now))
     for (const { instanceId, turn: { cancelledTimers = [] } } of done) {
@@ -172,6 +212,8 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       const instance = tables.entry(instances, instanceId, () => newInstance(turn.orchestrationName!, now))
       instance.name = turn.orchestrationName
       instance.version = turn.orchestrationVersion
+      instance.asksFor = turn.orchestrationVersion
+      instance.takesNewer = false
       instance.parentInstanceId ??= turn.parentInstanceId
     }
     const execution = createExecution(instanceId, executionId, now)
@@ -179,6 +221,10 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     if (instance !== undefined) {
       instance.executionId = Math.max(instance.executionId, executionId)
       instance.updatedAtMs = now
+      if (turn.status === "ContinuedAsNew") {
+        instance.takesNewer = (turn.nextVersion ?? null) === null
+        instance.asksFor = turn.nextVersion ?? instance.version
+      }
       if (turn.customStatus !== null) {
         instance.customStatus = turn.customStatus.value
         instance.customStatusVersion++
@@ -232,12 +278,22 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     changes.clear()
   }
 
-  /** Whether the owner may take the activity, and, when he may, its session with it. */
-  const takeSession = (activity: tables.Activity, request: tables.SessionRequest, now: number): boolean => {
+  /** Whether the owner may take the activity, and, when it may, its session with it. */
+  const takeSession = (
+    activity: tables.Activity,
+    request: FetchWorkItems["session"],
+    now: number,
+    bound: Set<string>
+  ) => {
     if (activity.sessionId === null) return true
     if (request === null) return false
     const session = sessions.get(activity.sessionId)
-    if (session !== undefined && session.untilMs > now && session.ownerId !== request.ownerId) return false
+    const isLive = session !== undefined && session.untilMs > now
+    if (isLive && session.ownerId !== request.ownerId) return false
+    if (!isLive && !bound.has(activity.sessionId)) {
+      if (bound.size >= (request.maxNew ?? Infinity)) return false
+      bound.add(activity.sessionId)
+    }
     sessions.set(activity.sessionId, {
       ownerId: request.ownerId,
       untilMs: now + request.lockTimeoutMs,
@@ -246,26 +302,50 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     return true
   }
 
+  /** Whether a process that serves `served` may run the next turn; undefined when nothing says what the instance is. */
+  const isServed = (instanceId: string, served: FetchOrchestrationItems["serves"]): boolean | undefined => {
+    const instance = instances.get(instanceId)
+    const asked = instance ?? askedFor(store, instanceId)
+    if (asked === undefined) return undefined
+    return served === undefined || served.some(({ name, versions }) =>
+      name === asked.name && (
+        asked.asksFor === null || versions.includes(asked.asksFor) ||
+        (asked.takesNewer && versions.some((version) => !isOlder(version, asked.asksFor!)))
+      )
+    )
+  }
+
   return ProviderDriver.of({
     name: "memory",
 
     fetchOrchestrationItems: (options) =>
       statement((now) => {
-        const { limit, versions } = options
+        const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects = true, versions } = options
         const visible = [...messages]
           .filter(([, { visibleAtMs }]) => visibleAtMs <= now)
           .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
         const candidates = new Set(visible.map(([, { instanceId }]) => instanceId))
         const claimed: Array<ClaimedInstance> = []
+        let bytes = 0
         for (const instanceId of candidates) {
-          if (claimed.length === limit) break
+          if (claimed.length === limit || bytes >= maxBytes) break
           const lease = leases.get(instanceId)
           const pinned = tables.executionOf(store, instanceId, instances.get(instanceId)?.executionId ?? 0)?.pinned ??
             null
           if (lease !== undefined && lease.untilMs > now) continue
           if (versions !== null && pinned !== null && !isWithin(pinned, versions)) continue
-          const item = claim(instanceId, now, options)
-          if (item !== undefined) claimed.push(item)
+          if (!(isServed(instanceId, serves) ?? (orphans || (serves === undefined && store.history.has(instanceId))))) {
+            continue
+          }
+          const isSuspect = visible.some(([, message]) =>
+            message.instanceId === instanceId && message.attemptCount >= suspectAfter
+          )
+          if (isSuspect && (!suspects || claimed.length > 0)) continue
+          const item = claim(instanceId, now, options, maxBytes - bytes)
+          if (item === undefined) continue
+          claimed.push(item)
+          bytes += sumOfBytes([...item.history, ...item.messages.map(({ workItem }) => workItem)])
+          if (isSuspect) break
         }
         return claimed
       }),
@@ -277,11 +357,14 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         items.map(({ delayMs, ignoreAttempt, lockToken }) => {
           const found = leaseOf(lockToken, "any time")
           if (found === undefined) return "LockLost"
+          const isPaused = delayMs !== null && delayMs > 0
           for (const [, message] of batchOf(found.instanceId, lockToken)) {
             giveBack(message, ignoreAttempt)
-            if (delayMs !== null && delayMs > 0) message.visibleAtMs = now + delayMs
+            if (isPaused) message.visibleAtMs = now + delayMs
           }
-          leases.delete(found.instanceId)
+          // A pause is a lock without a holder: what comes meanwhile waits behind the batch.
+          if (isPaused) leases.set(found.instanceId, { token: "", untilMs: now + delayMs })
+          else leases.delete(found.instanceId)
           return "Done"
         })
       ),
@@ -289,7 +372,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     renewOrchestrationItemLocks: (items) =>
       statement((now) =>
         items.map(({ extendForMs, lockToken }) => {
-          const found = leaseOf(lockToken, now)
+          const found = leaseOf(lockToken, "any time")
           if (found === undefined) return "LockLost"
           found.lease.untilMs = now + extendForMs
           return "Done"
@@ -303,42 +386,62 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
           if (found === undefined) return "LockLost"
           for (const [id, message] of batchOf(found.instanceId, lockToken)) {
             if (!ids.includes(id)) continue
-            message.lock = null
+            giveBack(message, true)
             message.visibleAtMs = now + delayMs
           }
           return "Done"
         })
       ),
 
-    enqueueForOrchestrator: (items) => statement((now) => items.forEach((item) => enqueueMessage(item, now))),
+    enqueueForOrchestrator: (items) =>
+      statement((now) =>
+        items.forEach((item) => {
+          enqueueMessage(item, now)
+          waitForStart(item.instanceId, now)
+        })
+      ),
 
     enqueueForWorker: (items) => statement((now) => items.forEach((item) => enqueueActivity(item, now))),
 
     startOrchestrations: (starts) =>
       statement((now) =>
-        starts.map(({ delayMs, instanceId, orchestrationName, pinnedVersion, workItem }) => {
-          const queued = [...messages.values()].some((message) =>
-            message.instanceId === instanceId && message.workItem.startsWith(`{"StartOrchestration"`)
-          )
-          if (instances.has(instanceId) || executions.has(instanceId) || queued) return "AlreadyExists"
-          instances.set(instanceId, newInstance(orchestrationName, now))
-          createExecution(instanceId, 1, now).pinned = pinnedVersion
+        starts.map(({ delayMs, instanceId, workItem, ...start }) => {
+          if (!startInstance(instanceId, { ...start, parentInstanceId: null }, now)) return "AlreadyExists"
           enqueueMessage({ instanceId, workItem, visibleAtMs: null, delayMs }, now)
+          waitForStart(instanceId, now)
           return "Started"
         })
       ),
 
-    fetchWorkItems: ({ limit, lockTimeoutMs, session, tags }) =>
+    sweepMessages: ({ maxAgeMs }) =>
       statement((now) => {
-        const claimed = []
-        for (const [id, activity] of activities) {
+        let deleted = 0
+        for (const [id, { instanceId, visibleAtMs }] of messages) {
+          if (visibleAtMs > now - maxAgeMs || store.history.has(instanceId)) continue
+          if (isServed(instanceId, undefined) !== undefined) continue
+          messages.delete(id)
+          deleted++
+        }
+        return { deleted, next: null }
+      }),
+
+    fetchWorkItems: ({ activities: names, limit, lockTimeoutMs, session, suspects = true, tags }) =>
+      statement((now) => {
+        const claimed: Array<ClaimedWorkItem> = []
+        const bound = new Set<string>()
+        const inOrder = [...activities].sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+        for (const [id, activity] of inOrder) {
           if (claimed.length === limit) break
           if (activity.visibleAtMs > now || !tables.isFree(activity, now) || !accepts(tags, activity.tag)) continue
-          if (!takeSession(activity, session, now)) continue
+          if (names !== undefined && !names.includes(activity.name)) continue
+          const isSuspect = activity.attemptCount >= suspectAfter
+          if (isSuspect && (!suspects || claimed.length > 0)) continue
+          if (!takeSession(activity, session, now, bound)) continue
           const lockToken = `${id}.${++lastToken}`
           activity.lock = { token: lockToken, untilMs: now + lockTimeoutMs }
           activity.attemptCount++
           claimed.push({ workItem: activity.workItem, lockToken, attemptCount: activity.attemptCount })
+          if (isSuspect) break
         }
         return claimed
       }),
@@ -361,7 +464,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
           const found = activityOf(lockToken, "any time")
           if (found === undefined) return "LockLost"
           giveBack(found.activity, ignoreAttempt)
-          found.activity.visibleAtMs = now + (delayMs ?? 0)
+          if (delayMs !== null && delayMs > 0) found.activity.visibleAtMs = now + delayMs
           return "Done"
         })
       ),
@@ -369,7 +472,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     renewWorkItemLocks: (items) =>
       statement((now) =>
         items.map(({ extendForMs, lockToken }) => {
-          const found = activityOf(lockToken, now)
+          const found = activityOf(lockToken, "any time")
           if (found === undefined) return "LockLost"
           found.activity.lock!.untilMs = now + extendForMs
           stampSession(found.activity, now)
@@ -460,6 +563,35 @@ export const layerOver = (store: tables.Tables): Layer.Layer<ProviderDriver | Ad
 /** The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then. */
 const isTimer = (workItem: string) => workItem.startsWith(`{"TimerFired"`)
 
+const isStart = (workItem: string) => workItem.startsWith(`{"StartOrchestration"`)
+
+/** What a queued start, or continue-as-new, asks for where there is no instance. */
+const askedFor = (store: tables.Tables, instanceId: string) => {
+  for (const message of store.messages.values()) {
+    if (message.instanceId !== instanceId) continue
+    const item = Result.getOrUndefined(WorkItem.decode(message.workItem))
+    if (item?._tag !== "StartOrchestration" && item?._tag !== "ContinueAsNew") continue
+    return { name: item.orchestration, asksFor: item.version, takesNewer: false }
+  }
+  return undefined
+}
+
+const defaultMaxBytes = 16 * 1024 * 1024
+
+/** The first ones, up to so many bytes of text; at least one. */
+const upTo = (maxBytes: number, batch: ReadonlyArray<[number, tables.Message]>) => {
+  let bytes = 0
+  return batch.filter(([, { workItem }], index) => {
+    bytes += sumOfBytes([workItem])
+    return index === 0 || bytes <= maxBytes
+  })
+}
+
+const isOlder = (version: string, than: string): boolean => {
+  const [one, other] = [SemVer.parse(version), SemVer.parse(than)]
+  return Result.isSuccess(other) && (Result.isFailure(one) || SemVer.isLessThan(one.success, other.success))
+}
+
 interface StoredTurn {
   readonly turn: OrchestrationAck
   readonly instanceId: string
@@ -472,6 +604,8 @@ const newInstance = (name: string, now: number): tables.Instance => ({
   executionId: 1,
   customStatus: null,
   customStatusVersion: 0,
+  asksFor: null,
+  takesNewer: false,
   createdAtMs: now,
   updatedAtMs: now
 })

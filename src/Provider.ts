@@ -17,7 +17,14 @@ import type * as Event from "./Event.ts"
 import * as seam from "./internal/seam/fromDriver.ts"
 import type * as item from "./internal/seam/orchestrationItem.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
-import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "./ProviderDriver.ts"
+import type {
+  CoreVersion,
+  ExecutionStatus,
+  InstanceState,
+  ServedOrchestration,
+  TagFilter,
+  VersionRange
+} from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 import type * as WorkItem from "./WorkItem.ts"
 
@@ -63,6 +70,11 @@ export interface Turn {
   readonly historyDelta: ReadonlyArray<Event.Event>
   readonly workerItems: ReadonlyArray<WorkItem.Of<"ActivityExecute">>
   readonly orchestratorItems: ReadonlyArray<WorkItem.WorkItem>
+  /**
+   * Starts among `orchestratorItems` create their instances, pinned to this version, where the id is free: as
+   * `startOrchestration` does. Without it they are messages, which any process that serves the name may take.
+   */
+  readonly startsPinnedTo?: CoreVersion
   readonly metadata: ExecutionMetadata
   /** Activities of any execution whose queue rows are deleted, claimed or not. */
   readonly cancelledActivities: ReadonlyArray<{
@@ -96,6 +108,8 @@ export interface ExecutionMetadata {
 export interface SessionConfig {
   readonly ownerId: string
   readonly lockTimeout: Duration.Duration
+  /** Sessions one claim may bind that are not the owner's already. Defaults to no limit. */
+  readonly maxNew?: number | undefined
 }
 
 /**
@@ -167,6 +181,8 @@ export class Provider extends Context.Service<Provider, {
     readonly lockTimeout: Duration.Duration
     readonly pollTimeout: Duration.Duration
     readonly versions: Option.Option<VersionRange>
+    /** Claims only instances of these; without it, of every definition. */
+    readonly serves?: ReadonlyArray<ServedOrchestration> | undefined
     /**
      * Asked of every claimed history that is not empty. True leaves it out of the item, for a caller that holds it in
      * memory; long ones are then not even read.
@@ -226,6 +242,8 @@ export class Provider extends Context.Service<Provider, {
     readonly lockTimeout: Duration.Duration
     readonly pollTimeout: Duration.Duration
     readonly tags: TagFilter
+    /** Claims only activities of these names; without it, of every name. */
+    readonly activities?: ReadonlyArray<string> | undefined
     readonly session: Option.Option<SessionConfig>
   }) => Effect.Effect<Option.Option<Claimed<WorkItem.Of<"ActivityExecute">>>, ProviderError>
 
@@ -297,6 +315,12 @@ export class Provider extends Context.Service<Provider, {
     readonly extendFor: Duration.Duration
     readonly idleTimeout: Duration.Duration
   }) => Effect.Effect<number, ProviderError>
+
+  /**
+   * Looks through messages of ids without an instance: those whose instance exists by now are claimable from now on, those
+   * that have been visible for longer than `maxAge` are deleted. Answers with the number of the deleted.
+   */
+  readonly sweepMessages: (options: { readonly maxAge: Duration.Duration }) => Effect.Effect<number, ProviderError>
 
   /** Deletes sessions whose lease is over and for which no activity is queued; answers with their number. */
   readonly cleanupOrphanedSessions: Effect.Effect<number, ProviderError>

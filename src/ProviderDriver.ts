@@ -62,6 +62,31 @@ export type TagFilter =
   | { readonly _tag: "None" }
 
 /**
+ * An orchestration a process serves, in some of its versions.
+ *
+ * An instance is served when its name is, and its version: the one of its `instances` row; before its first turn the one
+ * its start asks for; after continue-as-new the one its message asks for. Where a start asks for none, any version
+ * serves it; where continue-as-new asks for none, any version that is not older than the one so far.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface ServedOrchestration {
+  readonly name: string
+  /** At least one. */
+  readonly versions: ReadonlyArray<string>
+}
+
+/**
+ * Deliveries without an end after which work is a suspect: it may be what ends the processes that take it. A claim hands
+ * out a suspect by itself, so that it cannot take innocent work with it.
+ *
+ * @category constants
+ * @since 0.1.0
+ */
+export const suspectAfter = 2
+
+/**
  * @category models
  * @since 0.1.0
  */
@@ -72,6 +97,18 @@ export interface FetchOrchestrationItems {
   readonly lockTimeoutMs: number
   /** Null claims executions of every pinned version. */
   readonly versions: VersionRange | null
+  /** Claims only instances of these; all others stay as they are, uncounted. Without it, instances of every definition. */
+  readonly serves?: ReadonlyArray<ServedOrchestration>
+  /** Claims also messages of ids without an instance and a start: for tests and tools. Defaults to false. */
+  readonly orphans?: boolean
+  /** False passes over suspects. Defaults to true: one that is next is claimed, alone. */
+  readonly suspects?: boolean
+  /**
+   * Bytes of messages and history after which the call hands out no more: the messages of one instance that stay behind
+   * are its next batch, instances that stay behind are for the next call. At least one message is handed out. Defaults
+   * to 16 MiB.
+   */
+  readonly maxBytes?: number
   /**
    * Of a history with events above this id, at least 1, only the last event is handed out: most callers hold such a
    * history in memory, the others read it. Without a limit every history is handed out whole.
@@ -88,8 +125,6 @@ export interface FetchOrchestrationItems {
 export interface ClaimedInstance {
   readonly instanceId: string
   readonly lockToken: string
-  /** Deliveries so far, this one included: the highest of the batch. */
-  readonly attemptCount: number
   /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
   readonly nowMs: number
   /** Null when there is no `instances` row. */
@@ -101,11 +136,24 @@ export interface ClaimedInstance {
   /** False when `history` is the last event of a longer one; never without an `instance` row. */
   readonly isWholeHistory: boolean
   /** Visible messages by row id, now carrying the lease's token; times in milliseconds since the Unix epoch. */
-  readonly messages: ReadonlyArray<{ readonly id: number; readonly workItem: string; readonly enqueuedAtMs: number }>
+  readonly messages: ReadonlyArray<ClaimedMessage>
   /** What ended executions left in the key-value store (never the current execution's own changes). */
   readonly keyValues: ReadonlyArray<
     { readonly key: string; readonly value: string; readonly lastUpdatedAtMs: number }
   >
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface ClaimedMessage {
+  readonly id: number
+  readonly workItem: string
+  /** Milliseconds since the Unix epoch. */
+  readonly enqueuedAtMs: number
+  /** Deliveries so far, this one included. */
+  readonly attemptCount: number
 }
 
 /**
@@ -129,6 +177,8 @@ export interface OrchestrationAck {
   /** The instance row is written only when name and version are both present. */
   readonly orchestrationName: string | null
   readonly orchestrationVersion: string | null
+  /** With status `ContinuedAsNew`: the version the next execution asks for; null takes one not older than this one's. */
+  readonly nextVersion?: string | null
   /** Written once; later values are ignored. */
   readonly parentInstanceId: string | null
   /** Null leaves the execution's pinned version alone. */
@@ -177,6 +227,7 @@ export interface ActivityKey {
  */
 export interface EncodedActivity {
   readonly workItem: string
+  readonly name: string
   readonly instanceId: string | null
   readonly executionId: number | null
   readonly activityId: number | null
@@ -210,6 +261,25 @@ export interface EncodedMessage {
   readonly workItem: string
   readonly visibleAtMs: number | null
   readonly delayMs: number | null
+  /**
+   * In an ack, of a start that creates its instance with it, where the id is free: as `startOrchestrations` does. The
+   * message is inserted in any case.
+   */
+  readonly start?: StartedInstance
+}
+
+/**
+ * What a start writes of its instance.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface StartedInstance {
+  readonly orchestrationName: string
+  /** The version asked for; null takes the newest of the process that begins it. */
+  readonly orchestrationVersion: string | null
+  readonly parentInstanceId: string | null
+  readonly pinnedVersion: CoreVersion
 }
 
 /**
@@ -226,7 +296,10 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
  */
 export interface Abandon {
   readonly lockToken: string
-  /** The work stays invisible for so long; null: at once. */
+  /**
+   * Of an activity: it becomes visible after that time. Of an instance: it is paused, so that neither the messages of
+   * the batch nor later ones are claimed before, and their order holds. Null: at once.
+   */
   readonly delayMs: number | null
   /** True takes the delivery back: it does not count as an attempt. */
   readonly ignoreAttempt: boolean
@@ -252,8 +325,23 @@ export interface FetchWorkItems {
   /** Length of the lock, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
   readonly tags: TagFilter
+  /** Claims only activities of these names; all others stay as they are, uncounted. Without it, of every name. */
+  readonly activities?: ReadonlyArray<string>
+  /** False passes over suspects. Defaults to true: one that is next is claimed, alone. */
+  readonly suspects?: boolean
   /** Null takes only activities without a session. */
-  readonly session: { readonly ownerId: string; readonly lockTimeoutMs: number } | null
+  readonly session: SessionClaim | null
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface SessionClaim {
+  readonly ownerId: string
+  readonly lockTimeoutMs: number
+  /** Sessions the call may bind that are not the owner's already. Defaults to no limit. */
+  readonly maxNew?: number
 }
 
 /**
@@ -276,6 +364,8 @@ export interface ClaimedWorkItem {
 export interface OrchestrationStart {
   readonly instanceId: string
   readonly orchestrationName: string
+  /** The version asked for; null takes the newest of the process that begins it. */
+  readonly orchestrationVersion: string | null
   /** The `StartOrchestration` message. */
   readonly workItem: string
   readonly pinnedVersion: CoreVersion
@@ -351,7 +441,8 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
 
   /**
    * Claims up to `limit` instances that have a visible message and no live lease, earliest message first, and marks
-   * all their visible messages with the lease's token.
+   * their visible messages with the lease's token. Messages of an id without an instance, and without a start
+   * among them, stay where they are: they wait for the start.
    */
   readonly fetchOrchestrationItems: (options: FetchOrchestrationItems) => Call<ReadonlyArray<ClaimedInstance>>
   /** Stores turns and releases their leases. Needs a live lease. */
@@ -361,25 +452,38 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   /** Extends live leases, and the marks of their batches. */
   readonly renewOrchestrationItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
   /**
-   * Takes single messages out of a claimed batch and hides them for `delayMs`: for rows nobody can read, which must
-   * neither block their instance nor be lost.
+   * Takes single messages out of a claimed batch and hides them for `delayMs`: for rows this version cannot read, which
+   * must neither block their instance nor be lost. Their delivery does not count.
    */
   readonly deferMessages: (
     items: ReadonlyArray<{ readonly lockToken: string; readonly ids: ReadonlyArray<number>; readonly delayMs: number }>
   ) => Call<ReadonlyArray<Settled>>
 
-  /** Inserts messages. The instance need not exist and is not created; duplicates are allowed. */
+  /**
+   * Inserts messages. The instance need not exist and is not created; duplicates are allowed. A message for an instance
+   * whose start is not due yet becomes visible with the start.
+   */
   readonly enqueueForOrchestrator: (messages: ReadonlyArray<EncodedMessage>) => Call<void>
   /** Inserts activities. */
   readonly enqueueForWorker: (activities: ReadonlyArray<EncodedActivity>) => Call<void>
   /**
-   * Creates instance, execution 1 (status `Running`, pinned) and start message together, where the id is free.
+   * Creates instance, execution 1 (status `Running`, pinned) and start message together, where the id is free. Messages
+   * that came before are claimable from then on, together with the start.
    */
   readonly startOrchestrations: (
     starts: ReadonlyArray<OrchestrationStart>
   ) => Call<ReadonlyArray<"Started" | "AlreadyExists">>
 
-  /** Claims up to `limit` visible activities, smallest row id first; claims their sessions where asked. */
+  /**
+   * Looks through messages of ids without an instance, in steps of `limit` rows. A message whose instance exists by now
+   * is claimable from now on; one that has been visible for longer than `maxAgeMs` is deleted. `next` continues the pass,
+   * as `after` of the next call; null ends it.
+   */
+  readonly sweepMessages: (
+    options: { readonly maxAgeMs: number; readonly limit: number; readonly after: string | null }
+  ) => Call<{ readonly deleted: number; readonly next: string | null }>
+
+  /** Claims up to `limit` visible activities, the one visible longest first; claims their sessions where asked. */
   readonly fetchWorkItems: (options: FetchWorkItems) => Call<ReadonlyArray<ClaimedWorkItem>>
   /** Deletes claimed activities and inserts their completions. Needs a live lock. Null: delete only. */
   readonly ackWorkItems: (

@@ -1,11 +1,14 @@
--- Gives claimed batches back: their messages are free again, at once or after a delay, and the leases end.
+-- Gives claimed batches back: their messages are free again, and the locks end; with a delay the instance is paused.
+--
+-- A pause is a lock without a holder (an empty token) until then: neither the batch nor what comes meanwhile is claimed
+-- before, by processes of Duroxide either, so the order of messages holds. Their times stay as they are.
 --
 -- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
 -- two items with one token the second). An expired lease that nobody took over can still be given back.
 --
 -- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
-  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]; delay null or 0: visible as before
+  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]; delay null or 0: no pause
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -20,7 +23,6 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_instances text[] := '{}';
   v_secrets text[] := '{}';
@@ -30,6 +32,9 @@ DECLARE
   v_lease record;
   v_previous text;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_lease IN
     SELECT a.position, a.delay_ms, a.ignore_attempt, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
@@ -52,19 +57,23 @@ BEGIN
   UPDATE orchestrator_queue AS q
   SET lock_token = NULL,
       locked_until = NULL,
-      visible_at = CASE
-        WHEN a.delay_ms > 0 THEN to_timestamp(least(v_now_ms + a.delay_ms, v_latest_ms)::float8 / 1000)
-        ELSE q.visible_at
-      END,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
-  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_delays, v_ignores)
-    AS a (instance_id, lock_token, locked_at, delay_ms, ignore_attempt)
+  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_ignores) AS a (instance_id, lock_token, locked_at, ignore_attempt)
   WHERE q.instance_id = a.instance_id
     AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
 
+  UPDATE instance_locks AS l
+  SET lock_token = '',
+      locked_until = v_now_ms + a.delay_ms
+  FROM unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
+  WHERE l.instance_id = a.instance_id
+    AND a.delay_ms > 0;
+
   DELETE FROM instance_locks AS l
-  WHERE l.instance_id = ANY (v_instances);
+  USING unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
+  WHERE l.instance_id = a.instance_id
+    AND COALESCE(a.delay_ms, 0) <= 0;
   RETURN v_outcomes;
 END
 $$;

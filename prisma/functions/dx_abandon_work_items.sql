@@ -1,4 +1,4 @@
--- Gives claimed activities back, visible at once or after a delay.
+-- Gives claimed activities back, visible as before or after a delay.
 --
 -- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
 -- two items with one token the second). An expired lock that nobody took over can still be given back.
@@ -28,8 +28,11 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_row IN
-    SELECT a.position, v_now_ms + COALESCE(a.delay_ms, 0) AS visible_at_ms, a.ignore_attempt, w.id
+    SELECT a.position, CASE WHEN a.delay_ms > 0 THEN v_now_ms + a.delay_ms END AS visible_at_ms, a.ignore_attempt, w.id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
       WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
     JOIN worker_queue AS w
@@ -49,7 +52,10 @@ BEGIN
   UPDATE worker_queue AS w
   SET lock_token = NULL,
       locked_until = NULL,
-      visible_at = to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000),
+      visible_at = CASE
+        WHEN a.visible_at_ms IS NULL THEN w.visible_at
+        ELSE to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000)
+      END,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
   WHERE w.id = a.id;

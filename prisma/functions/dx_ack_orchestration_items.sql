@@ -9,18 +9,21 @@
 --
 -- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
 --
--- Locks: leases by instance; parent rows (key share), then instance rows, by id; executions, history, key-values;
--- worker rows by id; queue rows of the batches. A lease is locked until the end: two acks of one token exclude each
+-- Locks: leases by instance; parent rows (key share), then instance rows, by id, then those of starts, by id; executions,
+-- history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes. Several acks
+-- of one call wait for at most 200 milliseconds, then fail together with 55P03. A lease is locked until the end: two acks of one token exclude each
 -- other whatever they hold, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
-                                   --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
-                                   --   cancelled_timers: {work_item: null}}]
+                                   --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
+                                   --   custom_status, cancelled_timers: {work_item: null}}]
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
-  p_worker_items jsonb,            -- [{ack, work_item, instance_id, execution_id, activity_id, session_id, tag}]
+  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
-  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms}]
+  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
+                                   --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
+                                   --   creates its instance where the id is free
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -54,7 +57,12 @@ DECLARE
   v_describes boolean;
   v_ends boolean;
   v_cancels boolean;
+  v_reroutes boolean;
+  v_started text[];
 BEGIN
+  IF v_count > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_lease IN
     SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
@@ -122,8 +130,9 @@ BEGIN
     array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
     bool_or(ack.status IS NOT NULL OR ack.major IS NOT NULL),
     bool_or(ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')),
-    bool_or(ack.cancelled_timers IS NOT NULL)
-  INTO v_creates, v_parents, v_describes, v_ends, v_cancels
+    bool_or(ack.cancelled_timers IS NOT NULL),
+    bool_or(ack.orchestration_name IS NOT NULL OR ack.major IS NOT NULL OR ack.status = 'ContinuedAsNew')
+  INTO v_creates, v_parents, v_describes, v_ends, v_cancels, v_reroutes
   FROM ROWS FROM (
     jsonb_to_recordset(p_acks) AS (
       orchestration_name text,
@@ -219,6 +228,88 @@ BEGIN
     FROM created;
   END IF;
 
+  IF p_orchestrator_items IS NOT NULL THEN
+    -- Children and detached starts exist from now on, as dx_start_orchestrations makes them.
+    WITH wanted AS (
+      SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, s.*
+      FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
+        WITH ORDINALITY AS m (ack, instance_id, start, position)
+      CROSS JOIN LATERAL jsonb_to_record(m.start) AS s (
+        orchestration_name text,
+        orchestration_version text,
+        parent_instance_id text,
+        major integer,
+        minor integer,
+        patch integer
+      )
+      WHERE v_executions[m.ack] IS NOT NULL
+        AND m.start IS NOT NULL
+        AND NOT EXISTS (
+          SELECT FROM instances AS i
+          WHERE i.instance_id = m.instance_id
+        )
+        AND NOT EXISTS (
+          SELECT FROM executions AS e
+          WHERE e.instance_id = m.instance_id
+        )
+        AND NOT EXISTS (
+          SELECT FROM orchestrator_queue AS q
+          WHERE q.instance_id = m.instance_id
+            AND q.work_item LIKE '{"StartOrchestration"%'
+        )
+      ORDER BY m.instance_id COLLATE "C", m.position
+    ),
+    created AS (
+      INSERT INTO instances (
+        instance_id,
+        orchestration_name,
+        current_execution_id,
+        created_at,
+        updated_at,
+        parent_instance_id,
+        route
+      )
+      SELECT
+        wanted.instance_id,
+        wanted.orchestration_name,
+        1,
+        v_now,
+        v_now,
+        wanted.parent_instance_id,
+        dx_route(
+          wanted.major,
+          wanted.minor,
+          wanted.patch,
+          wanted.orchestration_name,
+          wanted.orchestration_version,
+          false
+        )
+      FROM wanted
+      ORDER BY wanted.instance_id COLLATE "C"
+      ON CONFLICT (instance_id) DO NOTHING
+      RETURNING instance_id
+    ),
+    pinned AS (
+      INSERT INTO executions (
+        instance_id,
+        execution_id,
+        status,
+        started_at,
+        duroxide_version_major,
+        duroxide_version_minor,
+        duroxide_version_patch
+      )
+      SELECT wanted.instance_id, 1, 'Running', v_now, wanted.major, wanted.minor, wanted.patch
+      FROM created
+      JOIN wanted ON wanted.instance_id = created.instance_id
+      ORDER BY wanted.instance_id COLLATE "C"
+      ON CONFLICT (instance_id, execution_id) DO NOTHING
+    )
+    SELECT array_agg(created.instance_id)
+    INTO v_started
+    FROM created;
+  END IF;
+
   -- With or without an instance row.
   INSERT INTO executions (instance_id, execution_id, status, started_at)
   SELECT a.instance_id, a.execution_id, 'Running', v_now
@@ -301,6 +392,48 @@ BEGIN
     WHERE e.instance_id = v_instances[ack.position]
       AND e.execution_id = v_executions[ack.position]
       AND (ack.status IS NOT NULL OR ack.major IS NOT NULL);
+  END IF;
+
+  IF v_reroutes THEN
+    -- Which processes take the next turn; messages that came in meanwhile are theirs as well.
+    WITH wanted AS (
+      SELECT
+        i.instance_id,
+        dx_route(
+          e.duroxide_version_major,
+          e.duroxide_version_minor,
+          e.duroxide_version_patch,
+          i.orchestration_name,
+          CASE
+            WHEN ack.status = 'ContinuedAsNew' THEN COALESCE(ack.next_version, i.orchestration_version)
+            ELSE i.orchestration_version
+          END,
+          ack.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND ack.next_version IS NULL
+        ) AS route
+      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (status text, next_version text)) WITH ORDINALITY
+        AS ack (status, next_version, position)
+      JOIN instances AS i ON i.instance_id = v_instances[ack.position]
+      JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+      WHERE v_executions[ack.position] IS NOT NULL
+    ),
+    changed AS (
+      UPDATE instances AS i
+      SET route = wanted.route
+      FROM wanted
+      WHERE i.instance_id = wanted.instance_id
+        AND i.route <> wanted.route
+      RETURNING i.instance_id, i.route
+    )
+    UPDATE orchestrator_queue AS q
+    SET route = changed.route
+    FROM changed
+    WHERE q.instance_id = changed.instance_id
+      AND q.route <> changed.route
+      AND q.lock_token IS DISTINCT FROM (
+        SELECT l.lock_token
+        FROM instance_locks AS l
+        WHERE l.instance_id = changed.instance_id
+      );
   END IF;
 
   IF p_key_values IS NOT NULL THEN
@@ -389,13 +522,24 @@ BEGIN
       execution_id,
       activity_id,
       session_id,
-      tag
+      tag,
+      route
     )
-    SELECT w.work_item, v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id, w.tag
+    SELECT
+      w.work_item,
+      v_now,
+      v_now,
+      w.instance_id,
+      w.execution_id,
+      w.activity_id,
+      w.session_id,
+      w.tag,
+      w.name || COALESCE(' #' || w.tag, '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
         ack bigint,
         work_item text,
+        name text,
         instance_id text,
         execution_id bigint,
         activity_id bigint,
@@ -403,7 +547,7 @@ BEGIN
         tag text
       )
     ) WITH ORDINALITY
-      AS w (ack, work_item, instance_id, execution_id, activity_id, session_id, tag, position)
+      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
     WHERE v_executions[w.ack] IS NOT NULL
     ORDER BY w.position;
   END IF;
@@ -438,20 +582,36 @@ BEGIN
   END IF;
 
   IF p_orchestrator_items IS NOT NULL THEN
-    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT
       m.instance_id,
       m.work_item,
       to_timestamp(
         least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
       ),
-      v_now
+      v_now,
+      COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = m.instance_id), '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_orchestrator_items)
         AS (ack bigint, instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
     ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
     WHERE v_executions[m.ack] IS NOT NULL
     ORDER BY m.position;
+  END IF;
+
+  IF v_started IS NOT NULL THEN
+    -- Messages that came before their start.
+    UPDATE orchestrator_queue AS q
+    SET route = earlier.route
+    FROM (
+      SELECT one.id, i.route
+      FROM unnest(v_started) AS started (instance_id)
+      JOIN instances AS i ON i.instance_id = started.instance_id
+      JOIN orchestrator_queue AS one ON one.instance_id = started.instance_id
+      WHERE one.route = ''
+      FOR UPDATE OF one SKIP LOCKED
+    ) AS earlier
+    WHERE q.id = earlier.id;
   END IF;
 
   IF v_cancels THEN

@@ -27,6 +27,9 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_row IN
     SELECT a.position, w.id, w.session_id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
@@ -63,8 +66,13 @@ BEGIN
     WHERE s.session_id = locked.session_id;
   END IF;
 
-  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
-  SELECT a.instance_id, a.work_item, v_now, v_now
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+  SELECT
+    a.instance_id,
+    a.work_item,
+    v_now,
+    v_now,
+    COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
   FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
     WITH ORDINALITY AS a (instance_id, work_item, position)
   WHERE v_outcomes[a.position] = 'Done'

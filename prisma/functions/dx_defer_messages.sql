@@ -1,5 +1,5 @@
--- Takes single messages out of claimed batches and hides them for a while: rows nobody can read must neither block
--- their instance nor be lost. Their delivery stays counted; the lease and the rest of the batch stay as they are.
+-- Takes single messages out of claimed batches and hides them for a while: rows this version cannot read must neither
+-- block their instance nor be lost. Their delivery does not count; the lock and the rest of the batch stay as they are.
 --
 -- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled. Ids
 -- that are not part of the batch are left alone.
@@ -38,6 +38,7 @@ BEGIN
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL,
         locked_until = NULL,
+        attempt_count = greatest(q.attempt_count - 1, 0),
         visible_at = to_timestamp(least(v_lease.visible_at_ms, v_latest_ms)::float8 / 1000)
     WHERE q.id = ANY (v_lease.ids)
       AND q.instance_id IS NOT DISTINCT FROM v_lease.instance_id -- not "=": found by id, whatever the statistics say

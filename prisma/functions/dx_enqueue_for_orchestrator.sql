@@ -1,4 +1,5 @@
--- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed.
+-- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The trigger
+-- dx_route_message says which processes take them, and lets them wait for a start that is not due yet.
 --
 -- Returns how many. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(

@@ -2,7 +2,7 @@
 --
 -- Returns how many. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
-  p_activities jsonb,              -- [{work_item, instance_id, execution_id, activity_id, session_id, tag}]
+  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -20,18 +20,38 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_count bigint;
 BEGIN
-  INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id, session_id, tag)
-  SELECT w.work_item, v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id, w.tag
+  INSERT INTO worker_queue (
+    work_item,
+    visible_at,
+    created_at,
+    instance_id,
+    execution_id,
+    activity_id,
+    session_id,
+    tag,
+    route
+  )
+  SELECT
+    w.work_item,
+    v_now,
+    v_now,
+    w.instance_id,
+    w.execution_id,
+    w.activity_id,
+    w.session_id,
+    w.tag,
+    w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
       work_item text,
+      name text,
       instance_id text,
       execution_id bigint,
       activity_id bigint,
       session_id text,
       tag text
     )
-  ) WITH ORDINALITY AS w (work_item, instance_id, execution_id, activity_id, session_id, tag, position)
+  ) WITH ORDINALITY AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;

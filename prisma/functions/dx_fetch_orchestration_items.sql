@@ -1,29 +1,37 @@
--- Claims up to p_limit instances that have a visible message and no live lease, and hands out all that a turn reads.
+-- Claims up to p_limit instances that have a visible message and no live lock, and hands out all that a turn reads.
 --
 -- Returns one row per claimed instance, the one with the oldest visible message first; no rows means that there is no
 -- eligible instance, not that a race was lost: an instance that another transaction is about to claim is passed over
--- for the next one. The visible messages of a claimed instance carry its lease's token and expiry from now on, and
+-- for the next one. The visible messages of a claimed instance carry its lock's token and expiry from now on, and
 -- count one delivery more. Texts are handed out as they are stored; nothing here parses them.
 --
--- Bound: one pass over the visible messages in at most 50 rounds of a growing number of rows, ended by the p_limit-th
--- claim; then the history up to its limit, messages and store of the claimed instances. An instance that cannot be taken costs one look
--- each at its lease and version, and 0.14 microseconds per further message: passing over 10,000 messages of a busy
--- instance takes 1.4 ms (13 ms with the lease looked up per message). A skip scan over (instance_id, visible_at) would
--- pay 4.4 microseconds for every instance that has any message, timers of sleeping instances included.
+-- An instance is eligible by its route (dx_route): with p_names, when one of these programs serves it. The index leads
+-- from one route to the next, so work of others costs nothing: neither 1,000,000 messages of definitions or versions
+-- this process does not serve, nor messages that wait for a start. An instance that was delivered twice without an end
+-- is a suspect, and is claimed alone.
 --
--- Locks: advisory lock of the instance (try), its lease row (skip locked), its messages (skip locked). Nothing waits.
+-- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
+-- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. An
+-- instance that is locked costs one look at its lock, and 0.14 microseconds per further message: passing over
+-- 10,000 messages of a busy instance takes 1.4 ms.
+--
+-- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
   p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
   p_max_version integer[],         -- newest pinned version to take, included
-  p_history_limit integer DEFAULT NULL, -- event id; of a history beyond it only the last event is handed out
+  p_names text[] DEFAULT NULL,     -- orchestrations to take, with the version at the same place of p_versions; null: all
+  p_versions text[] DEFAULT NULL,
+  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
+  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is handed out
+  p_orphans boolean DEFAULT false, -- whether messages without an instance and a start are taken as well
+  p_history_limit integer DEFAULT NULL, -- event id; of a history beyond it, or beyond 1 MiB, only the last event
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
   out_instance_id text,
-  out_lock_token text,             -- <36 characters of the lease>.<instance id>
-  out_attempt_count integer,       -- highest of the batch
+  out_lock_token text,             -- <36 characters of the lock>.<instance id>
   out_now_ms bigint,               -- the clock of this claim
   out_orchestration_name text,     -- null when there is no instances row
   out_orchestration_version text,
@@ -33,6 +41,7 @@ RETURNS TABLE (
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
   out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
+  out_attempt_counts json,         -- deliveries of each of them, this one included
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
 )
 LANGUAGE plpgsql
@@ -45,36 +54,106 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_started timestamptz := clock_timestamp();
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM v_started) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_until_ms bigint := v_now_ms + p_lock_timeout_ms;
+  v_until_ms bigint;
   v_secret text := gen_random_uuid()::text;
+  -- What a route says behind its pinned version, for each program that is served.
+  v_served text[];
+  v_routes text[];
   v_candidate record;
   v_after_at timestamptz := '-infinity';
   v_after_id bigint := 0;
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
-  -- Of these, the ones with many messages: left out by the scan itself.
+  -- Instances with many messages: left out by the scan itself.
   v_crowded text[] := '{}';
   v_locked text[];
+  v_locked_routes text[];
   v_held text[];
   v_leased text[];
   v_missing integer := p_limit;
   v_claimed integer;
+  v_bytes bigint := 0;
+  v_is_alone boolean := false;
 BEGIN
-  FOR v_round IN 1..50 LOOP
+  IF p_names IS NOT NULL THEN
+    SELECT array_agg(' =' || one.version || ' ' || one.name) || array_agg(' * ' || one.name)
+    INTO v_served
+    FROM unnest(p_names, p_versions) AS one (name, version);
+  END IF;
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT array_agg(parts.route)
+  INTO v_routes
+  FROM (
+    SELECT
+      present.route,
+      split_part(present.route, ' ', 1) AS pinned,
+      substr(present.route, strpos(present.route, ' ')) AS program
+    FROM present
+    WHERE present.route IS NOT NULL
+  ) AS parts
+  WHERE (
+      p_min_version IS NULL
+      OR CASE
+        WHEN parts.pinned IN ('', '-') THEN true
+        ELSE string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+      END
+    )
+    AND CASE
+      WHEN p_names IS NULL THEN true
+      WHEN parts.program LIKE ' >%' THEN EXISTS (
+        SELECT
+        FROM unnest(p_names, p_versions) AS one (name, version)
+        WHERE one.name = substr(parts.program, strpos(substr(parts.program, 2), ' ') + 2)
+          AND dx_semantic_version(one.version)
+            >= dx_semantic_version(substr(split_part(substr(parts.program, 2), ' ', 1), 2))
+      )
+      ELSE parts.program = ANY (v_served)
+    END;
+  IF v_routes IS NULL THEN
+    RETURN;
+  END IF;
+
+  LOOP
     -- The next instances by their oldest visible message; of those that may be taken, the advisory locks.
     v_locked := '{}';
+    v_locked_routes := '{}';
     v_found := false;
     FOR v_candidate IN
       WITH message AS MATERIALIZED (
-        SELECT q.instance_id, q.visible_at, q.id
-        FROM orchestrator_queue AS q
-        WHERE q.visible_at <= v_now
-          AND (q.visible_at, q.id) > (v_after_at, v_after_id)
-          AND q.instance_id <> ALL (v_crowded)
-        ORDER BY q.visible_at, q.id
+        SELECT one.instance_id, one.visible_at, one.id, one.attempt_count, wanted.route
+        FROM unnest(v_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
+          FROM orchestrator_queue AS q
+          WHERE q.route = wanted.route
+            AND q.visible_at <= v_now
+            AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+            AND q.instance_id <> ALL (v_crowded)
+          ORDER BY q.visible_at, q.id
+          LIMIT v_rows
+        ) AS one
+        ORDER BY one.visible_at, one.id
         LIMIT v_rows
       ),
       numbered AS (
@@ -86,34 +165,33 @@ BEGIN
         met.messages,
         met.visible_at,
         met.first[2] AS id,
-        lease.instance_id IS NULL AND version.accepted AS free
+        met.attempt_count,
+        met.route,
+        -- Scalar subqueries: as joins they may be planned as one read of the whole table.
+        (
+          SELECT l.instance_id
+          FROM instance_locks AS l
+          WHERE l.instance_id = met.instance_id
+            AND l.locked_until > v_now_ms
+        ) IS NULL AS free,
+        (
+          SELECT i.route
+          FROM instances AS i
+          WHERE i.instance_id = met.instance_id
+        ) AS instance_route
       FROM (
         SELECT
           numbered.instance_id,
           count(*) AS messages,
           min(numbered.visible_at) AS visible_at,
-          min(ARRAY[numbered.position, numbered.id]) AS first
+          min(ARRAY[numbered.position, numbered.id]) AS first,
+          max(numbered.attempt_count) AS attempt_count,
+          -- Messages that came before a start have none.
+          max(numbered.route) AS route
         FROM numbered
         GROUP BY numbered.instance_id
         ORDER BY first
       ) AS met
-      LEFT JOIN instance_locks AS lease
-        ON lease.instance_id = met.instance_id
-        AND lease.locked_until > v_now_ms
-      CROSS JOIN LATERAL (
-        SELECT p_min_version IS NULL OR COALESCE(
-          (
-            SELECT
-              e.duroxide_version_major IS NULL
-              OR ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
-                BETWEEN p_min_version AND p_max_version
-            FROM instances AS i
-            JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-            WHERE i.instance_id = met.instance_id
-          ),
-          true
-        ) AS accepted
-      ) AS version
       ORDER BY met.first
     LOOP
       v_found := true;
@@ -122,20 +200,42 @@ BEGIN
       IF v_candidate.messages > 4 THEN
         v_crowded := v_crowded || v_candidate.instance_id;
       END IF;
-      CONTINUE WHEN v_candidate.instance_id = ANY (v_seen);
-      v_seen := v_seen || v_candidate.instance_id;
-      -- The key of duroxide-pg, so that processes of both exclude each other.
-      IF v_candidate.free AND pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
-        v_locked := v_locked || v_candidate.instance_id;
-        EXIT WHEN cardinality(v_locked) >= v_missing;
+      CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
+      IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
+        -- Written while the instance changed its version: not ours after all.
+        UPDATE orchestrator_queue AS q
+        SET route = v_candidate.instance_route
+        FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
+        WHERE q.id = stale.id;
+        CONTINUE;
       END IF;
+      -- Without an instance and a start there is nothing to run, unless a history says what it is.
+      CONTINUE WHEN v_candidate.route = ''
+        AND v_candidate.instance_route IS NULL
+        AND NOT p_orphans
+        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_candidate.instance_id LIMIT 1) IS NULL;
+      v_seen := v_seen || v_candidate.instance_id;
+      IF v_candidate.attempt_count >= 2 THEN
+        CONTINUE WHEN NOT p_suspects OR v_locked <> '{}' OR v_missing < p_limit;
+        v_is_alone := true;
+      END IF;
+      -- The key of duroxide-pg, so that processes of both exclude each other.
+      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
+        v_locked := v_locked || v_candidate.instance_id;
+        v_locked_routes := v_locked_routes || v_candidate.route;
+        EXIT WHEN v_is_alone OR cardinality(v_locked) >= v_missing;
+      END IF;
+      v_is_alone := false;
     END LOOP;
     EXIT WHEN NOT v_found;
-    v_rows := least(greatest(2 * v_rows, 16), 1000);
+    v_rows := least(greatest(2 * v_rows, 16), 10000);
     CONTINUE WHEN v_locked = '{}';
 
-    -- The statements from here on see all that was committed before the advisory locks were ours. A lease that exists
-    -- now is taken over when it is expired and nobody works on it; the others are new, and nobody else inserts them.
+    -- The statements from here on see all that was committed before the advisory locks were ours. A lock row that exists
+    -- now is taken over when it is expired and no transaction works on it; the others are new, and no other transaction
+    -- inserts them. The lock runs from here: passing over others has not used it up.
+    v_until_ms := p_lock_timeout_ms
+      + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
     v_leased := '{}';
     SELECT array_agg(l.instance_id)
     INTO v_held
@@ -178,25 +278,34 @@ BEGIN
     CONTINUE WHEN v_leased = '{}';
 
     RETURN QUERY
-    WITH visible AS (
+    WITH sized AS (
+      SELECT
+        one.id,
+        -- Bytes before it.
+        sum(one.bytes) OVER (ORDER BY leased.position, one.visible_at, one.id) - one.bytes AS before
+      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS leased (instance_id, route, position)
+      CROSS JOIN LATERAL (
+        SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = leased.instance_id
+          AND q.visible_at <= v_now
+          AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
+        ORDER BY q.visible_at, q.id
+        LIMIT 4096
+      ) AS one
+      WHERE leased.instance_id = ANY (v_leased)
+        -- Its version may have changed between the look and the lock.
+        AND COALESCE(
+          NULLIF((SELECT i.route FROM instances AS i WHERE i.instance_id = leased.instance_id), ''),
+          leased.route
+        ) = ANY (v_routes)
+    ),
+    visible AS (
       SELECT q.id
-      FROM unnest(v_leased) AS leased (instance_id)
-      JOIN orchestrator_queue AS q ON q.instance_id = leased.instance_id
-      WHERE q.visible_at <= v_now
-        AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
-        AND (
-          p_min_version IS NULL
-          -- Not EXISTS: below OR it may be planned as one read of the whole table.
-          OR (
-            SELECT i.instance_id
-            FROM instances AS i
-            JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-            WHERE i.instance_id = q.instance_id
-              AND e.duroxide_version_major IS NOT NULL
-              AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
-                NOT BETWEEN p_min_version AND p_max_version
-          ) IS NULL
-        )
+      FROM sized
+      JOIN orchestrator_queue AS q ON q.id = sized.id
+      WHERE sized.before = 0
+        OR sized.before < p_max_bytes - v_bytes
       ORDER BY q.id
       FOR UPDATE OF q SKIP LOCKED
     ),
@@ -212,8 +321,8 @@ BEGIN
     batch AS (
       SELECT
         marked.instance_id,
-        max(marked.attempt_count) AS attempt_count,
         json_agg(marked.id ORDER BY marked.id) AS message_ids,
+        json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
         json_agg(marked.work_item ORDER BY marked.id) AS messages,
         json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
       FROM marked
@@ -222,7 +331,6 @@ BEGIN
     SELECT
       batch.instance_id,
       v_secret || '.' || batch.instance_id,
-      batch.attempt_count,
       v_now_ms,
       i.orchestration_name,
       i.orchestration_version,
@@ -251,6 +359,7 @@ BEGIN
       batch.message_ids,
       batch.messages,
       batch.enqueued_at_ms,
+      batch.attempt_counts,
       (
         SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
         FROM kv_store AS s
@@ -268,14 +377,23 @@ BEGIN
     CROSS JOIN LATERAL (
       -- Ids count events up from 1, so one look at the index tells. Without an instance row the started event says what
       -- the instance is.
-      SELECT p_history_limit IS NULL OR i.instance_id IS NULL OR (
-        SELECT h.event_id
-        FROM history AS h
-        WHERE h.instance_id = batch.instance_id
-          AND h.execution_id = execution.execution_id
-          AND h.event_id > p_history_limit
-        LIMIT 1
-      ) IS NULL AS is_whole
+      SELECT CASE
+        WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
+        WHEN (
+          SELECT h.event_id
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+            AND h.event_id > p_history_limit
+          LIMIT 1
+        ) IS NOT NULL THEN false
+        ELSE (
+          SELECT COALESCE(sum(octet_length(h.event_data)), 0)
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+        ) <= 1048576
+      END AS is_whole
     ) AS known
     ORDER BY array_position(v_seen, batch.instance_id);
 
@@ -292,7 +410,16 @@ BEGIN
         );
     END IF;
     v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing <= 0;
+    EXIT WHEN v_missing <= 0 OR v_is_alone;
+    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
+    INTO v_bytes
+    FROM orchestrator_queue AS q
+    WHERE q.instance_id = ANY (v_leased)
+      AND q.visible_at <= v_now
+      AND q.lock_token = v_secret;
+    -- What is claimed is handed out before its lock runs out.
+    EXIT WHEN v_bytes >= p_max_bytes
+      OR (v_claimed > 0 AND clock_timestamp() > v_started + p_lock_timeout_ms * interval '0.25 milliseconds');
   END LOOP;
 END
 $$;

@@ -1,13 +1,17 @@
--- Claims up to p_limit visible activities that carry no live lock, smallest row id first, and the sessions they need.
+-- Claims up to p_limit visible activities that carry no live lock, the one visible longest first, and the sessions they
+-- need.
 --
 -- Returns one row per claimed activity; no rows means that there is none to take: an activity or a session that
 -- another transaction is about to claim is passed over for the next one. An activity with a session is taken only with
--- p_session_owner, and only while its session is not another owner's; the session is the owner's then, its lease
--- p_session_timeout_ms from now. Behind more than 200 activities whose time has not come, the order is by the time they
--- became visible instead, so that a claim need not walk through them.
+-- p_session_owner, and only while its session is not another owner's; the session is the owner's then, its lock
+-- p_session_timeout_ms from now. An activity that was delivered twice without an end is a suspect, and is claimed alone.
 --
--- Bound: at most 10 rounds, each looking at four times as many rows as the one before; claimed rows and rows of busy
--- sessions that lie before the first free one are looked at in passing (0.2 microseconds each).
+-- The index leads from one route (name and tag) to the next, and within a route from one session to the next: activities
+-- of names, tags and sessions this process does not serve, and activities whose time has not come, cost nothing.
+--
+-- Bound: one look per route that has rows, and per session of a route that is served; at most 10 rounds, each looking at
+-- four times as many rows as the one before. Locked rows before the first free one are looked at in passing (0.2
+-- microseconds each).
 --
 -- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
 -- waits.
@@ -18,6 +22,9 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_tags text[],                   -- tags to take; null means rows of every tag, and p_untagged is true
   p_session_owner text,            -- null takes only rows without a session
   p_session_timeout_ms bigint,     -- milliseconds, > 0; null without an owner
+  p_names text[] DEFAULT NULL,     -- activities to take; null: all
+  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
+  p_max_new_sessions integer DEFAULT NULL, -- sessions that may become the owner's; null: any number
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -40,8 +47,13 @@ DECLARE
   v_secret text := gen_random_uuid()::text;
   v_missing integer := p_limit;
   v_reach integer := p_limit;
-  v_many_delayed boolean;
+  v_routes text[];
+  -- Sessions that may be taken: the owner's, and free ones up to their limit.
+  v_sessions text[] := '{}';
+  v_session_routes text[] := '{}';
+  v_suspects boolean := p_suspects;
   v_candidates bigint[];
+  v_attempts integer[];
   v_ids bigint[];
   v_wanted text[];
   v_session text;
@@ -50,101 +62,184 @@ DECLARE
   v_lost text[] := '{}';
   v_claimed integer;
 BEGIN
-  SELECT count(*) > 200
-  INTO v_many_delayed
-  FROM (
-    SELECT
-    FROM worker_queue AS w
-    WHERE w.visible_at > v_now
-    ORDER BY w.visible_at
-    LIMIT 201
-  ) AS delayed;
+  WITH RECURSIVE present AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route > present.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT array_agg(present.route)
+  INTO v_routes
+  FROM present
+  WHERE present.route IS NOT NULL
+    AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
 
-  -- CASE and BETWEEN below leave the planner one index each. With conditions it can use elsewhere, it may read all
-  -- visible rows and sort them, or look for a rare tag in the order of ids, as its statistics are.
-  FOR v_round IN 1..10 LOOP
-    IF v_many_delayed THEN
-      v_candidates := ARRAY(
-        SELECT w.id
+  IF p_session_owner IS NOT NULL THEN
+    WITH RECURSIVE present AS (
+      (
+        SELECT w.route, w.session_id
         FROM worker_queue AS w
-        WHERE w.visible_at <= v_now
+        WHERE w.session_id IS NOT NULL
+        ORDER BY w.route, w.session_id
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT next.route, next.session_id
+      FROM present
+      CROSS JOIN LATERAL (
+        SELECT p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags) AS served
+      ) AS program
+      CROSS JOIN LATERAL (
+        (
+          SELECT w.route, w.session_id
+          FROM worker_queue AS w
+          WHERE program.served
+            AND w.session_id IS NOT NULL
+            AND (w.route, w.session_id) > (present.route, present.session_id)
+          ORDER BY w.route, w.session_id
+          LIMIT 1
+        )
+        UNION ALL
+        (
+          SELECT w.route, w.session_id
+          FROM worker_queue AS w
+          WHERE NOT program.served
+            AND w.session_id IS NOT NULL
+            AND w.route > present.route
+          ORDER BY w.route, w.session_id
+          LIMIT 1
+        )
+      ) AS next
+    ),
+    first AS (
+      SELECT present.route, present.session_id, one.visible_at, one.id, owned.session_id IS NOT NULL AS is_ours
+      FROM present
+      LEFT JOIN LATERAL (
+        SELECT s.session_id
+        FROM sessions AS s
+        WHERE s.session_id = present.session_id
+          AND s.locked_until > v_now_ms
+          AND s.worker_id = p_session_owner
+      ) AS owned ON true
+      CROSS JOIN LATERAL (
+        SELECT w.visible_at, w.id
+        FROM worker_queue AS w
+        WHERE w.route = present.route
+          AND w.session_id = present.session_id
+          AND w.visible_at <= v_now
           AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
           AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
         ORDER BY w.visible_at, w.id
-        LIMIT v_reach
-      );
-    ELSIF p_tags IS NULL THEN
-      v_candidates := ARRAY(
-        SELECT w.id
-        FROM worker_queue AS w
-        WHERE CASE
-          WHEN w.visible_at > v_now THEN false
-          ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
-        END
-        ORDER BY w.id
-        LIMIT v_reach
-      );
+        LIMIT 1
+      ) AS one
+      WHERE (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags))
+        -- Not EXISTS: below OR it may be planned as one read of the whole table.
+        AND (
+          SELECT s.session_id
+          FROM sessions AS s
+          WHERE s.session_id = present.session_id
+            AND s.locked_until > v_now_ms
+            AND s.worker_id <> p_session_owner
+        ) IS NULL
+    ),
+    ranked AS (
+      SELECT
+        first.route,
+        first.session_id,
+        first.is_ours,
+        dense_rank() OVER (PARTITION BY first.is_ours ORDER BY earliest.visible_at, earliest.id) AS rank
+      FROM first
+      JOIN (
+        SELECT DISTINCT ON (one.session_id) one.session_id, one.visible_at, one.id
+        FROM first AS one
+        ORDER BY one.session_id, one.visible_at, one.id
+      ) AS earliest ON earliest.session_id = first.session_id
+    )
+    SELECT COALESCE(array_agg(ranked.session_id), '{}'), COALESCE(array_agg(ranked.route), '{}')
+    INTO v_sessions, v_session_routes
+    FROM ranked
+    WHERE ranked.is_ours
+      OR ranked.rank <= COALESCE(p_max_new_sessions, p_limit);
+  END IF;
+
+  FOR v_round IN 1..10 LOOP
+    SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
+    INTO v_candidates, v_attempts
+    FROM (
+      SELECT one.id, one.attempt_count
+      FROM (
+        SELECT free.*
+        FROM unnest(v_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT w.id, w.visible_at, w.attempt_count
+          FROM worker_queue AS w
+          WHERE w.session_id IS NULL
+            AND w.route = wanted.route
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            AND (v_suspects OR w.attempt_count < 2)
+            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+          ORDER BY w.visible_at, w.id
+          LIMIT v_reach
+        ) AS free
+        UNION ALL
+        SELECT bound.*
+        FROM unnest(v_sessions, v_session_routes) AS wanted (session_id, route)
+        CROSS JOIN LATERAL (
+          SELECT w.id, w.visible_at, w.attempt_count
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND w.route = wanted.route
+            AND w.session_id = wanted.session_id
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            AND (v_suspects OR w.attempt_count < 2)
+            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+          ORDER BY w.visible_at, w.id
+          LIMIT v_reach
+        ) AS bound
+        WHERE wanted.session_id <> ALL (v_lost)
+      ) AS one
+      ORDER BY one.visible_at, one.id
+      LIMIT v_reach
+    ) AS candidate;
+    EXIT WHEN v_candidates IS NULL;
+    IF v_suspects AND v_attempts[1] >= 2 AND v_missing = p_limit THEN
+      v_candidates := v_candidates[1:1];
     ELSE
-      -- Each accepted tag by its own range of the index: rows of other tags are never met.
       v_candidates := ARRAY(
-        SELECT tagged.id
-        FROM (
-          (
-            SELECT w.id
-            FROM worker_queue AS w
-            WHERE p_untagged
-              AND w.tag IS NULL
-              AND CASE
-                WHEN w.visible_at > v_now THEN false
-                ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
-              END
-            ORDER BY w.tag, w.id
-            LIMIT v_reach
-          )
-          UNION ALL
-          SELECT one.id
-          FROM unnest(p_tags) AS accepted (tag)
-          CROSS JOIN LATERAL (
-            SELECT w.id
-            FROM worker_queue AS w
-            WHERE w.tag BETWEEN accepted.tag AND accepted.tag
-              AND CASE
-                WHEN w.visible_at > v_now THEN false
-                ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
-              END
-            ORDER BY w.tag, w.id
-            LIMIT v_reach
-          ) AS one
-        ) AS tagged
-        ORDER BY tagged.id
-        LIMIT v_reach
+        SELECT one.id
+        FROM unnest(v_candidates, v_attempts) AS one (id, attempt_count)
+        WHERE one.attempt_count < 2
       );
     END IF;
-    EXIT WHEN v_candidates = '{}';
 
+    -- In the order of the candidates, not of the ids: a later round must not take an older row's place.
     SELECT array_agg(locked.id), array_agg(DISTINCT locked.session_id) FILTER (WHERE locked.session_id IS NOT NULL)
     INTO v_ids, v_wanted
     FROM (
       SELECT w.id, w.session_id
-      FROM worker_queue AS w
-      WHERE w.id = ANY (v_candidates)
-        AND CASE
+      FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
+      JOIN worker_queue AS w ON w.id = candidate.id
+      WHERE CASE
           WHEN w.visible_at > v_now THEN false
           ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
         END
-        AND CASE
-          WHEN w.session_id IS NULL THEN true
-          WHEN p_session_owner IS NULL OR w.session_id = ANY (v_lost) THEN false
-          -- Not EXISTS: below CASE it may be planned as one read of the whole table.
-          ELSE (
-            SELECT s.session_id
-            FROM sessions AS s
-            WHERE s.session_id = w.session_id
-              AND s.locked_until > v_now_ms
-              AND s.worker_id <> p_session_owner
-          ) IS NULL
-        END
-      ORDER BY w.id
+      ORDER BY candidate.position
       LIMIT v_missing
       FOR UPDATE OF w SKIP LOCKED
     ) AS locked;
@@ -187,7 +282,7 @@ BEGIN
         ON CONFLICT (session_id) DO NOTHING
         RETURNING session_id
       ),
-      -- Ours already, only its row is busy: an ack or a renewal of ours stamps it. Nobody can take it from us.
+      -- Ours already, only its row is busy: an ack or a renewal of ours stamps it. No other owner can take it from us.
       kept AS (
         SELECT s.session_id
         FROM sessions AS s
@@ -223,12 +318,16 @@ BEGIN
     )
     SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count
     FROM claimed
-    ORDER BY claimed.id;
+    ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing = 0;
-    -- All candidates there are were looked at, and none lost to another owner of its session.
-    EXIT WHEN cardinality(v_candidates) < v_reach AND v_claimed = COALESCE(cardinality(v_ids), 0);
+    EXIT WHEN v_missing = 0 OR (v_claimed > 0 AND v_suspects AND v_attempts[1] >= 2);
+    -- Every candidate was looked at, and none lost to another claim.
+    EXIT WHEN cardinality(v_attempts) < v_reach
+      AND cardinality(v_attempts) = cardinality(v_candidates)
+      AND v_claimed = COALESCE(cardinality(v_ids), 0);
+    -- A suspect that another claim has, or that is not first, is not waited for.
+    v_suspects := false;
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 END

@@ -1,7 +1,7 @@
--- Extends live leases to now + extend_for_ms, and the marks of their batches with them.
+-- Extends locks to now + extend_for_ms, and the marks of their batches with them. One that has run out is live again when
+-- no other process took it: an outage of the database alone takes no work away.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
--- settled.
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled.
 --
 -- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
@@ -28,13 +28,15 @@ DECLARE
   v_lease record;
   v_previous text;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_lease IN
     SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
       WITH ORDINALITY AS a (token, extend_for_ms, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
-      AND l.locked_until > v_now_ms
     ORDER BY l.instance_id COLLATE "C", a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF l
   LOOP

@@ -1,8 +1,8 @@
--- Extends live locks of activities to now + extend_for_ms. The lease of a session is not extended, but its last
--- activity is now.
+-- Extends locks of activities to now + extend_for_ms. One that has run out is live again when no other process took it: an
+-- outage of the database alone takes no work away. The lock of a session is not extended, but its last activity is now.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
--- settled, or the activity was cancelled.
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled, or
+-- the activity was cancelled.
 --
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(
@@ -28,6 +28,9 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_row IN
     SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, w.id, w.session_id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
@@ -35,7 +38,6 @@ BEGIN
     JOIN worker_queue AS w
       ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
     WHERE w.lock_token = split_part(a.token, '.', 2)
-      AND w.locked_until > v_now_ms
     ORDER BY w.id, a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF w
   LOOP

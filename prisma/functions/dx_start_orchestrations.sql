@@ -4,10 +4,14 @@
 -- executions row or a queued start of that id (of two starts of one id the second). Of concurrent starts of one id
 -- exactly one is Started.
 --
+-- Messages that came before their start are claimable from now on, and not before the start is.
+--
 -- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
--- executions. A start waits only for another start, a first turn, or a deletion of the same id.
+-- executions, then earlier messages (skip locked). A start waits only for another start, a first turn, or a deletion of
+-- the same id; several starts of one call wait for at most 200 milliseconds, then fail together with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
-  p_starts jsonb,                  -- [{instance_id, orchestration_name, work_item, major, minor, patch, delay_ms}]
+  p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
+                                   --   delay_ms}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -29,10 +33,24 @@ DECLARE
   v_positions bigint[];
   v_position bigint;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   WITH free AS (
-    SELECT DISTINCT ON (s.instance_id COLLATE "C") s.instance_id, s.orchestration_name
-    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, orchestration_name text))
-      WITH ORDINALITY AS s (instance_id, orchestration_name, position)
+    SELECT DISTINCT ON (s.instance_id COLLATE "C")
+      s.instance_id,
+      s.orchestration_name,
+      dx_route(s.major, s.minor, s.patch, s.orchestration_name, s.orchestration_version, false) AS route
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_starts) AS (
+        instance_id text,
+        orchestration_name text,
+        orchestration_version text,
+        major integer,
+        minor integer,
+        patch integer
+      )
+    ) WITH ORDINALITY AS s (instance_id, orchestration_name, orchestration_version, major, minor, patch, position)
     WHERE NOT EXISTS (
         SELECT FROM instances AS i
         WHERE i.instance_id = s.instance_id
@@ -49,8 +67,8 @@ BEGIN
     ORDER BY s.instance_id COLLATE "C", s.position
   ),
   created AS (
-    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
-    SELECT free.instance_id, free.orchestration_name, 1, v_now, v_now
+    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at, route)
+    SELECT free.instance_id, free.orchestration_name, 1, v_now, v_now, free.route
     FROM free
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id) DO NOTHING
@@ -89,16 +107,31 @@ BEGIN
   ORDER BY s.instance_id COLLATE "C"
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
 
-  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
-  SELECT
-    s.instance_id,
-    s.work_item,
-    to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
-    v_now
-  FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
-    WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
-  WHERE s.position = ANY (v_positions)
-  ORDER BY s.position;
+  WITH start AS (
+    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT
+      s.instance_id,
+      s.work_item,
+      to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
+      v_now,
+      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
+    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
+      WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
+    WHERE s.position = ANY (v_positions)
+    ORDER BY s.position
+    RETURNING instance_id, visible_at, route
+  )
+  UPDATE orchestrator_queue AS q
+  SET route = earlier.route,
+      visible_at = earlier.visible_at
+  FROM (
+    SELECT one.id, start.route, greatest(one.visible_at, start.visible_at) AS visible_at
+    FROM start
+    JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
+    WHERE one.route = ''
+    FOR UPDATE OF one SKIP LOCKED
+  ) AS earlier
+  WHERE q.id = earlier.id;
 
   FOREACH v_position IN ARRAY v_positions LOOP
     v_outcomes[v_position] := 'Started';

@@ -47,6 +47,7 @@ const event = (eventId: number) => ({
   })
 })
 const activity = (instanceId: string, activityId: number): ProviderDriver.EncodedActivity => ({
+  name: "Bench",
   workItem: JSON.stringify({
     ActivityExecute: {
       instance: instanceId,
@@ -180,6 +181,7 @@ const run = Effect.gen(function*() {
         const starts = Array.from({ length: Math.min(set, instances - next) }, (_, i) => ({
           instanceId: `bench-${set}-${next + i}`,
           orchestrationName: "Bench",
+          orchestrationVersion: "1.0.0",
           workItem: JSON.stringify({ StartOrchestration: { instance: `bench-${set}-${next + i}`, input: "1" } }),
           pinnedVersion: version,
           delayMs: null

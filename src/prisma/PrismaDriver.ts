@@ -108,12 +108,20 @@ export const makeOver = (
     name: "prisma",
 
     fetchOrchestrationItems: Effect.fn("PrismaDriver.fetchOrchestrationItems")(
-      function*({ historyLimit, limit, lockTimeoutMs, versions }: FetchOrchestrationItems) {
+      function*(
+        { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, versions }: FetchOrchestrationItems
+      ) {
+        const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
         const rows = yield* call<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
           Prisma.sql`${limit}::integer`,
           bigint(lockTimeoutMs),
           versionTuple(versions?.min),
           versionTuple(versions?.max),
+          Prisma.sql`${programs?.map(({ name }) => name) ?? null}::text[]`,
+          Prisma.sql`${programs?.map(({ version }) => version) ?? null}::text[]`,
+          Prisma.sql`${suspects ?? true}::boolean`,
+          bigint(maxBytes ?? defaultMaxBytes),
+          Prisma.sql`${orphans ?? false}::boolean`,
           Prisma.sql`${historyLimit ?? null}::integer`
         ])
         return yield* Effect.forEach(rows, claimedInstance)
@@ -157,6 +165,7 @@ export const makeOver = (
         [json(starts.map((start) => ({
           instance_id: start.instanceId,
           orchestration_name: start.orchestrationName,
+          orchestration_version: start.orchestrationVersion,
           work_item: start.workItem,
           ...start.pinnedVersion,
           delay_ms: start.delayMs
@@ -164,8 +173,18 @@ export const makeOver = (
       )
     }),
 
+    sweepMessages: ({ after, limit, maxAgeMs }) =>
+      Effect.map(
+        call<{ readonly out_deleted: bigint; readonly out_next: string | null }>("sweepMessages", "dx_sweep_messages", [
+          bigint(maxAgeMs),
+          Prisma.sql`${limit}::integer`,
+          Prisma.sql`${after}::text`
+        ]),
+        ([row]) => ({ deleted: Number(row!.out_deleted), next: row!.out_next })
+      ),
+
     fetchWorkItems: Effect.fn("PrismaDriver.fetchWorkItems")(
-      function*({ limit, lockTimeoutMs, session, tags }: FetchWorkItems) {
+      function*({ activities, limit, lockTimeoutMs, session, suspects, tags }: FetchWorkItems) {
         if (tags._tag === "None") return []
         const rows = yield* call<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
           Prisma.sql`${limit}::integer`,
@@ -173,7 +192,10 @@ export const makeOver = (
           Prisma.sql`${tags._tag !== "Tags"}::boolean`,
           Prisma.sql`${acceptedTags(tags)}::text[]`,
           Prisma.sql`${session?.ownerId ?? null}::text`,
-          bigint(session?.lockTimeoutMs ?? null)
+          bigint(session?.lockTimeoutMs ?? null),
+          Prisma.sql`${activities === undefined ? null : [...activities]}::text[]`,
+          Prisma.sql`${suspects ?? true}::boolean`,
+          Prisma.sql`${session?.maxNew ?? null}::integer`
         ])
         return rows.map(claimedWorkItem)
       }
@@ -187,14 +209,24 @@ export const makeOver = (
     abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
     renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", renewalRow),
 
-    readHistory: ({ executionId, instanceId }) =>
-      Effect.map(
-        query<{ readonly out_event_data: string }>(
+    readHistory: Effect.fnUntraced(function*({ executionId, instanceId }) {
+      const texts: Array<string> = []
+      let last: HistoryPageRow | undefined
+      do {
+        const rows: ReadonlyArray<HistoryPageRow> = yield* query<HistoryPageRow>(
           "readHistory",
-          Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_history(${instanceId}::text, ${executionId}::bigint)`
-        ),
-        (rows) => rows.map((row) => row.out_event_data)
-      ),
+          Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_history(
+            ${instanceId}::text,
+            ${last?.out_execution_id ?? executionId}::bigint,
+            ${last?.out_event_id ?? 0}::bigint,
+            ${defaultMaxBytes}::bigint
+          )`
+        )
+        for (const row of rows) texts.push(row.out_event_data)
+        last = rows.at(-1)
+      } while (last?.out_is_last === false)
+      return texts
+    }),
 
     appendHistory: ({ executionId, history, instanceId }) =>
       history.length === 0
@@ -298,6 +330,9 @@ const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" }>): Re
   }
 }
 
+/** Of messages of one claim, and of events of one page of a history. */
+const defaultMaxBytes = 16 * 1024 * 1024
+
 const ackRow = (ack: OrchestrationAck) => ({
   token: ack.lockToken,
   execution_id: ack.executionId,
@@ -306,6 +341,7 @@ const ackRow = (ack: OrchestrationAck) => ({
   status: ack.status,
   output: ack.output,
   parent_instance_id: ack.parentInstanceId,
+  ...(ack.nextVersion !== undefined && { next_version: ack.nextVersion }),
   ...ack.pinnedVersion,
   ...(ack.customStatus === null ? {} : { sets_custom_status: true, custom_status: ack.customStatus.value }),
   // Keys, not elements: PostgreSQL keeps keys sorted, and looks for one by halves.
@@ -321,6 +357,7 @@ const keyValueRow = (change: KeyValueChange) =>
 
 const activityRow = (activity: EncodedActivity) => ({
   work_item: activity.workItem,
+  name: activity.name,
   instance_id: activity.instanceId,
   execution_id: activity.executionId,
   activity_id: activity.activityId,
@@ -338,7 +375,15 @@ const messageRow = (message: EncodedMessage) => ({
   instance_id: message.instanceId,
   work_item: message.workItem,
   visible_at_ms: message.visibleAtMs,
-  delay_ms: message.delayMs
+  delay_ms: message.delayMs,
+  ...(message.start !== undefined && {
+    start: {
+      orchestration_name: message.start.orchestrationName,
+      orchestration_version: message.start.orchestrationVersion,
+      parent_instance_id: message.start.parentInstanceId,
+      ...message.start.pinnedVersion
+    }
+  })
 })
 
 const abandonRow = (item: Abandon) => ({
@@ -356,7 +401,6 @@ const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_for_ms: i
 interface ClaimedInstanceRow {
   readonly out_instance_id: string
   readonly out_lock_token: string
-  readonly out_attempt_count: number
   readonly out_now_ms: bigint
   readonly out_orchestration_name: string | null
   readonly out_orchestration_version: string | null
@@ -366,6 +410,7 @@ interface ClaimedInstanceRow {
   readonly out_message_ids: ReadonlyArray<number>
   readonly out_messages: ReadonlyArray<string>
   readonly out_enqueued_at_ms: ReadonlyArray<number>
+  readonly out_attempt_counts: ReadonlyArray<number>
   readonly out_key_values: ClaimedInstance["keyValues"] | null
 }
 
@@ -373,7 +418,6 @@ const claimedInstance = (row: ClaimedInstanceRow): Effect.Effect<ClaimedInstance
   safely("fetchOrchestrationItems", row.out_instance_id, {
     instanceId: row.out_instance_id,
     lockToken: row.out_lock_token,
-    attemptCount: row.out_attempt_count,
     nowMs: Number(row.out_now_ms),
     instance: row.out_orchestration_name === null
       ? null
@@ -384,7 +428,8 @@ const claimedInstance = (row: ClaimedInstanceRow): Effect.Effect<ClaimedInstance
     messages: row.out_message_ids.map((id, index) => ({
       id,
       workItem: row.out_messages[index]!,
-      enqueuedAtMs: row.out_enqueued_at_ms[index]!
+      enqueuedAtMs: row.out_enqueued_at_ms[index]!,
+      attemptCount: row.out_attempt_counts[index]!
     })),
     keyValues: row.out_key_values ?? []
   }, (claimed) => [
@@ -392,6 +437,13 @@ const claimedInstance = (row: ClaimedInstanceRow): Effect.Effect<ClaimedInstance
     ...claimed.messages.map((message) => message.id),
     ...claimed.keyValues.map((entry) => entry.lastUpdatedAtMs)
   ])
+
+interface HistoryPageRow {
+  readonly out_execution_id: bigint
+  readonly out_event_id: bigint
+  readonly out_event_data: string
+  readonly out_is_last: boolean
+}
 
 interface ClaimedWorkItemRow {
   readonly out_work_item: string

@@ -112,18 +112,12 @@ CREATE TABLE kv_delta (
 -- Children of an instance: listing a tree, deleting or cancelling it.
 CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id);
 
--- Claiming: the instances with the oldest visible message first.
-CREATE INDEX orchestrator_queue_visible_at_id_idx ON orchestrator_queue (visible_at, id);
-
 -- Claiming, settling: the visible messages of one instance; deletion of an instance.
 CREATE INDEX orchestrator_queue_instance_id_visible_at_idx ON orchestrator_queue (instance_id, visible_at);
 
 -- Whether children of an instance wait to be started, before it is deleted.
 CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_id)
   WHERE work_item LIKE '{"StartOrchestration"%' AND work_item NOT LIKE '%"parent_instance":null%';
-
--- Claiming past many activities whose time has not come; when the next one's comes.
-CREATE INDEX worker_queue_visible_at_id_idx ON worker_queue (visible_at, id);
 
 -- Cancelling one activity of a turn; deletion of an instance.
 CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
@@ -132,9 +126,6 @@ CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
 -- Whether a session still has work, before an idle one is cleaned up.
 CREATE INDEX worker_queue_session_id_idx ON worker_queue (session_id)
   WHERE session_id IS NOT NULL;
-
--- Claiming by workers that serve only some tags, or none: the oldest row of a tag, or without one.
-CREATE INDEX worker_queue_tag_id_idx ON worker_queue (tag, id);
 `
   },
   {
@@ -149,6 +140,29 @@ WHERE event_type = 'Event'
 `
   },
   {
+    name: "20261121020000_route_work",
+    sql:
+      `-- Purpose: says on every queued row which processes may take it, so that a claim never looks at work of others.
+-- Effect on running workers: none; columns of Duroxide stay as they are, and rows it writes get their route by a trigger.
+ALTER TABLE instances ADD COLUMN route TEXT NOT NULL DEFAULT '';
+
+ALTER TABLE orchestrator_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
+
+ALTER TABLE worker_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
+
+-- Claiming: the instances of a route with the oldest visible message first; which routes there are.
+CREATE INDEX orchestrator_queue_route_visible_at_id_idx ON orchestrator_queue (route, visible_at, id);
+
+-- Claiming: the activities of a route that are visible longest; which routes there are.
+CREATE INDEX worker_queue_route_visible_at_id_idx ON worker_queue (route, visible_at, id)
+  WHERE session_id IS NULL;
+
+-- Claiming: the same for each session of a route.
+CREATE INDEX worker_queue_route_session_id_visible_at_id_idx ON worker_queue (route, session_id, visible_at, id)
+  WHERE session_id IS NOT NULL;
+`
+  },
+  {
     name: "20261121042814_create_functions",
     sql: `-- Built by scripts/prisma/buildMigration.mjs from prisma/functions; edit the functions there.
 --
@@ -158,14 +172,17 @@ WHERE event_type = 'Event'
 -- The functions below keep this path: a temporary table of their caller must not hide ours.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
--- Gives claimed batches back: their messages are free again, at once or after a delay, and the leases end.
+-- Gives claimed batches back: their messages are free again, and the locks end; with a delay the instance is paused.
+--
+-- A pause is a lock without a holder (an empty token) until then: neither the batch nor what comes meanwhile is claimed
+-- before, by processes of Duroxide either, so the order of messages holds. Their times stay as they are.
 --
 -- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
 -- two items with one token the second). An expired lease that nobody took over can still be given back.
 --
 -- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
-  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]; delay null or 0: visible as before
+  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]; delay null or 0: no pause
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -180,7 +197,6 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
   v_instances text[] := '{}';
   v_secrets text[] := '{}';
@@ -190,6 +206,9 @@ DECLARE
   v_lease record;
   v_previous text;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_lease IN
     SELECT a.position, a.delay_ms, a.ignore_attempt, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
@@ -212,24 +231,28 @@ BEGIN
   UPDATE orchestrator_queue AS q
   SET lock_token = NULL,
       locked_until = NULL,
-      visible_at = CASE
-        WHEN a.delay_ms > 0 THEN to_timestamp(least(v_now_ms + a.delay_ms, v_latest_ms)::float8 / 1000)
-        ELSE q.visible_at
-      END,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
-  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_delays, v_ignores)
-    AS a (instance_id, lock_token, locked_at, delay_ms, ignore_attempt)
+  FROM unnest(v_instances, v_secrets, v_claimed_ms, v_ignores) AS a (instance_id, lock_token, locked_at, ignore_attempt)
   WHERE q.instance_id = a.instance_id
     AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
 
+  UPDATE instance_locks AS l
+  SET lock_token = '',
+      locked_until = v_now_ms + a.delay_ms
+  FROM unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
+  WHERE l.instance_id = a.instance_id
+    AND a.delay_ms > 0;
+
   DELETE FROM instance_locks AS l
-  WHERE l.instance_id = ANY (v_instances);
+  USING unnest(v_instances, v_delays) AS a (instance_id, delay_ms)
+  WHERE l.instance_id = a.instance_id
+    AND COALESCE(a.delay_ms, 0) <= 0;
   RETURN v_outcomes;
 END
 $$;
 
--- Gives claimed activities back, visible at once or after a delay.
+-- Gives claimed activities back, visible as before or after a delay.
 --
 -- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
 -- two items with one token the second). An expired lock that nobody took over can still be given back.
@@ -259,8 +282,11 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_row IN
-    SELECT a.position, v_now_ms + COALESCE(a.delay_ms, 0) AS visible_at_ms, a.ignore_attempt, w.id
+    SELECT a.position, CASE WHEN a.delay_ms > 0 THEN v_now_ms + a.delay_ms END AS visible_at_ms, a.ignore_attempt, w.id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
       WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
     JOIN worker_queue AS w
@@ -280,10 +306,177 @@ BEGIN
   UPDATE worker_queue AS w
   SET lock_token = NULL,
       locked_until = NULL,
-      visible_at = to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000),
+      visible_at = CASE
+        WHEN a.visible_at_ms IS NULL THEN w.visible_at
+        ELSE to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000)
+      END,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
   WHERE w.id = a.id;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Which processes may run the next turn of an instance, as one text that an index can search: the version its execution
+-- is pinned to, the version of the orchestration, and its name, such as \`1000.1.0 =1.0.0 Fulfil\`.
+--
+-- \`-\` stands for an execution that is not pinned; \` *\` for any version of the orchestration; \` >1.0.0\` for any that is not
+-- older.
+CREATE OR REPLACE FUNCTION dx_route(
+  p_major integer,                 -- pinned version; null when there is none
+  p_minor integer,
+  p_patch integer,
+  p_name text,
+  p_version text,                  -- null: any
+  p_or_newer boolean
+)
+RETURNS text
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT COALESCE(p_major || '.' || p_minor || '.' || p_patch, '-')
+    || CASE WHEN p_version IS NULL THEN ' *' WHEN p_or_newer THEN ' >' || p_version ELSE ' =' || p_version END
+    || ' ' || p_name
+$$;
+
+-- Creates instances, each with execution 1 (Running, pinned) and its start message, where the id is free.
+--
+-- Returns one outcome per start, in their order: Started, or AlreadyExists when there is an instances row, an
+-- executions row or a queued start of that id (of two starts of one id the second). Of concurrent starts of one id
+-- exactly one is Started.
+--
+-- Messages that came before their start are claimable from now on, and not before the start is.
+--
+-- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
+-- executions, then earlier messages (skip locked). A start waits only for another start, a first turn, or a deletion of
+-- the same id; several starts of one call wait for at most 200 milliseconds, then fail together with 55P03.
+CREATE OR REPLACE FUNCTION dx_start_orchestrations(
+  p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
+                                   --   delay_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('AlreadyExists'::text, ARRAY[jsonb_array_length(p_starts)]);
+  v_started text[];
+  v_positions bigint[];
+  v_position bigint;
+BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
+  WITH free AS (
+    SELECT DISTINCT ON (s.instance_id COLLATE "C")
+      s.instance_id,
+      s.orchestration_name,
+      dx_route(s.major, s.minor, s.patch, s.orchestration_name, s.orchestration_version, false) AS route
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_starts) AS (
+        instance_id text,
+        orchestration_name text,
+        orchestration_version text,
+        major integer,
+        minor integer,
+        patch integer
+      )
+    ) WITH ORDINALITY AS s (instance_id, orchestration_name, orchestration_version, major, minor, patch, position)
+    WHERE NOT EXISTS (
+        SELECT FROM instances AS i
+        WHERE i.instance_id = s.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM executions AS e
+        WHERE e.instance_id = s.instance_id
+      )
+      AND NOT EXISTS (
+        SELECT FROM orchestrator_queue AS q
+        WHERE q.instance_id = s.instance_id
+          AND q.work_item LIKE '{"StartOrchestration"%'
+      )
+    ORDER BY s.instance_id COLLATE "C", s.position
+  ),
+  created AS (
+    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at, route)
+    SELECT free.instance_id, free.orchestration_name, 1, v_now, v_now, free.route
+    FROM free
+    ORDER BY free.instance_id COLLATE "C"
+    ON CONFLICT (instance_id) DO NOTHING
+    RETURNING instance_id
+  )
+  SELECT array_agg(created.instance_id)
+  INTO v_started
+  FROM created;
+  IF v_started IS NULL THEN
+    RETURN v_outcomes;
+  END IF;
+
+  SELECT array_agg(first.position ORDER BY first.position)
+  INTO v_positions
+  FROM (
+    SELECT min(s.position) AS position
+    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text)) WITH ORDINALITY AS s (instance_id, position)
+    WHERE s.instance_id = ANY (v_started)
+    GROUP BY s.instance_id
+  ) AS first;
+
+  INSERT INTO executions (
+    instance_id,
+    execution_id,
+    status,
+    started_at,
+    duroxide_version_major,
+    duroxide_version_minor,
+    duroxide_version_patch
+  )
+  SELECT s.instance_id, 1, 'Running', v_now, s.major, s.minor, s.patch
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer)
+  ) WITH ORDINALITY AS s (instance_id, major, minor, patch, position)
+  WHERE s.position = ANY (v_positions)
+  ORDER BY s.instance_id COLLATE "C"
+  ON CONFLICT (instance_id, execution_id) DO NOTHING;
+
+  WITH start AS (
+    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT
+      s.instance_id,
+      s.work_item,
+      to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
+      v_now,
+      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
+    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
+      WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
+    WHERE s.position = ANY (v_positions)
+    ORDER BY s.position
+    RETURNING instance_id, visible_at, route
+  )
+  UPDATE orchestrator_queue AS q
+  SET route = earlier.route,
+      visible_at = earlier.visible_at
+  FROM (
+    SELECT one.id, start.route, greatest(one.visible_at, start.visible_at) AS visible_at
+    FROM start
+    JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
+    WHERE one.route = ''
+    FOR UPDATE OF one SKIP LOCKED
+  ) AS earlier
+  WHERE q.id = earlier.id;
+
+  FOREACH v_position IN ARRAY v_positions LOOP
+    v_outcomes[v_position] := 'Started';
+  END LOOP;
   RETURN v_outcomes;
 END
 $$;
@@ -299,18 +492,21 @@ $$;
 --
 -- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
 --
--- Locks: leases by instance; parent rows (key share), then instance rows, by id; executions, history, key-values;
--- worker rows by id; queue rows of the batches. A lease is locked until the end: two acks of one token exclude each
+-- Locks: leases by instance; parent rows (key share), then instance rows, by id, then those of starts, by id; executions,
+-- history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes. Several acks
+-- of one call wait for at most 200 milliseconds, then fail together with 55P03. A lease is locked until the end: two acks of one token exclude each
 -- other whatever they hold, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
-                                   --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
-                                   --   cancelled_timers: {work_item: null}}]
+                                   --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
+                                   --   custom_status, cancelled_timers: {work_item: null}}]
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
-  p_worker_items jsonb,            -- [{ack, work_item, instance_id, execution_id, activity_id, session_id, tag}]
+  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
-  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms}]
+  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
+                                   --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
+                                   --   creates its instance where the id is free
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -344,7 +540,12 @@ DECLARE
   v_describes boolean;
   v_ends boolean;
   v_cancels boolean;
+  v_reroutes boolean;
+  v_started text[];
 BEGIN
+  IF v_count > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_lease IN
     SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
@@ -412,8 +613,9 @@ BEGIN
     array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
     bool_or(ack.status IS NOT NULL OR ack.major IS NOT NULL),
     bool_or(ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')),
-    bool_or(ack.cancelled_timers IS NOT NULL)
-  INTO v_creates, v_parents, v_describes, v_ends, v_cancels
+    bool_or(ack.cancelled_timers IS NOT NULL),
+    bool_or(ack.orchestration_name IS NOT NULL OR ack.major IS NOT NULL OR ack.status = 'ContinuedAsNew')
+  INTO v_creates, v_parents, v_describes, v_ends, v_cancels, v_reroutes
   FROM ROWS FROM (
     jsonb_to_recordset(p_acks) AS (
       orchestration_name text,
@@ -509,6 +711,88 @@ BEGIN
     FROM created;
   END IF;
 
+  IF p_orchestrator_items IS NOT NULL THEN
+    -- Children and detached starts exist from now on, as dx_start_orchestrations makes them.
+    WITH wanted AS (
+      SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, s.*
+      FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
+        WITH ORDINALITY AS m (ack, instance_id, start, position)
+      CROSS JOIN LATERAL jsonb_to_record(m.start) AS s (
+        orchestration_name text,
+        orchestration_version text,
+        parent_instance_id text,
+        major integer,
+        minor integer,
+        patch integer
+      )
+      WHERE v_executions[m.ack] IS NOT NULL
+        AND m.start IS NOT NULL
+        AND NOT EXISTS (
+          SELECT FROM instances AS i
+          WHERE i.instance_id = m.instance_id
+        )
+        AND NOT EXISTS (
+          SELECT FROM executions AS e
+          WHERE e.instance_id = m.instance_id
+        )
+        AND NOT EXISTS (
+          SELECT FROM orchestrator_queue AS q
+          WHERE q.instance_id = m.instance_id
+            AND q.work_item LIKE '{"StartOrchestration"%'
+        )
+      ORDER BY m.instance_id COLLATE "C", m.position
+    ),
+    created AS (
+      INSERT INTO instances (
+        instance_id,
+        orchestration_name,
+        current_execution_id,
+        created_at,
+        updated_at,
+        parent_instance_id,
+        route
+      )
+      SELECT
+        wanted.instance_id,
+        wanted.orchestration_name,
+        1,
+        v_now,
+        v_now,
+        wanted.parent_instance_id,
+        dx_route(
+          wanted.major,
+          wanted.minor,
+          wanted.patch,
+          wanted.orchestration_name,
+          wanted.orchestration_version,
+          false
+        )
+      FROM wanted
+      ORDER BY wanted.instance_id COLLATE "C"
+      ON CONFLICT (instance_id) DO NOTHING
+      RETURNING instance_id
+    ),
+    pinned AS (
+      INSERT INTO executions (
+        instance_id,
+        execution_id,
+        status,
+        started_at,
+        duroxide_version_major,
+        duroxide_version_minor,
+        duroxide_version_patch
+      )
+      SELECT wanted.instance_id, 1, 'Running', v_now, wanted.major, wanted.minor, wanted.patch
+      FROM created
+      JOIN wanted ON wanted.instance_id = created.instance_id
+      ORDER BY wanted.instance_id COLLATE "C"
+      ON CONFLICT (instance_id, execution_id) DO NOTHING
+    )
+    SELECT array_agg(created.instance_id)
+    INTO v_started
+    FROM created;
+  END IF;
+
   -- With or without an instance row.
   INSERT INTO executions (instance_id, execution_id, status, started_at)
   SELECT a.instance_id, a.execution_id, 'Running', v_now
@@ -591,6 +875,48 @@ BEGIN
     WHERE e.instance_id = v_instances[ack.position]
       AND e.execution_id = v_executions[ack.position]
       AND (ack.status IS NOT NULL OR ack.major IS NOT NULL);
+  END IF;
+
+  IF v_reroutes THEN
+    -- Which processes take the next turn; messages that came in meanwhile are theirs as well.
+    WITH wanted AS (
+      SELECT
+        i.instance_id,
+        dx_route(
+          e.duroxide_version_major,
+          e.duroxide_version_minor,
+          e.duroxide_version_patch,
+          i.orchestration_name,
+          CASE
+            WHEN ack.status = 'ContinuedAsNew' THEN COALESCE(ack.next_version, i.orchestration_version)
+            ELSE i.orchestration_version
+          END,
+          ack.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND ack.next_version IS NULL
+        ) AS route
+      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (status text, next_version text)) WITH ORDINALITY
+        AS ack (status, next_version, position)
+      JOIN instances AS i ON i.instance_id = v_instances[ack.position]
+      JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+      WHERE v_executions[ack.position] IS NOT NULL
+    ),
+    changed AS (
+      UPDATE instances AS i
+      SET route = wanted.route
+      FROM wanted
+      WHERE i.instance_id = wanted.instance_id
+        AND i.route <> wanted.route
+      RETURNING i.instance_id, i.route
+    )
+    UPDATE orchestrator_queue AS q
+    SET route = changed.route
+    FROM changed
+    WHERE q.instance_id = changed.instance_id
+      AND q.route <> changed.route
+      AND q.lock_token IS DISTINCT FROM (
+        SELECT l.lock_token
+        FROM instance_locks AS l
+        WHERE l.instance_id = changed.instance_id
+      );
   END IF;
 
   IF p_key_values IS NOT NULL THEN
@@ -679,13 +1005,24 @@ BEGIN
       execution_id,
       activity_id,
       session_id,
-      tag
+      tag,
+      route
     )
-    SELECT w.work_item, v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id, w.tag
+    SELECT
+      w.work_item,
+      v_now,
+      v_now,
+      w.instance_id,
+      w.execution_id,
+      w.activity_id,
+      w.session_id,
+      w.tag,
+      w.name || COALESCE(' #' || w.tag, '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
         ack bigint,
         work_item text,
+        name text,
         instance_id text,
         execution_id bigint,
         activity_id bigint,
@@ -693,7 +1030,7 @@ BEGIN
         tag text
       )
     ) WITH ORDINALITY
-      AS w (ack, work_item, instance_id, execution_id, activity_id, session_id, tag, position)
+      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
     WHERE v_executions[w.ack] IS NOT NULL
     ORDER BY w.position;
   END IF;
@@ -728,20 +1065,36 @@ BEGIN
   END IF;
 
   IF p_orchestrator_items IS NOT NULL THEN
-    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT
       m.instance_id,
       m.work_item,
       to_timestamp(
         least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
       ),
-      v_now
+      v_now,
+      COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = m.instance_id), '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_orchestrator_items)
         AS (ack bigint, instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
     ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
     WHERE v_executions[m.ack] IS NOT NULL
     ORDER BY m.position;
+  END IF;
+
+  IF v_started IS NOT NULL THEN
+    -- Messages that came before their start.
+    UPDATE orchestrator_queue AS q
+    SET route = earlier.route
+    FROM (
+      SELECT one.id, i.route
+      FROM unnest(v_started) AS started (instance_id)
+      JOIN instances AS i ON i.instance_id = started.instance_id
+      JOIN orchestrator_queue AS one ON one.instance_id = started.instance_id
+      WHERE one.route = ''
+      FOR UPDATE OF one SKIP LOCKED
+    ) AS earlier
+    WHERE q.id = earlier.id;
   END IF;
 
   IF v_cancels THEN
@@ -799,6 +1152,9 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_row IN
     SELECT a.position, w.id, w.session_id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
@@ -835,8 +1191,13 @@ BEGIN
     WHERE s.session_id = locked.session_id;
   END IF;
 
-  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
-  SELECT a.instance_id, a.work_item, v_now, v_now
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+  SELECT
+    a.instance_id,
+    a.work_item,
+    v_now,
+    v_now,
+    COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
   FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
     WITH ORDINALITY AS a (instance_id, work_item, position)
   WHERE v_outcomes[a.position] = 'Done'
@@ -964,8 +1325,8 @@ BEGIN
 END
 $$;
 
--- Takes single messages out of claimed batches and hides them for a while: rows nobody can read must neither block
--- their instance nor be lost. Their delivery stays counted; the lease and the rest of the batch stay as they are.
+-- Takes single messages out of claimed batches and hides them for a while: rows this version cannot read must neither
+-- block their instance nor be lost. Their delivery does not count; the lock and the rest of the batch stay as they are.
 --
 -- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled. Ids
 -- that are not part of the batch are left alone.
@@ -1004,6 +1365,7 @@ BEGIN
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL,
         locked_until = NULL,
+        attempt_count = greatest(q.attempt_count - 1, 0),
         visible_at = to_timestamp(least(v_lease.visible_at_ms, v_latest_ms)::float8 / 1000)
     WHERE q.id = ANY (v_lease.ids)
       AND q.instance_id IS NOT DISTINCT FROM v_lease.instance_id -- not "=": found by id, whatever the statistics say
@@ -1192,7 +1554,8 @@ BEGIN
 END
 $$;
 
--- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed.
+-- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The trigger
+-- dx_route_message says which processes take them, and lets them wait for a start that is not due yet.
 --
 -- Returns how many. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
@@ -1234,7 +1597,7 @@ $$;
 --
 -- Returns how many. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
-  p_activities jsonb,              -- [{work_item, instance_id, execution_id, activity_id, session_id, tag}]
+  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -1252,50 +1615,95 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_count bigint;
 BEGIN
-  INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id, session_id, tag)
-  SELECT w.work_item, v_now, v_now, w.instance_id, w.execution_id, w.activity_id, w.session_id, w.tag
+  INSERT INTO worker_queue (
+    work_item,
+    visible_at,
+    created_at,
+    instance_id,
+    execution_id,
+    activity_id,
+    session_id,
+    tag,
+    route
+  )
+  SELECT
+    w.work_item,
+    v_now,
+    v_now,
+    w.instance_id,
+    w.execution_id,
+    w.activity_id,
+    w.session_id,
+    w.tag,
+    w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
       work_item text,
+      name text,
       instance_id text,
       execution_id bigint,
       activity_id bigint,
       session_id text,
       tag text
     )
-  ) WITH ORDINALITY AS w (work_item, instance_id, execution_id, activity_id, session_id, tag, position)
+  ) WITH ORDINALITY AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;
 END
 $$;
 
--- Claims up to p_limit instances that have a visible message and no live lease, and hands out all that a turn reads.
+-- A semantic version as numbers that compare as versions do: major, minor, patch, and 0 for a pre-release, else 1. Below
+-- all of them for a text of another form. Pre-releases of one version are equal.
+CREATE OR REPLACE FUNCTION dx_semantic_version(
+  p_version text
+)
+RETURNS integer[]
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT CASE
+    WHEN p_version ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}([-+]|$)' THEN
+      string_to_array(substring(p_version FROM '^[0-9.]+'), '.')::integer[]
+        || (p_version !~ '^[0-9.]+-')::integer
+    ELSE '{-1}'::integer[]
+  END
+$$;
+
+-- Claims up to p_limit instances that have a visible message and no live lock, and hands out all that a turn reads.
 --
 -- Returns one row per claimed instance, the one with the oldest visible message first; no rows means that there is no
 -- eligible instance, not that a race was lost: an instance that another transaction is about to claim is passed over
--- for the next one. The visible messages of a claimed instance carry its lease's token and expiry from now on, and
+-- for the next one. The visible messages of a claimed instance carry its lock's token and expiry from now on, and
 -- count one delivery more. Texts are handed out as they are stored; nothing here parses them.
 --
--- Bound: one pass over the visible messages in at most 50 rounds of a growing number of rows, ended by the p_limit-th
--- claim; then the history up to its limit, messages and store of the claimed instances. An instance that cannot be taken costs one look
--- each at its lease and version, and 0.14 microseconds per further message: passing over 10,000 messages of a busy
--- instance takes 1.4 ms (13 ms with the lease looked up per message). A skip scan over (instance_id, visible_at) would
--- pay 4.4 microseconds for every instance that has any message, timers of sleeping instances included.
+-- An instance is eligible by its route (dx_route): with p_names, when one of these programs serves it. The index leads
+-- from one route to the next, so work of others costs nothing: neither 1,000,000 messages of definitions or versions
+-- this process does not serve, nor messages that wait for a start. An instance that was delivered twice without an end
+-- is a suspect, and is claimed alone.
 --
--- Locks: advisory lock of the instance (try), its lease row (skip locked), its messages (skip locked). Nothing waits.
+-- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
+-- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. An
+-- instance that is locked costs one look at its lock, and 0.14 microseconds per further message: passing over
+-- 10,000 messages of a busy instance takes 1.4 ms.
+--
+-- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
   p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
   p_max_version integer[],         -- newest pinned version to take, included
-  p_history_limit integer DEFAULT NULL, -- event id; of a history beyond it only the last event is handed out
+  p_names text[] DEFAULT NULL,     -- orchestrations to take, with the version at the same place of p_versions; null: all
+  p_versions text[] DEFAULT NULL,
+  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
+  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is handed out
+  p_orphans boolean DEFAULT false, -- whether messages without an instance and a start are taken as well
+  p_history_limit integer DEFAULT NULL, -- event id; of a history beyond it, or beyond 1 MiB, only the last event
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
   out_instance_id text,
-  out_lock_token text,             -- <36 characters of the lease>.<instance id>
-  out_attempt_count integer,       -- highest of the batch
+  out_lock_token text,             -- <36 characters of the lock>.<instance id>
   out_now_ms bigint,               -- the clock of this claim
   out_orchestration_name text,     -- null when there is no instances row
   out_orchestration_version text,
@@ -1305,6 +1713,7 @@ RETURNS TABLE (
   out_message_ids json,            -- row ids, ascending
   out_messages json,               -- work item texts, in the order of out_message_ids
   out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
+  out_attempt_counts json,         -- deliveries of each of them, this one included
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
 )
 LANGUAGE plpgsql
@@ -1317,36 +1726,106 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_started timestamptz := clock_timestamp();
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM v_started) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_until_ms bigint := v_now_ms + p_lock_timeout_ms;
+  v_until_ms bigint;
   v_secret text := gen_random_uuid()::text;
+  -- What a route says behind its pinned version, for each program that is served.
+  v_served text[];
+  v_routes text[];
   v_candidate record;
   v_after_at timestamptz := '-infinity';
   v_after_id bigint := 0;
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
-  -- Of these, the ones with many messages: left out by the scan itself.
+  -- Instances with many messages: left out by the scan itself.
   v_crowded text[] := '{}';
   v_locked text[];
+  v_locked_routes text[];
   v_held text[];
   v_leased text[];
   v_missing integer := p_limit;
   v_claimed integer;
+  v_bytes bigint := 0;
+  v_is_alone boolean := false;
 BEGIN
-  FOR v_round IN 1..50 LOOP
+  IF p_names IS NOT NULL THEN
+    SELECT array_agg(' =' || one.version || ' ' || one.name) || array_agg(' * ' || one.name)
+    INTO v_served
+    FROM unnest(p_names, p_versions) AS one (name, version);
+  END IF;
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT array_agg(parts.route)
+  INTO v_routes
+  FROM (
+    SELECT
+      present.route,
+      split_part(present.route, ' ', 1) AS pinned,
+      substr(present.route, strpos(present.route, ' ')) AS program
+    FROM present
+    WHERE present.route IS NOT NULL
+  ) AS parts
+  WHERE (
+      p_min_version IS NULL
+      OR CASE
+        WHEN parts.pinned IN ('', '-') THEN true
+        ELSE string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+      END
+    )
+    AND CASE
+      WHEN p_names IS NULL THEN true
+      WHEN parts.program LIKE ' >%' THEN EXISTS (
+        SELECT
+        FROM unnest(p_names, p_versions) AS one (name, version)
+        WHERE one.name = substr(parts.program, strpos(substr(parts.program, 2), ' ') + 2)
+          AND dx_semantic_version(one.version)
+            >= dx_semantic_version(substr(split_part(substr(parts.program, 2), ' ', 1), 2))
+      )
+      ELSE parts.program = ANY (v_served)
+    END;
+  IF v_routes IS NULL THEN
+    RETURN;
+  END IF;
+
+  LOOP
     -- The next instances by their oldest visible message; of those that may be taken, the advisory locks.
     v_locked := '{}';
+    v_locked_routes := '{}';
     v_found := false;
     FOR v_candidate IN
       WITH message AS MATERIALIZED (
-        SELECT q.instance_id, q.visible_at, q.id
-        FROM orchestrator_queue AS q
-        WHERE q.visible_at <= v_now
-          AND (q.visible_at, q.id) > (v_after_at, v_after_id)
-          AND q.instance_id <> ALL (v_crowded)
-        ORDER BY q.visible_at, q.id
+        SELECT one.instance_id, one.visible_at, one.id, one.attempt_count, wanted.route
+        FROM unnest(v_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
+          FROM orchestrator_queue AS q
+          WHERE q.route = wanted.route
+            AND q.visible_at <= v_now
+            AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+            AND q.instance_id <> ALL (v_crowded)
+          ORDER BY q.visible_at, q.id
+          LIMIT v_rows
+        ) AS one
+        ORDER BY one.visible_at, one.id
         LIMIT v_rows
       ),
       numbered AS (
@@ -1358,34 +1837,33 @@ BEGIN
         met.messages,
         met.visible_at,
         met.first[2] AS id,
-        lease.instance_id IS NULL AND version.accepted AS free
+        met.attempt_count,
+        met.route,
+        -- Scalar subqueries: as joins they may be planned as one read of the whole table.
+        (
+          SELECT l.instance_id
+          FROM instance_locks AS l
+          WHERE l.instance_id = met.instance_id
+            AND l.locked_until > v_now_ms
+        ) IS NULL AS free,
+        (
+          SELECT i.route
+          FROM instances AS i
+          WHERE i.instance_id = met.instance_id
+        ) AS instance_route
       FROM (
         SELECT
           numbered.instance_id,
           count(*) AS messages,
           min(numbered.visible_at) AS visible_at,
-          min(ARRAY[numbered.position, numbered.id]) AS first
+          min(ARRAY[numbered.position, numbered.id]) AS first,
+          max(numbered.attempt_count) AS attempt_count,
+          -- Messages that came before a start have none.
+          max(numbered.route) AS route
         FROM numbered
         GROUP BY numbered.instance_id
         ORDER BY first
       ) AS met
-      LEFT JOIN instance_locks AS lease
-        ON lease.instance_id = met.instance_id
-        AND lease.locked_until > v_now_ms
-      CROSS JOIN LATERAL (
-        SELECT p_min_version IS NULL OR COALESCE(
-          (
-            SELECT
-              e.duroxide_version_major IS NULL
-              OR ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
-                BETWEEN p_min_version AND p_max_version
-            FROM instances AS i
-            JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-            WHERE i.instance_id = met.instance_id
-          ),
-          true
-        ) AS accepted
-      ) AS version
       ORDER BY met.first
     LOOP
       v_found := true;
@@ -1394,20 +1872,42 @@ BEGIN
       IF v_candidate.messages > 4 THEN
         v_crowded := v_crowded || v_candidate.instance_id;
       END IF;
-      CONTINUE WHEN v_candidate.instance_id = ANY (v_seen);
-      v_seen := v_seen || v_candidate.instance_id;
-      -- The key of duroxide-pg, so that processes of both exclude each other.
-      IF v_candidate.free AND pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
-        v_locked := v_locked || v_candidate.instance_id;
-        EXIT WHEN cardinality(v_locked) >= v_missing;
+      CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
+      IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
+        -- Written while the instance changed its version: not ours after all.
+        UPDATE orchestrator_queue AS q
+        SET route = v_candidate.instance_route
+        FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
+        WHERE q.id = stale.id;
+        CONTINUE;
       END IF;
+      -- Without an instance and a start there is nothing to run, unless a history says what it is.
+      CONTINUE WHEN v_candidate.route = ''
+        AND v_candidate.instance_route IS NULL
+        AND NOT p_orphans
+        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_candidate.instance_id LIMIT 1) IS NULL;
+      v_seen := v_seen || v_candidate.instance_id;
+      IF v_candidate.attempt_count >= 2 THEN
+        CONTINUE WHEN NOT p_suspects OR v_locked <> '{}' OR v_missing < p_limit;
+        v_is_alone := true;
+      END IF;
+      -- The key of duroxide-pg, so that processes of both exclude each other.
+      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
+        v_locked := v_locked || v_candidate.instance_id;
+        v_locked_routes := v_locked_routes || v_candidate.route;
+        EXIT WHEN v_is_alone OR cardinality(v_locked) >= v_missing;
+      END IF;
+      v_is_alone := false;
     END LOOP;
     EXIT WHEN NOT v_found;
-    v_rows := least(greatest(2 * v_rows, 16), 1000);
+    v_rows := least(greatest(2 * v_rows, 16), 10000);
     CONTINUE WHEN v_locked = '{}';
 
-    -- The statements from here on see all that was committed before the advisory locks were ours. A lease that exists
-    -- now is taken over when it is expired and nobody works on it; the others are new, and nobody else inserts them.
+    -- The statements from here on see all that was committed before the advisory locks were ours. A lock row that exists
+    -- now is taken over when it is expired and no transaction works on it; the others are new, and no other transaction
+    -- inserts them. The lock runs from here: passing over others has not used it up.
+    v_until_ms := p_lock_timeout_ms
+      + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
     v_leased := '{}';
     SELECT array_agg(l.instance_id)
     INTO v_held
@@ -1450,25 +1950,34 @@ BEGIN
     CONTINUE WHEN v_leased = '{}';
 
     RETURN QUERY
-    WITH visible AS (
+    WITH sized AS (
+      SELECT
+        one.id,
+        -- Bytes before it.
+        sum(one.bytes) OVER (ORDER BY leased.position, one.visible_at, one.id) - one.bytes AS before
+      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS leased (instance_id, route, position)
+      CROSS JOIN LATERAL (
+        SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = leased.instance_id
+          AND q.visible_at <= v_now
+          AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
+        ORDER BY q.visible_at, q.id
+        LIMIT 4096
+      ) AS one
+      WHERE leased.instance_id = ANY (v_leased)
+        -- Its version may have changed between the look and the lock.
+        AND COALESCE(
+          NULLIF((SELECT i.route FROM instances AS i WHERE i.instance_id = leased.instance_id), ''),
+          leased.route
+        ) = ANY (v_routes)
+    ),
+    visible AS (
       SELECT q.id
-      FROM unnest(v_leased) AS leased (instance_id)
-      JOIN orchestrator_queue AS q ON q.instance_id = leased.instance_id
-      WHERE q.visible_at <= v_now
-        AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
-        AND (
-          p_min_version IS NULL
-          -- Not EXISTS: below OR it may be planned as one read of the whole table.
-          OR (
-            SELECT i.instance_id
-            FROM instances AS i
-            JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-            WHERE i.instance_id = q.instance_id
-              AND e.duroxide_version_major IS NOT NULL
-              AND ARRAY[e.duroxide_version_major, e.duroxide_version_minor, e.duroxide_version_patch]
-                NOT BETWEEN p_min_version AND p_max_version
-          ) IS NULL
-        )
+      FROM sized
+      JOIN orchestrator_queue AS q ON q.id = sized.id
+      WHERE sized.before = 0
+        OR sized.before < p_max_bytes - v_bytes
       ORDER BY q.id
       FOR UPDATE OF q SKIP LOCKED
     ),
@@ -1484,8 +1993,8 @@ BEGIN
     batch AS (
       SELECT
         marked.instance_id,
-        max(marked.attempt_count) AS attempt_count,
         json_agg(marked.id ORDER BY marked.id) AS message_ids,
+        json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
         json_agg(marked.work_item ORDER BY marked.id) AS messages,
         json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
       FROM marked
@@ -1494,7 +2003,6 @@ BEGIN
     SELECT
       batch.instance_id,
       v_secret || '.' || batch.instance_id,
-      batch.attempt_count,
       v_now_ms,
       i.orchestration_name,
       i.orchestration_version,
@@ -1523,6 +2031,7 @@ BEGIN
       batch.message_ids,
       batch.messages,
       batch.enqueued_at_ms,
+      batch.attempt_counts,
       (
         SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
         FROM kv_store AS s
@@ -1540,14 +2049,23 @@ BEGIN
     CROSS JOIN LATERAL (
       -- Ids count events up from 1, so one look at the index tells. Without an instance row the started event says what
       -- the instance is.
-      SELECT p_history_limit IS NULL OR i.instance_id IS NULL OR (
-        SELECT h.event_id
-        FROM history AS h
-        WHERE h.instance_id = batch.instance_id
-          AND h.execution_id = execution.execution_id
-          AND h.event_id > p_history_limit
-        LIMIT 1
-      ) IS NULL AS is_whole
+      SELECT CASE
+        WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
+        WHEN (
+          SELECT h.event_id
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+            AND h.event_id > p_history_limit
+          LIMIT 1
+        ) IS NOT NULL THEN false
+        ELSE (
+          SELECT COALESCE(sum(octet_length(h.event_data)), 0)
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+        ) <= 1048576
+      END AS is_whole
     ) AS known
     ORDER BY array_position(v_seen, batch.instance_id);
 
@@ -1564,21 +2082,54 @@ BEGIN
         );
     END IF;
     v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing <= 0;
+    EXIT WHEN v_missing <= 0 OR v_is_alone;
+    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
+    INTO v_bytes
+    FROM orchestrator_queue AS q
+    WHERE q.instance_id = ANY (v_leased)
+      AND q.visible_at <= v_now
+      AND q.lock_token = v_secret;
+    -- What is claimed is handed out before its lock runs out.
+    EXIT WHEN v_bytes >= p_max_bytes
+      OR (v_claimed > 0 AND clock_timestamp() > v_started + p_lock_timeout_ms * interval '0.25 milliseconds');
   END LOOP;
 END
 $$;
 
--- Claims up to p_limit visible activities that carry no live lock, smallest row id first, and the sessions they need.
+-- Whether the route of an activity, its name and tag, is one a worker takes.
+CREATE OR REPLACE FUNCTION dx_is_served(
+  p_route text,
+  p_names text[],
+  p_untagged boolean,
+  p_tags text[]                    -- null: every tag
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT EXISTS (
+    SELECT
+    FROM unnest(p_names) AS one (name)
+    WHERE (p_untagged AND p_route = one.name)
+      OR (p_tags IS NULL AND starts_with(p_route, one.name || ' #'))
+      OR (starts_with(p_route, one.name || ' #') AND substr(p_route, length(one.name) + 3) = ANY (p_tags))
+  )
+$$;
+
+-- Claims up to p_limit visible activities that carry no live lock, the one visible longest first, and the sessions they
+-- need.
 --
 -- Returns one row per claimed activity; no rows means that there is none to take: an activity or a session that
 -- another transaction is about to claim is passed over for the next one. An activity with a session is taken only with
--- p_session_owner, and only while its session is not another owner's; the session is the owner's then, its lease
--- p_session_timeout_ms from now. Behind more than 200 activities whose time has not come, the order is by the time they
--- became visible instead, so that a claim need not walk through them.
+-- p_session_owner, and only while its session is not another owner's; the session is the owner's then, its lock
+-- p_session_timeout_ms from now. An activity that was delivered twice without an end is a suspect, and is claimed alone.
 --
--- Bound: at most 10 rounds, each looking at four times as many rows as the one before; claimed rows and rows of busy
--- sessions that lie before the first free one are looked at in passing (0.2 microseconds each).
+-- The index leads from one route (name and tag) to the next, and within a route from one session to the next: activities
+-- of names, tags and sessions this process does not serve, and activities whose time has not come, cost nothing.
+--
+-- Bound: one look per route that has rows, and per session of a route that is served; at most 10 rounds, each looking at
+-- four times as many rows as the one before. Locked rows before the first free one are looked at in passing (0.2
+-- microseconds each).
 --
 -- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
 -- waits.
@@ -1589,6 +2140,9 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_tags text[],                   -- tags to take; null means rows of every tag, and p_untagged is true
   p_session_owner text,            -- null takes only rows without a session
   p_session_timeout_ms bigint,     -- milliseconds, > 0; null without an owner
+  p_names text[] DEFAULT NULL,     -- activities to take; null: all
+  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
+  p_max_new_sessions integer DEFAULT NULL, -- sessions that may become the owner's; null: any number
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -1611,8 +2165,13 @@ DECLARE
   v_secret text := gen_random_uuid()::text;
   v_missing integer := p_limit;
   v_reach integer := p_limit;
-  v_many_delayed boolean;
+  v_routes text[];
+  -- Sessions that may be taken: the owner's, and free ones up to their limit.
+  v_sessions text[] := '{}';
+  v_session_routes text[] := '{}';
+  v_suspects boolean := p_suspects;
   v_candidates bigint[];
+  v_attempts integer[];
   v_ids bigint[];
   v_wanted text[];
   v_session text;
@@ -1621,101 +2180,184 @@ DECLARE
   v_lost text[] := '{}';
   v_claimed integer;
 BEGIN
-  SELECT count(*) > 200
-  INTO v_many_delayed
-  FROM (
-    SELECT
-    FROM worker_queue AS w
-    WHERE w.visible_at > v_now
-    ORDER BY w.visible_at
-    LIMIT 201
-  ) AS delayed;
+  WITH RECURSIVE present AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route > present.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT array_agg(present.route)
+  INTO v_routes
+  FROM present
+  WHERE present.route IS NOT NULL
+    AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
 
-  -- CASE and BETWEEN below leave the planner one index each. With conditions it can use elsewhere, it may read all
-  -- visible rows and sort them, or look for a rare tag in the order of ids, as its statistics are.
-  FOR v_round IN 1..10 LOOP
-    IF v_many_delayed THEN
-      v_candidates := ARRAY(
-        SELECT w.id
+  IF p_session_owner IS NOT NULL THEN
+    WITH RECURSIVE present AS (
+      (
+        SELECT w.route, w.session_id
         FROM worker_queue AS w
-        WHERE w.visible_at <= v_now
+        WHERE w.session_id IS NOT NULL
+        ORDER BY w.route, w.session_id
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT next.route, next.session_id
+      FROM present
+      CROSS JOIN LATERAL (
+        SELECT p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags) AS served
+      ) AS program
+      CROSS JOIN LATERAL (
+        (
+          SELECT w.route, w.session_id
+          FROM worker_queue AS w
+          WHERE program.served
+            AND w.session_id IS NOT NULL
+            AND (w.route, w.session_id) > (present.route, present.session_id)
+          ORDER BY w.route, w.session_id
+          LIMIT 1
+        )
+        UNION ALL
+        (
+          SELECT w.route, w.session_id
+          FROM worker_queue AS w
+          WHERE NOT program.served
+            AND w.session_id IS NOT NULL
+            AND w.route > present.route
+          ORDER BY w.route, w.session_id
+          LIMIT 1
+        )
+      ) AS next
+    ),
+    first AS (
+      SELECT present.route, present.session_id, one.visible_at, one.id, owned.session_id IS NOT NULL AS is_ours
+      FROM present
+      LEFT JOIN LATERAL (
+        SELECT s.session_id
+        FROM sessions AS s
+        WHERE s.session_id = present.session_id
+          AND s.locked_until > v_now_ms
+          AND s.worker_id = p_session_owner
+      ) AS owned ON true
+      CROSS JOIN LATERAL (
+        SELECT w.visible_at, w.id
+        FROM worker_queue AS w
+        WHERE w.route = present.route
+          AND w.session_id = present.session_id
+          AND w.visible_at <= v_now
           AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
           AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
         ORDER BY w.visible_at, w.id
-        LIMIT v_reach
-      );
-    ELSIF p_tags IS NULL THEN
-      v_candidates := ARRAY(
-        SELECT w.id
-        FROM worker_queue AS w
-        WHERE CASE
-          WHEN w.visible_at > v_now THEN false
-          ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
-        END
-        ORDER BY w.id
-        LIMIT v_reach
-      );
+        LIMIT 1
+      ) AS one
+      WHERE (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags))
+        -- Not EXISTS: below OR it may be planned as one read of the whole table.
+        AND (
+          SELECT s.session_id
+          FROM sessions AS s
+          WHERE s.session_id = present.session_id
+            AND s.locked_until > v_now_ms
+            AND s.worker_id <> p_session_owner
+        ) IS NULL
+    ),
+    ranked AS (
+      SELECT
+        first.route,
+        first.session_id,
+        first.is_ours,
+        dense_rank() OVER (PARTITION BY first.is_ours ORDER BY earliest.visible_at, earliest.id) AS rank
+      FROM first
+      JOIN (
+        SELECT DISTINCT ON (one.session_id) one.session_id, one.visible_at, one.id
+        FROM first AS one
+        ORDER BY one.session_id, one.visible_at, one.id
+      ) AS earliest ON earliest.session_id = first.session_id
+    )
+    SELECT COALESCE(array_agg(ranked.session_id), '{}'), COALESCE(array_agg(ranked.route), '{}')
+    INTO v_sessions, v_session_routes
+    FROM ranked
+    WHERE ranked.is_ours
+      OR ranked.rank <= COALESCE(p_max_new_sessions, p_limit);
+  END IF;
+
+  FOR v_round IN 1..10 LOOP
+    SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
+    INTO v_candidates, v_attempts
+    FROM (
+      SELECT one.id, one.attempt_count
+      FROM (
+        SELECT free.*
+        FROM unnest(v_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT w.id, w.visible_at, w.attempt_count
+          FROM worker_queue AS w
+          WHERE w.session_id IS NULL
+            AND w.route = wanted.route
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            AND (v_suspects OR w.attempt_count < 2)
+            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+          ORDER BY w.visible_at, w.id
+          LIMIT v_reach
+        ) AS free
+        UNION ALL
+        SELECT bound.*
+        FROM unnest(v_sessions, v_session_routes) AS wanted (session_id, route)
+        CROSS JOIN LATERAL (
+          SELECT w.id, w.visible_at, w.attempt_count
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND w.route = wanted.route
+            AND w.session_id = wanted.session_id
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            AND (v_suspects OR w.attempt_count < 2)
+            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+          ORDER BY w.visible_at, w.id
+          LIMIT v_reach
+        ) AS bound
+        WHERE wanted.session_id <> ALL (v_lost)
+      ) AS one
+      ORDER BY one.visible_at, one.id
+      LIMIT v_reach
+    ) AS candidate;
+    EXIT WHEN v_candidates IS NULL;
+    IF v_suspects AND v_attempts[1] >= 2 AND v_missing = p_limit THEN
+      v_candidates := v_candidates[1:1];
     ELSE
-      -- Each accepted tag by its own range of the index: rows of other tags are never met.
       v_candidates := ARRAY(
-        SELECT tagged.id
-        FROM (
-          (
-            SELECT w.id
-            FROM worker_queue AS w
-            WHERE p_untagged
-              AND w.tag IS NULL
-              AND CASE
-                WHEN w.visible_at > v_now THEN false
-                ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
-              END
-            ORDER BY w.tag, w.id
-            LIMIT v_reach
-          )
-          UNION ALL
-          SELECT one.id
-          FROM unnest(p_tags) AS accepted (tag)
-          CROSS JOIN LATERAL (
-            SELECT w.id
-            FROM worker_queue AS w
-            WHERE w.tag BETWEEN accepted.tag AND accepted.tag
-              AND CASE
-                WHEN w.visible_at > v_now THEN false
-                ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
-              END
-            ORDER BY w.tag, w.id
-            LIMIT v_reach
-          ) AS one
-        ) AS tagged
-        ORDER BY tagged.id
-        LIMIT v_reach
+        SELECT one.id
+        FROM unnest(v_candidates, v_attempts) AS one (id, attempt_count)
+        WHERE one.attempt_count < 2
       );
     END IF;
-    EXIT WHEN v_candidates = '{}';
 
+    -- In the order of the candidates, not of the ids: a later round must not take an older row's place.
     SELECT array_agg(locked.id), array_agg(DISTINCT locked.session_id) FILTER (WHERE locked.session_id IS NOT NULL)
     INTO v_ids, v_wanted
     FROM (
       SELECT w.id, w.session_id
-      FROM worker_queue AS w
-      WHERE w.id = ANY (v_candidates)
-        AND CASE
+      FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
+      JOIN worker_queue AS w ON w.id = candidate.id
+      WHERE CASE
           WHEN w.visible_at > v_now THEN false
           ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
         END
-        AND CASE
-          WHEN w.session_id IS NULL THEN true
-          WHEN p_session_owner IS NULL OR w.session_id = ANY (v_lost) THEN false
-          -- Not EXISTS: below CASE it may be planned as one read of the whole table.
-          ELSE (
-            SELECT s.session_id
-            FROM sessions AS s
-            WHERE s.session_id = w.session_id
-              AND s.locked_until > v_now_ms
-              AND s.worker_id <> p_session_owner
-          ) IS NULL
-        END
-      ORDER BY w.id
+      ORDER BY candidate.position
       LIMIT v_missing
       FOR UPDATE OF w SKIP LOCKED
     ) AS locked;
@@ -1758,7 +2400,7 @@ BEGIN
         ON CONFLICT (session_id) DO NOTHING
         RETURNING session_id
       ),
-      -- Ours already, only its row is busy: an ack or a renewal of ours stamps it. Nobody can take it from us.
+      -- Ours already, only its row is busy: an ack or a renewal of ours stamps it. No other owner can take it from us.
       kept AS (
         SELECT s.session_id
         FROM sessions AS s
@@ -1794,12 +2436,16 @@ BEGIN
     )
     SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count
     FROM claimed
-    ORDER BY claimed.id;
+    ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing = 0;
-    -- All candidates there are were looked at, and none lost to another owner of its session.
-    EXIT WHEN cardinality(v_candidates) < v_reach AND v_claimed = COALESCE(cardinality(v_ids), 0);
+    EXIT WHEN v_missing = 0 OR (v_claimed > 0 AND v_suspects AND v_attempts[1] >= 2);
+    -- Every candidate was looked at, and none lost to another claim.
+    EXIT WHEN cardinality(v_attempts) < v_reach
+      AND cardinality(v_attempts) = cardinality(v_candidates)
+      AND v_claimed = COALESCE(cardinality(v_ids), 0);
+    -- A suspect that another claim has, or that is not first, is not waited for.
+    v_suspects := false;
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 END
@@ -1883,6 +2529,67 @@ BEGIN
 END
 $$;
 
+-- The route of a message: the one of its instance; of a start or a continue-as-new without an instance, what it asks for.
+-- Empty when neither says anything: the message waits for a start of its id.
+--
+-- Bound: one row of instances and executions; the text of a start. Locks: none.
+CREATE OR REPLACE FUNCTION dx_message_route(
+  p_instance_id text,
+  p_work_item text
+)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $$
+DECLARE
+  v_route text;
+  v_item jsonb;
+BEGIN
+  SELECT COALESCE(
+    NULLIF(i.route, ''),
+    -- A row of Duroxide.
+    (
+      SELECT dx_route(
+        e.duroxide_version_major,
+        e.duroxide_version_minor,
+        e.duroxide_version_patch,
+        i.orchestration_name,
+        i.orchestration_version,
+        false
+      )
+      FROM executions AS e
+      WHERE e.instance_id = i.instance_id
+        AND e.execution_id = i.current_execution_id
+    ),
+    dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
+  )
+  INTO v_route
+  FROM instances AS i
+  WHERE i.instance_id = p_instance_id;
+  IF v_route IS NOT NULL THEN
+    RETURN v_route;
+  END IF;
+  IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
+    BEGIN
+      v_item := p_work_item::jsonb;
+      v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
+      RETURN COALESCE(
+        dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false),
+        ''
+      );
+    EXCEPTION
+      -- Text that is not JSON: an insert never fails for it.
+      WHEN data_exception THEN
+        RETURN '';
+    END;
+  END IF;
+  RETURN '';
+END
+$$;
+
 -- Deletes executions of one instance with their histories: never the current one, never a running one.
 --
 -- Returns one row. With both bounds given an execution must meet both. Key-values, queues and leases stay.
@@ -1939,28 +2646,49 @@ BEGIN
 END
 $$;
 
--- Event texts of one execution by event id; none when it is unknown.
+-- Event texts of one execution by event id, up to about p_max_bytes of them; none when it is unknown.
 --
--- Bound: the events of the execution. Locks: none.
+-- Returns a page: the events behind p_after, at least one if there is any. The last page says so in every row.
+--
+-- Bound: the events of the execution behind p_after are looked at, those of the page are read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_history(
   p_instance_id text,
-  p_execution_id bigint            -- null means the highest execution
+  p_execution_id bigint,           -- null means the highest execution
+  p_after bigint,                  -- event id; 0 begins
+  p_max_bytes bigint
 )
-RETURNS TABLE (out_event_data text)
+RETURNS TABLE (
+  out_execution_id bigint,
+  out_event_id bigint,
+  out_event_data text,
+  out_is_last boolean
+)
 LANGUAGE sql
 STABLE
 SET search_path FROM CURRENT
 SET jit = off
 AS $$
-  SELECT h.event_data
-  FROM history AS h
-  WHERE h.instance_id = p_instance_id
-    AND h.execution_id = COALESCE(
-      p_execution_id,
-      (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id),
-      1
-    )
-  ORDER BY h.event_id
+  SELECT page.execution_id, page.event_id, page.event_data, page.is_last
+  FROM (
+    SELECT sized.*, max(sized.before) OVER () < p_max_bytes AS is_last
+    FROM (
+      SELECT
+        h.execution_id,
+        h.event_id,
+        h.event_data,
+        sum(octet_length(h.event_data)) OVER (ORDER BY h.event_id) - octet_length(h.event_data) AS before
+      FROM history AS h
+      WHERE h.instance_id = p_instance_id
+        AND h.execution_id = COALESCE(
+          p_execution_id,
+          (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = p_instance_id),
+          1
+        )
+        AND h.event_id > p_after
+    ) AS sized
+  ) AS page
+  WHERE page.before < p_max_bytes
+  ORDER BY page.event_id
 $$;
 
 -- Sizes of what an instance has stored: the history of its current execution, and its key-values as a reader sees them.
@@ -2132,10 +2860,10 @@ AS $$
   ORDER BY 1
 $$;
 
--- Extends live leases to now + extend_for_ms, and the marks of their batches with them.
+-- Extends locks to now + extend_for_ms, and the marks of their batches with them. One that has run out is live again when
+-- no other process took it: an outage of the database alone takes no work away.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
--- settled.
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled.
 --
 -- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
@@ -2162,13 +2890,15 @@ DECLARE
   v_lease record;
   v_previous text;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_lease IN
     SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
       WITH ORDINALITY AS a (token, extend_for_ms, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
-      AND l.locked_until > v_now_ms
     ORDER BY l.instance_id COLLATE "C", a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF l
   LOOP
@@ -2233,11 +2963,11 @@ BEGIN
 END
 $$;
 
--- Extends live locks of activities to now + extend_for_ms. The lease of a session is not extended, but its last
--- activity is now.
+-- Extends locks of activities to now + extend_for_ms. One that has run out is live again when no other process took it: an
+-- outage of the database alone takes no work away. The lock of a session is not extended, but its last activity is now.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
--- settled, or the activity was cancelled.
+-- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled, or
+-- the activity was cancelled.
 --
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(
@@ -2263,6 +2993,9 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
+  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
+    PERFORM set_config('lock_timeout', '200', true);
+  END IF;
   FOR v_row IN
     SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, w.id, w.session_id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
@@ -2270,7 +3003,6 @@ BEGIN
     JOIN worker_queue AS w
       ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
     WHERE w.lock_token = split_part(a.token, '.', 2)
-      AND w.locked_until > v_now_ms
     ORDER BY w.id, a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF w
   LOOP
@@ -2306,19 +3038,72 @@ BEGIN
 END
 $$;
 
--- Creates instances, each with execution 1 (Running, pinned) and its start message, where the id is free.
+-- Trigger: gives an activity its route, its name and tag, where its writer did not.
 --
--- Returns one outcome per start, in their order: Started, or AlreadyExists when there is an instances row, an
--- executions row or a queued start of that id (of two starts of one id the second). Of concurrent starts of one id
--- exactly one is Started.
+-- Bound: the text of the activity. Locks: none.
+CREATE OR REPLACE FUNCTION dx_route_activity()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  NEW.route := COALESCE(
+    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || NEW.tag, ''),
+    ''
+  );
+  RETURN NEW;
+EXCEPTION
+  -- Text that is not JSON: an insert never fails for it.
+  WHEN data_exception THEN
+    RETURN NEW;
+END
+$$;
+
+-- Trigger: gives a message its route where its writer did not, and lets it wait for a start that is not due yet.
 --
--- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
--- executions. A start waits only for another start, a first turn, or a deletion of the same id.
-CREATE OR REPLACE FUNCTION dx_start_orchestrations(
-  p_starts jsonb,                  -- [{instance_id, orchestration_name, work_item, major, minor, patch, delay_ms}]
+-- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due. Locks: none.
+CREATE OR REPLACE FUNCTION dx_route_message()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $$
+BEGIN
+  NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
+  IF NEW.route <> '' AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL THEN
+    NEW.visible_at := COALESCE(
+      (
+        SELECT max(q.visible_at)
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = NEW.instance_id
+          AND q.visible_at > NEW.visible_at
+          AND q.work_item LIKE '{"StartOrchestration"%'
+      ),
+      NEW.visible_at
+    );
+  END IF;
+  RETURN NEW;
+END
+$$;
+
+-- Looks through messages without a route, oldest first: gives those one whose instance has come since, and deletes those
+-- that have been visible for longer than p_max_age_ms.
+--
+-- A message and the start of its id that are written at the same time do not see each other; this is what brings them
+-- together. Returns one row: how many were deleted, and where the next step of the pass begins, null at its end.
+--
+-- Bound: p_limit rows. Locks: queue rows (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_sweep_messages(
+  p_max_age_ms bigint,             -- milliseconds, >= 0
+  p_limit integer,                 -- rows, >= 1
+  p_after text,                    -- out_next of the step before; null begins a pass
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS text[]
+RETURNS TABLE (
+  out_deleted bigint,
+  out_next text                    -- <microseconds since the Unix epoch>.<row id>
+)
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -2330,90 +3115,63 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('AlreadyExists'::text, ARRAY[jsonb_array_length(p_starts)]);
-  v_started text[];
-  v_positions bigint[];
-  v_position bigint;
+  v_oldest timestamptz := to_timestamp((v_now_ms - p_max_age_ms)::float8 / 1000);
+  v_after_at timestamptz := '-infinity';
+  v_after_id bigint := 0;
+  v_seen integer := 0;
+  v_row record;
 BEGIN
-  WITH free AS (
-    SELECT DISTINCT ON (s.instance_id COLLATE "C") s.instance_id, s.orchestration_name
-    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, orchestration_name text))
-      WITH ORDINALITY AS s (instance_id, orchestration_name, position)
-    WHERE NOT EXISTS (
-        SELECT FROM instances AS i
-        WHERE i.instance_id = s.instance_id
-      )
-      AND NOT EXISTS (
-        SELECT FROM executions AS e
-        WHERE e.instance_id = s.instance_id
-      )
-      AND NOT EXISTS (
-        SELECT FROM orchestrator_queue AS q
-        WHERE q.instance_id = s.instance_id
-          AND q.work_item LIKE '{"StartOrchestration"%'
-      )
-    ORDER BY s.instance_id COLLATE "C", s.position
-  ),
-  created AS (
-    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
-    SELECT free.instance_id, free.orchestration_name, 1, v_now, v_now
-    FROM free
-    ORDER BY free.instance_id COLLATE "C"
-    ON CONFLICT (instance_id) DO NOTHING
-    RETURNING instance_id
-  )
-  SELECT array_agg(created.instance_id)
-  INTO v_started
-  FROM created;
-  IF v_started IS NULL THEN
-    RETURN v_outcomes;
+  out_deleted := 0;
+  IF p_after IS NOT NULL THEN
+    v_after_at := 'epoch'::timestamptz + split_part(p_after, '.', 1)::bigint * interval '1 microsecond';
+    v_after_id := split_part(p_after, '.', 2)::bigint;
   END IF;
-
-  SELECT array_agg(first.position ORDER BY first.position)
-  INTO v_positions
-  FROM (
-    SELECT min(s.position) AS position
-    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text)) WITH ORDINALITY AS s (instance_id, position)
-    WHERE s.instance_id = ANY (v_started)
-    GROUP BY s.instance_id
-  ) AS first;
-
-  INSERT INTO executions (
-    instance_id,
-    execution_id,
-    status,
-    started_at,
-    duroxide_version_major,
-    duroxide_version_minor,
-    duroxide_version_patch
-  )
-  SELECT s.instance_id, 1, 'Running', v_now, s.major, s.minor, s.patch
-  FROM ROWS FROM (
-    jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer)
-  ) WITH ORDINALITY AS s (instance_id, major, minor, patch, position)
-  WHERE s.position = ANY (v_positions)
-  ORDER BY s.instance_id COLLATE "C"
-  ON CONFLICT (instance_id, execution_id) DO NOTHING;
-
-  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
-  SELECT
-    s.instance_id,
-    s.work_item,
-    to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
-    v_now
-  FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
-    WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
-  WHERE s.position = ANY (v_positions)
-  ORDER BY s.position;
-
-  FOREACH v_position IN ARRAY v_positions LOOP
-    v_outcomes[v_position] := 'Started';
+  FOR v_row IN
+    SELECT q.id, q.instance_id, q.visible_at, dx_message_route(q.instance_id, q.work_item) AS route
+    FROM orchestrator_queue AS q
+    WHERE q.route = ''
+      AND q.visible_at <= v_now
+      AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+    ORDER BY q.visible_at, q.id
+    LIMIT p_limit
+  LOOP
+    v_seen := v_seen + 1;
+    v_after_at := v_row.visible_at;
+    v_after_id := v_row.id;
+    IF v_row.route <> '' THEN
+      UPDATE orchestrator_queue AS q
+      SET route = v_row.route
+      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      WHERE q.id = locked.id;
+    ELSIF v_row.visible_at <= v_oldest THEN
+      DELETE FROM orchestrator_queue AS q
+      USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      WHERE q.id = locked.id
+        -- A history without an instance is still read by claims of every definition.
+        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = q.instance_id LIMIT 1) IS NULL;
+      IF FOUND THEN
+        out_deleted := out_deleted + 1;
+      END IF;
+    END IF;
   END LOOP;
-  RETURN v_outcomes;
+  IF v_seen >= p_limit THEN
+    out_next := (extract(epoch FROM v_after_at) * 1000000)::bigint || '.' || v_after_id;
+  END IF;
+  RETURN NEXT;
 END
 $$;
+`
+  },
+  {
+    name: "20261121050000_create_triggers",
+    sql: `-- Purpose: gives a route to rows that were written without one: by clients, by Duroxide, by hand.
+-- Effect on running workers: none; rows of our own turns and results carry their route, and fire nothing.
+CREATE TRIGGER dx_route_message BEFORE INSERT ON orchestrator_queue
+  FOR EACH ROW WHEN (NEW.route = '') EXECUTE FUNCTION dx_route_message();
+
+CREATE TRIGGER dx_route_activity BEFORE INSERT ON worker_queue
+  FOR EACH ROW WHEN (NEW.route = '') EXECUTE FUNCTION dx_route_activity();
 `
   }
 ]

@@ -85,6 +85,7 @@ const perform = Effect.fnUntraced(function*(
       return yield* driver.startOrchestrations(operation.starts.map((start) => ({
         ...start,
         orchestrationName: "Started",
+        orchestrationVersion: null,
         workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step)
       })))
     case "enqueueForOrchestrator":
@@ -286,6 +287,7 @@ const encoded = (message: operations.Message, now: number, step: number) => ({
 
 const work = (activity: operations.Activity, step: number) => ({
   ...activity,
+  name: "Activity",
   workItem: JSON.stringify({ ActivityExecute: { ...activity, input: step } })
 })
 

@@ -183,9 +183,16 @@ describe("docs/messages.md", () => {
       assert.deepStrictEqual(yield* wait, [none, deposit("early", 1)])
     }).pipe(onNothing))
 
-  it.effect("before the start, and after the end, messages are lost as well", () =>
+  it.effect("before the start a message is kept for it", () =>
     Effect.gen(function*() {
-      yield* send("too early", 1)
+      yield* send("early", 1)
+      yield* TestRuntime.advance("6 days")
+      yield* start()
+      assert.deepStrictEqual(yield* wait, some(deposit("early", 1)))
+    }).pipe(on(Effect.timeoutOption(Orders.take, "1 hour"))))
+
+  it.effect("after the end messages are lost", () =>
+    Effect.gen(function*() {
       yield* start()
       assert.deepStrictEqual(yield* wait, none)
       yield* send("too late", 1)

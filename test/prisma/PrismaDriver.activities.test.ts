@@ -299,10 +299,11 @@ describe("renewWorkItemLocks:", () => {
         { locked_until: 349 },
         { locked_until: 100 }
       ])
+      // One that has run out is live again while no other worker took it, and lost as soon as one did.
       yield* TestClock.adjust(1)
-      assert.deepStrictEqual(
-        yield* driver.renewWorkItemLocks(taken.map(({ lockToken }) => ({ lockToken, extendForMs: 100 }))),
-        ["LockLost", "Done", "LockLost"]
-      )
+      const renewals = taken.map(({ lockToken }) => ({ lockToken, extendForMs: 100 }))
+      assert.deepStrictEqual(yield* driver.renewWorkItemLocks(renewals.slice(1)), ["Done", "Done"])
+      assert.deepStrictEqual(names(yield* Test.take(driver)), ["1"])
+      assert.deepStrictEqual(yield* driver.renewWorkItemLocks(renewals), ["LockLost", "Done", "Done"])
     }))
 })

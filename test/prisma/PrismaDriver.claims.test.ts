@@ -15,7 +15,6 @@ describe("fetchOrchestrationItems:", () => {
       assert.deepStrictEqual(first, {
         instanceId: "a",
         lockToken: first.lockToken,
-        attemptCount: 1,
         nowMs: first.nowMs,
         instance: { orchestrationName: "Orchestration", orchestrationVersion: null },
         executionId: 1,
@@ -125,17 +124,18 @@ describe("fetchOrchestrationItems:", () => {
       assert.deepStrictEqual(yield* Test.claim(driver), [])
       yield* TestClock.adjust(1)
       const second = yield* Test.claimOne(driver)
-      assert.strictEqual(second.attemptCount, 2)
+      assert.strictEqual(Test.attempts(second), 2)
       assert.notStrictEqual(second.lockToken, first.lockToken)
-      assert.deepStrictEqual(second.messages, first.messages)
+      assert.deepStrictEqual(second.messages, first.messages.map((message) => ({ ...message, attemptCount: 2 })))
     }))
 
   it.live("reports the highest delivery count of the batch", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
       for (const expected of [1, 2, 3]) {
-        const { attemptCount, lockToken } = yield* expected === 1 ? Test.claimed(driver, "a") : Test.claimOne(driver)
-        assert.strictEqual(attemptCount, expected)
+        const claim = yield* expected === 1 ? Test.claimed(driver, "a") : Test.claimOne(driver)
+        const { lockToken } = claim
+        assert.strictEqual(Test.attempts(claim), expected)
         yield* driver.enqueueForOrchestrator([Test.message("a", "fresh")])
         yield* driver.abandonOrchestrationItems([{ lockToken, delayMs: null, ignoreAttempt: false }])
       }
@@ -190,7 +190,7 @@ describe("fetchOrchestrationItems:", () => {
   describe("with a version range:", () => {
     const claimIn = (driver: Test.Driver, versions: VersionRange | null, limit = 10) =>
       Effect.map(
-        driver.fetchOrchestrationItems({ limit, lockTimeoutMs: 30_000, versions }),
+        driver.fetchOrchestrationItems({ limit, lockTimeoutMs: 30_000, versions, orphans: true }),
         (claimed) => claimed.map(({ instanceId }) => instanceId)
       )
 
@@ -211,10 +211,14 @@ describe("fetchOrchestrationItems:", () => {
     it.live("an execution without a pinned version passes every range, and so does a missing row", () =>
       Effect.gen(function*() {
         const { driver, sql } = yield* Test.open()
-        yield* driver.startOrchestrations([Test.start("unpinned"), Test.start("no execution")])
-        yield* sql("UPDATE executions SET duroxide_version_major = NULL WHERE instance_id = 'unpinned'")
-        yield* sql("DELETE FROM executions WHERE instance_id = 'no execution'")
-        yield* driver.enqueueForOrchestrator([Test.message("no instance")])
+        const { lockToken } = yield* Test.claimed(driver, "unpinned")
+        yield* driver.ackOrchestrationItems([Test.turn(lockToken, Test.named)])
+        yield* sql("INSERT INTO instances VALUES ('no execution', 'Orchestration', '1.0.0', 1, now(), now())")
+        yield* driver.enqueueForOrchestrator([
+          Test.message("unpinned"),
+          Test.message("no execution"),
+          Test.message("no instance")
+        ])
         assert.sameMembers(yield* claimIn(driver, { min: version(1), max: version(2) }), [
           "unpinned",
           "no execution",

@@ -45,6 +45,7 @@ const message = () => ({
 })
 const activity = () => ({
   workItem: "{\"ActivityExecute\":{}}",
+  name: "Churn",
   instanceId: one(instances),
   executionId: 1,
   activityId: between(1, 4),
@@ -166,6 +167,7 @@ const work = Effect.fnUntraced(function*(
     const starts = some(4, () => ({
       instanceId: chance(0.5) ? one(instances) : `fresh-${between(1, 1_000_000)}`,
       orchestrationName: "Churn",
+      orchestrationVersion: null,
       workItem: "{\"StartOrchestration\":{}}",
       pinnedVersion: pinned,
       delayMs: null

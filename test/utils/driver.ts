@@ -64,6 +64,7 @@ export const message = (instanceId: string, workItem = "{\"CancelInstance\":{}}"
 
 export const activity = (changes: Partial<EncodedActivity> = {}): EncodedActivity => ({
   workItem: "{\"ActivityExecute\":{}}",
+  name: "Activity",
   instanceId: "instance",
   executionId: 1,
   activityId: 1,
@@ -75,6 +76,7 @@ export const activity = (changes: Partial<EncodedActivity> = {}): EncodedActivit
 export const start = (instanceId: string, changes: Partial<OrchestrationStart> = {}): OrchestrationStart => ({
   instanceId,
   orchestrationName: "Orchestration",
+  orchestrationVersion: null,
   workItem: `{"StartOrchestration":{"instance":${JSON.stringify(instanceId)}}}`,
   pinnedVersion: { major: 1000, minor: 0, patch: 0 },
   delayMs: null,
@@ -107,7 +109,7 @@ export const events = (...ids: ReadonlyArray<number>) =>
   ids.map((eventId) => ({ eventId, eventType: "TimerFired", eventData: `{"event_id":${eventId}}` }))
 
 export const claim = (driver: Driver, limit = 10, lockTimeoutMs = 30_000) =>
-  driver.fetchOrchestrationItems({ limit, lockTimeoutMs, versions: null })
+  driver.fetchOrchestrationItems({ limit, lockTimeoutMs, versions: null, orphans: true })
 
 /** The one instance there is to claim. */
 export const claimOne = (driver: Driver, lockTimeoutMs?: number): Effect.Effect<ClaimedInstance, ProviderError> =>
@@ -115,6 +117,9 @@ export const claimOne = (driver: Driver, lockTimeoutMs?: number): Effect.Effect<
     if (claimed.length !== 1) throw new Error(`claimed ${claimed.length} instances instead of one`)
     return claimed[0]!
   })
+
+/** Deliveries of a batch: the most of its messages. */
+export const attempts = ({ messages }: ClaimedInstance) => Math.max(...messages.map(({ attemptCount }) => attemptCount))
 
 /** Sends a message to an instance and claims it. */
 export const claimed = (driver: Driver, instanceId: string, lockTimeoutMs?: number) =>

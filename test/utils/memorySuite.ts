@@ -46,6 +46,7 @@ const backdoor = ({ activities, history, messages }: tables.Tables): ProviderTes
     Effect.map(Clock.currentTimeMillis, (now) => {
       activities.set(nextId++, {
         workItem,
+        name: "",
         instanceId: null,
         executionId: null,
         activityId: null,

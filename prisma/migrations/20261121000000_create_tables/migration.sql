@@ -106,18 +106,12 @@ CREATE TABLE kv_delta (
 -- Children of an instance: listing a tree, deleting or cancelling it.
 CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id);
 
--- Claiming: the instances with the oldest visible message first.
-CREATE INDEX orchestrator_queue_visible_at_id_idx ON orchestrator_queue (visible_at, id);
-
 -- Claiming, settling: the visible messages of one instance; deletion of an instance.
 CREATE INDEX orchestrator_queue_instance_id_visible_at_idx ON orchestrator_queue (instance_id, visible_at);
 
 -- Whether children of an instance wait to be started, before it is deleted.
 CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_id)
   WHERE work_item LIKE '{"StartOrchestration"%' AND work_item NOT LIKE '%"parent_instance":null%';
-
--- Claiming past many activities whose time has not come; when the next one's comes.
-CREATE INDEX worker_queue_visible_at_id_idx ON worker_queue (visible_at, id);
 
 -- Cancelling one activity of a turn; deletion of an instance.
 CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
@@ -126,6 +120,3 @@ CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
 -- Whether a session still has work, before an idle one is cleaned up.
 CREATE INDEX worker_queue_session_id_idx ON worker_queue (session_id)
   WHERE session_id IS NOT NULL;
-
--- Claiming by workers that serve only some tags, or none: the oldest row of a tag, or without one.
-CREATE INDEX worker_queue_tag_id_idx ON worker_queue (tag, id);

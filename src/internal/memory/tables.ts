@@ -15,6 +15,10 @@ export interface Instance {
   executionId: number
   customStatus: string | null
   customStatusVersion: number
+  /** The version its next turn asks for; null: any. */
+  asksFor: string | null
+  /** Whether newer ones serve as well, after a continue-as-new that asks for none. */
+  takesNewer: boolean
   readonly createdAtMs: number
   updatedAtMs: number
 }
@@ -46,8 +50,6 @@ export interface Session {
   untilMs: number
   lastActivityAtMs: number
 }
-
-export type SessionRequest = { readonly ownerId: string; readonly lockTimeoutMs: number } | null
 
 export interface StoredValue {
   readonly value: string

@@ -177,6 +177,7 @@ export const conclude = (
         ...cancelledChildren,
         ...(started === null ? [] : followUp(started, outcome))
       ],
+      startsPinnedTo: execution.version,
       cancelledActivities: cancelledActivities.map((activityId) => ({ instanceId, executionId, activityId })),
       ...(cancelledTimers.length > 0 && { cancelledTimers }),
       metadata: {

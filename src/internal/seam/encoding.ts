@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Event from "../../Event.ts"
 import type { ExecutionMetadata, Turn } from "../../Provider.ts"
-import type { EncodedEvent, KeyValueChange, OrchestrationAck } from "../../ProviderDriver.ts"
+import type { EncodedEvent, KeyValueChange, OrchestrationAck, StartedInstance } from "../../ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
 
@@ -43,6 +43,7 @@ export const encodeItem = (item: WorkItem.WorkItem) => storable(item, WorkItem.e
 
 export const encodeActivity = (item: WorkItem.Of<"ActivityExecute">) => ({
   workItem: encodeItem(item),
+  name: item.name,
   instanceId: item.instance,
   executionId: item.executionId,
   activityId: item.id,
@@ -82,16 +83,33 @@ export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => (
   ...encodeMetadata(turn.metadata),
   lockToken,
   executionId: turn.executionId,
+  ...nextVersion(turn),
   history: turn.historyDelta.map(encodeEvent),
   customStatus: lastCustomStatus(turn.historyDelta),
   keyValues: turn.historyDelta.flatMap(keyValueChange),
   workerItems: turn.workerItems.map(encodeActivity),
-  orchestratorItems: turn.orchestratorItems.map(encodeMessage),
+  orchestratorItems: turn.orchestratorItems.map((item) => ({ ...encodeMessage(item), ...startedBy(turn, item) })),
   cancelledActivities: turn.cancelledActivities,
   ...(turn.cancelledTimers !== undefined && turn.cancelledTimers.length > 0 && {
     cancelledTimers: turn.cancelledTimers.map(encodeItem)
   })
 })
+
+const nextVersion = ({ orchestratorItems }: Turn): { readonly nextVersion?: string | null } => {
+  const next = orchestratorItems.find((item) => item._tag === "ContinueAsNew")
+  return next === undefined ? {} : { nextVersion: next.version }
+}
+
+/** What a start among the messages of a turn writes of its instance. */
+const startedBy = ({ startsPinnedTo }: Turn, item: WorkItem.WorkItem): { readonly start?: StartedInstance } =>
+  item._tag !== "StartOrchestration" || startsPinnedTo === undefined ? {} : {
+    start: {
+      orchestrationName: item.orchestration,
+      orchestrationVersion: item.version,
+      parentInstanceId: item.parentInstance,
+      pinnedVersion: startsPinnedTo
+    }
+  }
 
 const lastCustomStatus = (events: ReadonlyArray<Event.Event>) => {
   const event = events.findLast((event) => event._tag === "CustomStatusUpdated")

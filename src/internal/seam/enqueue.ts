@@ -31,6 +31,7 @@ export const make = ({ sendActivity, sendMessage, sendStart }: Senders): Enqueue
         sendStart({
           instanceId: start.instance,
           orchestrationName: start.orchestration,
+          orchestrationVersion: start.version,
           workItem: encodeItem(start),
           pinnedVersion,
           delayMs: millisOrNull(delay)

@@ -12,6 +12,7 @@ import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Metrics from "../../Metrics.ts"
 import type { Claimed, Provider } from "../../Provider.ts"
+import { suspectAfter } from "../../ProviderDriver.ts"
 import type { ClaimedInstance, OrchestrationAck, ProviderDriver } from "../../ProviderDriver.ts"
 import type { ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
@@ -24,6 +25,7 @@ import { guardProvider } from "./input.ts"
 import * as leases from "./leases.ts"
 import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
 import type { OrchestrationItem, Undecoded } from "./orchestrationItem.ts"
+import * as suspects from "./suspects.ts"
 
 type Service = Provider["Service"]
 type Driver = ProviderDriver["Service"]
@@ -35,8 +37,14 @@ export interface Options {
   readonly maxBatch: number
 }
 
-// Rows nobody can read come back after this pause: long enough not to spin, short enough for a deploy that can read them.
+// Rows this version cannot read come back after this pause: long enough not to spin, short enough for a deploy that can.
 const unreadablePause = Duration.seconds(60)
+
+// Rows of one statement of a sweep.
+const sweepLimit = 1_000
+
+// Before an instance is claimed again of which no message says what it is: claims of every definition meet such.
+const orphanPause = Duration.seconds(1)
 
 /**
  * Where callers keep histories in memory, longer ones are not handed out with a claim but read by who lacks them. About
@@ -51,6 +59,8 @@ export const make = Effect.fnUntraced(function*(
   const scope = yield* Effect.scope
   const clock = yield* Clock.Clock
   const held = leases.make()
+  const suspectTurns = suspects.make(clock)
+  const suspectActivities = suspects.make(clock)
   const orchestratorPumps = new Map<string, fetchPump.FetchPump<Claimed<Undecoded>, ProviderError>>()
   const workerPumps = new Map<string, fetchPump.FetchPump<ClaimedActivity, ProviderError>>()
   const endWatchers = new Map<string, Set<() => void>>()
@@ -82,7 +92,11 @@ export const make = Effect.fnUntraced(function*(
       ? wakeNow()
       : wakeAt(orchestratorPumps, clock.currentTimeMillisUnsafe() + Duration.toMillis(delay.value))
   const release = (lockToken: string) => {
-    if (held.release(lockToken)) wakeOrchestrators()
+    const wasSuspect = suspectTurns.settle(lockToken)
+    if (held.release(lockToken) || wasSuspect) wakeOrchestrators()
+  }
+  const releaseActivity = (lockToken: string) => {
+    if (suspectActivities.settle(lockToken)) wakeWorkers()
   }
   const announceEnd = (instanceId: string) => endWatchers.get(instanceId)?.forEach((notify) => notify())
 
@@ -137,41 +151,64 @@ export const make = Effect.fnUntraced(function*(
 
   // -- claims ------------------------------------------------------------------------------------
 
+  /** What goes wrong with one instance of a claim leaves the others alone: its lock expires, and it comes again. */
+  const setAside = (instanceId: string, lockToken: string, step: Effect.Effect<unknown, ProviderError>) =>
+    Effect.catch(
+      step,
+      (error) =>
+        Effect.logWarning("Provider: an instance whose messages cannot be delivered was not given back").pipe(
+          Effect.annotateLogs({ instanceId, problem: error.message })
+        )
+    ).pipe(Effect.ensuring(Effect.sync(() => held.release(lockToken))))
+
   const claimInstances = (
+    lockTimeoutMs: number,
     fetch: Effect.Effect<ReadonlyArray<ClaimedInstance>, ProviderError>
   ): Effect.Effect<{ items: ReadonlyArray<Claimed<Undecoded>>; more: boolean }, ProviderError> =>
     Effect.gen(function*() {
       const claims = yield* measured("fetch", Metrics.fetchOrchestrationItemDuration, retried(fetch))
       const items: Array<Claimed<Undecoded>> = []
-      let setAside = 0
+      let more = false
       for (const claim of claims) {
         const assembled = assemble(claim)
-        const { attemptCount, instanceId, lockToken } = claim
+        const { instanceId, lockToken } = claim
         held.hold(lockToken, instanceId)
-        if (assembled._tag !== "Orphan" && assembled.unreadable.length > 0) {
-          yield* Effect.logError("A message cannot be read by this version; it is hidden for a while").pipe(
-            Effect.annotateLogs({ instanceId, problem: assembled.unreadable[0]!.problem, attemptCount })
+        if (assembled.unreadable.length > 0) {
+          yield* Effect.logError("Provider: a message cannot be read by this version; it is hidden for a while").pipe(
+            Effect.annotateLogs({ instanceId, problem: assembled.unreadable[0]!.problem })
           )
-          const ids = assembled.unreadable.map(({ id }) => id)
-          yield* deferMessages({ lockToken, ids, delayMs: Duration.toMillis(unreadablePause) })
         }
         if (assembled._tag === "Item") {
-          items.push({ item: assembled.item, lockToken, attemptCount })
+          const { attemptCount, item, unreadable } = assembled
+          const ids = unreadable.map(({ id }) => id)
+          if (ids.length > 0) {
+            yield* Effect.ignore(deferMessages({ lockToken, ids, delayMs: Duration.toMillis(unreadablePause) }))
+          }
+          if (attemptCount > suspectAfter) suspectTurns.enter(lockToken, lockTimeoutMs)
+          items.push({ item, lockToken, attemptCount })
           continue
         }
-        setAside++
-        if (assembled._tag === "Orphan" && assembled.deletable) {
-          yield* Effect.logWarning("Queue messages for an instance that was never started are dropped").pipe(
-            Effect.annotateLogs({ instanceId })
+        more = true
+        yield* setAside(
+          instanceId,
+          lockToken,
+          Effect.andThen(
+            assembled._tag === "Unreadable"
+              ? deferMessages({
+                lockToken,
+                ids: assembled.unreadable.map(({ id }) => id),
+                delayMs: Duration.toMillis(unreadablePause)
+              })
+              : Effect.void,
+            abandonTurns({
+              lockToken,
+              delayMs: assembled._tag === "Orphan" ? Duration.toMillis(orphanPause) : null,
+              ignoreAttempt: true
+            })
           )
-          yield* ackTurns(emptyAck(lockToken))
-        } else {
-          const delayMs = assembled._tag === "Orphan" ? Duration.toMillis(assembled.pause) : null
-          yield* abandonTurns({ lockToken, delayMs, ignoreAttempt: true })
-        }
-        held.release(lockToken)
+        )
       }
-      return { items, more: setAside > 0 }
+      return { items, more }
     })
 
   const pumpFor = <A>(
@@ -199,10 +236,11 @@ export const make = Effect.fnUntraced(function*(
     })
 
   const service: Service = {
-    fetchOrchestrationItem: ({ isKnown, lockTimeout, pollTimeout, versions }) => {
+    fetchOrchestrationItem: ({ isKnown, lockTimeout, pollTimeout, serves, versions }) => {
       const filter = {
         lockTimeoutMs: Duration.toMillis(lockTimeout),
         versions: Option.getOrNull(versions),
+        ...(serves !== undefined && { serves }),
         ...(isKnown !== undefined && { historyLimit })
       }
       const decode = ({ attemptCount, item, lockToken }: Claimed<Undecoded>) => {
@@ -228,7 +266,13 @@ export const make = Effect.fnUntraced(function*(
       return pumpFor(
         orchestratorPumps,
         filter,
-        (limit) => claimInstances(driver.fetchOrchestrationItems({ ...filter, limit })),
+        (limit) =>
+          claimInstances(
+            filter.lockTimeoutMs,
+            Effect.suspend(() =>
+              driver.fetchOrchestrationItems({ ...filter, limit, suspects: suspectTurns.count() === 0 })
+            )
+          ),
         ({ lockToken }) => service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
       ).pipe(
         Effect.flatMap((pump) => pump.take(wait(pollTimeout))),
@@ -284,6 +328,9 @@ export const make = Effect.fnUntraced(function*(
 
     renewOrchestrationItemLock: ({ extendFor, lockToken }) =>
       renewTurns({ lockToken, extendForMs: Duration.toMillis(extendFor) }).pipe(
+        Effect.tap((settled) =>
+          Effect.sync(() => settled === "Done" && suspectTurns.renew(lockToken, Duration.toMillis(extendFor)))
+        ),
         Effect.flatMap((settled) => settle("renewOrchestrationItemLock", lockToken, settled))
       ),
 
@@ -302,22 +349,25 @@ export const make = Effect.fnUntraced(function*(
           if (answer === "Started") wakeAfter(delay, () => wakeInstance(start.instance))
         })),
 
-    fetchWorkItem: ({ lockTimeout, pollTimeout, session, tags }) => {
+    fetchWorkItem: ({ activities, lockTimeout, pollTimeout, session, tags }) => {
       if (tags._tag === "None") return Effect.succeed(Option.none())
       const filter = {
         lockTimeoutMs: Duration.toMillis(lockTimeout),
         tags,
+        ...(activities !== undefined && { activities }),
         session: Option.getOrNull(
           Option.map(session, (config) => ({
             ownerId: config.ownerId,
-            lockTimeoutMs: Duration.toMillis(config.lockTimeout)
+            lockTimeoutMs: Duration.toMillis(config.lockTimeout),
+            ...(config.maxNew !== undefined && { maxNew: config.maxNew })
           }))
         )
       }
       return pumpFor<ClaimedActivity>(
         workerPumps,
         filter,
-        (limit) => claimActivities({ ...filter, limit }),
+        (limit) =>
+          Effect.suspend(() => claimActivities({ ...filter, limit, suspects: suspectActivities.count() === 0 })),
         ({ lockToken }) => service.abandonWorkItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
       ).pipe(Effect.flatMap((pump) => pump.take(wait(pollTimeout))))
     },
@@ -335,18 +385,27 @@ export const make = Effect.fnUntraced(function*(
             )
           })
         ).pipe(
+          Effect.tap(() => Effect.sync(() => releaseActivity(lockToken))),
           Effect.flatMap((settled) => settle("ackWorkItem", lockToken, settled)),
           Effect.tap(() => Effect.sync(() => Option.isSome(completion) && wakeInstance(completion.value.instance)))
         ),
 
     abandonWorkItem: ({ delay, ignoreAttempt, lockToken }) =>
       abandonActivities({ lockToken, delayMs: millisOrNull(delay), ignoreAttempt }).pipe(
+        Effect.ensuring(Effect.sync(() => releaseActivity(lockToken))),
         Effect.flatMap((settled) => settle("abandonWorkItem", lockToken, settled)),
         Effect.tap(() => Effect.sync(() => Option.isNone(delay) && wakeWorkers()))
       ),
 
     renewWorkItemLock: ({ extendFor, lockToken }) =>
       renewActivities({ lockToken, extendForMs: Duration.toMillis(extendFor) }).pipe(
+        Effect.tap((settled) =>
+          Effect.sync(() =>
+            settled === "Done"
+              ? suspectActivities.renew(lockToken, Duration.toMillis(extendFor))
+              : releaseActivity(lockToken)
+          )
+        ),
         Effect.flatMap((settled) => settle("renewWorkItemLock", lockToken, settled))
       ),
 
@@ -413,6 +472,21 @@ export const make = Effect.fnUntraced(function*(
         idleTimeoutMs: Duration.toMillis(idleTimeout)
       })),
 
+    sweepMessages: ({ maxAge }) =>
+      Effect.gen(function*() {
+        const maxAgeMs = Duration.toMillis(maxAge)
+        let total = 0
+        let after: string | null = null
+        do {
+          const { deleted, next }: Effect.Success<ReturnType<Driver["sweepMessages"]>> = yield* retried(
+            driver.sweepMessages({ maxAgeMs, limit: sweepLimit, after })
+          )
+          total += deleted
+          after = next
+        } while (after !== null)
+        return total
+      }),
+
     cleanupOrphanedSessions: driver.cleanupOrphanedSessions,
 
     awaitEnd: (instanceId) =>
@@ -441,14 +515,17 @@ export const make = Effect.fnUntraced(function*(
       for (const { attemptCount, lockToken, workItem } of rows) {
         const item = WorkItem.decode(workItem)
         if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
+          if (attemptCount > suspectAfter) suspectActivities.enter(lockToken, request.lockTimeoutMs)
           items.push({ item: item.success, lockToken, attemptCount })
           continue
         }
         const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is no activity`
-        yield* Effect.logError("An activity cannot be read by this version; it is hidden for a while").pipe(
-          Effect.annotateLogs({ problem, attemptCount })
+        yield* Effect.logError("Provider: an activity cannot be read by this version; it is hidden for a while").pipe(
+          Effect.annotateLogs({ problem })
         )
-        yield* abandonActivities({ lockToken, delayMs: Duration.toMillis(unreadablePause), ignoreAttempt: false })
+        yield* Effect.ignore(
+          abandonActivities({ lockToken, delayMs: Duration.toMillis(unreadablePause), ignoreAttempt: true })
+        )
       }
       return { items, more: items.length < rows.length }
     })

@@ -143,6 +143,8 @@ export const guardProvider = (provider: Service): Service => {
         [length("lockTimeout", options.lockTimeout, 1), versionRange(options.versions)],
         () => provider.fetchOrchestrationItem({ ...options, lockTimeout: rounded(options.lockTimeout) })
       ),
+    sweepMessages: (options) =>
+      guard("sweepMessages", [length("maxAge", options.maxAge, 0)], () => provider.sweepMessages(options)),
     ackOrchestrationItem: (lockToken, turn) =>
       guard("ackOrchestrationItem", [
         text("lockToken", lockToken),

@@ -3,7 +3,6 @@
  *
  * Rules are stated here once, for every driver (contract: instance metadata, orphaned messages, corrupt history).
  */
-import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Event from "../../Event.ts"
@@ -46,48 +45,47 @@ export interface Undecoded extends Omit<OrchestrationItem, "history" | "isKnownH
   readonly isWholeHistory: boolean
 }
 
+interface Unreadable {
+  readonly id: number
+  readonly problem: string
+}
+
 export type Assembled =
   | {
     readonly _tag: "Item"
     readonly item: Undecoded
-    /** Rows nobody can read; they are hidden for a while and never deleted. */
-    readonly unreadable: ReadonlyArray<{ readonly id: number; readonly problem: string }>
+    /** Deliveries so far, this one included: the highest of the messages that can be read. */
+    readonly attemptCount: number
+    /** Rows this version cannot read; they are hidden for a while and never deleted. */
+    readonly unreadable: ReadonlyArray<Unreadable>
   }
-  /**
-   * Nothing says which orchestration the messages are for. `deletable` when all are queue messages without history; else
-   * they may have overtaken their start and are looked at again after `pause`.
-   */
-  | { readonly _tag: "Orphan"; readonly deletable: boolean; readonly pause: Duration.Duration }
+  /** No row and no message says which orchestration the messages are for. */
+  | { readonly _tag: "Orphan"; readonly unreadable: ReadonlyArray<Unreadable> }
   /** Not one message of the batch can be read. */
-  | {
-    readonly _tag: "Unreadable"
-    readonly unreadable: ReadonlyArray<{ readonly id: number; readonly problem: string }>
-  }
+  | { readonly _tag: "Unreadable"; readonly unreadable: ReadonlyArray<Unreadable> }
 
 export const assemble = (claimed: ClaimedInstance): Assembled => {
   const messages: Array<WorkItem.WorkItem> = []
   const enqueuedAtMs: Array<number> = []
-  const unreadable: Array<{ id: number; problem: string }> = []
+  const unreadable: Array<Unreadable> = []
+  let attemptCount = 0
   for (const message of claimed.messages) {
     const item = WorkItem.decode(message.workItem)
-    if (Result.isFailure(item)) unreadable.push({ id: message.id, problem: item.failure.problem })
-    else {
-      messages.push(item.success)
-      enqueuedAtMs.push(message.enqueuedAtMs)
+    if (Result.isFailure(item)) {
+      unreadable.push({ id: message.id, problem: item.failure.problem })
+      continue
     }
+    messages.push(item.success)
+    enqueuedAtMs.push(message.enqueuedAtMs)
+    attemptCount = Math.max(attemptCount, message.attemptCount)
   }
   if (messages.length === 0) return { _tag: "Unreadable", unreadable }
 
   const identity = identify(claimed, messages)
-  if (identity === undefined) {
-    return {
-      _tag: "Orphan",
-      deletable: claimed.history.length === 0 && messages.every((message) => message._tag === "QueueMessage"),
-      pause: orphanPause(claimed)
-    }
-  }
+  if (identity === undefined) return { _tag: "Orphan", unreadable }
   return {
     _tag: "Item",
+    attemptCount,
     unreadable,
     item: {
       instanceId: claimed.instanceId,
@@ -121,15 +119,6 @@ export const complete = (undecoded: Undecoded, rows: ReadonlyArray<string> | nul
 }
 
 // internal
-
-/**
- * 1, 2, 4, … 60 seconds, counted for all processes at once: one second more than the newest message has waited so far.
- * The newest, as a start that is late is most often late by little.
- */
-const orphanPause = ({ messages, nowMs }: ClaimedInstance) => {
-  const newest = messages.reduce((latest, { enqueuedAtMs }) => Math.max(latest, enqueuedAtMs), -Infinity)
-  return Duration.millis(Math.min(Math.max(nowMs - newest, 0) + 1000, 60_000))
-}
 
 type Identity = Pick<OrchestrationItem, "orchestrationName" | "orchestrationVersion" | "executionId">
 

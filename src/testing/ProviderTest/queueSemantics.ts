@@ -20,7 +20,6 @@ import {
   create,
   elapse,
   elapseLockTimeout,
-  elapseUntilWaiting,
   enqueueActivity,
   enqueueStart,
   expectNoOrchestration,
@@ -115,15 +114,16 @@ export const queueSemantics = topic("queue_semantics", {
 
   // -- ours ------------------------------------------------------------------------------------
 
-  dropped_orphans_leave_no_trace: Effect.gen(function*() {
+  queue_messages_wait_for_their_start: Effect.gen(function*() {
     const admin = yield* ProviderAdmin
     yield* send(queueMessage("orphan", "ConfigUpdate", "v1"))
     yield* expectNoOrchestration()
     assert.deepStrictEqual(yield* admin.listExecutions("orphan"), [])
-    assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, 0)
-    // No lease either: the id can be used at once, and what was dropped does not come back.
+    // No lock either: the id can be used at once, and the first turn gets what came before.
     yield* enqueueStart("orphan")
-    assert.lengthOf((yield* claimInstance("orphan")).item.messages, 1)
+    const { attemptCount, item } = yield* claimInstance("orphan")
+    assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), ["QueueMessage", "StartOrchestration"])
+    assert.strictEqual(attemptCount, 1)
   }),
 
   queue_messages_beside_a_history_are_kept: Effect.gen(function*() {
@@ -131,8 +131,8 @@ export const queueSemantics = topic("queue_semantics", {
     yield* (yield* Provider).appendWithExecution("i", 1, [stamp("i", 1, activityScheduled(1))])
     yield* send(queueMessage("i", "ConfigUpdate", "v1"))
     yield* expectNoOrchestration()
-    yield* elapseUntilWaiting(1)
     yield* enqueueStart("i")
+    yield* elapse("1100 millis")
     assert.lengthOf((yield* claimInstance("i")).item.messages, 2)
   }),
 

@@ -1,0 +1,19 @@
+-- Whether the route of an activity, its name and tag, is one a worker takes.
+CREATE OR REPLACE FUNCTION dx_is_served(
+  p_route text,
+  p_names text[],
+  p_untagged boolean,
+  p_tags text[]                    -- null: every tag
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT EXISTS (
+    SELECT
+    FROM unnest(p_names) AS one (name)
+    WHERE (p_untagged AND p_route = one.name)
+      OR (p_tags IS NULL AND starts_with(p_route, one.name || ' #'))
+      OR (starts_with(p_route, one.name || ' #') AND substr(p_route, length(one.name) + 3) = ANY (p_tags))
+  )
+$$;

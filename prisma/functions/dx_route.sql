@@ -1,0 +1,21 @@
+-- Which processes may run the next turn of an instance, as one text that an index can search: the version its execution
+-- is pinned to, the version of the orchestration, and its name, such as `1000.1.0 =1.0.0 Fulfil`.
+--
+-- `-` stands for an execution that is not pinned; ` *` for any version of the orchestration; ` >1.0.0` for any that is not
+-- older.
+CREATE OR REPLACE FUNCTION dx_route(
+  p_major integer,                 -- pinned version; null when there is none
+  p_minor integer,
+  p_patch integer,
+  p_name text,
+  p_version text,                  -- null: any
+  p_or_newer boolean
+)
+RETURNS text
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT COALESCE(p_major || '.' || p_minor || '.' || p_patch, '-')
+    || CASE WHEN p_version IS NULL THEN ' *' WHEN p_or_newer THEN ' >' || p_version ELSE ' =' || p_version END
+    || ' ' || p_name
+$$;

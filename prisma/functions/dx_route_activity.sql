@@ -1,0 +1,20 @@
+-- Trigger: gives an activity its route, its name and tag, where its writer did not.
+--
+-- Bound: the text of the activity. Locks: none.
+CREATE OR REPLACE FUNCTION dx_route_activity()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  NEW.route := COALESCE(
+    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || NEW.tag, ''),
+    ''
+  );
+  RETURN NEW;
+EXCEPTION
+  -- Text that is not JSON: an insert never fails for it.
+  WHEN data_exception THEN
+    RETURN NEW;
+END
+$$;

@@ -1,0 +1,27 @@
+-- Trigger: gives a message its route where its writer did not, and lets it wait for a start that is not due yet.
+--
+-- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due. Locks: none.
+CREATE OR REPLACE FUNCTION dx_route_message()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $$
+BEGIN
+  NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
+  IF NEW.route <> '' AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL THEN
+    NEW.visible_at := COALESCE(
+      (
+        SELECT max(q.visible_at)
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = NEW.instance_id
+          AND q.visible_at > NEW.visible_at
+          AND q.work_item LIKE '{"StartOrchestration"%'
+      ),
+      NEW.visible_at
+    );
+  END IF;
+  RETURN NEW;
+END
+$$;

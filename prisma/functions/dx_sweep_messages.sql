@@ -1,0 +1,74 @@
+-- Looks through messages without a route, oldest first: gives those one whose instance has come since, and deletes those
+-- that have been visible for longer than p_max_age_ms.
+--
+-- A message and the start of its id that are written at the same time do not see each other; this is what brings them
+-- together. Returns one row: how many were deleted, and where the next step of the pass begins, null at its end.
+--
+-- Bound: p_limit rows. Locks: queue rows (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_sweep_messages(
+  p_max_age_ms bigint,             -- milliseconds, >= 0
+  p_limit integer,                 -- rows, >= 1
+  p_after text,                    -- out_next of the step before; null begins a pass
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_deleted bigint,
+  out_next text                    -- <microseconds since the Unix epoch>.<row id>
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_oldest timestamptz := to_timestamp((v_now_ms - p_max_age_ms)::float8 / 1000);
+  v_after_at timestamptz := '-infinity';
+  v_after_id bigint := 0;
+  v_seen integer := 0;
+  v_row record;
+BEGIN
+  out_deleted := 0;
+  IF p_after IS NOT NULL THEN
+    v_after_at := 'epoch'::timestamptz + split_part(p_after, '.', 1)::bigint * interval '1 microsecond';
+    v_after_id := split_part(p_after, '.', 2)::bigint;
+  END IF;
+  FOR v_row IN
+    SELECT q.id, q.instance_id, q.visible_at, dx_message_route(q.instance_id, q.work_item) AS route
+    FROM orchestrator_queue AS q
+    WHERE q.route = ''
+      AND q.visible_at <= v_now
+      AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+    ORDER BY q.visible_at, q.id
+    LIMIT p_limit
+  LOOP
+    v_seen := v_seen + 1;
+    v_after_at := v_row.visible_at;
+    v_after_id := v_row.id;
+    IF v_row.route <> '' THEN
+      UPDATE orchestrator_queue AS q
+      SET route = v_row.route
+      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      WHERE q.id = locked.id;
+    ELSIF v_row.visible_at <= v_oldest THEN
+      DELETE FROM orchestrator_queue AS q
+      USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      WHERE q.id = locked.id
+        -- A history without an instance is still read by claims of every definition.
+        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = q.instance_id LIMIT 1) IS NULL;
+      IF FOUND THEN
+        out_deleted := out_deleted + 1;
+      END IF;
+    END IF;
+  END LOOP;
+  IF v_seen >= p_limit THEN
+    out_next := (extract(epoch FROM v_after_at) * 1000000)::bigint || '.' || v_after_id;
+  END IF;
+  RETURN NEXT;
+END
+$$;

@@ -1,0 +1,35 @@
+/**
+ * The suspects this process holds: work that was delivered before without an end. While it holds one it claims no other,
+ * so that the guilty one cannot take an innocent one with it.
+ *
+ * A suspect counts until it is settled, or until its lock has run out: not every holder settles, as a cancelled activity
+ * does not.
+ */
+import type * as Clock from "effect/Clock"
+
+export interface Suspects {
+  readonly enter: (lockToken: string, lockTimeoutMs: number) => void
+  /** Its lock ends later; nothing happens when it is no suspect. */
+  readonly renew: (lockToken: string, lockTimeoutMs: number) => void
+  /** True when it was one. */
+  readonly settle: (lockToken: string) => boolean
+  readonly count: () => number
+}
+
+export const make = (clock: Clock.Clock): Suspects => {
+  /** When the lock ends, monotonic milliseconds. */
+  const held = new Map<string, number>()
+  const nowMs = () => Number(clock.monotonicTimeNanosUnsafe() / 1_000_000n)
+  return {
+    enter: (lockToken, lockTimeoutMs) => void held.set(lockToken, nowMs() + lockTimeoutMs),
+    renew: (lockToken, lockTimeoutMs) => {
+      if (held.has(lockToken)) held.set(lockToken, nowMs() + lockTimeoutMs)
+    },
+    settle: (lockToken) => held.delete(lockToken),
+    count: () => {
+      const now = nowMs()
+      for (const [lockToken, untilMs] of held) if (untilMs <= now) held.delete(lockToken)
+      return held.size
+    }
+  }
+}
