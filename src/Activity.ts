@@ -24,7 +24,6 @@ import type { PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.t
 import type { TryOf } from "./internal/replay/action.ts"
 import { engine } from "./internal/replay/context.ts"
 import type { OrchestrationContext, WithoutOrchestration } from "./internal/replay/context.ts"
-import { storable } from "./internal/text.ts"
 
 /**
  * A named step with the Schemas of what goes in and comes out.
@@ -397,7 +396,13 @@ const makeWith = <
                   : Effect.failCause(cause as Cause.Cause<never>)
               }
             }),
-            Effect.catchDefect((defect) => Effect.fail(ErrorDetails.application("Panicked", describeDefect(defect))))
+            Effect.catchDefect((defect) =>
+              Effect.logError("An activity died", Cause.die(defect)).pipe(
+                // A logger that throws must not decide what is recorded.
+                Effect.exit,
+                Effect.andThen(Effect.fail(ErrorDetails.died(defect)))
+              )
+            )
           )
       }))
     ) as never
@@ -435,6 +440,3 @@ const policyUnsafe = <E>(name: string, options: Options<E>) => {
 // What a Rust client would show calls every panic one of the orchestration.
 const problemOf = (details: ErrorDetails.ErrorDetails) =>
   details._tag === "Application" && details.kind === "Panicked" ? details.message : ErrorDetails.display(details)
-
-const describeDefect = (defect: unknown) =>
-  storable(defect instanceof globalThis.Error ? defect.message || defect.name : String(defect))

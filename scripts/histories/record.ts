@@ -8,10 +8,14 @@ import * as Logger from "effect/Logger"
 import { instanceId, runtime } from "./programs.ts"
 import type { Scenario } from "./programs.ts"
 
+// They name folders of this machine and lines of the source.
+const stacks = /,"stack":"(?:[^"\\]|\\.)*"/g
+
 /** The text of its fixture. Recorded again, it is the same. */
 export const record = (scenario: Scenario): Effect.Effect<string> =>
   scenario.drive.pipe(
     Effect.andThen(recordHistory(instanceId)),
+    Effect.map((text) => text.replace(stacks, "")),
     Effect.provide(
       TestRuntime.layer(runtime(scenario), { startAt: "2030-01-01T00:00:00Z" }).pipe(
         // Some of them die on purpose.
