@@ -13,17 +13,16 @@ import type * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import * as Random from "effect/Random"
 import * as Scheduler from "effect/Scheduler"
+import * as Tracer from "effect/Tracer"
+import { Budget } from "./endless.ts"
+import type { Turns } from "./endless.ts"
 
 /** What the code under replay sees of the world. */
-export interface World {
+export interface World extends Turns {
   /** Milliseconds since the Unix epoch, as recorded. */
   readonly nowMs: () => number
   readonly sleep: (duration: Duration.Duration) => Effect.Effect<void>
   readonly randomSeed: () => string
-  /** False between two turns. */
-  readonly isInTurn: () => boolean
-  /** Called when the code goes on between two turns, because it awaits something that is not durable. */
-  readonly onStray: () => void
 }
 
 export interface Program {
@@ -38,9 +37,11 @@ export const start = (
   context: Context.Context<never>,
   world: World
 ): Program => {
-  const scheduler = new TurnScheduler(world)
+  const budget = new Budget(world)
+  const scheduler = new TurnScheduler(budget)
   const services = context.pipe(
     Context.add(Scheduler.Scheduler, scheduler),
+    Context.add(Tracer.Tracer, budget.tracer),
     Context.add(Clock.Clock, makeClock(world)),
     Context.add(Random.Random, makeRandom(world.randomSeed))
   )
@@ -53,49 +54,41 @@ export const start = (
 
 // internal
 
-/** How much a program may do before it waits: a second or two of work, ten times what 10,000 branches at once take. */
-const maxUnits = 250_000
-
-/** A fiber that used up its operations (`MaxOpsBeforeYield`) has done more than one that only lets others run. */
-const unitsPerFullShare = 50
-
 // One queue for all fibers, by priority, then first in, first out; nothing runs until the turn drains it.
 class TurnScheduler implements Scheduler.Scheduler, Scheduler.SchedulerDispatcher {
   readonly executionMode = "sync"
   private queue: Array<{ readonly task: () => void; readonly priority: number }> = []
-  private units = 0
-  private readonly world: World
+  private readonly budget: Budget
 
-  constructor(world: World) {
-    this.world = world
+  constructor(budget: Budget) {
+    this.budget = budget
   }
 
   // Asked before every operation of every fiber.
   shouldYield(fiber: Fiber.Fiber<unknown, unknown>) {
-    if (!this.world.isInTurn()) this.world.onStray()
-    if (fiber.currentOpCount < fiber.cache.maxOpsBeforeYield) return false
-    this.units += unitsPerFullShare
-    return true
+    return !this.budget.take() || fiber.currentOpCount >= fiber.cache.maxOpsBeforeYield
   }
   makeDispatcher() {
     return this
   }
   scheduleTask(task: () => void, priority: number) {
+    if (this.budget.usedUp) return
     let index = this.queue.length
     while (index > 0 && this.queue[index - 1]!.priority > priority) index--
     this.queue.splice(index, 0, { task, priority })
   }
   /** False when the program does not come to rest. */
   drain(): boolean {
-    this.units = 0
     while (this.queue.length > 0) {
       const tasks = this.queue
       this.queue = []
       for (const { task } of tasks) {
-        if (++this.units > maxUnits) return false
+        if (this.budget.usedUp) return false
         task()
       }
     }
+    if (this.budget.usedUp) return false
+    this.budget.renew()
     return true
   }
   flush() {

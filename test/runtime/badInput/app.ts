@@ -87,7 +87,9 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
   "return nonsense": Effect.succeed(1 as unknown as string),
   "return too much": Effect.succeed(tooLarge),
   "await a promise": Effect.promise(() => new Promise<string>(() => {})),
-  "loop without waiting": Effect.forever(Effect.void),
+  "loop without waiting": Effect.gen(function*() {
+    while (true) yield* Effect.void
+  }),
   "call with nonsense": ask(1 as unknown as string),
   "call with too much": ask(tooLarge),
   "call as others do": Effect.orDie(OtherWork.execute(1)),
