@@ -81,13 +81,17 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
   const encodeExit = Schema.encodeUnknownExit(codec)
   const decodeExit = Schema.decodeUnknownExit(codec)
   const decode = (text: string): Exit.Exit<S["Type"], PayloadMismatch> => {
-    let json: unknown = text
+    // Duroxide's typed Rust API writes strings bare, `42` as well: whatever is no JSON, or none that fits, is such a string.
+    let json: unknown
     try {
       json = JSON.parse(text)
     } catch {
-      // Duroxide's typed Rust API writes strings bare; whatever is no JSON is such a string.
+      return mapFailure(of, decodeExit(text))
     }
-    return mapFailure(of, decodeExit(json))
+    const exit = decodeExit(json)
+    if (Exit.isSuccess(exit) || typeof json === "string") return mapFailure(of, exit)
+    const bare = decodeExit(text)
+    return mapFailure(of, Exit.isSuccess(bare) ? bare : exit)
   }
   return {
     encode: (value) =>

@@ -437,9 +437,11 @@ describe("limits", () => {
     if (outcome._tag !== "Failed") return outcome._tag
     const notice = { _tag: "SubOrchFailed", parentInstance: "p", parentExecutionId: 1, parentId: 7 } as const
     assert.deepStrictEqual(instance.last.turn.orchestratorItems, [{ ...notice, details: outcome.details }])
-    assert.deepInclude(outcome.details, { kind: "OrchestrationFailed" })
+    if (outcome.details._tag !== "Application") return assert.fail(outcome.details._tag)
+    // Nothing that a caller could take for an error of the program.
+    assert.strictEqual(outcome.details.kind, "Panicked")
     assert.strictEqual(instance.written.filter((event) => event.includes("OrchestrationCompleted")).length, 0)
-    return ErrorDetails.display(outcome.details)
+    return outcome.details.message
   }
 
   it("limits: a turn that exceeds one fails instead of ending otherwise, and the parent hears of it", () => {
@@ -459,6 +461,16 @@ describe("limits", () => {
     )
   })
 
+  it("limits: a string counts as itself, without the quotes and escapes of JSON", () => {
+    const text = (value: string) => KeyValue.make("k", Schema.String).set(value)
+    assert.strictEqual(problemOf(text("v".repeat(65_536))), "Completed")
+    assert.strictEqual(problemOf(text("\n".repeat(65_536))), "Completed")
+    assert.strictEqual(problemOf(text("é".repeat(32_768))), "Completed")
+    const tooLong = "KV value for key 'k' (65537 bytes) exceeds limit (65536 bytes)"
+    assert.strictEqual(problemOf(text("v".repeat(65_537))), tooLong)
+    assert.strictEqual(problemOf(set("k", `"${"v".repeat(65_536)}`)), tooLong)
+  })
+
   it("limits: keys are counted as they are, whoever set them", () => {
     const setAll = (n: number, prefix = "k") =>
       Effect.forEach(Array.from({ length: n }), (_, index) => set(`${prefix}${index}`, ""))
@@ -471,7 +483,10 @@ describe("limits", () => {
     const later = new Instance(Effect.andThen(Effect.andThen(setAll(100, "a"), signal("Go")), setAll(100, "b")))
     later.turn()
     later.turn(later.raised("Go"))
-    assert.strictEqual(ErrorDetails.display(later.failure), "KV key count (200) exceeds limit (150)")
+    assert.strictEqual(
+      ErrorDetails.display(later.failure),
+      "orchestration panicked: KV key count (200) exceeds limit (150)"
+    )
   })
 
   it("limits: a cancellation in the same turn comes first", () => {

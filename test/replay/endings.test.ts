@@ -6,6 +6,8 @@ import * as Schema from "effect/Schema"
 import * as Activity from "../../src/Activity.ts"
 import * as ErrorDetails from "../../src/ErrorDetails.ts"
 import * as Event from "../../src/Event.ts"
+import * as turns from "../../src/internal/replay/turn.ts"
+import { complete } from "../../src/internal/seam/orchestrationItem.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
 import * as Signal from "../../src/Signal.ts"
 import { activity, codeOf, Instance, signal } from "./play.ts"
@@ -440,5 +442,40 @@ describe("payloads", () => {
     const instance = new Instance(codeOf(Orchestration.make("Nothing"), () => Effect.void))
     instance.turn()
     assert.deepStrictEqual(instance.outcome, { _tag: "Completed", output: "null" })
+  })
+})
+
+describe("unreadable history", () => {
+  const details = ErrorDetails.nondeterminism("why")
+  const fail = (text: string) => {
+    const instance = new Instance(A(1), { parent: { instance: "p", id: 7, executionId: 3 } })
+    instance.turn()
+    const rows = instance.history.map(Event.encode)
+    const { history } = complete({
+      instanceId: "i",
+      orchestrationName: "Tested",
+      orchestrationVersion: "1.0.0",
+      executionId: 1,
+      nowMs: 0,
+      rows: [],
+      isWholeHistory: true,
+      messages: [],
+      enqueuedAtMs: [],
+      keyValues: new Map()
+    }, text === "first" ? ["?", ...rows.slice(1)] : [...rows, "?"])
+    return turns.fail({ ...instance.claimed([]), history }, details, { unreadable: true }).turn
+  }
+
+  it("the parent hears of the end where the first event can be read", () => {
+    const { historyDelta, metadata, orchestratorItems } = fail("last")
+    assert.deepStrictEqual(orchestratorItems, [
+      { _tag: "SubOrchFailed", parentInstance: "p", parentExecutionId: 3, parentId: 7, details }
+    ])
+    assert.deepStrictEqual(historyDelta.map(({ _tag, eventId }) => [_tag, eventId]), [["OrchestrationFailed", 99_999]])
+    assert.strictEqual(metadata.status, "Failed")
+  })
+
+  it("nothing says who the parent is where it cannot", () => {
+    assert.deepStrictEqual(fail("first").orchestratorItems, [])
   })
 })

@@ -119,6 +119,7 @@ describe("code that is not durable", () => {
       assert.isTrue(suspended?.isSound())
       await laterTasks()
       assert.isFalse(suspended?.isSound())
+      assert.isUndefined(suspended?.resume({ nowMs: 0, messages: [] }))
     })
   }
 })

@@ -24,8 +24,10 @@ export const limitExceeded = (
     }
   }
   for (const { action } of requests) {
-    if (action._tag === "SetKeyValue" && bytes(action.value) > maxValueBytes) {
-      return `KV value for key '${action.key}' (${bytes(action.value)} bytes) exceeds limit (${maxValueBytes} bytes)`
+    if (action._tag !== "SetKeyValue") continue
+    const size = valueBytes(action.value)
+    if (size > maxValueBytes) {
+      return `KV value for key '${action.key}' (${size} bytes) exceeds limit (${maxValueBytes} bytes)`
     }
   }
   const keys = engine.keyValues().size
@@ -37,3 +39,15 @@ export const limitExceeded = (
 const encoder = new TextEncoder()
 
 const bytes = (text: string) => encoder.encode(text).length
+
+/** A string counts as itself, without the quotes and escapes of JSON: Duroxide's typed API stores strings bare. */
+const valueBytes = (text: string): number => bytes(text.startsWith(`"`) ? stringOf(text) : text)
+
+const stringOf = (text: string): string => {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === "string" ? value : text
+  } catch {
+    return text
+  }
+}

@@ -92,7 +92,10 @@ export const run = (input: Input): Ran => {
   }
 }
 
-/** Ends an execution without running its code. `unreadable` history keeps its rows; the failure goes behind them. */
+/**
+ * Ends an execution without running its code. `unreadable` history keeps its rows; the failure goes behind them. What can
+ * be read of its beginning says who its parent is.
+ */
 export const fail = (
   input: Pick<Input, "instanceId" | "executionId" | "nowMs" | "version" | "history" | "started">,
   details: ErrorDetails.ErrorDetails,
@@ -102,7 +105,7 @@ export const fail = (
   const lastEventId = options.unreadable ? unreadableEventId - 1 : history.at(-1)?.eventId ?? 0
   const execution = { instanceId, executionId, nowMs, version, lastEventId }
   const recorder = record(execution)
-  const first = options.unreadable ? undefined : history[0] ?? recorder.append(input.started)
+  const first = history[0] ?? (options.unreadable ? undefined : recorder.append(input.started))
   const started = first?._tag === "OrchestrationStarted" ? first : null
   const books = Books.of([...history, ...recorder.added])
   const outcome: Outcome = { _tag: "Failed", details }
@@ -220,7 +223,8 @@ class Program {
     const outcome: Outcome = cancelRequest !== undefined
       ? { _tag: "Failed", details: ErrorDetails.cancelled(cancelRequest.reason) }
       : violation !== undefined
-      ? { _tag: "Failed", details: ErrorDetails.application("OrchestrationFailed", violation) }
+      // Not `OrchestrationFailed`: a caller whose errors are strings would take the text for one of the program's own.
+      ? { _tag: "Failed", details: ErrorDetails.application("Panicked", violation) }
       : continued !== undefined
       ? { _tag: "ContinuedAsNew", ...continued, carried: engine.unread(), customStatus: engine.customStatus() }
       : ended === undefined
@@ -260,6 +264,7 @@ class Program {
       bytes: programBytes + handleBytes * (books.unanswered.size + books.openWaits) + books.textBytes,
       isSound: () => !this.strayed && this.engine.ended() === undefined,
       resume: ({ messages, nowMs }) => {
+        if (this.strayed) return undefined
         const execution = { instanceId, executionId, nowMs, version, lastEventId: lastEvent.eventId }
         const recorder = record(execution)
         const arrived = arrivals.toEvents(executionId, books, messages, recorder.append)

@@ -17,7 +17,7 @@ export interface OrchestrationItem {
   readonly executionId: number
   /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
   readonly nowMs: number
-  /** Empty when `historyError` is set, and when the caller knows it. */
+  /** With `historyError` its first event alone, if that can be read; empty when the caller knows it. */
   readonly history: ReadonlyArray<Event.Event>
   /** True when the caller said so of this history. */
   readonly isKnownHistory: boolean
@@ -113,12 +113,21 @@ export const complete = (undecoded: Undecoded, rows: ReadonlyArray<string> | nul
   return {
     ...item,
     isKnownHistory: rows === null,
-    history: Result.getOrElse(history, () => []),
+    history: Result.getOrElse(history, () => beginning(rows!)),
     historyError: Result.isFailure(history) ? Option.some(history.failure.problem) : Option.none()
   }
 }
 
 // internal
+
+/** The event that started an execution: it names the parent, who must hear of the end. */
+const beginning = (rows: ReadonlyArray<string>): ReadonlyArray<Event.Event> =>
+  rows.slice(0, 1).flatMap((row) =>
+    Result.match(Event.decode(row), {
+      onSuccess: (event) => event._tag === "OrchestrationStarted" ? [event] : [],
+      onFailure: () => []
+    })
+  )
 
 type Identity = Pick<OrchestrationItem, "orchestrationName" | "orchestrationVersion" | "executionId">
 

@@ -10,7 +10,10 @@ import * as Schema from "effect/Schema"
 
 export class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
 
-export const Go = Signal.make("Go", { payload: Schema.String })
+/** Any string but that: a number can be a string that Rust stored bare. */
+const Word = Schema.String.check(Schema.isPattern(/^(?!4711$)/u))
+
+export const Go = Signal.make("Go", { payload: Word })
 /** `Go` as a sender thinks of it that knows another version of the code. */
 export const OtherGo = Signal.make("Go", { payload: Schema.Int })
 export const Letters = Mailbox.make("Letters", { payload: Schema.String })
@@ -23,7 +26,7 @@ export const tooLarge = `${largest}x`
 /** Text that JSON can hold, and PostgreSQL cannot. */
 export const odd = "a\0b\ud800c"
 
-const text = { payload: Schema.String, success: Schema.String } as const
+const text = { payload: Word, success: Schema.String } as const
 
 // -- activities ------------------------------------------------------------------------------------
 
@@ -75,7 +78,8 @@ export const Fans = Orchestration.make("Fans", { error: Schema.String })
 /** Waits in one way, then in another way: its code was edited meanwhile. */
 export const Edited = Orchestration.make("Edited")
 /** Does one of `deeds`. */
-export const Does = Orchestration.make("Does", text)
+/** Its errors are texts: what the runtime says must not pass for one of them. */
+export const Does = Orchestration.make("Does", { ...text, error: Schema.String })
 
 const ask = (what: string) => Effect.orDie(Work.execute(what))
 
@@ -92,7 +96,7 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
   }),
   "call with nonsense": ask(1 as unknown as string),
   "call with too much": ask(tooLarge),
-  "call as others do": Effect.orDie(OtherWork.execute(1)),
+  "call as others do": Effect.orDie(OtherWork.execute(4711)),
   "call nobody's activity": Effect.as(Nobodys.execute(), ""),
   "time out": Work.with({ timeout: "20 millis" }).execute("hang").pipe(
     Effect.result,
@@ -102,7 +106,7 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
   "start a child under a taken id": Echo.executeWithId("taken by somebody", ""),
   "start detached under a reserved id": Effect.as(Echo.startDetached("a::sub::b", ""), ""),
   "start detached under a taken id": Effect.as(Echo.startDetached("taken by somebody", "second"), "started"),
-  "set a large value": Effect.as(Note.set("x".repeat(65_535)), ""),
+  "set a large value": Effect.as(Note.set("x".repeat(65_537)), ""),
   "set odd text": Effect.as(Note.set(odd), ""),
   "set many values": Effect.as(
     Effect.forEach(Array.from({ length: 151 }), (_, index) => KeyValue.make(`k${index}`, Schema.Int).set(index)),
