@@ -296,7 +296,11 @@ BEGIN
       WHERE leased.instance_id = ANY (v_leased)
         -- Its version may have changed between the look and the lock.
         AND COALESCE(
-          NULLIF((SELECT i.route FROM instances AS i WHERE i.instance_id = leased.instance_id), ''),
+          (
+            SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
+            FROM instances AS i
+            WHERE i.instance_id = leased.instance_id
+          ),
           leased.route
         ) = ANY (v_routes)
     ),

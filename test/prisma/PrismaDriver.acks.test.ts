@@ -84,7 +84,8 @@ describe("ackOrchestrationItems:", () => {
           updated_at: startedAt + 5,
           parent_instance_id: "parent",
           custom_status: null,
-          custom_status_version: 0
+          custom_status_version: 0,
+          route: "1000.2.3 =1.0.0 Orchestration"
         }]
       )
       assert.deepStrictEqual(

@@ -9,7 +9,7 @@ const sum = (counts: ReadonlyArray<number>) => counts.reduce((total, count) => t
 const times = <A, E, R>(count: number, effect: (i: number) => Effect.Effect<A, E, R>) =>
   Effect.forEach(Array.from({ length: count }, (_, i) => i), effect, { concurrency: "unbounded" })
 
-const claimSql = "SELECT * FROM dx_fetch_orchestration_items(1, 30000, null, null)"
+const claimSql = "SELECT * FROM dx_fetch_orchestration_items(1, 30000, null, null, p_orphans => true)"
 const takeSql = "SELECT * FROM dx_fetch_work_items(1, 30000, true, null, null, null)"
 
 describe("claims:", () => {
@@ -63,10 +63,18 @@ describe("claims:", () => {
       yield* other("SELECT pg_advisory_xact_lock(hashtext($1))", ["a"])
       const { instanceId, nowMs } = yield* Test.claimOne(test.driver, 5000)
       assert.strictEqual(instanceId, "b")
-      assert.deepStrictEqual(
-        yield* test.sql("SELECT instance_id, locked_until::float8 AS until FROM instance_locks"),
-        [{ instance_id: "b", until: nowMs + 5000 }]
+      // It runs from the moment of the lock, which comes after the look; its message carries the same end.
+      const leases = yield* test.sql<{ instance_id: string; until: number; marked: number; latest: number }>(
+        `SELECT l.instance_id, l.locked_until::float8 AS until, q.locked_until::float8 AS marked,
+           extract(epoch FROM clock_timestamp())::float8 * 1000 + 5000 AS latest
+         FROM instance_locks AS l
+         JOIN orchestrator_queue AS q ON q.lock_token = l.lock_token`
       )
+      assert.deepStrictEqual(leases.map(({ instance_id }) => instance_id), ["b"])
+      const { latest, marked, until } = leases[0]!
+      assert.strictEqual(marked, until)
+      assert.isAtLeast(until, nowMs + 5000)
+      assert.isAtMost(until, latest)
       yield* other("COMMIT")
     }))
 
@@ -105,31 +113,40 @@ describe("claims:", () => {
       yield* other("COMMIT")
     }))
 
-  it.live("a version pinned between the look and the lock is respected", () =>
+  it.live("a route that changes between the look and the lock is respected, and so is a version Duroxide pins", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
-      yield* test.driver.startOrchestrations([Test.start("a"), Test.start("b")])
-      // Stands for another process that commits at that very moment.
-      yield* test.sql(
-        `CREATE FUNCTION pin() RETURNS trigger LANGUAGE plpgsql AS $$
+      for (
+        const change of [
+          "UPDATE instances SET route = '1.0.0 =1.0.0 Orchestration' WHERE instance_id = 'a'",
+          "UPDATE executions SET duroxide_version_major = 1 WHERE instance_id = 'a'"
+        ]
+      ) {
+        const test = yield* Test.open()
+        yield* test.driver.startOrchestrations([Test.start("a"), Test.start("b")])
+        // As Duroxide writes an instance.
+        if (change.includes("executions")) yield* test.sql("UPDATE instances SET route = '' WHERE instance_id = 'a'")
+        // Stands for another process that commits at that very moment.
+        yield* test.sql(
+          `CREATE FUNCTION pin() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
-           UPDATE executions SET duroxide_version_major = 1 WHERE instance_id = 'a';
+           ${change};
            RETURN NEW;
          END $$`
-      )
-      yield* test.sql("CREATE TRIGGER pin BEFORE INSERT ON instance_locks FOR EACH ROW EXECUTE FUNCTION pin()")
-      const ours = { major: 1000, minor: 0, patch: 0 }
-      const claimed = yield* test.driver.fetchOrchestrationItems({
-        limit: 1,
-        lockTimeoutMs: 1000,
-        versions: { min: ours, max: ours }
-      })
-      assert.deepStrictEqual(claimed.map(({ instanceId }) => instanceId), ["b"])
-      assert.deepStrictEqual(yield* test.sql("SELECT instance_id FROM instance_locks"), [{ instance_id: "b" }])
-      assert.deepStrictEqual(
-        yield* test.sql("SELECT attempt_count FROM orchestrator_queue WHERE instance_id = 'a'"),
-        [{ attempt_count: 0 }]
-      )
+        )
+        yield* test.sql("CREATE TRIGGER pin BEFORE INSERT ON instance_locks FOR EACH ROW EXECUTE FUNCTION pin()")
+        const ours = { major: 1000, minor: 0, patch: 0 }
+        const claimed = yield* test.driver.fetchOrchestrationItems({
+          limit: 1,
+          lockTimeoutMs: 1000,
+          versions: { min: ours, max: ours }
+        })
+        assert.deepStrictEqual(claimed.map(({ instanceId }) => instanceId), ["b"])
+        assert.deepStrictEqual(yield* test.sql("SELECT instance_id FROM instance_locks"), [{ instance_id: "b" }])
+        assert.deepStrictEqual(
+          yield* test.sql("SELECT attempt_count FROM orchestrator_queue WHERE instance_id = 'a'"),
+          [{ attempt_count: 0 }]
+        )
+      }
     }))
 
   it.live("activities: 32 concurrent fetchers of one each get 32 different ones", () =>

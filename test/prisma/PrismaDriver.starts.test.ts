@@ -196,14 +196,12 @@ describe("readInstances:", () => {
       assert.strictEqual(yield* statements, before + 1)
     }))
 
-  it.effect("shows the current execution, and of a failed one the last OrchestrationFailed event", () =>
+  it.effect("shows the current execution, and of a failed one the OrchestrationFailed event that ended it", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const failed = (text: string) => `{"event_id":9,"type":"OrchestrationFailed","details":"${text}"}`
-      const decoy = JSON.stringify({
-        type: "ActivityCompleted",
-        result: JSON.stringify({ type: "OrchestrationFailed" })
-      })
+      const decoy = (type: string) =>
+        JSON.stringify({ type, result: JSON.stringify({ type: "OrchestrationFailed" }), reason: failed("decoy") })
       yield* sql("INSERT INTO instances VALUES ('a', 'O', '1.0.0', 2, now(), now(), 'parent')")
       yield* sql(
         "INSERT INTO executions VALUES ('a', 1, 'ContinuedAsNew', 'in', now()), ('a', 2, 'Failed', 'out', now())"
@@ -211,7 +209,16 @@ describe("readInstances:", () => {
       yield* driver.appendHistory({
         instanceId: "a",
         executionId: 2,
-        history: [failed("first"), failed("last"), decoy].map((eventData, i) => ({
+        history: [
+          failed("first"),
+          decoy("ActivityCompleted"),
+          failed("last"),
+          // One for each activity and child that was open then.
+          ...Array.from(
+            { length: 20 },
+            (_, i) => decoy(i % 2 === 0 ? "ActivityCancelRequested" : "SubOrchestrationCancelRequested")
+          )
+        ].map((eventData, i) => ({
           eventId: i + 1,
           eventType: "OrchestrationFailed",
           eventData

@@ -16,16 +16,16 @@ const json = JSON.stringify
 const start = () => Date.now() + 3_600_000
 
 const claimAt = (run: Run, now: number) =>
-  run(`SELECT * FROM dx_fetch_orchestration_items(1, 1000, null, null, null, ${now})`)
+  run(`SELECT * FROM dx_fetch_orchestration_items(1, 1000, null, null, p_orphans => true, p_now_ms => ${now})`)
 const takeAt = (run: Run, now: number) =>
-  run(`SELECT * FROM dx_fetch_work_items(1, 1000, true, null, null, null, ${now})`)
+  run(`SELECT * FROM dx_fetch_work_items(1, 1000, true, null, null, null, p_now_ms => ${now})`)
 
 /** A turn with an event and an activity. */
 const ackAt = (run: Run, token: string, eventId: number, now: number) =>
   Effect.map(
     run(
       `SELECT dx_ack_orchestration_items($1, $2, null,
-         '[{"ack":1,"work_item":"{}","instance_id":"a","execution_id":1,"activity_id":1}]', null, null, ${now}) AS outcomes`,
+         '[{"ack":1,"work_item":"{}","name":"A","instance_id":"a","execution_id":1,"activity_id":1}]', null, null, ${now}) AS outcomes`,
       [
         json([{ token, execution_id: 1 }]),
         json([{ ack: 1, event_id: eventId, event_type: "TimerFired", event_data: `${eventId}` }])
@@ -81,7 +81,7 @@ describe("a turn that", () => {
       const [claimed] = yield* claimAt(test.sql, now)
       const taker = yield* session(test)
       const [taken] = yield* claimAt(taker, now + 5000)
-      assert.strictEqual(taken.out_attempt_count, 2)
+      assert.deepStrictEqual(taken.out_attempt_counts, [2])
       // By its own clock the lease is still good.
       const holder = yield* session(test)
       const late = yield* Effect.forkChild(ackAt(holder, claimed.out_lock_token, 1, now + 999))

@@ -59,6 +59,10 @@ export const objects = (sql: PgServer.TestDatabase["sql"], schema: string) =>
        SELECT 'column ' || attrelid::regclass || '.' || attname || ' ' || format_type(atttypid, atttypmod) || attnotnull
        FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped
          AND attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace AND relkind = 'r')
+       UNION ALL
+       SELECT 'trigger ' || tgrelid::regclass || '.' || tgname || ' ' || tgfoid::regproc
+       FROM pg_trigger WHERE NOT tgisinternal
+         AND tgrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace)
        ORDER BY 1`,
       [pg.escapeIdentifier(schema)]
     ),

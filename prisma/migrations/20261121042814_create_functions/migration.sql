@@ -1504,6 +1504,67 @@ AS $$
   END
 $$;
 
+-- The route of a message: the one of its instance; of a start or a continue-as-new without an instance, what it asks for.
+-- Empty when neither says anything: the message waits for a start of its id.
+--
+-- Bound: one row of instances and executions; the text of a start. Locks: none.
+CREATE OR REPLACE FUNCTION dx_message_route(
+  p_instance_id text,
+  p_work_item text
+)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $$
+DECLARE
+  v_route text;
+  v_item jsonb;
+BEGIN
+  SELECT COALESCE(
+    NULLIF(i.route, ''),
+    -- A row of Duroxide.
+    (
+      SELECT dx_route(
+        e.duroxide_version_major,
+        e.duroxide_version_minor,
+        e.duroxide_version_patch,
+        i.orchestration_name,
+        i.orchestration_version,
+        false
+      )
+      FROM executions AS e
+      WHERE e.instance_id = i.instance_id
+        AND e.execution_id = i.current_execution_id
+    ),
+    dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
+  )
+  INTO v_route
+  FROM instances AS i
+  WHERE i.instance_id = p_instance_id;
+  IF v_route IS NOT NULL THEN
+    RETURN v_route;
+  END IF;
+  IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
+    BEGIN
+      v_item := p_work_item::jsonb;
+      v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
+      RETURN COALESCE(
+        dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false),
+        ''
+      );
+    EXCEPTION
+      -- Text that is not JSON: an insert never fails for it.
+      WHEN data_exception THEN
+        RETURN '';
+    END;
+  END IF;
+  RETURN '';
+END
+$$;
+
 -- Claims up to p_limit instances that have a visible message and no live lock, and hands out all that a turn reads.
 --
 -- Returns one row per claimed instance, the one with the oldest visible message first; no rows means that there is no
@@ -1802,7 +1863,11 @@ BEGIN
       WHERE leased.instance_id = ANY (v_leased)
         -- Its version may have changed between the look and the lock.
         AND COALESCE(
-          NULLIF((SELECT i.route FROM instances AS i WHERE i.instance_id = leased.instance_id), ''),
+          (
+            SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
+            FROM instances AS i
+            WHERE i.instance_id = leased.instance_id
+          ),
           leased.route
         ) = ANY (v_routes)
     ),
@@ -2360,67 +2425,6 @@ BEGIN
   INTO out_children
   FROM dx_children_of(p_instance_ids) AS child (id);
   RETURN NEXT;
-END
-$$;
-
--- The route of a message: the one of its instance; of a start or a continue-as-new without an instance, what it asks for.
--- Empty when neither says anything: the message waits for a start of its id.
---
--- Bound: one row of instances and executions; the text of a start. Locks: none.
-CREATE OR REPLACE FUNCTION dx_message_route(
-  p_instance_id text,
-  p_work_item text
-)
-RETURNS text
-LANGUAGE plpgsql
-STABLE
-SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-AS $$
-DECLARE
-  v_route text;
-  v_item jsonb;
-BEGIN
-  SELECT COALESCE(
-    NULLIF(i.route, ''),
-    -- A row of Duroxide.
-    (
-      SELECT dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
-        i.orchestration_version,
-        false
-      )
-      FROM executions AS e
-      WHERE e.instance_id = i.instance_id
-        AND e.execution_id = i.current_execution_id
-    ),
-    dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
-  )
-  INTO v_route
-  FROM instances AS i
-  WHERE i.instance_id = p_instance_id;
-  IF v_route IS NOT NULL THEN
-    RETURN v_route;
-  END IF;
-  IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
-    BEGIN
-      v_item := p_work_item::jsonb;
-      v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
-      RETURN COALESCE(
-        dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false),
-        ''
-      );
-    EXCEPTION
-      -- Text that is not JSON: an insert never fails for it.
-      WHEN data_exception THEN
-        RETURN '';
-    END;
-  END IF;
-  RETURN '';
 END
 $$;
 
