@@ -1,0 +1,111 @@
+/**
+ * The steps of README.md and docs/testing.md, as written, on each supported version of Node with the npm it comes with.
+ *
+ * Node itself is installed from npm's registry, which has it for the usual platforms.
+ */
+import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { mkdir, rm } from "node:fs/promises"
+import { delimiter, join } from "node:path"
+import * as Docs from "../utils/docs.ts"
+import * as Packed from "../utils/packed.ts"
+
+const platform = `${process.platform === "win32" ? "win" : process.platform}-${process.arch}`
+
+/** The oldest supported one of each line, and the newest of the last; `runs` says how README runs the program there. */
+const versions = [
+  { node: "20.19.0", npm: "10.8.2", runs: "npx --yes tsx welcome.ts", vitest: 1 },
+  { node: "22.18.0", npm: "10.9.3", runs: "node welcome.ts", vitest: 0 },
+  { node: "24.21.0", npm: "11.16.0", runs: "node welcome.ts", vitest: 0 }
+]
+
+const readme = Docs.read("README.md")
+const testing = Docs.read("docs/testing.md")
+const shell = (page: string, heading: string) =>
+  Docs.blocks(page, "sh").filter((one) => one.heading === heading).map(({ code }) => code)
+
+const [prepare, ...ways] = shell(readme, "A first program")
+const [, ...vitests] = shell(testing, "Install")
+const [program] = Docs.blocks(readme, "ts")
+const [nodeTest] = Docs.blocks(testing, "js")
+const prints = /<!-- prints:(.*?)-->/s.exec(readme)?.[1] ?? ""
+
+/** The first example of docs/testing.md, with `it.effect`. */
+const vitestTest = nodeTest!.code
+  .replace(/^import assert .*\nimport \{ test \} .*$/m, `import { assert, it } from "@effect/vitest"`)
+  .replace(/^test\(/m, "it.effect(")
+  .replace(", Effect.runPromise)", ")")
+
+let packed: Awaited<ReturnType<typeof Packed.pack>>
+const projects: Array<Packed.Project> = []
+const project = async () => {
+  const made = await Packed.project(packed.tarball)
+  projects.push(made)
+  return made
+}
+
+beforeAll(async () => {
+  packed = await Packed.pack()
+})
+afterAll(async () => {
+  for (const made of projects) await made.remove()
+  await rm(packed.folder, { recursive: true })
+})
+
+describe("install", () => {
+  for (const { node, npm, runs, vitest } of versions) {
+    it(`Node ${node}: the documented steps run the program and tests, and npm ci works`, async () => {
+      const tools = await project()
+      await tools.run("npm", ["install", ...Packed.quietly, `node-${platform}@${node}`, `npm@${npm}`])
+      const home = join(tools.folder, `node_modules/node-${platform}`)
+      await mkdir(join(home, "lib")) // where npx looks for what is installed globally
+      const path = [join(home, "bin"), join(tools.folder, "node_modules/.bin"), process.env.PATH].join(delimiter)
+      const made = await project()
+      await rm(join(made.folder, "package.json"))
+      const sh = (commands: string) =>
+        made.run("/bin/sh", ["-ec", `${commands.replaceAll(" duroxide-prisma ", ` '${packed.tarball}' `)}\n`], {
+          PATH: path,
+          DATABASE_URL: undefined
+        })
+      assert.strictEqual((await sh("node --version; npm --version")).trim(), `v${node}\n${npm}`)
+
+      await sh(prepare!)
+      await made.write("welcome.ts", program!.code)
+      assert.include(ways, runs)
+      assert.deepStrictEqual(Packed.printed(await sh(runs)), Packed.printed(prints))
+      const ignored = await sh("git init -q . && git status --short --porcelain")
+      assert.notInclude(ignored, ".duroxide")
+
+      await made.write("welcome.test.mjs", nodeTest!.code)
+      await made.write("vitest/welcome.test.mjs", vitestTest)
+      const installed = await sh(`(${vitests[vitest]}) 2>&1`)
+      assert.notInclude(installed, "EBADENGINE")
+      const test = async () => {
+        assert.include(await sh("node --test --test-reporter=tap welcome.test.mjs"), "# pass 1")
+        assert.match(await sh("NO_COLOR=1 npx vitest run vitest/"), /Tests +1 passed/)
+      }
+      await test()
+      await rm(join(made.folder, "node_modules"), { recursive: true })
+      await sh("npm ci")
+      await test()
+    })
+  }
+})
+
+describe("the packed package", () => {
+  it("publint: has nothing to say", async () => {
+    const made = await project()
+    assert.include(await made.run("npx", ["--yes", "publint@0.3.25", "--strict", packed.tarball]), "All good!")
+  })
+
+  it("are the types wrong: they are not", async () => {
+    const made = await project()
+    const output = await made.run("npx", [
+      "--yes",
+      "@arethetypeswrong/cli@0.18.5",
+      "--profile",
+      "esm-only",
+      packed.tarball
+    ])
+    assert.include(output, "duroxide-prisma/testing/provider") // a problem would have been a failure
+  })
+})
