@@ -144,12 +144,14 @@ export const display = (details: ErrorDetails): string => {
         : details.message
     case "Poison": {
       const { attemptCount, maxAttempts, messageType } = details
-      if ("Orchestration" in messageType) {
-        return `poison: orchestration ${messageType.Orchestration.instance} exceeded ${attemptCount} attempts (max ${maxAttempts})`
-      }
+      // Duroxide counts the delivery that finds out; we count those that came to nothing.
+      const outcome = attemptCount > maxAttempts
+        ? `exceeded ${attemptCount} attempts (max ${maxAttempts})`
+        : `was delivered ${attemptCount} times and never ended (maxAttempts ${maxAttempts})`
+      if ("Orchestration" in messageType) return `poison: orchestration ${messageType.Orchestration.instance} ${outcome}`
       if ("Activity" in messageType) {
         const { activity_id, activity_name } = messageType.Activity
-        return `poison: activity ${activity_name}#${activity_id} exceeded ${attemptCount} attempts (max ${maxAttempts})`
+        return `poison: activity ${activity_name}#${activity_id} ${outcome}`
       }
       const { error, instance } = messageType.FailedDeserialization
       return `poison: orchestration ${instance} history deserialization failed after ${attemptCount} attempts (max ${maxAttempts}): ${error}`

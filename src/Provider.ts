@@ -108,8 +108,11 @@ export interface ExecutionMetadata {
 export interface SessionConfig {
   readonly ownerId: string
   readonly lockTimeout: Duration.Duration
-  /** Sessions one claim may bind that are not the owner's already. Defaults to no limit. */
-  readonly maxNew?: number | undefined
+  /**
+   * Sessions the next look may bind that are not the owner's already; asked before each. Of several callers of one owner
+   * any is asked. Defaults to no limit.
+   */
+  readonly maxNew?: (() => number) | undefined
 }
 
 /**
@@ -188,6 +191,8 @@ export class Provider extends Context.Service<Provider, {
      * memory; long ones are then not even read.
      */
     readonly isKnown?: ((end: HistoryEnd) => boolean) | undefined
+    /** Called whenever the store has answered a look on behalf of this caller. */
+    readonly onLook?: (() => void) | undefined
   }) => Effect.Effect<Option.Option<Claimed<OrchestrationItem>>, ProviderError>
 
   /**
@@ -245,6 +250,8 @@ export class Provider extends Context.Service<Provider, {
     /** Claims only activities of these names; without it, of every name. */
     readonly activities?: ReadonlyArray<string> | undefined
     readonly session: Option.Option<SessionConfig>
+    /** See `fetchOrchestrationItem`. */
+    readonly onLook?: (() => void) | undefined
   }) => Effect.Effect<Option.Option<Claimed<WorkItem.Of<"ActivityExecute">>>, ProviderError>
 
   /** Deletes a claimed activity and delivers its completion, if any. Fails with `LockLost` without a live lock. */

@@ -6,13 +6,21 @@
  *
  * @since 0.1.0
  */
+import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import * as Activity from "./Activity.ts"
+import * as messageSweep from "./internal/runtime/messageSweep.ts"
 import * as orchestrationDispatcher from "./internal/runtime/orchestrationDispatcher.ts"
 import * as registries from "./internal/runtime/registry.ts"
 import * as runningActivities from "./internal/runtime/running.ts"
+import * as slots from "./internal/runtime/slots.ts"
+import * as supervisors from "./internal/runtime/supervisor.ts"
 import * as workerDispatcher from "./internal/runtime/workerDispatcher.ts"
 import * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./Provider.ts"
@@ -29,7 +37,56 @@ export class Runtime extends Context.Service<Runtime, {
   readonly orchestrations: ReadonlyArray<string>
   /** Names of the activities this process runs. */
   readonly activities: ReadonlyArray<string>
+  /** For health checks. Asks nothing of the store. */
+  readonly health: Effect.Effect<Health>
+  /**
+   * Fails when the runtime cannot go on, and otherwise never ends. Its claims have stopped by then: restart the process.
+   * `launch` does so for a process that runs nothing else.
+   */
+  readonly failure: Effect.Effect<never, RuntimeFailed>
 }>()("duroxide-prisma/Runtime") {}
+
+/**
+ * @category models
+ * @since 0.2.0
+ */
+export interface Health {
+  /** `Closing` takes no more work; `Failed` neither, see `Runtime.failure`. */
+  readonly state: "Running" | "Closing" | "Failed"
+  /** `none` when this process serves no orchestration. */
+  readonly orchestrations: Option.Option<DispatcherHealth>
+  /** `none` when this process serves no activity. */
+  readonly activities: Option.Option<DispatcherHealth>
+}
+
+/**
+ * @category models
+ * @since 0.2.0
+ */
+export interface DispatcherHealth {
+  /**
+   * Time since the store last answered a look for work; `none` before the first answer. A process with room for work
+   * looks every `pollInterval`; one whose slots are all in use does not look.
+   */
+  readonly sinceLastLook: Option.Option<Duration.Duration>
+  /** Turns, or activities, under way. */
+  readonly underWay: number
+}
+
+/**
+ * One of the runtime's loops has ended: a defect of this package, or of the `Provider`. The runtime takes no more work.
+ *
+ * @category errors
+ * @since 0.2.0
+ */
+export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-prisma/Runtime/RuntimeFailed")(
+  "RuntimeFailed",
+  { loop: Schema.String, problem: Schema.String }
+) {
+  override get message() {
+    return `the runtime has failed, its loop "${this.loop}" has ended: ${this.problem}`
+  }
+}
 
 /**
  * Serves the given definitions. Their handlers must be provided as layers; a missing one, also of a single version, does
@@ -87,18 +144,59 @@ export const layer = <
           Context.getUnsafe(services, Activity.handlerKey(name))
         ])
       )
-      const running = yield* runningActivities.make(provider, settings)
-      // A process that serves none of a kind must not claim any: it could only give it back.
-      if (registry.known.length > 0) {
-        yield* orchestrationDispatcher.run({
+      const supervisor = supervisors.make()
+      const running = yield* runningActivities.make(provider, settings, supervisor)
+      yield* messageSweep.run(provider, settings, supervisor)
+      // A process that serves none of a kind claims none.
+      const turns = registry.known.length === 0 ? [] : [
+        yield* orchestrationDispatcher.make({
           provider: runningActivities.telling(provider, running),
           registry,
           settings
         })
-      }
-      if (handlers.size > 0 && settings.tags._tag !== "None") {
-        yield* workerDispatcher.run({ provider, handlers, running, settings })
-      }
-      return { orchestrations: registry.known, activities: [...handlers.keys()] }
+      ]
+      const activities = handlers.size === 0 || settings.tags._tag === "None" ? [] : [
+        yield* workerDispatcher.make({ provider, handlers, running, settings, supervisor })
+      ]
+      const dispatchers = [...turns, ...activities]
+      const { underWay } = yield* slots.run(dispatchers, settings, supervisor)
+      const healthOf = (of: ReadonlyArray<slots.Dispatcher>) =>
+        Option.map(Option.fromUndefinedOr(of[0]), (dispatcher): DispatcherHealth => ({
+          sinceLastLook: Option.map(Option.fromUndefinedOr(dispatcher.looks.ageMs()), Duration.millis),
+          underWay: underWay()[dispatchers.indexOf(dispatcher)]!
+        }))
+      const failure = Effect.flatMap(
+        Deferred.await(supervisor.failure),
+        ({ cause, loop }) => Effect.fail(new RuntimeFailed({ loop, problem: Cause.pretty(cause) }))
+      )
+      return Runtime.of({
+        orchestrations: registry.known,
+        activities: [...handlers.keys()],
+        health: Effect.sync(() => ({
+          state: Deferred.isDoneUnsafe(supervisor.failure)
+            ? "Failed"
+            : Deferred.isDoneUnsafe(supervisor.stopping)
+            ? "Closing"
+            : "Running",
+          orchestrations: healthOf(turns),
+          activities: healthOf(activities)
+        })),
+        failure
+      })
     })
   ) as never
+
+/**
+ * Builds a layer with a runtime in it, and runs it until it is interrupted; fails when its runtime fails. The main
+ * program of a worker, in place of `Layer.launch`.
+ *
+ * @category execution
+ * @since 0.2.0
+ */
+export const launch = <A, E, R>(self: Layer.Layer<A | Runtime, E, R>): Effect.Effect<never, E | RuntimeFailed, R> =>
+  Effect.scoped(
+    Effect.flatMap(
+      Layer.build(self as Layer.Layer<Runtime, E, R>),
+      (services) => Context.get(services, Runtime).failure
+    )
+  )

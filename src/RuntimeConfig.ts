@@ -27,12 +27,18 @@ export interface Settings {
   readonly workerLockTimeout: Duration.Duration
   /** Longest wait for work of one claim, before it begins anew. Defaults to 30 seconds. */
   readonly pollTimeout: Duration.Duration
-  /** Deliveries after which a message is poison: its activity or instance fails for good. Defaults to 10. */
+  /**
+   * Deliveries without an end after which work is poison: its activity or instance fails for good. A delivery counts when
+   * its process died, or lost its lock, while it had the work; see `docs/outcomes.md`. Defaults to 10.
+   */
   readonly maxAttempts: number
-  /** First pause before work without a handler in this process is offered again; doubles. Defaults to 1 second. */
-  readonly unregisteredBackoff: Duration.Duration
-  /** Longest such pause. Defaults to 60 seconds. */
-  readonly unregisteredBackoffMax: Duration.Duration
+  /**
+   * Messages for an id that has no instance are deleted after this time; before, a start of the id receives them.
+   * Defaults to 7 days.
+   */
+  readonly orphanRetention: Duration.Duration
+  /** Time between two looks through such messages, with a fifth of chance. Defaults to 10 seconds. */
+  readonly orphanSweepInterval: Duration.Duration
   /** On shutdown, time for turns and activities to end by themselves before they are interrupted. Defaults to 10 seconds. */
   readonly shutdownTimeout: Duration.Duration
   /** Time for an interrupted activity to run its finalizers before it is left alone. Defaults to 10 seconds. */
@@ -93,8 +99,8 @@ export const defaults: Settings = {
   workerLockTimeout: Duration.seconds(30),
   pollTimeout: Duration.seconds(30),
   maxAttempts: 10,
-  unregisteredBackoff: Duration.seconds(1),
-  unregisteredBackoffMax: Duration.seconds(60),
+  orphanRetention: Duration.days(7),
+  orphanSweepInterval: Duration.seconds(10),
   shutdownTimeout: Duration.seconds(10),
   activityGracePeriod: Duration.seconds(10),
   cancellationCheckInterval: Duration.seconds(1),

@@ -392,6 +392,7 @@ export const deploy = <A, E, R>(
  * well, so that a program that would go another way in another process does not pass its test.
  */
 const quietConfig = RuntimeConfig.layer({
+  orphanSweepInterval: Infinity,
   verifyReplay: true,
   shutdownTimeout: 1,
   cancellationCheckInterval: Infinity,

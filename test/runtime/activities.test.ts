@@ -87,7 +87,7 @@ const layer = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(
   Layer.provideMerge(PgServer.layer)
 )
 
-const options = { runtime: { maxAttempts: 2, unregisteredBackoff: "10 millis" } } as const
+const options = { runtime: { maxAttempts: 2 } } as const
 
 const run = Effect.fnUntraced(function*(
   orchestration: typeof Once | typeof Stubborn,

@@ -70,7 +70,7 @@ const runtime = Runtime.layer({
 ]))
 
 const layer = App.layer(runtime, {
-  runtime: { workerLockTimeout: "400 millis", maxAttempts: 2, unregisteredBackoff: "10 millis" }
+  runtime: { workerLockTimeout: "400 millis", maxAttempts: 2 }
 })
 
 /** Ends when the history of the instance holds an event of the kind. */

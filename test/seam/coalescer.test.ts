@@ -2,16 +2,27 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import * as coalescer from "../../src/internal/seam/coalescer.ts"
 
+interface Setup {
+  readonly lanes?: number
+  readonly maxBatch?: number
+  readonly maxBytes?: number
+}
+
 /** Doubles numbers, ten milliseconds a statement; a set that holds a negative number fails as a whole. */
-const setup = (options?: { readonly lanes?: number; readonly maxBatch?: number }) =>
+const setup = (options: Setup = {}) =>
   Effect.gen(function*() {
     const sent: Array<ReadonlyArray<number>> = []
     const double = yield* coalescer.make<number, number, string>({
-      lanes: options?.lanes ?? 1,
-      maxBatch: options?.maxBatch ?? 10,
+      lanes: 1,
+      maxBatch: 10,
+      maxBytes: 1_000,
+      sizeOf: (item) => item,
+      closed: "closed",
+      ...options,
       splitOn: (error) => error === "bad item",
       send: (items) =>
         Effect.suspend(() => {
@@ -74,6 +85,62 @@ describe("Coalescer", () => {
       yield* TestClock.adjust(100)
       assert.deepStrictEqual(yield* Fiber.join(fiber), [Exit.succeed(2), Exit.fail("bad item"), Exit.succeed(6)])
       assert.deepStrictEqual(sent, [[1, -1, 3], [1], [-1], [3]])
+    }))
+
+  it.effect("items that wait for others hold neither their set, nor each other, nor what comes after", () =>
+    Effect.gen(function*() {
+      const sent: Array<ReadonlyArray<string>> = []
+      const send = yield* coalescer.make<string, string, string>({
+        lanes: 1,
+        maxBatch: 10,
+        maxBytes: 1_000,
+        sizeOf: () => 1,
+        closed: "closed",
+        splitOn: (error) => error === "blocked",
+        // Sets give up soon; an item by itself waits for as long as it takes.
+        send: (items) =>
+          Effect.suspend(() => {
+            sent.push(items)
+            if (!items.some((item) => item.startsWith("blocked"))) return Effect.succeed(items)
+            return items.length > 1 ? Effect.fail("blocked") : Effect.delay(Effect.succeed(items), "1 hour")
+          })
+      })
+      const ask = (items: ReadonlyArray<string>) =>
+        Effect.forkChild(Effect.forEach(items, send, { concurrency: "unbounded" }))
+      const held = yield* ask(["blocked 1", "blocked 2", "blocked 3"])
+      const first = yield* ask(["a", "b"])
+      yield* settle
+      const second = yield* ask(["c"])
+      yield* settle
+      assert.deepStrictEqual(yield* Fiber.join(first), ["a", "b"])
+      assert.deepStrictEqual(yield* Fiber.join(second), ["c"])
+      assert.isUndefined(held.pollUnsafe())
+      yield* TestClock.adjust("1 hour")
+      assert.deepStrictEqual(yield* Fiber.join(held), ["blocked 1", "blocked 2", "blocked 3"])
+    }))
+
+  it.effect("a set takes no further item once it has maxBytes, and always one", () =>
+    Effect.gen(function*() {
+      const { double, sent } = yield* setup({ maxBytes: 100 })
+      const fiber = yield* Effect.forkChild(
+        Effect.forEach([60, 60, 60, 500, 1], double, { concurrency: "unbounded" })
+      )
+      yield* TestClock.adjust(100)
+      assert.deepStrictEqual(yield* Fiber.join(fiber), [120, 120, 120, 1_000, 2])
+      assert.deepStrictEqual(sent, [[60, 60], [60, 500], [1]])
+    }))
+
+  it.effect("what waits or is under way when the scope is closed fails as closed, and so does what comes later", () =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const { double } = yield* setup({ maxBatch: 1 }).pipe(Scope.provide(scope))
+      const calls = yield* Effect.forkChild(
+        Effect.forEach([1, 2], (item) => Effect.exit(double(item)), { concurrency: "unbounded" })
+      )
+      yield* settle
+      yield* Scope.close(scope, Exit.void)
+      assert.deepStrictEqual(yield* Fiber.join(calls), [Exit.fail("closed"), Exit.fail("closed")])
+      assert.deepStrictEqual(yield* Effect.exit(double(3)), Exit.fail("closed"))
     }))
 
   it.effect("a failing server fails all items of the set, without asking it once more for each", () =>

@@ -1,8 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import * as fetchPump from "../../src/internal/seam/fetchPump.ts"
 
@@ -15,6 +18,7 @@ const setup = (items: Array<string>) =>
     const pump = yield* fetchPump.make<string, string>({
       maxBatch: 10,
       pollInterval: Duration.seconds(1),
+      closed: "closed",
       fetch: (limit) =>
         Effect.suspend(() => {
           looks.push(limit)
@@ -48,8 +52,9 @@ describe("FetchPump", () => {
   it.effect("take: a look that only set something aside is not the last one", () =>
     Effect.gen(function*() {
       const answers = [{ items: [], more: true }, { items: ["a"], more: false }]
-      const pump = yield* fetchPump.make<string, never>({
+      const pump = yield* fetchPump.make<string, string>({
         maxBatch: 10,
+        closed: "closed",
         pollInterval: Duration.seconds(1),
         fetch: () => Effect.sync(() => answers.shift() ?? { items: [], more: false }),
         giveBack: () => Effect.void
@@ -133,8 +138,9 @@ describe("FetchPump", () => {
   it.effect("take: a claim that nobody waits for any longer is given back", () =>
     Effect.gen(function*() {
       const returned: Array<string> = []
-      const pump = yield* fetchPump.make<string, never>({
+      const pump = yield* fetchPump.make<string, string>({
         maxBatch: 10,
+        closed: "closed",
         pollInterval: Duration.minutes(1),
         fetch: () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
         giveBack: (item) => Effect.sync(() => returned.push(item))
@@ -144,5 +150,63 @@ describe("FetchPump", () => {
       yield* Fiber.interrupt(waiting)
       yield* TestClock.adjust(30)
       assert.deepStrictEqual(returned, ["late"])
+    }))
+
+  it.effect("take: fails as closed when the pump is closed while it waits, or was before", () =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const { pump } = yield* setup([]).pipe(Scope.provide(scope))
+      const waiting = yield* Effect.forkChild(Effect.flip(pump.take(long)))
+      yield* settle
+      yield* Scope.close(scope, Exit.void)
+      assert.strictEqual(yield* Fiber.join(waiting), "closed")
+      assert.strictEqual(yield* Effect.flip(pump.take(Duration.zero)), "closed")
+    }))
+
+  it.effect("a wall clock that is set back delays neither the next look nor the end of a wait", () =>
+    Effect.gen(function*() {
+      const clock = yield* Clock.Clock
+      let setBackMs = 0
+      const stepped: Clock.Clock = {
+        ...clock,
+        currentTimeMillisUnsafe: () => clock.currentTimeMillisUnsafe() - setBackMs,
+        currentTimeMillis: Effect.sync(() => clock.currentTimeMillisUnsafe() - setBackMs)
+      }
+      yield* Effect.gen(function*() {
+        const { looks, pump } = yield* setup([])
+        const waiting = yield* Effect.forkChild(pump.take(Duration.seconds(10)))
+        yield* settle
+        yield* TestClock.adjust("5 seconds")
+        assert.strictEqual(looks.length, 6)
+        setBackMs = 3_600_000
+        yield* TestClock.adjust("5 seconds")
+        assert.strictEqual(looks.length, 11)
+        assert.deepStrictEqual(yield* Fiber.join(waiting), Option.none())
+      }).pipe(Effect.provideService(Clock.Clock, stepped))
+    }))
+
+  it.effect("a look that breaks is not the last one, nor is a giving back that breaks", () =>
+    Effect.gen(function*() {
+      const answers = [
+        () => {
+          throw new Error("no driver does this")
+        },
+        () => Effect.die(new Error("nor this")),
+        () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
+        () => Effect.succeed({ items: ["a"], more: false })
+      ]
+      const pump = yield* fetchPump.make<string, string>({
+        maxBatch: 10,
+        closed: "closed",
+        pollInterval: Duration.seconds(1),
+        fetch: () => answers.shift()!(),
+        giveBack: () => Effect.die(new Error("broken"))
+      })
+      for (let i = 0; i < 2; i++) assert.isTrue(Exit.isFailure(yield* Effect.exit(pump.take(long))))
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* TestClock.adjust(20)
+      yield* Fiber.interrupt(waiting)
+      yield* TestClock.adjust(30)
+      assert.deepStrictEqual(yield* pump.take(long), Option.some("a"))
     }))
 })

@@ -1,38 +1,44 @@
 /**
  * Claims instances, runs one turn of each, stores what the turn decided.
  */
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as References from "effect/References"
-import type * as Scope from "effect/Scope"
 import * as ErrorDetails from "../../ErrorDetails.ts"
 import * as Event from "../../Event.ts"
 import * as Metrics from "../../Metrics.ts"
 import type { Claimed, OrchestrationItem, Provider, Turn } from "../../Provider.ts"
 import type { ProviderError } from "../../ProviderError.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
-import * as WorkItem from "../../WorkItem.ts"
+import type * as WorkItem from "../../WorkItem.ts"
+import { harmless } from "../logging.ts"
 import { silentWhile } from "../replay/silence.ts"
 import * as turns from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import * as coreVersion from "./coreVersion.ts"
-import { failedStorePause, problem, storeRetries, unregisteredPause } from "./policies.ts"
+import { failedTurn, poisonedInstance, refusedByStore, withRefusals } from "./failing.ts"
+import { isRefusedData, longestStorePause, pauseAfter, Pauses, problem, storeRetries, unservedPause } from "./policies.ts"
 import type { Registry } from "./registry.ts"
-import * as renewal from "./renewal.ts"
+import * as renewal from "../renewal.ts"
+import { report, reportWarm, StrayReport } from "./reports.ts"
 import * as slots from "./slots.ts"
 import { WarmInstances } from "./warmInstances.ts"
 
-export const run = Effect.fnUntraced(function*(options: {
+export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
   readonly registry: Registry
   readonly settings: Settings
-}): Effect.fn.Return<void, never, Scope.Scope> {
+}): Effect.fn.Return<slots.Dispatcher> {
   const { provider, registry, settings } = options
   const { verifyReplay } = settings
+  const clock = yield* Clock.Clock
+  const looks = slots.looks(clock)
   const warm = new WarmInstances(settings)
+  const pauses = new Pauses()
   const verification = { isUnderWay: false }
   const services = hostServices(yield* Effect.context<never>(), verification)
 
@@ -42,28 +48,51 @@ export const run = Effect.fnUntraced(function*(options: {
   const handle = ({ attemptCount, item, lockToken }: Claimed<OrchestrationItem>): Effect.Effect<void> => {
     const { instanceId } = item
     const kept = warm.take(instanceId)
-    const abandon = (delay: Duration.Duration, ignoreAttempt = false) =>
-      provider.abandonOrchestrationItem({ lockToken, delay: Option.some(delay), ignoreAttempt }).pipe(
-        // Whoever cannot give a lease back only has to wait: it expires.
-        Effect.catch((error) => Effect.logWarning("An instance could not be given back").pipe(problem(error)))
+
+    /** Tries until the store has it: a lease that only runs out counts as a delivery. */
+    const giveBack = (
+      options: { readonly delay: Duration.Duration; readonly counts: boolean },
+      failures = 0
+    ): Effect.Effect<void> =>
+      provider.abandonOrchestrationItem({
+        lockToken,
+        delay: Option.some(options.delay),
+        ignoreAttempt: !options.counts
+      }).pipe(
+        Effect.catch((error) =>
+          error.reason._tag === "LockLost"
+            ? Effect.logDebug(`${component}: instance not given back, its lease is gone`)
+            : Effect.logDebug(`${component}: instance not given back yet`).pipe(
+              problem(error),
+              Effect.andThen(Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause))),
+              Effect.andThen(Effect.suspend(() => giveBack(options, failures + 1)))
+            )
+        )
       )
+
+    /** The work is not at fault: the delivery does not count, and the pause grows with each such one. */
+    const setAside = (what: string, why: (log: Effect.Effect<void>) => Effect.Effect<void>) =>
+      Effect.suspend(() => {
+        const { isFirst, pause } = pauses.next(instanceId)
+        return (isFirst ? Effect.logError(what) : Effect.logDebug(what)).pipe(
+          why,
+          Effect.andThen(giveBack({ delay: pause, counts: false }))
+        )
+      })
 
     const store = (turn: Turn, onRefusal: (error: ProviderError) => Effect.Effect<void>): Effect.Effect<boolean> =>
       provider.ackOrchestrationItem(lockToken, turn).pipe(
         Effect.retry({ schedule: storeRetries, while: (error) => error.isRetryable }),
-        Effect.as(true),
+        Effect.map(() => (pauses.forget(instanceId), true)),
         Effect.catch((error) =>
           Effect.as(
             isRefusedData(error)
               ? onRefusal(error)
               : error.reason._tag === "LockLost"
               ? Effect.logWarning(
-                "A turn was not stored: its lease is gone, to another process or with an earlier try that did store it"
+                `${component}: turn not stored, its lease is gone: to another process, or with an earlier try that did store it`
               )
-              : Effect.andThen(
-                Effect.logError("A turn was not stored").pipe(problem(error)),
-                abandon(error.isRetryable ? unregisteredPause(settings, attemptCount) : failedStorePause)
-              ),
+              : setAside(`${component}: turn not stored`, problem(error)),
             false
           )
         )
@@ -98,11 +127,7 @@ export const run = Effect.fnUntraced(function*(options: {
         ? provider.readWithExecution(instanceId, item.executionId).pipe(
           Effect.matchEffect({
             onSuccess: (history) => decide({ ...item, history, isKnownHistory: false }),
-            onFailure: (error) =>
-              Effect.andThen(
-                Effect.logError("The history of an instance could not be read").pipe(problem(error)),
-                abandon(failedStorePause, true)
-              )
+            onFailure: (error) => setAside(`${component}: history not read`, problem(error))
           })
         )
         : decide(item)
@@ -111,51 +136,38 @@ export const run = Effect.fnUntraced(function*(options: {
     const decide = (item: OrchestrationItem): Effect.Effect<void> => {
       const batch = batches.read(item)
       // The database will never take what this turn wants to store, so running it again would only repeat that.
-      const storeRefusal = (error: ProviderError) => {
-        const refusal = failedTurn(item, batch, {
-          _tag: "Infrastructure",
-          operation: error.operation,
-          message: error.reason.message,
-          retryable: false
-        })
-        return Effect.logError("An instance fails: the database refuses what its turn stores").pipe(
+      const storeRefusal = (error: ProviderError) =>
+        Effect.logError(`${component}: instance fails, the database refuses what its turn stores`).pipe(
           problem(error),
-          Effect.andThen(provider.ackOrchestrationItem(lockToken, refusal)),
-          Effect.catch((second) =>
-            Effect.andThen(
-              Effect.logError("Its failure was not stored").pipe(problem(second)),
-              abandon(failedStorePause)
-            )
-          )
+          Effect.andThen(provider.ackOrchestrationItem(lockToken, failedTurn(item, batch, refusedByStore(error)))),
+          Effect.catch((second) => setAside(`${component}: failure of an instance not stored`, problem(second)))
         )
-      }
       // An instance that has ended stays as it ended, however often its messages were delivered.
       if (batch._tag === "Drop") return drop(batch.refusals)
-      const program = batch._tag === "Run" ? registry.resolve(batch.started.name, batch.version) : undefined
-      const missingHandler = batch._tag === "Run" && program === undefined
-        ? `no handler for orchestration "${batch.started.name}" ${batch.started.version} in this process, which has ` +
-          registry.known.join(", ")
-        : undefined
-      if (attemptCount > settings.maxAttempts) {
-        const details = poisoned(item, attemptCount, settings.maxAttempts, missingHandler)
-        return Effect.logError("An instance is poisoned: it was delivered too often").pipe(
-          Effect.annotateLogs({ attemptCount, orchestration: item.orchestrationName }),
+      const deliveries = attemptCount - 1
+      if (deliveries >= settings.maxAttempts) {
+        const details = poisonedInstance(item, deliveries, settings.maxAttempts)
+        return Effect.logError(`${component}: instance fails as poison, no delivery ended with a stored turn`).pipe(
+          Effect.annotateLogs({ deliveries, orchestration: item.orchestrationName }),
           Effect.andThen(store(failedTurn(item, batch, details), storeRefusal)),
           Effect.asVoid
         )
       }
       if (Option.isSome(item.historyError)) {
-        return Effect.andThen(
-          Effect.logError("The history of an instance cannot be read").pipe(
-            Effect.annotateLogs({ problem: item.historyError.value })
-          ),
-          abandon(unreadableHistoryPause)
+        // Another release may be able to read it.
+        return setAside(
+          `${component}: history cannot be read`,
+          Effect.annotateLogs({ problem: item.historyError.value })
         )
       }
       // Messages for an execution whose start is not visible yet wait for it.
-      if (batch._tag === "Early") return abandon(unregisteredPause(settings, attemptCount), true)
+      if (batch._tag === "Early") return giveBack({ delay: pauses.next(instanceId).pause, counts: false })
+      const program = registry.resolve(batch.started.name, batch.version)
       if (program === undefined) {
-        return Effect.andThen(Effect.logWarning(missingHandler), abandon(unregisteredPause(settings, attemptCount)))
+        return Effect.logDebug(`${component}: instance given back, its version is not served here`).pipe(
+          Effect.annotateLogs({ orchestration: batch.started.name, version: batch.started.version }),
+          Effect.andThen(giveBack({ delay: unservedPause, counts: false }))
+        )
       }
       const ran = turns.run({
         instanceId,
@@ -181,9 +193,7 @@ export const run = Effect.fnUntraced(function*(options: {
     /** What the turn comes to when the program that was kept has to agree with its replay. */
     const verified = (replayed: turns.Ran, item: OrchestrationItem, messages: ReadonlyArray<WorkItem.WorkItem>) => {
       if (kept === undefined || !kept.isSound() || !sameEnd(item.history, kept)) return replayed
-      verification.isUnderWay = true
-      const ran = kept.resume({ nowMs: item.nowMs, messages })
-      verification.isUnderWay = false
+      const ran = silently(() => kept.resume({ nowMs: item.nowMs, messages }))
       // A program that was kept says nothing of failures.
       if (ran === undefined && replayed.outcome._tag === "Failed") return replayed
       if (ran !== undefined && sameDecisions(ran, replayed)) return ran
@@ -197,12 +207,25 @@ export const run = Effect.fnUntraced(function*(options: {
       }
     }
 
+    /** A program that is run a second time says nothing twice. */
+    const silently = <A>(run: () => A): A => {
+      verification.isUnderWay = true
+      try {
+        return run()
+      } finally {
+        verification.isUnderWay = false
+      }
+    }
+
     const drop = (refusals: ReadonlyArray<WorkItem.WorkItem>) =>
       Effect.logDebug("Messages for an instance that has ended are dropped").pipe(
         // Sent again when the process dies in between; a parent takes the first answer only.
         Effect.andThen(Effect.forEach(refusals, (refusal) => provider.enqueueForOrchestrator(refusal, Option.none()))),
         Effect.andThen(provider.dropOrchestrationItem(lockToken)),
-        Effect.catch((error) => Effect.logWarning("They could not be dropped yet").pipe(problem(error)))
+        Effect.map(() => pauses.forget(instanceId)),
+        Effect.catch((error) =>
+          error.reason._tag === "LockLost" ? Effect.void : setAside(`${component}: messages not dropped`, problem(error))
+        )
       )
 
     return Effect.raceFirst(
@@ -217,44 +240,48 @@ export const run = Effect.fnUntraced(function*(options: {
       )
     ).pipe(
       Effect.catchDefect((defect) =>
-        Effect.andThen(Effect.logError("A turn broke", defect), abandon(failedStorePause))
+        Effect.andThen(
+          Effect.logError(`${component}: turn broke`, defect),
+          Effect.suspend(() => giveBack({ delay: pauses.next(instanceId).pause, counts: true }))
+        )
       ),
       // Shutdown: if the turn was stored all the same, there is nothing left to give back.
       Effect.onInterrupt(() =>
         Effect.ignore(provider.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true }))
       ),
-      Effect.annotateLogs({ instanceId, executionId: item.executionId })
+      Effect.annotateLogs({ instanceId, executionId: item.executionId }),
+      Effect.andThen(strays.flush)
     )
   }
 
   const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0
-  yield* slots.run({
-    name: "orchestration-dispatcher",
+  return {
+    name: component,
     concurrency: settings.orchestrationConcurrency,
-    shutdownTimeout: settings.shutdownTimeout,
-    claim: provider.fetchOrchestrationItem({
-      lockTimeout: settings.orchestrationLockTimeout,
-      pollTimeout: settings.pollTimeout,
-      versions: Option.some(coreVersion.supported),
-      isKnown: usesWarm && !verifyReplay ? (end) => warm.isKnown(end) : undefined
-    }),
-    handle: (claimed) => Effect.andThen(handle(claimed), strays.flush)
-  })
+    looks,
+    claim: Effect.suspend(() =>
+      provider.fetchOrchestrationItem({
+        lockTimeout: settings.orchestrationLockTimeout,
+        pollTimeout: settings.pollTimeout,
+        versions: Option.some(coreVersion.supported),
+        serves: registry.serves,
+        isKnown: usesWarm && !verifyReplay ? (end) => warm.isKnown(end) : undefined,
+        onLook: looks.answered
+      })
+    ).pipe(Effect.map(Option.map(handle)))
+  }
 })
 
 // internal
 
-const unreadableHistoryPause = Duration.seconds(1)
-
-// Only the payload can be at fault here; a schema that does not fit or a missing right is the operator's to mend.
-const isRefusedData = ({ reason }: ProviderError) => reason._tag === "DataRefused" || reason._tag === "InvalidInput"
+const component = "Orchestration dispatcher"
 
 /** What code under replay inherits from its host: where logs go, nothing else. */
 const hostServices = (
   context: Context.Context<never>,
   verification: { readonly isUnderWay: boolean }
 ): Context.Context<never> => {
-  const loggers = Context.get(context, References.CurrentLoggers)
+  const loggers = harmless(Context.get(context, References.CurrentLoggers))
   return Context.empty().pipe(
     Context.add(References.CurrentLoggers, silentWhile(loggers, () => verification.isUnderWay)),
     Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel))
@@ -274,97 +301,3 @@ const notReproduced = (name: string) =>
   `orchestration "${name}" is not deterministic: replayed, it decides otherwise than when it went on in memory. ` +
   `Time, chance and everything outside must come from Effect's Clock and Random, or from activities`
 
-const poisoned = (
-  item: OrchestrationItem,
-  attemptCount: number,
-  maxAttempts: number,
-  missingHandler: string | undefined
-): ErrorDetails.ErrorDetails => ({
-  _tag: "Poison",
-  attemptCount,
-  maxAttempts,
-  messageType: Option.isSome(item.historyError)
-    ? {
-      FailedDeserialization: {
-        instance: item.instanceId,
-        execution_id: item.executionId,
-        error: item.historyError.value
-      }
-    }
-    : { Orchestration: { instance: item.instanceId, execution_id: item.executionId } },
-  message: Option.getOrElse(
-    item.historyError,
-    () => missingHandler ?? `[${item.messages.map(WorkItem.encode).join(",")}]`
-  )
-})
-
-/** An execution that fails without its code being run. */
-const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: ErrorDetails.ErrorDetails): Turn =>
-  withRefusals(
-    turns.fail(
-      {
-        ...item,
-        ...(batch._tag === "Run" ? batch : { started: batches.unknownStart(item) }),
-        version: coreVersion.current
-      },
-      details,
-      { unreadable: Option.isSome(item.historyError) }
-    ).turn,
-    batch
-  )
-
-const withRefusals = (turn: Turn, batch: batches.Batch): Turn =>
-  batch._tag === "Run" ? { ...turn, orchestratorItems: [...turn.orchestratorItems, ...batch.refusals] } : turn
-
-const reportWarm = (warm: WarmInstances) =>
-  Effect.andThen(
-    Metric.update(Metrics.warmInstances, warm.count),
-    Metric.update(Metrics.warmInstanceBytes, warm.bytes)
-  )
-
-const report = (name: string, { outcome, turn }: turns.Result) => {
-  const labels = { orchestration_name: name }
-  const started = turn.historyDelta[0]?._tag === "OrchestrationStarted"
-    ? Metric.update(Metric.withAttributes(Metrics.orchestrationStarts, labels), 1)
-    : Effect.void
-  const turned = Metric.update(Metric.withAttributes(Metrics.orchestrationTurns, labels), 1)
-  const both = Effect.andThen(started, turned)
-  if (outcome._tag === "Waiting") return both
-  const status = outcome._tag === "Completed" ? "success" : outcome._tag === "Failed" ? "failed" : "continuedAsNew"
-  return both.pipe(
-    Effect.andThen(Metric.update(Metric.withAttributes(Metrics.orchestrationCompletions, { ...labels, status }), 1)),
-    Effect.andThen(
-      outcome._tag !== "Failed"
-        ? Effect.logDebug(`Orchestration "${name}" ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
-        : isExpected(outcome.details)
-        ? Effect.logDebug(`Orchestration "${name}" failed with an error of its own`)
-        : Effect.logWarning(`Orchestration "${name}" failed: ${failureKind(outcome.details)}`)
-    ),
-    Effect.annotateLogs({ events: turn.historyDelta.length })
-  )
-}
-
-// What a program fails with by its own Schema, and cancellation, are outcomes somebody asked for.
-const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
-
-// The message of an application error is a payload.
-const failureKind = (details: ErrorDetails.ErrorDetails) =>
-  details._tag === "Application"
-    ? typeof details.kind === "string" ? details.kind : "Cancelled"
-    : ErrorDetails.display(details)
-
-class StrayReport {
-  private readonly told = new Set<string>()
-  private readonly pending: Array<string> = []
-  add(name: string) {
-    if (this.told.has(name)) return
-    this.told.add(name)
-    this.pending.push(name)
-  }
-  readonly flush: Effect.Effect<void> = Effect.suspend(() =>
-    Effect.forEach(this.pending.splice(0), (name) =>
-      Effect.logError(
-        `Orchestration "${name}" goes on outside its turn: it awaits something that is not durable. Put it into an activity`
-      ), { discard: true })
-  )
-}

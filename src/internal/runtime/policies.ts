@@ -5,20 +5,45 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type { ProviderError } from "../../ProviderError.ts"
-import type { Settings } from "../../RuntimeConfig.ts"
 
-/** Storing a turn or a result again, after the provider's own retries: 10, 20, 40, 80, 160 milliseconds. */
+/** Storing a turn again, after the provider's own retries: 10, 20, 40, 80, 160 milliseconds. */
 export const storeRetries = Schedule.max([Schedule.exponential(Duration.millis(10)), Schedule.recurs(5)])
 
-/** Before work whose outcome could not be stored is offered again. */
-export const failedStorePause = Duration.millis(100)
+/** Before work that a claim should not have handed out, as nothing here serves it, is offered again. */
+export const unservedPause = Duration.seconds(1)
 
-/** Before work nobody here has a handler for is offered again; doubles with every attempt. */
-export const unregisteredPause = (settings: Settings, attemptCount: number) =>
-  Duration.min(
-    Duration.times(settings.unregisteredBackoff, 2 ** Math.min(attemptCount - 1, 6)),
-    settings.unregisteredBackoffMax
-  )
+/** 100 milliseconds, doubled by every failure so far, at most a minute. */
+export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2 ** Math.min(failures, 10), 60_000))
+
+/** A result, or a give-back, is not left waiting for longer once the store is well again. */
+export const longestStorePause = Duration.seconds(10)
+
+/** Pauses of things that fail again and again, growing for each by itself. */
+export class Pauses {
+  // In order of the last failure.
+  private readonly failures = new Map<string, number>()
+
+  /** Counts a failure, and says how long to wait after it. */
+  next(key: string): { readonly pause: Duration.Duration; readonly isFirst: boolean } {
+    const failures = this.failures.get(key) ?? 0
+    this.failures.delete(key)
+    this.failures.set(key, failures + 1)
+    if (this.failures.size > maxRemembered) this.failures.delete(this.failures.keys().next().value!)
+    return { pause: pauseAfter(failures), isFirst: failures === 0 }
+  }
+
+  forget(key: string): void {
+    this.failures.delete(key)
+  }
+}
 
 /** Says in a log what went wrong, never with a payload. */
 export const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
+
+/** Only the payload can be at fault here; a schema that does not fit or a missing right is the operator's to mend. */
+export const isRefusedData = ({ reason }: ProviderError) =>
+  reason._tag === "DataRefused" || reason._tag === "InvalidInput"
+
+// internal
+
+const maxRemembered = 10_000

@@ -3,6 +3,7 @@
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
+import type { ServedOrchestration } from "../../ProviderDriver.ts"
 import type { Code } from "../replay/replay.ts"
 
 export interface Program {
@@ -18,6 +19,8 @@ export interface Registry {
   readonly resolve: (name: string, version: Wanted) => Program | undefined
   /** `name@version` of everything registered, for messages. */
   readonly known: ReadonlyArray<string>
+  /** The same, for claims. */
+  readonly serves: ReadonlyArray<ServedOrchestration>
 }
 
 /** Throws on two programs of one name and version: a defect of the application. */
@@ -38,7 +41,8 @@ export const makeUnsafe = (programs: ReadonlyArray<Program>): Registry => {
       const best = newest.get(name)
       return best !== undefined && wanted !== null && isNewer(wanted.atLeast, best.version) ? undefined : best
     },
-    known: programs.map(({ name, version }) => `${name}@${version}`)
+    known: programs.map(({ name, version }) => `${name}@${version}`),
+    serves: [...versions].map(([name, ofName]) => ({ name, versions: [...ofName.keys()] }))
   }
 }
 

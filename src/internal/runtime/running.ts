@@ -17,13 +17,15 @@ import type { ProviderError } from "../../ProviderError.ts"
 import { renewalIntervalMs } from "../../RuntimeConfig.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
 import type * as WorkItem from "../../WorkItem.ts"
+import { monotonicMs } from "../monotonic.ts"
 import { problem } from "./policies.ts"
+import type { Supervisor } from "./supervisor.ts"
 
 type Service = Provider["Service"]
 
 export interface RunningActivities {
   /** Its lock is kept and its cancellation noticed until `leave`. */
-  readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Effect.Effect<Running>
+  readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Running
   readonly leave: (running: Running) => void
   /** These were cancelled; those that do not run here are none of our business. */
   readonly cancel: (activities: Turn["cancelledActivities"]) => void
@@ -34,15 +36,17 @@ export interface Running {
   readonly lockToken: string
   /** Done when the activity was cancelled, or its lock is lost. */
   readonly lost: Deferred.Deferred<void>
-  /** Milliseconds since the Unix epoch. */
+  /** Monotonic milliseconds. */
   checkedAtMs: number
 }
 
 /** Keeps the locks of what runs until its scope is closed. */
 export const make = Effect.fnUntraced(function*(
   provider: Service,
-  settings: Settings
+  settings: Settings,
+  supervisor: Supervisor
 ): Effect.fn.Return<RunningActivities, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
   // In order of `checkedAtMs`: a check stamps all that are there, and whoever comes later is younger.
   const running = new Set<Running>()
   const occupied = Latch.makeUnsafe()
@@ -68,7 +72,7 @@ export const make = Effect.fnUntraced(function*(
       const answers = yield* Effect.forEach([...running], renew, { concurrency: "unbounded" })
       const error = answers.find((answer) => answer !== undefined)
       if (error === undefined) return
-      yield* Effect.logWarning("The locks of running activities could not be renewed yet").pipe(problem(error))
+      yield* Effect.logDebug("Worker dispatcher: locks of running activities not renewed yet").pipe(problem(error))
       yield* Effect.sleep(soonMs)
       for (const one of running) one.checkedAtMs = Math.min(one.checkedAtMs, now - intervalMs)
     })
@@ -81,20 +85,24 @@ export const make = Effect.fnUntraced(function*(
         yield* occupied.await
         continue
       }
-      const now = yield* Clock.currentTimeMillis
+      const now = monotonicMs(clock)
       const pause = oldest.checkedAtMs + intervalMs - now
-      yield* pause > 0 ? Effect.sleep(pause) : check(now)
+      yield* pause > 0 ? Effect.sleep(pause) : Effect.catchDefect(check(now), (defect) =>
+        Effect.andThen(
+          Effect.logError("Worker dispatcher: renewal of running activities broke, it is tried again", defect),
+          Effect.sleep(soonMs)
+        ))
     }
-  }).pipe(Effect.annotateLogs({ package: "duroxide-prisma", fiber: "running-activities" }), Effect.forkScoped)
+  }).pipe((loop) => supervisor.watch("renewal of running activities", loop), Effect.forkScoped)
 
   return {
-    enter: ({ executionId, id, instance }, lockToken) =>
-      Effect.map(Clock.currentTimeMillis, (checkedAtMs) => {
-        const one = { key: keyOf(instance, executionId, id), lockToken, lost: Deferred.makeUnsafe<void>(), checkedAtMs }
-        running.add(one)
-        occupied.openUnsafe()
-        return one
-      }),
+    enter: ({ executionId, id, instance }, lockToken) => {
+      const key = keyOf(instance, executionId, id)
+      const one = { key, lockToken, lost: Deferred.makeUnsafe<void>(), checkedAtMs: monotonicMs(clock) }
+      running.add(one)
+      occupied.openUnsafe()
+      return one
+    },
     leave: (one) => running.delete(one),
     cancel: (activities) => {
       if (activities.length === 0 || running.size === 0) return

@@ -14,29 +14,35 @@ import type { Claimed, Provider } from "../../Provider.ts"
 import type { ProviderError } from "../../ProviderError.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
 import type * as WorkItem from "../../WorkItem.ts"
-import { problem } from "./policies.ts"
+import type { Supervisor } from "./supervisor.ts"
 
 type Activity = WorkItem.Of<"ActivityExecute">
 
 export interface Sessions {
   readonly ownerId: string
-  /** One activity this process may run now; `none` when there was none, or when it has to be asked for anew. */
+  /** One activity this process may run now; `none` when there was none. */
   readonly claim: Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError>
   /** A claimed activity has ended. */
   readonly leave: (item: Activity) => Effect.Effect<void>
 }
 
-export const make = Effect.fnUntraced(function*(
-  provider: Provider["Service"],
-  settings: Settings
-): Effect.fn.Return<Sessions, never, Scope.Scope> {
+export const make = Effect.fnUntraced(function*(options: {
+  readonly provider: Provider["Service"]
+  readonly settings: Settings
+  readonly supervisor: Supervisor
+  /** Names to claim. */
+  readonly activities: ReadonlyArray<string>
+  readonly onLook: () => void
+}): Effect.fn.Return<Sessions, never, Scope.Scope> {
+  const { activities, onLook, provider, settings, supervisor } = options
   const ownerId = settings.workerNodeId ?? globalThis.crypto.randomUUID()
   /** Sessions with claimed activities, and how many of these. */
   const underWay = new Map<string, number>()
   /** Done, and made anew, whenever the limit is reached or left. */
   let limitCrossed = Deferred.makeUnsafe<void>()
   const owning = Latch.makeUnsafe()
-  const isFull = () => underWay.size >= settings.maxSessions
+  const room = () => Math.max(0, settings.maxSessions - underWay.size)
+  const isFull = () => room() === 0
 
   const change = (sessionId: string, by: 1 | -1) => {
     const wasFull = isFull()
@@ -51,10 +57,10 @@ export const make = Effect.fnUntraced(function*(
   }
 
   /**
-   * Of several activities claimed together, those above the limit go back at once: we do not ask for them again before
-   * there is room, and nobody else can, because their sessions are ours now.
+   * A claim binds no more new sessions than there is room for. But several that are ours from before may have work again
+   * at the same time: what is above the limit goes back, and is not asked for before there is room.
    */
-  const admit = (claimed: Claimed<Activity>) => {
+  const admit = (claimed: Claimed<Activity>): Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError> => {
     const { sessionId } = claimed.item
     if (sessionId === undefined) return Effect.succeed(Option.some(claimed))
     owning.openUnsafe()
@@ -62,13 +68,33 @@ export const make = Effect.fnUntraced(function*(
       change(sessionId, 1)
       return Effect.succeed(Option.some(claimed))
     }
-    return Effect.as(
+    return Effect.andThen(
       Effect.ignore(
         provider.abandonWorkItem({ lockToken: claimed.lockToken, delay: Option.none(), ignoreAttempt: true })
       ),
-      Option.none()
+      claim
     )
   }
+
+  const claim: Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError> = Effect.suspend(() =>
+    Effect.raceFirst(
+      Effect.asSome(provider.fetchWorkItem({
+        lockTimeout: settings.workerLockTimeout,
+        pollTimeout: settings.pollTimeout,
+        tags: settings.tags,
+        activities,
+        session: isFull()
+          ? Option.none()
+          : Option.some({ ownerId, lockTimeout: settings.sessionLockTimeout, maxNew: room }),
+        onLook
+      })),
+      Effect.as(Deferred.await(limitCrossed), Option.none())
+    )
+  ).pipe(Effect.flatMap(Option.match({
+    // With another limit the claim is another one.
+    onNone: () => claim,
+    onSome: Option.match({ onNone: () => Effect.succeedNone, onSome: admit })
+  })))
 
   const renew = Effect.gen(function*() {
     const half = Duration.divideUnsafe(settings.sessionLockTimeout, 2)
@@ -81,7 +107,7 @@ export const make = Effect.fnUntraced(function*(
       yield* Effect.sleep(pause)
       // Closed before the statement: a session claimed during it opens the latch again.
       owning.closeUnsafe()
-      pause = yield* Effect.matchEffect(
+      pause = yield* Effect.matchCauseEffect(
         provider.renewSessionLock({
           ownerIds: [ownerId],
           extendFor: settings.sessionLockTimeout,
@@ -92,9 +118,9 @@ export const make = Effect.fnUntraced(function*(
             if (renewed > 0) owning.openUnsafe()
             return Effect.succeed(half)
           },
-          onFailure: (error) => {
+          onFailure: (cause) => {
             owning.openUnsafe()
-            return Effect.as(Effect.logWarning("Sessions could not be renewed yet").pipe(problem(error)), soon)
+            return Effect.as(Effect.logDebug("Worker dispatcher: sessions not renewed yet", cause), soon)
           }
         }
       )
@@ -104,9 +130,9 @@ export const make = Effect.fnUntraced(function*(
   const sweep = Effect.forever(
     Effect.andThen(
       Effect.sleep(settings.sessionCleanupInterval),
-      Effect.catch(
+      Effect.catchCause(
         provider.cleanupOrphanedSessions,
-        (error) => Effect.logWarning("Sessions could not be swept yet").pipe(problem(error))
+        (cause) => Effect.logDebug("Worker dispatcher: sessions not swept yet", cause)
       )
     )
   )
@@ -119,26 +145,12 @@ export const make = Effect.fnUntraced(function*(
       idleTimeout: settings.sessionIdleTimeout
     }).pipe(Effect.timeoutOption(releaseTimeout), Effect.ignore)
   )
-  yield* Effect.all([renew, sweep], { concurrency: "unbounded", discard: true }).pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", fiber: "sessions" }),
-    Effect.forkScoped
-  )
+  yield* Effect.forkScoped(supervisor.watch("renewal of sessions", renew))
+  yield* Effect.forkScoped(supervisor.watch("sweep of sessions", sweep))
 
   return {
     ownerId,
-    claim: Effect.suspend(() =>
-      Effect.raceFirst(
-        provider.fetchWorkItem({
-          lockTimeout: settings.workerLockTimeout,
-          pollTimeout: settings.pollTimeout,
-          tags: settings.tags,
-          session: isFull()
-            ? Option.none()
-            : Option.some({ ownerId, lockTimeout: settings.sessionLockTimeout })
-        }),
-        Effect.as(Deferred.await(limitCrossed), Option.none<Claimed<Activity>>())
-      )
-    ).pipe(Effect.flatMap(Option.match({ onNone: () => Effect.succeedNone, onSome: admit }))),
+    claim,
     leave: ({ sessionId }) => sessionId === undefined ? Effect.void : Effect.sync(() => change(sessionId, -1))
   }
 })

@@ -1,8 +1,11 @@
 /**
  * The loop both dispatchers share: claim one item, handle it, again. As many of them as the concurrency says.
  *
- * Shutting down: claims stop at once, what is being handled may end within the grace period, then it is interrupted.
+ * Shutting down: all claims stop at once, what is being handled may end within the shutdown timeout, then it is
+ * interrupted and has the grace period to clean up. What has not ended then is left alone.
  */
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -10,53 +13,130 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { ProviderError } from "../../ProviderError.ts"
+import type { Settings } from "../../RuntimeConfig.ts"
+import { monotonicMs } from "../monotonic.ts"
+import { pauseAfter, Pauses } from "./policies.ts"
+import type { Supervisor } from "./supervisor.ts"
 
-export interface Options<A> {
+export interface Dispatcher {
+  /** For logs. */
   readonly name: string
   readonly concurrency: number
-  readonly claim: Effect.Effect<Option.Option<A>, ProviderError>
-  /** Must settle the item whatever happens, also when it is interrupted. */
-  readonly handle: (item: A) => Effect.Effect<void>
-  readonly shutdownTimeout: Duration.Duration
+  /**
+   * Claims one item and answers with what is to be done with it: something that settles the item whatever happens, also
+   * when it is interrupted.
+   */
+  readonly claim: Effect.Effect<Option.Option<Effect.Effect<void>>, ProviderError>
+  readonly looks: Looks
 }
 
-export const run = Effect.fnUntraced(function*<A>(options: Options<A>): Effect.fn.Return<void, never, Scope.Scope> {
-  const stopping = yield* Deferred.make<void>()
-  const stopped = Effect.as(Deferred.await(stopping), Option.none<A>())
+/** When the store last answered a look for work. */
+export interface Looks {
+  readonly answered: () => void
+  /** Milliseconds since then; undefined before the first answer. */
+  readonly ageMs: () => number | undefined
+}
 
-  const claimNext = (failures: number): Effect.Effect<Option.Option<A>> =>
-    Effect.catch(options.claim, (error) =>
-      Effect.logWarning("A claim failed and is tried again").pipe(
-        Effect.annotateLogs({ problem: error.message }),
-        Effect.andThen(Effect.sleep(claimPause(failures + 1))),
-        Effect.andThen(Effect.suspend(() => claimNext(failures + 1)))
-      ))
+export const looks = (clock: Clock.Clock): Looks => {
+  let lastMs: number | undefined
+  return {
+    answered: () => void (lastMs = monotonicMs(clock)),
+    ageMs: () => lastMs === undefined ? undefined : monotonicMs(clock) - lastMs
+  }
+}
 
-  const slot = Effect.gen(function*() {
-    while (!Deferred.isDoneUnsafe(stopping)) {
-      const item = yield* Effect.raceFirst(claimNext(0), stopped)
-      if (Option.isSome(item)) yield* options.handle(item.value)
-    }
-  })
+export interface Running {
+  /** Items being handled, by dispatcher, in the order given. */
+  readonly underWay: () => ReadonlyArray<number>
+}
+
+/** Starts all slots. Their finalizer must be the last one added to the scope, so that it is the first to run. */
+export const run = Effect.fnUntraced(function*(
+  dispatchers: ReadonlyArray<Dispatcher>,
+  settings: Settings,
+  supervisor: Supervisor
+): Effect.fn.Return<Running, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
+  const stopped = Effect.as(Deferred.await(supervisor.stopping), Option.none<Effect.Effect<void>>())
+  const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
+  const defects = new Pauses()
+
+  /** Waits for work until there is some, and through whatever a claim may end with. */
+  const next = ({ claim, name }: Dispatcher, failures = 0): Effect.Effect<Option.Option<Effect.Effect<void>>> =>
+    Effect.suspend(() => {
+      const begunMs = monotonicMs(clock)
+      return Effect.matchCauseEffect(claim, {
+        onSuccess: (work) => {
+          const leftMs = shortestPollMs - (monotonicMs(clock) - begunMs)
+          return Option.isSome(work) || leftMs <= 0 ? Effect.succeed(work) : Effect.as(Effect.sleep(leftMs), work)
+        },
+        onFailure: (cause) => {
+          // The provider tells of a store that is away; only what should never happen is news.
+          const log = Cause.hasDies(cause) && defects.next(name).isFirst
+            ? Effect.logError(`${name}: claim broke, it is tried again`, cause)
+            : Effect.logDebug(`${name}: claim failed, it is tried again`, cause)
+          return log.pipe(
+            Effect.andThen(Effect.sleep(Duration.min(pauseAfter(failures), longestClaimPause))),
+            Effect.andThen(next({ claim, name } as Dispatcher, failures + 1))
+          )
+        }
+      })
+    })
+
+  const counts = dispatchers.map(() => 0)
+  const slot = (dispatcher: Dispatcher, index: number) =>
+    Effect.whileLoop({
+      while: () => !isStopping(),
+      // No local variable holds the item: it would live through the next wait.
+      body: () =>
+        Effect.flatMap(
+          Effect.raceFirst(next(dispatcher), stopped),
+          Option.match({
+            onNone: () => Effect.void,
+            onSome: (work) =>
+              Effect.suspend(() => (counts[index]!++, work)).pipe(
+                Effect.catchCause((cause) =>
+                  Cause.hasInterruptsOnly(cause)
+                    ? Effect.failCause(cause)
+                    : Effect.logError(`${dispatcher.name}: an item was left to its lock`, cause)
+                ),
+                Effect.ensuring(Effect.sync(() => counts[index]!--))
+              )
+          })
+        ),
+      step: () => {}
+    })
 
   const fibers: Array<Fiber.Fiber<void>> = []
   yield* Effect.addFinalizer(() =>
     Effect.gen(function*() {
-      yield* Deferred.succeed(stopping, undefined)
-      const ended = yield* Effect.timeoutOption(Fiber.awaitAll(fibers), options.shutdownTimeout)
+      yield* supervisor.stop
+      const ended = yield* Effect.timeoutOption(Fiber.awaitAll(fibers), settings.shutdownTimeout)
       if (Option.isSome(ended)) return
-      yield* Effect.logWarning(`${options.name}: work is interrupted, the shutdown timeout is over`)
-      yield* Fiber.interruptAll(fibers)
+      yield* Effect.logWarning("Runtime: work is interrupted, the shutdown timeout is over")
+      const interrupted = yield* Effect.timeoutOption(
+        Fiber.interruptAll(fibers),
+        Duration.sum(settings.activityGracePeriod, lastStatements)
+      )
+      if (Option.isNone(interrupted)) {
+        yield* Effect.logWarning("Runtime: work that does not end is left alone; its locks run out")
+      }
     })
   )
-  for (let i = 0; i < options.concurrency; i++) {
-    fibers.push(
-      yield* Effect.forkDetach(Effect.annotateLogs(slot, { package: "duroxide-prisma", fiber: `${options.name}-${i}` }))
-    )
+  for (const [index, dispatcher] of dispatchers.entries()) {
+    for (let i = 0; i < dispatcher.concurrency; i++) {
+      fibers.push(yield* Effect.forkDetach(supervisor.watch(dispatcher.name, slot(dispatcher, index))))
+    }
   }
+  return { underWay: () => counts }
 })
 
 // internal
 
-// 200, 400, 800, … milliseconds, at most 3 seconds.
-const claimPause = (failures: number) => Duration.millis(Math.min(100 * 2 ** failures, 3_000))
+/** A claim that found nothing is not repeated sooner, whatever the provider's way of waiting. */
+const shortestPollMs = 100
+
+const longestClaimPause = Duration.seconds(3)
+
+/** After the grace period: to give back what was interrupted. */
+const lastStatements = Duration.seconds(2)

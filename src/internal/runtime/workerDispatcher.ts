@@ -1,103 +1,146 @@
 /**
  * Claims activities, runs their handlers, stores the results.
  */
+import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
-import type * as Duration from "effect/Duration"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import * as Activity from "../../Activity.ts"
+import * as Activities from "../../Activity.ts"
 import type { ErrorDetails } from "../../ErrorDetails.ts"
 import * as Metrics from "../../Metrics.ts"
 import type { Claimed, Provider } from "../../Provider.ts"
+import type { ProviderError } from "../../ProviderError.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
-import * as WorkItem from "../../WorkItem.ts"
-import { failedStorePause, problem, storeRetries, unregisteredPause } from "./policies.ts"
+import type * as WorkItem from "../../WorkItem.ts"
+import { poisonedActivity, refusedByStore } from "./failing.ts"
+import { isRefusedData, longestStorePause, pauseAfter, Pauses, problem, unservedPause } from "./policies.ts"
 import type { RunningActivities } from "./running.ts"
 import * as sessionsOf from "./sessions.ts"
 import * as slots from "./slots.ts"
+import type { Supervisor } from "./supervisor.ts"
 
+type Activity = WorkItem.Of<"ActivityExecute">
 type Completion = WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">
 
-export const run = Effect.fnUntraced(function*(options: {
+export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
-  readonly handlers: ReadonlyMap<string, Activity.HandlerService>
+  readonly handlers: ReadonlyMap<string, Activities.HandlerService>
   readonly running: RunningActivities
   readonly settings: Settings
-}): Effect.fn.Return<void, never, Scope.Scope> {
-  const { handlers, provider, running, settings } = options
-  const sessions = yield* sessionsOf.make(provider, settings)
+  readonly supervisor: Supervisor
+}): Effect.fn.Return<slots.Dispatcher, never, Scope.Scope> {
+  const { handlers, provider, running, settings, supervisor } = options
+  const looks = slots.looks(yield* Clock.Clock)
+  const pauses = new Pauses()
+  const sessions = yield* sessionsOf.make({
+    provider,
+    settings,
+    supervisor,
+    activities: [...handlers.keys()],
+    onLook: looks.answered
+  })
 
-  const handle = ({ attemptCount, item, lockToken }: Claimed<WorkItem.Of<"ActivityExecute">>): Effect.Effect<void> => {
-    const abandon = (delay: Option.Option<Duration.Duration>, ignoreAttempt = false) =>
-      provider.abandonWorkItem({ lockToken, delay, ignoreAttempt }).pipe(
-        Effect.catch((error) => Effect.logWarning("An activity could not be given back").pipe(problem(error)))
+  const handle = ({ attemptCount, item, lockToken }: Claimed<Activity>): Effect.Effect<void> => {
+    // From here on until its outcome is stored.
+    const one = running.enter(item, lockToken)
+
+    const giveBack = (options: { readonly delay: Option.Option<Duration.Duration>; readonly counts: boolean }) =>
+      provider.abandonWorkItem({ lockToken, delay: options.delay, ignoreAttempt: !options.counts }).pipe(
+        Effect.catch((error) =>
+          error.reason._tag === "LockLost"
+            ? Effect.void
+            : Effect.logWarning(`${component}: activity not given back, it comes again when its lock runs out`).pipe(
+              problem(error)
+            )
+        )
       )
 
-    const store = (completion: Completion) =>
+    /** Tries until the store has the outcome or does not want it any more: the handler is not run again for it. */
+    const store = (completion: Completion, failures = 0): Effect.Effect<void> =>
       provider.ackWorkItem(lockToken, Option.some(completion)).pipe(
-        Effect.retry({ schedule: storeRetries, while: (error) => error.isRetryable }),
         Effect.matchEffect({
           onSuccess: () => count(item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
-          onFailure: (error) =>
-            error.reason._tag === "LockLost"
-              ? Effect.logWarning("The result of an activity is not wanted any more: cancelled, or run elsewhere")
-              : Effect.andThen(
-                Effect.logError("The result of an activity was not stored").pipe(problem(error)),
-                abandon(Option.some(failedStorePause))
+          onFailure: (error) => {
+            if (error.reason._tag === "LockLost") {
+              return Effect.logWarning(
+                `${component}: outcome not stored, its lock is gone: cancelled, run elsewhere, or stored by an earlier try`
               )
+            }
+            if (isRefusedData(error)) return storeRefusal(completion, error)
+            const log = failures === 0
+              ? Effect.logWarning(`${component}: outcome not stored yet`)
+              : Effect.logDebug(`${component}: outcome not stored yet`)
+            return log.pipe(
+              problem(error),
+              Effect.andThen(Effect.raceFirst(
+                Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause)),
+                Deferred.await(one.lost)
+              )),
+              Effect.andThen(Effect.suspend(() => store(completion, failures + 1)))
+            )
+          }
         })
       )
 
+    /** The database will never take the outcome, so running the handler again would only repeat that. */
+    const storeRefusal = (completion: Completion, error: ProviderError): Effect.Effect<void> =>
+      Effect.logError(`${component}: activity fails, the database refuses its outcome`).pipe(
+        problem(error),
+        Effect.andThen(
+          completion._tag === "ActivityFailed" && completion.details._tag === "Infrastructure"
+            ? Effect.suspend(() => giveBack({ delay: Option.some(pauses.next(one.key).pause), counts: true }))
+            : store(failed(item, refusedByStore(error)))
+        )
+      )
+
+    const call = (handler: Activities.HandlerService) =>
+      Effect.gen(function*() {
+        // Not a child: one that does not end when it is interrupted must not keep the slot, or a shutdown, waiting.
+        const fiber = yield* Effect.forkDetach(
+          provideCall(handler.run(item.input), item, attemptCount, sessions.ownerId)
+        )
+        const ended = yield* Effect.raceFirst(
+          Effect.asSome(Fiber.await(fiber)),
+          Effect.as(Deferred.await(one.lost), Option.none<Exit.Exit<string, ErrorDetails>>())
+        ).pipe(Effect.onInterrupt(() => interruptWithin(fiber, settings.activityGracePeriod)))
+        if (Option.isNone(ended)) {
+          yield* Effect.logInfo(`${component}: activity cancelled, it is interrupted`)
+          yield* interruptWithin(fiber, settings.activityGracePeriod)
+          return yield* count(item, "cancelled")
+        }
+        const completion = complete(item, ended.value)
+        return yield* completion === undefined
+          ? giveBack({ delay: Option.none(), counts: true })
+          : store(completion)
+      })
+
     const handler = handlers.get(item.name)
-    const work: Effect.Effect<void> = attemptCount > settings.maxAttempts
-      ? Effect.andThen(
-        Effect.logError("An activity is poisoned: it was delivered too often").pipe(
-          Effect.annotateLogs({ attemptCount })
-        ),
-        store(failed(item, poisoned(item, attemptCount, settings.maxAttempts)))
+    const deliveries = attemptCount - 1
+    const work: Effect.Effect<void> = deliveries >= settings.maxAttempts
+      ? Effect.logError(`${component}: activity fails as poison, no delivery ended with an outcome`).pipe(
+        Effect.annotateLogs({ deliveries }),
+        Effect.andThen(store(failed(item, poisonedActivity(item, deliveries, settings.maxAttempts))))
       )
       : handler === undefined
-      ? Effect.andThen(
-        Effect.logWarning(`No handler for activity "${item.name}" in this process`).pipe(
-          Effect.annotateLogs({ registered: [...handlers.keys()].join(", ") })
-        ),
-        abandon(Option.some(unregisteredPause(settings, attemptCount)))
-      )
-      : Effect.uninterruptibleMask((restore) =>
-        Effect.gen(function*() {
-          const one = yield* running.enter(item, lockToken)
-          // Not a child: one that does not end when it is interrupted must not keep the slot, or a shutdown, waiting.
-          const fiber = yield* Effect.forkDetach(
-            provideCall(handler.run(item.input), item, attemptCount, sessions.ownerId)
-          )
-          const ended = yield* restore(Effect.raceFirst(
-            Effect.asSome(Fiber.await(fiber)),
-            Effect.as(Deferred.await(one.lost), Option.none<Exit.Exit<string, ErrorDetails>>())
-          )).pipe(
-            Effect.ensuring(Effect.sync(() => running.leave(one))),
-            Effect.onInterrupt(() =>
-              // Shutdown: the activity did nothing wrong, the next process starts it anew.
-              Effect.andThen(interruptWithin(fiber, settings.activityGracePeriod), abandon(Option.none(), true))
-            )
-          )
-          if (Option.isNone(ended)) {
-            yield* Effect.logInfo("An activity was cancelled and is interrupted")
-            yield* interruptWithin(fiber, settings.activityGracePeriod)
-            return yield* count(item, "cancelled")
-          }
-          const completion = complete(item, ended.value)
-          return yield* completion === undefined ? abandon(Option.none()) : store(completion)
-        })
-      )
+      ? giveBack({ delay: Option.some(unservedPause), counts: false })
+      : call(handler)
 
     return work.pipe(
       Effect.catchDefect((defect) =>
-        Effect.andThen(Effect.logError("An activity broke", defect), abandon(Option.some(failedStorePause)))
+        Effect.andThen(
+          Effect.logError(`${component}: activity broke`, defect),
+          Effect.suspend(() => giveBack({ delay: Option.some(pauses.next(one.key).pause), counts: true }))
+        )
       ),
+      // Shutdown: the activity did nothing wrong, the next process starts it anew.
+      Effect.onInterrupt(() => giveBack({ delay: Option.none(), counts: false })),
+      Effect.ensuring(Effect.sync(() => running.leave(one))),
+      Effect.ensuring(sessions.leave(item)),
       Effect.annotateLogs({
         instanceId: item.instance,
         executionId: item.executionId,
@@ -107,24 +150,25 @@ export const run = Effect.fnUntraced(function*(options: {
     )
   }
 
-  yield* slots.run({
-    name: "worker-dispatcher",
+  return {
+    name: component,
     concurrency: settings.workerConcurrency,
-    shutdownTimeout: settings.shutdownTimeout,
-    claim: sessions.claim,
-    handle: (claimed) => Effect.ensuring(handle(claimed), sessions.leave(claimed.item))
-  })
+    looks,
+    claim: Effect.map(sessions.claim, Option.map(handle))
+  }
 })
 
 // internal
 
+const component = "Worker dispatcher"
+
 const provideCall = <A, E>(
-  run: Effect.Effect<A, E, Activity.Context>,
-  item: WorkItem.Of<"ActivityExecute">,
+  run: Effect.Effect<A, E, Activities.Context>,
+  item: Activity,
   deliveryNumber: number,
   workerId: string
 ) =>
-  Effect.provideService(run, Activity.Context, {
+  Effect.provideService(run, Activities.Context, {
     activityName: item.name,
     instanceId: item.instance,
     executionId: item.executionId,
@@ -138,7 +182,7 @@ const provideCall = <A, E>(
   })
 
 /** Rust does not say when it started the execution. */
-const keyOf = ({ executionId, firstTryId, id, instance, startedAtMs }: WorkItem.Of<"ActivityExecute">) =>
+const keyOf = ({ executionId, firstTryId, id, instance, startedAtMs }: Activity) =>
   [instance, executionId, ...(startedAtMs === undefined ? [] : [startedAtMs]), firstTryId ?? id].join("/")
 
 const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Duration.Duration) =>
@@ -146,13 +190,13 @@ const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Dura
     Effect.flatMap((ended) =>
       Option.isSome(ended)
         ? Effect.void
-        : Effect.logWarning("An interrupted activity does not end; it is left alone")
+        : Effect.logWarning(`${component}: an interrupted activity does not end, it is left alone`)
     )
   )
 
 /** Undefined when the handler was interrupted by itself: nothing is known of its outcome. */
 const complete = (
-  item: WorkItem.Of<"ActivityExecute">,
+  item: Activity,
   exit: Exit.Exit<string, ErrorDetails>
 ): Completion | undefined => {
   if (Exit.isSuccess(exit)) {
@@ -163,7 +207,7 @@ const complete = (
   return reason && failed(item, reason.error)
 }
 
-const failed = (item: WorkItem.Of<"ActivityExecute">, details: ErrorDetails): Completion => ({
+const failed = (item: Activity, details: ErrorDetails): Completion => ({
   _tag: "ActivityFailed",
   instance: item.instance,
   executionId: item.executionId,
@@ -171,26 +215,7 @@ const failed = (item: WorkItem.Of<"ActivityExecute">, details: ErrorDetails): Co
   details
 })
 
-const poisoned = (
-  item: WorkItem.Of<"ActivityExecute">,
-  attemptCount: number,
-  maxAttempts: number
-): ErrorDetails => ({
-  _tag: "Poison",
-  attemptCount,
-  maxAttempts,
-  messageType: {
-    Activity: {
-      instance: item.instance,
-      execution_id: item.executionId,
-      activity_name: item.name,
-      activity_id: item.id
-    }
-  },
-  message: WorkItem.encode(item)
-})
-
-const count = (item: WorkItem.Of<"ActivityExecute">, outcome: "success" | "app_error" | "cancelled") =>
+const count = (item: Activity, outcome: "success" | "app_error" | "cancelled") =>
   Metric.update(
     Metric.withAttributes(Metrics.activityExecutions, {
       activity_name: item.name,

@@ -1,7 +1,6 @@
 /**
  * What every provider call shares: retries, measuring, and turning a driver's answer into the typed outcome.
  */
-import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -10,37 +9,44 @@ import * as Schedule from "effect/Schedule"
 import * as Metrics from "../../Metrics.ts"
 import type { Turn } from "../../Provider.ts"
 import type { Settled } from "../../ProviderDriver.ts"
-import { DuplicateEvent, InvalidInput, LockLost, ProviderError } from "../../ProviderError.ts"
+import { Closed, DuplicateEvent, InvalidInput, LockLost, ProviderError } from "../../ProviderError.ts"
+import { monotonicMs } from "../monotonic.ts"
 
 /** Contract 10.3: three more tries of a retryable failure, after 50, 100 and 150 milliseconds. */
 const retryPolicy = Schedule.recurs(3).pipe(
   Schedule.addDelay(({ attempt }) => Effect.succeed(Duration.millis(50 * attempt)))
 )
 
-export const retried = <A>(call: Effect.Effect<A, ProviderError>, onRetry: Effect.Effect<void> = Effect.void) =>
+export const retried = <A>(
+  call: Effect.Effect<A, ProviderError>,
+  options?: {
+    readonly onRetry?: Effect.Effect<void>
+    readonly while?: (error: ProviderError) => boolean
+  }
+) =>
   Effect.retry(call, {
-    schedule: Schedule.tap(
-      retryPolicy,
-      ({ input }: { readonly input: unknown }) =>
-        Effect.logWarning("A provider call is tried again").pipe(
-          Effect.annotateLogs({ problem: (input as ProviderError).message }),
-          Effect.andThen(onRetry)
-        )
-    ),
-    while: (error) => error.isRetryable
+    schedule: Schedule.tap(retryPolicy, () => options?.onRetry ?? Effect.void),
+    while: (error) => error.isRetryable && (options?.while?.(error) ?? true)
   })
+
+/** One item may be what a set of several failed of: it is refused, or it waits for what another one holds. */
+export const isOfOneItem = ({ isRetryable, reason }: ProviderError) =>
+  !isRetryable || reason._tag === "Contention" || (reason._tag === "Unavailable" && reason.sqlState === statementTimeout)
+
+const statementTimeout = "57014"
+
+export const closed = (operation: string) => new ProviderError({ operation, reason: new Closed({}) })
 
 export const measured = <A>(
   operation: string,
   histogram: Metric.Metric<number, unknown>,
   call: Effect.Effect<A, ProviderError>
 ) =>
-  Effect.flatMap(
-    Clock.currentTimeMillis,
-    (start) =>
-      Effect.onExit(call, (exit) =>
-        Effect.flatMap(Clock.currentTimeMillis, (end) => {
-          const duration = Metric.update(histogram, end - start)
+  Effect.clockWith((clock) => {
+    const start = monotonicMs(clock)
+    return Effect.onExit(call, (exit) =>
+        Effect.suspend(() => {
+          const duration = Metric.update(histogram, monotonicMs(clock) - start)
           const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
           return reason?._tag !== "Fail" ? duration : Effect.andThen(
             duration,
@@ -50,7 +56,7 @@ export const measured = <A>(
             )
           )
         }))
-  )
+  })
 
 const errorType = ({ reason }: ProviderError) =>
   reason._tag !== "Contention"

@@ -4,21 +4,31 @@
  * There is no timer: a flush starts in the same tick in which a lane is free, and takes whatever is waiting then, so a
  * single call leaves at once and twenty activities that end together leave together. While all lanes are busy, calls
  * gather.
+ *
+ * A set that fails because of one of its items is sent again item by item, beside the lanes: the one that is refused, or
+ * waits for a lock, neither fails nor holds the others, nor the sets that come after.
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FiberSet from "effect/FiberSet"
 import type * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
 
 export interface Options<Item, A, E> {
-  /** Statements that may be under way at once. */
+  /** Sets that may be under way at once. */
   readonly lanes: number
-  /** Most items in one statement. */
+  /** Most items in one set. */
   readonly maxBatch: number
+  /** A set takes no further item once it has so many bytes. */
+  readonly maxBytes: number
+  /** Bytes of one item, roughly. */
+  readonly sizeOf: (item: Item) => number
   /** Sends one set. Answers stand in the order of the items; a failure means that nothing of the set was done. */
   readonly send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, E>
-  /** True when a failed set should be tried item by item, because one bad item may have failed all of them. */
+  /** True when one item may be what a set failed of. */
   readonly splitOn: (error: E) => boolean
+  /** What calls fail with that are under way when the scope is closed, or come later. */
+  readonly closed: E
 }
 
 interface Waiting<Item, A, E> {
@@ -35,34 +45,60 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
   options: Options<Item, A, E>
 ): Effect.fn.Return<(item: Item) => Effect.Effect<A, E>, never, Scope.Scope> {
   const run = yield* FiberSet.makeRuntime<never, void, never>()
+  const alone = yield* Semaphore.make(aloneAtOnce)
   const waiting: Array<Waiting<Item, A, E>> = []
+  const sent = new Set<Waiting<Item, A, E>>()
   let busyLanes = 0
+  let isClosed = false
 
-  const sendAlone = (entry: Waiting<Item, A, E>) =>
-    Effect.map(
-      Effect.exit(options.send([entry.item])),
-      (exit) => entry.resume(Exit.map(exit, (answers) => answers[0]!))
-    )
+  const settle = (entry: Waiting<Item, A, E>, exit: Exit.Exit<A, E>) => {
+    sent.delete(entry)
+    entry.resume(exit)
+  }
 
-  const sendBatch = (batch: ReadonlyArray<Waiting<Item, A, E>>): Effect.Effect<void> =>
-    Effect.matchCauseEffect(options.send(batch.map((entry) => entry.item)), {
-      onSuccess: (answers) => Effect.sync(() => batch.forEach((entry, i) => entry.resume(Exit.succeed(answers[i]!)))),
+  const sendAll = (entries: ReadonlyArray<Waiting<Item, A, E>>): Effect.Effect<void> =>
+    Effect.matchCause(Effect.suspend(() => options.send(entries.map(({ item }) => item))), {
+      onSuccess: (answers) => entries.forEach((entry, i) => settle(entry, Exit.succeed(answers[i]!))),
       onFailure: (cause) => {
         const reason = cause.reasons[0]
-        return batch.length > 1 && reason?._tag === "Fail" && options.splitOn(reason.error)
-          ? Effect.forEach(batch, sendAlone, { discard: true })
-          : Effect.sync(() => batch.forEach((entry) => entry.resume(Exit.failCause(cause))))
+        if (entries.length > 1 && reason?._tag === "Fail" && options.splitOn(reason.error)) {
+          for (const entry of entries) run(alone.withPermit(sendAll([entry])))
+        } else {
+          entries.forEach((entry) => settle(entry, Exit.failCause(cause)))
+        }
       }
     })
+
+  /** The first of those that wait, as many as fit. */
+  const nextSet = () => {
+    let bytes = 0
+    let count = 0
+    while (count < Math.min(waiting.length, options.maxBatch) && (count === 0 || bytes < options.maxBytes)) {
+      bytes += options.sizeOf(waiting[count]!.item)
+      count++
+    }
+    const entries = waiting.splice(0, count)
+    for (const entry of entries) sent.add(entry)
+    return entries
+  }
 
   const lane = Effect.gen(function*() {
     // Calls made by the same tick are still to come.
     yield* Effect.yieldNow
-    while (waiting.length > 0) yield* sendBatch(waiting.splice(0, options.maxBatch))
+    while (waiting.length > 0) yield* sendAll(nextSet())
   }).pipe(Effect.ensuring(Effect.sync(() => busyLanes--)))
+
+  // Before the lanes are interrupted, as the finalizer that does so was added first.
+  yield* Effect.addFinalizer(() =>
+    Effect.sync(() => {
+      isClosed = true
+      for (const entry of [...waiting.splice(0), ...sent]) settle(entry, Exit.fail(options.closed))
+    })
+  )
 
   return (item) =>
     Effect.callback<A, E>((resume) => {
+      if (isClosed) return resume(Exit.fail(options.closed))
       const entry: Waiting<Item, A, E> = { item, resume }
       waiting.push(entry)
       // One lane is started per call at most; a lane that finds nothing left simply ends.
@@ -76,3 +112,8 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
       })
     })
 })
+
+// internal
+
+/** Items of split sets under way at once. */
+const aloneAtOnce = 4

@@ -16,13 +16,15 @@ import { suspectAfter } from "../../ProviderDriver.ts"
 import type { ClaimedInstance, OrchestrationAck, ProviderDriver } from "../../ProviderDriver.ts"
 import type { ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
-import { answeredAlike, measured, refused, retried, settle } from "./calls.ts"
+import * as renewal from "../renewal.ts"
+import { answeredAlike, closed, isOfOneItem, measured, refused, retried, settle } from "./calls.ts"
 import * as coalescer from "./coalescer.ts"
 import { carriedMessages, decodeHistory, emptyAck, encodeEvent, encodeItem, encodeTurn } from "./encoding.ts"
 import * as enqueues from "./enqueue.ts"
 import * as fetchPump from "./fetchPump.ts"
 import { guardProvider } from "./input.ts"
 import * as leases from "./leases.ts"
+import * as outages from "./outages.ts"
 import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
 import type { OrchestrationItem, Undecoded } from "./orchestrationItem.ts"
 import * as suspects from "./suspects.ts"
@@ -53,11 +55,12 @@ const orphanPause = Duration.seconds(1)
 const historyLimit = 128
 
 export const make = Effect.fnUntraced(function*(
-  driver: Driver,
+  unwatched: Driver,
   options: Options
 ): Effect.fn.Return<Service, never, Scope.Scope> {
   const scope = yield* Effect.scope
   const clock = yield* Clock.Clock
+  const driver = watched(unwatched, outages.make(clock))
   const held = leases.make()
   const suspectTurns = suspects.make(clock)
   const suspectActivities = suspects.make(clock)
@@ -67,14 +70,30 @@ export const make = Effect.fnUntraced(function*(
   const wait = (pollTimeout: Duration.Duration) => options.polling === "long" ? pollTimeout : Duration.zero
 
   const together = <Item, A>(
-    send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, ProviderError>
-  ) =>
-    coalescer.make<Item, A, ProviderError>({
+    operation: string,
+    send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, ProviderError>,
+    more: {
+      /** Repeats retryable failures; then it counts each repetition. */
+      readonly retries?: Effect.Effect<void>
+      readonly sizeOf?: (item: Item) => number
+    } = {}
+  ) => {
+    const { retries } = more
+    return coalescer.make<Item, A, ProviderError>({
       lanes: options.lanes,
       maxBatch: options.maxBatch,
-      send,
-      splitOn: (error) => !error.isRetryable
+      maxBytes: maxSetBytes,
+      sizeOf: more.sizeOf ?? (() => 0),
+      // What one item may be the cause of is repeated for that item alone.
+      send: retries === undefined ? send : (items) =>
+        retried(send(items), {
+          onRetry: retries,
+          while: (error) => items.length === 1 || !isOfOneItem(error)
+        }),
+      splitOn: isOfOneItem,
+      closed: closed(operation)
     })
+  }
 
   // -- wake-ups inside the process ---------------------------------------------------------------
 
@@ -117,37 +136,42 @@ export const make = Effect.fnUntraced(function*(
 
   // -- calls that travel together ----------------------------------------------------------------
 
-  const ackTurns = yield* together((acks: ReadonlyArray<OrchestrationAck>) =>
-    retried(driver.ackOrchestrationItems(acks), Metric.update(Metrics.ackOrchestrationRetries, 1))
+  const ackTurns = yield* together("ackOrchestrationItem", driver.ackOrchestrationItems, {
+    retries: Metric.update(Metrics.ackOrchestrationRetries, 1),
+    sizeOf: sizeOfAck
+  })
+  const abandonTurns = yield* together("abandonOrchestrationItem", driver.abandonOrchestrationItems)
+  const renewTurns = yield* together("renewOrchestrationItemLock", driver.renewOrchestrationItemLocks, {
+    retries: Effect.void
+  })
+  const deferMessages = yield* together("deferMessages", driver.deferMessages)
+  const enqueueMessages = yield* together(
+    "enqueueForOrchestrator",
+    (items: Parameters<Driver["enqueueForOrchestrator"]>[0]) =>
+      answeredAlike(items, driver.enqueueForOrchestrator(items)),
+    { sizeOf: sizeOfItem }
   )
-  const abandonTurns = yield* together(driver.abandonOrchestrationItems)
-  const renewTurns = yield* together((items: Parameters<Driver["renewOrchestrationItemLocks"]>[0]) =>
-    retried(driver.renewOrchestrationItemLocks(items))
+  const enqueueActivities = yield* together(
+    "enqueueForWorker",
+    (items: Parameters<Driver["enqueueForWorker"]>[0]) => answeredAlike(items, driver.enqueueForWorker(items)),
+    { sizeOf: sizeOfItem }
   )
-  const deferMessages = yield* together(driver.deferMessages)
-  const enqueueMessages = yield* together((items: Parameters<Driver["enqueueForOrchestrator"]>[0]) =>
-    answeredAlike(items, driver.enqueueForOrchestrator(items))
-  )
-  const enqueueActivities = yield* together((items: Parameters<Driver["enqueueForWorker"]>[0]) =>
-    answeredAlike(items, driver.enqueueForWorker(items))
-  )
-  const startInstances = yield* together(driver.startOrchestrations)
-  const ackActivities = yield* together(driver.ackWorkItems)
-  const abandonActivities = yield* together(driver.abandonWorkItems)
-  const renewActivities = yield* together((items: Parameters<Driver["renewWorkItemLocks"]>[0]) =>
-    retried(driver.renewWorkItemLocks(items))
-  )
+  const startInstances = yield* together("startOrchestration", driver.startOrchestrations, { sizeOf: sizeOfItem })
+  const ackActivities = yield* together("ackWorkItem", driver.ackWorkItems, {
+    sizeOf: ({ completion }) => completion === null ? 0 : sizeOfItem(completion)
+  })
+  const abandonActivities = yield* together("abandonWorkItem", driver.abandonWorkItems)
+  const renewActivities = yield* together("renewWorkItemLock", driver.renewWorkItemLocks, { retries: Effect.void })
   const enqueue = enqueues.make({
     sendStart: (start) => measured("enqueue", Metrics.enqueueOrchestratorDuration, startInstances(start)),
     sendMessage: (message) => measured("enqueue", Metrics.enqueueOrchestratorDuration, enqueueMessages(message)),
     sendActivity: enqueueActivities
   })
-  const readInstances = yield* together((instanceIds: ReadonlyArray<string>) =>
-    Effect.map(retried(driver.readInstances([...new Set(instanceIds)])), (states) => {
+  const readInstances = yield* together("readInstance", (instanceIds: ReadonlyArray<string>) =>
+    Effect.map(driver.readInstances([...new Set(instanceIds)]), (states) => {
       const byId = new Map(states.map((state) => [state.instanceId, state]))
       return instanceIds.map((instanceId) => Option.fromUndefinedOr(byId.get(instanceId)))
-    })
-  )
+    }), { retries: Effect.void })
 
   // -- claims ------------------------------------------------------------------------------------
 
@@ -212,6 +236,7 @@ export const make = Effect.fnUntraced(function*(
     })
 
   const pumpFor = <A>(
+    operation: string,
     pumps: Map<string, fetchPump.FetchPump<A, ProviderError>>,
     filter: object,
     fetch: (limit: number) => Effect.Effect<{ items: ReadonlyArray<A>; more: boolean }, ProviderError>,
@@ -225,7 +250,8 @@ export const make = Effect.fnUntraced(function*(
         fetch,
         giveBack: (item) => Effect.ignore(giveBack(item)),
         maxBatch: options.maxBatch,
-        pollInterval: options.pollInterval
+        pollInterval: options.pollInterval,
+        closed: closed(operation)
       }).pipe(
         Scope.provide(scope),
         Effect.map((pump) => {
@@ -236,7 +262,7 @@ export const make = Effect.fnUntraced(function*(
     })
 
   const service: Service = {
-    fetchOrchestrationItem: ({ isKnown, lockTimeout, pollTimeout, serves, versions }) => {
+    fetchOrchestrationItem: ({ isKnown, lockTimeout, onLook, pollTimeout, serves, versions }) => {
       const filter = {
         lockTimeoutMs: Duration.toMillis(lockTimeout),
         versions: Option.getOrNull(versions),
@@ -250,13 +276,16 @@ export const make = Effect.fnUntraced(function*(
           ? Effect.succeed(null)
           : item.isWholeHistory
           ? Effect.succeed(item.rows)
-          : Effect.onError(
+          : Effect.raceFirst(
             retried(driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId })),
-            () =>
-              Effect.ignore(
-                service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
-              )
-          )
+            // The caller does not know its lease yet.
+            Effect.andThen(
+              renewal.untilLost(lockTimeout, service.renewOrchestrationItemLock({ lockToken, extendFor: lockTimeout })),
+              Effect.never
+            )
+          ).pipe(Effect.onError(() =>
+            Effect.ignore(service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true }))
+          ))
         return Effect.map(rows, (rows): Claimed<OrchestrationItem> => ({
           item: complete(item, rows),
           lockToken,
@@ -264,6 +293,7 @@ export const make = Effect.fnUntraced(function*(
         }))
       }
       return pumpFor(
+        "fetchOrchestrationItem",
         orchestratorPumps,
         filter,
         (limit) =>
@@ -275,7 +305,7 @@ export const make = Effect.fnUntraced(function*(
           ),
         ({ lockToken }) => service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
       ).pipe(
-        Effect.flatMap((pump) => pump.take(wait(pollTimeout))),
+        Effect.flatMap((pump) => pump.take(wait(pollTimeout), onLook)),
         Effect.flatMap(Option.match({
           onNone: () => Effect.succeed(Option.none()),
           onSome: (claimed) => Effect.asSome(decode(claimed))
@@ -349,27 +379,37 @@ export const make = Effect.fnUntraced(function*(
           if (answer === "Started") wakeAfter(delay, () => wakeInstance(start.instance))
         })),
 
-    fetchWorkItem: ({ activities, lockTimeout, pollTimeout, session, tags }) => {
+    fetchWorkItem: ({ activities, lockTimeout, onLook, pollTimeout, session, tags }) => {
       if (tags._tag === "None") return Effect.succeed(Option.none())
+      const maxNew = Option.getOrUndefined(session)?.maxNew
       const filter = {
         lockTimeoutMs: Duration.toMillis(lockTimeout),
         tags,
-        ...(activities !== undefined && { activities }),
-        session: Option.getOrNull(
-          Option.map(session, (config) => ({
-            ownerId: config.ownerId,
-            lockTimeoutMs: Duration.toMillis(config.lockTimeout),
-            ...(config.maxNew !== undefined && { maxNew: config.maxNew })
-          }))
-        )
+        ...(activities !== undefined && { activities })
       }
+      const sessionClaim = Option.getOrNull(
+        Option.map(session, (config) => ({
+          ownerId: config.ownerId,
+          lockTimeoutMs: Duration.toMillis(config.lockTimeout)
+        }))
+      )
       return pumpFor<ClaimedActivity>(
+        "fetchWorkItem",
         workerPumps,
-        filter,
+        { ...filter, session: sessionClaim, isLimited: maxNew !== undefined },
         (limit) =>
-          Effect.suspend(() => claimActivities({ ...filter, limit, suspects: suspectActivities.count() === 0 })),
+          Effect.suspend(() =>
+            claimActivities({
+              ...filter,
+              limit,
+              suspects: suspectActivities.count() === 0,
+              session: sessionClaim === null || maxNew === undefined
+                ? sessionClaim
+                : { ...sessionClaim, maxNew: maxNew() }
+            })
+          ),
         ({ lockToken }) => service.abandonWorkItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
-      ).pipe(Effect.flatMap((pump) => pump.take(wait(pollTimeout))))
+      ).pipe(Effect.flatMap((pump) => pump.take(wait(pollTimeout), onLook)))
     },
 
     ackWorkItem: (lockToken, completion) =>
@@ -534,6 +574,35 @@ export const make = Effect.fnUntraced(function*(
 })
 
 // internal
+
+/** Bytes of texts in one statement that stores, after which it takes no further item. */
+const maxSetBytes = 16 * 1024 * 1024
+
+const sizeOfItem = ({ workItem }: { readonly workItem: string }) => workItem.length
+
+const sizeOfAck = (ack: OrchestrationAck) => {
+  let size = ack.output?.length ?? 0
+  for (const { eventData } of ack.history) size += eventData.length
+  for (const item of ack.workerItems) size += sizeOfItem(item)
+  for (const item of ack.orchestratorItems) size += sizeOfItem(item)
+  for (const change of ack.keyValues) size += change.action === "set" ? change.value.length : 0
+  return size
+}
+
+/** The same driver; what its calls end with is taken note of. */
+const watched = (driver: Driver, { watch }: outages.Outages): Driver =>
+  Object.fromEntries(
+    Object.entries(driver).map(([operation, member]) => [
+      operation,
+      typeof member === "function"
+        ? (input: never) =>
+          watch(
+            operation,
+            Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input))
+          )
+        : member
+    ])
+  ) as unknown as Driver
 
 /** For callers without types: anything else would reach the instance as a message nobody sent. */
 const isCompletion = (item: WorkItem.WorkItem) => item._tag === "ActivityCompleted" || item._tag === "ActivityFailed"

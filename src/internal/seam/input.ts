@@ -183,10 +183,7 @@ export const guardProvider = (provider: Service): Service => {
         provider.fetchWorkItem({
           ...options,
           lockTimeout: rounded(options.lockTimeout),
-          session: Option.map(options.session, ({ lockTimeout, ownerId }) => ({
-            ownerId,
-            lockTimeout: rounded(lockTimeout)
-          }))
+          session: Option.map(options.session, (session) => ({ ...session, lockTimeout: rounded(session.lockTimeout) }))
         }))
     },
     ackWorkItem: (lockToken, completion) =>

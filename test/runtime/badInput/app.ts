@@ -154,6 +154,6 @@ export const runtime = Runtime.layer({
   activities: [Work]
 }).pipe(
   Layer.provide(handlers),
-  Layer.provide(RuntimeConfig.layer({ maxAttempts: 2, unregisteredBackoff: "10 millis", warmInstances: 0 })),
+  Layer.provide(RuntimeConfig.layer({ maxAttempts: 2, warmInstances: 0 })),
   Layer.provideMerge(Logger.layer([]))
 )

@@ -151,12 +151,12 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       assert.lengthOf(refusals.filter(({ _tag }) => _tag === "InstanceAlreadyExists"), 19)
       yield* client.wait(App.Echo, instanceId)
     }),
-    "start what no process serves": (client, instanceId) =>
-      fails(
-        client.execute(App.Unserved, { instanceId, ...nothing }),
-        "poison",
-        `no handler for orchestration "Unserved" 1.0.0`
-      ),
+    "start what no process serves": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Unserved, { instanceId, ...nothing })
+      yield* refused(client.wait(App.Unserved, instanceId, { timeout: "300 millis" }), "WaitTimeout")
+      assert.strictEqual((yield* client.status(instanceId))._tag, "Running")
+      assert.deepStrictEqual(yield* history(instanceId), [])
+    }),
     "start with a payload that its Schema refuses": Effect.fnUntraced(function*(client, instanceId) {
       const payload = 1 as unknown as string
       yield* refused(
@@ -382,10 +382,12 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* cancelled(client.wait(App.Calls, instanceId), "it hangs")
       yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "interrupted" })
     }),
-    "call an activity that no process serves": deedFails(
-      "call nobody's activity",
-      "poison: activity Nobodys#2 exceeded 3 attempts (max 2)"
-    ),
+    "call an activity that no process serves": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.start(App.Does, { instanceId, payload: "call nobody's activity" })
+      yield* refused(client.wait(App.Does, instanceId, { timeout: "300 millis" }), "WaitTimeout")
+      assert.strictEqual((yield* client.status(instanceId))._tag, "Running")
+      assert.deepStrictEqual(yield* history(instanceId), ["OrchestrationStarted", "ActivityScheduled"])
+    }),
     "call an activity with a payload that its Schema refuses": deedFails(
       "call with nonsense",
       `orchestration panicked: payload of activity "Work" does not match its schema: Expected string`

@@ -1,0 +1,24 @@
+/**
+ * Loggers belong to the application. One that throws, as when a disk is full, must decide no outcome.
+ */
+import * as Effect from "effect/Effect"
+import * as Logger from "effect/Logger"
+import * as References from "effect/References"
+
+type Loggers = ReadonlySet<Logger.Logger<unknown, unknown>>
+
+/** The same loggers; what one of them throws is dropped. */
+export const harmless = (loggers: Loggers): Loggers =>
+  new Set([...loggers].map((logger) =>
+    Logger.make((options) => {
+      try {
+        return logger.log(options)
+      } catch {
+        return undefined
+      }
+    })
+  ))
+
+/** Runs an effect whose logs cannot break it, nor what it starts. */
+export const withHarmlessLoggers = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  Effect.updateService(effect, References.CurrentLoggers, harmless)

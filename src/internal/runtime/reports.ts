@@ -1,0 +1,63 @@
+/**
+ * What logs and metrics say of turns.
+ */
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import * as ErrorDetails from "../../ErrorDetails.ts"
+import * as Metrics from "../../Metrics.ts"
+import type * as turns from "../replay/turn.ts"
+import type { WarmInstances } from "./warmInstances.ts"
+
+export const reportWarm = (warm: WarmInstances) =>
+  Effect.andThen(
+    Metric.update(Metrics.warmInstances, warm.count),
+    Metric.update(Metrics.warmInstanceBytes, warm.bytes)
+  )
+
+export const report = (name: string, { outcome, turn }: turns.Result) => {
+  const labels = { orchestration_name: name }
+  const started = turn.historyDelta[0]?._tag === "OrchestrationStarted"
+    ? Metric.update(Metric.withAttributes(Metrics.orchestrationStarts, labels), 1)
+    : Effect.void
+  const turned = Metric.update(Metric.withAttributes(Metrics.orchestrationTurns, labels), 1)
+  const both = Effect.andThen(started, turned)
+  if (outcome._tag === "Waiting") return both
+  const status = outcome._tag === "Completed" ? "success" : outcome._tag === "Failed" ? "failed" : "continuedAsNew"
+  return both.pipe(
+    Effect.andThen(Metric.update(Metric.withAttributes(Metrics.orchestrationCompletions, { ...labels, status }), 1)),
+    Effect.andThen(
+      outcome._tag !== "Failed"
+        ? Effect.logDebug(`Orchestration "${name}" ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
+        : isExpected(outcome.details)
+        ? Effect.logDebug(`Orchestration "${name}" failed with an error of its own`)
+        : Effect.logWarning(`Orchestration "${name}" failed: ${failureKind(outcome.details)}`)
+    ),
+    Effect.annotateLogs({ events: turn.historyDelta.length })
+  )
+}
+
+// What a program fails with by its own Schema, and cancellation, are outcomes somebody asked for.
+const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
+
+// The message of an application error is a payload.
+const failureKind = (details: ErrorDetails.ErrorDetails) =>
+  details._tag === "Application"
+    ? typeof details.kind === "string" ? details.kind : "Cancelled"
+    : ErrorDetails.display(details)
+
+/** Programs that go on outside their turn, each reported once. */
+export class StrayReport {
+  private readonly told = new Set<string>()
+  private readonly pending: Array<string> = []
+  add(name: string) {
+    if (this.told.has(name)) return
+    this.told.add(name)
+    this.pending.push(name)
+  }
+  readonly flush: Effect.Effect<void> = Effect.suspend(() =>
+    Effect.forEach(this.pending.splice(0), (name) =>
+      Effect.logError(
+        `Orchestration "${name}" goes on outside its turn: it awaits something that is not durable. Put it into an activity`
+      ), { discard: true })
+  )
+}

@@ -1,0 +1,105 @@
+/**
+ * Tells of a store that cannot be used: one warning when it begins, further ones at growing pauses, one line at its end.
+ *
+ * An outage may concern all calls, as when the database is down, or some, as when its disk is full. It is over when each
+ * operation that failed has succeeded again; one that is not asked for any more is forgotten.
+ */
+import type * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import type { ProviderError } from "../../ProviderError.ts"
+import { withHarmlessLoggers } from "../logging.ts"
+import { monotonicMs } from "../monotonic.ts"
+
+export interface Outages {
+  /** The same call; its outcome is taken note of. */
+  readonly watch: <A>(operation: string, call: Effect.Effect<A, ProviderError>) => Effect.Effect<A, ProviderError>
+}
+
+interface Outage {
+  readonly sinceMs: number
+  failedCalls: number
+  pauseMs: number
+  nextReportMs: number
+}
+
+export const make = (clock: Clock.Clock): Outages => {
+  const failing = new Map<string, { failures: number; lastMs: number }>()
+  let outage: Outage | undefined
+
+  const failed = (operation: string, error: ProviderError) =>
+    Effect.suspend(() => {
+      if (isOfTheCall.has(error.reason._tag)) return Effect.void
+      const nowMs = monotonicMs(clock)
+      const failures = (failing.get(operation)?.failures ?? 0) + 1
+      failing.set(operation, { failures, lastMs: nowMs })
+      if (outage === undefined) {
+        // A conflict or two is everyday life.
+        if (error.reason._tag === "Contention" && failures < everydayConflicts) return Effect.void
+        outage = { sinceMs: nowMs, failedCalls: failures, pauseMs: firstPauseMs, nextReportMs: nowMs + firstPauseMs }
+        return report(Effect.logWarning("Provider: the store cannot be used; calls are tried again"), {
+          operation,
+          problem: error.message
+        })
+      }
+      outage.failedCalls++
+      if (nowMs < outage.nextReportMs) return Effect.void
+      outage.pauseMs = Math.min(2 * outage.pauseMs, longestPauseMs)
+      outage.nextReportMs = nowMs + outage.pauseMs
+      return report(Effect.logWarning("Provider: the store still cannot be used"), {
+        operation,
+        problem: error.message,
+        seconds: seconds(nowMs - outage.sinceMs),
+        failedCalls: outage.failedCalls
+      })
+    })
+
+  const succeeded = (operation: string) =>
+    Effect.suspend(() => {
+      if (failing.size === 0) return Effect.void
+      const nowMs = monotonicMs(clock)
+      failing.delete(operation)
+      for (const [other, { lastMs }] of failing) if (nowMs - lastMs > forgottenAfterMs) failing.delete(other)
+      if (failing.size > 0 || outage === undefined) return Effect.void
+      const { failedCalls, sinceMs } = outage
+      outage = undefined
+      return report(Effect.logInfo("Provider: the store can be used again"), {
+        seconds: seconds(nowMs - sinceMs),
+        failedCalls
+      })
+    })
+
+  return {
+    watch: (operation, call) =>
+      Effect.tapError(Effect.tap(call, () => succeeded(operation)), (error) => failed(operation, error))
+  }
+}
+
+// internal
+
+/** Faults of what was asked for, or of its caller; the store works. */
+const isOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
+  "LockLost",
+  "DuplicateEvent",
+  "InvalidInput",
+  "InstanceNotFound",
+  "ExecutionNotFound",
+  "InstanceRunning",
+  "InstanceHasParent",
+  "ChildLeftBehind",
+  "DataCorrupted",
+  "DataRefused",
+  "Closed"
+])
+
+const everydayConflicts = 4
+
+const firstPauseMs = 60_000
+
+const longestPauseMs = 3_600_000
+
+const forgottenAfterMs = 30_000
+
+const seconds = (ms: number) => Math.round(ms / 100) / 10
+
+const report = (log: Effect.Effect<void>, annotations: Record<string, unknown>) =>
+  log.pipe(Effect.annotateLogs({ package: "duroxide-prisma", ...annotations }), withHarmlessLoggers)

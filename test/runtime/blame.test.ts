@@ -1,0 +1,163 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, MemoryDriver, Orchestration, ProviderDriver, ProviderError, Runtime } from "duroxide-prisma"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import * as Process from "../utils/process.ts"
+
+const Charge = Activity.make("Charge", { success: Schema.String })
+const Pay = Orchestration.make("Pay", { success: Schema.String })
+const Echo = Orchestration.make("Echo", { payload: Schema.String, success: Schema.String })
+
+/** A process that counts how often its activity runs. */
+const payments = (handler: Effect.Effect<string> = Effect.succeed("paid")) => {
+  const runs = { count: 0 }
+  const runtime = Runtime.layer({ orchestrations: [Pay, Echo], activities: [Charge] }).pipe(Layer.provide([
+    Charge.toLayer(() => Effect.suspend(() => (runs.count++, handler))),
+    Pay.toLayer(() => Charge.execute()),
+    Echo.toLayer(Effect.succeed)
+  ]))
+  return { runs, runtime }
+}
+
+/** The store of the test, whose calls of these operations fail until then. */
+const failing = (reason: ProviderError.Reason, untilMs: number, operations?: ReadonlyArray<string>) =>
+  Effect.map(ProviderDriver.ProviderDriver, (driver) =>
+    Process.intercept(driver, (call, operation) =>
+      Effect.flatMap(Clock.currentTimeMillis, (now) =>
+        now >= untilMs || operations?.includes(operation) === false
+          ? call
+          : Effect.fail(new ProviderError.ProviderError({ operation, reason })))))
+
+/** Lets time pass until it has ended, a minute at most after `untilMs`. */
+const settled = Effect.fnUntraced(function*<A, E>(call: Effect.Effect<A, E>, untilMs: number) {
+  const fiber = yield* Effect.forkChild(Effect.exit(call))
+  for (let at = 0; at < untilMs + 61_000 && fiber.pollUnsafe() === undefined; at += 500) {
+    yield* TestClock.adjust(500)
+  }
+  assert.isDefined(fiber.pollUnsafe(), "it has not ended")
+  return yield* Fiber.join(fiber)
+})
+
+const start = (runtime: Parameters<typeof Process.start>[0], store: ProviderDriver.ProviderDriver["Service"]) =>
+  Process.start(runtime, { provider: { pollInterval: "1 second" } }).pipe(
+    Effect.provideService(ProviderDriver.ProviderDriver, store)
+  )
+
+const reasons: Record<string, ProviderError.Reason> = {
+  "a full disk": new ProviderError.Unavailable({ sqlState: "53100", problem: "disk full" }),
+  "a lost connection": new ProviderError.ConnectionLost({ problem: "cut" }),
+  "a table lock": new ProviderError.Contention({ sqlState: "55P03", problem: "lock not available" }),
+  "a missing right": new ProviderError.PermissionDenied({ problem: "REVOKE" }),
+  "a schema that does not fit": new ProviderError.SchemaMismatch({ sqlState: "42883", problem: "no such function" }),
+  "an unknown error": new ProviderError.Unexpected({ problem: "?", sqlState: null, cause: new Error("?") })
+}
+
+const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
+
+describe("Only the delivery at fault counts:", () => {
+  for (const [what, reason] of Object.entries(reasons)) {
+    it.effect(`results that ${what} keeps from being stored for 400 s are stored then, and no handler runs twice`, () =>
+      Effect.gen(function*() {
+        const { runs, runtime } = payments()
+        const { client } = yield* start(runtime, yield* failing(reason, 400_000, ["ackWorkItems"]))
+        const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 400_000)
+        assert.deepStrictEqual(exit, Exit.succeed("paid"))
+        assert.strictEqual(runs.count, 1)
+      }).pipe(inMemory))
+
+    it.effect(`turns that ${what} keeps from being stored for 400 s are stored then`, () =>
+      Effect.gen(function*() {
+        const { runs, runtime } = payments()
+        const { client } = yield* start(runtime, yield* failing(reason, 400_000, ["ackOrchestrationItems"]))
+        const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 400_000)
+        assert.deepStrictEqual(exit, Exit.succeed("paid"))
+        assert.strictEqual(runs.count, 1)
+      }).pipe(inMemory))
+  }
+
+  for (const seconds of [15, 400]) {
+    it.effect(`a store that is away for ${seconds} s from the start on delays everything and fails nothing`, () =>
+      Effect.gen(function*() {
+        const driver = yield* ProviderDriver.ProviderDriver
+        const other = yield* start(Runtime.layer({}), driver)
+        const ids = Array.from({ length: 20 }, (_, i) => `i${i}`)
+        yield* Effect.forEach(ids, (instanceId) => other.client.start(Pay, { instanceId, payload: undefined }))
+        const { runs, runtime } = payments()
+        yield* start(runtime, yield* failing(reasons["a lost connection"]!, seconds * 1_000))
+        const all = Effect.forEach(ids, (instanceId) => other.client.wait(Pay, instanceId))
+        const exit = yield* settled(all, seconds * 1_000)
+        assert.deepStrictEqual(exit, Exit.succeed(ids.map(() => "paid")))
+        assert.strictEqual(runs.count, ids.length)
+      }).pipe(inMemory))
+  }
+
+  it.effect("a result the store refuses for good fails its activity, which says so; its handler runs once", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      const { runs, runtime } = payments(Effect.succeed("poison pill"))
+      const { client } = yield* start(runtime, {
+        ...driver,
+        ackWorkItems: (items) =>
+          items.some(({ completion }) => completion?.workItem.includes("poison pill"))
+            ? Effect.fail(
+              new ProviderError.ProviderError({
+                operation: "ackWorkItems",
+                reason: new ProviderError.DataRefused({ sqlState: "54000", problem: "too large" })
+              })
+            )
+            : driver.ackWorkItems(items)
+      })
+      const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 0)
+      assert.isTrue(Exit.isFailure(exit))
+      const error = yield* Effect.flip(client.wait(Pay, "i"))
+      assert.instanceOf(error, Client.InstanceFailed)
+      assert.include(error.message, "too large")
+      assert.strictEqual(runs.count, 1)
+    }).pipe(inMemory))
+
+  it.effect("a lock is kept while its result is being stored: no other process takes the activity", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      // Slower than the lock of 30 seconds.
+      const slow = Process.intercept(
+        driver,
+        (call, operation) => operation === "ackWorkItems" ? Effect.delay(call, "45 seconds") : call
+      )
+      const first = payments()
+      const second = payments()
+      const { client } = yield* start(first.runtime, slow)
+      const done = yield* Effect.forkChild(client.execute(Pay, { instanceId: "i", payload: undefined }))
+      yield* TestClock.adjust("1 second")
+      yield* start(second.runtime, driver)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* Fiber.join(done), "paid")
+      assert.deepStrictEqual([first.runs.count, second.runs.count], [1, 0])
+    }).pipe(inMemory))
+
+  it.effect("a process that does not serve an instance, or an activity, leaves it to one that does, uncounted", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      const Other = Orchestration.make("Other")
+      const others = Runtime.layer({ orchestrations: [Other], activities: [Activity.make("Another")] }).pipe(
+        Layer.provide([Other.toLayer(() => Effect.void), Activity.make("Another").toLayer(() => Effect.void)])
+      )
+      const { client } = yield* start(others, driver)
+      for (let i = 0; i < 8; i++) yield* start(others, driver)
+      const ids = Array.from({ length: 60 }, (_, i) => `i${i}`)
+      yield* Effect.forEach(ids, (instanceId) => client.start(Pay, { instanceId, payload: undefined }))
+      yield* TestClock.adjust("1 minute")
+      const { runs, runtime } = payments()
+      yield* start(runtime, driver)
+      // A look or two of the process that serves them, and no pause.
+      yield* TestClock.adjust("10 seconds")
+      const results = yield* Effect.forEach(ids, (instanceId) => client.wait(Pay, instanceId, { timeout: 1 }))
+      assert.deepStrictEqual(results, ids.map(() => "paid"))
+      assert.strictEqual(runs.count, 60)
+    }).pipe(inMemory))
+})

@@ -1,0 +1,106 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, MemoryDriver, Orchestration, Runtime } from "duroxide-prisma"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import * as Process from "../utils/process.ts"
+
+const Job = Activity.make("Job", { payload: Schema.String })
+const Jobs = Orchestration.make("Jobs", { payload: Schema.String })
+const Killer = Orchestration.make("Killer")
+
+/** A process that ends at once when `die` is called, and counts what it runs. */
+const runtime = (runs: Map<string, number>, die: () => void) => {
+  const note = (what: string) => runs.set(what, (runs.get(what) ?? 0) + 1)
+  return Runtime.layer({ orchestrations: [Jobs, Killer], activities: [Job] }).pipe(Layer.provide([
+    Jobs.toLayer(Job.execute),
+    Killer.toLayer(() =>
+      Effect.sync(() => {
+        note("killer")
+        die()
+      })
+    ),
+    Job.toLayer((what) =>
+      Effect.suspend(() => {
+        note(what)
+        if (what === "stops") return Effect.interrupt
+        return what === "guilty" ? Effect.andThen(Effect.sleep("20 seconds"), Effect.sync(die)) : Effect.sleep("10 minutes")
+      })
+    )
+  ]))
+}
+
+/** Runs one process after the other: as soon as one is dead, the next one begins. */
+const restarting = Effect.gen(function*() {
+  const runs = new Map<string, number>()
+  let deaths = 0
+  const client = (yield* Process.start(Runtime.layer({}))).client
+  yield* Effect.gen(function*() {
+    while (true) {
+      const died = yield* Deferred.make<void>()
+      const process = yield* Process.start(
+        runtime(runs, () => {
+          deaths++
+          Deferred.doneUnsafe(died, Effect.void)
+        }),
+        { provider: { pollInterval: "5 seconds" }, runtime: { cancellationCheckInterval: Infinity } }
+      )
+      yield* Deferred.await(died)
+      yield* process.kill
+      yield* process.stop
+    }
+  }).pipe(Effect.forkScoped)
+  return { client, runs, deaths: () => deaths }
+})
+
+const pass = Effect.fnUntraced(function*(minutes: number) {
+  for (let i = 0; i < minutes; i++) yield* TestClock.adjust("1 minute")
+})
+
+const poison = <E>(error: E) => {
+  assert.instanceOf(error, Client.InstanceFailed)
+  const { details } = error as Client.InstanceFailed
+  assert.strictEqual(details._tag, "Poison")
+  if (details._tag === "Poison") assert.deepStrictEqual([details.attemptCount, details.maxAttempts], [10, 10])
+  return error as Client.InstanceFailed
+}
+
+const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
+
+describe("Poison:", () => {
+  it.effect("an activity that kills its process ten times, and nothing that ran beside it", () =>
+    Effect.gen(function*() {
+      const { client, deaths, runs } = yield* restarting
+      const innocent = Array.from({ length: 15 }, (_, i) => `innocent ${i}`)
+      yield* Effect.forEach(["guilty", ...innocent], (payload) => client.start(Jobs, { instanceId: payload, payload }))
+      // One suspect runs after the other.
+      yield* pass(200)
+      const error = poison(yield* Effect.flip(client.wait(Jobs, "guilty", { timeout: 1 })))
+      assert.include(error.message, `activity Job#2 was delivered 10 times and never ended (maxAttempts 10)`)
+      assert.strictEqual(runs.get("guilty"), 10)
+      assert.strictEqual(deaths(), 10)
+      yield* Effect.forEach(innocent, (instanceId) => client.wait(Jobs, instanceId, { timeout: 1 }))
+    }).pipe(inMemory), 60_000)
+
+  it.effect("a turn that kills its process ten times", () =>
+    Effect.gen(function*() {
+      const { client, runs } = yield* restarting
+      yield* client.start(Killer, { instanceId: "killer", payload: undefined })
+      yield* pass(5)
+      const error = poison(yield* Effect.flip(client.wait(Killer, "killer", { timeout: 1 })))
+      assert.include(error.message, `orchestration killer was delivered 10 times and never ended (maxAttempts 10)`)
+      assert.strictEqual(runs.get("killer"), 10)
+    }).pipe(inMemory), 60_000)
+
+  it.effect("an activity whose handler interrupts itself ten times", () =>
+    Effect.gen(function*() {
+      const { client, runs } = yield* restarting
+      yield* client.start(Jobs, { instanceId: "stops", payload: "stops" })
+      yield* pass(1)
+      poison(yield* Effect.flip(client.wait(Jobs, "stops", { timeout: 1 })))
+      assert.strictEqual(runs.get("stops"), 10)
+    }).pipe(inMemory))
+})
