@@ -19,6 +19,7 @@ import type * as Scope from "effect/Scope"
 import * as ErrorDetails from "./ErrorDetails.ts"
 import * as checks from "./internal/activityOptions.ts"
 import { checkNameUnsafe } from "./internal/definitions.ts"
+import { harmlessIn } from "./internal/logging.ts"
 import * as payloads from "./internal/payload.ts"
 import type { PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
 import type { TryOf } from "./internal/replay/action.ts"
@@ -381,7 +382,7 @@ const makeWith = <
           input.decode(text).pipe(
             Effect.orDie,
             Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
-            Effect.provideContext(services) as <A, E>(
+            Effect.provideContext(harmlessIn(services)) as <A, E>(
               self: Effect.Effect<A, E, any>
             ) => Effect.Effect<A, E, Context>,
             Effect.matchCauseEffect({

@@ -1,6 +1,7 @@
 /**
  * Loggers belong to the application. One that throws, as when a disk is full, must decide no outcome.
  */
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
@@ -18,6 +19,10 @@ export const harmless = (loggers: Loggers): Loggers =>
       }
     })
   ))
+
+/** The same services, with loggers that cannot break what is run with them. */
+export const harmlessIn = <R>(services: Context.Context<R>): Context.Context<R> =>
+  Context.add(services, References.CurrentLoggers, harmless(Context.get(services, References.CurrentLoggers)))
 
 /** Runs an effect whose logs cannot break it, nor what it starts. */
 export const withHarmlessLoggers = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

@@ -61,14 +61,34 @@ export const run = Effect.fnUntraced(function*(
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
   const defects = new Pauses()
 
+  /** One pause for all slots of a dispatcher that find nothing, so that they look again together. */
+  const pauses = new Map<string, Deferred.Deferred<void>>()
+  const pause = (name: string, ms: number) =>
+    Effect.suspend(() => {
+      const shared = pauses.get(name)
+      if (shared !== undefined) return Deferred.await(shared)
+      const mine = Deferred.makeUnsafe<void>()
+      pauses.set(name, mine)
+      return Effect.ensuring(
+        Effect.sleep(ms),
+        Effect.sync(() => {
+          pauses.delete(name)
+          Deferred.doneUnsafe(mine, Effect.void)
+        })
+      )
+    })
+
   /** Waits for work until there is some, and through whatever a claim may end with. */
-  const next = ({ claim, name }: Dispatcher, failures = 0): Effect.Effect<Option.Option<Effect.Effect<void>>> =>
+  const next = (
+    { claim, name }: Pick<Dispatcher, "claim" | "name">,
+    failures = 0
+  ): Effect.Effect<Option.Option<Effect.Effect<void>>> =>
     Effect.suspend(() => {
       const begunMs = monotonicMs(clock)
       return Effect.matchCauseEffect(claim, {
         onSuccess: (work) => {
           const leftMs = shortestPollMs - (monotonicMs(clock) - begunMs)
-          return Option.isSome(work) || leftMs <= 0 ? Effect.succeed(work) : Effect.as(Effect.sleep(leftMs), work)
+          return Option.isSome(work) || leftMs <= 0 ? Effect.succeed(work) : Effect.as(pause(name, leftMs), work)
         },
         onFailure: (cause) => {
           // The provider tells of a store that is away; only what should never happen is news.
@@ -77,7 +97,7 @@ export const run = Effect.fnUntraced(function*(
             : Effect.logDebug(`${name}: claim failed, it is tried again`, cause)
           return log.pipe(
             Effect.andThen(Effect.sleep(Duration.min(pauseAfter(failures), longestClaimPause))),
-            Effect.andThen(next({ claim, name } as Dispatcher, failures + 1))
+            Effect.andThen(next({ claim, name }, failures + 1))
           )
         }
       })
