@@ -15,11 +15,14 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Activity from "./Activity.ts"
+import { withHarmlessLoggers } from "./internal/logging.ts"
+import * as eventLoops from "./internal/runtime/eventLoop.ts"
 import * as messageSweep from "./internal/runtime/messageSweep.ts"
 import * as orchestrationDispatcher from "./internal/runtime/orchestrationDispatcher.ts"
 import * as registries from "./internal/runtime/registry.ts"
 import * as runningActivities from "./internal/runtime/running.ts"
 import * as slots from "./internal/runtime/slots.ts"
+import * as startLine from "./internal/runtime/startLine.ts"
 import * as supervisors from "./internal/runtime/supervisor.ts"
 import * as workerDispatcher from "./internal/runtime/workerDispatcher.ts"
 import * as Orchestration from "./Orchestration.ts"
@@ -147,12 +150,14 @@ export const layer = <
       const supervisor = supervisors.make()
       const running = yield* runningActivities.make(provider, settings, supervisor)
       yield* messageSweep.run(provider, settings, supervisor)
+      const eventLoop = yield* eventLoops.watch(running.names)
       // A process that serves none of a kind claims none.
       const turns = registry.known.length === 0 ? [] : [
         yield* orchestrationDispatcher.make({
           provider: runningActivities.telling(provider, running),
           registry,
-          settings
+          settings,
+          eventLoop
         })
       ]
       const activities = handlers.size === 0 || settings.tags._tag === "None" ? [] : [
@@ -160,6 +165,9 @@ export const layer = <
       ]
       const dispatchers = [...turns, ...activities]
       const { underWay } = yield* slots.run(dispatchers, settings, supervisor)
+      yield* withHarmlessLoggers(
+        startLine.log({ orchestrations: registry.known, activities: [...handlers.keys()], settings })
+      )
       const healthOf = (of: ReadonlyArray<slots.Dispatcher>) =>
         Option.map(Option.fromUndefinedOr(of[0]), (dispatcher): DispatcherHealth => ({
           sinceLastLook: Option.map(Option.fromUndefinedOr(dispatcher.looks.ageMs()), Duration.millis),

@@ -264,6 +264,23 @@ describe("Sessions, in virtual time", () => {
       assert.deepStrictEqual(running, ["long", "long", "long"])
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
+  it.effect("maxSessions: what is above the limit is not kept from an idle process", () =>
+    Effect.gen(function*() {
+      const { client } = yield* Process.start(brain)
+      const sessions = Array.from({ length: 8 }, (_, i) => `s${i}`)
+      yield* client.start(Steps, { instanceId: "many", payload: sessions })
+      yield* TestClock.adjust(1)
+      const ran: Array<string> = []
+      const hour = (name: string) => (sessionId: string) =>
+        Effect.andThen(Effect.sync(() => ran.push(`${sessionId} by ${name}`)), Effect.as(Effect.sleep("1 hour"), name))
+      yield* worker(hour("first"), { maxSessions: 3 })
+      yield* TestClock.adjust("1 second")
+      assert.lengthOf(ran, 3)
+      yield* worker(hour("second"), { maxSessions: 5 })
+      yield* TestClock.adjust("1 second")
+      assert.lengthOf(ran, 8)
+    }).pipe(Effect.provide(MemoryDriver.layer)))
+
   it.effect("maxSessions 0: a process takes none; they wait for another one", () =>
     Effect.gen(function*() {
       const { client } = yield* Process.start(brain)

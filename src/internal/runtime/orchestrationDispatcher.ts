@@ -20,6 +20,7 @@ import { silentWhile } from "../replay/silence.ts"
 import * as turns from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import * as coreVersion from "./coreVersion.ts"
+import type { EventLoop } from "./eventLoop.ts"
 import { failedTurn, poisonedInstance, refusedByStore, withRefusals } from "./failing.ts"
 import { isRefusedData, longestStorePause, pauseAfter, Pauses, problem, storeRetries, unservedPause } from "./policies.ts"
 import type { Registry } from "./registry.ts"
@@ -32,8 +33,9 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
   readonly registry: Registry
   readonly settings: Settings
+  readonly eventLoop: EventLoop
 }): Effect.fn.Return<slots.Dispatcher> {
-  const { provider, registry, settings } = options
+  const { eventLoop, provider, registry, settings } = options
   const { verifyReplay } = settings
   const clock = yield* Clock.Clock
   const looks = slots.looks(clock)
@@ -98,6 +100,19 @@ export const make = Effect.fnUntraced(function*(options: {
         )
       )
 
+    /** A program's turn runs at a stretch. */
+    const atOnce = <A>(name: string, run: () => A): { readonly ran: A; readonly warning: Effect.Effect<void> } => {
+      const { blockedMs, result } = eventLoop.turn(run)
+      return {
+        ran: result,
+        warning: blockedMs === undefined
+          ? Effect.void
+          : Effect.logWarning(`${component}: a turn blocked the event loop; computing belongs in activities`).pipe(
+            Effect.annotateLogs({ orchestration: name, milliseconds: blockedMs })
+          )
+      }
+    }
+
     const commit = (
       name: string,
       ran: turns.Ran,
@@ -117,9 +132,11 @@ export const make = Effect.fnUntraced(function*(options: {
     const goOn = (): Effect.Effect<void> | undefined => {
       if (kept === undefined || !item.isKnownHistory || attemptCount > settings.maxAttempts) return undefined
       const batch = batches.read(item, kept.started)
-      const ran = batch._tag === "Run" ? kept.resume({ nowMs: item.nowMs, messages: batch.messages }) : undefined
+      if (batch._tag !== "Run") return undefined
+      const { name } = kept.started
+      const { ran, warning } = atOnce(name, () => kept.resume({ nowMs: item.nowMs, messages: batch.messages }))
       // What the database refuses is refused to the replay again, which knows how to fail the instance.
-      return ran && commit(kept.started.name, ran, batch, () => replay)
+      return ran && Effect.andThen(warning, commit(name, ran, batch, () => replay))
     }
 
     const replay: Effect.Effect<void> = Effect.suspend(() =>
@@ -169,23 +186,25 @@ export const make = Effect.fnUntraced(function*(options: {
           Effect.andThen(giveBack({ delay: unservedPause, counts: false }))
         )
       }
-      const ran = turns.run({
-        instanceId,
-        executionId: batch.executionId,
-        nowMs: item.nowMs,
-        history: batch.history,
-        started: { ...batch.started, version: program.version },
-        messages: batch.messages,
-        keyValues: item.keyValues,
-        version: coreVersion.current,
-        code: program.code,
-        services,
-        onStray: () => strays.add(program.name)
-      })
+      const { ran, warning } = atOnce(program.name, () =>
+        turns.run({
+          instanceId,
+          executionId: batch.executionId,
+          nowMs: item.nowMs,
+          history: batch.history,
+          started: { ...batch.started, version: program.version },
+          messages: batch.messages,
+          keyValues: item.keyValues,
+          version: coreVersion.current,
+          code: program.code,
+          services,
+          onStray: () => strays.add(program.name)
+        }))
+      const counted = batch.history.length === 0
+        ? Effect.void
+        : Metric.update(Metric.withAttributes(Metrics.orchestrationReplays, { orchestration_name: program.name }), 1)
       return Effect.andThen(
-        batch.history.length === 0
-          ? Effect.void
-          : Metric.update(Metric.withAttributes(Metrics.orchestrationReplays, { orchestration_name: program.name }), 1),
+        Effect.andThen(warning, counted),
         commit(program.name, verifyReplay ? verified(ran, item, batch.messages) : ran, batch, storeRefusal)
       )
     }

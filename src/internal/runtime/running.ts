@@ -27,12 +27,16 @@ export interface RunningActivities {
   /** Its lock is kept and its cancellation noticed until `leave`. */
   readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Running
   readonly leave: (running: Running) => void
+  /** Of each one, for logs. */
+  readonly names: () => Iterable<string>
   /** These were cancelled; those that do not run here are none of our business. */
   readonly cancel: (activities: Turn["cancelledActivities"]) => void
 }
 
 export interface Running {
   readonly key: string
+  /** For logs. */
+  readonly name: string
   readonly lockToken: string
   /** Done when the activity was cancelled, or its lock is lost. */
   readonly lost: Deferred.Deferred<void>
@@ -96,14 +100,16 @@ export const make = Effect.fnUntraced(function*(
   }).pipe((loop) => supervisor.watch("renewal of running activities", loop), Effect.forkScoped)
 
   return {
-    enter: ({ executionId, id, instance }, lockToken) => {
+    enter: ({ executionId, id, instance, name: activity }, lockToken) => {
       const key = keyOf(instance, executionId, id)
-      const one = { key, lockToken, lost: Deferred.makeUnsafe<void>(), checkedAtMs: monotonicMs(clock) }
+      const name = `${activity} of ${instance}`
+      const one = { key, name, lockToken, lost: Deferred.makeUnsafe<void>(), checkedAtMs: monotonicMs(clock) }
       running.add(one)
       occupied.openUnsafe()
       return one
     },
     leave: (one) => running.delete(one),
+    names: () => [...running].map(({ name }) => name),
     cancel: (activities) => {
       if (activities.length === 0 || running.size === 0) return
       const keys = new Set(

@@ -14,6 +14,7 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { ProviderError } from "../../ProviderError.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
+import { withHarmlessLoggers } from "../logging.ts"
 import { monotonicMs } from "../monotonic.ts"
 import { pauseAfter, Pauses } from "./policies.ts"
 import type { Supervisor } from "./supervisor.ts"
@@ -130,18 +131,23 @@ export const run = Effect.fnUntraced(function*(
   const fibers: Array<Fiber.Fiber<void>> = []
   yield* Effect.addFinalizer(() =>
     Effect.gen(function*() {
+      const begunMs = monotonicMs(clock)
       yield* supervisor.stop
       const ended = yield* Effect.timeoutOption(Fiber.awaitAll(fibers), settings.shutdownTimeout)
-      if (Option.isSome(ended)) return
-      yield* Effect.logWarning("Runtime: work is interrupted, the shutdown timeout is over")
-      const interrupted = yield* Effect.timeoutOption(
-        Fiber.interruptAll(fibers),
-        Duration.sum(settings.activityGracePeriod, lastStatements)
-      )
-      if (Option.isNone(interrupted)) {
-        yield* Effect.logWarning("Runtime: work that does not end is left alone; its locks run out")
+      if (Option.isNone(ended)) {
+        yield* Effect.logWarning("Runtime: work is interrupted, the shutdown timeout is over")
+        const interrupted = yield* Effect.timeoutOption(
+          Fiber.interruptAll(fibers),
+          Duration.sum(settings.activityGracePeriod, lastStatements)
+        )
+        if (Option.isNone(interrupted)) {
+          yield* Effect.logWarning("Runtime: work that does not end is left alone; its locks run out")
+        }
       }
-    })
+      yield* Effect.annotateLogs(Effect.logInfo("Runtime: stopped"), {
+        seconds: Math.round((monotonicMs(clock) - begunMs) / 100) / 10
+      })
+    }).pipe(Effect.annotateLogs({ package: "duroxide-prisma" }), withHarmlessLoggers)
   )
   for (const [index, dispatcher] of dispatchers.entries()) {
     for (let i = 0; i < dispatcher.concurrency; i++) {

@@ -1,0 +1,80 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, MemoryDriver, Orchestration, Runtime } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as References from "effect/References"
+import * as TestClock from "effect/testing/TestClock"
+import * as Process from "../utils/process.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+interface Line {
+  readonly level: string
+  readonly message: string
+  readonly annotations: Record<string, unknown>
+}
+
+const collect = () => {
+  const lines: Array<Line> = []
+  const logger = Logger.make(({ fiber, logLevel, message }) => {
+    lines.push({
+      level: logLevel,
+      message: String(message),
+      annotations: { ...fiber.getRef(References.CurrentLogAnnotations) }
+    })
+  })
+  return { lines, layer: Logger.layer([logger]) }
+}
+
+const Compute = Activity.make("Compute")
+const Computes = Orchestration.make("Computes")
+const Calls = Orchestration.make("Calls", { version: "1.2.0" })
+
+/** Holds the event loop, as a large computation does. */
+const compute = Effect.sync(() => {
+  const until = performance.now() + 1_200
+  while (performance.now() < until);
+})
+
+const runtime = Runtime.layer({ orchestrations: [Computes, Calls], activities: [Compute] }).pipe(Layer.provide([
+  Compute.toLayer(() => Effect.andThen(compute, Effect.sleep("700 millis"))),
+  Computes.toLayer(() => compute),
+  Calls.toLayer(() => Compute.execute())
+]))
+
+describe("Logs of a runtime", () => {
+  it.live("name the instance whose turn blocks the event loop, and the activities that may do so", () => {
+    const { layer, lines } = collect()
+    return Effect.gen(function*() {
+      const { client } = yield* Process.start(runtime)
+      yield* client.execute(Computes, { instanceId: "a turn", payload: undefined })
+      yield* client.execute(Calls, { instanceId: "an activity", payload: undefined })
+      const blocked = () => lines.filter(({ message }) => message.includes("blocked the event loop"))
+      yield* waitUntil(Effect.sync(() => blocked().length > 0))
+      const warnings = lines.filter(({ level }) => level === "Warn")
+      assert.lengthOf(warnings, 2)
+      assert.deepInclude(warnings[0]!.annotations, { instanceId: "a turn", orchestration: "Computes" })
+      assert.include(warnings[1]!.message, "the event loop was blocked")
+      assert.strictEqual(warnings[1]!.annotations["activities"], "Compute of an activity")
+      for (const { annotations } of warnings) assert.isAtLeast(annotations["milliseconds"] as number, 1_000)
+    }).pipe(Effect.provide([MemoryDriver.layer, layer]))
+  })
+
+  it.effect("say once what is served, and which settings differ; and that it has stopped", () => {
+    const { layer, lines } = collect()
+    return Effect.gen(function*() {
+      const { stop } = yield* Process.start(runtime, {
+        runtime: { maxAttempts: 3, shutdownTimeout: "1 minute", tags: { _tag: "Any" } }
+      })
+      yield* TestClock.adjust("1 minute")
+      yield* stop
+      assert.deepStrictEqual(lines.map(({ level, message }) => `${level} ${message}`), [
+        "Info Runtime: started",
+        "Info Runtime: stopped"
+      ])
+      const { activities, orchestrations, settings } = lines[0]!.annotations
+      assert.deepStrictEqual([orchestrations, activities], ["Computes@1.0.0, Calls@1.2.0", "Compute"])
+      assert.strictEqual(settings, `maxAttempts=3, shutdownTimeout=1m, tags={"_tag":"Any"}`)
+    }).pipe(Effect.provide([MemoryDriver.layer, layer]))
+  })
+})
