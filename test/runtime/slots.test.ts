@@ -1,0 +1,36 @@
+import { assert, describe, it } from "@effect/vitest"
+import { RuntimeConfig } from "duroxide-prisma"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/testing/TestClock"
+import * as v8 from "node:v8"
+import * as vm from "node:vm"
+import * as slots from "../../src/internal/runtime/slots.ts"
+import * as supervisors from "../../src/internal/runtime/supervisor.ts"
+
+v8.setFlagsFromString("--expose-gc")
+const collectGarbage = vm.runInNewContext("gc") as () => void
+
+describe("Slots", () => {
+  it.effect("an item is garbage once it is handled, however long its slot waits for the next one", () =>
+    Effect.gen(function*() {
+      const items: Array<WeakRef<object>> = []
+      const claim = Effect.suspend(() => {
+        if (items.length === 4) return Effect.never
+        const item = { history: new Array(1_000).fill("event") }
+        items.push(new WeakRef(item))
+        return Effect.succeed(Option.some(Effect.map(Effect.yieldNow, () => void item.history.length)))
+      })
+      yield* slots.run(
+        [{ name: "test", concurrency: 4, claim, looks: slots.looks(yield* Clock.Clock) }],
+        RuntimeConfig.makeUnsafe({ shutdownTimeout: 0 }),
+        supervisors.make()
+      )
+      yield* TestClock.adjust("1 second")
+      assert.lengthOf(items, 4)
+      yield* Effect.promise(() => new Promise((resolve) => setImmediate(resolve)))
+      collectGarbage()
+      assert.deepStrictEqual(items.map((item) => item.deref() === undefined), [true, true, true, true])
+    }))
+})
