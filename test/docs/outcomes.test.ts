@@ -23,4 +23,12 @@ describe("docs/outcomes.md", () => {
       Object.entries(sections).map(([section, cases]) => [section, Object.keys(cases)])
     )
   })
+
+  it("every row on poison is the name of a test", () => {
+    const section = Docs.read("docs/outcomes.md").split("## Poison")[1]!.split("\n## ")[0]!
+    const cases = section.split("\n").filter((line) => /^\| [a-z]/.test(line)).map((line) => line.split("|")[1]!.trim())
+    assert.isAbove(cases.length, 5)
+    const tests = ["poison", "blame", "shutdown"].map((file) => Docs.read(`test/runtime/${file}.test.ts`)).join()
+    for (const name of cases) assert.include(tests, `${name}: `)
+  })
 })

@@ -62,7 +62,7 @@ const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
 
 describe("Only the delivery at fault counts:", () => {
   for (const [what, reason] of Object.entries(reasons)) {
-    it.effect(`results that ${what} keeps from being stored for 400 s are stored then, and no handler runs twice`, () =>
+    it.effect(`results cannot be stored: after 400 s of ${what} they are, and no handler has run twice`, () =>
       Effect.gen(function*() {
         const { runs, runtime } = payments()
         const { client } = yield* start(runtime, yield* failing(reason, 400_000, ["ackWorkItems"]))
@@ -71,7 +71,7 @@ describe("Only the delivery at fault counts:", () => {
         assert.strictEqual(runs.count, 1)
       }).pipe(inMemory))
 
-    it.effect(`turns that ${what} keeps from being stored for 400 s are stored then`, () =>
+    it.effect(`turns cannot be stored: after 400 s of ${what} they are`, () =>
       Effect.gen(function*() {
         const { runs, runtime } = payments()
         const { client } = yield* start(runtime, yield* failing(reason, 400_000, ["ackOrchestrationItems"]))
@@ -82,7 +82,7 @@ describe("Only the delivery at fault counts:", () => {
   }
 
   for (const seconds of [15, 400]) {
-    it.effect(`a store that is away for ${seconds} s from the start on delays everything and fails nothing`, () =>
+    it.effect(`the store is away: ${seconds} s from the start on delay everything and fail nothing`, () =>
       Effect.gen(function*() {
         const driver = yield* ProviderDriver.ProviderDriver
         const other = yield* start(Runtime.layer({}), driver)
@@ -97,7 +97,7 @@ describe("Only the delivery at fault counts:", () => {
       }).pipe(inMemory))
   }
 
-  it.effect("a result the store refuses for good fails its activity, which says so; its handler runs once", () =>
+  it.effect("the store refuses a result for good: its activity fails and says so, its handler runs once", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const { runs, runtime } = payments(Effect.succeed("poison pill"))
@@ -140,7 +140,7 @@ describe("Only the delivery at fault counts:", () => {
       assert.deepStrictEqual([first.runs.count, second.runs.count], [1, 0])
     }).pipe(inMemory))
 
-  it.effect("a process that does not serve an instance, or an activity, leaves it to one that does, uncounted", () =>
+  it.effect("no process serves it: it waits, uncounted, and begins at once when one does", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const Other = Orchestration.make("Other")
@@ -159,5 +159,28 @@ describe("Only the delivery at fault counts:", () => {
       const results = yield* Effect.forEach(ids, (instanceId) => client.wait(Pay, instanceId, { timeout: 1 }))
       assert.deepStrictEqual(results, ids.map(() => "paid"))
       assert.strictEqual(runs.count, 60)
+    }).pipe(inMemory))
+
+  it.effect("a history cannot be read: the instance goes on when a release comes that can read it", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      let isOlder = true
+      const { runtime } = payments(Effect.as(Effect.sleep("1 second"), "paid"))
+      const { client } = yield* Process.start(runtime, {
+        provider: { pollInterval: "1 second" },
+        runtime: { warmInstances: 0 }
+      }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, {
+        ...driver,
+        fetchOrchestrationItems: (options) =>
+          Effect.map(driver.fetchOrchestrationItems(options), (claimed) =>
+            claimed.map((one) => isOlder && one.history.length > 0 ? { ...one, history: [`{"newer":1}`] } : one))
+      }))
+      yield* client.start(Pay, { instanceId: "i", payload: undefined })
+      yield* TestClock.adjust("1 hour")
+      assert.strictEqual((yield* client.status("i"))._tag, "Running")
+      isOlder = false
+      const done = yield* Effect.forkChild(client.wait(Pay, "i"))
+      yield* TestClock.adjust("61 seconds")
+      assert.strictEqual(yield* Fiber.join(done), "paid")
     }).pipe(inMemory))
 })

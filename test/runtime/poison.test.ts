@@ -71,7 +71,7 @@ const poison = <E>(error: E) => {
 const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
 
 describe("Poison:", () => {
-  it.effect("an activity that kills its process ten times, and nothing that ran beside it", () =>
+  it.effect("an activity takes its process down: it fails after ten, and nothing that ran beside it", () =>
     Effect.gen(function*() {
       const { client, deaths, runs } = yield* restarting
       const innocent = Array.from({ length: 15 }, (_, i) => `innocent ${i}`)
@@ -85,7 +85,7 @@ describe("Poison:", () => {
       yield* Effect.forEach(innocent, (instanceId) => client.wait(Jobs, instanceId, { timeout: 1 }))
     }).pipe(inMemory), 60_000)
 
-  it.effect("a turn that kills its process ten times", () =>
+  it.effect("a turn takes its process down: the instance fails after ten", () =>
     Effect.gen(function*() {
       const { client, runs } = yield* restarting
       yield* client.start(Killer, { instanceId: "killer", payload: undefined })
@@ -95,7 +95,7 @@ describe("Poison:", () => {
       assert.strictEqual(runs.get("killer"), 10)
     }).pipe(inMemory), 60_000)
 
-  it.effect("an activity whose handler interrupts itself ten times", () =>
+  it.effect("a handler interrupts itself: the activity fails after ten", () =>
     Effect.gen(function*() {
       const { client, runs } = yield* restarting
       yield* client.start(Jobs, { instanceId: "stops", payload: "stops" })

@@ -55,7 +55,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
   })
 
   describe("after the shutdown timeout", () => {
-    it.effect("what runs is interrupted and given back at once, without counting the attempt", () =>
+    it.effect("a shutdown ends it: what runs is interrupted and given back at once, without counting the attempt", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const { sql } = yield* PgServer.PgServer
