@@ -148,7 +148,9 @@ export const display = (details: ErrorDetails): string => {
       const outcome = attemptCount > maxAttempts
         ? `exceeded ${attemptCount} attempts (max ${maxAttempts})`
         : `was delivered ${attemptCount} times and never ended (maxAttempts ${maxAttempts})`
-      if ("Orchestration" in messageType) return `poison: orchestration ${messageType.Orchestration.instance} ${outcome}`
+      if ("Orchestration" in messageType) {
+        return `poison: orchestration ${messageType.Orchestration.instance} ${outcome}`
+      }
       if ("Activity" in messageType) {
         const { activity_id, activity_name } = messageType.Activity
         return `poison: activity ${activity_name}#${activity_id} ${outcome}`

@@ -37,8 +37,6 @@ export interface Settings {
    * Defaults to 7 days.
    */
   readonly orphanRetention: Duration.Duration
-  /** Time between two looks through such messages, with a fifth of chance. Defaults to 10 seconds. */
-  readonly orphanSweepInterval: Duration.Duration
   /** On shutdown, time for turns and activities to end by themselves before they are interrupted. Defaults to 10 seconds. */
   readonly shutdownTimeout: Duration.Duration
   /** Time for an interrupted activity to run its finalizers before it is left alone. Defaults to 10 seconds. */
@@ -100,7 +98,6 @@ export const defaults: Settings = {
   pollTimeout: Duration.seconds(30),
   maxAttempts: 10,
   orphanRetention: Duration.days(7),
-  orphanSweepInterval: Duration.seconds(10),
   shutdownTimeout: Duration.seconds(10),
   activityGracePeriod: Duration.seconds(10),
   cancellationCheckInterval: Duration.seconds(1),

@@ -23,6 +23,7 @@ import type { AdminDriver } from "../AdminDriver.ts"
 import * as Client from "../Client.ts"
 import type * as Event from "../Event.ts"
 import * as tables from "../internal/memory/tables.ts"
+import { SweepInterval } from "../internal/runtime/messageSweep.ts"
 import * as MemoryDriver from "../MemoryDriver.ts"
 import * as Provider from "../Provider.ts"
 import * as ProviderAdmin from "../ProviderAdmin.ts"
@@ -160,6 +161,7 @@ export const layer = <A, E, R>(
               Context.merge(services),
               Context.add(Provider.Provider, generation.process.provider),
               Context.add(virtualTime.InBackground, true),
+              Context.add(SweepInterval, Duration.infinity),
               Context.merge(time.context)
             ) as Context.Context<R>
           ),
@@ -392,7 +394,6 @@ export const deploy = <A, E, R>(
  * well, so that a program that would go another way in another process does not pass its test.
  */
 const quietConfig = RuntimeConfig.layer({
-  orphanSweepInterval: Infinity,
   verifyReplay: true,
   shutdownTimeout: 1,
   cancellationCheckInterval: Infinity,

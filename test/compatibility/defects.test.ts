@@ -17,6 +17,7 @@ import {
 } from "duroxide-prisma"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -44,6 +45,8 @@ const runtime = Runtime.layer({ orchestrations: [Steps, Hasty, Loop], activities
   ]),
   Layer.provide(Logger.layer([]))
 )
+
+const impatient = runtime.pipe(Layer.provide(RuntimeConfig.layer({ maxAttempts: 2 })))
 
 /** Lets time pass until the fiber has ended. */
 const inTime = Effect.fnUntraced(function*<A, E>(fiber: Fiber.Fiber<A, E>) {
@@ -144,20 +147,26 @@ describe("Defects of the reference:", () => {
         instance: "loop",
         orchestration: "Loop",
         input: "null",
-        version: "9.9.9",
+        version: "1.0.0",
         carryForwardEvents: []
       }, Option.none())
+      // Processes that take it and die.
+      for (let delivery = 1; delivery <= 2; delivery++) {
+        yield* provider.fetchOrchestrationItem({
+          lockTimeout: Duration.seconds(5),
+          pollTimeout: Duration.zero,
+          versions: Option.none()
+        })
+        yield* TestRuntime.advance("5 seconds")
+      }
+      yield* TestRuntime.deploy(impatient)
       const status = yield* TestRuntime.runToEnd("loop")
       assert.strictEqual(status._tag, "Failed")
       assert.lengthOf(yield* provider.readWithExecution("loop", 1), 2)
       const [first, last] = yield* provider.readWithExecution("loop", 2)
-      assert.deepInclude(first, { _tag: "OrchestrationStarted", eventId: 1, version: "9.9.9" })
+      assert.deepInclude(first, { _tag: "OrchestrationStarted", eventId: 1, version: "1.0.0" })
       assert.deepInclude(last, { _tag: "OrchestrationFailed", eventId: 2 })
       const error = yield* Effect.flip(client.wait(Loop, "loop"))
-      assert.include(String(error), `no handler for orchestration "Loop" 9.9.9`)
-    }).pipe(
-      Effect.provide(
-        TestRuntime.layer(runtime.pipe(Layer.provide(RuntimeConfig.layer({ maxAttempts: 2 }))))
-      )
-    ))
+      assert.include(String(error), "orchestration loop was delivered 2 times and never ended (maxAttempts 2)")
+    }).pipe(Effect.provide(TestRuntime.layer(Runtime.layer({})))))
 })

@@ -1,5 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, MemoryDriver, Orchestration, Provider, ProviderDriver, ProviderError, Runtime } from "duroxide-prisma"
+import {
+  Activity,
+  MemoryDriver,
+  Orchestration,
+  Provider,
+  ProviderDriver,
+  ProviderError,
+  Runtime
+} from "duroxide-prisma"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
@@ -12,6 +20,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import type * as App from "../utils/app.ts"
+import * as Clocks from "../utils/clock.ts"
 import * as Process from "../utils/process.ts"
 
 const Work = Activity.make("Work", { success: Schema.String })
@@ -36,10 +45,13 @@ const away = new ProviderError.ConnectionLost({ problem: "connect ECONNREFUSED" 
 
 /** A store that is away until then. */
 const awayUntil = (untilMs: number) =>
-  Effect.map(ProviderDriver.ProviderDriver, (driver) =>
-    Process.intercept(driver, (call, operation) =>
-      Effect.flatMap(Clock.currentTimeMillis, (now) =>
-        now >= untilMs ? call : Effect.fail(new ProviderError.ProviderError({ operation, reason: away })))))
+  Effect.map(
+    ProviderDriver.ProviderDriver,
+    (driver) =>
+      Process.intercept(driver, (call, operation) =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) =>
+          now >= untilMs ? call : Effect.fail(new ProviderError.ProviderError({ operation, reason: away }))))
+  )
 
 const onStore = (store: ProviderDriver.ProviderDriver["Service"]) =>
   Effect.provideService(ProviderDriver.ProviderDriver, store)
@@ -91,21 +103,16 @@ describe("A process that is alive takes work", () => {
       const driver = yield* ProviderDriver.ProviderDriver
       // The store has a clock of its own.
       const store = Process.intercept(driver, (call) => Effect.provideService(call, Clock.Clock, clock))
-      let setBackMs = 0
-      const stepped: Clock.Clock = {
-        ...clock,
-        currentTimeMillisUnsafe: () => clock.currentTimeMillisUnsafe() - setBackMs,
-        currentTimeMillis: Effect.sync(() => clock.currentTimeMillisUnsafe() - setBackMs)
-      }
+      const stepping = Clocks.stepping(clock)
       let begun = 0
       const slow = jobs(Effect.suspend(() => (begun++, Effect.as(Effect.sleep("5 minutes"), "done"))))
       const first = yield* Process.start(slow, everySecond).pipe(
         onStore(store),
-        Effect.provideService(Clock.Clock, stepped)
+        Effect.provideService(Clock.Clock, stepping.clock)
       )
       const job = yield* run("i", first.client)
       yield* pass(2)
-      setBackMs = 3_600_000
+      stepping.setBack(3_600_000)
       yield* Process.start(slow, everySecond).pipe(onStore(store))
       yield* pass(120)
       const soon = yield* run("another", first.client)
@@ -202,10 +209,9 @@ describe("Health", () => {
     return Effect.gen(function*() {
       const clock = yield* Clock.Clock
       let isBroken = false
-      const breaking: Clock.Clock = {
-        ...clock,
+      const breaking = Clocks.changed(clock, {
         sleep: (duration) => isBroken ? Effect.die(new Error("no timers left")) : clock.sleep(duration)
-      }
+      })
       const store = yield* awayUntil(30_000)
       const runtime = yield* start(store).pipe(Effect.provideService(Clock.Clock, breaking))
       const failure = yield* Effect.forkChild(Effect.flip(runtime.failure))

@@ -27,12 +27,15 @@ const payments = (handler: Effect.Effect<string> = Effect.succeed("paid")) => {
 
 /** The store of the test, whose calls of these operations fail until then. */
 const failing = (reason: ProviderError.Reason, untilMs: number, operations?: ReadonlyArray<string>) =>
-  Effect.map(ProviderDriver.ProviderDriver, (driver) =>
-    Process.intercept(driver, (call, operation) =>
-      Effect.flatMap(Clock.currentTimeMillis, (now) =>
-        now >= untilMs || operations?.includes(operation) === false
-          ? call
-          : Effect.fail(new ProviderError.ProviderError({ operation, reason })))))
+  Effect.map(
+    ProviderDriver.ProviderDriver,
+    (driver) =>
+      Process.intercept(driver, (call, operation) =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) =>
+          now >= untilMs || operations?.includes(operation) === false
+            ? call
+            : Effect.fail(new ProviderError.ProviderError({ operation, reason }))))
+  )
 
 /** Lets time pass until it has ended, a minute at most after `untilMs`. */
 const settled = Effect.fnUntraced(function*<A, E>(call: Effect.Effect<A, E>, untilMs: number) {
@@ -172,8 +175,11 @@ describe("Only the delivery at fault counts:", () => {
       }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, {
         ...driver,
         fetchOrchestrationItems: (options) =>
-          Effect.map(driver.fetchOrchestrationItems(options), (claimed) =>
-            claimed.map((one) => isOlder && one.history.length > 0 ? { ...one, history: [`{"newer":1}`] } : one))
+          Effect.map(
+            driver.fetchOrchestrationItems(options),
+            (claimed) =>
+              claimed.map((one) => isOlder && one.history.length > 0 ? { ...one, history: [`{"newer":1}`] } : one)
+          )
       }))
       yield* client.start(Pay, { instanceId: "i", payload: undefined })
       yield* TestClock.adjust("1 hour")

@@ -27,7 +27,9 @@ const runtime = (runs: Map<string, number>, die: () => void) => {
       Effect.suspend(() => {
         note(what)
         if (what === "stops") return Effect.interrupt
-        return what === "guilty" ? Effect.andThen(Effect.sleep("20 seconds"), Effect.sync(die)) : Effect.sleep("10 minutes")
+        return what === "guilty"
+          ? Effect.andThen(Effect.sleep("20 seconds"), Effect.sync(die))
+          : Effect.sleep("10 minutes")
       })
     )
   ]))
@@ -60,30 +62,37 @@ const pass = Effect.fnUntraced(function*(minutes: number) {
   for (let i = 0; i < minutes; i++) yield* TestClock.adjust("1 minute")
 })
 
-const poison = <E>(error: E) => {
+const poison = (error: unknown) => {
   assert.instanceOf(error, Client.InstanceFailed)
-  const { details } = error as Client.InstanceFailed
+  const { details } = error
   assert.strictEqual(details._tag, "Poison")
   if (details._tag === "Poison") assert.deepStrictEqual([details.attemptCount, details.maxAttempts], [10, 10])
-  return error as Client.InstanceFailed
+  return error
 }
 
 const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
 
 describe("Poison:", () => {
-  it.effect("an activity takes its process down: it fails after ten, and nothing that ran beside it", () =>
-    Effect.gen(function*() {
-      const { client, deaths, runs } = yield* restarting
-      const innocent = Array.from({ length: 15 }, (_, i) => `innocent ${i}`)
-      yield* Effect.forEach(["guilty", ...innocent], (payload) => client.start(Jobs, { instanceId: payload, payload }))
-      // One suspect runs after the other.
-      yield* pass(200)
-      const error = poison(yield* Effect.flip(client.wait(Jobs, "guilty", { timeout: 1 })))
-      assert.include(error.message, `activity Job#2 was delivered 10 times and never ended (maxAttempts 10)`)
-      assert.strictEqual(runs.get("guilty"), 10)
-      assert.strictEqual(deaths(), 10)
-      yield* Effect.forEach(innocent, (instanceId) => client.wait(Jobs, instanceId, { timeout: 1 }))
-    }).pipe(inMemory), 60_000)
+  it.effect(
+    "an activity takes its process down: it fails after ten, and nothing that ran beside it",
+    () =>
+      Effect.gen(function*() {
+        const { client, deaths, runs } = yield* restarting
+        const innocent = Array.from({ length: 15 }, (_, i) => `innocent ${i}`)
+        yield* Effect.forEach(
+          ["guilty", ...innocent],
+          (payload) => client.start(Jobs, { instanceId: payload, payload })
+        )
+        // One suspect runs after the other.
+        yield* pass(200)
+        const error = poison(yield* Effect.flip(client.wait(Jobs, "guilty", { timeout: 1 })))
+        assert.include(error.message, `activity Job#2 was delivered 10 times and never ended (maxAttempts 10)`)
+        assert.strictEqual(runs.get("guilty"), 10)
+        assert.strictEqual(deaths(), 10)
+        yield* Effect.forEach(innocent, (instanceId) => client.wait(Jobs, instanceId, { timeout: 1 }))
+      }).pipe(inMemory),
+    60_000
+  )
 
   it.effect("a turn takes its process down: the instance fails after ten", () =>
     Effect.gen(function*() {

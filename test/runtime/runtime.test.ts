@@ -24,7 +24,6 @@ const Deciding = Orchestration.make("Deciding", { payload: Schema.String, succes
 const Measuring = Orchestration.make("Measuring", { success: Schema.Array(Schema.Number) })
 const Sluggish = Orchestration.make("Sluggish", { payload: Schema.String })
 const Impatient = Orchestration.make("Impatient")
-const Unserved = Orchestration.make("Unserved")
 
 const log = { charges: new Map<string, Array<{ tryNumber: number; key: string }>>(), slow: new Map<string, string>() }
 
@@ -194,14 +193,6 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
   })
 
   describe("Bad input", () => {
-    it.effect("an orchestration nobody serves fails with its name", () =>
-      Effect.gen(function*() {
-        const client = yield* Client.Client
-        const error = yield* failure(client.execute(Unserved, { instanceId: "unserved", payload: undefined }))
-        assert.instanceOf(error, Client.InstanceFailed)
-        assert.include(error.message, `no handler for orchestration "Unserved" 1.0.0`)
-      }))
-
     it.effect("code that awaits something not durable fails, naming the orchestration", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client

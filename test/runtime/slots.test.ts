@@ -18,7 +18,7 @@ describe("Slots", () => {
       const items: Array<WeakRef<object>> = []
       const claim = Effect.suspend(() => {
         if (items.length === 4) return Effect.never
-        const item = { history: new Array(1_000).fill("event") }
+        const item = { history: Array.from({ length: 1_000 }, () => "event") }
         items.push(new WeakRef(item))
         return Effect.succeed(Option.some(Effect.map(Effect.yieldNow, () => void item.history.length)))
       })

@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import * as fetchPump from "../../src/internal/seam/fetchPump.ts"
+import * as Clocks from "../utils/clock.ts"
 
 /** A pump over a list of items; counts the statements and keeps what is given back. */
 const setup = (items: Array<string>) =>
@@ -165,24 +166,18 @@ describe("FetchPump", () => {
 
   it.effect("a wall clock that is set back delays neither the next look nor the end of a wait", () =>
     Effect.gen(function*() {
-      const clock = yield* Clock.Clock
-      let setBackMs = 0
-      const stepped: Clock.Clock = {
-        ...clock,
-        currentTimeMillisUnsafe: () => clock.currentTimeMillisUnsafe() - setBackMs,
-        currentTimeMillis: Effect.sync(() => clock.currentTimeMillisUnsafe() - setBackMs)
-      }
+      const { clock, setBack } = Clocks.stepping(yield* Clock.Clock)
       yield* Effect.gen(function*() {
         const { looks, pump } = yield* setup([])
         const waiting = yield* Effect.forkChild(pump.take(Duration.seconds(10)))
         yield* settle
         yield* TestClock.adjust("5 seconds")
         assert.strictEqual(looks.length, 6)
-        setBackMs = 3_600_000
+        setBack(3_600_000)
         yield* TestClock.adjust("5 seconds")
         assert.strictEqual(looks.length, 11)
         assert.deepStrictEqual(yield* Fiber.join(waiting), Option.none())
-      }).pipe(Effect.provideService(Clock.Clock, stepped))
+      }).pipe(Effect.provideService(Clock.Clock, clock))
     }))
 
   it.effect("a look that breaks is not the last one, nor is a giving back that breaks", () =>

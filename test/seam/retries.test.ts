@@ -143,7 +143,7 @@ describe("Retries:", () => {
       const { lockToken } = yield* settled(fetchInstance(provider))
       calls.length = 0
       failures.push(lost)
-      const orchestratorItems = [{ ...cancel, instance: "b" }]
+      const orchestratorItems = [{ ...start.start, instance: "b" }]
       const error = yield* Effect.flip(
         settled(provider.ackOrchestrationItem(lockToken, { ...turn, orchestratorItems }))
       )

@@ -6,6 +6,7 @@ import type * as Event from "../../Event.ts"
 import type { OrchestrationItem } from "../../Provider.ts"
 import type * as WorkItem from "../../WorkItem.ts"
 import type { StartedFields } from "../replay/turn.ts"
+import { anyVersion } from "./registry.ts"
 import type { Wanted } from "./registry.ts"
 
 export type Batch =
@@ -106,7 +107,7 @@ const run = (
   otherwise: Wanted = null
 ): Batch => {
   const { version } = fields.started
-  return { _tag: "Run", ...fields, version: version === "unknown" || version === "0.0.0" ? otherwise : version }
+  return { _tag: "Run", ...fields, version: anyVersion.includes(version) ? otherwise : version }
 }
 
 const fromStart = (start: WorkItem.Of<"StartOrchestration">): StartedFields => ({

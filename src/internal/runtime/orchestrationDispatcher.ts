@@ -18,13 +18,21 @@ import type * as WorkItem from "../../WorkItem.ts"
 import { harmless } from "../logging.ts"
 import { silentWhile } from "../replay/silence.ts"
 import * as turns from "../replay/turn.ts"
+import * as renewal from "../seam/renewal.ts"
 import * as batches from "./batch.ts"
 import * as coreVersion from "./coreVersion.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { failedTurn, poisonedInstance, refusedByStore, withRefusals } from "./failing.ts"
-import { isRefusedData, longestStorePause, pauseAfter, Pauses, problem, storeRetries, unservedPause } from "./policies.ts"
+import {
+  isRefusedData,
+  longestStorePause,
+  pauseAfter,
+  Pauses,
+  problem,
+  storeRetries,
+  unservedPause
+} from "./policies.ts"
 import type { Registry } from "./registry.ts"
-import * as renewal from "../renewal.ts"
 import { report, reportWarm, StrayReport } from "./reports.ts"
 import * as slots from "./slots.ts"
 import { WarmInstances } from "./warmInstances.ts"
@@ -243,7 +251,9 @@ export const make = Effect.fnUntraced(function*(options: {
         Effect.andThen(provider.dropOrchestrationItem(lockToken)),
         Effect.map(() => pauses.forget(instanceId)),
         Effect.catch((error) =>
-          error.reason._tag === "LockLost" ? Effect.void : setAside(`${component}: messages not dropped`, problem(error))
+          error.reason._tag === "LockLost"
+            ? Effect.void
+            : setAside(`${component}: messages not dropped`, problem(error))
         )
       )
 
@@ -319,4 +329,3 @@ const sameDecisions = (a: turns.Result, b: turns.Result) =>
 const notReproduced = (name: string) =>
   `orchestration "${name}" is not deterministic: replayed, it decides otherwise than when it went on in memory. ` +
   `Time, chance and everything outside must come from Effect's Clock and Random, or from activities`
-

@@ -19,9 +19,12 @@ export interface Registry {
   readonly resolve: (name: string, version: Wanted) => Program | undefined
   /** `name@version` of everything registered, for messages. */
   readonly known: ReadonlyArray<string>
-  /** The same, for claims. */
+  /** For claims: what `resolve` finds a program for. */
   readonly serves: ReadonlyArray<ServedOrchestration>
 }
+
+/** How other clients ask for whatever version there is. */
+export const anyVersion: ReadonlyArray<string> = ["unknown", "0.0.0"]
 
 /** Throws on two programs of one name and version: a defect of the application. */
 export const makeUnsafe = (programs: ReadonlyArray<Program>): Registry => {
@@ -42,7 +45,7 @@ export const makeUnsafe = (programs: ReadonlyArray<Program>): Registry => {
       return best !== undefined && wanted !== null && isNewer(wanted.atLeast, best.version) ? undefined : best
     },
     known: programs.map(({ name, version }) => `${name}@${version}`),
-    serves: [...versions].map(([name, ofName]) => ({ name, versions: [...ofName.keys()] }))
+    serves: [...versions].map(([name, ofName]) => ({ name, versions: [...ofName.keys(), ...anyVersion] }))
   }
 }
 

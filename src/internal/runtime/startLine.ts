@@ -27,4 +27,8 @@ const changed = (settings: Settings) =>
   })
 
 const shown = (value: Settings[keyof Settings]) =>
-  Duration.isDuration(value) ? Duration.format(value) : typeof value === "object" ? JSON.stringify(value) : String(value)
+  Duration.isDuration(value)
+    ? Duration.format(value)
+    : typeof value === "object"
+    ? JSON.stringify(value)
+    : String(value)

@@ -31,7 +31,8 @@ export const retried = <A>(
 
 /** One item may be what a set of several failed of: it is refused, or it waits for what another one holds. */
 export const isOfOneItem = ({ isRetryable, reason }: ProviderError) =>
-  !isRetryable || reason._tag === "Contention" || (reason._tag === "Unavailable" && reason.sqlState === statementTimeout)
+  !isRetryable || reason._tag === "Contention" ||
+  (reason._tag === "Unavailable" && reason.sqlState === statementTimeout)
 
 const statementTimeout = "57014"
 
@@ -45,17 +46,17 @@ export const measured = <A>(
   Effect.clockWith((clock) => {
     const start = monotonicMs(clock)
     return Effect.onExit(call, (exit) =>
-        Effect.suspend(() => {
-          const duration = Metric.update(histogram, monotonicMs(clock) - start)
-          const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
-          return reason?._tag !== "Fail" ? duration : Effect.andThen(
-            duration,
-            Metric.update(
-              Metric.withAttributes(Metrics.infrastructureErrors, { operation, error_type: errorType(reason.error) }),
-              1
-            )
+      Effect.suspend(() => {
+        const duration = Metric.update(histogram, monotonicMs(clock) - start)
+        const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
+        return reason?._tag !== "Fail" ? duration : Effect.andThen(
+          duration,
+          Metric.update(
+            Metric.withAttributes(Metrics.infrastructureErrors, { operation, error_type: errorType(reason.error) }),
+            1
           )
-        }))
+        )
+      }))
   })
 
 const errorType = ({ reason }: ProviderError) =>

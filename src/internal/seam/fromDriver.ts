@@ -5,29 +5,28 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
-import * as Result from "effect/Result"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Metrics from "../../Metrics.ts"
 import type { Claimed, Provider } from "../../Provider.ts"
-import { suspectAfter } from "../../ProviderDriver.ts"
-import type { ClaimedInstance, OrchestrationAck, ProviderDriver } from "../../ProviderDriver.ts"
+import type { ProviderDriver } from "../../ProviderDriver.ts"
 import type { ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
-import * as renewal from "../renewal.ts"
-import { answeredAlike, closed, isOfOneItem, measured, refused, retried, settle } from "./calls.ts"
-import * as coalescer from "./coalescer.ts"
+import { closed, measured, refused, retried, settle } from "./calls.ts"
+import type { ClaimedActivity } from "./claims.ts"
+import * as claims from "./claims.ts"
 import { carriedMessages, decodeHistory, emptyAck, encodeEvent, encodeItem, encodeTurn } from "./encoding.ts"
 import * as enqueues from "./enqueue.ts"
 import * as fetchPump from "./fetchPump.ts"
 import { guardProvider } from "./input.ts"
 import * as leases from "./leases.ts"
-import * as outages from "./outages.ts"
-import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
+import { complete, historyEnd } from "./orchestrationItem.ts"
 import type { OrchestrationItem, Undecoded } from "./orchestrationItem.ts"
+import * as outages from "./outages.ts"
+import * as renewal from "./renewal.ts"
 import * as suspects from "./suspects.ts"
+import * as travelling from "./travelling.ts"
 
 type Service = Provider["Service"]
 type Driver = ProviderDriver["Service"]
@@ -39,14 +38,8 @@ export interface Options {
   readonly maxBatch: number
 }
 
-// Rows this version cannot read come back after this pause: long enough not to spin, short enough for a deploy that can.
-const unreadablePause = Duration.seconds(60)
-
 // Rows of one statement of a sweep.
 const sweepLimit = 1_000
-
-// Before an instance is claimed again of which no message says what it is: claims of every definition meet such.
-const orphanPause = Duration.seconds(1)
 
 /**
  * Where callers keep histories in memory, longer ones are not handed out with a claim but read by who lacks them. About
@@ -60,7 +53,7 @@ export const make = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Service, never, Scope.Scope> {
   const scope = yield* Effect.scope
   const clock = yield* Clock.Clock
-  const driver = watched(unwatched, outages.make(clock))
+  const driver = outages.watched(unwatched, outages.make(clock))
   const held = leases.make()
   const suspectTurns = suspects.make(clock)
   const suspectActivities = suspects.make(clock)
@@ -68,32 +61,6 @@ export const make = Effect.fnUntraced(function*(
   const workerPumps = new Map<string, fetchPump.FetchPump<ClaimedActivity, ProviderError>>()
   const endWatchers = new Map<string, Set<() => void>>()
   const wait = (pollTimeout: Duration.Duration) => options.polling === "long" ? pollTimeout : Duration.zero
-
-  const together = <Item, A>(
-    operation: string,
-    send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, ProviderError>,
-    more: {
-      /** Repeats retryable failures; then it counts each repetition. */
-      readonly retries?: Effect.Effect<void>
-      readonly sizeOf?: (item: Item) => number
-    } = {}
-  ) => {
-    const { retries } = more
-    return coalescer.make<Item, A, ProviderError>({
-      lanes: options.lanes,
-      maxBatch: options.maxBatch,
-      maxBytes: maxSetBytes,
-      sizeOf: more.sizeOf ?? (() => 0),
-      // What one item may be the cause of is repeated for that item alone.
-      send: retries === undefined ? send : (items) =>
-        retried(send(items), {
-          onRetry: retries,
-          while: (error) => items.length === 1 || !isOfOneItem(error)
-        }),
-      splitOn: isOfOneItem,
-      closed: closed(operation)
-    })
-  }
 
   // -- wake-ups inside the process ---------------------------------------------------------------
 
@@ -136,104 +103,36 @@ export const make = Effect.fnUntraced(function*(
 
   // -- calls that travel together ----------------------------------------------------------------
 
-  const ackTurns = yield* together("ackOrchestrationItem", driver.ackOrchestrationItems, {
-    retries: Metric.update(Metrics.ackOrchestrationRetries, 1),
-    sizeOf: sizeOfAck
-  })
-  const abandonTurns = yield* together("abandonOrchestrationItem", driver.abandonOrchestrationItems)
-  const renewTurns = yield* together("renewOrchestrationItemLock", driver.renewOrchestrationItemLocks, {
-    retries: Effect.void
-  })
-  const deferMessages = yield* together("deferMessages", driver.deferMessages)
-  const enqueueMessages = yield* together(
-    "enqueueForOrchestrator",
-    (items: Parameters<Driver["enqueueForOrchestrator"]>[0]) =>
-      answeredAlike(items, driver.enqueueForOrchestrator(items)),
-    { sizeOf: sizeOfItem }
-  )
-  const enqueueActivities = yield* together(
-    "enqueueForWorker",
-    (items: Parameters<Driver["enqueueForWorker"]>[0]) => answeredAlike(items, driver.enqueueForWorker(items)),
-    { sizeOf: sizeOfItem }
-  )
-  const startInstances = yield* together("startOrchestration", driver.startOrchestrations, { sizeOf: sizeOfItem })
-  const ackActivities = yield* together("ackWorkItem", driver.ackWorkItems, {
-    sizeOf: ({ completion }) => completion === null ? 0 : sizeOfItem(completion)
-  })
-  const abandonActivities = yield* together("abandonWorkItem", driver.abandonWorkItems)
-  const renewActivities = yield* together("renewWorkItemLock", driver.renewWorkItemLocks, { retries: Effect.void })
+  const {
+    abandonActivities,
+    abandonTurns,
+    ackActivities,
+    ackTurns,
+    deferMessages,
+    enqueueActivities,
+    enqueueMessages,
+    readInstances,
+    renewActivities,
+    renewTurns,
+    startInstances
+  } = yield* travelling.make(driver, options)
   const enqueue = enqueues.make({
     sendStart: (start) => measured("enqueue", Metrics.enqueueOrchestratorDuration, startInstances(start)),
     sendMessage: (message) => measured("enqueue", Metrics.enqueueOrchestratorDuration, enqueueMessages(message)),
     sendActivity: enqueueActivities
   })
-  const readInstances = yield* together("readInstance", (instanceIds: ReadonlyArray<string>) =>
-    Effect.map(driver.readInstances([...new Set(instanceIds)]), (states) => {
-      const byId = new Map(states.map((state) => [state.instanceId, state]))
-      return instanceIds.map((instanceId) => Option.fromUndefinedOr(byId.get(instanceId)))
-    }), { retries: Effect.void })
 
   // -- claims ------------------------------------------------------------------------------------
 
-  /** What goes wrong with one instance of a claim leaves the others alone: its lock expires, and it comes again. */
-  const setAside = (instanceId: string, lockToken: string, step: Effect.Effect<unknown, ProviderError>) =>
-    Effect.catch(
-      step,
-      (error) =>
-        Effect.logWarning("Provider: an instance whose messages cannot be delivered was not given back").pipe(
-          Effect.annotateLogs({ instanceId, problem: error.message })
-        )
-    ).pipe(Effect.ensuring(Effect.sync(() => held.release(lockToken))))
-
-  const claimInstances = (
-    lockTimeoutMs: number,
-    fetch: Effect.Effect<ReadonlyArray<ClaimedInstance>, ProviderError>
-  ): Effect.Effect<{ items: ReadonlyArray<Claimed<Undecoded>>; more: boolean }, ProviderError> =>
-    Effect.gen(function*() {
-      const claims = yield* measured("fetch", Metrics.fetchOrchestrationItemDuration, retried(fetch))
-      const items: Array<Claimed<Undecoded>> = []
-      let more = false
-      for (const claim of claims) {
-        const assembled = assemble(claim)
-        const { instanceId, lockToken } = claim
-        held.hold(lockToken, instanceId)
-        if (assembled.unreadable.length > 0) {
-          yield* Effect.logError("Provider: a message cannot be read by this version; it is hidden for a while").pipe(
-            Effect.annotateLogs({ instanceId, problem: assembled.unreadable[0]!.problem })
-          )
-        }
-        if (assembled._tag === "Item") {
-          const { attemptCount, item, unreadable } = assembled
-          const ids = unreadable.map(({ id }) => id)
-          if (ids.length > 0) {
-            yield* Effect.ignore(deferMessages({ lockToken, ids, delayMs: Duration.toMillis(unreadablePause) }))
-          }
-          if (attemptCount > suspectAfter) suspectTurns.enter(lockToken, lockTimeoutMs)
-          items.push({ item, lockToken, attemptCount })
-          continue
-        }
-        more = true
-        yield* setAside(
-          instanceId,
-          lockToken,
-          Effect.andThen(
-            assembled._tag === "Unreadable"
-              ? deferMessages({
-                lockToken,
-                ids: assembled.unreadable.map(({ id }) => id),
-                delayMs: Duration.toMillis(unreadablePause)
-              })
-              : Effect.void,
-            abandonTurns({
-              lockToken,
-              delayMs: assembled._tag === "Orphan" ? Duration.toMillis(orphanPause) : null,
-              ignoreAttempt: true
-            })
-          )
-        )
-      }
-      return { items, more }
-    })
+  const { claimActivities, claimInstances } = claims.make({
+    driver,
+    held,
+    suspectTurns,
+    suspectActivities,
+    deferMessages,
+    abandonTurns,
+    abandonActivities
+  })
 
   const pumpFor = <A>(
     operation: string,
@@ -283,9 +182,11 @@ export const make = Effect.fnUntraced(function*(
               renewal.untilLost(lockTimeout, service.renewOrchestrationItemLock({ lockToken, extendFor: lockTimeout })),
               Effect.never
             )
-          ).pipe(Effect.onError(() =>
-            Effect.ignore(service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true }))
-          ))
+          ).pipe(
+            Effect.onError(() =>
+              Effect.ignore(service.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true }))
+            )
+          )
         return Effect.map(rows, (rows): Claimed<OrchestrationItem> => ({
           item: complete(item, rows),
           lockToken,
@@ -546,67 +447,12 @@ export const make = Effect.fnUntraced(function*(
       })
   }
 
-  const claimActivities = (
-    request: Parameters<Driver["fetchWorkItems"]>[0]
-  ): Effect.Effect<{ items: ReadonlyArray<ClaimedActivity>; more: boolean }, ProviderError> =>
-    Effect.gen(function*() {
-      const rows = yield* measured("fetch", Metrics.dequeueWorkerDuration, retried(driver.fetchWorkItems(request)))
-      const items: Array<ClaimedActivity> = []
-      for (const { attemptCount, lockToken, workItem } of rows) {
-        const item = WorkItem.decode(workItem)
-        if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
-          if (attemptCount > suspectAfter) suspectActivities.enter(lockToken, request.lockTimeoutMs)
-          items.push({ item: item.success, lockToken, attemptCount })
-          continue
-        }
-        const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is no activity`
-        yield* Effect.logError("Provider: an activity cannot be read by this version; it is hidden for a while").pipe(
-          Effect.annotateLogs({ problem })
-        )
-        yield* Effect.ignore(
-          abandonActivities({ lockToken, delayMs: Duration.toMillis(unreadablePause), ignoreAttempt: true })
-        )
-      }
-      return { items, more: items.length < rows.length }
-    })
-
   return guardProvider(service)
 })
 
 // internal
 
-/** Bytes of texts in one statement that stores, after which it takes no further item. */
-const maxSetBytes = 16 * 1024 * 1024
-
-const sizeOfItem = ({ workItem }: { readonly workItem: string }) => workItem.length
-
-const sizeOfAck = (ack: OrchestrationAck) => {
-  let size = ack.output?.length ?? 0
-  for (const { eventData } of ack.history) size += eventData.length
-  for (const item of ack.workerItems) size += sizeOfItem(item)
-  for (const item of ack.orchestratorItems) size += sizeOfItem(item)
-  for (const change of ack.keyValues) size += change.action === "set" ? change.value.length : 0
-  return size
-}
-
-/** The same driver; what its calls end with is taken note of. */
-const watched = (driver: Driver, { watch }: outages.Outages): Driver =>
-  Object.fromEntries(
-    Object.entries(driver).map(([operation, member]) => [
-      operation,
-      typeof member === "function"
-        ? (input: never) =>
-          watch(
-            operation,
-            Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input))
-          )
-        : member
-    ])
-  ) as unknown as Driver
-
 /** For callers without types: anything else would reach the instance as a message nobody sent. */
 const isCompletion = (item: WorkItem.WorkItem) => item._tag === "ActivityCompleted" || item._tag === "ActivityFailed"
-
-type ClaimedActivity = Claimed<WorkItem.Of<"ActivityExecute">>
 
 const millisOrNull = (delay: Option.Option<Duration.Duration>) => Option.getOrNull(Option.map(delay, Duration.toMillis))

@@ -6,6 +6,7 @@
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import type { ProviderDriver } from "../../ProviderDriver.ts"
 import type { ProviderError } from "../../ProviderError.ts"
 import { withHarmlessLoggers } from "../logging.ts"
 import { monotonicMs } from "../monotonic.ts"
@@ -74,7 +75,24 @@ export const make = (clock: Clock.Clock): Outages => {
   }
 }
 
+/** The same driver; what its calls end with is taken note of. */
+export const watched = (driver: Driver, { watch }: Outages): Driver =>
+  Object.fromEntries(
+    Object.entries(driver).map(([operation, member]) => [
+      operation,
+      typeof member === "function"
+        ? (input: never) =>
+          watch(
+            operation,
+            Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input))
+          )
+        : member
+    ])
+  ) as unknown as Driver
+
 // internal
+
+type Driver = ProviderDriver["Service"]
 
 /** Faults of what was asked for, or of its caller; the store works. */
 const isOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([

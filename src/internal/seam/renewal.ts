@@ -4,7 +4,7 @@
 import type * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import type { ProviderError } from "../ProviderError.ts"
+import type { ProviderError } from "../../ProviderError.ts"
 
 /**
  * Renews every half lock timeout; ends when the lease is gone for good.
