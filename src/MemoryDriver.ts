@@ -79,19 +79,23 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     const { instanceId, workItem } = message
     messages.set(++lastId, { instanceId, workItem, createdAtMs: now, visibleAtMs, lock: null, attemptCount: 0 })
   }
-  /** Nothing of an instance is delivered before its start is due. */
-  const waitForStart = (instanceId: string, now: number) => {
-    if (store.history.has(instanceId)) return
-    const ofInstance = [...messages.values()].filter((message) => message.instanceId === instanceId)
-    const start = ofInstance.find(({ visibleAtMs, workItem }) => visibleAtMs > now && isStart(workItem))
-    if (start === undefined) return
-    for (const message of ofInstance) message.visibleAtMs = Math.max(message.visibleAtMs, start.visibleAtMs)
+  /** A message for an instance that has not begun waits for a start that is not due yet. */
+  const waitForStart = (message: tables.Message) => {
+    if (!instances.has(message.instanceId) || store.history.has(message.instanceId)) return
+    for (const { instanceId, visibleAtMs, workItem } of messages.values()) {
+      if (instanceId !== message.instanceId || !isStart(workItem)) continue
+      message.visibleAtMs = Math.max(message.visibleAtMs, visibleAtMs)
+    }
   }
-  const startInstance = (instanceId: string, start: StartedInstance, now: number) => {
-    const queued = [...messages.values()].some((message) =>
-      message.instanceId === instanceId && isStart(message.workItem)
-    )
-    if (instances.has(instanceId) || executions.has(instanceId) || queued) return false
+  const queuedStarts = () =>
+    new Set([...messages.values()].filter(({ workItem }) => isStart(workItem)).map(({ instanceId }) => instanceId))
+  const startInstance = (
+    instanceId: string,
+    start: StartedInstance,
+    now: number,
+    queued: ReadonlySet<string> = queuedStarts()
+  ) => {
+    if (instances.has(instanceId) || executions.has(instanceId) || queued.has(instanceId)) return false
     instances.set(instanceId, {
       ...newInstance(start.orchestrationName, now),
       asksFor: start.orchestrationVersion,
@@ -175,6 +179,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
 
   const ackAll = (acks: ReadonlyArray<OrchestrationAck>, now: number): ReadonlyArray<Settled> => {
     const done: Array<StoredTurn> = []
+    const queued = queuedStarts()
     const answers = acks.map((turn) => ack(turn, done, now))
     // In steps over the whole set, as one statement does it: no turn sees another one half stored.
     for (const { turn } of done) turn.cancelledActivities.forEach(cancelActivity)
@@ -183,7 +188,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     }
     for (const { turn } of done) {
       for (const { instanceId, start } of turn.orchestratorItems) {
-        if (start !== undefined) startInstance(instanceId, start, now)
+        if (start !== undefined) startInstance(instanceId, start, now, queued)
       }
     }
     for (const { turn } of done) turn.orchestratorItems.forEach((item) => sendMessage(item, now))
@@ -212,15 +217,18 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       const instance = tables.entry(instances, instanceId, () => newInstance(turn.orchestrationName!, now))
       instance.name = turn.orchestrationName
       instance.version = turn.orchestrationVersion
-      instance.asksFor = turn.orchestrationVersion
-      instance.takesNewer = false
       instance.parentInstanceId ??= turn.parentInstanceId
     }
+    const isNew = tables.executionOf(store, instanceId, executionId) === undefined
     const execution = createExecution(instanceId, executionId, now)
     const instance = instances.get(instanceId)
     if (instance !== undefined) {
       instance.executionId = Math.max(instance.executionId, executionId)
       instance.updatedAtMs = now
+      if (isNew || turn.orchestrationName !== null || turn.pinnedVersion !== null) {
+        instance.asksFor = instance.version
+        instance.takesNewer = false
+      }
       if (turn.status === "ContinuedAsNew") {
         instance.takesNewer = (turn.nextVersion ?? null) === null
         instance.asksFor = turn.nextVersion ?? instance.version
@@ -302,10 +310,12 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     return true
   }
 
-  /** Whether a process that serves `served` may run the next turn; undefined when nothing says what the instance is. */
-  const isServed = (instanceId: string, served: FetchOrchestrationItems["serves"]): boolean | undefined => {
-    const instance = instances.get(instanceId)
-    const asked = instance ?? askedFor(store, instanceId)
+  /** Whether a process that serves `served` may take the message; undefined when nothing says what it is for. */
+  const isServed = (
+    { instanceId, workItem }: tables.Message,
+    served: FetchOrchestrationItems["serves"]
+  ): boolean | undefined => {
+    const asked = instances.get(instanceId) ?? asks(workItem)
     if (asked === undefined) return undefined
     return served === undefined || served.some(({ name, versions }) =>
       name === asked.name && (
@@ -322,7 +332,12 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       statement((now) => {
         const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects = true, versions } = options
         const visible = [...messages]
-          .filter(([, { visibleAtMs }]) => visibleAtMs <= now)
+          .filter(([, message]) =>
+            message.visibleAtMs <= now && (
+              isServed(message, serves) ??
+                (serves === undefined && (orphans || store.history.has(message.instanceId)))
+            )
+          )
           .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
         const candidates = new Set(visible.map(([, { instanceId }]) => instanceId))
         const claimed: Array<ClaimedInstance> = []
@@ -334,17 +349,13 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
             null
           if (lease !== undefined && lease.untilMs > now) continue
           if (versions !== null && pinned !== null && !isWithin(pinned, versions)) continue
-          if (!(isServed(instanceId, serves) ?? (orphans || (serves === undefined && store.history.has(instanceId))))) {
-            continue
-          }
-          const isSuspect = visible.some(([, message]) =>
-            message.instanceId === instanceId && message.attemptCount >= suspectAfter
-          )
+          const first = visible.find(([, message]) => message.instanceId === instanceId)!
+          const isSuspect = first[1].attemptCount >= suspectAfter
           if (isSuspect && (!suspects || claimed.length > 0)) continue
           const item = claim(instanceId, now, options, maxBytes - bytes)
           if (item === undefined) continue
           claimed.push(item)
-          bytes += sumOfBytes([...item.history, ...item.messages.map(({ workItem }) => workItem)])
+          bytes += sumOfBytes(item.messages.map(({ workItem }) => workItem))
           if (isSuspect) break
         }
         return claimed
@@ -360,7 +371,6 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
           const isPaused = delayMs !== null && delayMs > 0
           for (const [, message] of batchOf(found.instanceId, lockToken)) {
             giveBack(message, ignoreAttempt)
-            if (isPaused) message.visibleAtMs = now + delayMs
           }
           // A pause is a lock without a holder: what comes meanwhile waits behind the batch.
           if (isPaused) leases.set(found.instanceId, { token: "", untilMs: now + delayMs })
@@ -396,8 +406,9 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     enqueueForOrchestrator: (items) =>
       statement((now) =>
         items.forEach((item) => {
+          const begins = isStart(item.workItem) || isContinueAsNew(item.workItem)
           enqueueMessage(item, now)
-          waitForStart(item.instanceId, now)
+          if (!begins) waitForStart(messages.get(lastId)!)
         })
       ),
 
@@ -406,9 +417,12 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     startOrchestrations: (starts) =>
       statement((now) =>
         starts.map(({ delayMs, instanceId, workItem, ...start }) => {
+          const earlier = [...messages.values()].filter((message) =>
+            message.instanceId === instanceId && message.lock === null
+          )
           if (!startInstance(instanceId, { ...start, parentInstanceId: null }, now)) return "AlreadyExists"
           enqueueMessage({ instanceId, workItem, visibleAtMs: null, delayMs }, now)
-          waitForStart(instanceId, now)
+          for (const message of earlier) message.visibleAtMs = Math.max(message.visibleAtMs, now + (delayMs ?? 0))
           return "Started"
         })
       ),
@@ -416,9 +430,11 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     sweepMessages: ({ maxAgeMs }) =>
       statement((now) => {
         let deleted = 0
-        for (const [id, { instanceId, visibleAtMs }] of messages) {
-          if (visibleAtMs > now - maxAgeMs || store.history.has(instanceId)) continue
-          if (isServed(instanceId, undefined) !== undefined) continue
+        const begun = queuedStarts()
+        for (const [id, message] of messages) {
+          const { instanceId, visibleAtMs } = message
+          if (visibleAtMs > now - maxAgeMs || store.history.has(instanceId) || begun.has(instanceId)) continue
+          if (isServed(message, undefined) !== undefined) continue
           messages.delete(id)
           deleted++
         }
@@ -563,28 +579,31 @@ export const layerOver = (store: tables.Tables): Layer.Layer<ProviderDriver | Ad
 /** The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then. */
 const isTimer = (workItem: string) => workItem.startsWith(`{"TimerFired"`)
 
+const isContinueAsNew = (workItem: string) => workItem.startsWith(`{"ContinueAsNew"`)
+
 const isStart = (workItem: string) => workItem.startsWith(`{"StartOrchestration"`)
 
-/** What a queued start, or continue-as-new, asks for where there is no instance. */
-const askedFor = (store: tables.Tables, instanceId: string) => {
-  for (const message of store.messages.values()) {
-    if (message.instanceId !== instanceId) continue
-    const item = Result.getOrUndefined(WorkItem.decode(message.workItem))
-    if (item?._tag !== "StartOrchestration" && item?._tag !== "ContinueAsNew") continue
-    return { name: item.orchestration, asksFor: item.version, takesNewer: false }
-  }
-  return undefined
+/** What a start or a continue-as-new asks for. */
+const asks = (workItem: string) => {
+  if (!isStart(workItem) && !isContinueAsNew(workItem)) return undefined
+  const item = Result.getOrUndefined(WorkItem.decode(workItem))
+  return item?._tag === "StartOrchestration" || item?._tag === "ContinueAsNew"
+    ? { name: item.orchestration, asksFor: item.version, takesNewer: false }
+    : undefined
 }
 
 const defaultMaxBytes = 16 * 1024 * 1024
 
-/** The first ones, up to so many bytes of text; at least one. */
+/** The first ones to become visible, until they have so many bytes of text; at least one. In the order of ids. */
 const upTo = (maxBytes: number, batch: ReadonlyArray<[number, tables.Message]>) => {
   let bytes = 0
-  return batch.filter(([, { workItem }], index) => {
-    bytes += sumOfBytes([workItem])
-    return index === 0 || bytes <= maxBytes
-  })
+  return [...batch].sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+    .filter(([, { workItem }]) => {
+      const isWithin = bytes < maxBytes
+      bytes += sumOfBytes([workItem])
+      return isWithin
+    })
+    .sort(([a], [b]) => a - b)
 }
 
 const isOlder = (version: string, than: string): boolean => {

@@ -79,7 +79,7 @@ export interface ServedOrchestration {
 
 /**
  * Deliveries without an end after which work is a suspect: it may be what ends the processes that take it. A claim hands
- * out a suspect by itself, so that it cannot take innocent work with it.
+ * out a suspect by itself, so that it cannot take innocent work with it. Of an instance the first visible message counts.
  *
  * @category constants
  * @since 0.1.0
@@ -99,7 +99,7 @@ export interface FetchOrchestrationItems {
   readonly versions: VersionRange | null
   /** Claims only instances of these; all others stay as they are, uncounted. Without it, instances of every definition. */
   readonly serves?: ReadonlyArray<ServedOrchestration>
-  /** Claims also messages of ids without an instance and a start: for tests and tools. Defaults to false. */
+  /** Without `serves`, claims also messages of ids without an instance and a start: for tests and tools. Defaults to false. */
   readonly orphans?: boolean
   /** False passes over suspects. Defaults to true: one that is next is claimed, alone. */
   readonly suspects?: boolean

@@ -322,6 +322,7 @@ BEGIN
     )
   ORDER BY a.instance_id COLLATE "C"
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
+  v_reroutes := v_reroutes OR FOUND;
 
   UPDATE instances AS i
   SET orchestration_name = CASE WHEN ack.names THEN ack.orchestration_name ELSE i.orchestration_name END,
@@ -608,7 +609,7 @@ BEGIN
       FROM unnest(v_started) AS started (instance_id)
       JOIN instances AS i ON i.instance_id = started.instance_id
       JOIN orchestrator_queue AS one ON one.instance_id = started.instance_id
-      WHERE one.route = ''
+      WHERE one.route <> i.route
       FOR UPDATE OF one SKIP LOCKED
     ) AS earlier
     WHERE q.id = earlier.id;

@@ -112,7 +112,8 @@ BEGIN
     FROM present
     WHERE present.route IS NOT NULL
   ) AS parts
-  WHERE (
+  WHERE (parts.route <> '' OR p_orphans)
+    AND (
       p_min_version IS NULL
       OR CASE
         WHEN parts.pinned IN ('', '-') THEN true
@@ -165,7 +166,7 @@ BEGIN
         met.messages,
         met.visible_at,
         met.first[2] AS id,
-        met.attempt_count,
+        met.first[3] AS attempt_count,
         met.route,
         -- Scalar subqueries: as joins they may be planned as one read of the whole table.
         (
@@ -184,8 +185,7 @@ BEGIN
           numbered.instance_id,
           count(*) AS messages,
           min(numbered.visible_at) AS visible_at,
-          min(ARRAY[numbered.position, numbered.id]) AS first,
-          max(numbered.attempt_count) AS attempt_count,
+          min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
           -- Messages that came before a start have none.
           max(numbered.route) AS route
         FROM numbered
@@ -209,11 +209,6 @@ BEGIN
         WHERE q.id = stale.id;
         CONTINUE;
       END IF;
-      -- Without an instance and a start there is nothing to run, unless a history says what it is.
-      CONTINUE WHEN v_candidate.route = ''
-        AND v_candidate.instance_route IS NULL
-        AND NOT p_orphans
-        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_candidate.instance_id LIMIT 1) IS NULL;
       v_seen := v_seen || v_candidate.instance_id;
       IF v_candidate.attempt_count >= 2 THEN
         CONTINUE WHEN NOT p_suspects OR v_locked <> '{}' OR v_missing < p_limit;
@@ -423,7 +418,7 @@ BEGIN
       AND q.lock_token = v_secret;
     -- What is claimed is handed out before its lock runs out.
     EXIT WHEN v_bytes >= p_max_bytes
-      OR (v_claimed > 0 AND clock_timestamp() > v_started + p_lock_timeout_ms * interval '0.25 milliseconds');
+      OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
   END LOOP;
 END
 $$;

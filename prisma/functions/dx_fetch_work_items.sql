@@ -143,6 +143,8 @@ BEGIN
           AND w.visible_at <= v_now
           AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
           AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+          -- A name may end as another one's tag does.
+          AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
         ORDER BY w.visible_at, w.id
         LIMIT 1
       ) AS one
@@ -193,6 +195,8 @@ BEGIN
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            -- A name may end as another one's tag does.
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS free
@@ -209,6 +213,8 @@ BEGIN
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            -- A name may end as another one's tag does.
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS bound

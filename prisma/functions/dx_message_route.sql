@@ -1,5 +1,5 @@
 -- The route of a message: the one of its instance; of a start or a continue-as-new without an instance, what it asks for.
--- Empty when neither says anything: the message waits for a start of its id.
+-- Empty when nothing is known of the id: the message waits for its start.
 --
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
 CREATE OR REPLACE FUNCTION dx_message_route(
@@ -45,15 +45,19 @@ BEGIN
     BEGIN
       v_item := p_work_item::jsonb;
       v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
-      RETURN COALESCE(
-        dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false),
-        ''
-      );
+      v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
     EXCEPTION
       -- Text that is not JSON: an insert never fails for it.
       WHEN data_exception THEN
-        RETURN '';
+        v_route := NULL;
     END;
+    IF v_route IS NOT NULL THEN
+      RETURN v_route;
+    END IF;
+  END IF;
+  -- A history that tools wrote, or a turn that named nothing: claims of every definition take it.
+  IF EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id) THEN
+    RETURN '- ?';
   END IF;
   RETURN '';
 END

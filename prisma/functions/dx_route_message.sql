@@ -10,7 +10,11 @@ SET enable_seqscan = off
 AS $$
 BEGIN
   NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
-  IF NEW.route <> '' AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL THEN
+  IF NEW.route <> ''
+    AND NEW.work_item NOT LIKE '{"StartOrchestration"%'
+    AND NEW.work_item NOT LIKE '{"ContinueAsNew"%'
+    AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL
+  THEN
     NEW.visible_at := COALESCE(
       (
         SELECT max(q.visible_at)

@@ -125,10 +125,17 @@ BEGIN
   SET route = earlier.route,
       visible_at = earlier.visible_at
   FROM (
-    SELECT one.id, start.route, greatest(one.visible_at, start.visible_at) AS visible_at
+    SELECT
+      one.id,
+      start.route,
+      -- A batch that a claim holds is found by its times.
+      CASE
+        WHEN one.lock_token IS NOT NULL THEN one.visible_at
+        ELSE greatest(one.visible_at, start.visible_at)
+      END AS visible_at
     FROM start
     JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
-    WHERE one.route = ''
+    WHERE one.route <> start.route
     FOR UPDATE OF one SKIP LOCKED
   ) AS earlier
   WHERE q.id = earlier.id;

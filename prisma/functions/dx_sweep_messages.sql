@@ -59,8 +59,11 @@ BEGIN
       DELETE FROM orchestrator_queue AS q
       USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
       WHERE q.id = locked.id
-        -- A history without an instance is still read by claims of every definition.
-        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = q.instance_id LIMIT 1) IS NULL;
+        AND NOT EXISTS (
+          SELECT FROM orchestrator_queue AS start
+          WHERE start.instance_id = q.instance_id
+            AND start.work_item LIKE '{"StartOrchestration"%'
+        );
       IF FOUND THEN
         out_deleted := out_deleted + 1;
       END IF;

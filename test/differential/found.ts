@@ -7,12 +7,14 @@ import type { Activity, Message, Operation, Turn } from "./operations.ts"
 const message = (instanceId: string, changes: Partial<Message> = {}): Message => ({
   instanceId,
   kind: "cancel",
+  creates: false,
   visibleInMs: null,
   delayMs: null,
   ...changes
 })
 
 const activity = (changes: Partial<Activity> = {}): Activity => ({
+  name: "One",
   instanceId: "a",
   executionId: 1,
   activityId: 1,
@@ -41,7 +43,15 @@ const turn = (open: number, changes: Partial<Turn> = {}): Turn => ({
 
 const send = (...messages: ReadonlyArray<Message>): Operation => ({ call: "enqueueForOrchestrator", messages })
 const ack = (...turns: ReadonlyArray<Turn>): Operation => ({ call: "ackOrchestrationItems", turns })
-const claim: Operation = { call: "fetchOrchestrationItems", limit: 1, lockTimeoutMs: 1000, versions: null }
+const claim: Extract<Operation, { readonly call: "fetchOrchestrationItems" }> = {
+  call: "fetchOrchestrationItems",
+  limit: 1,
+  lockTimeoutMs: 1000,
+  versions: null,
+  orphans: true,
+  suspects: true,
+  maxBytes: 10_000
+}
 
 export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
   "appendHistory: makes no execution": [
@@ -51,7 +61,12 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     { call: "listExecutions", instanceId: "a" },
     {
       call: "startOrchestrations",
-      starts: [{ instanceId: "a", pinnedVersion: { major: 0, minor: 0, patch: 0 }, delayMs: null }]
+      starts: [{
+        instanceId: "a",
+        orchestrationVersion: null,
+        pinnedVersion: { major: 0, minor: 0, patch: 0 },
+        delayMs: null
+      }]
     }
   ],
 
@@ -79,7 +94,12 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     { call: "pruneExecutions", instanceId: "a", keepLast: 0, completedAgoMs: null },
     {
       call: "startOrchestrations",
-      starts: [{ instanceId: "a", pinnedVersion: { major: 0, minor: 0, patch: 0 }, delayMs: null }]
+      starts: [{
+        instanceId: "a",
+        orchestrationVersion: null,
+        pinnedVersion: { major: 0, minor: 0, patch: 0 },
+        delayMs: null
+      }]
     }
   ],
 
@@ -96,7 +116,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
 
   "renewWorkItemLocks: of two renewals of one lock the last counts": [
     { call: "enqueueForWorker", activities: [activity()] },
-    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null },
+    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, suspects: true, session: null },
     {
       call: "renewWorkItemLocks",
       items: [{ token: { open: 0 }, extendForMs: 10 }, { token: { open: 0 }, extendForMs: 5000 }]
@@ -124,7 +144,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
       turn(0, { cancelledActivities: [{ instanceId: "b.1", executionId: 1, activityId: 1 }] }),
       turn(1, { workerItems: [activity({ instanceId: "b.1" }), activity({ instanceId: "b.1", activityId: 2 })] })
     ),
-    { call: "fetchWorkItems", limit: 4, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null }
+    { call: "fetchWorkItems", limit: 4, lockTimeoutMs: 1000, tags: { _tag: "Any" }, suspects: true, session: null }
   ],
 
   "deleteInstances: an unreadable start fails nothing": [

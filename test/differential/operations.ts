@@ -5,7 +5,14 @@
  * sequence means the same for every driver and survives shrinking.
  */
 import * as fc from "fast-check"
-import type { CoreVersion, ExecutionStatus, TagFilter, VersionRange } from "../../src/ProviderDriver.ts"
+import type {
+  CoreVersion,
+  ExecutionStatus,
+  ServedOrchestration,
+  SessionClaim,
+  TagFilter,
+  VersionRange
+} from "../../src/ProviderDriver.ts"
 
 /** Ids the calls share: few, so that they meet; one that would confuse a token with its separator. */
 export const instanceIds = ["a", "b.1", "ç 😀"] as const
@@ -18,12 +25,15 @@ export type Handle = { readonly open: number } | { readonly any: number } | { re
 
 export interface Message {
   readonly instanceId: string
-  readonly kind: "start" | "startOfChild" | "brokenStart" | "continueAsNew" | "cancel"
+  readonly kind: "start" | "startOfChild" | "namedStart" | "brokenStart" | "continueAsNew" | "cancel"
+  /** In a turn, of a start: whether it creates its instance. */
+  readonly creates: boolean
   readonly visibleInMs: number | null
   readonly delayMs: number | null
 }
 
 export interface Activity {
+  readonly name: string
   readonly instanceId: string
   readonly executionId: number
   readonly activityId: number
@@ -54,6 +64,7 @@ export interface Turn {
   readonly orchestrationName: string | null
   readonly orchestrationVersion: string | null
   readonly parentInstanceId: string | null
+  readonly nextVersion?: string | null
   readonly pinnedVersion: CoreVersion | null
   readonly workerItems: ReadonlyArray<Activity>
   readonly orchestratorItems: ReadonlyArray<Message>
@@ -78,7 +89,12 @@ export type Operation =
   | {
     readonly call: "startOrchestrations"
     readonly starts: ReadonlyArray<
-      { readonly instanceId: string; readonly pinnedVersion: CoreVersion; readonly delayMs: number | null }
+      {
+        readonly instanceId: string
+        readonly orchestrationVersion: string | null
+        readonly pinnedVersion: CoreVersion
+        readonly delayMs: number | null
+      }
     >
   }
   | { readonly call: "enqueueForOrchestrator"; readonly messages: ReadonlyArray<Message> }
@@ -88,6 +104,10 @@ export type Operation =
     readonly limit: number
     readonly lockTimeoutMs: number
     readonly versions: VersionRange | null
+    readonly serves?: ReadonlyArray<ServedOrchestration>
+    readonly orphans: boolean
+    readonly suspects: boolean
+    readonly maxBytes: number
   }
   | { readonly call: "ackOrchestrationItems"; readonly turns: ReadonlyArray<Turn> }
   | { readonly call: "abandonOrchestrationItems"; readonly items: ReadonlyArray<Abandon> }
@@ -98,12 +118,15 @@ export type Operation =
       { readonly token: Handle; readonly positions: ReadonlyArray<number>; readonly delayMs: number }
     >
   }
+  | { readonly call: "sweepMessages"; readonly maxAgeMs: number }
   | {
     readonly call: "fetchWorkItems"
     readonly limit: number
     readonly lockTimeoutMs: number
     readonly tags: TagFilter
-    readonly session: { readonly ownerId: string; readonly lockTimeoutMs: number } | null
+    readonly activities?: ReadonlyArray<string>
+    readonly suspects: boolean
+    readonly session: SessionClaim | null
   }
   | {
     readonly call: "ackWorkItems"
@@ -182,17 +205,37 @@ const version: fc.Arbitrary<CoreVersion> = fc.record({
   patch: fc.constantFrom(0, 3)
 })
 
+const orchestrationVersion = fc.constantFrom("1.0.0", "1.10.0", "2.0.0")
+
+const serves: fc.Arbitrary<{ readonly serves?: ReadonlyArray<ServedOrchestration> }> = fc.oneof(
+  { weight: 2, arbitrary: fc.constant({}) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      serves: some(
+        fc.record({
+          name: fc.constantFrom("One", "Other", "Started"),
+          versions: fc.subarray(["1.0.0", "1.10.0", "2.0.0"], { minLength: 1 })
+        }),
+        2
+      )
+    })
+  }
+)
+
 const key = fc.constantFrom("k", "K", "", "ключ 😀")
 const text = fc.constantFrom("", "v", "\"quoted\\\"", "ünï 😀")
 
 const message: fc.Arbitrary<Message> = fc.record({
   instanceId,
-  kind: fc.constantFrom("start", "startOfChild", "continueAsNew", "cancel", "cancel", "brokenStart"),
+  kind: fc.constantFrom("start", "startOfChild", "namedStart", "continueAsNew", "cancel", "cancel", "brokenStart"),
+  creates: fc.boolean(),
   visibleInMs: orNull(fc.oneof(ms, fc.constantFrom(-5000, -1)), 3),
   delayMs: orNull(ms, 3)
 })
 
 const activity: fc.Arbitrary<Activity> = fc.record({
+  name: fc.constantFrom("One", "One #gpu"),
   instanceId,
   executionId,
   activityId: fc.integer({ min: 1, max: 3 }),
@@ -222,7 +265,8 @@ const turn: fc.Arbitrary<Turn> = fc.record({
   status,
   output: orNull(text),
   orchestrationName: orNull(fc.constantFrom("One", "Other"), 1),
-  orchestrationVersion: orNull(fc.constantFrom("1.0.0", "2.0.0"), 1),
+  orchestrationVersion: orNull(orchestrationVersion, 1),
+  nextVersion: orNull(orchestrationVersion),
   parentInstanceId: orNull(instanceId, 3),
   pinnedVersion: orNull(version),
   workerItems: few(activity, 3),
@@ -239,7 +283,10 @@ const tags: fc.Arbitrary<TagFilter> = fc.oneof(
   fc.record({ _tag: fc.constantFrom("Tags", "DefaultAnd"), tags: fc.subarray(["gpu", "cpu"], { minLength: 1 }) })
 )
 
-const session = orNull(fc.record({ ownerId: fc.constantFrom("me", "you"), lockTimeoutMs }), 1)
+const session = orNull(
+  fc.record({ ownerId: fc.constantFrom("me", "you"), lockTimeoutMs, maxNew: fc.constantFrom(0, 1, 9) }),
+  1
+)
 const abandons = some(fc.record({ token: handle, delayMs, ignoreAttempt: fc.boolean() }), 2)
 const renewals = some(fc.record({ token: handle, extendForMs: lockTimeoutMs }), 2)
 
@@ -261,21 +308,56 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   // What a failing sequence can do without shrinks to a wait of no time.
   { withCrossShrink: true },
   call(5, "wait", { ms }),
-  call(3, "startOrchestrations", { starts: some(fc.record({ instanceId, pinnedVersion: version, delayMs })) }),
+  call(3, "startOrchestrations", {
+    starts: some(
+      fc.record({ instanceId, orchestrationVersion: orNull(orchestrationVersion), pinnedVersion: version, delayMs })
+    )
+  }),
   call(8, "enqueueForOrchestrator", { messages: some(message) }),
   call(6, "enqueueForWorker", { activities: some(activity) }),
-  call(10, "fetchOrchestrationItems", {
-    limit: fc.integer({ min: 1, max: 4 }),
-    lockTimeoutMs,
-    versions: orNull(fc.record({ min: version, max: version }), 3)
-  }),
+  {
+    weight: 10,
+    arbitrary: fc.tuple(
+      fc.record({
+        call: fc.constant("fetchOrchestrationItems" as const),
+        limit: fc.integer({ min: 1, max: 4 }),
+        lockTimeoutMs,
+        versions: orNull(fc.record({ min: version, max: version }), 3),
+        suspects: fc.boolean(),
+        maxBytes: fc.constantFrom(1, 150, 10_000)
+      }),
+      serves
+    )
+      // What an instance beyond the limit keeps of a lock that ran out is not promised.
+      .map(([options, served]): Operation => ({
+        ...options,
+        ...served,
+        limit: options.maxBytes < 10_000 ? 1 : options.limit,
+        // Of messages before a start, claims of every definition take all or what the store happens to know.
+        orphans: !("serves" in served)
+      }))
+  },
+  call(1, "sweepMessages", { maxAgeMs: ms }),
   call(9, "ackOrchestrationItems", { turns: some(turn) }),
   call(3, "abandonOrchestrationItems", { items: abandons }),
   call(2, "renewOrchestrationItemLocks", { items: renewals }),
   call(2, "deferMessages", {
     items: some(fc.record({ token: handle, positions: few(fc.nat(2)), delayMs: ms }), 2)
   }),
-  call(8, "fetchWorkItems", { limit: fc.integer({ min: 1, max: 4 }), lockTimeoutMs, tags, session }),
+  {
+    weight: 8,
+    arbitrary: fc.tuple(
+      fc.record({
+        call: fc.constant("fetchWorkItems" as const),
+        limit: fc.integer({ min: 1, max: 4 }),
+        lockTimeoutMs,
+        tags,
+        suspects: fc.boolean(),
+        session
+      }),
+      fc.constantFrom({}, {}, { activities: ["One"] }, { activities: ["One #gpu", "Other"] })
+    ).map(([options, served]): Operation => ({ ...options, ...served }))
+  },
   call(4, "ackWorkItems", { items: some(fc.record({ token: handle, completes: orNull(instanceId) }), 2) }),
   call(2, "abandonWorkItems", { items: abandons }),
   call(2, "renewWorkItemLocks", { items: renewals }),

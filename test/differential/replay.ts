@@ -85,7 +85,6 @@ const perform = Effect.fnUntraced(function*(
       return yield* driver.startOrchestrations(operation.starts.map((start) => ({
         ...start,
         orchestrationName: "Started",
-        orchestrationVersion: null,
         workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step)
       })))
     case "enqueueForOrchestrator":
@@ -97,7 +96,18 @@ const perform = Effect.fnUntraced(function*(
     case "ackOrchestrationItems": {
       const acks = operation.turns.map((turn, position) => {
         const claim = find(side.turns, turn.token)
-        const orchestratorItems = turn.orchestratorItems.map((message) => encoded(message, now, step))
+        const orchestratorItems = turn.orchestratorItems.map((message) => ({
+          ...encoded(message, now, step),
+          // A turn of an id without an instance would see its instance half made.
+          ...(message.creates && message.kind.includes("tart") && !isClaimed(side, message.instanceId) && {
+            start: {
+              orchestrationName: "Started",
+              orchestrationVersion: turn.orchestrationVersion,
+              parentInstanceId: claim.instanceId ?? null,
+              pinnedVersion: { major: 1000, minor: 2, patch: 0 }
+            }
+          })
+        }))
         return {
           ...turn,
           lockToken: claim.lockToken,
@@ -123,6 +133,8 @@ const perform = Effect.fnUntraced(function*(
         const { ids, lockToken } = find(side.turns, token)
         return { lockToken, delayMs, ids: positions.flatMap((position) => ids?.[position] ?? []) }
       }))
+    case "sweepMessages":
+      return (yield* driver.sweepMessages({ maxAgeMs: operation.maxAgeMs, limit: 100, after: null })).deleted
     case "fetchWorkItems":
       return yield* claimActivities(side, operation)
     case "ackWorkItems":
@@ -193,6 +205,9 @@ const perform = Effect.fnUntraced(function*(
   }
 })
 
+const isClaimed = ({ turns }: Side, instanceId: string) =>
+  turns.some((turn) => !turn.settled && turn.instanceId === instanceId)
+
 const claimTurns = (side: Side, options: Parameters<Driver["fetchOrchestrationItems"]>[0]) =>
   Effect.map(
     side.driver.fetchOrchestrationItems(options),
@@ -202,7 +217,7 @@ const claimTurns = (side: Side, options: Parameters<Driver["fetchOrchestrationIt
         side.turns.push({ lockToken, settled: false, instanceId, executionId, ids: messages.map(({ id }) => id) })
         return {
           ...claim,
-          messages: messages.map(({ workItem }) => workItem),
+          messages: messages.map(({ attemptCount, workItem }) => ({ attemptCount, workItem })),
           keyValues: sorted(claim.keyValues, ({ key }) => key)
         }
       })
@@ -263,12 +278,33 @@ const withTokens = <Item extends { readonly token: operations.Handle }>(
   items: ReadonlyArray<Item>
 ) => items.map((item) => ({ ...item, lockToken: find(claims, item.token).lockToken }))
 
+const started = (
+  instance: string,
+  orchestration: string,
+  version: string | null,
+  parent: string | null,
+  step: number
+) =>
+  JSON.stringify({
+    StartOrchestration: {
+      instance,
+      orchestration,
+      input: String(step),
+      version,
+      parent_instance: parent,
+      parent_id: parent === null ? null : 1,
+      execution_id: 1
+    }
+  })
+
 const workItem = ({ instanceId, kind }: Pick<operations.Message, "instanceId" | "kind">, step: number) => {
   switch (kind) {
     case "start":
-      return JSON.stringify({ StartOrchestration: { instance: instanceId, parent_instance: null, input: step } })
+      return started(instanceId, "One", null, null, step)
     case "startOfChild":
-      return JSON.stringify({ StartOrchestration: { instance: instanceId, parent_instance: "a", input: step } })
+      return started(instanceId, "Other", "1.0.0", "a", step)
+    case "namedStart":
+      return started(instanceId, "One", step % 2 === 0 ? null : "1.10.0", null, step)
     case "brokenStart":
       return `{"StartOrchestration":{"instance":${JSON.stringify(instanceId)},"parent_instance":"a","input":${step}`
     case "continueAsNew":
@@ -287,7 +323,6 @@ const encoded = (message: operations.Message, now: number, step: number) => ({
 
 const work = (activity: operations.Activity, step: number) => ({
   ...activity,
-  name: "Activity",
   workItem: JSON.stringify({ ActivityExecute: { ...activity, input: step } })
 })
 

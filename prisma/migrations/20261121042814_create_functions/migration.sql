@@ -300,10 +300,17 @@ BEGIN
   SET route = earlier.route,
       visible_at = earlier.visible_at
   FROM (
-    SELECT one.id, start.route, greatest(one.visible_at, start.visible_at) AS visible_at
+    SELECT
+      one.id,
+      start.route,
+      -- A batch that a claim holds is found by its times.
+      CASE
+        WHEN one.lock_token IS NOT NULL THEN one.visible_at
+        ELSE greatest(one.visible_at, start.visible_at)
+      END AS visible_at
     FROM start
     JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
-    WHERE one.route = ''
+    WHERE one.route <> start.route
     FOR UPDATE OF one SKIP LOCKED
   ) AS earlier
   WHERE q.id = earlier.id;
@@ -639,6 +646,7 @@ BEGIN
     )
   ORDER BY a.instance_id COLLATE "C"
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
+  v_reroutes := v_reroutes OR FOUND;
 
   UPDATE instances AS i
   SET orchestration_name = CASE WHEN ack.names THEN ack.orchestration_name ELSE i.orchestration_name END,
@@ -925,7 +933,7 @@ BEGIN
       FROM unnest(v_started) AS started (instance_id)
       JOIN instances AS i ON i.instance_id = started.instance_id
       JOIN orchestrator_queue AS one ON one.instance_id = started.instance_id
-      WHERE one.route = ''
+      WHERE one.route <> i.route
       FOR UPDATE OF one SKIP LOCKED
     ) AS earlier
     WHERE q.id = earlier.id;
@@ -1505,7 +1513,7 @@ AS $$
 $$;
 
 -- The route of a message: the one of its instance; of a start or a continue-as-new without an instance, what it asks for.
--- Empty when neither says anything: the message waits for a start of its id.
+-- Empty when nothing is known of the id: the message waits for its start.
 --
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
 CREATE OR REPLACE FUNCTION dx_message_route(
@@ -1551,15 +1559,19 @@ BEGIN
     BEGIN
       v_item := p_work_item::jsonb;
       v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
-      RETURN COALESCE(
-        dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false),
-        ''
-      );
+      v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
     EXCEPTION
       -- Text that is not JSON: an insert never fails for it.
       WHEN data_exception THEN
-        RETURN '';
+        v_route := NULL;
     END;
+    IF v_route IS NOT NULL THEN
+      RETURN v_route;
+    END IF;
+  END IF;
+  -- A history that tools wrote, or a turn that named nothing: claims of every definition take it.
+  IF EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id) THEN
+    RETURN '- ?';
   END IF;
   RETURN '';
 END
@@ -1679,7 +1691,8 @@ BEGIN
     FROM present
     WHERE present.route IS NOT NULL
   ) AS parts
-  WHERE (
+  WHERE (parts.route <> '' OR p_orphans)
+    AND (
       p_min_version IS NULL
       OR CASE
         WHEN parts.pinned IN ('', '-') THEN true
@@ -1732,7 +1745,7 @@ BEGIN
         met.messages,
         met.visible_at,
         met.first[2] AS id,
-        met.attempt_count,
+        met.first[3] AS attempt_count,
         met.route,
         -- Scalar subqueries: as joins they may be planned as one read of the whole table.
         (
@@ -1751,8 +1764,7 @@ BEGIN
           numbered.instance_id,
           count(*) AS messages,
           min(numbered.visible_at) AS visible_at,
-          min(ARRAY[numbered.position, numbered.id]) AS first,
-          max(numbered.attempt_count) AS attempt_count,
+          min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
           -- Messages that came before a start have none.
           max(numbered.route) AS route
         FROM numbered
@@ -1776,11 +1788,6 @@ BEGIN
         WHERE q.id = stale.id;
         CONTINUE;
       END IF;
-      -- Without an instance and a start there is nothing to run, unless a history says what it is.
-      CONTINUE WHEN v_candidate.route = ''
-        AND v_candidate.instance_route IS NULL
-        AND NOT p_orphans
-        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = v_candidate.instance_id LIMIT 1) IS NULL;
       v_seen := v_seen || v_candidate.instance_id;
       IF v_candidate.attempt_count >= 2 THEN
         CONTINUE WHEN NOT p_suspects OR v_locked <> '{}' OR v_missing < p_limit;
@@ -1990,7 +1997,7 @@ BEGIN
       AND q.lock_token = v_secret;
     -- What is claimed is handed out before its lock runs out.
     EXIT WHEN v_bytes >= p_max_bytes
-      OR (v_claimed > 0 AND clock_timestamp() > v_started + p_lock_timeout_ms * interval '0.25 milliseconds');
+      OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
   END LOOP;
 END
 $$;
@@ -2160,6 +2167,8 @@ BEGIN
           AND w.visible_at <= v_now
           AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
           AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+          -- A name may end as another one's tag does.
+          AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
         ORDER BY w.visible_at, w.id
         LIMIT 1
       ) AS one
@@ -2210,6 +2219,8 @@ BEGIN
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            -- A name may end as another one's tag does.
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS free
@@ -2226,6 +2237,8 @@ BEGIN
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            -- A name may end as another one's tag does.
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS bound
@@ -2909,7 +2922,11 @@ SET enable_seqscan = off
 AS $$
 BEGIN
   NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
-  IF NEW.route <> '' AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL THEN
+  IF NEW.route <> ''
+    AND NEW.work_item NOT LIKE '{"StartOrchestration"%'
+    AND NEW.work_item NOT LIKE '{"ContinueAsNew"%'
+    AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL
+  THEN
     NEW.visible_at := COALESCE(
       (
         SELECT max(q.visible_at)
@@ -2986,8 +3003,11 @@ BEGIN
       DELETE FROM orchestrator_queue AS q
       USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
       WHERE q.id = locked.id
-        -- A history without an instance is still read by claims of every definition.
-        AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = q.instance_id LIMIT 1) IS NULL;
+        AND NOT EXISTS (
+          SELECT FROM orchestrator_queue AS start
+          WHERE start.instance_id = q.instance_id
+            AND start.work_item LIKE '{"StartOrchestration"%'
+        );
       IF FOUND THEN
         out_deleted := out_deleted + 1;
       END IF;
