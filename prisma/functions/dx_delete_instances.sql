@@ -121,7 +121,7 @@ BEGIN
     SELECT locked.id
     FROM worker_queue AS locked
     WHERE locked.instance_id = ANY (p_instance_ids)
-    ORDER BY locked.id
+    ORDER BY locked.id + 0 -- not in the order of the primary key: found by the instance, whatever the statistics say
     FOR UPDATE
   ) AS activity
   WHERE w.id = activity.id;

@@ -45,9 +45,9 @@ BEGIN
   ),
   forgotten AS (
     DELETE FROM history AS h
-    USING pruned
     WHERE h.instance_id = p_instance_id
-      AND h.execution_id = pruned.execution_id
+      -- Not a join, which may be planned as one read of all events of the instance.
+      AND h.execution_id = ANY (ARRAY(SELECT pruned.execution_id FROM pruned))
     RETURNING h.event_id
   )
   SELECT (SELECT count(*) FROM pruned), (SELECT count(*) FROM forgotten);

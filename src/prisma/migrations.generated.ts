@@ -1548,7 +1548,7 @@ BEGIN
     SELECT locked.id
     FROM worker_queue AS locked
     WHERE locked.instance_id = ANY (p_instance_ids)
-    ORDER BY locked.id
+    ORDER BY locked.id + 0 -- not in the order of the primary key: found by the instance, whatever the statistics say
     FOR UPDATE
   ) AS activity
   WHERE w.id = activity.id;
@@ -2653,9 +2653,9 @@ BEGIN
   ),
   forgotten AS (
     DELETE FROM history AS h
-    USING pruned
     WHERE h.instance_id = p_instance_id
-      AND h.execution_id = pruned.execution_id
+      -- Not a join, which may be planned as one read of all events of the instance.
+      AND h.execution_id = ANY (ARRAY(SELECT pruned.execution_id FROM pruned))
     RETURNING h.event_id
   )
   SELECT (SELECT count(*) FROM pruned), (SELECT count(*) FROM forgotten);

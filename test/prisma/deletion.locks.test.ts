@@ -203,7 +203,7 @@ describe("a deletion waits for", () => {
     "a turn, and deletes what it stored": ({ turn }) => [
       `SELECT dx_ack_orchestration_items($1, '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]',
          '[{"ack":1,"action":"set","key":"k2","value":"v","last_updated_at_ms":1}]',
-         '[{"ack":1,"work_item":"{}","instance_id":"a","execution_id":1,"activity_id":2}]', null,
+         '[{"ack":1,"work_item":"{}","name":"A","instance_id":"a","execution_id":1,"activity_id":2}]', null,
          '[{"ack":1,"instance_id":"a","work_item":"{}"}]')`,
       [{ token: turn, execution_id: 1 }]
     ],
