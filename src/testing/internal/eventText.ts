@@ -71,9 +71,10 @@ export const decisionText = (event: Event.Event): string => {
   for (const field of computed) delete fields[field]
   if (event._tag === "SubOrchestrationScheduled") delete fields["instance"]
   if (event._tag === "CustomStatusUpdated") delete fields["status"]
-  // Rust programs fail with bare texts, ours with JSON.
+  // Rust programs fail with bare texts, ours with JSON; and Rust calls an exceeded limit a failure of the program's own.
   if (event._tag === "OrchestrationFailed" && event.details._tag === "Application") {
-    return JSON.stringify([event._tag, event.details.kind, bare(event.details.message)])
+    const { kind, message } = event.details
+    return JSON.stringify([event._tag, exceededLimit.test(message) ? "Limit" : kind, bare(message)])
   }
   return JSON.stringify(fields)
 }
@@ -92,6 +93,8 @@ export const payloadDifference = (history: Event.Event, code: Event.Event): stri
 // internal
 
 const computed = ["event_id", "timestamp_ms", "duroxide_version", "fire_at_ms", "last_updated_at_ms"]
+
+const exceededLimit = / exceeds limit \(\d+/
 
 const payloads = ["input", "value", "output", "sessionId", "tag"]
 
