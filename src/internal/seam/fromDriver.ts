@@ -38,6 +38,12 @@ export interface Options {
   readonly maxBatch: number
 }
 
+/**
+ * Bytes of texts that one turn may store. PostgreSQL takes 256 MB of JSON in one value and Node half a gigabyte in one
+ * text; each text is escaped once more on its way.
+ */
+const maxTurnBytes = 64 * 1024 * 1024
+
 // Rows of one statement of a sweep.
 const sweepLimit = 1_000
 
@@ -219,7 +225,17 @@ export const make = Effect.fnUntraced(function*(
         if (turn.historyDelta.some((event) => event.eventId < 1)) {
           return refused("ackOrchestrationItem", "eventId", "event ids start at 1")
         }
-        return measured("ack_orch", Metrics.ackOrchestrationItemDuration, ackTurns(encodeTurn(lockToken, turn))).pipe(
+        const ack = encodeTurn(lockToken, turn)
+        const bytes = travelling.sizeOfAck(ack)
+        if (bytes > maxTurnBytes) {
+          return refused(
+            "ackOrchestrationItem",
+            "turn",
+            `it stores ${bytes} bytes of events, activities and messages, more than ${maxTurnBytes}: pass references ` +
+              "instead of large values, or fewer of them at once"
+          )
+        }
+        return measured("ack_orch", Metrics.ackOrchestrationItemDuration, ackTurns(ack)).pipe(
           Effect.flatMap((settled) => settle("ackOrchestrationItem", lockToken, settled, turn)),
           Effect.onExit((exit) =>
             Effect.sync(() => {

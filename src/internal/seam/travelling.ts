@@ -101,7 +101,8 @@ const maxSetBytes = 16 * 1024 * 1024
 /** Roughly, in bytes. */
 const sizeOfItem = ({ workItem }: { readonly workItem: string }) => workItem.length
 
-const sizeOfAck = (ack: OrchestrationAck) => {
+/** Roughly, in bytes. */
+export const sizeOfAck = (ack: OrchestrationAck) => {
   let size = ack.output?.length ?? 0
   for (const { eventData } of ack.history) size += eventData.length
   for (const item of ack.workerItems) size += sizeOfItem(item)
