@@ -54,8 +54,10 @@ export interface Fleet {
   readonly endClients: () => Promise<void>
   /** Has every slot serve all versions. Processes that do already stay, with their clocks as they are. */
   readonly serveEverything: () => Promise<void>
-  /** Has a client end what others left open, and ask every process for a sign of life. */
+  /** Has a client end what others left open. */
   readonly finish: (unfinished: Unfinished) => Promise<void>
+  /** Asks every process for a sign of life. */
+  readonly ping: () => Promise<void>
   /** Asks all to end; returns those that did not. */
   readonly stop: () => Promise<ReadonlyArray<string>>
   readonly killAll: () => void
@@ -185,12 +187,12 @@ export const make = (options: {
         slots.filter((slot) => !complete(slot)).map((slot) => fleet.replace(slot, { versions: everyVersion }))
       )
     },
-    finish: (unfinished) =>
-      runClient("finisher", {
-        task: "finish",
-        ...unfinished,
-        pings: [...slots, ...strangers].map(({ process }) => process.name),
-        pingTimeoutMs
+    finish: (unfinished) => runClient("finisher", { task: "finish", ...unfinished }),
+    ping: () =>
+      runClient("pinger", {
+        task: "ping",
+        processes: [...slots, ...strangers].map(({ process }) => process.name),
+        timeoutMs: pingTimeoutMs
       }),
     stop: async () => {
       over = true

@@ -53,7 +53,12 @@ const fleet = fleets.make({
   versions: faults.firstVersions(wanted)
 })
 process.on("exit", fleet.killAll)
-for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(130))
+for (const signal of ["SIGINT", "SIGTERM"] as const) {
+  process.on(signal, () => {
+    fleet.killAll()
+    void store.close().finally(() => process.exit(130))
+  })
+}
 
 let violations: ReadonlyArray<string> = []
 try {
@@ -65,9 +70,11 @@ try {
   await fleet.finish(await audit.unfinished(store, logs.readClients(directory)))
   // A pill takes ten deliveries, each as long as a lock.
   const unsettled = await audit.untilQuiet(store, minutes < 3 ? 60_000 : 400_000)
+  await fleet.ping() // after the pills, which end processes
+  const left = unsettled.length > 0 ? [] : await audit.untilQuiet(store, 10_000)
   const unstopped = await fleet.stop()
   const report = await audit.audit({ store, directory, processes: fleet.processes, injected })
-  violations = [...unsettled, ...unstopped, ...report.violations]
+  violations = [...unsettled, ...left, ...unstopped, ...report.violations]
   for (const line of report.summary) console.log(line)
 } finally {
   fleet.killAll()

@@ -14,6 +14,8 @@ export interface Process {
   readonly kill: Effect.Effect<void>
   /** SIGTERM, then the exit code. */
   readonly stop: Effect.Effect<number | null>
+  /** Ends with the process, whoever ends it. */
+  readonly ended: Effect.Effect<void>
   readonly output: () => string
 }
 
@@ -53,6 +55,7 @@ export const start = (name: string, ...args: ReadonlyArray<string>): Effect.Effe
       const process_: Process = {
         pid: child.pid!,
         output: () => output,
+        ended: Effect.asVoid(exited),
         printed: (text) =>
           Effect.flatMap(
             until(() => output.includes(text) ? "printed" as const : ended ? "ended" as const : undefined),

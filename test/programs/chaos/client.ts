@@ -25,7 +25,7 @@ interface Options {
   /** Names the process, its instances and its letters. */
   readonly name: string
   readonly log: string
-  readonly task: Work | Finish | Poison
+  readonly task: Work | Finish | Pings | Poison
 }
 
 /** Starts instances and sends messages until it is killed. */
@@ -38,13 +38,18 @@ interface Work {
   readonly openBoxes: ReadonlyArray<string>
 }
 
-/** Starts what was sent to and never started, closes boxes, and asks processes whether they are alive. */
+/** Starts what was sent to and never started, and closes boxes. */
 interface Finish {
   readonly task: "finish"
   readonly starts: ReadonlyArray<{ readonly id: string; readonly program: "Flow" | "Box" }>
   readonly boxes: ReadonlyArray<string>
-  readonly pings: ReadonlyArray<string>
-  readonly pingTimeoutMs: number
+}
+
+/** Asks processes, by their names, whether they take work. */
+interface Pings {
+  readonly task: "ping"
+  readonly processes: ReadonlyArray<string>
+  readonly timeoutMs: number
 }
 
 /** Starts something that kills every process that runs it. */
@@ -168,36 +173,40 @@ const finish = Effect.fnUntraced(function*(client: Client.Client["Service"], opt
       ? acknowledged({ call: "start", id, program, payload: flow }, client.start(Flow, { ...ours, payload: flow }))
       : acknowledged({ call: "start", id, program, payload: box }, client.start(Box1, { ...ours, payload: box }))
   }
-  const closing = Effect.forEach(options.boxes, (box) => close(client, box), { concurrency: 10 })
-  const pings = Effect.forEach(options.pings, (process) =>
+  yield* Effect.forEach(options.boxes, (box) => close(client, box), { concurrency: 10 })
+})
+
+const ping = (client: Client.Client["Service"], { processes, timeoutMs }: Pings) =>
+  Effect.forEach(processes, (process) =>
     acknowledged(
       { call: "ping", id: process },
-      client.execute(Ping(process), {
-        instanceId: `ping-${process}`,
-        payload: undefined,
-        timeout: options.pingTimeoutMs
-      })
+      client.execute(Ping(process), { instanceId: `ping-${process}`, payload: undefined, timeout: timeoutMs })
     ), { concurrency: "unbounded" })
-  yield* Effect.all([closing, pings], { concurrency: "unbounded" })
-})
 
 const poison = Effect.fnUntraced(function*(client: Client.Client["Service"], { program }: Poison) {
   const id = `pill-${name}`
   const definition = program === "Pill" ? Pill : TurnPill
-  yield* acknowledged(
-    { call: "start", id, program, payload: null },
-    client.start(definition, { instanceId: id, payload: undefined, ifExists: "ignore" })
-  )
+  const start = client.start(definition, { instanceId: id, payload: undefined, ifExists: "ignore" })
+  yield* Effect.repeat(acknowledged({ call: "start", id, program, payload: null }, start), { until: (is) => is })
 })
+
+const perform = (client: Client.Client["Service"]) => {
+  switch (task.task) {
+    case "work":
+      return work(client, task)
+    case "finish":
+      return finish(client, task)
+    case "ping":
+      return ping(client, task)
+    case "poison":
+      return poison(client, task)
+  }
+}
 
 await Effect.gen(function*() {
   const client = yield* Client.Client
   yield* Effect.sync(() => process.stdout.write("ready\n"))
-  yield* task.task === "work"
-    ? work(client, task)
-    : task.task === "finish"
-    ? finish(client, task)
-    : poison(client, task)
+  return yield* perform(client)
 }).pipe(
   Effect.provide(Client.layer.pipe(Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })))),
   Effect.runPromise

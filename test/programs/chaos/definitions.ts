@@ -47,6 +47,9 @@ const FlowPayload = Schema.Struct({
 /** Five steps, one after the other and side by side: n + 5, whatever its kind. */
 export const Flow = Orchestration.make("Flow", { payload: FlowPayload, success: Schema.Int })
 
+/** One step: n + 1. */
+export const Echo = Orchestration.make("Echo", { payload: Schema.Int, success: Schema.Int })
+
 const BoxPayload = Schema.Struct({ read: Schema.Array(Schema.String) })
 
 /** Letters of one box; `close` is the last. */
@@ -178,6 +181,7 @@ export const runtime = ({ effects, name, versions }: Served) => {
     ),
     Kill.toLayer(() => noted(null, Effect.sync(() => void process.kill(process.pid, "SIGKILL")))),
     Flow.toLayer(flow),
+    Echo.toLayer((n) => Step.execute({ n, ms: 0 })),
     Launcher.toLayer((id) => Box1.startDetached(id, { read: [] })),
     Approval.toLayer(Effect.fn(function*(ms) {
       yield* Orchestration.setCustomStatus("asking")
@@ -197,7 +201,7 @@ export const runtime = ({ effects, name, versions }: Served) => {
   )
   const boxes = [Box1, Box2].filter(({ version }) => versions.includes(version))
   return Runtime.layer({
-    orchestrations: [Flow, Launcher, Approval, Pill, TurnPill, ...ping.definitions.orchestrations, ...boxes],
+    orchestrations: [Flow, Echo, Launcher, Approval, Pill, TurnPill, ...ping.definitions.orchestrations, ...boxes],
     activities: [Step, Block, Kill, ...ping.definitions.activities]
   }).pipe(Layer.provide(handlers))
 }

@@ -1,0 +1,134 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Client } from "duroxide-prisma"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import { Approval, Box1, Decision, Flow, Letters } from "../programs/chaos/definitions.ts"
+import * as App from "../utils/app.ts"
+import * as Fleet from "../utils/fleet.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { session } from "../utils/session.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+type Outage = (test: PgServer.TestDatabase) => Effect.Effect<void, never, Scope.Scope>
+
+/** The table takes no new rows: each insert fails with this SQLSTATE. */
+const refusing = (table: string, code: string, seconds: number): Outage => ({ sql }) =>
+  Effect.gen(function*() {
+    yield* sql(
+      `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN RAISE 'refused by the test' USING ERRCODE = '${code}'; END $$`
+    )
+    yield* sql(`CREATE TRIGGER refuse BEFORE INSERT ON ${table} FOR EACH ROW EXECUTE FUNCTION refuse()`)
+    yield* Effect.sleep(seconds * 1_000)
+    yield* sql(`DROP TRIGGER refuse ON ${table}`)
+  })
+
+/** The table takes no writes, as while an index is built on it. */
+const locking = (table: string, seconds: number): Outage =>
+  Effect.fnUntraced(function*(test) {
+    const run = yield* session(test)
+    yield* run(`LOCK TABLE ${table} IN SHARE MODE`)
+    yield* Effect.sleep(seconds * 1_000)
+    yield* run("COMMIT")
+  })
+
+const instances = 60
+
+/** While activities run, the store fails; they were to end in the first seconds of it. */
+const results = (outage: Outage) =>
+  Effect.gen(function*() {
+    const test = yield* PgServer.database
+    const fleet = yield* Fleet.make(Fleet.impatient(test.url))
+    const processes = yield* Effect.all([fleet.worker("one", ["1.0.0"]), fleet.worker("two", ["1.0.0"])])
+    yield* Effect.forEach(processes, (process) => process.printed("ready"))
+    yield* Effect.gen(function*() {
+      const client = yield* Client.Client
+      const ids = Array.from({ length: instances }, (_, n) => ({ instanceId: `flow-${n}`, n }))
+      yield* Effect.forEach(ids, ({ instanceId, n }) =>
+        client.start(Flow, { instanceId, payload: { n, kind: "slow" } }), { concurrency: "unbounded" })
+      yield* waitUntil(Effect.map(fleet.runs, (runs) =>
+        runs.size >= 32))
+      yield* outage(test)
+      const answers = yield* Effect.forEach(ids, ({ instanceId }) =>
+        client.wait(Flow, instanceId), {
+        concurrency: "unbounded"
+      })
+      assert.deepStrictEqual(answers, ids.map(({ n }) => n + 5))
+    }).pipe(Effect.provide(App.store(test.url)))
+    const runs = yield* fleet.runs
+    assert.strictEqual(runs.size, instances * 5)
+    assert.deepStrictEqual([...runs].filter(([, count]) => count > 1), [])
+  }).pipe(Effect.scoped)
+
+describe.concurrent("A store that fails for a while", () => {
+  it.live(
+    "disk full for 15 s: 60 of 60 complete, each handler ran once",
+    () => results(refusing("orchestrator_queue", "53100", 15)),
+    120_000
+  )
+
+  it.live(
+    "a right missing for 15 s: 60 of 60 complete, each handler ran once",
+    () => results(refusing("orchestrator_queue", "42501", 15)),
+    120_000
+  )
+
+  it.live(
+    "a table locked for 25 s: 60 of 60 complete, each handler ran once",
+    () => results(locking("orchestrator_queue", 25)),
+    120_000
+  )
+
+  it.live(
+    "turns not stored for 15 s: mailboxes keep their order, and signals in time win against their timeout",
+    () =>
+      Effect.gen(function*() {
+        const test = yield* PgServer.database
+        const fleet = yield* Fleet.make(Fleet.impatient(test.url))
+        const worker = yield* fleet.worker("one", ["1.0.0"])
+        yield* worker.printed("ready")
+        yield* Effect.gen(function*() {
+          const client = yield* Client.Client
+          const boxes = Array.from({ length: 10 }, (_, i) => `box-${i}`)
+          const approvals = Array.from({ length: 20 }, (_, i) => `approval-${i}`)
+          const letters = Array.from({ length: 60 }, (_, i) => `${i}`)
+          yield* Effect.forEach(boxes, (instanceId) => client.start(Box1, { instanceId, payload: { read: [] } }))
+          yield* Effect.forEach(approvals, (instanceId) => client.start(Approval, { instanceId, payload: 8_000 }), {
+            concurrency: "unbounded"
+          })
+          const asks = (id: string) =>
+            Effect.map(client.status(id), (status) =>
+              status._tag === "Running" && Option.getOrNull(status.customStatus) === "asking")
+          yield* Effect.forEach(approvals, (id) =>
+            waitUntil(asks(id)))
+
+          const outage = yield* Effect.forkChild(Effect.scoped(locking("history", 15)(test)))
+          const write = Effect.fnUntraced(function*(id: string) {
+            for (const letter of letters) {
+              yield* client.send(Letters, id, letter)
+              yield* Effect.sleep(200)
+            }
+          })
+          const writing = yield* Effect.forkChild(
+            Effect.forEach(boxes, write, { concurrency: "unbounded", discard: true })
+          )
+          yield* Effect.sleep(1_000)
+          yield* Effect.forEach(approvals, (id) => client.raise(Decision, id, undefined))
+          assert.isUndefined(outage.pollUnsafe())
+
+          assert.deepStrictEqual(
+            yield* Effect.forEach(approvals, (id) => client.wait(Approval, id), { concurrency: "unbounded" }),
+            approvals.map(() => "approved")
+          )
+          yield* waitUntil(Effect.sync(() => writing.pollUnsafe() !== undefined))
+          yield* Effect.forEach(boxes, (id) => client.send(Letters, id, "close"))
+          assert.deepStrictEqual(
+            yield* Effect.forEach(boxes, (id) => client.wait(Box1, id), { concurrency: "unbounded" }),
+            boxes.map(() => letters)
+          )
+        }).pipe(Effect.provide(App.store(test.url)))
+      }).pipe(Effect.scoped),
+    120_000
+  )
+})

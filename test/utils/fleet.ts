@@ -1,0 +1,52 @@
+/**
+ * Processes of `programs/chaos` on one database, and what their handlers noted.
+ */
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { mkdtemp, readFile, rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import path from "node:path"
+import * as Processes from "./processes.ts"
+
+export interface Fleet {
+  /** Starts a process; `versions` are those of `Box` it serves, none make it a stranger to all other work. */
+  readonly worker: (
+    name: string,
+    versions: ReadonlyArray<string>,
+    options?: { readonly lockMs?: number }
+  ) => Effect.Effect<Processes.Process, never, Scope.Scope>
+  /** How often the handler of each activity call was begun, by idempotency key. */
+  readonly runs: Effect.Effect<ReadonlyMap<string, number>>
+}
+
+/** On the database of a URL. Settings are the defaults. */
+export const make = (url: string): Effect.Effect<Fleet, never, Scope.Scope> =>
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.promise(() => mkdtemp(path.join(tmpdir(), "duroxide-prisma-fleet-"))),
+      (directory) => Effect.promise(() => rm(directory, { recursive: true, force: true }))
+    ),
+    (directory) => {
+      const effects = path.join(directory, "effects.jsonl")
+      return {
+        worker: (name, versions, options) =>
+          Processes.start("chaos/worker", JSON.stringify({ url, name, versions, effects, ...options })),
+        runs: Effect.promise(async () => {
+          const runs = new Map<string, number>()
+          for (const line of (await readFile(effects, "utf8").catch(() => "")).split("\n")) {
+            if (line === "") continue
+            const { event, key } = JSON.parse(line) as { readonly event: string; readonly key: string }
+            if (event === "begin") runs.set(key, (runs.get(key) ?? 0) + 1)
+          }
+          return runs
+        })
+      }
+    }
+  )
+
+/** `url` for sessions that wait for a table lock for 100 milliseconds only, as many a role is set up. */
+export const impatient = (url: string): string => {
+  const changed = new URL(url)
+  changed.searchParams.set("options", "-c lock_timeout=100")
+  return changed.toString()
+}
