@@ -107,7 +107,7 @@ export const makeOver = (
   return ProviderDriver.of({
     name: "prisma",
 
-    fetchOrchestrationItems: Effect.fn("PrismaDriver.fetchOrchestrationItems")(
+    fetchOrchestrationItems: Effect.fnUntraced(
       function*(
         { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, versions }: FetchOrchestrationItems
       ) {
@@ -124,7 +124,7 @@ export const makeOver = (
           Prisma.sql`${orphans ?? false}::boolean`,
           Prisma.sql`${historyLimit ?? null}::integer`
         ])
-        return yield* Effect.forEach(rows, claimedInstance)
+        return yield* claimed("PrismaDriver.fetchOrchestrationItems", rows, Effect.forEach(rows, claimedInstance))
       }
     ),
 
@@ -183,7 +183,7 @@ export const makeOver = (
         ([row]) => ({ deleted: Number(row!.out_deleted), next: row!.out_next })
       ),
 
-    fetchWorkItems: Effect.fn("PrismaDriver.fetchWorkItems")(
+    fetchWorkItems: Effect.fnUntraced(
       function*({ activities, limit, lockTimeoutMs, session, suspects, tags }: FetchWorkItems) {
         if (tags._tag === "None") return []
         const rows = yield* call<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
@@ -197,7 +197,7 @@ export const makeOver = (
           Prisma.sql`${suspects ?? true}::boolean`,
           Prisma.sql`${session?.maxNew ?? null}::integer`
         ])
-        return rows.map(claimedWorkItem)
+        return yield* claimed("PrismaDriver.fetchWorkItems", rows, Effect.sync(() => rows.map(claimedWorkItem)))
       }
     ),
 
@@ -397,6 +397,10 @@ const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_for_ms: i
 // -----------------------------------------------------------------------------
 // internal: rows
 // -----------------------------------------------------------------------------
+
+/** A span for each claim that found work; a process that waits looks several times a second. */
+const claimed = <A, E>(name: string, rows: ReadonlyArray<unknown>, items: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  rows.length === 0 ? items : Effect.withSpan(items, name, { attributes: { claimed: rows.length } })
 
 interface ClaimedInstanceRow {
   readonly out_instance_id: string

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, MemoryDriver, Orchestration, Runtime } from "duroxide-prisma"
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -9,6 +10,7 @@ import * as Process from "../utils/process.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 interface Line {
+  readonly cause: string
   readonly level: string
   readonly message: string
   readonly annotations: Record<string, unknown>
@@ -16,8 +18,9 @@ interface Line {
 
 const collect = () => {
   const lines: Array<Line> = []
-  const logger = Logger.make(({ fiber, logLevel, message }) => {
+  const logger = Logger.make(({ cause, fiber, logLevel, message }) => {
     lines.push({
+      cause: Cause.pretty(cause),
       level: logLevel,
       message: String(message),
       annotations: { ...fiber.getRef(References.CurrentLogAnnotations) }
@@ -75,6 +78,26 @@ describe("Logs of a runtime", () => {
       const { activities, orchestrations, settings } = lines[0]!.annotations
       assert.deepStrictEqual([orchestrations, activities], ["Computes@1.0.0, Calls@1.2.0", "Compute"])
       assert.strictEqual(settings, `maxAttempts=3, shutdownTimeout=1m, tags={"_tag":"Any"}`)
+    }).pipe(Effect.provide([MemoryDriver.layer, layer]))
+  })
+
+  it.effect("tell once what a program died of: stack, cause, names and ids", () => {
+    const { layer, lines } = collect()
+    const Dies = Orchestration.make("Dies")
+    const failing = Runtime.layer({ orchestrations: [Dies] }).pipe(Layer.provide(
+      Dies.toLayer(() => Effect.die(new Error("no such order", { cause: new Error("socket closed") })))
+    ))
+    return Effect.gen(function*() {
+      const { client } = yield* Process.start(failing)
+      yield* client.start(Dies, { instanceId: "order-1", payload: undefined })
+      yield* TestClock.adjust("1 minute")
+      const errors = lines.filter(({ level }) => level === "Error")
+      assert.lengthOf(errors, 1)
+      const [{ annotations, cause, message }] = errors as [Line]
+      assert.strictEqual(message, "Orchestration dispatcher: program died, its instance fails")
+      assert.deepInclude(annotations, { instanceId: "order-1", orchestration: "Dies", executionId: 1 })
+      for (const text of ["no such order", "socket closed", "logs.test.ts"]) assert.include(cause, text)
+      assert.notInclude(lines.map(({ level }) => level), "Warn")
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 })

@@ -14,7 +14,7 @@ export const reportWarm = (warm: WarmInstances) =>
     Metric.update(Metrics.warmInstanceBytes, warm.bytes)
   )
 
-export const report = (name: string, { outcome, turn }: turns.Result) => {
+export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
   const labels = { orchestration_name: name }
   const started = turn.historyDelta[0]?._tag === "OrchestrationStarted"
     ? Metric.update(Metric.withAttributes(Metrics.orchestrationStarts, labels), 1)
@@ -30,9 +30,11 @@ export const report = (name: string, { outcome, turn }: turns.Result) => {
         ? Effect.logDebug(`Orchestration "${name}" ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
         : isExpected(outcome.details)
         ? Effect.logDebug(`Orchestration "${name}" failed with an error of its own`)
+        : diedOf !== undefined
+        ? Effect.logError(`Orchestration dispatcher: program died, its instance fails`, diedOf)
         : Effect.logWarning(`Orchestration "${name}" failed: ${failureKind(outcome.details)}`)
     ),
-    Effect.annotateLogs({ events: turn.historyDelta.length })
+    Effect.annotateLogs({ orchestration: name, events: turn.historyDelta.length })
   )
 }
 
