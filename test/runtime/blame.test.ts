@@ -189,4 +189,79 @@ describe("Only the delivery at fault counts:", () => {
       yield* TestClock.adjust("61 seconds")
       assert.strictEqual(yield* Fiber.join(done), "paid")
     }).pipe(inMemory))
+
+  const away = Effect.fnUntraced(function*(handler: Effect.Effect<string>) {
+    const driver = yield* ProviderDriver.ProviderDriver
+    const { runs, runtime } = payments(handler)
+    let isAway = (_operation: string) => false
+    const { client } = yield* start(Runtime.layer({}), driver)
+    yield* start(
+      runtime,
+      Process.intercept(driver, (call, operation) =>
+        Effect.suspend(() =>
+          isAway(operation)
+            ? Effect.fail(new ProviderError.ProviderError({ operation, reason: reasons["a lost connection"]! }))
+            : call
+        ))
+    )
+    const done = yield* Effect.forkChild(client.execute(Pay, { instanceId: "i", payload: undefined }))
+    const pass = (seconds: number) => Effect.replicateEffect(TestClock.adjust("1 second"), seconds, { discard: true })
+    return { done, pass, runs, setAway: (is: typeof isAway) => void (isAway = is) }
+  })
+
+  it.effect("the store is away: an activity whose lock ran out meanwhile goes on, and is begun once", () =>
+    Effect.gen(function*() {
+      const { done, pass, runs, setAway } = yield* away(Effect.as(Effect.sleep("5 minutes"), "paid"))
+      yield* pass(3)
+      setAway(() => true)
+      yield* pass(40)
+      // Claims get through first.
+      setAway((operation) => operation === "renewWorkItemLocks")
+      yield* pass(5)
+      setAway(() => false)
+      yield* pass(320)
+      assert.deepStrictEqual(done.pollUnsafe(), Exit.succeed("paid"))
+      assert.strictEqual(runs.count, 1)
+    }).pipe(inMemory))
+
+  it.effect("results cannot be stored: one whose lock ran out while the store was away is stored then", () =>
+    Effect.gen(function*() {
+      const { done, pass, runs, setAway } = yield* away(Effect.as(Effect.sleep("10 seconds"), "paid"))
+      yield* pass(5)
+      setAway(() => true)
+      yield* pass(55)
+      // So do results.
+      setAway((operation) => operation === "renewWorkItemLocks")
+      yield* pass(15)
+      setAway(() => false)
+      yield* pass(30)
+      assert.deepStrictEqual(done.pollUnsafe(), Exit.succeed("paid"))
+      assert.strictEqual(runs.count, 1)
+    }).pipe(inMemory))
+
+  it.effect("turns cannot be stored: not before their leases have run out, for two minutes", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      const { runs, runtime } = payments()
+      const slow = Process.intercept(
+        driver,
+        (call, operation) =>
+          Effect.flatMap(Clock.currentTimeMillis, (now) =>
+            now >= 120_000
+              ? call
+              : operation === "ackOrchestrationItems"
+              ? Effect.delay(call, "6 seconds")
+              : operation === "renewOrchestrationItemLocks"
+              ? Effect.fail(new ProviderError.ProviderError({ operation, reason: reasons["a table lock"]! }))
+              : call)
+      )
+      // One slot, as another one would take the instance over meanwhile.
+      const { client } = yield* Process.start(runtime, {
+        provider: { pollInterval: "1 second" },
+        runtime: { orchestrationConcurrency: 1 }
+      }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, slow))
+      const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 120_000)
+      assert.deepStrictEqual(exit, Exit.succeed("paid"))
+      assert.strictEqual(runs.count, 1)
+    }).pipe(inMemory))
 })

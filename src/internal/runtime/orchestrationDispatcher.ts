@@ -99,8 +99,14 @@ export const make = Effect.fnUntraced(function*(options: {
             isRefusedData(error)
               ? onRefusal(error)
               : error.reason._tag === "LockLost"
-              ? Effect.logWarning(
-                `${component}: turn not stored, its lease is gone: to another process, or with an earlier try that did store it`
+              ? Effect.andThen(
+                Effect.logWarning(
+                  `${component}: turn not stored, its lease is gone: to another process, or with an earlier try that did store it`
+                ),
+                // If it only ran out, the delivery does not count.
+                Effect.ignore(
+                  provider.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
+                )
               )
               : setAside(`${component}: turn not stored`, problem(error)),
             false

@@ -27,6 +27,13 @@ export interface RunningActivities {
   /** Its lock is kept and its cancellation noticed until `leave`. */
   readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Running
   readonly leave: (running: Running) => void
+  /** Revives its lock if it may have run out, as long as no other process has taken it. */
+  readonly holdLock: (running: Running) => Effect.Effect<void, ProviderError>
+  /**
+   * Waits while not one lock can be renewed: the first claim after an outage would otherwise take what still runs here
+   * under a lock that has run out.
+   */
+  readonly inTouch: Effect.Effect<void>
   /** Of each one, for logs. */
   readonly names: () => Iterable<string>
   /** These were cancelled; those that do not run here are none of our business. */
@@ -42,6 +49,8 @@ export interface Running {
   readonly lost: Deferred.Deferred<void>
   /** Monotonic milliseconds. */
   checkedAtMs: number
+  /** The same: its lock holds until then at least, as far as this process knows. */
+  lockedUntilMs: number
 }
 
 /** Keeps the locks of what runs until its scope is closed. */
@@ -54,27 +63,37 @@ export const make = Effect.fnUntraced(function*(
   // In order of `checkedAtMs`: a check stamps all that are there, and whoever comes later is younger.
   const running = new Set<Running>()
   const occupied = Latch.makeUnsafe()
+  const inTouch = Latch.makeUnsafe(true)
   const intervalMs = renewalIntervalMs(settings)
-  const soonMs = Math.min(intervalMs, Duration.toMillis(settings.workerLockTimeout) / 10)
+  const lockTimeoutMs = Duration.toMillis(settings.workerLockTimeout)
+  const soonMs = Math.min(intervalMs, lockTimeoutMs / 10)
 
-  /** The error when the store did not answer: then nothing is known, and nobody is disturbed. */
-  const renew = (one: Running): Effect.Effect<ProviderError | undefined> =>
-    Effect.matchEffect(
-      provider.renewWorkItemLock({ lockToken: one.lockToken, extendFor: settings.workerLockTimeout }),
-      {
-        onSuccess: () => Effect.undefined,
-        onFailure: (error) =>
-          error.reason._tag === "LockLost"
-            ? Effect.as(Deferred.succeed(one.lost, undefined), undefined)
-            : Effect.succeed(error)
-      }
-    )
+  const renew = (one: Running) =>
+    Effect.suspend(() => {
+      const untilMs = monotonicMs(clock) + lockTimeoutMs
+      return Effect.map(
+        provider.renewWorkItemLock({ lockToken: one.lockToken, extendFor: settings.workerLockTimeout }),
+        () => void (one.lockedUntilMs = untilMs)
+      )
+    })
+
+  /** The error when the store did not answer: then nothing is known, and nothing is interrupted. */
+  const checkOne = (one: Running): Effect.Effect<ProviderError | undefined> =>
+    Effect.matchEffect(renew(one), {
+      onSuccess: () => Effect.undefined,
+      onFailure: (error) =>
+        error.reason._tag === "LockLost"
+          ? Effect.as(Deferred.succeed(one.lost, undefined), undefined)
+          : Effect.succeed(error)
+    })
 
   const check = (now: number) =>
     Effect.gen(function*() {
       for (const one of running) one.checkedAtMs = now
-      const answers = yield* Effect.forEach([...running], renew, { concurrency: "unbounded" })
+      const answers = yield* Effect.forEach([...running], checkOne, { concurrency: "unbounded" })
       const error = answers.find((answer) => answer !== undefined)
+      if (answers.every((answer) => answer !== undefined)) inTouch.closeUnsafe()
+      else inTouch.openUnsafe()
       if (error === undefined) return
       yield* Effect.logDebug("Worker dispatcher: locks of running activities not renewed yet").pipe(problem(error))
       yield* Effect.sleep(soonMs)
@@ -103,12 +122,19 @@ export const make = Effect.fnUntraced(function*(
     enter: ({ executionId, id, instance, name: activity }, lockToken) => {
       const key = keyOf(instance, executionId, id)
       const name = `${activity} of ${instance}`
-      const one = { key, name, lockToken, lost: Deferred.makeUnsafe<void>(), checkedAtMs: monotonicMs(clock) }
+      const now = monotonicMs(clock)
+      const lost = Deferred.makeUnsafe<void>()
+      const one = { key, name, lockToken, lost, checkedAtMs: now, lockedUntilMs: now + lockTimeoutMs }
       running.add(one)
       occupied.openUnsafe()
       return one
     },
-    leave: (one) => running.delete(one),
+    leave: (one) => {
+      running.delete(one)
+      if (running.size === 0) inTouch.openUnsafe()
+    },
+    holdLock: (one) => Effect.suspend(() => monotonicMs(clock) < one.lockedUntilMs ? Effect.void : renew(one)),
+    inTouch: inTouch.await,
     names: () => [...running].map(({ name }) => name),
     cancel: (activities) => {
       if (activities.length === 0 || running.size === 0) return

@@ -62,7 +62,8 @@ export const make = Effect.fnUntraced(function*(options: {
 
     /** Tries until the store has the outcome or does not want it any more: the handler is not run again for it. */
     const store = (completion: Completion, failures = 0): Effect.Effect<void> =>
-      provider.ackWorkItem(lockToken, Option.some(completion)).pipe(
+      running.holdLock(one).pipe(
+        Effect.andThen(provider.ackWorkItem(lockToken, Option.some(completion))),
         Effect.matchEffect({
           onSuccess: () => count(item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
           onFailure: (error) => {
@@ -154,7 +155,7 @@ export const make = Effect.fnUntraced(function*(options: {
     name: component,
     concurrency: settings.workerConcurrency,
     looks,
-    claim: Effect.map(sessions.claim, Option.map(handle))
+    claim: Effect.map(Effect.andThen(running.inTouch, sessions.claim), Option.map(handle))
   }
 })
 
