@@ -487,9 +487,10 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
 
     renewWorkItemLocks: (items) =>
       statement((now) =>
-        items.map(({ extendForMs, lockToken }) => {
+        items.map(({ extendForMs, lockToken, sufficientMs = Infinity }) => {
           const found = activityOf(lockToken, "any time")
           if (found === undefined) return "LockLost"
+          if (found.activity.sessionId === null && found.activity.lock!.untilMs - now >= sufficientMs) return "Done"
           found.activity.lock!.untilMs = now + extendForMs
           stampSession(found.activity, now)
           return "Done"

@@ -271,6 +271,8 @@ export class Provider extends Context.Service<Provider, {
   readonly renewWorkItemLock: (options: {
     readonly lockToken: string
     readonly extendFor: Duration.Duration
+    /** A lock that lasts for so long may be left as it is: the call only asks whether it stands. */
+    readonly sufficient?: Duration.Duration | undefined
   }) => Effect.Effect<void, ProviderError>
 
   /** History of the newest execution; empty when unknown. Fails with `DataCorrupted` on an unreadable event. */

@@ -496,8 +496,13 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   ) => Call<ReadonlyArray<Settled>>
   /** Gives activities back. The lock may be expired, not superseded. */
   readonly abandonWorkItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
-  /** Extends live locks. `LockLost` is how a running activity learns that it was cancelled. */
-  readonly renewWorkItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
+  /**
+   * Extends locks that no other worker took over. `LockLost` is how a running activity learns that it was cancelled: it
+   * asks more often than its lock needs, so a lock that lasts for `sufficientMs` more may be left as it is.
+   */
+  readonly renewWorkItemLocks: (
+    items: ReadonlyArray<Renewal & { readonly sufficientMs?: number }>
+  ) => Call<ReadonlyArray<Settled>>
 
   /** Events of one execution by event id; null means the highest execution. Unknown: empty. */
   readonly readHistory: (

@@ -207,7 +207,10 @@ export const makeOver = (
       work_item: item.completion?.workItem ?? null
     })),
     abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
-    renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", renewalRow),
+    renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", (item) => ({
+      ...renewalRow(item),
+      sufficient_ms: item.sufficientMs
+    })),
 
     readHistory: Effect.fnUntraced(function*({ executionId, instanceId }) {
       const texts: Array<string> = []

@@ -133,7 +133,10 @@ export type Operation =
     readonly items: ReadonlyArray<{ readonly token: Handle; readonly completes: string | null }>
   }
   | { readonly call: "abandonWorkItems"; readonly items: ReadonlyArray<Abandon> }
-  | { readonly call: "renewWorkItemLocks"; readonly items: ReadonlyArray<Renewal> }
+  | {
+    readonly call: "renewWorkItemLocks"
+    readonly items: ReadonlyArray<Renewal & { readonly sufficientMs?: number }>
+  }
   | {
     readonly call: "renewSessionLocks"
     readonly ownerIds: ReadonlyArray<string>
@@ -360,7 +363,15 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   },
   call(4, "ackWorkItems", { items: some(fc.record({ token: handle, completes: orNull(instanceId) }), 2) }),
   call(2, "abandonWorkItems", { items: abandons }),
-  call(2, "renewWorkItemLocks", { items: renewals }),
+  call(2, "renewWorkItemLocks", {
+    items: some(
+      fc.oneof(
+        fc.record({ token: handle, extendForMs: lockTimeoutMs }),
+        fc.record({ token: handle, extendForMs: lockTimeoutMs, sufficientMs: ms })
+      ),
+      2
+    )
+  }),
   call(2, "renewSessionLocks", {
     ownerIds: fc.subarray(["me", "you"]),
     extendForMs: lockTimeoutMs,

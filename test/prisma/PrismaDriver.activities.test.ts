@@ -281,6 +281,36 @@ describe("abandonWorkItems:", () => {
 })
 
 describe("renewWorkItemLocks:", () => {
+  it.effect("only looks at a lock that lasts long enough, unless its session has to be stamped", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* open
+      yield* driver.enqueueForWorker([named("1"), named("2", { sessionId: "s" })])
+      const session = { ownerId: "me", lockTimeoutMs: 1000 }
+      const taken = yield* Test.take(driver, { lockTimeoutMs: 1000, session })
+      const renew = driver.renewWorkItemLocks(
+        taken.map(({ lockToken }) => ({ lockToken, extendForMs: 1000, sufficientMs: 500 }))
+      )
+      const versions = sql(
+        "SELECT xmin::text AS version, xmax::text AS locker FROM worker_queue WHERE session_id IS NULL"
+      )
+      const before = yield* versions
+      yield* TestClock.adjust(500)
+      assert.deepStrictEqual(yield* renew, ["Done", "Done"])
+      assert.deepStrictEqual(yield* versions, before)
+      assert.deepStrictEqual(yield* sql("SELECT locked_until::int FROM worker_queue ORDER BY id"), [
+        { locked_until: 1000 },
+        { locked_until: 1500 }
+      ])
+      yield* TestClock.adjust(1)
+      assert.deepStrictEqual(yield* renew, ["Done", "Done"])
+      assert.deepStrictEqual(yield* sql("SELECT locked_until::int FROM worker_queue ORDER BY id"), [
+        { locked_until: 1501 },
+        { locked_until: 1501 }
+      ])
+      yield* sql("DELETE FROM worker_queue WHERE session_id IS NULL")
+      assert.deepStrictEqual(yield* renew, ["LockLost", "Done"])
+    }))
+
   it.effect("extends live locks by milliseconds from now, each by its own", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open

@@ -66,13 +66,18 @@ export const make = Effect.fnUntraced(function*(
   const inTouch = Latch.makeUnsafe(true)
   const intervalMs = renewalIntervalMs(settings)
   const lockTimeoutMs = Duration.toMillis(settings.workerLockTimeout)
+  const half = Duration.divideUnsafe(settings.workerLockTimeout, 2)
   const soonMs = Math.min(intervalMs, lockTimeoutMs / 10)
 
   const renew = (one: Running) =>
     Effect.suspend(() => {
       const untilMs = monotonicMs(clock) + lockTimeoutMs
       return Effect.map(
-        provider.renewWorkItemLock({ lockToken: one.lockToken, extendFor: settings.workerLockTimeout }),
+        provider.renewWorkItemLock({
+          lockToken: one.lockToken,
+          extendFor: settings.workerLockTimeout,
+          sufficient: half
+        }),
         () => void (one.lockedUntilMs = untilMs)
       )
     })

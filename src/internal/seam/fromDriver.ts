@@ -354,8 +354,12 @@ export const make = Effect.fnUntraced(function*(
         Effect.tap(() => Effect.sync(() => Option.isNone(delay) && wakeWorkers()))
       ),
 
-    renewWorkItemLock: ({ extendFor, lockToken }) =>
-      renewActivities({ lockToken, extendForMs: Duration.toMillis(extendFor) }).pipe(
+    renewWorkItemLock: ({ extendFor, lockToken, sufficient }) =>
+      renewActivities({
+        lockToken,
+        extendForMs: Duration.toMillis(extendFor),
+        ...(sufficient !== undefined && { sufficientMs: Duration.toMillis(sufficient) })
+      }).pipe(
         Effect.tap((settled) =>
           Effect.sync(() =>
             settled === "Done"

@@ -127,12 +127,11 @@ export const guardProvider = (provider: Service): Service => {
         () => provider[operation]({ ...options, delay: roundedOption(options.delay) })
       )
   const renew =
-    (operation: "renewOrchestrationItemLock" | "renewWorkItemLock"): Service["renewWorkItemLock"] =>
-    ({ extendFor, lockToken }) =>
+    (operation: "renewOrchestrationItemLock" | "renewWorkItemLock"): Service["renewWorkItemLock"] => (options) =>
       guard(
         operation,
-        [text("lockToken", lockToken), length("extendFor", extendFor, 1)],
-        () => provider[operation]({ lockToken, extendFor: rounded(extendFor) })
+        [text("lockToken", options.lockToken), length("extendFor", options.extendFor, 1)],
+        () => provider[operation]({ ...options, extendFor: rounded(options.extendFor) })
       )
   return {
     ...provider,
