@@ -48,4 +48,4 @@ const main = Run.makeRunMain(({ fiber, teardown }) => {
   fiber.addObserver((exit) => teardown(exit, (code) => process.exit(code === 130 ? 0 : code)))
 })
 
-main(Layer.launch(App))
+main(Runtime.launch(App))

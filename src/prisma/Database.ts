@@ -15,6 +15,7 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as pg from "pg"
+import { withHarmlessLoggers } from "../internal/logging.ts"
 import * as ProviderError from "../ProviderError.ts"
 import { Prisma, PrismaClient } from "./client.ts"
 import * as Connection from "./connection.ts"
@@ -129,6 +130,10 @@ export const make = Effect.fn("Database.make")(
       })
 
     yield* checkServer(pool, settings.address)
+    yield* Effect.logInfo("Database: open").pipe(
+      Effect.annotateLogs({ package: "duroxide-prisma", address: settings.address, schema: settings.schema }),
+      withHarmlessLoggers
+    )
     return Database.of({
       schema: settings.schema,
       schemaSql: Prisma.raw(Connection.quoted(settings.schema)),

@@ -1,5 +1,14 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, MemoryDriver, Orchestration, ProviderDriver, ProviderError, Runtime } from "duroxide-prisma"
+import {
+  Activity,
+  Client,
+  MemoryDriver,
+  Orchestration,
+  ProviderDriver,
+  ProviderError,
+  Runtime,
+  Signal
+} from "duroxide-prisma"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -263,5 +272,44 @@ describe("Only the delivery at fault counts:", () => {
       const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 120_000)
       assert.deepStrictEqual(exit, Exit.succeed("paid"))
       assert.strictEqual(runs.count, 1)
+    }).pipe(inMemory))
+
+  it.effect("a lease is kept while the history of its turn is being read, however long that takes", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      const Long = Orchestration.make("Long", { success: Schema.Int })
+      const Go = Signal.make("Go")
+      const runtime = Runtime.layer({ orchestrations: [Long], activities: [Charge] }).pipe(Layer.provide([
+        Charge.toLayer(() => Effect.succeed("paid")),
+        Long.toLayer(Effect.fn(function*() {
+          let count = 0
+          for (; count < 70; count++) yield* Charge.execute()
+          yield* Go.wait
+          return count
+        }))
+      ]))
+      const options = { provider: { pollInterval: "1 second" }, runtime: { verifyReplay: false } } as const
+      const first = yield* Process.start(runtime, options)
+      yield* first.client.start(Long, { instanceId: "i", payload: undefined })
+      for (let i = 0; i < 60; i++) yield* TestClock.adjust("1 second")
+      yield* first.stop
+      let claims = 0
+      // Leases are five seconds long.
+      const slow = {
+        ...Process.intercept(
+          driver,
+          (call, operation) => operation === "readHistory" ? Effect.delay(call, "12 seconds") : call
+        ),
+        fetchOrchestrationItems: (request: Parameters<typeof driver.fetchOrchestrationItems>[0]) =>
+          Effect.tap(driver.fetchOrchestrationItems(request), ({ length }) => Effect.sync(() => claims += length))
+      }
+      const onSlow = Effect.provideService(ProviderDriver.ProviderDriver, slow)
+      const { client } = yield* Process.start(runtime, options).pipe(onSlow)
+      yield* Process.start(runtime, options).pipe(onSlow)
+      yield* client.raise(Go, "i", undefined)
+      const done = yield* Effect.forkChild(client.wait(Long, "i"))
+      for (let i = 0; i < 40; i++) yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(done.pollUnsafe(), Exit.succeed(70))
+      assert.strictEqual(claims, 1)
     }).pipe(inMemory))
 })
