@@ -15,6 +15,6 @@ export const checkNameUnsafe = (kind: string, name: string): void => {
 export const checkVersionUnsafe = (name: string, version: string): void => {
   if (Result.isSuccess(SemVer.parse(version))) return
   throw new RangeError(
-    `version ${JSON.stringify(version)} of orchestration "${name}" is refused: it is no semantic version like 1.0.0`
+    `version ${JSON.stringify(version)} of orchestration "${name}" is refused: it is not a semantic version like 1.0.0`
   )
 }

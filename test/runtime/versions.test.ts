@@ -311,7 +311,7 @@ describe("Definitions", () => {
       [
         "a version that is none",
         () => Orchestration.make("X", { version: "1" }),
-        "it is no semantic version like 1.0.0"
+        "it is not a semantic version like 1.0.0"
       ],
       ["an empty name", () => Orchestration.make(""), "it is empty"],
       ["a name with NUL", () => Signal.make("a\0b"), "it holds a NUL character"],

@@ -88,8 +88,8 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         () => Signal.make("\ud800"),
         () => Mailbox.make("")
       ),
-    "define a version that is no semantic version": isRefused(
-      "it is no semantic version like 1.0.0",
+    "define a version that is not a semantic version": isRefused(
+      "it is not a semantic version like 1.0.0",
       () => Orchestration.make("X", { version: "1" })
     ),
     "serve two programs of one name and version, or two activities of one name": Effect.fnUntraced(function*() {
@@ -247,7 +247,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.start(App.Reads, { instanceId, ...nothing })
       assert.strictEqual(yield* client.wait(App.Reads, instanceId), "early")
     }),
-    "send to a mailbox that nobody reads yet": Effect.fnUntraced(function*(client, instanceId) {
+    "send to a mailbox that is not read yet": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Reads, { instanceId, ...nothing })
       yield* client.send(App.Letters, instanceId, "first")
       yield* client.send(App.Letters, instanceId, "second")
