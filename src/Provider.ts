@@ -165,7 +165,8 @@ export interface Options {
  * milliseconds; enqueues do not, because a repeated enqueue could deliver twice.
  *
  * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; to be
- * stored, ids of instances and sessions and tags of more than 2,048 bytes of UTF-8, and keys of more than 512; ids and
+ * stored, ids of instances of more than 2,048 bytes of UTF-8, names, versions and ids of sessions of more than 1,024, keys
+ * of more than 512, and tags of more than 256; ids and
  * counts that are no whole numbers up to 2^53 - 1, negative lengths of time, leases of no length, and lengths beyond the
  * year 9999, an endless one among them. Fractions of a millisecond are rounded up. Unknown ids and tokens, empty sets
  * and a poll timeout of any length are no bad input.

@@ -39,7 +39,7 @@ BEGIN
   FROM instances AS i
   WHERE i.instance_id = p_instance_id;
   IF v_route IS NOT NULL THEN
-    RETURN v_route;
+    RETURN CASE WHEN octet_length(v_route) <= 2400 THEN v_route ELSE '' END;
   END IF;
   IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
     BEGIN
@@ -51,7 +51,8 @@ BEGIN
       WHEN data_exception THEN
         v_route := NULL;
     END;
-    IF v_route IS NOT NULL THEN
+    -- An index entry takes 2,704 bytes: no insert of others fails for it, and no process of ours serves such names.
+    IF octet_length(v_route) <= 2400 THEN
       RETURN v_route;
     END IF;
   END IF;

@@ -3,17 +3,17 @@
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
-import { problemOfName } from "./identifiers.ts"
+import { maxNameBytes, problemOfName } from "./identifiers.ts"
 
 /** Throws a `RangeError` on a name that cannot be stored. `kind` is what is named: `signal`. */
 export const checkNameUnsafe = (kind: string, name: string): void => {
-  const problem = problemOfName(name)
+  const problem = problemOfName(name, maxNameBytes)
   if (problem !== undefined) throw new RangeError(`name of ${kind} ${JSON.stringify(name)} is refused: ${problem}`)
 }
 
 /** Throws a `RangeError` on a version of the orchestration that cannot be compared with others. */
 export const checkVersionUnsafe = (name: string, version: string): void => {
-  if (Result.isSuccess(SemVer.parse(version))) return
+  if (version.length <= maxNameBytes && Result.isSuccess(SemVer.parse(version))) return
   throw new RangeError(
     `version ${JSON.stringify(version)} of orchestration "${name}" is refused: it is not a semantic version like 1.0.0`
   )

@@ -9,6 +9,8 @@ import { problemOf } from "./text.ts"
 const maxIndexedBytes = 2048
 const maxKeyBytes = 512
 export const maxGivenIdBytes = 1024
+// A name, its version and a prefix stand in one index entry; an activity's name, its tag and its session in another.
+export const maxNameBytes = 1024
 
 /** Duroxide's limit. */
 export const maxTagBytes = 256
@@ -17,9 +19,9 @@ export const maxTagBytes = 256
 export const problemOfName = (text: string, maxBytes = Infinity): string | undefined =>
   text === "" ? "it is empty" : problemOfLength(text, maxBytes) ?? problemOf(text)
 
-/** Why the text cannot be the id of an instance or a session, or a tag; undefined when it can. */
-export const problemOfId = (text: string): string | undefined =>
-  problemOfLength(text, maxIndexedBytes) ?? problemOf(text)
+/** Why the text cannot be stored where an index has it, or takes more bytes than that; undefined when it can. */
+export const problemOfId = (text: string, maxBytes = maxIndexedBytes): string | undefined =>
+  problemOfLength(text, maxBytes) ?? problemOf(text)
 
 /** Why the text cannot be the key of a value; undefined when it can. */
 export const problemOfKey = (text: string): string | undefined => problemOfLength(text, maxKeyBytes) ?? problemOf(text)

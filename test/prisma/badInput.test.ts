@@ -31,6 +31,8 @@ const noDelays = {
 const noLeases = { ...noDelays, "of no length": Duration.zero }
 
 /** Of so many bytes, which no compression makes fewer. */
+const most32 = { major: 2 ** 31 - 1, minor: 2 ** 31 - 1, patch: 2 ** 31 - 1 }
+
 const randomText = (bytes: number) => randomBytes(bytes).toString("base64url").slice(0, bytes)
 
 const second = Duration.seconds(1)
@@ -122,8 +124,16 @@ const refused: ReadonlyArray<[string, Call]> = [
   ...each("ackOrchestrationItem timestampMs", noIds, (timestampMs) => ack({ historyDelta: [event({ timestampMs })] })),
   ...each("ackOrchestrationItem event", texts, (output) => ack({ historyDelta: [event({ output })] })),
   ...each("ackOrchestrationItem output", texts, (output) => ack({ metadata: { output } })),
-  ...each("ackOrchestrationItem name", texts, (orchestrationName) => ack({ metadata: { orchestrationName } })),
-  ...each("ackOrchestrationItem version", texts, (orchestrationVersion) => ack({ metadata: { orchestrationVersion } })),
+  ...each(
+    "ackOrchestrationItem name",
+    { ...texts, ...tooLong },
+    (orchestrationName) => ack({ metadata: { orchestrationName } })
+  ),
+  ...each(
+    "ackOrchestrationItem version",
+    { ...texts, ...tooLong },
+    (orchestrationVersion) => ack({ metadata: { orchestrationVersion } })
+  ),
   ...each("ackOrchestrationItem parent", texts, (parentInstanceId) => ack({ metadata: { parentInstanceId } })),
   ...each("ackOrchestrationItem parent", tooLong, (parentInstanceId) => ack({ metadata: { parentInstanceId } })),
   ...each(
@@ -201,7 +211,11 @@ const refused: ReadonlyArray<[string, Call]> = [
     "enqueueForOrchestrator item: of no known kind",
     ({ provider }) => provider.enqueueForOrchestrator({ ...cancel("a"), _tag: "Nonsense" } as never, delay)
   ],
-  ...each("enqueueForWorker name", texts, (name) => ({ provider }) => provider.enqueueForWorker(activity({ name }))),
+  ...each(
+    "enqueueForWorker name",
+    { ...texts, ...tooLong },
+    (name) => ({ provider }) => provider.enqueueForWorker(activity({ name }))
+  ),
   ...each(
     "enqueueForWorker instance",
     { ...texts, ...tooLong },
@@ -547,9 +561,10 @@ const stored: ReadonlyArray<[string, Call]> = [
       const [instance, parentInstance, sessionId, tag] = [
         randomText(2048),
         randomText(2048),
-        randomText(2048),
-        randomText(2048)
+        randomText(1024),
+        randomText(256)
       ]
+      const [name, orchestrationName, orchestrationVersion] = [randomText(1024), randomText(1024), randomText(1024)]
       yield* provider.startOrchestration(start({ instance, parentInstance, parentId: 2 }))
       const claimed = yield* provider.fetchOrchestrationItem({
         lockTimeout: second,
@@ -563,8 +578,8 @@ const stored: ReadonlyArray<[string, Call]> = [
           { ...envelope, instanceId: instance, _tag: "KeyValueSet", key: set, value: "1", lastUpdatedAtMs: 0 },
           { ...envelope, instanceId: instance, eventId: 2, _tag: "KeyValueCleared", key: cleared }
         ],
-        metadata: { orchestrationName: "O", orchestrationVersion: "1", parentInstanceId: parentInstance },
-        workerItems: [activity({ instance, executionId: most, id: most, sessionId, tag })],
+        metadata: { orchestrationName, orchestrationVersion, parentInstanceId: parentInstance, pinnedVersion: most32 },
+        workerItems: [activity({ name, instance, executionId: most, id: most, sessionId, tag })],
         orchestratorItems: [cancel(instance)]
       })
       yield* provider.ackOrchestrationItem(lockToken, turned)
@@ -620,7 +635,7 @@ const refuses = Effect.gen(function*() {
     assert.strictEqual(error.reason._tag, "InvalidInput", `${name}: ${error.message}`)
     assert.strictEqual(error.operation, name.split(" ")[0], name)
     const isTooLong = /: [\d,]+ bytes$/.test(name)
-    if (isTooLong) assert.match(error.message, /it has \d+ bytes, the limit is (2048|512)$/, name)
+    if (isTooLong) assert.match(error.message, /it has \d+ bytes, the limit is (2048|1024|512|256)$/, name)
     assert.isFalse(error.isRetryable, name)
   }
 })

@@ -190,24 +190,38 @@ describe("Versions", () => {
       const provider = yield* Provider.Provider
       const envelope = { instanceId: "loop", executionId: 1, timestampMs: 0, duroxideVersion: "1000.1.0" }
       const [name, input] = ["Loop", `{"rounds":0}`]
-      yield* provider.appendWithExecution("loop", 1, [
-        {
-          ...envelope,
-          eventId: 1,
-          sourceEventId: null,
-          _tag: "OrchestrationStarted",
-          name,
-          input,
-          version: "2.0.0",
-          parentInstance: null,
-          parentId: null
-        },
-        { ...envelope, eventId: 2, sourceEventId: null, _tag: "OrchestrationContinuedAsNew", input }
-      ])
-      yield* provider.enqueueForOrchestrator(
-        { _tag: "ContinueAsNew", instance: "loop", orchestration: name, input, version: null, carryForwardEvents: [] },
-        Option.none()
-      )
+      yield* client.start(Two, { instanceId: "loop", payload: { rounds: 0 } })
+      const claim = { lockTimeout: Duration.seconds(5), pollTimeout: Duration.zero, versions: Option.none() }
+      const { lockToken } = Option.getOrThrow(yield* provider.fetchOrchestrationItem(claim))
+      yield* provider.ackOrchestrationItem(lockToken, {
+        executionId: 1,
+        historyDelta: [
+          {
+            ...envelope,
+            eventId: 1,
+            sourceEventId: null,
+            _tag: "OrchestrationStarted",
+            name,
+            input,
+            version: "2.0.0",
+            parentInstance: null,
+            parentId: null
+          },
+          { ...envelope, eventId: 2, sourceEventId: null, _tag: "OrchestrationContinuedAsNew", input }
+        ],
+        workerItems: [],
+        orchestratorItems: [
+          { _tag: "ContinueAsNew", instance: "loop", orchestration: name, input, version: null, carryForwardEvents: [] }
+        ],
+        cancelledActivities: [],
+        metadata: {
+          status: "ContinuedAsNew",
+          output: input,
+          orchestrationName: name,
+          orchestrationVersion: "2.0.0",
+          pinnedVersion: { major: 1000, minor: 1, patch: 0 }
+        }
+      })
       yield* TestRuntime.advance("5 seconds")
       assert.lengthOf(yield* provider.readWithExecution("loop", 2), 0)
       yield* TestRuntime.deploy(both)

@@ -1553,7 +1553,7 @@ BEGIN
   FROM instances AS i
   WHERE i.instance_id = p_instance_id;
   IF v_route IS NOT NULL THEN
-    RETURN v_route;
+    RETURN CASE WHEN octet_length(v_route) <= 2400 THEN v_route ELSE '' END;
   END IF;
   IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
     BEGIN
@@ -1565,7 +1565,8 @@ BEGIN
       WHEN data_exception THEN
         v_route := NULL;
     END;
-    IF v_route IS NOT NULL THEN
+    -- An index entry takes 2,704 bytes: no insert of others fails for it, and no process of ours serves such names.
+    IF octet_length(v_route) <= 2400 THEN
       RETURN v_route;
     END IF;
   END IF;
@@ -2919,6 +2920,10 @@ BEGIN
     NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || NEW.tag, ''),
     ''
   );
+  IF octet_length(NEW.route) + COALESCE(octet_length(NEW.session_id), 0) > 2400 THEN
+    -- An index entry takes 2,704 bytes: no insert of others fails for it, and no worker of ours has such names.
+    NEW.route := '';
+  END IF;
   RETURN NEW;
 EXCEPTION
   -- Text that is not JSON: an insert never fails for it.

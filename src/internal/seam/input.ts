@@ -16,7 +16,7 @@ import type { ProviderAdmin } from "../../ProviderAdmin.ts"
 import type { CoreVersion, VersionRange } from "../../ProviderDriver.ts"
 import { InvalidInput, ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
-import { problemOfId, problemOfKey } from "../identifiers.ts"
+import { maxGivenIdBytes, maxNameBytes, maxTagBytes, problemOfId, problemOfKey } from "../identifiers.ts"
 import { problemOf } from "../text.ts"
 import { Unstorable } from "./encoding.ts"
 import type { Enqueue } from "./enqueue.ts"
@@ -50,13 +50,24 @@ const text = (field: string, value: string | undefined): Problem => {
 const texts = (field: string, values: ReadonlyArray<string>): Problem =>
   values.map((value) => text(field, value)).find((problem) => problem !== undefined)
 
-const id = (field: string, value: string | null | undefined): Problem => {
-  const problem = value === null || value === undefined ? undefined : problemOfId(value)
+const id = (field: string, value: string | null | undefined, maxBytes?: number): Problem => {
+  const problem = value === null || value === undefined ? undefined : problemOfId(value, maxBytes)
   return problem === undefined ? undefined : [field, problem]
 }
 
-const activity = ({ instance, sessionId, tag }: WorkItem.Of<"ActivityExecute">): Problem =>
-  id("instance", instance) ?? id("sessionId", sessionId) ?? id("tag", tag)
+/** The name or the version of a definition. */
+const name = (field: string, value: string | null | undefined): Problem => id(field, value, maxNameBytes)
+
+const activity = (item: WorkItem.Of<"ActivityExecute">): Problem =>
+  id("instance", item.instance) ?? name("name", item.name) ?? id("sessionId", item.sessionId, maxGivenIdBytes) ??
+    id("tag", item.tag, maxTagBytes)
+
+const message = (item: WorkItem.WorkItem): Problem =>
+  id("instance", WorkItem.target(item)) ?? (
+    item._tag === "StartOrchestration" || item._tag === "ContinueAsNew"
+      ? name("orchestration", item.orchestration) ?? name("version", item.version)
+      : undefined
+  )
 
 const keyOf = (event: Event.Event): Problem => {
   if (event._tag !== "KeyValueSet" && event._tag !== "KeyValueCleared") return undefined
@@ -102,14 +113,15 @@ export const guardEnqueue = (enqueue: Enqueue): Enqueue => ({
     guard("startOrchestration", [
       id("instance", options.start.instance),
       id("parentInstance", options.start.parentInstance),
-      text("orchestration", options.start.orchestration),
+      name("orchestration", options.start.orchestration),
+      name("version", options.start.version),
       version("pinnedVersion", options.pinnedVersion),
       delayed(options.delay)
     ], () => enqueue.startOrchestration({ ...options, delay: roundedOption(options.delay) })),
   enqueueForOrchestrator: (item, delay) =>
     guard(
       "enqueueForOrchestrator",
-      [id("instance", WorkItem.target(item)), delayed(delay)],
+      [message(item), delayed(delay)],
       () => enqueue.enqueueForOrchestrator(item, roundedOption(delay))
     ),
   enqueueForWorker: (item) => guard("enqueueForWorker", [activity(item)], () => enqueue.enqueueForWorker(item))
@@ -151,10 +163,10 @@ export const guardProvider = (provider: Service): Service => {
         ...turn.historyDelta.map(({ eventId }) => whole("eventId", eventId, 1)),
         ...turn.historyDelta.map(keyOf),
         ...turn.workerItems.map(activity),
-        ...turn.orchestratorItems.map((item) => id("instance", WorkItem.target(item))),
+        ...turn.orchestratorItems.map(message),
         text("output", turn.metadata.output),
-        text("orchestrationName", turn.metadata.orchestrationName),
-        text("orchestrationVersion", turn.metadata.orchestrationVersion),
+        name("orchestrationName", turn.metadata.orchestrationName),
+        name("orchestrationVersion", turn.metadata.orchestrationVersion),
         id("parentInstanceId", turn.metadata.parentInstanceId),
         turn.metadata.pinnedVersion && version("pinnedVersion", turn.metadata.pinnedVersion),
         ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
