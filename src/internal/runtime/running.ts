@@ -66,17 +66,18 @@ export const make = Effect.fnUntraced(function*(
   const inTouch = Latch.makeUnsafe(true)
   const intervalMs = renewalIntervalMs(settings)
   const lockTimeoutMs = Duration.toMillis(settings.workerLockTimeout)
-  const half = Duration.divideUnsafe(settings.workerLockTimeout, 2)
+  // A lock that is only read now must hold beyond the next check, with half of its length to spare.
+  const sufficientMs = Math.min(lockTimeoutMs, lockTimeoutMs / 2 + intervalMs)
   const soonMs = Math.min(intervalMs, lockTimeoutMs / 10)
 
   const renew = (one: Running) =>
     Effect.suspend(() => {
-      const untilMs = monotonicMs(clock) + lockTimeoutMs
+      const untilMs = monotonicMs(clock) + sufficientMs
       return Effect.map(
         provider.renewWorkItemLock({
           lockToken: one.lockToken,
           extendFor: settings.workerLockTimeout,
-          sufficient: half
+          sufficient: Duration.millis(sufficientMs)
         }),
         () => void (one.lockedUntilMs = untilMs)
       )
