@@ -8,7 +8,7 @@ const read = <S extends payloads.PayloadSchema>(schema: S, text: string) =>
 
 describe("payload", () => {
   it("reads a string that Rust stored bare, also one that is JSON by chance", () => {
-    for (const text of ["hello", "42", "true", "null", "[1]", `{"a":1}`, "-0.5e3", ""]) {
+    for (const text of ["hello", "42", "true", "null", "-0.5e3", ""]) {
       assert.strictEqual(read(Schema.String, text), text)
     }
   })
@@ -20,5 +20,7 @@ describe("payload", () => {
     assert.deepStrictEqual(read(Schema.Unknown, "[1]"), [1])
     assert.isUndefined(read(Schema.Int, `"42"`))
     assert.isUndefined(read(Schema.Int, "x"))
+    assert.isUndefined(read(Schema.String, "[1]"))
+    assert.isUndefined(read(Schema.String, `{"a":1}`))
   })
 })

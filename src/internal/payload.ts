@@ -81,7 +81,8 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
   const encodeExit = Schema.encodeUnknownExit(codec)
   const decodeExit = Schema.decodeUnknownExit(codec)
   const decode = (text: string): Exit.Exit<S["Type"], PayloadMismatch> => {
-    // Duroxide's typed Rust API writes strings bare, `42` as well: whatever is no JSON, or none that fits, is such a string.
+    // Duroxide's typed Rust API writes strings bare: what is no JSON, and a number, true, false or null that does not fit, is
+    // such a string. An array or an object is a payload of another Schema.
     let json: unknown
     try {
       json = JSON.parse(text)
@@ -89,7 +90,9 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
       return mapFailure(of, decodeExit(text))
     }
     const exit = decodeExit(json)
-    if (Exit.isSuccess(exit) || typeof json === "string") return mapFailure(of, exit)
+    if (Exit.isSuccess(exit) || typeof json === "string" || (typeof json === "object" && json !== null)) {
+      return mapFailure(of, exit)
+    }
     const bare = decodeExit(text)
     return mapFailure(of, Exit.isSuccess(bare) ? bare : exit)
   }

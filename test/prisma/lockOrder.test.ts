@@ -60,7 +60,7 @@ const activities: Operations = {
 
 describe("leases are locked by instance:", () => {
   const open = Effect.gen(function*() {
-    const test = yield* Test.open()
+    const test = yield* Test.open({ patient: true })
     yield* test.driver.enqueueForOrchestrator(ids.map((id) => Test.message(id)))
     const tokens = (yield* Test.claim(test.driver)).map(({ lockToken }) => lockToken)
     return { ...test, tokens }
@@ -83,7 +83,7 @@ describe("leases are locked by instance:", () => {
 
 describe("activities are locked by id:", () => {
   const open = Effect.gen(function*() {
-    const test = yield* Test.open()
+    const test = yield* Test.open({ patient: true })
     yield* test.driver.enqueueForWorker(ids.map((instanceId) => Test.activity({ instanceId })))
     const tokens = (yield* Test.take(test.driver)).map(({ lockToken }) => lockToken)
     yield* test.driver.enqueueForOrchestrator([Test.message("x"), Test.message("y")])
@@ -142,7 +142,7 @@ describe("sessions are locked by id:", () => {
   for (const [name, settledFirst] of [["along", true], ["against", false]] as const) {
     it.live(`results ${name} the order of ids, and renewals the other way`, () =>
       Effect.gen(function*() {
-        const test = yield* Test.open()
+        const test = yield* Test.open({ patient: true })
         yield* test.driver.enqueueForWorker(
           [...ids, ...ids.toReversed()].map((sessionId) => Test.activity({ sessionId }))
         )
@@ -166,7 +166,7 @@ describe("instances are created by id:", () => {
 
   it.live("starts", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       const [forward, backward] = both(ids.map((id) => Test.start(id)))
       const answers = yield* meet(test, middle, [
         test.driver.startOrchestrations(forward),
@@ -177,7 +177,7 @@ describe("instances are created by id:", () => {
 
   it.live("a start and first turns", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.enqueueForOrchestrator(ids.map((id) => Test.message(id)))
       const claimed = yield* Test.claim(test.driver)
       const answers = yield* meet(test, middle, [
@@ -194,7 +194,7 @@ describe("deletions lock what everybody locks, in the same order:", () => {
   const lease = "SELECT FROM instance_locks WHERE instance_id = 'm' FOR UPDATE"
 
   const open = Effect.gen(function*() {
-    const test = yield* Test.open()
+    const test = yield* Test.open({ patient: true })
     yield* test.driver.startOrchestrations(ids.map((id) => Test.start(id)))
     const turns = (yield* Test.claim(test.driver)).map(({ lockToken }) => lockToken)
     yield* test.driver.enqueueForWorker(ids.map((instanceId) => Test.activity({ instanceId })))
@@ -270,7 +270,7 @@ describe("deletions lock what everybody locks, in the same order:", () => {
 
   it.live("one of ids without rows and starts of them", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       const [started, removed] = yield* meet(test, "INSERT INTO instances VALUES ('m', 'O', null, 1, now(), now())", [
         test.driver.startOrchestrations(ids.map((id) => Test.start(id))),
         remove(test, ids.toReversed())

@@ -31,6 +31,8 @@ export interface Opened extends PgServer.TestDatabase {
 
 export interface Options extends PrismaDriver.Options {
   readonly maxConnections?: number
+  /** Sets wait for locks as long as the test does, instead of 200 milliseconds. */
+  readonly patient?: boolean
 }
 
 /** A driver on a fresh migrated database. */
@@ -42,7 +44,10 @@ export const openOn = Effect.fnUntraced(function*(
   test: PgServer.TestDatabase,
   options: Options = {}
 ): Effect.fn.Return<Opened, ProviderError, Scope.Scope> {
-  const database = yield* Database.make({ url: test.url, schema: test.schema, maxConnections: options.maxConnections })
+  const url = new URL(test.url)
+  if (options.patient === true) url.searchParams.set("options", "-c lock_timeout=60000")
+  const { maxConnections } = options
+  const database = yield* Database.make({ url: url.toString(), schema: test.schema, maxConnections })
   const driver = yield* Effect.provideService(PrismaDriver.make(options), Database.Database, database)
   const admin = yield* PrismaAdmin.make(options).pipe(
     Effect.provideService(Database.Database, database),
