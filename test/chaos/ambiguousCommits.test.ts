@@ -58,8 +58,7 @@ it.live(
         Layer.provide(
           RuntimeConfig.layer({
             orchestrationLockTimeout: "500 millis",
-            workerLockTimeout: "500 millis",
-            maxAttempts: 1000
+            workerLockTimeout: "500 millis"
           })
         )
       )
