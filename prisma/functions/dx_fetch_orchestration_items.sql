@@ -162,37 +162,42 @@ BEGIN
         FROM message
       )
       SELECT
-        met.instance_id,
-        met.messages,
-        met.visible_at,
-        met.first[2] AS id,
-        met.first[3] AS attempt_count,
-        met.route,
+        looked.*,
         -- Scalar subqueries: as joins they may be planned as one read of the whole table.
-        (
-          SELECT l.instance_id
-          FROM instance_locks AS l
-          WHERE l.instance_id = met.instance_id
-            AND l.locked_until > v_now_ms
-        ) IS NULL AS free,
-        (
-          SELECT i.route
-          FROM instances AS i
-          WHERE i.instance_id = met.instance_id
-        ) AS instance_route
+        CASE
+          WHEN looked.free THEN (
+            SELECT i.route
+            FROM instances AS i
+            WHERE i.instance_id = looked.instance_id
+          )
+        END AS instance_route
       FROM (
         SELECT
-          numbered.instance_id,
-          count(*) AS messages,
-          min(numbered.visible_at) AS visible_at,
-          min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
-          -- Messages that came before a start have none.
-          max(numbered.route) AS route
-        FROM numbered
-        GROUP BY numbered.instance_id
-        ORDER BY first
-      ) AS met
-      ORDER BY met.first
+          met.instance_id,
+          met.messages,
+          met.visible_at,
+          met.first[2] AS id,
+          met.first[3] AS attempt_count,
+          met.route,
+          (
+            SELECT l.instance_id
+            FROM instance_locks AS l
+            WHERE l.instance_id = met.instance_id
+              AND l.locked_until > v_now_ms
+          ) IS NULL AS free
+        FROM (
+          SELECT
+            numbered.instance_id,
+            count(*) AS messages,
+            min(numbered.visible_at) AS visible_at,
+            min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
+            -- Messages that came before a start have none.
+            max(numbered.route) AS route
+          FROM numbered
+          GROUP BY numbered.instance_id
+        ) AS met
+        ORDER BY met.first
+      ) AS looked
     LOOP
       v_found := true;
       v_after_at := v_candidate.visible_at;

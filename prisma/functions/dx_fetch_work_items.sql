@@ -6,12 +6,13 @@
 -- p_session_owner, and only while its session is not another owner's; the session is the owner's then, its lock
 -- p_session_timeout_ms from now. An activity that was delivered twice without an end is a suspect, and is claimed alone.
 --
--- The index leads from one route (name and tag) to the next, and within a route from one session to the next: activities
--- of names, tags and sessions this process does not serve, and activities whose time has not come, cost nothing.
+-- The index leads from one route (name and tag) to the next: activities of names, tags and sessions this process does not
+-- serve, and activities whose time has not come, cost nothing. New sessions are those of the oldest activities.
 --
--- Bound: one look per route that has rows, and per session of a route that is served; at most 10 rounds, each looking at
--- four times as many rows as the one before. Locked rows before the first free one are looked at in passing (0.2
--- microseconds each).
+-- Bound: one look per route that has rows, and per session of the owner and route that is served; 32 sessions per route.
+-- Of more sessions the 256 oldest activities per route, or 4,096 where these have too few free sessions (4 ms), or else
+-- one look per session (7 microseconds). Then at most 10 rounds, each looking at four times as many rows as the one
+-- before. Locked rows before the first free one are looked at in passing (0.2 microseconds each).
 --
 -- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
 -- waits.
@@ -48,9 +49,13 @@ DECLARE
   v_missing integer := p_limit;
   v_reach integer := p_limit;
   v_routes text[];
+  v_session_routes text[];
   -- Sessions that may be taken: the owner's, and free ones up to their limit.
   v_sessions text[] := '{}';
-  v_session_routes text[] := '{}';
+  v_free text[] := '{}';
+  v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
+  v_is_cut boolean;
+  v_depth integer;
   v_suspects boolean := p_suspects;
   v_candidates bigint[];
   v_attempts integer[];
@@ -91,91 +96,141 @@ BEGIN
   IF p_session_owner IS NOT NULL THEN
     WITH RECURSIVE present AS (
       (
-        SELECT w.route, w.session_id
+        SELECT w.route
         FROM worker_queue AS w
         WHERE w.session_id IS NOT NULL
-        ORDER BY w.route, w.session_id
+        ORDER BY w.route
         LIMIT 1
       )
       UNION ALL
-      SELECT next.route, next.session_id
-      FROM present
-      CROSS JOIN LATERAL (
-        SELECT p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags) AS served
-      ) AS program
-      CROSS JOIN LATERAL (
-        (
-          SELECT w.route, w.session_id
-          FROM worker_queue AS w
-          WHERE program.served
-            AND w.session_id IS NOT NULL
-            AND (w.route, w.session_id) > (present.route, present.session_id)
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        )
-        UNION ALL
-        (
-          SELECT w.route, w.session_id
-          FROM worker_queue AS w
-          WHERE NOT program.served
-            AND w.session_id IS NOT NULL
-            AND w.route > present.route
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        )
-      ) AS next
-    ),
-    first AS (
-      SELECT present.route, present.session_id, one.visible_at, one.id, owned.session_id IS NOT NULL AS is_ours
-      FROM present
-      LEFT JOIN LATERAL (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = present.session_id
-          AND s.locked_until > v_now_ms
-          AND s.worker_id = p_session_owner
-      ) AS owned ON true
-      CROSS JOIN LATERAL (
-        SELECT w.visible_at, w.id
+      SELECT (
+        SELECT w.route
         FROM worker_queue AS w
-        WHERE w.route = present.route
-          AND w.session_id = present.session_id
-          AND w.visible_at <= v_now
-          AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-          AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-          -- A name may end as another one's tag does.
-          AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
-        ORDER BY w.visible_at, w.id
+        WHERE w.session_id IS NOT NULL
+          AND w.route > present.route
+        ORDER BY w.route
         LIMIT 1
-      ) AS one
-      WHERE (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags))
-        -- Not EXISTS: below OR it may be planned as one read of the whole table.
-        AND (
-          SELECT s.session_id
-          FROM sessions AS s
-          WHERE s.session_id = present.session_id
-            AND s.locked_until > v_now_ms
-            AND s.worker_id <> p_session_owner
-        ) IS NULL
-    ),
-    ranked AS (
-      SELECT
-        first.route,
-        first.session_id,
-        first.is_ours,
-        dense_rank() OVER (PARTITION BY first.is_ours ORDER BY earliest.visible_at, earliest.id) AS rank
-      FROM first
-      JOIN (
-        SELECT DISTINCT ON (one.session_id) one.session_id, one.visible_at, one.id
-        FROM first AS one
-        ORDER BY one.session_id, one.visible_at, one.id
-      ) AS earliest ON earliest.session_id = first.session_id
+      )
+      FROM present
+      WHERE present.route IS NOT NULL
     )
-    SELECT COALESCE(array_agg(ranked.session_id), '{}'), COALESCE(array_agg(ranked.route), '{}')
-    INTO v_sessions, v_session_routes
-    FROM ranked
-    WHERE ranked.is_ours
-      OR ranked.rank <= COALESCE(p_max_new_sessions, p_limit);
+    SELECT array_agg(present.route)
+    INTO v_session_routes
+    FROM present
+    WHERE present.route IS NOT NULL
+      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+  END IF;
+
+  IF v_session_routes IS NOT NULL THEN
+    SELECT COALESCE(array_agg(s.session_id), '{}')
+    INTO v_sessions
+    FROM sessions AS s
+    WHERE s.worker_id = p_session_owner
+      AND s.locked_until > v_now_ms;
+
+    -- Free sessions by their oldest activity: exact when there are few sessions, however much one of them has; else those
+    -- of the oldest activities; where these are other owners' or delayed, from one session to the next.
+    FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
+      EXIT WHEN v_new <= 0;
+      IF v_depth IN (256, 4096) THEN
+        SELECT
+          COALESCE(array_agg(one.session_id) FILTER (WHERE one.is_free), '{}'),
+          COALESCE(bool_or(one.is_cut), false)
+        INTO v_free, v_is_cut
+        FROM (
+          SELECT
+            met.session_id,
+            bool_or(met.is_cut) AS is_cut,
+            (
+              SELECT s.session_id
+              FROM sessions AS s
+              WHERE s.session_id = met.session_id
+                AND s.locked_until > v_now_ms
+            ) IS NULL AS is_free
+          FROM (
+            SELECT old.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
+            FROM unnest(v_session_routes) AS wanted (route)
+            CROSS JOIN LATERAL (
+              SELECT w.session_id, w.visible_at, w.id
+              FROM worker_queue AS w
+              WHERE num_nulls(w.session_id) = 0
+                AND w.route = wanted.route
+                AND w.visible_at <= v_now
+                AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+                AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+                -- A name may end as another one's tag does.
+                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+              ORDER BY w.visible_at, w.id
+              LIMIT v_depth
+            ) AS old
+          ) AS met
+          GROUP BY met.session_id
+          ORDER BY min(met.visible_at), min(met.id)
+        ) AS one;
+        EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= v_new;
+        CONTINUE;
+      END IF;
+      WITH RECURSIVE present AS (
+        SELECT wanted.route, one.session_id, 1 AS position
+        FROM unnest(v_session_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT w.session_id
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND w.route = wanted.route
+          ORDER BY w.session_id
+          LIMIT 1
+        ) AS one
+        UNION ALL
+        SELECT present.route, one.session_id, present.position + 1
+        FROM present
+        CROSS JOIN LATERAL (
+          SELECT w.session_id
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND w.route = present.route
+            AND w.session_id > present.session_id
+          ORDER BY w.session_id
+          LIMIT 1
+        ) AS one
+        WHERE present.position < v_depth
+      )
+      SELECT
+        COALESCE(array_agg(one.session_id ORDER BY one.visible_at, one.id) FILTER (WHERE one.id IS NOT NULL), '{}'),
+        COALESCE(max(one.position) >= v_depth, false)
+      INTO v_free, v_is_cut
+      FROM (
+        SELECT
+          present.session_id,
+          max(present.position) AS position,
+          min(first.visible_at) AS visible_at,
+          min(first.id) AS id
+        FROM present
+        LEFT JOIN LATERAL (
+          SELECT w.visible_at, w.id
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND w.route = present.route
+            AND w.session_id = present.session_id
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            -- A name may end as another one's tag does.
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (
+              SELECT s.session_id
+              FROM sessions AS s
+              WHERE s.session_id = present.session_id
+                AND s.locked_until > v_now_ms
+            ) IS NULL
+          ORDER BY w.visible_at, w.id
+          LIMIT 1
+        ) AS first ON true
+        GROUP BY present.session_id
+      ) AS one;
+      EXIT WHEN NOT v_is_cut;
+    END LOOP;
+    v_sessions := v_sessions || v_free[1:v_new];
   END IF;
 
   FOR v_round IN 1..10 LOOP
@@ -202,12 +257,13 @@ BEGIN
         ) AS free
         UNION ALL
         SELECT bound.*
-        FROM unnest(v_sessions, v_session_routes) AS wanted (session_id, route)
+        FROM unnest(v_sessions) AS wanted (session_id)
+        CROSS JOIN unnest(v_session_routes) AS program (route)
         CROSS JOIN LATERAL (
           SELECT w.id, w.visible_at, w.attempt_count
           FROM worker_queue AS w
           WHERE w.session_id IS NOT NULL
-            AND w.route = wanted.route
+            AND w.route = program.route
             AND w.session_id = wanted.session_id
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
 import * as Test from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { type Counted, counted } from "../utils/reads.ts"
 
 /**
  * What each stored function reads while large backlogs of other work lie around, counted by the server in the
@@ -82,6 +82,8 @@ const queued = `
     SELECT '{}', ${at(-2000)} - g * interval '1 us', now(), 'common', 'A #common' FROM generate_series(1, ${many}) AS g;
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
     SELECT '{}', ${at(-9000)}, now(), 's' || g, 'B' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
+    SELECT '{}', ${at(-9000)}, now(), 'many' || g, 'Many' FROM generate_series(1, ${many}) AS g;
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
     SELECT '{}', ${at(-9000)}, now(), 's5', 'A' FROM generate_series(1, ${many}) AS g;
   INSERT INTO worker_queue (work_item, visible_at, created_at, tag, route)
@@ -237,13 +239,19 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ],
   "fetchWorkItems of sessions": [
     `SELECT * FROM dx_fetch_work_items(5, 1000, false, '{rare}', 'me', 1000, '{A,None}', p_now_ms => ${now})`,
-    ["worker_queue_route_session_id_visible_at_id_idx", "worker_queue_route_visible_at_id_idx"],
+    ["worker_queue_route_visible_at_id_idx"],
     200
   ],
   "fetchWorkItems of sessions without a tag": [
     `SELECT * FROM dx_fetch_work_items(50, 1000, true, '{}', 'me', 1000, '{A,None}', p_now_ms => ${now})`,
-    ["worker_queue_route_session_id_visible_at_id_idx", "sessions_pkey"],
+    ["worker_queue_route_session_id_visible_at_id_idx", "sessions_pkey", "sessions_worker_id_idx"],
     500
+  ],
+  "fetchWorkItems of many sessions": [
+    `SELECT * FROM dx_fetch_work_items(5, 1000, true, '{}', 'me', 1000, '{Many}', p_now_ms => ${now})`,
+    ["worker_queue_route_visible_at_id_session_idx", "sessions_pkey"],
+    // 32 sessions, then the 256 oldest activities.
+    700
   ],
   "ackWorkItems": [
     `SELECT dx_ack_work_items(jsonb_build_array(jsonb_build_object(
@@ -310,47 +318,6 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ]
 }
 
-interface Read {
-  readonly name: string
-  readonly is_table: boolean
-  readonly scans: number
-  readonly entries: number
-  readonly blocks: number
-}
-
-type Run = (sql: string) => Effect.Effect<ReadonlyArray<Read>>
-
-const session = Effect.fnUntraced(function*(test: PgServer.TestDatabase): Effect.fn.Return<Run, never, Scope.Scope> {
-  const url = new URL(test.url)
-  url.searchParams.delete("schema")
-  const client = yield* PgServer.connect(url.toString())
-  yield* Effect.promise(() => client.query(`SELECT set_config('search_path', quote_ident($1), false)`, [test.schema]))
-  const reads = async (): Promise<ReadonlyArray<Read>> =>
-    (await client.query<Read>(
-      `SELECT relname AS name, relkind = 'r' AS is_table, pg_stat_get_xact_numscans(oid)::int AS scans,
-         pg_stat_get_xact_tuples_returned(oid)::int AS entries, pg_stat_get_xact_blocks_fetched(oid)::int AS blocks
-       FROM pg_class WHERE relnamespace = quote_ident($1)::regnamespace AND relkind IN ('r', 'i')`,
-      [test.schema]
-    )).rows
-  /** Runs a statement in a transaction that is taken back; what it read. */
-  return (sql: string) =>
-    Effect.promise(async () => {
-      await client.query("BEGIN")
-      try {
-        const before = new Map((await reads()).map((read) => [read.name, read]))
-        await client.query(sql)
-        return (await reads()).map((read) => ({
-          ...read,
-          scans: read.scans - (before.get(read.name)?.scans ?? 0),
-          entries: read.entries - (before.get(read.name)?.entries ?? 0),
-          blocks: read.blocks - (before.get(read.name)?.blocks ?? 0)
-        }))
-      } finally {
-        await client.query("ROLLBACK")
-      }
-    })
-})
-
 describe("indexes:", () => {
   it.live("every index has a reader above", () =>
     Effect.gen(function*() {
@@ -375,9 +342,9 @@ describe("indexes:", () => {
         yield* test.sql(`ALTER TABLE ${relname} SET (autovacuum_enabled = off)`)
       }
       // Twice: the second run keeps the plans of the first.
-      const run = (planned: string, session: Run) =>
+      const run = (planned: string, session: Counted) =>
         Effect.forEach(Object.entries(cases), ([what, [sql, indexes, most]]) =>
-          Effect.map(Effect.andThen(session(sql), session(sql)), (reads) => {
+          Effect.map(Effect.andThen(session(sql), session(sql)), ({ reads }) => {
             const label = `${what}, planned ${planned}`
             const scanned = reads.filter(({ is_table, scans }) =>
               is_table && scans > 0
@@ -394,9 +361,9 @@ describe("indexes:", () => {
             const looks = indexed.reduce((sum, read) => sum + read.scans, 0)
             assert.isAtMost(pages, 3 * looks + entries + 20, `${label}: index pages read, ${detail}`)
           }))
-      const plan = (session: Run) =>
+      const plan = (session: Counted) =>
         Effect.andThen(test.sql(first), Effect.forEach(Object.values(cases), ([sql]) => session(sql)))
-      const early = yield* session(test)
+      const early = yield* counted(test)
       if (planned === "on empty tables, analyzed") yield* test.sql("ANALYZE")
       if (planned.startsWith("on empty tables")) yield* plan(early)
       yield* test.sql(queued)

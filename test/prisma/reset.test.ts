@@ -220,7 +220,7 @@ describe("an adopted schema", () => {
       const removed = yield* reset({ url })
       assert.deepStrictEqual([removed.tables, removed.schema], [[], false])
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 8)
+      assert.lengthOf(removed.indexes, 10)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* stored, rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)

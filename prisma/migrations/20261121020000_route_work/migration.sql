@@ -16,3 +16,11 @@ CREATE INDEX worker_queue_route_visible_at_id_idx ON worker_queue (route, visibl
 -- Claiming: the same for each session of a route.
 CREATE INDEX worker_queue_route_session_id_visible_at_id_idx ON worker_queue (route, session_id, visible_at, id)
   WHERE session_id IS NOT NULL;
+
+-- Claiming: sessions of a route by their oldest activity. The condition differs from the one above, so that neither index is
+-- taken for a statement that needs the other.
+CREATE INDEX worker_queue_route_visible_at_id_session_idx ON worker_queue (route, visible_at, id)
+  WHERE num_nulls(session_id) = 0;
+
+-- Claiming, renewing: the sessions of an owner.
+CREATE INDEX sessions_worker_id_idx ON sessions (worker_id);

@@ -1,0 +1,60 @@
+/**
+ * What a statement reads, counted by the server.
+ */
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import * as PgServer from "./PgServer.ts"
+
+/** Of one table or index. */
+export interface Read {
+  readonly name: string
+  readonly is_table: boolean
+  /** Of a table: from end to end. Of an index: looks. */
+  readonly scans: number
+  readonly entries: number
+  readonly blocks: number
+}
+
+export interface Answer {
+  readonly reads: ReadonlyArray<Read>
+  readonly rowCount: number
+  readonly ms: number
+}
+
+export type Counted = (sql: string) => Effect.Effect<Answer>
+
+/** A session that keeps its plans; runs each statement in a transaction that is taken back. */
+export const counted = Effect.fnUntraced(function*(
+  test: PgServer.TestDatabase
+): Effect.fn.Return<Counted, never, Scope.Scope> {
+  const url = new URL(test.url)
+  url.searchParams.delete("schema")
+  const client = yield* PgServer.connect(url.toString())
+  yield* Effect.promise(() => client.query(`SELECT set_config('search_path', quote_ident($1), false)`, [test.schema]))
+  const reads = async (): Promise<ReadonlyArray<Read>> =>
+    (await client.query<Read>(
+      `SELECT relname AS name, relkind = 'r' AS is_table, pg_stat_get_xact_numscans(oid)::int AS scans,
+         pg_stat_get_xact_tuples_returned(oid)::int AS entries, pg_stat_get_xact_blocks_fetched(oid)::int AS blocks
+       FROM pg_class WHERE relnamespace = quote_ident($1)::regnamespace AND relkind IN ('r', 'i')`,
+      [test.schema]
+    )).rows
+  return (sql) =>
+    Effect.promise(async () => {
+      await client.query("BEGIN")
+      try {
+        const before = new Map((await reads()).map((read) => [read.name, read]))
+        const begin = performance.now()
+        const { rowCount } = await client.query(sql)
+        const ms = performance.now() - begin
+        const since = (await reads()).map((read) => ({
+          ...read,
+          scans: read.scans - (before.get(read.name)?.scans ?? 0),
+          entries: read.entries - (before.get(read.name)?.entries ?? 0),
+          blocks: read.blocks - (before.get(read.name)?.blocks ?? 0)
+        }))
+        return { reads: since, rowCount: rowCount ?? 0, ms }
+      } finally {
+        await client.query("ROLLBACK")
+      }
+    })
+})
