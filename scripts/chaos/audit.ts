@@ -35,10 +35,11 @@ interface Instance {
 }
 
 export const unfinished = async (store: Store, lines: ReadonlyArray<ClientLine>): Promise<Unfinished> => {
+  // Between two executions of an instance the next one has no row yet.
   const rows = await store.sql<{ id: string; isOpenBox: boolean }>(
-    `SELECT instance_id AS id, orchestration_name = 'Box' AND COALESCE(status, 'Running') = 'Running' AS "isOpenBox"
-     FROM instances LEFT JOIN executions USING (instance_id)
-     WHERE execution_id IS NULL OR execution_id = current_execution_id`
+    `SELECT instance_id AS id, orchestration_name = 'Box' AND NOT EXISTS (
+       SELECT FROM executions WHERE executions.instance_id = instances.instance_id AND status IN ('Completed', 'Failed')
+     ) AS "isOpenBox" FROM instances`
   )
   const existing = new Set(rows.map(({ id }) => id))
   // A launcher whose start was not acknowledged may have been stored.
@@ -305,14 +306,16 @@ const unjustified = (
   }
   const violations: Array<string> = []
   let justified = 0
-  for (const [key, begins] of runs) {
+  for (const [key, unordered] of runs) {
+    const begins = unordered.sort((a, b) => a.delivery - b.delivery)
     for (let i = 1; i < begins.length; i++) {
       const [before, again] = [begins[i - 1]!, begins[i]!]
       const process = byPid.get(before.pid)
       // An end that was asked for gives work back before it is complete.
       const goneAt = Math.min(process?.endingAt ?? Infinity, process?.endedAt ?? Infinity)
       // Work that was claimed just before the process stood still begins late, with little left of its lock.
-      const during = (from: number, to: number) => from < again.at && to > before.at - claimedBeforeMs
+      const [since, until] = [Math.min(before.at, again.at) - claimedBeforeMs, Math.max(before.at, again.at)]
+      const during = (from: number, to: number) => from < until && to > since
       const excused = goneAt < again.at ||
         process?.frozen.some(({ from, to }) => during(from, to)) === true ||
         blocks.some(({ at, ms, pid }) => pid === before.pid && during(at - ms, at + ms + 1_000)) ||

@@ -51,7 +51,7 @@ const faults: Record<string, Fault> = {
          WHERE orchestration_name IN ('Pill', 'TurnPill') AND status = 'Running'`
       )
       // Its ten deliveries take a while, and two at once leave too few processes for the rest.
-      if (running.length === 0 && progress() < 0.7) await fleet.swallowPill(chance.one(["Pill", "TurnPill"] as const))
+      if (running.length === 0 && progress() < 0.7) fleet.swallowPill(chance.one(["Pill", "TurnPill"] as const))
     }
   },
 
@@ -170,8 +170,8 @@ export const names: ReadonlyArray<string> = [...Object.keys(faults), "blocks"]
 
 /** Kinds of flows that clients start. Blocks are rare, as each takes a whole process for seconds. */
 export const flows = (wanted: ReadonlyArray<string>): ReadonlyArray<string> => {
-  const harmless = ["steps", "steps", "slow", "child", "timers"]
-  return wanted.includes("blocks") ? [...harmless, ...harmless, ...harmless, "block"] : harmless
+  const harmless = Array.from({ length: 8 }, () => ["steps", "steps", "slow", "child", "timers"]).flat()
+  return wanted.includes("blocks") ? [...harmless, "block"] : harmless
 }
 
 /** With deploys, a run begins before anything serves the newest version. */

@@ -50,7 +50,8 @@ export interface Fleet {
   readonly restart: (slot: Slot) => Promise<void>
   /** Kills one of the clients; another takes over its boxes. */
   readonly killClient: () => Promise<void>
-  readonly swallowPill: (program: "Pill" | "TurnPill") => Promise<void>
+  /** Returns before the pill is started, which takes as long as the store has other faults. */
+  readonly swallowPill: (program: "Pill" | "TurnPill") => void
   readonly endClients: () => Promise<void>
   /** Has every slot serve all versions. Processes that do already stay, with their clocks as they are. */
   readonly serveEverything: () => Promise<void>
@@ -76,6 +77,7 @@ export const make = (options: {
   const everything: Array<processes.Process> = []
   const slots: Array<Slot> = []
   const strangers: Array<Slot> = []
+  const poisoners: Array<Promise<void>> = []
   const senders: Array<{ name: string; process: processes.Process }> = []
   const effects = logs.effectsFile(directory)
   let flows: ReadonlyArray<string> = []
@@ -172,13 +174,11 @@ export const make = (options: {
       const sender = chance.one(senders)
       await sender.process.kill()
       await processes.sleep(chance.between(0, 2_000))
-      if (!over) sender.process = startClient(sender.name, logs.openBoxes(linesOf(sender.name)))
+      sender.process = startClient(sender.name, logs.openBoxes(linesOf(sender.name)))
     },
-    swallowPill: (program) => runClient(`poisoner.${++names}`, { task: "poison", program }),
+    swallowPill: (program) => void poisoners.push(runClient(`poisoner.${++names}`, { task: "poison", program })),
     endClients: async () => {
-      over = true
-      await Promise.all(senders.map(({ process }) => process.kill()))
-      over = false
+      await Promise.all([...poisoners, ...senders.map(({ process }) => process.kill())])
     },
     serveEverything: async () => {
       const complete = ({ process, versions }: Slot) =>

@@ -26,6 +26,8 @@ export type EffectLine =
       readonly key: string
       readonly activity: string
       readonly instance: string
+      /** From 1; a process that stood still may begin an earlier delivery after a later one. */
+      readonly delivery: number
       readonly payload: unknown
     }
     | { readonly event: "block"; readonly ms: number }

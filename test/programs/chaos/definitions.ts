@@ -26,7 +26,7 @@ export const Step = Activity.make("Step", {
   success: Schema.Int
 })
 
-/** Adds 1; its first two deliveries block the event loop for so many milliseconds. */
+/** Adds 1; its first delivery blocks the event loop for so many milliseconds. */
 export const Block = Activity.make("Block", {
   payload: Schema.Struct({ n: Schema.Int, ms: Schema.Int }),
   success: Schema.Int
@@ -171,7 +171,7 @@ export const runtime = ({ effects, name, versions }: Served) => {
         payload,
         Effect.gen(function*() {
           const { deliveryNumber } = yield* Activity.Context
-          if (deliveryNumber <= 2) {
+          if (deliveryNumber === 1) {
             note({ event: "block", ms: payload.ms })
             blockEventLoop(payload.ms)
           }
@@ -193,7 +193,7 @@ export const runtime = ({ effects, name, versions }: Served) => {
     Pill.toLayer(() => Kill.execute()),
     TurnPill.toLayer(Effect.fn(function*() {
       const { instanceId } = yield* Orchestration.Context
-      note({ event: "begin", key: instanceId, activity: "TurnPill", instance: instanceId, payload: null })
+      note({ event: "begin", key: instanceId, activity: "TurnPill", instance: instanceId, delivery: 0, payload: null })
       process.kill(process.pid, "SIGKILL")
     })),
     Box1.toLayer(box(Box1, 7)),
