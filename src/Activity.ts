@@ -398,7 +398,7 @@ const makeWith = <
               }
             }),
             Effect.catchDefect((defect) =>
-              Effect.logError("An activity died", Cause.die(defect)).pipe(
+              Effect.logError("Worker dispatcher: activity died", Cause.die(defect)).pipe(
                 // A logger that throws must not decide what is recorded.
                 Effect.exit,
                 Effect.andThen(Effect.fail(ErrorDetails.died(defect)))

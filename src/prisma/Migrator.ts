@@ -138,7 +138,7 @@ export const adopt = Effect.fn("Migrator.adopt")(
     const { unknown } = yield* Adoption.examine(session, createTables.sql)
     if (unknown.length > 0) {
       yield* Effect.logWarning(
-        `schema ${schema} has migrations of a newer duroxide-pg (${unknown.join(", ")}); its tables fit`
+        `Migrator: schema ${schema} has migrations of a newer duroxide-pg (${unknown.join(", ")}); its tables fit`
       ).pipe(annotated(schema))
     }
     if (before.open === undefined && before.pending.length === 0) return []
@@ -209,7 +209,7 @@ export const reset = Effect.fn("Migrator.reset")(
       force: options.force ?? false
     })
     yield* Effect.logInfo(
-      `removed ${removed.tables.length} tables, ${removed.indexes.length} indexes, ` +
+      `Migrator: removed ${removed.tables.length} tables, ${removed.indexes.length} indexes, ` +
         `${removed.functions.length} functions${removed.schema ? ", and the schema" : ""}`
     ).pipe(annotated(session.schema))
     return removed
@@ -429,7 +429,7 @@ const apply = (
     yield* run(steps)
     yield* finish
     if (inTransaction) yield* run("COMMIT")
-    yield* Effect.logInfo(`applied migration ${name}`).pipe(annotated(schema))
+    yield* Effect.logInfo(`Migrator: applied migration ${name}`).pipe(annotated(schema))
   }).pipe(
     Effect.catch(fail),
     Effect.uninterruptible

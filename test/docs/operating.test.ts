@@ -116,8 +116,12 @@ const contents = `
     ('in-a-turn', '{"StartOrchestration":{}}', interval '-200 seconds', 60000, 1),
     ('late', '{"TimerFired":{}}', interval '2 days', NULL, 0),
     ('sleeps', '{"TimerFired":{}}', interval '1 day', NULL, 0),
-    ('sleeps', '{"ExternalRaised":{}}', interval '1 hour', NULL, 0)
+    ('sleeps', '{"ExternalRaised":{}}', interval '1 hour', NULL, 0),
+    ('waits-for-its-start', '{"QueueMessage":{}}', interval '-900 seconds', NULL, 0)
   ) AS q (id, item, due, leased_ms, attempts);
+
+  -- Of an instance whose row is missing, but which was routed before.
+  UPDATE orchestrator_queue SET route = '- =1.0.0 Ship' WHERE instance_id = 'poisoned';
 
   INSERT INTO worker_queue (instance_id, work_item, visible_at, locked_until, created_at, attempt_count, tag)
   SELECT

@@ -11,9 +11,10 @@ const named = (row: string) =>
     [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => ({ label: label!, name: name! }))
   )
 
-/** As a test is declared: the first argument of a call, a key of a topic, or the first part of a case. */
+/** As a test is declared: the first argument of a call, also of `each`, a key of a topic, or the first part of a case. */
 const declares = (text: string, name: string) =>
-  new RegExp(`^ *(it\\.\\w+\\(|it\\(|\\[)?\\n? *"?${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?[,:]`, "m").test(text)
+  new RegExp(`^ *(it\\.\\w+\\(|it\\(|\\]\\)\\(|\\[)?\\n? *"?${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?[,:]`, "m")
+    .test(text)
 
 describe("docs/provider-decisions.md:", () => {
   it("every row names a test", () => {

@@ -47,7 +47,7 @@ const startNewest = (order: typeof Order.Type) =>
   )
 
 // -----------------------------------------------------------------------------
-// instances that live for ever
+// instances without an end
 // -----------------------------------------------------------------------------
 
 const Meter1 = Orchestration.make("Meter", { version: "1.0.0", payload: Schema.Struct({ total: Schema.Int }) })

@@ -8,8 +8,8 @@ import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as Schema from "effect/Schema"
 
-const Charge = Activity.make("Charge", { payload: Schema.String, success: Schema.Int })
-/** `Charge` as a caller thinks of it that knows another version of the code. */
+const Charge = Activity.make("Charge", { payload: { card: Schema.String }, success: Schema.Int })
+/** `Charge` as a caller with another version of the code defines it. */
 const OtherCharge = Activity.make("Charge", { payload: Schema.Int, success: Schema.Int })
 const Checkout = Orchestration.make("Checkout", { success: Schema.Int })
 
@@ -23,7 +23,7 @@ interface Logged {
 /** One instance whose activity dies; what is logged of it, and the failure that is stored. */
 const died = Effect.fnUntraced(function*(
   handler: () => Effect.Effect<number>,
-  program: Effect.Effect<number, never, Orchestration.Context> = Charge.execute("4711 0000"),
+  program: Effect.Effect<number, never, Orchestration.Context> = Charge.execute({ card: "4711 0000" }),
   log: (logged: Logged) => void = () => {}
 ) {
   const logs: Array<Logged> = []
@@ -47,7 +47,11 @@ const died = Effect.fnUntraced(function*(
     return { error, failed }
   }).pipe(Effect.provide(TestRuntime.layer(runtime).pipe(Layer.provideMerge(Logger.layer([logger])))))
   if (failed?._tag !== "ActivityFailed" || failed.details._tag !== "Application") return assert.fail("it did not die")
-  return { details: failed.details, error, deaths: logs.filter(({ message }) => String(message).includes("died")) }
+  return {
+    details: failed.details,
+    error,
+    deaths: logs.filter(({ message }) => String(message).includes("activity died"))
+  }
 })
 
 describe("a handler that dies", () => {

@@ -68,11 +68,12 @@ export const pinned = async (...names: ReadonlyArray<string>): Promise<ReadonlyA
 
 /** What a program printed, without Effect's log, which goes to standard output as well. */
 export const printed = (text: string): ReadonlyArray<string> =>
-  text.split("\n").map((line) => line.trim()).filter((line) => line !== "" && !logLine.test(line))
+  text.replaceAll(logged, "").split("\n").map((line) => line.trim()).filter((line) => line !== "")
 
 // internal
 
-const logLine = /^\[\d\d:\d\d:\d\d\.\d\d\d\] [A-Z]+ \(#\d+\): /
+/** A line of the log, with the annotations below it. */
+const logged = /^\[\d\d:\d\d:\d\d\.\d\d\d\] [A-Z]+ \(#\d+\): (?:.*\{\n(?: .*\n)*\}|.*)$/gm
 
 const run = (folder: string): Project["run"] => (file, args, env = {}) =>
   // npm, when it started the tests, has told them the settings of this repository.

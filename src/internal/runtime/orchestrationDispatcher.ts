@@ -52,7 +52,7 @@ export const make = Effect.fnUntraced(function*(options: {
   const verification = { isUnderWay: false }
   const services = hostServices(yield* Effect.context<never>(), verification)
 
-  // Code that goes on outside its turn awaits something that is not durable. It is told once per orchestration.
+  // Code that goes on outside its turn awaits something that is not durable. Logged once per orchestration.
   const strays = new StrayReport()
 
   const handle = ({ attemptCount, item, lockToken }: Claimed<OrchestrationItem>): Effect.Effect<void> => {
@@ -251,7 +251,7 @@ export const make = Effect.fnUntraced(function*(options: {
     }
 
     const drop = (refusals: ReadonlyArray<WorkItem.WorkItem>) =>
-      Effect.logDebug("Messages for an instance that has ended are dropped").pipe(
+      Effect.logDebug(`${component}: messages for an instance that has ended are dropped`).pipe(
         // Sent again when the process dies in between; a parent takes the first answer only.
         Effect.andThen(Effect.forEach(refusals, (refusal) => provider.enqueueForOrchestrator(refusal, Option.none()))),
         Effect.andThen(provider.dropOrchestrationItem(lockToken)),

@@ -8,6 +8,8 @@ import * as Metrics from "../../Metrics.ts"
 import type * as turns from "../replay/turn.ts"
 import type { WarmInstances } from "./warmInstances.ts"
 
+const component = "Orchestration dispatcher"
+
 export const reportWarm = (warm: WarmInstances) =>
   Effect.andThen(
     Metric.update(Metrics.warmInstances, warm.count),
@@ -27,18 +29,18 @@ export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
     Effect.andThen(Metric.update(Metric.withAttributes(Metrics.orchestrationCompletions, { ...labels, status }), 1)),
     Effect.andThen(
       outcome._tag !== "Failed"
-        ? Effect.logDebug(`Orchestration "${name}" ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
+        ? Effect.logDebug(`${component}: instance ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
         : isExpected(outcome.details)
-        ? Effect.logDebug(`Orchestration "${name}" failed with an error of its own`)
+        ? Effect.logDebug(`${component}: instance failed with an error of its own`)
         : diedOf !== undefined
-        ? Effect.logError(`Orchestration dispatcher: program died, its instance fails`, diedOf)
-        : Effect.logWarning(`Orchestration "${name}" failed: ${failureKind(outcome.details)}`)
+        ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
+        : Effect.logWarning(`${component}: instance failed: ${failureKind(outcome.details)}`)
     ),
     Effect.annotateLogs({ orchestration: name, events: turn.historyDelta.length })
   )
 }
 
-// What a program fails with by its own Schema, and cancellation, are outcomes somebody asked for.
+// A failure of the program's own Schema and a cancellation are outcomes that were asked for.
 const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
 
 // The message of an application error is a payload.
@@ -49,17 +51,17 @@ const failureKind = (details: ErrorDetails.ErrorDetails) =>
 
 /** Programs that go on outside their turn, each reported once. */
 export class StrayReport {
-  private readonly told = new Set<string>()
+  private readonly reported = new Set<string>()
   private readonly pending: Array<string> = []
   add(name: string) {
-    if (this.told.has(name)) return
-    this.told.add(name)
+    if (this.reported.has(name)) return
+    this.reported.add(name)
     this.pending.push(name)
   }
   readonly flush: Effect.Effect<void> = Effect.suspend(() =>
     Effect.forEach(this.pending.splice(0), (name) =>
       Effect.logError(
-        `Orchestration "${name}" goes on outside its turn: it awaits something that is not durable. Put it into an activity`
+        `${component}: program "${name}" goes on outside its turn: it awaits something that is not durable. Put it into an activity`
       ), { discard: true })
   )
 }
