@@ -127,7 +127,7 @@ export interface Options<
   readonly totalTimeout?: TotalTimeout
   /**
    * Only workers whose `RuntimeConfig` takes this tag run the activity; without one, those that take untagged work. At
-   * most 256 bytes. An activity with a tag that nobody takes waits.
+   * most 256 bytes. An activity whose tag no worker takes waits.
    */
   readonly tag?: string
   /**

@@ -125,8 +125,8 @@ export class AdminDriver extends Context.Service<AdminDriver, {
   readonly listChildren: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
   readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>
   /**
-   * Takes instances away from whoever runs them: from now on, for `holdForMs`, no claim takes those that have not ended,
-   * and turns that are under way have lost their lease. Their children are read after that.
+   * Takes instances away from the processes that run them: for `holdForMs` no claim takes those that have not ended, and
+   * turns under way have lost their lock. Their children are read after that.
    */
   readonly holdInstances: (options: {
     readonly instanceIds: ReadonlyArray<string>

@@ -138,7 +138,8 @@ type Definition<Payload extends PayloadSchema, Success extends PayloadSchema, Er
  */
 export interface StartOptions<Payload> {
   /**
-   * Names the instance, for ever; at most 1024 bytes of UTF-8 without NUL. A meaningful id makes a start idempotent.
+   * Names the instance, and is free again only when the instance is deleted; at most 1,024 bytes of UTF-8 without NUL. A
+   * meaningful id makes a start idempotent.
    */
   readonly instanceId: string
   readonly payload: Payload
@@ -226,7 +227,7 @@ export class Client extends Context.Service<Client, {
    * Sends a signal. It reaches the oldest open wait of its name; without one it is lost. An ended instance swallows it,
    * and one for an unknown id stays in the queue until there is a start, which comes too late for it.
    *
-   * After `ConnectionLost` it may be sent or not: who sends it again until that succeeds sends it at least once.
+   * After `ConnectionLost` it may be sent or not: to send it again until that succeeds is to send it at least once.
    */
   readonly raise: <P extends PayloadSchema>(
     signal: Signal.Signal<P>,
@@ -235,8 +236,8 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
-   * Puts a message into a mailbox of an instance, where it stays until it is read. Unknown and ended instances swallow
-   * it: start first, then write.
+   * Puts a message into a mailbox of an instance, where it stays until it is read. For an id without an instance it waits
+   * for the start, until `RuntimeConfig.orphanRetention` is over. An ended instance drops it.
    */
   readonly send: <P extends PayloadSchema>(
     mailbox: Mailbox.Mailbox<P>,
@@ -252,8 +253,8 @@ export class Client extends Context.Service<Client, {
 
   /**
    * Asks an instance to end. It is `Cancelled` at its next turn, and its open activities are cancelled. An ended
-   * instance is left alone; for an unknown id the request waits, and an instance that is started under it is cancelled
-   * at once.
+   * instance is left alone; for an unknown id the request waits, as a message does, and an instance that is started under
+   * it is cancelled in its first turn.
    */
   readonly cancel: (instanceId: string, reason: string) => Effect.Effect<void, ProviderError>
 }>()("duroxide-prisma/Client") {}

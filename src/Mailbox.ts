@@ -1,9 +1,9 @@
 /**
  * Mailboxes: messages to an instance that are kept until it reads them, in order of arrival.
  *
- * Unlike a signal, a message is not lost when nobody waits for it, and all unread messages go over into the next execution
- * of an instance that continues as new, however many they are. (Duroxide's core takes the oldest 100 over and drops the
- * others.) Messages sent before the instance was started, or after it ended, are lost.
+ * Unlike a signal, a message is kept until the program takes it, and an instance that continues as new keeps all unread
+ * messages, however many they are. (Duroxide's core keeps the oldest 100 and drops the others.) A message sent before the
+ * start of its instance is kept for it, until `RuntimeConfig.orphanRetention` is over; one sent after its end is lost.
  *
  * @since 0.1.0
  */

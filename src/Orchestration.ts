@@ -91,7 +91,7 @@ export interface Orchestration<
   ) => Effect.Effect<void, never, OrchestrationContext>
   /**
    * Ends this execution and begins the next one of the same instance with `payload`: the way of an orchestration that
-   * runs for ever. The program goes no further.
+   * runs without end. The program goes no further.
    *
    * **Details**
    *

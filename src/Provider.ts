@@ -3,7 +3,7 @@
  *
  * Both queues deliver at least once. What a turn decides is stored by one acknowledgement, completely or not at all.
  * `layerFromDriver` makes a `Provider` of any `ProviderDriver`: calls in flight at the same time travel in one
- * statement, and one pump per queue asks for work on behalf of everybody who waits.
+ * statement, and one pump per queue claims work on behalf of all callers that wait.
  *
  * @since 0.1.0
  */
@@ -45,7 +45,7 @@ export type OrchestrationItem = item.OrchestrationItem
 export type HistoryEnd = item.HistoryEnd
 
 /**
- * A claimed item with its lease.
+ * A claimed item with its lock.
  *
  * @category models
  * @since 0.1.0
@@ -82,7 +82,7 @@ export interface Turn {
     readonly executionId: number
     readonly activityId: number
   }>
-  /** Timers of this execution that nobody waits for any more: they need not fire. Those due by now may. */
+  /** Timers of this execution that the program no longer waits for: they need not fire. Those due by now may. */
   readonly cancelledTimers?: ReadonlyArray<WorkItem.Of<"TimerFired">>
 }
 
@@ -109,8 +109,8 @@ export interface SessionConfig {
   readonly ownerId: string
   readonly lockTimeout: Duration.Duration
   /**
-   * Sessions the next look may bind that are not the owner's already; asked before each. Of several callers of one owner
-   * any is asked. Defaults to no limit.
+   * How many sessions the next claim may bind that are not the owner's already; called before each claim. Where several
+   * callers of one owner wait, one of their functions is called. Defaults to no limit.
    */
   readonly maxNew?: (() => number) | undefined
 }
@@ -167,9 +167,9 @@ export interface Options {
  * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; to be
  * stored, ids of instances of more than 2,048 bytes of UTF-8, names, versions and ids of sessions of more than 1,024, keys
  * of more than 512, and tags of more than 256; ids and
- * counts that are no whole numbers up to 2^53 - 1, negative lengths of time, leases of no length, and lengths beyond the
- * year 9999, an endless one among them. Fractions of a millisecond are rounded up. Unknown ids and tokens, empty sets
- * and a poll timeout of any length are no bad input.
+ * counts that are not whole numbers up to 2^53 - 1, negative durations, locks of no duration, and durations beyond the
+ * year 9999, infinity included. Fractions of a millisecond are rounded up. Unknown ids and tokens, empty sets
+ * and a poll timeout of any length are accepted.
  *
  * @category services
  * @since 0.1.0
@@ -179,7 +179,7 @@ export class Provider extends Context.Service<Provider, {
    * Claims one instance with all its visible messages.
    *
    * Waits up to `pollTimeout` for work, or looks only once (`Options.polling`); `none` when there was none. An instance
-   * is claimed by one caller at a time; the lease ends after `lockTimeout` unless renewed.
+   * is claimed by one caller at a time; the lock expires after `lockTimeout` unless renewed.
    */
   readonly fetchOrchestrationItem: (options: {
     readonly lockTimeout: Duration.Duration
@@ -192,22 +192,23 @@ export class Provider extends Context.Service<Provider, {
      * memory; long ones are then not even read.
      */
     readonly isKnown?: ((end: HistoryEnd) => boolean) | undefined
-    /** Called whenever the store has answered a look on behalf of this caller. */
+    /** Called whenever the store has answered a claim on behalf of this caller, also when it found nothing. */
     readonly onLook?: (() => void) | undefined
   }) => Effect.Effect<Option.Option<Claimed<OrchestrationItem>>, ProviderError>
 
   /**
-   * Stores a turn, deletes its batch and ends the lease. Fails with `LockLost` when the lease is not live any more, and
+   * Stores a turn, deletes its batch and ends the lock. Fails with `LockLost` when the lock is not live any more, and
    * with `DuplicateEvent` when an event id is taken; then nothing is stored.
    */
   readonly ackOrchestrationItem: (lockToken: string, turn: Turn) => Effect.Effect<void, ProviderError>
 
-  /** Deletes the batch and ends the lease without writing anything else. */
+  /** Deletes the batch and ends the lock without writing anything else. */
   readonly dropOrchestrationItem: (lockToken: string) => Effect.Effect<void, ProviderError>
 
   /**
-   * Gives a batch back. With `delay` its messages stay invisible for so long; `ignoreAttempt` takes the delivery back.
-   * Works on an expired lease nobody took over; else fails with `LockLost`.
+   * Gives a batch back. With `delay` the instance is paused: neither the batch nor later messages are claimed before, and
+   * their order holds. `ignoreAttempt` takes the delivery back. Works on an expired lock that was not taken over; else
+   * fails with `LockLost`.
    */
   readonly abandonOrchestrationItem: (options: {
     readonly lockToken: string
@@ -215,7 +216,9 @@ export class Provider extends Context.Service<Provider, {
     readonly ignoreAttempt: boolean
   }) => Effect.Effect<void, ProviderError>
 
-  /** Extends a live lease to now + `extendFor`; fails with `LockLost` otherwise. */
+  /**
+   * Extends the lock to now + `extendFor`, also one that expired and was not taken over; fails with `LockLost` otherwise.
+   */
   readonly renewOrchestrationItemLock: (options: {
     readonly lockToken: string
     readonly extendFor: Duration.Duration
@@ -261,7 +264,7 @@ export class Provider extends Context.Service<Provider, {
     completion: Option.Option<WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">>
   ) => Effect.Effect<void, ProviderError>
 
-  /** Gives an activity back; see `abandonOrchestrationItem`. */
+  /** Gives an activity back, visible after `delay`; otherwise as `abandonOrchestrationItem`. */
   readonly abandonWorkItem: (options: {
     readonly lockToken: string
     readonly delay: Option.Option<Duration.Duration>
@@ -272,7 +275,7 @@ export class Provider extends Context.Service<Provider, {
   readonly renewWorkItemLock: (options: {
     readonly lockToken: string
     readonly extendFor: Duration.Duration
-    /** A lock that lasts for so long may be left as it is: the call only asks whether it stands. */
+    /** A lock that lasts longer than this may be left as it is: the call then only asks whether it is still held. */
     readonly sufficient?: Duration.Duration | undefined
   }) => Effect.Effect<void, ProviderError>
 
@@ -317,8 +320,8 @@ export class Provider extends Context.Service<Provider, {
   readonly getInstanceStats: (instanceId: string) => Effect.Effect<Option.Option<InstanceStats>, ProviderError>
 
   /**
-   * Extends the live leases of these owners' sessions that were active within `idleTimeout`; answers with their number.
-   * An expired lease is never revived; an idle timeout of zero extends nothing.
+   * Extends the live locks of these owners' sessions that were active within `idleTimeout`; returns their number.
+   * An expired one is never revived; an idle timeout of zero extends nothing.
    */
   readonly renewSessionLock: (options: {
     readonly ownerIds: ReadonlyArray<string>
@@ -327,15 +330,15 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<number, ProviderError>
 
   /**
-   * Looks through messages of ids without an instance: those whose instance exists by now are claimable from now on, those
-   * that have been visible for longer than `maxAge` are deleted. Answers with the number of the deleted.
+   * Looks through messages for ids without an instance: those whose instance exists by now become claimable, those that
+   * have been visible for longer than `maxAge` are deleted. Returns the number of deleted messages.
    */
   readonly sweepMessages: (options: { readonly maxAge: Duration.Duration }) => Effect.Effect<number, ProviderError>
 
-  /** Deletes sessions whose lease is over and for which no activity is queued; answers with their number. */
+  /** Deletes sessions whose lock has expired and for which no activity is queued; returns their number. */
   readonly cleanupOrphanedSessions: Effect.Effect<number, ProviderError>
 
-  /** Ends when this process stores the last turn of the instance: a hint for those who wait for its end. */
+  /** Ends when this process stores the last turn of the instance: a hint for callers that wait for its end. */
   readonly awaitEnd: (instanceId: string) => Effect.Effect<void>
 }>()("duroxide-prisma/Provider") {}
 

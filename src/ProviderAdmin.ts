@@ -69,7 +69,7 @@ export interface Pruned {
 }
 
 /**
- * A tree that a bulk deletion left, at least its root.
+ * A tree that a bulk deletion could not delete, or not completely: its root is still there.
  *
  * @category models
  * @since 0.1.0
@@ -81,7 +81,7 @@ export interface FailedDeletion {
 }
 
 /**
- * What a bulk deletion deleted, without what was deleted of trees that failed.
+ * What a bulk deletion deleted; parts of trees in `failed` are not counted.
  *
  * @category models
  * @since 0.1.0
@@ -130,9 +130,9 @@ export class ProviderAdmin extends Context.Service<ProviderAdmin, {
    * Deletes an instance with all its descendants. Fails with `InstanceNotFound`, with `InstanceHasParent` for a child
    * (also with force), and with `InstanceRunning` when one of them has not ended, unless `force`.
    *
-   * Up to 1,000 instances go in one transaction. A bigger tree is first taken away from the processes that run it, then
-   * deleted from the leaves up, 1,000 at a time. When that fails half way, delete it again: the root goes last. What
-   * was running and is still there goes on after ten minutes.
+   * Up to 1,000 instances are deleted in one transaction. A bigger tree is first taken away from the processes that run
+   * it, then deleted from the leaves up, 1,000 at a time. If that fails half way, call it again: the root is deleted
+   * last. Otherwise the instances that are left continue after ten minutes.
    */
   readonly deleteInstance: (instanceId: string, options?: { readonly force?: boolean | undefined }) => Call<Deleted>
   /**
@@ -145,8 +145,8 @@ export class ProviderAdmin extends Context.Service<ProviderAdmin, {
   ) => Call<Deleted>
   /**
    * Deletes ended roots with their trees, each tree by itself, as `deleteInstance` does; what runs is passed over. A
-   * tree that cannot be deleted holds up no other, and is reported in `failed`. Fails only with what concerns them all,
-   * such as `ConnectionLost`.
+   * tree that cannot be deleted delays no other, and is reported in `failed`. Fails only with errors that every tree would
+   * meet, such as `ConnectionLost`.
    */
   readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<BulkDeleted>
   /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */
@@ -227,7 +227,7 @@ export const fromDriver = (
         const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, "root"))
         if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
         else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
-        // Else it came to life after it was selected.
+        // `InstanceRunning` means that it runs again since it was selected.
         else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
       }
       return { ...deleted, failed }
@@ -269,7 +269,7 @@ export const layerFromDriver: Layer.Layer<ProviderAdmin, never, AdminDriver | Pr
 
 // internal
 
-/** What the next tree would meet as well. */
+/** Errors that the next tree would meet as well. */
 const concernsAll = ({ _tag }: Reason): boolean =>
   _tag === "ConnectionLost" || _tag === "AuthenticationFailed" || _tag === "PermissionDenied" ||
   _tag === "SchemaMismatch" || _tag === "Closed"

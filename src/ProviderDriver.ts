@@ -1,8 +1,8 @@
 /**
  * The seam a storage implements: sets of encoded items in, one answer per item out.
  *
- * A driver stores and nothing else. Decoding, matching names and versions to messages, orphans, retries, batching and
- * waiting are done once, above it, by `Provider.fromDriver`. Strings of the types below are row texts
+ * A driver stores, and says which rows a claim may take. Decoding, retries, batching and waiting are done once, above it,
+ * by `Provider.fromDriver`. Strings of the types below are row texts
  * (`Event.encode`, `WorkItem.encode`); ids and milliseconds are safe integers.
  *
  * **Promises every driver keeps**
@@ -64,9 +64,9 @@ export type TagFilter =
 /**
  * An orchestration a process serves, in some of its versions.
  *
- * An instance is served when its name is, and its version: the one of its `instances` row; before its first turn the one
- * its start asks for; after continue-as-new the one its message asks for. Where a start asks for none, any version
- * serves it; where continue-as-new asks for none, any version that is not older than the one so far.
+ * An instance is served when `name` is its orchestration and `versions` contain its version: the one of its `instances`
+ * row; before its first turn the one its start asks for; after continue-as-new the one its message asks for. A start that
+ * asks for none is served by any version; a continue-as-new that asks for none by any that is not older than the last.
  *
  * @category models
  * @since 0.1.0
@@ -78,8 +78,9 @@ export interface ServedOrchestration {
 }
 
 /**
- * Deliveries without an end after which work is a suspect: it may be what ends the processes that take it. A claim hands
- * out a suspect by itself, so that it cannot take innocent work with it. Of an instance the first visible message counts.
+ * Deliveries without an end after which work is a suspect: it may be what ends the processes that claim it. A suspect is
+ * claimed alone, so that it cannot take other work down with it. Of an instance, the deliveries of its first visible
+ * message count.
  *
  * @category constants
  * @since 0.1.0
@@ -93,31 +94,30 @@ export const suspectAfter = 2
 export interface FetchOrchestrationItems {
   /** Most instances to claim, at least 1. */
   readonly limit: number
-  /** Length of the lease, milliseconds, more than 0. */
+  /** Length of the lock, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
   /** Null claims executions of every pinned version. */
   readonly versions: VersionRange | null
   /** Claims only instances of these; all others stay as they are, uncounted. Without it, instances of every definition. */
   readonly serves?: ReadonlyArray<ServedOrchestration>
-  /** Without `serves`, claims also messages of ids without an instance and a start: for tests and tools. Defaults to false. */
+  /** Without `serves`, also claims messages that wait for their start: for tests and tools. Defaults to false. */
   readonly orphans?: boolean
-  /** False passes over suspects. Defaults to true: one that is next is claimed, alone. */
+  /** False passes over suspects. Defaults to true: a suspect that is next is claimed, alone. */
   readonly suspects?: boolean
   /**
-   * Bytes of messages and history after which the call hands out no more: the messages of one instance that stay behind
-   * are its next batch, instances that stay behind are for the next call. At least one message is handed out. Defaults
-   * to 16 MiB.
+   * Bytes of messages and history after which the call hands out no more: an instance's remaining messages are its next
+   * batch, remaining instances are for the next call. At least one message is handed out. Defaults to 16 MiB.
    */
   readonly maxBytes?: number
   /**
-   * Of a history with events above this id, at least 1, only the last event is handed out: most callers hold such a
+   * Of a history with events above this id, at least 1, only the last event is handed out: most callers have such a
    * history in memory, the others read it. Without a limit every history is handed out whole.
    */
   readonly historyLimit?: number
 }
 
 /**
- * One claimed instance: its lease, and everything a turn reads.
+ * One claimed instance: its lock, and everything a turn reads.
  *
  * @category models
  * @since 0.1.0
@@ -135,7 +135,7 @@ export interface ClaimedInstance {
   readonly history: ReadonlyArray<string>
   /** False when `history` is the last event of a longer one; never without an `instance` row. */
   readonly isWholeHistory: boolean
-  /** Visible messages by row id, now carrying the lease's token; times in milliseconds since the Unix epoch. */
+  /** Visible messages by row id, now carrying the lock's token; times in milliseconds since the Unix epoch. */
   readonly messages: ReadonlyArray<ClaimedMessage>
   /** What ended executions left in the key-value store (never the current execution's own changes). */
   readonly keyValues: ReadonlyArray<
@@ -152,7 +152,7 @@ export interface ClaimedMessage {
   readonly workItem: string
   /** Milliseconds since the Unix epoch. */
   readonly enqueuedAtMs: number
-  /** Deliveries so far, this one included. */
+  /** Deliveries so far, this one included, without those that were taken back. */
   readonly attemptCount: number
 }
 
@@ -164,7 +164,7 @@ export interface ClaimedMessage {
  */
 export interface OrchestrationAck {
   readonly lockToken: string
-  /** Null deletes the batch and releases the lease, nothing else: no row of `executions` appears. */
+  /** Null deletes the batch and releases the lock, nothing else: no row of `executions` appears. */
   readonly executionId: number | null
   readonly history: ReadonlyArray<EncodedEvent>
   /** Null leaves the status text alone; otherwise sets it (or clears it) and counts its version up by one. */
@@ -262,8 +262,8 @@ export interface EncodedMessage {
   readonly visibleAtMs: number | null
   readonly delayMs: number | null
   /**
-   * In an ack, of a start that creates its instance with it, where the id is free: as `startOrchestrations` does. The
-   * message is inserted in any case.
+   * In an ack, of a start message that also creates its instance, as `startOrchestrations` does, if the id is free. The
+   * message itself is inserted in any case.
    */
   readonly start?: StartedInstance
 }
@@ -283,7 +283,7 @@ export interface StartedInstance {
 }
 
 /**
- * Answer to the settlement of one lease.
+ * The outcome of settling, or renewing, one lock.
  *
  * @category models
  * @since 0.1.0
@@ -297,8 +297,8 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 export interface Abandon {
   readonly lockToken: string
   /**
-   * Of an activity: it becomes visible after that time. Of an instance: it is paused, so that neither the messages of
-   * the batch nor later ones are claimed before, and their order holds. Null: at once.
+   * An activity becomes visible after that time. An instance is paused: neither the messages of the batch nor later ones
+   * are claimed before, and their order holds. Null: at once.
    */
   readonly delayMs: number | null
   /** True takes the delivery back: it does not count as an attempt. */
@@ -311,7 +311,7 @@ export interface Abandon {
  */
 export interface Renewal {
   readonly lockToken: string
-  /** New length of the lease from now, milliseconds. */
+  /** New length of the lock from now, milliseconds. */
   readonly extendForMs: number
 }
 
@@ -327,7 +327,7 @@ export interface FetchWorkItems {
   readonly tags: TagFilter
   /** Claims only activities of these names; all others stay as they are, uncounted. Without it, of every name. */
   readonly activities?: ReadonlyArray<string>
-  /** False passes over suspects. Defaults to true: one that is next is claimed, alone. */
+  /** False passes over suspects. Defaults to true: a suspect that is next is claimed, alone. */
   readonly suspects?: boolean
   /** Null takes only activities without a session. */
   readonly session: SessionClaim | null
@@ -340,7 +340,7 @@ export interface FetchWorkItems {
 export interface SessionClaim {
   readonly ownerId: string
   readonly lockTimeoutMs: number
-  /** Sessions the call may bind that are not the owner's already. Defaults to no limit. */
+  /** How many sessions the call may bind that are not the owner's already. Defaults to no limit. */
   readonly maxNew?: number
 }
 
@@ -369,7 +369,7 @@ export interface OrchestrationStart {
   /** The `StartOrchestration` message. */
   readonly workItem: string
   readonly pinnedVersion: CoreVersion
-  /** Not visible to dispatchers for so long; null: at once. */
+  /** Time before dispatchers see it; null: at once. */
   readonly delayMs: number | null
 }
 
@@ -440,16 +440,16 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly name: string
 
   /**
-   * Claims up to `limit` instances that have a visible message and no live lease, earliest message first, and marks
-   * their visible messages with the lease's token. Messages of an id without an instance, and without a start
-   * among them, stay where they are: they wait for the start.
+   * Claims up to `limit` instances that have a visible message and no live lock, earliest message first, and marks
+   * their visible messages with the lock's token. Messages of an id that has neither an instance nor a queued start stay
+   * where they are: they wait for the start.
    */
   readonly fetchOrchestrationItems: (options: FetchOrchestrationItems) => Call<ReadonlyArray<ClaimedInstance>>
-  /** Stores turns and releases their leases. Needs a live lease. */
+  /** Stores turns and releases their locks. Needs a live lock. */
   readonly ackOrchestrationItems: (acks: ReadonlyArray<OrchestrationAck>) => Call<ReadonlyArray<Settled>>
-  /** Gives batches back. The lease may be expired, not superseded. */
+  /** Gives batches back. The lock may have expired, but not have been taken over. */
   readonly abandonOrchestrationItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
-  /** Extends live leases, and the marks of their batches. */
+  /** Extends locks that no other claim took over, expired ones too, and the marks of their batches. */
   readonly renewOrchestrationItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
   /**
    * Takes single messages out of a claimed batch and hides them for `delayMs`: for rows this version cannot read, which
@@ -475,8 +475,8 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   ) => Call<ReadonlyArray<"Started" | "AlreadyExists">>
 
   /**
-   * Looks through messages of ids without an instance, in steps of `limit` rows. A message whose instance exists by now
-   * is claimable from now on; one that has been visible for longer than `maxAgeMs` is deleted. `next` continues the pass,
+   * Looks through messages for ids without an instance, in steps of `limit` rows. A message whose instance exists by now
+   * becomes claimable; one that has been visible for longer than `maxAgeMs` is deleted. `next` continues the pass,
    * as `after` of the next call; null ends it.
    */
   readonly sweepMessages: (
@@ -494,7 +494,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
       }
     >
   ) => Call<ReadonlyArray<Settled>>
-  /** Gives activities back. The lock may be expired, not superseded. */
+  /** Gives activities back. The lock may have expired, but not have been taken over. */
   readonly abandonWorkItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
   /**
    * Extends locks that no other worker took over. `LockLost` is how a running activity learns that it was cancelled: it
@@ -527,15 +527,15 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly readInstanceStats: (instanceId: string) => Call<StoredSizes | null>
 
   /**
-   * Extends live leases of sessions of these owners that were active within the idle timeout; answers with their
-   * number. An expired lease is never revived.
+   * Extends live locks of sessions of these owners that were active within the idle timeout; returns their number. An
+   * expired one is never revived.
    */
   readonly renewSessionLocks: (options: {
     readonly ownerIds: ReadonlyArray<string>
     readonly extendForMs: number
     readonly idleTimeoutMs: number
   }) => Call<number>
-  /** Deletes sessions whose lease is over and for which no activity is queued; answers with their number. */
+  /** Deletes sessions whose lock has expired and for which no activity is queued; returns their number. */
   readonly cleanupOrphanedSessions: Call<number>
 
   /** Notifications of the store; `Stream.never` for a driver that has none. */

@@ -43,8 +43,8 @@ export class Runtime extends Context.Service<Runtime, {
   /** For health checks. Asks nothing of the store. */
   readonly health: Effect.Effect<Health>
   /**
-   * Fails when the runtime cannot go on, and otherwise never ends. Its claims have stopped by then: restart the process.
-   * `launch` does so for a process that runs nothing else.
+   * Fails when the runtime cannot continue, and otherwise never ends. Its claims have stopped by then: end the process, so
+   * that its supervisor restarts it. `launch` ends a program that consists of one layer.
    */
   readonly failure: Effect.Effect<never, RuntimeFailed>
 }>()("duroxide-prisma/Runtime") {}
@@ -54,7 +54,7 @@ export class Runtime extends Context.Service<Runtime, {
  * @since 0.2.0
  */
 export interface Health {
-  /** `Closing` takes no more work; `Failed` neither, see `Runtime.failure`. */
+  /** In `Closing` and in `Failed` (see `Runtime.failure`) the runtime claims no more work. */
   readonly state: "Running" | "Closing" | "Failed"
   /** `none` when this process serves no orchestration. */
   readonly orchestrations: Option.Option<DispatcherHealth>
@@ -68,8 +68,8 @@ export interface Health {
  */
 export interface DispatcherHealth {
   /**
-   * Time since the store last answered a look for work; `none` before the first answer. A process with room for work
-   * looks every `pollInterval`; one whose slots are all in use does not look.
+   * Time since the store last answered a look for work; `none` before the first answer. A process with a free slot looks
+   * every `pollInterval`; one whose slots are all in use does not.
    */
   readonly sinceLastLook: Option.Option<Duration.Duration>
   /** Turns, or activities, under way. */
@@ -99,7 +99,8 @@ export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-p
  *
  * Dies when two activities have one name, or two orchestrations one name and version.
  *
- * Work for definitions nobody serves waits in the store. A process may serve activities only, or orchestrations only.
+ * Work of definitions that no process serves waits in the store. A process may serve activities only, or orchestrations
+ * only.
  * Settings come from `RuntimeConfig`.
  *
  * **Example** (A process that serves everything)
@@ -195,7 +196,7 @@ export const layer = <
   ) as never
 
 /**
- * Builds a layer with a runtime in it, and runs it until it is interrupted; fails when its runtime fails. The main
+ * Builds a layer that contains a runtime, and runs it until it is interrupted; fails when the runtime fails. The main
  * program of a worker, in place of `Layer.launch`.
  *
  * @category execution

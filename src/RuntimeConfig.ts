@@ -19,8 +19,8 @@ export interface Settings {
   /** Activities running at once in this process. Defaults to 16. */
   readonly workerConcurrency: number
   /**
-   * How long a claimed instance stays ours without a renewal; after a crash it waits so long for another process.
-   * Renewed every half of it. Defaults to 5 seconds.
+   * Lock duration of a claimed instance, renewed at half this interval. After a crash, another process takes over once it
+   * expires. Defaults to 5 seconds.
    */
   readonly orchestrationLockTimeout: Duration.Duration
   /** The same for a claimed activity. Defaults to 30 seconds. */
@@ -29,17 +29,17 @@ export interface Settings {
   readonly pollTimeout: Duration.Duration
   /**
    * Deliveries without an end after which work is poison: its activity or instance fails for good. A delivery counts when
-   * its process died, or lost its lock, while it had the work; see `docs/outcomes.md`. Defaults to 10.
+   * its process died, or its lock expired, during the work; see `docs/outcomes.md`. Defaults to 10.
    */
   readonly maxAttempts: number
   /**
-   * Messages for an id that has no instance are deleted after this time; before, a start of the id receives them.
-   * Defaults to 7 days.
+   * How long messages for an id without an instance wait for a start of that id, which receives them; then they are
+   * deleted. Defaults to 7 days.
    */
   readonly orphanRetention: Duration.Duration
   /** On shutdown, time for turns and activities to end by themselves before they are interrupted. Defaults to 10 seconds. */
   readonly shutdownTimeout: Duration.Duration
-  /** Time for an interrupted activity to run its finalizers before it is left alone. Defaults to 10 seconds. */
+  /** Time for an interrupted activity to run its finalizers before it is left to itself. Defaults to 10 seconds. */
   readonly activityGracePeriod: Duration.Duration
   /**
    * How soon a running activity learns that it was cancelled from another process: all that run here for longer are
@@ -53,23 +53,26 @@ export interface Settings {
    */
   readonly tags: TagFilter
   /**
-   * Whose the sessions of this process are, at most 1,024 bytes. With a name that outlives the process its sessions are
+   * The owner of the sessions of this process, at most 1,024 bytes. With a name that outlives the process its sessions are
    * still there when it starts again within `sessionLockTimeout`. Two processes with one name share their sessions.
-   * Defaults to undefined: a name of its own for every runtime, whose sessions are free as soon as it is shut down.
+   * Defaults to undefined: every runtime has a name of its own, and its sessions are free as soon as it is shut down.
    */
   readonly workerNodeId: string | undefined
-  /** How long a session stays here without a renewal; after a crash it waits so long. Defaults to 30 seconds. */
+  /**
+   * Lock duration of a session, renewed at half this interval. After a crash the session is free once it expires.
+   * Defaults to 30 seconds.
+   */
   readonly sessionLockTimeout: Duration.Duration
   /**
-   * A session without activities for so long is given up. Must be more than `cancellationCheckInterval` or half of
+   * A session without activities for this time is given up. Must be more than `cancellationCheckInterval` or half of
    * `workerLockTimeout`, so that one with a running activity is not. Defaults to 5 minutes.
    */
   readonly sessionIdleTimeout: Duration.Duration
-  /** Time between two sweeps of sessions nobody holds or needs. Defaults to 5 minutes. */
+  /** Time between two sweeps of sessions that have neither a lock nor activities. Defaults to 5 minutes. */
   readonly sessionCleanupInterval: Duration.Duration
   /**
    * Sessions with activities running in this process, at most. At the limit it takes activities without a session only;
-   * 0 takes no others ever. Defaults to 10.
+   * with 0 it never takes others. Defaults to 10.
    */
   readonly maxSessions: number
   /**
@@ -80,8 +83,8 @@ export interface Settings {
   /** Memory for them, bytes, estimated from above. Defaults to 67,108,864 (64 MiB). */
   readonly warmInstanceBytes: number
   /**
-   * Replays every turn also where a program is kept in memory, and fails an instance whose replay decides otherwise than
-   * its program: it is not deterministic. For tests, as it costs what keeping programs saves. Defaults to false.
+   * Replays every turn, also where the program is in memory, and fails an instance whose replay decides otherwise than its
+   * program: it is not deterministic. For tests, as it costs what keeping programs saves. Defaults to false.
    */
   readonly verifyReplay: boolean
 }

@@ -1,7 +1,7 @@
 /**
  * Signals: events from outside that an orchestration waits for.
  *
- * Signals are positional: a signal reaches the oldest open wait of its name. One that comes while nobody waits is
+ * Signals are positional: a signal reaches the oldest open wait of its name. One that finds no open wait is
  * recorded and lost.
  *
  * @since 0.1.0
@@ -38,7 +38,7 @@ export interface Signal<in out P extends PayloadSchema> {
 /**
  * Defines a signal. `payload` defaults to `Schema.Void`. Throws a `RangeError` on a name that cannot be stored.
  *
- * **Example** (Waiting for an answer, but not for ever)
+ * **Example** (Waiting for an answer, within a time)
  *
  * ```ts
  * const Approved = Signal.make("Approved", { payload: Schema.Boolean })

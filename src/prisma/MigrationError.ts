@@ -13,7 +13,7 @@ import * as Connection from "./connection.ts"
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/prisma/MigrationError/${name}` as const
 
 /**
- * Migrations wait to be applied (by another process right now, or by nobody yet).
+ * Migrations are pending; another process may be applying them right now.
  *
  * @category reasons
  * @since 0.1.0
@@ -47,8 +47,8 @@ export class SchemaAhead extends Schema.TaggedError<SchemaAhead>(id("SchemaAhead
 }
 
 /**
- * Migrations of our names are applied, but with another text than this release has: the tables and functions may not be
- * those this code needs. Nothing was written.
+ * Applied migrations have the names, but not the texts of this release: the tables and functions may not be those this
+ * code needs. Nothing was written.
  *
  * @category reasons
  * @since 0.1.0
@@ -59,7 +59,7 @@ export class MigrationsDiffer extends Schema.TaggedError<MigrationsDiffer>(id("M
 }) {
   readonly isRetryable = false
   override get message() {
-    return `schema ${this.schema} has ${this.migrations.length} migration(s) applied whose text is not that of this ` +
+    return `schema ${this.schema} has ${this.migrations.length} applied migration(s) whose text differs from this ` +
       `release: ${this.migrations.join(", ")}. Use the release that applied them; or remove them with all data ` +
       "(Migrator.reset) and migrate anew"
   }

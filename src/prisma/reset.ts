@@ -55,7 +55,7 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
   const shared = yield* hasTable(session, duroxideBooks)
   yield* run(`BEGIN; SET LOCAL lock_timeout = ${Math.max(1, Math.ceil(lockTimeoutMs))}`)
   const tables = yield* present(session, "TABLE", migrations)
-  // From here on nobody takes a lease: the check holds until the commit.
+  // From here on no process takes a lock: the check holds until the commit.
   if (tables.length > 0) yield* run(`LOCK TABLE ${tables.join(", ")} IN ACCESS EXCLUSIVE MODE`)
   if (!force) yield* refuseLive(session, tables)
 
@@ -144,7 +144,7 @@ const refuseLive = Effect.fnUntraced(function*({ run, schema }: Session, tables:
   }
 })
 
-/** A lease without a holder is a pause: what it keeps waiting runs nowhere. */
+/** A lock without a holder is a pause: its instance runs nowhere. */
 const holder = " AND lock_token <> ''"
 
 /** Parameters somebody has changed since stay. */
