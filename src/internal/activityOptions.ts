@@ -1,5 +1,5 @@
 /**
- * Checks the options of an activity: one that cannot work is a mistake in the code, told as soon as it is given.
+ * Checks the options of an activity: one that cannot work is a mistake in the code, and throws at once.
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
@@ -42,7 +42,7 @@ export const checkRetryUnsafe = (
   { schedule, times }: { readonly schedule?: unknown; readonly times?: number }
 ): void => {
   if (schedule === undefined && times === undefined) {
-    refuse(of, "retry", "without schedule and times it would go on for ever, without a pause")
+    refuse(of, "retry", "without schedule and times it would retry without end and without a pause")
   }
   if (times !== undefined && !(Number.isInteger(times) && times >= 0)) {
     refuse(of, "retry", `times is ${times}, but must be a whole number from 0`)

@@ -1,5 +1,5 @@
 /**
- * What is kept of a defect: a handler or a program died of it.
+ * What is stored of the defect that a handler or a program died of.
  */
 import * as Cause from "effect/Cause"
 import { storable } from "./text.ts"

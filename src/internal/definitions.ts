@@ -1,5 +1,5 @@
 /**
- * Checks of what is defined: a name or version that cannot work is a mistake in the code, told as soon as it is given.
+ * Checks of what is defined: a name or version that cannot work is a mistake in the code, and throws at once.
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"

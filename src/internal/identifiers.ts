@@ -49,7 +49,7 @@ export const checkKey = (key: string): Effect.Effect<void, Unfit> => check("key"
 export const checkId = (instanceId: string): Effect.Effect<void, Unfit> =>
   check("instanceId", problemOfName(instanceId, maxGivenIdBytes))
 
-/** The id of an instance nobody is the parent of. */
+/** The id of an instance without a parent. */
 export const checkRootId = (instanceId: string): Effect.Effect<void, Unfit> =>
   instanceId.startsWith("sub::") || instanceId.includes("::sub::")
     ? unfit("instanceId", "'sub::' is reserved for child orchestrations")

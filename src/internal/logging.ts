@@ -1,5 +1,5 @@
 /**
- * Loggers belong to the application. One that throws, as when a disk is full, must decide no outcome.
+ * Loggers belong to the application. One that throws, as on a full disk, must not change an outcome.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"

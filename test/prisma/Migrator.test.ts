@@ -115,7 +115,7 @@ describe("beside the Prisma CLI", () => {
       assert.include(deploy.output, "No pending migrations to apply.")
     }))
 
-  it.live("migrate: finds nothing to do after `prisma migrate deploy`, and the same books and functions", () =>
+  it.live("migrate: finds nothing to do after `prisma migrate deploy`, and the same migration table and functions", () =>
     Effect.gen(function*() {
       const { quoted, test, url } = yield* freshSchema(schema)
       const deploy = yield* prismaCli(url, "migrate", "deploy")

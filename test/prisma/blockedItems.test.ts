@@ -41,7 +41,7 @@ const all = <A, E>(items: ReadonlyArray<string>, call: (item: string) => Effect.
   Effect.forEach(items, call, { concurrency: "unbounded" })
 
 describe("An item that waits for the transaction of another session", () => {
-  it.live("a start holds none that travel with it, and is answered when the transaction ends", () =>
+  it.live("a start delays no other of its set, and is answered when the transaction ends", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       const provider = yield* Provider.fromDriver(test.driver)
@@ -70,7 +70,7 @@ describe("An item that waits for the transaction of another session", () => {
       ])
     }))
 
-  it.live("a turn holds none that are stored with it", () =>
+  it.live("a turn delays no other of its set", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       const provider = yield* Provider.fromDriver(test.driver)

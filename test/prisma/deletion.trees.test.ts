@@ -101,7 +101,7 @@ const lost = new ConnectionLost({ problem: "gone" })
 
 describe("a big tree", () => {
   it.live(
-    "of 15,001 instances goes on a server with PostgreSQL's defaults, where one transaction cannot hold it",
+    "of 15,001 instances is deleted on a server with PostgreSQL's defaults, where one transaction cannot hold it",
     () =>
       Effect.gen(function*() {
         const test = yield* defaultServer
@@ -121,7 +121,7 @@ describe("a big tree", () => {
   )
 
   it.live(
-    "that runs goes with force, beside claims, starts and signals, and leaves nothing of it",
+    "that runs is deleted with force, beside claims, starts and signals, and leaves no row",
     () =>
       Effect.gen(function*() {
         const test = yield* Test.open({ maxConnections: 8 })
@@ -201,7 +201,7 @@ describe("a big tree", () => {
       assert.lengthOf(yield* Test.claimed(test.driver, "root-1500").pipe(Effect.map((one) => one.messages)), 1)
     }))
 
-  it.effect("whose deletion failed half way keeps its root, takes no turn meanwhile, and goes when it is repeated", () =>
+  it.effect("whose deletion failed half way keeps its root, takes no turn meanwhile, and is deleted by a second call", () =>
     Effect.gen(function*() {
       const test = yield* Test.open({ clock: "effect" })
       yield* tree(test, "root", 2501, "Running")
@@ -217,7 +217,7 @@ describe("a big tree", () => {
       assert.strictEqual(yield* rowsOf(test), 0)
     }))
 
-  it.effect("whose deletion failed half way and is not repeated goes on after ten minutes", () =>
+  it.effect("whose deletion failed half way and is not repeated continues after ten minutes", () =>
     Effect.gen(function*() {
       const test = yield* Test.open({ clock: "effect" })
       yield* tree(test, "root", 1501, "Running")
@@ -252,7 +252,7 @@ describe("held instances", () => {
 })
 
 describe("a bulk deletion", () => {
-  it.live("goes on behind a tree that cannot be deleted, and reports it", () =>
+  it.live("continues after a tree that cannot be deleted, and reports it", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       for (const id of ["a", "bad", "c"]) yield* tree(test, id, 3)
@@ -318,7 +318,7 @@ describe("a deletion", () => {
       }
     }))
 
-  it.live("of a paused instance is that of an idle one", () =>
+  it.live("treats a paused instance as an idle one", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* tree(test, "paused", 3)

@@ -152,7 +152,7 @@ describe("a schema of our own", () => {
       assert.isTrue((yield* reset({ url: test.url, force: true })).schema)
     }))
 
-  it.live("reset: pauses, which are leases without a holder, are no reason to stay", () =>
+  it.live("reset: a paused instance does not prevent it", () =>
     Effect.gen(function*() {
       const test = yield* ownSchema("paused")
       yield* test.sql("INSERT INTO instance_locks VALUES ('a', '', 99999999999999, 0)")

@@ -5,7 +5,7 @@ import { Prisma } from "../../src/prisma/generated/client.js"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 
 describe("Spans of claims", () => {
-  it.effect("there is none of a look that found nothing, and one of each that found work", () =>
+  it.effect("a look that finds nothing has none, each that finds work has one", () =>
     Effect.gen(function*() {
       const spans: Array<string> = []
       const native = Tracer.make({

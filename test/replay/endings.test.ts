@@ -475,7 +475,7 @@ describe("unreadable history", () => {
     assert.strictEqual(metadata.status, "Failed")
   })
 
-  it("nothing says who the parent is where it cannot", () => {
+  it("the parent is unknown where the first event cannot be read", () => {
     assert.deepStrictEqual(fail("first").orchestratorItems, [])
   })
 })

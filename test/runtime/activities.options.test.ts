@@ -19,7 +19,7 @@ describe("Activity options, as values", () => {
     [{ timeout: -1 }, "timeout is refused: it is -1 ms, but must be more than 0"],
     [{ timeout: 0 }, "timeout is refused: it is 0 ms, but must be more than 0"],
     [{ totalTimeout: "soon" as Duration.Input }, `totalTimeout is refused: "soon" is no duration`],
-    [{ retry: {} }, "retry is refused: without schedule and times it would go on for ever, without a pause"],
+    [{ retry: {} }, "retry is refused: without schedule and times it would retry without end and without a pause"],
     [{ retry: { times: -1 } }, "retry is refused: times is -1, but must be a whole number from 0"],
     [{ retry: { times: 1.5 } }, "retry is refused: times is 1.5, but must be a whole number from 0"]
   ]

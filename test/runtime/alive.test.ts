@@ -83,7 +83,7 @@ describe("A process that is alive takes work", () => {
       }).pipe(Effect.provide([MemoryDriver.layer, silent])))
   }
 
-  it.effect("after an outage that its logger does not survive; nor does the logger decide what a program comes to", () =>
+  it.effect("after an outage in which its logger throws, which changes the outcome of no program", () =>
     Effect.gen(function*() {
       const { client } = yield* Process.start(jobs(), everySecond).pipe(onStore(yield* awayUntil(3_000)))
       yield* pass(5)
@@ -128,7 +128,7 @@ describe("A process that is alive takes work", () => {
     "pollTimeout: 0": { runtime: { pollTimeout: 0 } }
   }
   for (const [setting, options] of Object.entries(busy)) {
-    it.effect(`and none of it with ${setting}: it waits between two looks`, () =>
+    it.effect(`with ${setting} it waits between two looks, and takes none`, () =>
       Effect.gen(function*() {
         const driver = yield* ProviderDriver.ProviderDriver
         let looks = 0

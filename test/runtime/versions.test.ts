@@ -255,7 +255,7 @@ describe("Versions", () => {
       assert.strictEqual(yield* client.wait(Two, "later"), "two")
     }).pipe(Effect.provide(TestRuntime.layer(onlyOne))))
 
-  it.effect("missing: an instance whose version no process has waits, and fails of nothing", () =>
+  it.effect("missing: an instance whose version no process serves waits, and does not fail", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(Two, { instanceId: "lost", payload: { rounds: 0 } })

@@ -87,7 +87,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(sent, [[1, -1, 3], [1], [-1], [3]])
     }))
 
-  it.effect("items that wait for others hold neither their set, nor each other, nor what comes after", () =>
+  it.effect("blocked items delay neither their set, nor each other, nor later items", () =>
     Effect.gen(function*() {
       const sent: Array<ReadonlyArray<string>> = []
       const send = yield* coalescer.make<string, string, string>({

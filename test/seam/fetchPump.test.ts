@@ -180,7 +180,7 @@ describe("FetchPump", () => {
       }).pipe(Effect.provideService(Clock.Clock, clock))
     }))
 
-  it.effect("a look that breaks is not the last one, nor is a giving back that breaks", () =>
+  it.effect("goes on looking after a look that dies, and after giving back dies", () =>
     Effect.gen(function*() {
       const answers = [
         () => {

@@ -31,7 +31,7 @@ export class Books {
   private readonly givenUp: ReadonlySet<number>
 
   /**
-   * The books of a history nobody replays. Its cancel events stand behind all that arrived in the same turn, though the
+   * The books of a history that is not replayed. Its cancel events stand behind all that arrived in the same turn, though the
    * code had given up before: such a wait never took part.
    */
   static of(events: ReadonlyArray<Event.Event>): Books {

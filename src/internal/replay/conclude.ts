@@ -30,7 +30,7 @@ export type Outcome =
     readonly _tag: "ContinuedAsNew"
     readonly input: string
     readonly version: string | null
-    /** Mailbox messages nobody has read. */
+    /** Unread mailbox messages. */
     readonly carried: ReadonlyArray<readonly [mailbox: string, data: string]>
     readonly customStatus: string | null
   }
@@ -108,7 +108,7 @@ export const conclude = (
     )
 
   // Handles count as dropped only where the code itself let go of them. An end that is not the code's own closes what is
-  // open anyway, all but children: nobody else would ever tell them.
+  // open anyway, all but children, which would never hear of it otherwise.
   for (const { eventId } of isCodeEnd ? dropped : []) {
     if (!books.openActivities.has(eventId)) continue
     append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
@@ -122,7 +122,7 @@ export const conclude = (
       cancelledChildren.push(cancelChild(child, "parent dropped sub-orchestration future"))
     }
   }
-  // Waits also when an arrival came behind the drop in the same batch: nobody has got it.
+  // Waits also when an arrival came behind the drop in the same batch: it was not delivered.
   for (const eventId of isCodeEnd ? waits("WaitExternal") : []) {
     append({ _tag: "ExternalSubscribedCancelled", reason: "dropped_future" }, eventId)
   }
@@ -149,7 +149,7 @@ export const conclude = (
     }
   }
 
-  // A timer that nobody waits for would wake the instance for nothing. The store forgets those of an ended execution.
+  // A timer without a waiting fiber would wake the instance for nothing. The store forgets those of an ended execution.
   const cancelledTimers = outcome._tag !== "Waiting"
     ? []
     : dropped.flatMap(({ action, eventId: id }) =>

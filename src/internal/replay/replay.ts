@@ -64,7 +64,7 @@ export interface Replay {
   readonly bind: (eventId: number) => void
   /** Set when the code asked for the next execution: it goes no further in this one. */
   readonly continued: () => { readonly input: string; readonly version: string | null } | undefined
-  /** Mailbox messages nobody has read, oldest first. */
+  /** Unread mailbox messages, oldest first. */
   readonly unread: () => ReadonlyArray<readonly [mailbox: string, data: string]>
   readonly customStatus: () => string | null
   readonly keyValues: () => ReadonlyMap<string, string>

@@ -197,7 +197,7 @@ class Program {
     const requests: Array<Request> = []
     const failure = attempt(() => {
       for (const event of recorder.added.slice()) {
-        // The next execution gets what nobody has read.
+        // The next execution gets the unread messages.
         if (engine.ended() === undefined || engine.continued() !== undefined) this.feed(event, false)
         else this.books.add(event)
       }

@@ -1,5 +1,5 @@
 /**
- * What a claimed batch is about: which execution it starts or continues, or that nothing can come of it.
+ * What a claimed batch is for: which execution it starts or continues, or that it is dropped.
  */
 import * as ErrorDetails from "../../ErrorDetails.ts"
 import type * as Event from "../../Event.ts"
@@ -133,7 +133,7 @@ const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => (
   ...(message.initialCustomStatus !== undefined && { initialCustomStatus: message.initialCustomStatus })
 })
 
-/** A parent must hear that its child cannot be, or it would wait for ever. A start delivered twice is no other child. */
+/** Notifies a parent whose child cannot start; it would wait without end. A start delivered twice is the same child. */
 const refuse = (
   recorded: StartedFields,
   message: WorkItem.WorkItem,

@@ -2,7 +2,7 @@
  * Names what blocks the event loop: code that computes for long without a break holds everything else of its process,
  * the renewal of locks included.
  *
- * Turns are measured one by one. Activities run in between each other, so all that are under way are suspects.
+ * Turns are measured one by one. Activities interleave, so all that are under way are named.
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
@@ -13,7 +13,7 @@ export interface EventLoop {
   readonly turn: <A>(run: () => A) => { readonly result: A; readonly blockedMs: number | undefined }
 }
 
-/** Real time, whatever clock the runtime goes by: it is about the process. */
+/** Measures real time, whatever clock the runtime uses: the process is what blocks. */
 export const watch = Effect.fnUntraced(function*(
   activities: () => Iterable<string>
 ): Effect.fn.Return<EventLoop, never, Scope.Scope> {

@@ -30,7 +30,7 @@ export const poisonedInstance = (
     : { Orchestration: { instance: item.instanceId, execution_id: item.executionId } },
   message: Option.getOrElse(
     item.historyError,
-    () => "no delivery ended with a stored turn: each time, the process died or its lease ran out"
+    () => "no delivery ended with a stored turn: each time, the process died or its lock expired"
   )
 })
 
@@ -51,7 +51,7 @@ export const poisonedActivity = (
       activity_id: item.id
     }
   },
-  message: "no delivery ended with an outcome: each time, the process died, its lock ran out, or the handler " +
+  message: "no delivery ended with an outcome: each time, the process died, its lock expired, or the handler " +
     "interrupted itself"
 })
 

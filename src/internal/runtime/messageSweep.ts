@@ -1,5 +1,5 @@
 /**
- * Looks after messages for ids without an instance: those of instances that have come into being, and those too old.
+ * Sweeps messages for ids without an instance: those whose instance exists by now, and those that are too old.
  */
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
@@ -10,7 +10,7 @@ import type { Provider } from "../../Provider.ts"
 import type { Settings } from "../../RuntimeConfig.ts"
 import type { Supervisor } from "./supervisor.ts"
 
-/** Time between two sweeps, give or take a fifth. Of interest to virtual time alone, where every sweep is a step. */
+/** Time between two sweeps, give or take a fifth. Changed in virtual time only, where every sweep is a step. */
 export const SweepInterval = Context.Reference<Duration.Duration>("duroxide-prisma/internal/SweepInterval", {
   defaultValue: () => Duration.seconds(10)
 })

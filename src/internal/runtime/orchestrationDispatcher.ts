@@ -59,7 +59,7 @@ export const make = Effect.fnUntraced(function*(options: {
     const { instanceId } = item
     const kept = warm.take(instanceId)
 
-    /** Tries until the store has it: a lease that only runs out counts as a delivery. */
+    /** Tries until the store has it: otherwise the lock expires, and the delivery counts. */
     const giveBack = (
       options: { readonly delay: Duration.Duration; readonly counts: boolean },
       failures = 0
@@ -71,8 +71,8 @@ export const make = Effect.fnUntraced(function*(options: {
       }).pipe(
         Effect.catch((error) =>
           error.reason._tag === "LockLost"
-            ? Effect.logDebug(`${component}: instance not given back, its lease is gone`)
-            : Effect.logDebug(`${component}: instance not given back yet`).pipe(
+            ? Effect.logDebug(`${component}: instance not abandoned, its lock is lost`)
+            : Effect.logDebug(`${component}: instance not abandoned yet`).pipe(
               problem(error),
               Effect.andThen(Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause))),
               Effect.andThen(Effect.suspend(() => giveBack(options, failures + 1)))
@@ -80,7 +80,7 @@ export const make = Effect.fnUntraced(function*(options: {
         )
       )
 
-    /** The work is not at fault: the delivery does not count, and the pause grows with each such one. */
+    /** The work is not at fault: the delivery does not count, and each further pause is longer. */
     const setAside = (what: string, why: (log: Effect.Effect<void>) => Effect.Effect<void>) =>
       Effect.suspend(() => {
         const { isFirst, pause } = pauses.next(instanceId)
@@ -101,7 +101,7 @@ export const make = Effect.fnUntraced(function*(options: {
               : error.reason._tag === "LockLost"
               ? Effect.andThen(
                 Effect.logWarning(
-                  `${component}: turn not stored, its lease is gone: to another process, or with an earlier try that did store it`
+                  `${component}: turn not stored, its lock is lost: to another process, or to an earlier try that did store it`
                 ),
                 // If it only ran out, the delivery does not count.
                 Effect.ignore(
@@ -114,7 +114,7 @@ export const make = Effect.fnUntraced(function*(options: {
         )
       )
 
-    /** A program's turn runs at a stretch. */
+    /** Runs a program's turn, which does not yield, and warns if it blocked the event loop. */
     const atOnce = <A>(name: string, run: () => A): { readonly ran: A; readonly warning: Effect.Effect<void> } => {
       const { blockedMs, result } = eventLoop.turn(run)
       return {
@@ -142,14 +142,14 @@ export const make = Effect.fnUntraced(function*(options: {
         })
       )
 
-    /** Goes on with the program as the last turn left it; undefined when the history must be replayed. */
+    /** Resumes the warm program; undefined when the history must be replayed. */
     const goOn = (): Effect.Effect<void> | undefined => {
       if (kept === undefined || !item.isKnownHistory || attemptCount > settings.maxAttempts) return undefined
       const batch = batches.read(item, kept.started)
       if (batch._tag !== "Run") return undefined
       const { name } = kept.started
       const { ran, warning } = atOnce(name, () => kept.resume({ nowMs: item.nowMs, messages: batch.messages }))
-      // What the database refuses is refused to the replay again, which knows how to fail the instance.
+      // The database will refuse the replay's turn as well, and the replay can fail the instance.
       return ran && Effect.andThen(warning, commit(name, ran, batch, () => replay))
     }
 
@@ -195,7 +195,7 @@ export const make = Effect.fnUntraced(function*(options: {
       if (batch._tag === "Early") return giveBack({ delay: pauses.next(instanceId).pause, counts: false })
       const program = registry.resolve(batch.started.name, batch.version)
       if (program === undefined) {
-        return Effect.logDebug(`${component}: instance given back, its version is not served here`).pipe(
+        return Effect.logDebug(`${component}: instance abandoned, its version is not served here`).pipe(
           Effect.annotateLogs({ orchestration: batch.started.name, version: batch.started.version }),
           Effect.andThen(giveBack({ delay: unservedPause, counts: false }))
         )
@@ -223,11 +223,11 @@ export const make = Effect.fnUntraced(function*(options: {
       )
     }
 
-    /** What the turn comes to when the program that was kept has to agree with its replay. */
+    /** The turn, when the warm program has to agree with its replay. */
     const verified = (replayed: turns.Ran, item: OrchestrationItem, messages: ReadonlyArray<WorkItem.WorkItem>) => {
       if (kept === undefined || !kept.isSound() || !sameEnd(item.history, kept)) return replayed
       const ran = silently(() => kept.resume({ nowMs: item.nowMs, messages }))
-      // A program that was kept says nothing of failures.
+      // Failures are left to replays.
       if (ran === undefined && replayed.outcome._tag === "Failed") return replayed
       if (ran !== undefined && sameDecisions(ran, replayed)) return ran
       return {
@@ -240,7 +240,7 @@ export const make = Effect.fnUntraced(function*(options: {
       }
     }
 
-    /** A program that is run a second time says nothing twice. */
+    /** The second run of a program logs nothing. */
     const silently = <A>(run: () => A): A => {
       verification.isUnderWay = true
       try {

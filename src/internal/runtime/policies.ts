@@ -1,5 +1,5 @@
 /**
- * How both dispatchers repeat, pause and speak of failures.
+ * How both dispatchers retry, pause and log failures.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -9,16 +9,16 @@ import type { ProviderError } from "../../ProviderError.ts"
 /** Storing a turn again, after the provider's own retries: 10, 20, 40, 80, 160 milliseconds. */
 export const storeRetries = Schedule.max([Schedule.exponential(Duration.millis(10)), Schedule.recurs(5)])
 
-/** Before work that a claim should not have handed out, as nothing here serves it, is offered again. */
+/** Pause before work that this process does not serve, and should not have been given, may be claimed again. */
 export const unservedPause = Duration.seconds(1)
 
 /** 100 milliseconds, doubled by every failure so far, at most a minute. */
 export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2 ** Math.min(failures, 10), 60_000))
 
-/** A result, or a give-back, is not left waiting for longer once the store is well again. */
+/** Longest pause between two tries to store a result or to abandon work: how late either is after an outage. */
 export const longestStorePause = Duration.seconds(10)
 
-/** Pauses of things that fail again and again, growing for each by itself. */
+/** Growing pauses, counted for each key by itself. */
 export class Pauses {
   // In order of the last failure.
   private readonly failures = new Map<string, number>()
@@ -37,10 +37,10 @@ export class Pauses {
   }
 }
 
-/** Says in a log what went wrong, never with a payload. */
+/** Annotates a log line with the problem, which never has a payload. */
 export const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
 
-/** Only the payload can be at fault here; a schema that does not fit or a missing right is the operator's to mend. */
+/** The payload is at fault. A schema that does not fit or a missing right is for the operator to mend. */
 export const isRefusedData = ({ reason }: ProviderError) =>
   reason._tag === "DataRefused" || reason._tag === "InvalidInput"
 

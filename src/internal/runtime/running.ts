@@ -1,8 +1,7 @@
 /**
- * The activities running in this process: how each of them learns that nobody wants it any more, and how all of them
- * keep their locks.
+ * The activities running in this process: how each learns that it was cancelled, and how all keep their locks.
  *
- * A turn stored by this process tells those it cancels at once. For everything else one check asks the store about all
+ * A turn stored by this process notifies those it cancels at once. For everything else one check asks the store about all
  * of them, as soon as one has run for the check interval: a renewal of their locks, in one statement. Nothing is sent
  * while nothing runs that long.
  */
@@ -27,16 +26,16 @@ export interface RunningActivities {
   /** Its lock is kept and its cancellation noticed until `leave`. */
   readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Running
   readonly leave: (running: Running) => void
-  /** Revives its lock if it may have run out, as long as no other process has taken it. */
+  /** Revives its lock if it may have expired, as long as no other process has taken it. */
   readonly holdLock: (running: Running) => Effect.Effect<void, ProviderError>
   /**
-   * Waits while not one lock can be renewed: the first claim after an outage would otherwise take what still runs here
-   * under a lock that has run out.
+   * Waits while no lock can be renewed: otherwise the first claim after an outage would take work that still runs here
+   * under an expired lock.
    */
   readonly inTouch: Effect.Effect<void>
   /** Of each one, for logs. */
   readonly names: () => Iterable<string>
-  /** These were cancelled; those that do not run here are none of our business. */
+  /** These were cancelled; those that do not run here are ignored. */
   readonly cancel: (activities: Turn["cancelledActivities"]) => void
 }
 
@@ -60,7 +59,7 @@ export const make = Effect.fnUntraced(function*(
   supervisor: Supervisor
 ): Effect.fn.Return<RunningActivities, never, Scope.Scope> {
   const clock = yield* Clock.Clock
-  // In order of `checkedAtMs`: a check stamps all that are there, and whoever comes later is younger.
+  // In order of `checkedAtMs`: a check stamps all that are there, and later ones are younger.
   const running = new Set<Running>()
   const occupied = Latch.makeUnsafe()
   const inTouch = Latch.makeUnsafe(true)
@@ -154,7 +153,7 @@ export const make = Effect.fnUntraced(function*(
   }
 })
 
-/** The provider for those who store turns: what a stored turn cancels is told at once. */
+/** The provider for the orchestration dispatcher: activities that a stored turn cancels are notified at once. */
 export const telling = (provider: Service, running: RunningActivities): Service => ({
   ...provider,
   ackOrchestrationItem: (lockToken, turn) =>

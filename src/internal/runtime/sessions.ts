@@ -1,8 +1,8 @@
 /**
  * Sessions of one process: how many of them it serves at once, and how they stay with it.
  *
- * The store binds a session to its owner when the owner claims an activity of it. Here its lease is renewed as long as
- * it is used, and sessions nobody holds or needs are swept. Nothing is renewed before a session was claimed.
+ * The store binds a session to its owner when the owner claims an activity of it. Here its lock is renewed while it is
+ * used, and sessions without lock and work are swept. Nothing is renewed before a session was claimed.
  */
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
@@ -57,8 +57,8 @@ export const make = Effect.fnUntraced(function*(options: {
   }
 
   /**
-   * A claim binds no more new sessions than there is room for. But several that are ours from before may have work again
-   * at the same time: what is above the limit goes back, and is not asked for before there is room.
+   * A claim binds no more new sessions than there is room for. But several sessions that are ours already may get work at
+   * the same time: what exceeds the limit is abandoned, and not claimed again before there is room.
    */
   const admit = (claimed: Claimed<Activity>): Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError> => {
     const { sessionId } = claimed.item
@@ -137,7 +137,7 @@ export const make = Effect.fnUntraced(function*(options: {
     )
   )
 
-  // A name nobody else will ever have is of no use to sessions that wait.
+  // No other process will have this name, so sessions must not wait for it.
   yield* Effect.addFinalizer(() =>
     settings.workerNodeId !== undefined || !owning.isOpen() ? Effect.void : provider.renewSessionLock({
       ownerIds: [ownerId],
@@ -157,5 +157,5 @@ export const make = Effect.fnUntraced(function*(options: {
 
 // internal
 
-/** A shutdown does not wait longer for the store to let go of sessions; their leases run out. */
+/** A shutdown waits no longer for the store to release sessions; their locks expire. */
 const releaseTimeout = Duration.seconds(2)

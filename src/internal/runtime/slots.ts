@@ -2,7 +2,7 @@
  * The loop both dispatchers share: claim one item, handle it, again. As many of them as the concurrency says.
  *
  * Shutting down: all claims stop at once, what is being handled may end within the shutdown timeout, then it is
- * interrupted and has the grace period to clean up. What has not ended then is left alone.
+ * interrupted and has the grace period to clean up. What has not ended then is left to itself.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -24,8 +24,8 @@ export interface Dispatcher {
   readonly name: string
   readonly concurrency: number
   /**
-   * Claims one item and answers with what is to be done with it: something that settles the item whatever happens, also
-   * when it is interrupted.
+   * Claims one item and returns the effect that handles it, which settles the item whatever happens, also when it is
+   * interrupted.
    */
   readonly claim: Effect.Effect<Option.Option<Effect.Effect<void>>, ProviderError>
   readonly looks: Looks
@@ -79,7 +79,7 @@ export const run = Effect.fnUntraced(function*(
       )
     })
 
-  /** Waits for work until there is some, and through whatever a claim may end with. */
+  /** Waits until there is work, whatever claims fail with meanwhile. */
   const next = (
     { claim, name }: Pick<Dispatcher, "claim" | "name">,
     failures = 0
@@ -92,7 +92,7 @@ export const run = Effect.fnUntraced(function*(
           return Option.isSome(work) || leftMs <= 0 ? Effect.succeed(work) : Effect.as(pause(name, leftMs), work)
         },
         onFailure: (cause) => {
-          // The provider tells of a store that is away; only what should never happen is news.
+          // The provider logs outages; only a defect, which should never happen, is logged here.
           const log = Cause.hasDies(cause) && defects.next(name).isFirst
             ? Effect.logError(`${name}: claim broke, it is tried again`, cause)
             : Effect.logDebug(`${name}: claim failed, it is tried again`, cause)

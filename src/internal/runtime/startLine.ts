@@ -1,5 +1,5 @@
 /**
- * What a process says of itself when it starts.
+ * The log line of a runtime that starts.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"

@@ -1,6 +1,6 @@
 /**
- * Watches the loops of a runtime: none may end before the runtime is closed. One that does ends the runtime with an
- * error, so that a process cannot be alive and take no work.
+ * Watches the loops of a runtime. One that ends before the runtime is closed fails the runtime, so that no process is
+ * alive without claiming work.
  */
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"

@@ -54,13 +54,14 @@ export const make = Effect.fnUntraced(function*(options: {
         Effect.catch((error) =>
           error.reason._tag === "LockLost"
             ? Effect.void
-            : Effect.logWarning(`${component}: activity not given back, it comes again when its lock runs out`).pipe(
-              problem(error)
-            )
+            : Effect.logWarning(`${component}: activity not abandoned, it is delivered again when its lock expires`)
+              .pipe(
+                problem(error)
+              )
         )
       )
 
-    /** Tries until the store has the outcome or does not want it any more: the handler is not run again for it. */
+    /** Tries until the store has the outcome, or its lock is lost: the handler is not run again for it. */
     const store = (completion: Completion, failures = 0): Effect.Effect<void> =>
       running.holdLock(one).pipe(
         Effect.andThen(provider.ackWorkItem(lockToken, Option.some(completion))),
@@ -69,7 +70,7 @@ export const make = Effect.fnUntraced(function*(options: {
           onFailure: (error) => {
             if (error.reason._tag === "LockLost") {
               return Effect.logWarning(
-                `${component}: outcome not stored, its lock is gone: cancelled, run elsewhere, or stored by an earlier try`
+                `${component}: outcome not stored, its lock is lost: cancelled, run elsewhere, or stored by an earlier try`
               )
             }
             if (isRefusedData(error)) return storeRefusal(completion, error)
@@ -138,7 +139,7 @@ export const make = Effect.fnUntraced(function*(options: {
           Effect.suspend(() => giveBack({ delay: Option.some(pauses.next(one.key).pause), counts: true }))
         )
       ),
-      // Shutdown: the activity did nothing wrong, the next process starts it anew.
+      // Shutdown: the activity is not at fault, the next process runs it again.
       Effect.onInterrupt(() => giveBack({ delay: Option.none(), counts: false })),
       Effect.ensuring(Effect.sync(() => running.leave(one))),
       Effect.ensuring(sessions.leave(item)),
@@ -195,7 +196,7 @@ const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Dura
     )
   )
 
-/** Undefined when the handler was interrupted by itself: nothing is known of its outcome. */
+/** Undefined when the handler interrupted itself: its outcome is unknown. */
 const complete = (
   item: Activity,
   exit: Exit.Exit<string, ErrorDetails>

@@ -1,5 +1,5 @@
 /**
- * What becomes of claimed rows: items for those that wait, and what cannot be delivered is set aside.
+ * Makes items of claimed rows, and sets aside rows that cannot be delivered.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -32,12 +32,12 @@ export interface Options extends Pick<Calls, "deferMessages" | "abandonTurns" | 
 export const make = (options: Options) => {
   const { abandonActivities, abandonTurns, deferMessages, driver, held, suspectActivities, suspectTurns } = options
 
-  /** What goes wrong with one instance of a claim leaves the others alone: its lock expires, and it comes again. */
+  /** An error with one instance of a claim leaves the others alone: its lock expires, and it is claimed again. */
   const setAside = (instanceId: string, lockToken: string, step: Effect.Effect<unknown, ProviderError>) =>
     Effect.catch(
       step,
       (error) =>
-        Effect.logWarning("Provider: an instance whose messages cannot be delivered was not given back").pipe(
+        Effect.logWarning("Provider: an instance whose messages cannot be delivered was not abandoned").pipe(
           Effect.annotateLogs({ instanceId, problem: error.message })
         )
     ).pipe(Effect.ensuring(Effect.sync(() => held.release(lockToken))))
@@ -124,5 +124,6 @@ export const make = (options: Options) => {
 // Rows this version cannot read come back after this pause: long enough not to spin, short enough for a deploy that can.
 const unreadablePause = Duration.seconds(60)
 
-// Before an instance is claimed again of which no message says what it is: claims of every definition meet such.
+// Before an instance is claimed again whose messages do not say which orchestration it is. Only claims without `serves`
+// meet such instances.
 const orphanPause = Duration.seconds(1)

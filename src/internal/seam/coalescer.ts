@@ -6,7 +6,7 @@
  * gather.
  *
  * A set that fails because of one of its items is sent again item by item, beside the lanes: the one that is refused, or
- * waits for a lock, neither fails nor holds the others, nor the sets that come after.
+ * waits for a lock, neither fails nor delays the others, nor later sets.
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -19,15 +19,15 @@ export interface Options<Item, A, E> {
   readonly lanes: number
   /** Most items in one set. */
   readonly maxBatch: number
-  /** A set takes no further item once it has so many bytes. */
+  /** A set takes no further item once it has this many bytes. */
   readonly maxBytes: number
   /** Bytes of one item, roughly. */
   readonly sizeOf: (item: Item) => number
   /** Sends one set. Answers stand in the order of the items; a failure means that nothing of the set was done. */
   readonly send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, E>
-  /** True when one item may be what a set failed of. */
+  /** True when a single item may have made the set fail. */
   readonly splitOn: (error: E) => boolean
-  /** What calls fail with that are under way when the scope is closed, or come later. */
+  /** The failure of calls that are under way when the scope is closed, or come later. */
   readonly closed: E
 }
 

@@ -1,6 +1,6 @@
 /**
- * Deletion of an instance with all its descendants, in one transaction while they are few, in several beyond that: a
- * transaction takes a place in the server's table of locks for each of them, and that table is small.
+ * Deletion of an instance with all its descendants: in one transaction while they are few, in several beyond that, because
+ * a transaction takes an entry in the server's lock table for each of them, and that table is small.
  */
 import * as Effect from "effect/Effect"
 import type { AdminDriver, Deleted } from "../../AdminDriver.ts"
@@ -80,7 +80,7 @@ export const sum = (a: Deleted, b: Deleted): Deleted => ({
 
 // internal
 
-/** As `treeOf`, and none of them takes a turn from then on; before anything was deleted it is known whether it may be. */
+/** As `treeOf`, but holds each instance, so that none takes a turn. Fails before anything is deleted. */
 const hold = (
   { holdInstances }: Driver,
   operation: string,

@@ -25,7 +25,7 @@ export const carriedMessages = (firstEvent: string | null): number => {
   return event?._tag === "OrchestrationStarted" ? event.carryForwardEvents?.length ?? 0 : 0
 }
 
-/** Thrown by encoders for what no store can hold: a number that is none, text that is none. */
+/** Thrown by encoders for values no store can represent: NaN, invalid Unicode. */
 export class Unstorable {
   readonly problem: string
   constructor(problem: string) {

@@ -17,13 +17,13 @@ import { monotonicMs } from "../monotonic.ts"
 export interface Options<A, E> {
   /** Claims up to `limit` items with one statement. `more` asks for another round at once. */
   readonly fetch: (limit: number) => Effect.Effect<{ readonly items: ReadonlyArray<A>; readonly more: boolean }, E>
-  /** Returns a claimed item that no caller waits for any longer. */
+  /** Abandons a claimed item whose caller no longer waits. */
   readonly giveBack: (item: A) => Effect.Effect<void>
   /** Most items to claim with one statement. */
   readonly maxBatch: number
   /** Longest pause between two statements while a caller waits. */
   readonly pollInterval: Duration.Duration
-  /** What callers fail with that wait when the scope is closed, or come later. */
+  /** The failure of callers that wait when the scope is closed, or come later. */
   readonly closed: E
 }
 

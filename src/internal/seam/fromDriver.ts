@@ -48,8 +48,8 @@ const maxTurnBytes = 64 * 1024 * 1024
 const sweepLimit = 1_000
 
 /**
- * Where callers keep histories in memory, longer ones are not handed out with a claim but read by who lacks them. About
- * here the events cost as much as the second statement.
+ * Where callers keep histories in memory, longer ones are not handed out with a claim; a caller that lacks one reads
+ * it. At about this length its events cost as much as the second statement.
  */
 const historyLimit = 128
 
@@ -472,7 +472,7 @@ export const make = Effect.fnUntraced(function*(
 
 // internal
 
-/** For callers without types: anything else would reach the instance as a message nobody sent. */
+/** For callers without types: anything else would reach the instance as a message that was never sent. */
 const isCompletion = (item: WorkItem.WorkItem) => item._tag === "ActivityCompleted" || item._tag === "ActivityFailed"
 
 const millisOrNull = (delay: Option.Option<Duration.Duration>) => Option.getOrNull(Option.map(delay, Duration.toMillis))

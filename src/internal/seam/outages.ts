@@ -1,8 +1,8 @@
 /**
- * Tells of a store that cannot be used: one warning when it begins, further ones at growing pauses, one line at its end.
+ * Logs outages of the store: one warning at the beginning, further ones at growing intervals, one line at the end.
  *
  * An outage may concern all calls, as when the database is down, or some, as when its disk is full. It is over when each
- * operation that failed has succeeded again; one that is not asked for any more is forgotten.
+ * operation that failed has succeeded again; one that is no longer called is forgotten.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -12,7 +12,7 @@ import { withHarmlessLoggers } from "../logging.ts"
 import { monotonicMs } from "../monotonic.ts"
 
 export interface Outages {
-  /** The same call; its outcome is taken note of. */
+  /** The same call, with its outcome recorded. */
   readonly watch: <A>(operation: string, call: Effect.Effect<A, ProviderError>) => Effect.Effect<A, ProviderError>
 }
 
@@ -34,8 +34,8 @@ export const make = (clock: Clock.Clock): Outages => {
       const failures = (failing.get(operation)?.failures ?? 0) + 1
       failing.set(operation, { failures, lastMs: nowMs })
       if (outage === undefined) {
-        // A conflict or two is everyday life.
-        if (error.reason._tag === "Contention" && failures < everydayConflicts) return Effect.void
+        // A conflict or two is normal.
+        if (error.reason._tag === "Contention" && failures < normalConflicts) return Effect.void
         outage = { sinceMs: nowMs, failedCalls: failures, pauseMs: firstPauseMs, nextReportMs: nowMs + firstPauseMs }
         return report(Effect.logWarning("Provider: the store cannot be used; calls are tried again"), {
           operation,
@@ -75,7 +75,7 @@ export const make = (clock: Clock.Clock): Outages => {
   }
 }
 
-/** The same driver; what its calls end with is taken note of. */
+/** The same driver, with the outcomes of its calls recorded. */
 export const watched = (driver: Driver, { watch }: Outages): Driver =>
   Object.fromEntries(
     Object.entries(driver).map(([operation, member]) => [
@@ -94,7 +94,7 @@ export const watched = (driver: Driver, { watch }: Outages): Driver =>
 
 type Driver = ProviderDriver["Service"]
 
-/** Faults of what was asked for, or of its caller; the store works. */
+/** Faults of the request or of its caller: the store works. */
 const isOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
   "LockLost",
   "DuplicateEvent",
@@ -109,7 +109,7 @@ const isOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
   "Closed"
 ])
 
-const everydayConflicts = 4
+const normalConflicts = 4
 
 const firstPauseMs = 60_000
 

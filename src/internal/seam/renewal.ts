@@ -1,5 +1,5 @@
 /**
- * Keeps a lease alive while something works under it.
+ * Keeps a lock alive while something works under it.
  */
 import type * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
@@ -7,10 +7,10 @@ import * as Effect from "effect/Effect"
 import type { ProviderError } from "../../ProviderError.ts"
 
 /**
- * Renews every half lock timeout; ends when the lease is gone for good.
+ * Renews at half the lock timeout; ends when the lock is lost.
  *
- * The first renewal comes after a quarter, as the lease is older than the renewal. A passing database error is no lost
- * lease: it is tried again soon, and only the store's word ends the renewal.
+ * The first renewal comes after a quarter, because the lock is older than the renewal. A passing database error does not
+ * lose the lock: the renewal is repeated soon, and only `LockLost` from the store ends it.
  */
 export const untilLost = (
   lockTimeout: Duration.Duration,
@@ -24,7 +24,9 @@ export const untilLost = (
       Effect.matchCauseEffect({
         onSuccess: () => loop(interval),
         onFailure: (cause) =>
-          isLost(cause) ? Effect.void : Effect.andThen(Effect.logDebug("Lease not renewed yet", cause), loop(soon))
+          isLost(cause)
+            ? Effect.void
+            : Effect.andThen(Effect.logDebug("Orchestration dispatcher: lock not renewed yet", cause), loop(soon))
       })
     )
   return loop(Duration.divideUnsafe(interval, 2))

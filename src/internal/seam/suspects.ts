@@ -1,15 +1,14 @@
 /**
- * The suspects this process holds: work that was delivered before without an end. While it holds one it claims no other,
- * so that the guilty one cannot take an innocent one with it.
+ * The suspects that this process holds: work that was delivered before without an end. While it holds one, it claims no
+ * other suspect, so that the guilty one collects its deliveries alone.
  *
- * A suspect counts until it is settled, or until its lock has run out: not every holder settles, as a cancelled activity
- * does not.
+ * A suspect is held until it is settled, or until its lock expires: a cancelled activity, for example, is never settled.
  */
 import type * as Clock from "effect/Clock"
 
 export interface Suspects {
   readonly enter: (lockToken: string, lockTimeoutMs: number) => void
-  /** Its lock ends later; nothing happens when it is no suspect. */
+  /** Its lock was extended; ignored when it is not a suspect. */
   readonly renew: (lockToken: string, lockTimeoutMs: number) => void
   /** True when it was one. */
   readonly settle: (lockToken: string) => boolean
