@@ -19,6 +19,7 @@ import type * as Scope from "effect/Scope"
 import * as ErrorDetails from "./ErrorDetails.ts"
 import * as checks from "./internal/activityOptions.ts"
 import { checkNameUnsafe } from "./internal/definitions.ts"
+import type { ServedBy } from "./internal/definitions.ts"
 import { harmlessIn } from "./internal/logging.ts"
 import * as payloads from "./internal/payload.ts"
 import type { PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
@@ -26,13 +27,16 @@ import type { TryOf } from "./internal/replay/action.ts"
 import { engine } from "./internal/replay/context.ts"
 import type { OrchestrationContext, WithoutOrchestration } from "./internal/replay/context.ts"
 
+export type { ServedBy } from "./internal/definitions.ts"
+
 /**
- * A named step with the Schemas of what goes in and comes out.
+ * What an orchestration can call: a named step with the Schemas of what goes in and comes out. Its handler is one of this
+ * package, or of Duroxide in Rust.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
-export interface Activity<
+export interface Callable<
   in out Name extends string,
   in out Payload extends PayloadSchema,
   in out Success extends PayloadSchema,
@@ -40,6 +44,7 @@ export interface Activity<
   out TimedOut extends ActivityTimedOut = never
 > {
   readonly name: Name
+  readonly servedBy: ServedBy
   readonly payload: Payload
   readonly success: Success
   readonly error: Error
@@ -75,6 +80,26 @@ export interface Activity<
    * yield* Render.with({ sessionId: `video-${id}`, tag: "gpu", timeout: "10 minutes" }).execute(frame)
    * ```
    */
+  readonly with: <Timeout extends Duration.Input = never, TotalTimeout extends Duration.Input = never>(
+    options: Options<Error["Type"], Timeout, TotalTimeout>
+  ) => Callable<Name, Payload, Success, Error, TimedOut | TimedOutBy<Timeout | TotalTimeout>>
+}
+
+/**
+ * A named step with the Schemas of what goes in and comes out.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Activity<
+  in out Name extends string,
+  in out Payload extends PayloadSchema,
+  in out Success extends PayloadSchema,
+  in out Error extends PayloadSchema,
+  out TimedOut extends ActivityTimedOut = never
+> extends Callable<Name, Payload, Success, Error, TimedOut> {
+  readonly servedBy: "typescript"
+  /** As that of `Callable`. */
   readonly with: <Timeout extends Duration.Input = never, TotalTimeout extends Duration.Input = never>(
     options: Options<Error["Type"], Timeout, TotalTimeout>
   ) => Activity<Name, Payload, Success, Error, TimedOut | TimedOutBy<Timeout | TotalTimeout>>
@@ -179,6 +204,7 @@ export type TimedOutBy<Timeout> = [Timeout] extends [never] ? never : ActivityTi
  */
 export interface Any {
   readonly name: string
+  readonly servedBy: "typescript"
   readonly execute: (payload: never) => Effect.Effect<unknown, unknown, OrchestrationContext>
 }
 
@@ -269,6 +295,9 @@ export class ActivityTimedOut
  * `payload` and `success` default to `Schema.Void`, `error` to `Schema.Never`; each takes a Schema, or the fields of a
  * `Schema.Struct`. All three travel as JSON text. The other options hold for every call, unless `with` says otherwise. Throws a `RangeError` on an option that cannot work.
  *
+ * With `servedBy: "rust"` the handler is one of Duroxide in Rust, in a schema that both share: the definition can be
+ * called, and has no handler here.
+ *
  * **Example** (An activity and its handler)
  *
  * ```ts
@@ -289,7 +318,8 @@ export const make = <
   Success extends PayloadInput = Schema.Void,
   Error extends PayloadInput = Schema.Never,
   Timeout extends Duration.Input = never,
-  TotalTimeout extends Duration.Input = never
+  TotalTimeout extends Duration.Input = never,
+  By extends ServedBy = "typescript"
 >(
   name: Name,
   options?:
@@ -297,18 +327,44 @@ export const make = <
       readonly payload?: Payload
       readonly success?: Success
       readonly error?: Error
+      /** Whose processes run it. Defaults to `typescript`. */
+      readonly servedBy?: By
     }
     & Omit<Options<SchemaOf<Error>["Type"], Timeout, TotalTimeout>, "sessionId">
-): Activity<Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, TimedOutBy<Timeout | TotalTimeout>> => {
+): Made<By, Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, TimedOutBy<Timeout | TotalTimeout>> => {
   checkNameUnsafe("activity", name)
-  const { error, payload, success, ...calls } = options ?? {}
+  const { error, payload, servedBy = "typescript", success, ...calls } = options ?? {}
   return makeWith({
     name,
+    servedBy,
     payload: payloads.schemaOf(payload),
     success: payloads.schemaOf(success),
     error: payloads.schemaOf(error, Schema.Never)
-  }, calls)
+  }, calls) as Made<
+    By,
+    Name,
+    SchemaOf<Payload>,
+    SchemaOf<Success>,
+    SchemaOf<Error>,
+    TimedOutBy<Timeout | TotalTimeout>
+  >
 }
+
+/**
+ * What `make` answers with: what Rust serves has no handler here.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Made<
+  By extends ServedBy,
+  Name extends string,
+  Payload extends PayloadSchema,
+  Success extends PayloadSchema,
+  Error extends PayloadSchema,
+  TimedOut extends ActivityTimedOut
+> = By extends "typescript" ? Activity<Name, Payload, Success, Error, TimedOut>
+  : Callable<Name, Payload, Success, Error, TimedOut>
 
 /**
  * How the runtime finds a handler.
@@ -333,10 +389,17 @@ const makeWith = <
   Success extends PayloadSchema,
   Error extends PayloadSchema
 >(
-  definition: { readonly name: Name; readonly payload: Payload; readonly success: Success; readonly error: Error },
+  definition: {
+    readonly name: Name
+    readonly servedBy: ServedBy
+    readonly payload: Payload
+    readonly success: Success
+    readonly error: Error
+  },
   options: Options<Error["Type"]>
-): Activity<Name, Payload, Success, Error, never> => {
-  const { error, name, payload, success } = definition
+) => {
+  type WithHandler = Activity<Name, Payload, Success, Error, never>
+  const { error, name, payload, servedBy, success } = definition
   const input = payloads.make(`payload of activity "${name}"`, payload)
   const result = payloads.make(`result of activity "${name}"`, success)
   const failure = payloads.make(`error of activity "${name}"`, error)
@@ -349,6 +412,7 @@ const makeWith = <
       name,
       input: yield* Effect.orDie(input.encode(value)),
       ...route,
+      servedBy,
       tryOf
     })
     if (answer._tag === "ActivityCompleted") return yield* Effect.orDie(result.decode(answer.result))
@@ -359,7 +423,9 @@ const makeWith = <
     return yield* Option.isSome(typed) ? Effect.fail(typed.value) : died(problemOf(details))
   })
 
-  const withOptions = (options: Options<Error["Type"]>): Activity<Name, Payload, Success, Error, never> => {
+  const withOptions = (
+    options: Options<Error["Type"]>
+  ): Callable<Name, Payload, Success, Error, never> & Pick<WithHandler, "toLayer"> => {
     const policy = policyUnsafe(name, options)
     return {
       ...definition,
@@ -374,7 +440,7 @@ const makeWith = <
     }
   }
 
-  const toLayer: Activity<Name, Payload, Success, Error, never>["toLayer"] = (handler) =>
+  const toLayer: WithHandler["toLayer"] = (handler) =>
     Layer.effect(
       handlerKey(name),
       Effect.map(Effect.context<never>(), (services) => ({

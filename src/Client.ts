@@ -128,7 +128,7 @@ export type Status =
   | { readonly _tag: "Cancelled"; readonly reason: string; readonly customStatus: Option.Option<string> }
 
 type Definition<Payload extends PayloadSchema, Success extends PayloadSchema, Error extends PayloadSchema> =
-  Orchestration.Orchestration<any, Payload, Success, Error, any>
+  Orchestration.Startable<any, Payload, Success, Error, any>
 
 /**
  * What a start needs to know.
@@ -153,11 +153,6 @@ export interface StartOptions<Payload> {
    * the payload by its own Schema. Defaults to `own`.
    */
   readonly version?: "own" | "newest" | undefined
-  /**
-   * Who runs it: processes of this package, or those of Duroxide in Rust that share the schema, where the definition is
-   * only a name and Schemas. Defaults to `typescript`.
-   */
-  readonly servedBy?: "typescript" | "rust" | undefined
 }
 
 /**
@@ -300,7 +295,7 @@ export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "cance
  */
 export const within = (queues: Queues): Sender => ({
   start: Effect.fn("Client.start")(function*(orchestration, options) {
-    const { ifExists, instanceId, payload, servedBy, version } = options
+    const { ifExists, instanceId, payload, version } = options
     yield* refused("Client.start")(checkRootId(instanceId))
     const input = yield* orchestration.codecs.payload.encode(payload)
     const answer = yield* queues.startOrchestration({
@@ -314,7 +309,7 @@ export const within = (queues: Queues): Sender => ({
         parentId: null,
         executionId: 1
       },
-      pinnedVersion: servedBy === "rust" ? anyRust : current,
+      pinnedVersion: orchestration.servedBy === "rust" ? anyRust : current,
       delay: Option.none()
     })
     if (answer === "AlreadyExists" && ifExists !== "ignore") {

@@ -16,6 +16,7 @@ import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./ErrorDetails.ts"
 import { checkNameUnsafe, checkVersionUnsafe } from "./internal/definitions.ts"
+import type { ServedBy } from "./internal/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./internal/identifiers.ts"
 import * as payloads from "./internal/payload.ts"
 import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
@@ -23,6 +24,8 @@ import { engine, OrchestrationContext } from "./internal/replay/context.ts"
 import type { WithoutServices } from "./internal/replay/context.ts"
 import * as fit from "./internal/replay/fit.ts"
 import type { Code } from "./internal/replay/replay.ts"
+
+export type { ServedBy } from "./internal/definitions.ts"
 
 /**
  * The service every durable operation needs, and what the program may know of the instance it runs for: `instanceId`,
@@ -40,12 +43,13 @@ export const Context: typeof OrchestrationContext = OrchestrationContext
 export type Context = OrchestrationContext
 
 /**
- * A named, versioned program with the Schemas of what goes in and comes out.
+ * What can be started: a name and a version, with the Schemas of what goes in and comes out. Its program is one of this
+ * package, or of Duroxide in Rust.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
-export interface Orchestration<
+export interface Startable<
   in out Name extends string,
   in out Payload extends PayloadSchema,
   in out Success extends PayloadSchema,
@@ -55,15 +59,10 @@ export interface Orchestration<
   readonly name: Name
   /** Semver. A running execution keeps the version it began with. */
   readonly version: Version
+  readonly servedBy: ServedBy
   readonly payload: Payload
   readonly success: Success
   readonly error: Error
-  /**
-   * The program, as a layer for `Runtime.layer`. It has no services of the application: those belong in activities.
-   */
-  readonly toLayer: <R = never>(
-    program: ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>) & WithoutServices<R>
-  ) => Layer.Layer<Handler<Name, Version>>
   /**
    * Runs another instance of this orchestration as a child of the one that calls, and waits for its outcome.
    *
@@ -89,6 +88,34 @@ export interface Orchestration<
     instanceId: string,
     payload: Payload["Type"]
   ) => Effect.Effect<void, never, OrchestrationContext>
+  /** @internal */
+  readonly codecs: {
+    readonly payload: Codec<Payload["Type"]>
+    readonly success: Codec<Success["Type"]>
+    readonly error: Codec<Error["Type"]>
+  }
+}
+
+/**
+ * A named, versioned program with the Schemas of what goes in and comes out.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Orchestration<
+  in out Name extends string,
+  in out Payload extends PayloadSchema,
+  in out Success extends PayloadSchema,
+  in out Error extends PayloadSchema,
+  in out Version extends string = any
+> extends Startable<Name, Payload, Success, Error, Version> {
+  readonly servedBy: "typescript"
+  /**
+   * The program, as a layer for `Runtime.layer`. It has no services of the application: those belong in activities.
+   */
+  readonly toLayer: <R = never>(
+    program: ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>) & WithoutServices<R>
+  ) => Layer.Layer<Handler<Name, Version>>
   /**
    * Ends this execution and begins the next one of the same instance with `payload`: the way of an orchestration that
    * runs without end. The program goes no further.
@@ -111,12 +138,6 @@ export interface Orchestration<
     payload: Payload["Type"],
     options?: ContinueOptions
   ) => Effect.Effect<never, never, OrchestrationContext>
-  /** @internal */
-  readonly codecs: {
-    readonly payload: Codec<Payload["Type"]>
-    readonly success: Codec<Success["Type"]>
-    readonly error: Codec<Error["Type"]>
-  }
 }
 
 /**
@@ -135,6 +156,7 @@ export interface ContinueOptions {
 export interface Any {
   readonly name: string
   readonly version: string
+  readonly servedBy: "typescript"
   readonly payload: PayloadSchema
   readonly success: PayloadSchema
   readonly error: PayloadSchema
@@ -219,6 +241,9 @@ export const uuid: Effect.Effect<string, never, OrchestrationContext> = Effect.f
  * any number of them; each needs its program. A start runs the version of the definition it is given. An execution
  * keeps its version to its end, in whichever process; `continueAsNew` goes on with the newest.
  *
+ * With `servedBy: "rust"` the program is one of Duroxide in Rust, in a schema that both share: the definition can be
+ * started, called and waited for, and has no program here.
+ *
  * **Example** (Two versions side by side)
  *
  * ```ts
@@ -236,22 +261,50 @@ export const make = <
   Payload extends PayloadInput = Schema.Void,
   Success extends PayloadInput = Schema.Void,
   Error extends PayloadInput = Schema.Never,
-  const Version extends string = "1.0.0"
+  const Version extends string = "1.0.0",
+  By extends ServedBy = "typescript"
 >(name: Name, options?: {
   readonly version?: Version
   readonly payload?: Payload
   readonly success?: Success
   readonly error?: Error
-}): Orchestration<Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, Version> => {
+  /** Whose processes run it. Defaults to `typescript`. */
+  readonly servedBy?: By
+}): Made<By, Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, Version> => {
   const version = options?.version ?? "1.0.0" as Version
   checkNameUnsafe("orchestration", name)
   checkVersionUnsafe(name, version)
-  return makeWith(name, version, {
+  const schemas = {
     payload: payloads.schemaOf(options?.payload),
     success: payloads.schemaOf(options?.success),
     error: payloads.schemaOf(options?.error, Schema.Never)
-  })
+  }
+  const startable = startableOf(name, version, options?.servedBy ?? "typescript", schemas)
+  return (startable.servedBy === "rust" ? startable : withProgram(startable)) as Made<
+    By,
+    Name,
+    SchemaOf<Payload>,
+    SchemaOf<Success>,
+    SchemaOf<Error>,
+    Version
+  >
 }
+
+/**
+ * What `make` answers with: what Rust serves has no program here.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Made<
+  By extends ServedBy,
+  Name extends string,
+  Payload extends PayloadSchema,
+  Success extends PayloadSchema,
+  Error extends PayloadSchema,
+  Version extends string
+> = By extends "typescript" ? Orchestration<Name, Payload, Success, Error, Version>
+  : Startable<Name, Payload, Success, Error, Version>
 
 /**
  * How the runtime finds a program.
@@ -267,7 +320,7 @@ export const handlerKey = <Name extends string, Version extends string>(
 // internal
 
 /** `make`, once the Schemas are known. */
-const makeWith = <
+const startableOf = <
   const Name extends string,
   Payload extends PayloadSchema,
   Success extends PayloadSchema,
@@ -276,8 +329,9 @@ const makeWith = <
 >(
   name: Name,
   version: Version,
+  servedBy: ServedBy,
   schemas: { readonly payload: Payload; readonly success: Success; readonly error: Error }
-): Orchestration<Name, Payload, Success, Error, Version> => {
+): Startable<Name, Payload, Success, Error, Version> => {
   const codecs = {
     payload: payloads.make(`payload of orchestration "${name}"`, schemas.payload),
     success: payloads.make(`result of orchestration "${name}"`, schemas.success),
@@ -288,7 +342,7 @@ const makeWith = <
     const { perform } = yield* engine
     if (instance !== null) yield* fit.orDie(checkChildId(instance))
     const input = yield* Effect.orDie(codecs.payload.encode(value))
-    const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input })
+    const answer = yield* perform({ _tag: "StartSubOrchestration", name, version, instance, input, servedBy })
     if (answer._tag === "SubOrchestrationCompleted") return yield* Effect.orDie(codecs.success.decode(answer.result))
     const { details } = answer
     const typed = details._tag === "Application" && details.kind === "OrchestrationFailed"
@@ -299,6 +353,7 @@ const makeWith = <
   return {
     name,
     version,
+    servedBy,
     ...schemas,
     codecs,
     execute: (value) => execute(null, value),
@@ -307,8 +362,24 @@ const makeWith = <
       const { request } = yield* engine
       yield* fit.orDie(checkRootId(instance))
       const input = yield* Effect.orDie(codecs.payload.encode(value))
-      yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input })
-    }),
+      yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input, servedBy })
+    })
+  }
+}
+
+const withProgram = <
+  const Name extends string,
+  Payload extends PayloadSchema,
+  Success extends PayloadSchema,
+  Error extends PayloadSchema,
+  const Version extends string
+>(
+  startable: Startable<Name, Payload, Success, Error, Version>
+): Orchestration<Name, Payload, Success, Error, Version> => {
+  const { codecs, name, version } = startable
+  return {
+    ...startable,
+    servedBy: "typescript",
     continueAsNew: Effect.fnUntraced(function*(value: Payload["Type"], options?: ContinueOptions) {
       const { continueAsNew } = yield* engine
       const input = yield* Effect.orDie(codecs.payload.encode(value))

@@ -69,12 +69,14 @@ export interface Turn {
   /** New events; ids follow the stored ones. */
   readonly historyDelta: ReadonlyArray<Event.Event>
   readonly workerItems: ReadonlyArray<WorkItem.Of<"ActivityExecute">>
+  /** Those of `workerItems` that processes of Duroxide in Rust run. */
+  readonly forRust?: ReadonlySet<WorkItem.Of<"ActivityExecute">>
   readonly orchestratorItems: ReadonlyArray<WorkItem.WorkItem>
   /**
-   * Starts among `orchestratorItems` create their instances, pinned to this version, where the id is free: as
-   * `startOrchestration` does. Without it they are messages, which any process that serves the name may take.
+   * Starts among `orchestratorItems` that create their instances, where the id is free, and the version each is pinned
+   * to: as `startOrchestration` does. Others are messages, which any process that serves the name may take.
    */
-  readonly startsPinnedTo?: CoreVersion
+  readonly startsPinnedTo?: ReadonlyMap<WorkItem.WorkItem, CoreVersion>
   readonly metadata: ExecutionMetadata
   /** Activities of any execution whose queue rows are deleted, claimed or not. */
   readonly cancelledActivities: ReadonlyArray<{

@@ -233,6 +233,8 @@ export interface EncodedActivity {
   readonly activityId: number | null
   readonly sessionId: string | null
   readonly tag: string | null
+  /** Processes of Duroxide in Rust run it. Only a store that they work in as well need look at this. */
+  readonly servedBy?: "rust"
 }
 
 /**

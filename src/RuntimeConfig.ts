@@ -6,7 +6,7 @@
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Layer from "effect/Layer"
-import { maxGivenIdBytes, maxTagBytes, problemOfName } from "./internal/identifiers.ts"
+import { maxGivenIdBytes, problemOfName, problemOfTag } from "./internal/identifiers.ts"
 import type { TagFilter } from "./ProviderDriver.ts"
 
 /**
@@ -149,7 +149,7 @@ export const makeUnsafe = (options: Options = {}): Settings => {
     settings[key] = key === "tags"
       ? checkedTags(value as TagFilter)
       : key === "workerNodeId"
-      ? checkedText(key, value as string, maxGivenIdBytes)
+      ? checkedText(key, value as string, (text) => problemOfName(text, maxGivenIdBytes))
       : typeof value === "boolean"
       ? value
       : checkedAmount(key, value as Duration.Input)
@@ -211,11 +211,11 @@ const checkedTags = (filter: TagFilter): TagFilter => {
   if (!("tags" in filter)) return filter
   const { length } = filter.tags
   if (length < 1 || length > 5) refuse("tags", `has ${length} tags; it must have 1 to 5`)
-  for (const tag of filter.tags) checkedText("tags", tag, maxTagBytes)
+  for (const tag of filter.tags) checkedText("tags", tag, problemOfTag)
   return filter
 }
 
-const checkedText = (key: string, text: string, maxBytes: number): string => {
-  const problem = problemOfName(text, maxBytes)
+const checkedText = (key: string, text: string, problemOf: (text: string) => string | undefined): string => {
+  const problem = problemOf(text)
   return problem === undefined ? text : refuse(key, `cannot be used: ${problem}`)
 }

@@ -19,7 +19,8 @@ CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
                                    --   custom_status, cancelled_timers: {work_item: null}}]
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
-  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
+  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+                                   --   served_by}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
   p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
@@ -59,6 +60,7 @@ DECLARE
   v_cancels boolean;
   v_reroutes boolean;
   v_started text[];
+  v_no_tag text;
 BEGIN
   IF v_count > 1 AND current_setting('lock_timeout') = '0' THEN
     PERFORM set_config('lock_timeout', '200', true);
@@ -515,6 +517,7 @@ BEGIN
   END IF;
 
   IF p_worker_items IS NOT NULL THEN
+    v_no_tag := dx_no_tag();
     INSERT INTO worker_queue (
       work_item,
       visible_at,
@@ -534,7 +537,7 @@ BEGIN
       w.execution_id,
       w.activity_id,
       w.session_id,
-      w.tag,
+      COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
       w.name || COALESCE(' #' || w.tag, '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
@@ -545,10 +548,11 @@ BEGIN
         execution_id bigint,
         activity_id bigint,
         session_id text,
-        tag text
+        tag text,
+        served_by text
       )
     ) WITH ORDINALITY
-      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
+      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
     WHERE v_executions[w.ack] IS NOT NULL
     ORDER BY w.position;
   END IF;

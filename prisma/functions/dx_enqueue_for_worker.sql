@@ -2,7 +2,8 @@
 --
 -- Returns how many. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
-  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
+  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+                                   --   served_by}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -18,6 +19,7 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_no_tag text := dx_no_tag();
   v_count bigint;
 BEGIN
   INSERT INTO worker_queue (
@@ -39,7 +41,7 @@ BEGIN
     w.execution_id,
     w.activity_id,
     w.session_id,
-    w.tag,
+    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
     w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
@@ -49,9 +51,11 @@ BEGIN
       execution_id bigint,
       activity_id bigint,
       session_id text,
-      tag text
+      tag text,
+      served_by text
     )
-  ) WITH ORDINALITY AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
+  ) WITH ORDINALITY
+    AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;

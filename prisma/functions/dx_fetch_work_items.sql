@@ -157,9 +157,9 @@ BEGIN
                 AND w.route = wanted.route
                 AND w.visible_at <= v_now
                 AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-                AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+                AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
                 -- A name may end as another one's tag does.
-                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
               ORDER BY w.visible_at, w.id
               LIMIT v_depth
             ) AS old
@@ -214,9 +214,9 @@ BEGIN
             AND w.session_id = present.session_id
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
             AND (
               SELECT s.session_id
               FROM sessions AS s
@@ -249,9 +249,9 @@ BEGIN
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS free
@@ -268,9 +268,9 @@ BEGIN
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS bound

@@ -8,7 +8,7 @@ SET search_path FROM CURRENT
 AS $$
 BEGIN
   NEW.route := COALESCE(
-    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || NEW.tag, ''),
+    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || dx_tag(NEW.tag), ''),
     ''
   );
   IF octet_length(NEW.route) + COALESCE(octet_length(NEW.session_id), 0) > 2400 THEN

@@ -3,14 +3,19 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
-import { maxGivenIdBytes, maxTagBytes, problemOfName } from "./identifiers.ts"
+import { maxGivenIdBytes, problemOfName, problemOfTag } from "./identifiers.ts"
 
 const refuse = (of: string, option: string, problem: string): never => {
   throw new RangeError(`${of}: ${option} is refused: ${problem}`)
 }
 
-const checkLabel = (of: string, option: string, text: string | undefined, maxBytes: number): void => {
-  const problem = text === undefined ? undefined : problemOfName(text, maxBytes)
+const checkLabel = (
+  of: string,
+  option: string,
+  text: string | undefined,
+  problemOf: (text: string) => string | undefined
+): void => {
+  const problem = text === undefined ? undefined : problemOf(text)
   if (problem !== undefined) refuse(of, option, problem)
 }
 
@@ -21,8 +26,8 @@ export interface Route {
 }
 
 export const routeUnsafe = (of: string, { sessionId, tag }: Route): Route => {
-  checkLabel(of, "tag", tag, maxTagBytes)
-  checkLabel(of, "sessionId", sessionId, maxGivenIdBytes)
+  checkLabel(of, "tag", tag, problemOfTag)
+  checkLabel(of, "sessionId", sessionId, (text) => problemOfName(text, maxGivenIdBytes))
   return { ...(sessionId === undefined ? {} : { sessionId }), ...(tag === undefined ? {} : { tag }) }
 }
 

@@ -5,6 +5,14 @@ import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
 import { maxNameBytes, problemOfName } from "./identifiers.ts"
 
+/**
+ * Whose processes run a definition: those of this package, or those of Duroxide in Rust that share the schema.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type ServedBy = "typescript" | "rust"
+
 /** Throws a `RangeError` on a name that cannot be stored. `kind` is what is named: `signal`. */
 export const checkNameUnsafe = (kind: string, name: string): void => {
   const problem = problemOfName(name, maxNameBytes)

@@ -15,9 +15,16 @@ export const maxNameBytes = 1024
 /** Duroxide's limit. */
 export const maxTagBytes = 256
 
+/** What a schema shared with Duroxide holds in the column `tag` where there is none; dx_no_tag writes it. */
+const noTag = "duroxide-prisma"
+
 /** Why the text cannot name anything, or takes more bytes than that; undefined when it can. */
 export const problemOfName = (text: string, maxBytes = Infinity): string | undefined =>
   text === "" ? "it is empty" : problemOfLength(text, maxBytes) ?? problemOf(text)
+
+/** Why the text cannot be the tag of an activity; undefined when it can. */
+export const problemOfTag = (text: string): string | undefined =>
+  text === noTag ? "it is reserved for activities without a tag" : problemOfName(text, maxTagBytes)
 
 /** Why the text cannot be stored where an index has it, or takes more bytes than that; undefined when it can. */
 export const problemOfId = (text: string, maxBytes = maxIndexedBytes): string | undefined =>

@@ -365,7 +365,8 @@ const activityRow = (activity: EncodedActivity) => ({
   execution_id: activity.executionId,
   activity_id: activity.activityId,
   session_id: activity.sessionId,
-  tag: activity.tag
+  tag: activity.tag,
+  ...(activity.servedBy !== undefined && { served_by: activity.servedBy })
 })
 
 const eventRow = (event: EncodedEvent) => ({

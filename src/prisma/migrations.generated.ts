@@ -495,6 +495,20 @@ BEGIN
 END
 $$;
 
+-- What the column \`tag\` holds of an activity of ours without a tag: null; in a schema that Duroxide made, a value that
+-- dx_tag reads as none. Processes of Duroxide take every row that has null there, and would give ours back until it is
+-- poison.
+--
+-- Bound: one look into the catalog. Locks: none.
+CREATE OR REPLACE FUNCTION dx_no_tag()
+RETURNS text
+LANGUAGE sql
+STABLE
+SET search_path FROM CURRENT
+AS $$
+  SELECT CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END
+$$;
+
 -- Stores turns: history, status, key-value changes, new work, cancellations; deletes their batches and leases.
 --
 -- Returns one outcome per ack, in their order: Done; LockLost when the token's lease is unknown, expired, superseded or
@@ -516,7 +530,8 @@ CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
                                    --   custom_status, cancelled_timers: {work_item: null}}]
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
-  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
+  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+                                   --   served_by}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
   p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
@@ -556,6 +571,7 @@ DECLARE
   v_cancels boolean;
   v_reroutes boolean;
   v_started text[];
+  v_no_tag text;
 BEGIN
   IF v_count > 1 AND current_setting('lock_timeout') = '0' THEN
     PERFORM set_config('lock_timeout', '200', true);
@@ -1012,6 +1028,7 @@ BEGIN
   END IF;
 
   IF p_worker_items IS NOT NULL THEN
+    v_no_tag := dx_no_tag();
     INSERT INTO worker_queue (
       work_item,
       visible_at,
@@ -1031,7 +1048,7 @@ BEGIN
       w.execution_id,
       w.activity_id,
       w.session_id,
-      w.tag,
+      COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
       w.name || COALESCE(' #' || w.tag, '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
@@ -1042,10 +1059,11 @@ BEGIN
         execution_id bigint,
         activity_id bigint,
         session_id text,
-        tag text
+        tag text,
+        served_by text
       )
     ) WITH ORDINALITY
-      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
+      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
     WHERE v_executions[w.ack] IS NOT NULL
     ORDER BY w.position;
   END IF;
@@ -1612,7 +1630,8 @@ $$;
 --
 -- Returns how many. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
-  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
+  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+                                   --   served_by}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -1628,6 +1647,7 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_no_tag text := dx_no_tag();
   v_count bigint;
 BEGIN
   INSERT INTO worker_queue (
@@ -1649,7 +1669,7 @@ BEGIN
     w.execution_id,
     w.activity_id,
     w.session_id,
-    w.tag,
+    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
     w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
@@ -1659,9 +1679,11 @@ BEGIN
       execution_id bigint,
       activity_id bigint,
       session_id text,
-      tag text
+      tag text,
+      served_by text
     )
-  ) WITH ORDINALITY AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
+  ) WITH ORDINALITY
+    AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;
@@ -2201,6 +2223,17 @@ AS $$
   )
 $$;
 
+-- The tag of an activity, from the column \`tag\`; null where that holds the value of dx_no_tag.
+CREATE OR REPLACE FUNCTION dx_tag(
+  p_stored text
+)
+RETURNS text
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT NULLIF(p_stored, 'duroxide-prisma')
+$$;
+
 -- Claims up to p_limit visible activities that carry no live lock, the one visible longest first, and the sessions they
 -- need.
 --
@@ -2360,9 +2393,9 @@ BEGIN
                 AND w.route = wanted.route
                 AND w.visible_at <= v_now
                 AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-                AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+                AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
                 -- A name may end as another one's tag does.
-                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
               ORDER BY w.visible_at, w.id
               LIMIT v_depth
             ) AS old
@@ -2417,9 +2450,9 @@ BEGIN
             AND w.session_id = present.session_id
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
             AND (
               SELECT s.session_id
               FROM sessions AS s
@@ -2452,9 +2485,9 @@ BEGIN
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS free
@@ -2471,9 +2504,9 @@ BEGIN
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS bound
@@ -3151,7 +3184,7 @@ SET search_path FROM CURRENT
 AS $$
 BEGIN
   NEW.route := COALESCE(
-    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || NEW.tag, ''),
+    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || dx_tag(NEW.tag), ''),
     ''
   );
   IF octet_length(NEW.route) + COALESCE(octet_length(NEW.session_id), 0) > 2400 THEN

@@ -88,8 +88,13 @@ const orchestrations: Record<string, (input: any, instanceId: string) => Steps> 
     return yield activity(name, n, tag)
   },
   /** Runs an orchestration of any side as its child. */
-  *RustParent({ child, input }: { child: string; input: unknown }) {
-    return parsed(yield { type: "subOrchestration", name: child, input: JSON.stringify(input) })
+  *RustParent({ child, id, input }: { child: string; input: unknown; id?: string }) {
+    const called = { name: child, input: JSON.stringify(input) }
+    return parsed(
+      yield id === undefined
+        ? { type: "subOrchestration", ...called }
+        : { type: "subOrchestrationWithId", ...called, instanceId: id }
+    )
   },
   /** What the Rust runtime does itself, by activities of its own. */
   *RustClock() {

@@ -622,7 +622,7 @@ describe("batch", () => {
       parentExecutionId: 1,
       parentId: 2,
       details: ErrorDetails.application(
-        "OrchestrationFailed",
+        "Panicked",
         "sub-orchestration instance id 'c' already exists and is running"
       )
     }])

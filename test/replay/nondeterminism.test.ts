@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import { Activity, Orchestration } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import { engine } from "../../src/internal/replay/context.ts"
 import type { Context } from "../../src/Orchestration.ts"
@@ -223,5 +224,26 @@ describe("nondeterminism", () => {
     instance.turn()
     assert.deepInclude(instance.failure, { message: "event 4: ActivityCompleted answers event 2, which is not open" })
     assert.deepStrictEqual(instance.history.slice(4).map(brief), ["5 OrchestrationFailed"])
+  })
+
+  it("served by: a definition that another side serves by now is the same request; the turn says whose it is", () => {
+    const asks = (servedBy: Activity.ServedBy) => {
+      const child = Orchestration.make("C", { servedBy })
+      return Effect.all(
+        [Activity.make("A", { servedBy }).execute(), child.startDetached("d", undefined), child.execute()],
+        { concurrency: "unbounded" }
+      )
+    }
+    for (const [before, after] of [["rust", "typescript"], ["typescript", "rust"]] as const) {
+      const instance = new Instance(asks(before))
+      const { forRust, startsPinnedTo, workerItems } = instance.turn().turn
+      assert.deepStrictEqual([...forRust ?? []], before === "rust" ? workerItems : [])
+      assert.deepStrictEqual(
+        [...startsPinnedTo!].map(([item, { major }]) => [item._tag === "StartOrchestration" && item.instance, major]),
+        [["d", before === "rust" ? 0 : 1000], ["i::sub::4", before === "rust" ? 0 : 1000]]
+      )
+      instance.become(asks(after))
+      assert.strictEqual(instance.turn(instance.completed(2, null)).outcome._tag, "Waiting")
+    }
   })
 })

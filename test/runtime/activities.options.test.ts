@@ -13,6 +13,7 @@ describe("Activity options, as values", () => {
     [{ tag: "" }, "tag is refused: it is empty"],
     [{ tag: "ü".repeat(129) }, "tag is refused: it has 258 bytes, the limit is 256"],
     [{ tag: "a\0b" }, "tag is refused: it holds a NUL character"],
+    [{ tag: "duroxide-prisma" }, "tag is refused: it is reserved for activities without a tag"],
     [{ tag: "\ud800" }, "tag is refused: it holds half of a surrogate pair"],
     [{ sessionId: "" }, "sessionId is refused: it is empty"],
     [{ sessionId: "s".repeat(1025) }, "sessionId is refused: it has 1025 bytes, the limit is 1024"],
@@ -53,6 +54,10 @@ describe("RuntimeConfig.makeUnsafe", () => {
       "RuntimeConfig.tags has 6 tags; it must have 1 to 5"
     ],
     [{ tags: { _tag: "Tags", tags: ["a", ""] } }, "RuntimeConfig.tags cannot be used: it is empty"],
+    [
+      { tags: { _tag: "Tags", tags: ["duroxide-prisma"] } },
+      "RuntimeConfig.tags cannot be used: it is reserved for activities without a tag"
+    ],
     [{ workerNodeId: "" }, "RuntimeConfig.workerNodeId cannot be used: it is empty"],
     [{ workerNodeId: "a\0b" }, "RuntimeConfig.workerNodeId cannot be used: it holds a NUL character"],
     [{ maxSessions: -1 }, "RuntimeConfig.maxSessions is -1; it must be at least 0"],

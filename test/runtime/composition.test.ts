@@ -12,6 +12,9 @@ class Odd extends Schema.TaggedError<Odd>()("Odd", { n: Schema.Int }) {}
 const Double = Activity.make("Double", { payload: Schema.Int, success: Schema.Int })
 const Halve = Orchestration.make("Halve", { payload: Schema.Int, success: Schema.Int, error: Odd })
 const Sum = Orchestration.make("Sum", { payload: Schema.Array(Schema.Int), success: Schema.Int, error: Odd })
+/** Fails with a string, as far as its parents know. */
+const Told = Orchestration.make("Halve", { version: "2.0.0", payload: Schema.Int, error: Schema.String })
+const Caught = Orchestration.make("Caught", { success: Schema.String })
 const Named = Orchestration.make("Named", { payload: Schema.Int, success: Schema.Int, error: Odd })
 const Patient = Orchestration.make("Patient", { success: Schema.String })
 const Hasty = Orchestration.make("Hasty", { success: Schema.String })
@@ -25,7 +28,7 @@ const Total = KeyValue.make("total", Schema.Int)
 const Draft = KeyValue.make("draft", Schema.String)
 
 const runtime = Runtime.layer({
-  orchestrations: [Halve, Sum, Named, Patient, Hasty, Launch, Counter, Forgetful],
+  orchestrations: [Halve, Sum, Caught, Named, Patient, Hasty, Launch, Counter, Forgetful],
   activities: [Double]
 }).pipe(Layer.provide([
   Double.toLayer((n) => Effect.succeed(n * 2)),
@@ -34,6 +37,13 @@ const runtime = Runtime.layer({
     Effect.map(
       Effect.forEach(numbers, Halve.execute, { concurrency: "unbounded" }),
       (halves) => halves.reduce((sum, half) => sum + half, 0)
+    )
+  ),
+  Caught.toLayer(() =>
+    Told.executeWithId("taken", 1).pipe(
+      Effect.as("it ran"),
+      Effect.catch((error) => Effect.succeed(`failed: ${error}`)),
+      Effect.catchDefect(() => Effect.succeed("died"))
     )
   ),
   Named.toLayer((n) => Halve.executeWithId("half-of-it", n)),
@@ -84,6 +94,13 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
         assert.include(error.message, "sub-orchestration instance id 'half-of-it' already exists and is terminal")
       }))
 
+    it.effect("an id that is taken is no failure of the child's own, also where those are strings", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Patient, { instanceId: "taken", payload: undefined })
+        assert.strictEqual(yield* client.execute(Caught, { instanceId: "caught", payload: undefined }), "died")
+      }))
+
     it.effect("a child that loses a race is cancelled", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
@@ -93,6 +110,29 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
         )
         const error = yield* failure(client.wait(Patient, "hasty::sub::2"))
         assert.include(error.message, "was cancelled: parent dropped sub-orchestration future")
+      }))
+  })
+
+  describe("Client.wait", () => {
+    it.effect("a failure that cannot be read is none of the program's, also where its errors are strings", () =>
+      Effect.gen(function*() {
+        const provider = yield* Provider.Provider
+        yield* (yield* Client.Client).start(Patient, { instanceId: "illegible", payload: undefined })
+        const state = Option.getOrThrow(yield* provider.readInstance("illegible"))
+        const illegible = { ...state, status: "Failed" as const, failure: "no event", output: "a text" }
+        const error = yield* Effect.gen(function*() {
+          return yield* failure((yield* Client.Client).wait(Told, "illegible"))
+        }).pipe(
+          Effect.provide(Layer.provide(
+            Layer.fresh(Client.layer),
+            Layer.succeed(Provider.Provider, {
+              ...provider,
+              readInstance: () => Effect.succeed(Option.some(illegible))
+            })
+          ))
+        )
+        assert.instanceOf(error, Client.InstanceFailed)
+        assert.include(String(error), "a text")
       }))
   })
 

@@ -25,6 +25,9 @@ const Strict = Orchestration.make("Loop", {
 })
 /** Continues as itself. */
 const Faithful = Orchestration.make("Loop", { ...schemas, version: "1.5.0" })
+/** As processes of Rust that share the schema have it. */
+const Theirs = Orchestration.make("Loop", { ...schemas, servedBy: "rust" })
+const Envoy = Orchestration.make("Envoy", { success: Schema.String })
 const Launcher = Orchestration.make("Launcher", { success: Schema.Array(Schema.String) })
 
 const looping = (next: typeof One | typeof Two, name: string) =>
@@ -46,6 +49,11 @@ const launcher = Launcher.toLayer(Effect.fn(function*() {
   return yield* Effect.all([One.execute({ rounds: 0 }), Two.execute({ rounds: 0 })], { concurrency: "unbounded" })
 }))
 
+const envoy = Envoy.toLayer(Effect.fn(function*() {
+  yield* Theirs.startDetached("detached", { rounds: 0 })
+  return yield* Theirs.executeWithId("child", { rounds: 0 })
+}))
+
 const configured = Layer.provide(Logger.layer([]))
 
 const onlyOne = Runtime.layer({ orchestrations: [One] }).pipe(Layer.provide(one), configured)
@@ -55,6 +63,10 @@ const both = Runtime.layer({ orchestrations: [Two, One] }).pipe(Layer.provide([t
 const withStrict = Runtime.layer({ orchestrations: [One, Strict] }).pipe(Layer.provide([one, strict]), configured)
 const three = Runtime.layer({ orchestrations: [One, Faithful, Two] }).pipe(
   Layer.provide([one, faithful, two]),
+  configured
+)
+const withEnvoy = Runtime.layer({ orchestrations: [Two, One, Envoy] }).pipe(
+  Layer.provide([two, one, envoy]),
   configured
 )
 const launching = Runtime.layer({ orchestrations: [One, Two, Launcher] }).pipe(
@@ -109,14 +121,15 @@ describe("Versions", () => {
       )
     }).pipe(Effect.provide(TestRuntime.layer(both))))
 
-  it.effect("start: one for processes of Rust is theirs alone, and theirs to choose the version of on request", () =>
+  it.effect("start: those of a definition that Rust serves are its own alone, and its to choose the version of on request", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const provider = yield* Provider.Provider
-      yield* client.start(One, { instanceId: "own", payload: { rounds: 0 }, servedBy: "rust" })
-      yield* client.start(One, { instanceId: "newest", payload: { rounds: 0 }, servedBy: "rust", version: "newest" })
+      yield* client.start(Theirs, { instanceId: "own", payload: { rounds: 0 } })
+      yield* client.start(Theirs, { instanceId: "newest", payload: { rounds: 0 }, version: "newest" })
+      yield* client.start(Envoy, { instanceId: "envoy", payload: undefined })
       yield* TestRuntime.advance("1 hour")
-      assert.deepStrictEqual(yield* Effect.forEach(["own", "newest"], versions), [[], []])
+      assert.deepStrictEqual(yield* Effect.forEach(["own", "newest", "detached", "child"], versions), [[], [], [], []])
       assert.strictEqual((yield* client.status("own"))._tag, "Running")
       // As a process of Rust asks for work, of whatever version.
       const [min, max] = [{ major: 0, minor: 0, patch: 0 }, { major: 0, minor: 1, patch: 30 }]
@@ -126,14 +139,14 @@ describe("Versions", () => {
           pollTimeout: Duration.zero,
           versions: Option.some({ min, max })
         }),
-        2
+        4
       )
       assert.deepStrictEqual(
         claimed.flatMap(Option.toArray).flatMap(({ item }) => item.messages)
           .map((message) => message._tag === "StartOrchestration" && [message.instance, message.version]),
-        [["own", "1.0.0"], ["newest", null]]
+        [["own", "1.0.0"], ["newest", null], ["detached", "1.0.0"], ["child", "1.0.0"]]
       )
-    }).pipe(Effect.provide(TestRuntime.layer(both))))
+    }).pipe(Effect.provide(TestRuntime.layer(withEnvoy))))
 
   it.effect("start: an id in use stays what it is, whichever version is asked for", () =>
     Effect.gen(function*() {

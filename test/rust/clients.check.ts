@@ -6,8 +6,8 @@ import { waitUntil } from "../utils/waitUntil.ts"
 import * as Ours from "./ours.ts"
 import * as Rust from "./Rust.ts"
 
-// A start that is pinned to nobody goes to whoever looks first. Where that matters, one of the sides looks seldom, and
-// never when the 1, 2, 4, … seconds are over for which it gave the start back.
+// What both sides may take goes to whoever looks first. Where that matters, one of them looks seldom; theirs never when
+// the 1, 2, 4, … seconds are over for which it gave a start back.
 const weLookSeldom = { pollInterval: "1700 millis" } as const
 const theyLookSeldom = { settings: { orchestrationConcurrency: 1, dispatcherPollIntervalMs: 1700 } } as const
 
@@ -28,7 +28,7 @@ describe("our client", () => {
       yield* shared.run()
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
-        const start = client.start(Ours.RustErrand, { instanceId: "errand", payload: "anna", servedBy: "rust" })
+        const start = client.start(Ours.RustErrand, { instanceId: "errand", payload: "anna" })
         yield* start
         assert.strictEqual((yield* client.status("errand"))._tag, "Running")
         yield* Rust.asking(shared, "errand")
@@ -61,11 +61,11 @@ describe("our client", () => {
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         const failure = (instanceId: string) => Effect.flip(client.wait(Ours.RustFailure, instanceId))
-        yield* client.start(Ours.RustFailure, { instanceId: "json", payload: "\"bang\"", servedBy: "rust" })
+        yield* client.start(Ours.RustFailure, { instanceId: "json", payload: "\"bang\"" })
         assert.strictEqual(yield* failure("json"), "bang")
-        yield* client.start(Ours.RustFailure, { instanceId: "text", payload: "bang", servedBy: "rust" })
+        yield* client.start(Ours.RustFailure, { instanceId: "text", payload: "bang" })
         assert.strictEqual(yield* failure("text"), "bang")
-        yield* client.start(Ours.RustErrand, { instanceId: "errand", payload: "anna", servedBy: "rust" })
+        yield* client.start(Ours.RustErrand, { instanceId: "errand", payload: "anna" })
         yield* Rust.asking(shared, "errand")
         yield* client.cancel("errand", "no more")
         assert.include(
@@ -75,7 +75,7 @@ describe("our client", () => {
       }).pipe(Effect.provide(Ours.store(shared)))
     }))
 
-  it.live("a start that is only enqueued is not pinned: ours gives it back until theirs is first", () =>
+  it.live("a start that is only enqueued is not pinned: ours leaves it alone, as it does not serve the name", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -92,7 +92,7 @@ describe("our client", () => {
           executionId: 1
         }, Option.none())
         assert.deepInclude(yield* Rust.ended(shared, "steps"), { status: "Completed", output: "6" })
-      }).pipe(Effect.provide(Ours.app(shared, [], weLookSeldom)))
+      }).pipe(Effect.provide(Ours.app(shared)))
     }))
 })
 
@@ -195,7 +195,7 @@ describe("children", () => {
        FROM instances AS i JOIN executions AS e USING (instance_id) WHERE i.parent_instance_id IS NOT NULL`
     )
 
-  it.live("of theirs run and answer our parents", () =>
+  it.live("of theirs run and answer our parents, and detached starts run, also where ours has the name", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -204,6 +204,20 @@ describe("children", () => {
         yield* client.start(Ours.OurParent, { instanceId: "ours", payload: 1 })
         assert.strictEqual(yield* client.wait(Ours.OurParent, "ours"), 6)
         assert.deepStrictEqual(yield* parents(shared), [{ parent: "ours", major: 0 }])
+        yield* client.start(Ours.OurDetached, { instanceId: "ours-too", payload: 1 })
+        assert.strictEqual(yield* client.wait(Ours.RustSteps, "ours-too-detached"), 6)
+      }).pipe(Effect.provide(Ours.app(shared, [], { trap: true })))
+    }))
+
+  it.live("and detached starts of ours are never theirs, also where theirs has the name and looks first", () =>
+    Effect.gen(function*() {
+      const shared = yield* Rust.open
+      yield* shared.run({ orchestrations: ["OurSteps"] })
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Ours.OurEverything, { instanceId: "all", payload: 1 })
+        assert.strictEqual(yield* client.wait(Ours.OurEverything, "all"), 2)
+        assert.strictEqual(yield* client.wait(Ours.OurSteps, "detached"), 6)
       }).pipe(Effect.provide(Ours.app(shared, [], weLookSeldom)))
     }))
 
@@ -214,9 +228,26 @@ describe("children", () => {
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
         const payload = { child: "OurSteps", input: 1 }
-        yield* client.start(Ours.RustParent, { instanceId: "theirs", payload, servedBy: "rust" })
+        yield* client.start(Ours.RustParent, { instanceId: "theirs", payload })
         assert.strictEqual(yield* client.wait(Ours.RustParent, "theirs"), 6)
         assert.deepStrictEqual(yield* parents(shared), [{ parent: "theirs", major: 1000 }])
+      }).pipe(Effect.provide(Ours.app(shared)))
+    }))
+
+  it.live("of ours under an id that is taken: their parent hears of it", () =>
+    Effect.gen(function*() {
+      const shared = yield* Rust.open
+      yield* shared.run(theyLookSeldom)
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Ours.OurSteps, { instanceId: "taken", payload: 1 })
+        yield* client.wait(Ours.OurSteps, "taken")
+        const payload = { child: "OurSteps", input: 1, id: "taken" }
+        yield* client.start(Ours.RustParent, { instanceId: "theirs", payload })
+        assert.include(
+          yield* Effect.flip(client.wait(Ours.RustParent, "theirs")),
+          "sub-orchestration instance id 'taken' already exists and is terminal"
+        )
       }).pipe(Effect.provide(Ours.app(shared)))
     }))
 })

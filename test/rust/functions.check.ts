@@ -22,12 +22,32 @@ const named = { orchestration_name: "Orchestration", orchestration_version: "1.0
 const activityItem = (instance: string, id: number, fields: object = {}) => ({
   ActivityExecute: { instance, execution_id: 1, id, name: "Activity", input: "1", ...fields }
 })
-const encodedActivity = (instance: string, id: number, fields: { readonly session_id?: string } = {}) =>
+/** One that either side takes. */
+const encodedActivity = (
+  instance: string,
+  id: number,
+  fields: { readonly session_id?: string; readonly input?: string } = {}
+) =>
   Test.activity({
+    servedBy: "rust",
     workItem: JSON.stringify(activityItem(instance, id, fields)),
     instanceId: instance,
     activityId: id,
     sessionId: fields.session_id ?? null
+  })
+
+/** A start that is only a message. */
+const unpinned = (instance: string) =>
+  JSON.stringify({
+    StartOrchestration: {
+      instance,
+      orchestration: "Orchestration",
+      input: "1",
+      version: "1.0.0",
+      parent_instance: null,
+      parent_id: null,
+      execution_id: 1
+    }
   })
 
 /** Ours asks for what is pinned to it, or to nobody. */
@@ -42,7 +62,7 @@ describe("leases of instances", () => {
   it.live(`our turn: ${excluded}`, () =>
     Effect.gen(function*() {
       const { driver, sql, theirs } = yield* both
-      yield* theirs.enqueueMessage("a", "{\"CancelInstance\":{\"instance\":\"a\",\"reason\":\"r\"}}")
+      yield* theirs.enqueueMessage("a", unpinned("a"))
       const [ours] = yield* claim(driver, 300)
       assert.isUndefined(yield* theirs.fetchInstance())
       assert.strictEqual(yield* theirs.renewInstance(ours!.lockToken), "LockLost")
@@ -57,9 +77,7 @@ describe("leases of instances", () => {
   it.live(`their turn: ${excluded}`, () =>
     Effect.gen(function*() {
       const { driver, sql, theirs } = yield* both
-      yield* driver.enqueueForOrchestrator([
-        Test.message("a", "{\"CancelInstance\":{\"instance\":\"a\",\"reason\":\"r\"}}")
-      ])
+      yield* driver.enqueueForOrchestrator([Test.message("a", unpinned("a"))])
       const first = yield* theirs.fetchInstance(300)
       assert.deepStrictEqual(yield* claim(driver), [])
       yield* waitUntil(Effect.map(claim(driver), ([taken]) => taken !== undefined && Test.attempts(taken) === 2))
@@ -83,8 +101,8 @@ describe("leases of instances", () => {
       assert.isUndefined(yield* theirs.fetchInstance())
       yield* theirs.abandonInstance(claimed!.out_lock_token)
       assert.deepStrictEqual((yield* claim(driver, 30_000, 5)).map(({ instanceId }) => instanceId), ["ours"])
-      yield* theirs.enqueueMessage("a", "{}")
-      yield* theirs.enqueueMessage("b", "{}")
+      yield* theirs.enqueueMessage("a", unpinned("a"))
+      yield* theirs.enqueueMessage("b", unpinned("b"))
       assert.strictEqual((yield* claim(driver))[0]?.instanceId, "a")
       assert.strictEqual((yield* theirs.fetchInstance())?.out_instance_id, "theirs")
       assert.strictEqual((yield* theirs.fetchInstance())?.out_instance_id, "b")
@@ -205,7 +223,7 @@ describe("texts", () => {
       }])
       yield* driver.ackOrchestrationItems([Test.turn(second!.lockToken, {
         history: [{ eventId: 2, eventType: "TimerFired", eventData: JSON.stringify(event(2, "ours")) }],
-        workerItems: [Test.activity({ workItem: JSON.stringify(item(3)), instanceId: "a", activityId: 3 })],
+        workerItems: [encodedActivity("a", 3, { input: nasty })],
         orchestratorItems: [Test.message("a", JSON.stringify(message("ours, in a turn")))]
       })])
 

@@ -21,7 +21,7 @@ describe("a Rust process is killed", () => {
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
           for (let n = 0; n < held; n++) {
-            yield* client.start(Ours.RustSteps, { instanceId: `theirs-${n}`, payload: n, servedBy: "rust" })
+            yield* client.start(Ours.RustSteps, { instanceId: `theirs-${n}`, payload: n })
           }
           const leases = (table: string, count: number) =>
             waitUntil(
@@ -34,7 +34,7 @@ describe("a Rust process is killed", () => {
               )
             )
           yield* leases("worker_queue", held)
-          yield* client.start(Ours.RustPause, { instanceId: "pause", payload: null, servedBy: "rust" })
+          yield* client.start(Ours.RustPause, { instanceId: "pause", payload: null })
           yield* leases("instance_locks", 1)
 
           const ours = yield* Effect.forkChild(

@@ -22,13 +22,8 @@ const errand = {
   success: Schema.Struct({ name: Schema.String, answer: Schema.String, letter: Schema.String })
 } as const
 
-/** What keeps our activities from workers of the other side, which take untagged ones. */
-export const tag = "typescript"
-
-export const OurStep = Activity.make("OurStep", { ...number, tag })
-/** As `OurStep`, for workers of either side. */
-export const UntaggedStep = Activity.make("OurStep", number)
-const Failing = Activity.make("Failing", { error: Schema.String, tag })
+export const OurStep = Activity.make("OurStep", number)
+const Failing = Activity.make("Failing", { error: Schema.String })
 const Nobody = Activity.make("Nobody", { ...number, tag: "nobody" })
 
 /** Five activities in a row and side by side: n + 5. */
@@ -42,26 +37,38 @@ export const OurEverything = Orchestration.make("OurEverything", number)
 export const OurParent = Orchestration.make("OurParent", number)
 /** Calls `RustStep`, an activity of the other side. */
 export const OurCall = Orchestration.make("OurCall", number)
-/** Calls `OurStep` without a tag. */
-export const OurUntagged = Orchestration.make("OurUntagged", number)
+/** Starts `RustSteps` detached, as the instance `<its own>-detached`. */
+export const OurDetached = Orchestration.make("OurDetached", { payload: Schema.Int })
 
-export const RustStep = Activity.make("RustStep", number)
-export const RustSteps = Orchestration.make("RustSteps", number)
-export const RustErrand = Orchestration.make("RustErrand", errand)
+const served = { servedBy: "rust" } as const
+export const RustStep = Activity.make("RustStep", { ...number, ...served })
+export const RustSteps = Orchestration.make("RustSteps", { ...number, ...served })
+export const RustErrand = Orchestration.make("RustErrand", { ...errand, ...served })
 export const RustCall = Orchestration.make("RustCall", {
   payload: Schema.Struct({ name: Schema.String, n: Schema.Int, tag: Schema.optional(Schema.String) }),
-  success: Schema.Int
+  success: Schema.Int,
+  ...served
 })
 export const RustParent = Orchestration.make("RustParent", {
-  payload: Schema.Struct({ child: Schema.String, input: Schema.Int }),
-  success: Schema.Int
+  payload: Schema.Struct({ child: Schema.String, input: Schema.Int, id: Schema.optional(Schema.String) }),
+  success: Schema.Int,
+  error: Schema.String,
+  ...served
 })
 export const RustClock = Orchestration.make("RustClock", {
   payload: Schema.Null,
-  success: Schema.Struct({ now: Schema.Int, guid: Schema.String })
+  success: Schema.Struct({ now: Schema.Int, guid: Schema.String }),
+  ...served
 })
-export const RustPause = Orchestration.make("RustPause", { payload: Schema.Null, success: Schema.String })
-export const RustFailure = Orchestration.make("RustFailure", { payload: Schema.String, error: Schema.String })
+export const RustPause = Orchestration.make("RustPause", { payload: Schema.Null, success: Schema.String, ...served })
+export const RustFailure = Orchestration.make("RustFailure", {
+  payload: Schema.String,
+  error: Schema.String,
+  ...served
+})
+
+/** A program of ours under the name of one of theirs, which no process of ours may get to run. */
+const Trap = Orchestration.make("RustSteps", number)
 
 const handlers = (ran: Array<string>) =>
   Layer.mergeAll(
@@ -108,12 +115,15 @@ const handlers = (ran: Array<string>) =>
     })),
     OurParent.toLayer((n) => RustSteps.execute(n)),
     OurCall.toLayer((n) => RustStep.execute(n)),
-    OurUntagged.toLayer((n) => UntaggedStep.execute(n)),
-    RustSteps.toLayer(() => Effect.die("run by the wrong side"))
+    OurDetached.toLayer(Effect.fn(function*(n) {
+      const { instanceId } = yield* Orchestration.Context
+      yield* RustSteps.startDetached(`${instanceId}-detached`, n)
+    })),
+    Trap.toLayer(() => Effect.die("run by the wrong side"))
   )
 
 export interface Options {
-  /** Defaults to those with our tag. */
+  /** Defaults to those without a tag. */
   readonly tags?: TagFilter
   readonly pollInterval?: Duration.Input
   /** Registers `RustSteps` as well, which no process of ours may get to run. */
@@ -125,13 +135,13 @@ export interface Options {
  * activity.
  */
 export const app = (shared: Rust.Shared, ran: Array<string> = [], options: Options = {}) => {
-  const traps = options.trap === true ? [RustSteps] : []
+  const traps = options.trap === true ? [Trap] : []
   return Runtime.layer({
-    orchestrations: [OurSteps, OurErrand, OurFailure, OurEverything, OurParent, OurCall, OurUntagged, ...traps],
+    orchestrations: [OurSteps, OurErrand, OurFailure, OurEverything, OurParent, OurCall, OurDetached, ...traps],
     activities: [OurStep, Failing]
   }).pipe(
     Layer.provide(handlers(ran)),
-    Layer.provide(RuntimeConfig.layer({ tags: options.tags ?? { _tag: "Tags", tags: [tag] } })),
+    Layer.provide(RuntimeConfig.layer({ tags: options.tags ?? { _tag: "DefaultOnly" } })),
     Layer.provideMerge(store(shared, options))
   )
 }

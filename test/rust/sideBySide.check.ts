@@ -7,21 +7,9 @@ import * as Rust from "./Rust.ts"
 
 const many = Array.from({ length: 100 }, (_, i) => i)
 
-/** The one row of the worker queue, once it was given back for want of a handler. */
-const givenBack = ({ sql }: Rust.Shared) =>
-  waitUntil(
-    Effect.map(
-      sql("SELECT FROM worker_queue WHERE attempt_count > 0 AND lock_token IS NULL AND visible_at > now()"),
-      (rows) => rows.length === 1
-    )
-  )
-
-/** As if it had been given back until the next delivery is one too many. */
-const wearOut = ({ sql }: Rust.Shared) => sql("UPDATE worker_queue SET attempt_count = 10, visible_at = now()")
-
 describe("side by side", () => {
   it.live(
-    `${many.length} + ${many.length} instances at once: each side runs its own, every activity once`,
+    `${many.length} + ${many.length} instances at once, defaults on both sides: each runs its own, every activity once`,
     () =>
       Effect.gen(function*() {
         const shared = yield* Rust.open
@@ -36,7 +24,7 @@ describe("side by side", () => {
             }),
             Effect.forEach(
               many,
-              (n) => client.start(Ours.RustSteps, { instanceId: `theirs-${n}`, payload: n, servedBy: "rust" }),
+              (n) => client.start(Ours.RustSteps, { instanceId: `theirs-${n}`, payload: n }),
               { concurrency: 8 }
             )
           ], { concurrency: "unbounded" })
@@ -82,86 +70,82 @@ describe("side by side", () => {
     60_000
   )
 
-  it.live("tags route activities to the other side, both ways, and its built-in ones stay with it", () =>
+  it.live("activities go to the other side, both ways: by whom they are served by, and by tags", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       const rust = yield* shared.run()
       const ran: Array<string> = []
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
+        const call = (tag: string, instanceId = tag) =>
+          client.start(Ours.RustCall, { instanceId, payload: { name: "OurStep", n: 1, tag } })
         yield* client.start(Ours.OurCall, { instanceId: "ours", payload: 1 })
-        yield* client.start(Ours.RustCall, {
-          instanceId: "theirs",
-          payload: { name: "OurStep", n: 1, tag: Ours.tag },
-          servedBy: "rust"
-        })
-        yield* client.start(Ours.RustClock, { instanceId: "clock", payload: null, servedBy: "rust" })
+        yield* call("gpu")
+        yield* call("duroxide-prisma")
         assert.strictEqual(yield* client.wait(Ours.OurCall, "ours"), 2)
-        assert.strictEqual(yield* client.wait(Ours.RustCall, "theirs"), 2)
-        assert.match((yield* client.wait(Ours.RustClock, "clock")).guid, /^[0-9a-f-]{36}$/)
-      }).pipe(Effect.provide(Ours.app(shared, ran)))
-      assert.deepStrictEqual([ran, Rust.ran(rust)], [["OurStep theirs 1"], ["RustStep ours 1"]])
+        assert.strictEqual(yield* client.wait(Ours.RustCall, "gpu"), 2)
+        assert.strictEqual(yield* client.wait(Ours.RustCall, "duroxide-prisma"), 2)
+      }).pipe(Effect.provide(Ours.app(shared, ran, { tags: { _tag: "DefaultAnd", tags: ["gpu"] } })))
+      assert.sameMembers(ran, ["OurStep gpu 1", "OurStep duroxide-prisma 1"])
+      assert.deepStrictEqual(Rust.ran(rust), ["RustStep ours 1"])
     }))
 
-  it.live("the other way round: workers of theirs that take a tag only, and what that does to its built-in ones", () =>
-    Effect.gen(function*() {
-      const shared = yield* Rust.open
-      const rust = yield* shared.run({
-        tag: "rust",
-        settings: { workerTagFilter: "tags", workerTagFilterTags: ["rust"] }
-      })
-      const ran: Array<string> = []
-      yield* Effect.gen(function*() {
-        const client = yield* Client.Client
-        yield* client.start(Ours.OurUntagged, { instanceId: "ours", payload: 1 })
-        yield* client.start(Ours.RustSteps, { instanceId: "theirs", payload: 1, servedBy: "rust" })
-        assert.strictEqual(yield* client.wait(Ours.OurUntagged, "ours"), 2)
-        assert.strictEqual(yield* client.wait(Ours.RustSteps, "theirs"), 6)
-        // Nobody is left who could run these: they carry no tag.
-        yield* client.start(Ours.RustClock, { instanceId: "clock", payload: null, servedBy: "rust" })
-        yield* givenBack(shared)
-        const [row] = yield* shared.sql<{ work_item: string }>("SELECT work_item FROM worker_queue")
-        assert.include(row!.work_item, "__duroxide_syscall:utc_now_ms")
-      }).pipe(Effect.provide(Ours.app(shared, ran, { tags: { _tag: "DefaultOnly" } })))
-      assert.deepStrictEqual([ran.length, Rust.ran(rust).length], [1, 5])
-    }))
-
-  it.live("without tags: their worker gives ours back and counts, and fails it when it came too often", () =>
+  it.live("what Rust does by activities of its own stays with it", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
-        yield* client.start(Ours.OurUntagged, { instanceId: "ours", payload: 1 })
-        yield* givenBack(shared)
-        yield* wearOut(shared)
-        const failure = yield* Effect.flip(client.wait(Ours.OurUntagged, "ours"))
-        assert.include(failure.message, "poison: activity OurStep#2 exceeded 11 attempts (max 10)")
+        yield* client.start(Ours.RustClock, { instanceId: "clock", payload: null })
+        assert.match((yield* client.wait(Ours.RustClock, "clock")).guid, /^[0-9a-f-]{36}$/)
       }).pipe(Effect.provide(Ours.app(shared)))
     }))
 
-  it.live("without tags: our worker gives theirs back and counts, and fails it when it came too often", () =>
+  it.live("an activity of ours that no process of ours runs waits: theirs never gets it", () =>
+    Effect.gen(function*() {
+      const shared = yield* Rust.open
+      const rust = yield* shared.run({ activities: ["RustStep", "OurStep"] })
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Ours.OurSteps, { instanceId: "ours", payload: 1 })
+        yield* queued(shared, "OurStep")
+        // Their worker takes the oldest first: what it runs came after ours.
+        yield* client.start(Ours.OurCall, { instanceId: "later", payload: 1 })
+        assert.strictEqual(yield* client.wait(Ours.OurCall, "later"), 2)
+        assert.deepStrictEqual(yield* queue(shared), [{ name: "OurStep", tag: "duroxide-prisma", attempts: 0 }])
+      }).pipe(Effect.provide(Ours.app(shared, [], { tags: { _tag: "None" } })))
+      assert.deepStrictEqual(Rust.ran(rust), ["RustStep later 1"])
+
+      // Its event and the call itself have no tag.
+      assert.deepStrictEqual(
+        yield* shared.sql(
+          `SELECT (SELECT work_item::jsonb -> 'ActivityExecute' -> 'tag' FROM worker_queue) AS called,
+           (SELECT event_data::jsonb -> 'tag' FROM history WHERE event_id = 2 AND instance_id = 'ours') AS recorded`
+        ),
+        [{ called: null, recorded: null }]
+      )
+      yield* Effect.gen(function*() {
+        assert.strictEqual(yield* (yield* Client.Client).wait(Ours.OurSteps, "ours"), 6)
+      }).pipe(Effect.provide(Ours.app(shared)))
+    }))
+
+  it.live("an activity of theirs that no process of theirs runs waits: ours never gets it", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run({ settings: { workerTagFilter: "none" } })
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
-        yield* client.start(Ours.RustCall, {
-          instanceId: "theirs",
-          payload: { name: "RustStep", n: 1 },
-          servedBy: "rust"
-        })
-        yield* givenBack(shared)
-        yield* wearOut(shared)
-        const { error, status } = yield* Rust.ended(shared, "theirs")
-        assert.deepStrictEqual([status, error], [
-          "Failed",
-          "poison: activity RustStep#2 exceeded 11 attempts (max 10)"
-        ])
-      }).pipe(Effect.provide(Ours.app(shared, [], { tags: { _tag: "DefaultOnly" } })))
+        yield* client.start(Ours.RustCall, { instanceId: "theirs", payload: { name: "RustStep", n: 1 } })
+        yield* queued(shared, "RustStep")
+        yield* client.start(Ours.OurSteps, { instanceId: "later", payload: 1 })
+        assert.strictEqual(yield* client.wait(Ours.OurSteps, "later"), 6)
+        assert.deepStrictEqual(yield* queue(shared), [{ name: "RustStep", tag: null, attempts: 0 }])
+      }).pipe(Effect.provide(Ours.app(shared)))
+      yield* shared.run()
+      assert.deepInclude(yield* Rust.ended(shared, "theirs"), { status: "Completed", output: "2" })
     }))
 
-  it.live("without tags: an activity that both sides have is run by either, once", () =>
+  it.live("an activity that both sides have: ours run here, and theirs on either side, once", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       const rust = yield* shared.run({ activities: ["OurStep"] })
@@ -171,24 +155,33 @@ describe("side by side", () => {
         const client = yield* Client.Client
         yield* Effect.forEach(some, (n) =>
           Effect.all([
-            client.start(Ours.OurUntagged, { instanceId: `ours-${n}`, payload: n }),
-            client.start(Ours.RustCall, {
-              instanceId: `theirs-${n}`,
-              payload: { name: "OurStep", n },
-              servedBy: "rust"
-            })
+            client.start(Ours.OurSteps, { instanceId: `ours-${n}`, payload: n }),
+            client.start(Ours.RustCall, { instanceId: `theirs-${n}`, payload: { name: "OurStep", n } })
           ]), { concurrency: 4 })
         const results = yield* Effect.forEach(some, (n) =>
           Effect.all([
-            client.wait(Ours.OurUntagged, `ours-${n}`),
+            client.wait(Ours.OurSteps, `ours-${n}`),
             client.wait(Ours.RustCall, `theirs-${n}`)
           ]), { concurrency: "unbounded" })
-        assert.deepStrictEqual(results, some.map((n) => [n + 1, n + 1]))
-      }).pipe(Effect.provide(Ours.app(shared, ran, { tags: { _tag: "DefaultOnly" } })))
+        assert.deepStrictEqual(results, some.map((n) => [n + 5, n + 1]))
+      }).pipe(Effect.provide(Ours.app(shared, ran)))
       const all = [...ran, ...Rust.ran(rust)]
-      assert.lengthOf(all, 2 * some.length)
-      assert.lengthOf(new Set(all), 2 * some.length)
-      assert.isAbove(ran.length, 0)
+      assert.lengthOf(all, 6 * some.length)
+      assert.lengthOf(new Set(all), 6 * some.length)
+      assert.isTrue(Rust.ran(rust).every((line) => line.split(" ")[1]!.startsWith("theirs")))
+      assert.isAbove(ran.filter((line) => line.split(" ")[1]!.startsWith("theirs")).length, 0)
       assert.isAbove(Rust.ran(rust).length, 0)
     }))
 })
+
+// internal
+
+const queue = ({ sql }: Rust.Shared) =>
+  sql(
+    `SELECT work_item::jsonb -> 'ActivityExecute' ->> 'name' AS name, tag, attempt_count AS attempts
+     FROM worker_queue ORDER BY id`
+  )
+
+/** Until an activity of that name is in the queue. */
+const queued = (shared: Rust.Shared, name: string) =>
+  waitUntil(Effect.map(queue(shared), (rows) => rows.some((row) => row.name === name)))

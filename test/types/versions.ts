@@ -54,3 +54,23 @@ serve(runtime.pipe(Layer.provide([program1, program2, plain])))
 const fromEnvironment = Orchestration.make("Fulfil", { version: String(process.env.VERSION) })
 expectTypeOf(fromEnvironment.version).toEqualTypeOf<string>()
 serve(Runtime.layer({ orchestrations: [fromEnvironment] }).pipe(Layer.provide(fromEnvironment.toLayer(Effect.succeed))))
+
+// What Rust serves can be started and called, and has no program or handler here.
+const Errand = Orchestration.make("Errand", { payload: Schema.String, success: Schema.Int, servedBy: "rust" })
+const Step = Activity.make("Step", { payload: Schema.String, timeout: "1 second", servedBy: "rust" })
+
+expectTypeOf(Errand.execute).toEqualTypeOf<(payload: string) => Effect.Effect<number, never, Orchestration.Context>>()
+expectTypeOf(Step.with({ tag: "gpu" }).execute)
+  .toEqualTypeOf<(payload: string) => Effect.Effect<void, Activity.ActivityTimedOut, Orchestration.Context>>()
+// @ts-expect-error processes of Rust run it
+Errand.toLayer(() => Effect.succeed(1))
+// @ts-expect-error it continues in its own program
+Errand.continueAsNew("again")
+// @ts-expect-error processes of Rust run it
+Step.toLayer(() => Effect.void)
+// @ts-expect-error processes of Rust run it
+Runtime.layer({ orchestrations: [Errand] })
+// @ts-expect-error processes of Rust run it
+Runtime.layer({ activities: [Step] })
+// @ts-expect-error no third side
+Orchestration.make("Errand", { servedBy: "go" })

@@ -322,6 +322,20 @@ BEGIN
 END
 $$;
 
+-- What the column `tag` holds of an activity of ours without a tag: null; in a schema that Duroxide made, a value that
+-- dx_tag reads as none. Processes of Duroxide take every row that has null there, and would give ours back until it is
+-- poison.
+--
+-- Bound: one look into the catalog. Locks: none.
+CREATE OR REPLACE FUNCTION dx_no_tag()
+RETURNS text
+LANGUAGE sql
+STABLE
+SET search_path FROM CURRENT
+AS $$
+  SELECT CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END
+$$;
+
 -- Stores turns: history, status, key-value changes, new work, cancellations; deletes their batches and leases.
 --
 -- Returns one outcome per ack, in their order: Done; LockLost when the token's lease is unknown, expired, superseded or
@@ -343,7 +357,8 @@ CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
                                    --   custom_status, cancelled_timers: {work_item: null}}]
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
-  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
+  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+                                   --   served_by}]
   p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
   p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
@@ -383,6 +398,7 @@ DECLARE
   v_cancels boolean;
   v_reroutes boolean;
   v_started text[];
+  v_no_tag text;
 BEGIN
   IF v_count > 1 AND current_setting('lock_timeout') = '0' THEN
     PERFORM set_config('lock_timeout', '200', true);
@@ -839,6 +855,7 @@ BEGIN
   END IF;
 
   IF p_worker_items IS NOT NULL THEN
+    v_no_tag := dx_no_tag();
     INSERT INTO worker_queue (
       work_item,
       visible_at,
@@ -858,7 +875,7 @@ BEGIN
       w.execution_id,
       w.activity_id,
       w.session_id,
-      w.tag,
+      COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
       w.name || COALESCE(' #' || w.tag, '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_worker_items) AS (
@@ -869,10 +886,11 @@ BEGIN
         execution_id bigint,
         activity_id bigint,
         session_id text,
-        tag text
+        tag text,
+        served_by text
       )
     ) WITH ORDINALITY
-      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
+      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
     WHERE v_executions[w.ack] IS NOT NULL
     ORDER BY w.position;
   END IF;
@@ -1439,7 +1457,8 @@ $$;
 --
 -- Returns how many. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
-  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag}]
+  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+                                   --   served_by}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -1455,6 +1474,7 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_no_tag text := dx_no_tag();
   v_count bigint;
 BEGIN
   INSERT INTO worker_queue (
@@ -1476,7 +1496,7 @@ BEGIN
     w.execution_id,
     w.activity_id,
     w.session_id,
-    w.tag,
+    COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
     w.name || COALESCE(' #' || w.tag, '')
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
@@ -1486,9 +1506,11 @@ BEGIN
       execution_id bigint,
       activity_id bigint,
       session_id text,
-      tag text
+      tag text,
+      served_by text
     )
-  ) WITH ORDINALITY AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, position)
+  ) WITH ORDINALITY
+    AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;
@@ -2028,6 +2050,17 @@ AS $$
   )
 $$;
 
+-- The tag of an activity, from the column `tag`; null where that holds the value of dx_no_tag.
+CREATE OR REPLACE FUNCTION dx_tag(
+  p_stored text
+)
+RETURNS text
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT NULLIF(p_stored, 'duroxide-prisma')
+$$;
+
 -- Claims up to p_limit visible activities that carry no live lock, the one visible longest first, and the sessions they
 -- need.
 --
@@ -2187,9 +2220,9 @@ BEGIN
                 AND w.route = wanted.route
                 AND w.visible_at <= v_now
                 AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-                AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+                AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
                 -- A name may end as another one's tag does.
-                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
               ORDER BY w.visible_at, w.id
               LIMIT v_depth
             ) AS old
@@ -2244,9 +2277,9 @@ BEGIN
             AND w.session_id = present.session_id
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
             AND (
               SELECT s.session_id
               FROM sessions AS s
@@ -2279,9 +2312,9 @@ BEGIN
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS free
@@ -2298,9 +2331,9 @@ BEGIN
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN w.tag IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end as another one's tag does.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(w.tag) + 2, 0)) = ANY (p_names))
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
         ) AS bound
@@ -2978,7 +3011,7 @@ SET search_path FROM CURRENT
 AS $$
 BEGIN
   NEW.route := COALESCE(
-    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || NEW.tag, ''),
+    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || dx_tag(NEW.tag), ''),
     ''
   );
   IF octet_length(NEW.route) + COALESCE(octet_length(NEW.session_id), 0) > 2400 THEN

@@ -3,6 +3,7 @@
  */
 import type * as Event from "../../Event.ts"
 import type * as WorkItem from "../../WorkItem.ts"
+import type { ServedBy } from "../definitions.ts"
 
 /** A try of a call, which all its tries share. */
 export interface TryOf {
@@ -16,7 +17,10 @@ export interface Call {
   firstTryId: number | undefined
 }
 
-/** A request that is answered by a later event. */
+/**
+ * A request that is answered by a later event. Whose processes serve what it calls is not recorded: a definition may say
+ * another side than the one that ran it in the past.
+ */
 export type Awaited =
   | {
     readonly _tag: "CallActivity"
@@ -24,6 +28,7 @@ export type Awaited =
     readonly input: string
     readonly sessionId?: string
     readonly tag?: string
+    readonly servedBy?: ServedBy
     /** Set where the call may have further tries. Not recorded: a replay counts the tries again. */
     readonly tryOf?: TryOf
   }
@@ -38,6 +43,7 @@ export type Awaited =
     readonly version: string | null
     readonly instance: string | null
     readonly input: string
+    readonly servedBy?: ServedBy
   }
 
 /** A request that is done as soon as it is recorded. */
@@ -48,6 +54,7 @@ export type Immediate =
     readonly version: string | null
     readonly instance: string
     readonly input: string
+    readonly servedBy?: ServedBy
   }
   | { readonly _tag: "UpdateCustomStatus"; readonly status: string | null }
   | { readonly _tag: "SetKeyValue"; readonly key: string; readonly value: string }
@@ -101,7 +108,7 @@ export const record = (
 ): Recorded<RequestEvent> => {
   switch (action._tag) {
     case "CallActivity": {
-      const { _tag: _, tryOf: __, ...call } = action
+      const { _tag: _, servedBy: __, tryOf: ___, ...call } = action
       return { _tag: "ActivityScheduled", ...call }
     }
     case "CreateTimer":
@@ -142,7 +149,7 @@ export const dispatch = (
   const { eventId: id, executionId, instanceId: instance } = event
   switch (action._tag) {
     case "CallActivity": {
-      const { _tag: _, tryOf, ...call } = action
+      const { _tag: _, servedBy: __, tryOf, ...call } = action
       const firstTryId = tryOf?.call.firstTryId ?? id
       return {
         _tag: "ActivityExecute",

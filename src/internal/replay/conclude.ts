@@ -6,6 +6,7 @@ import type * as Event from "../../Event.ts"
 import type { Turn } from "../../Provider.ts"
 import type { CoreVersion, ExecutionStatus } from "../../ProviderDriver.ts"
 import type * as WorkItem from "../../WorkItem.ts"
+import { anyRust } from "../runtime/coreVersion.ts"
 import * as action from "./action.ts"
 import type { Books } from "./books.ts"
 import type { Dropped } from "./replay.ts"
@@ -158,26 +159,37 @@ export const conclude = (
         : []
     )
 
-  // Whatever becomes of this execution, what it started detached is not its own any more.
-  const dispatched = started === null ?
-    [] :
-    requests.flatMap((request) =>
-      outcome._tag === "Waiting" || request.action._tag === "StartOrchestrationDetached"
-        ? action.dispatch(request.action, request.event, started.timestampMs) ?? []
-        : []
-    )
+  const workerItems: Array<WorkItem.Of<"ActivityExecute">> = []
+  const forRust = new Set<WorkItem.Of<"ActivityExecute">>()
+  const messages: Array<WorkItem.WorkItem> = []
+  const startsPinnedTo = new Map<WorkItem.WorkItem, CoreVersion>()
+  for (const request of started === null ? [] : requests) {
+    // Whatever becomes of this execution, what it started detached is not its own any more.
+    if (outcome._tag !== "Waiting" && request.action._tag !== "StartOrchestrationDetached") continue
+    const item = action.dispatch(request.action, request.event, started!.timestampMs)
+    if (item === undefined) continue
+    const isForRust = "servedBy" in request.action && request.action.servedBy === "rust"
+    if (item._tag === "ActivityExecute") {
+      workerItems.push(item)
+      if (isForRust) forRust.add(item)
+    } else {
+      messages.push(item)
+      if (item._tag === "StartOrchestration") startsPinnedTo.set(item, isForRust ? anyRust : execution.version)
+    }
+  }
   return {
     outcome,
     turn: {
       executionId,
       historyDelta: recorder.added,
-      workerItems: dispatched.filter((item) => item._tag === "ActivityExecute"),
+      workerItems,
       orchestratorItems: [
-        ...dispatched.filter((item) => item._tag !== "ActivityExecute"),
+        ...messages,
         ...cancelledChildren,
         ...(started === null ? [] : followUp(started, outcome))
       ],
-      startsPinnedTo: execution.version,
+      ...(forRust.size > 0 && { forRust }),
+      ...(startsPinnedTo.size > 0 && { startsPinnedTo }),
       cancelledActivities: cancelledActivities.map((activityId) => ({ instanceId, executionId, activityId })),
       ...(cancelledTimers.length > 0 && { cancelledTimers }),
       metadata: {

@@ -149,6 +149,7 @@ const refuse = (
     parentInstance: message.parentInstance,
     parentExecutionId: message.parentExecutionId ?? 1,
     parentId: message.parentId,
-    details: ErrorDetails.application("OrchestrationFailed", problem)
+    // Not `OrchestrationFailed`: a parent whose child fails with strings would take the text for one of the child's errors.
+    details: ErrorDetails.application("Panicked", problem)
   }]
 }

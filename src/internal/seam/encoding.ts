@@ -5,7 +5,13 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Event from "../../Event.ts"
 import type { ExecutionMetadata, Turn } from "../../Provider.ts"
-import type { EncodedEvent, KeyValueChange, OrchestrationAck, StartedInstance } from "../../ProviderDriver.ts"
+import type {
+  EncodedActivity,
+  EncodedEvent,
+  KeyValueChange,
+  OrchestrationAck,
+  StartedInstance
+} from "../../ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../../ProviderError.ts"
 import * as WorkItem from "../../WorkItem.ts"
 
@@ -41,7 +47,7 @@ export const encodeEvent = (event: Event.Event): EncodedEvent => ({
 
 export const encodeItem = (item: WorkItem.WorkItem) => storable(item, WorkItem.encode)
 
-export const encodeActivity = (item: WorkItem.Of<"ActivityExecute">) => ({
+export const encodeActivity = (item: WorkItem.Of<"ActivityExecute">): EncodedActivity => ({
   workItem: encodeItem(item),
   name: item.name,
   instanceId: item.instance,
@@ -87,7 +93,10 @@ export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => (
   history: turn.historyDelta.map(encodeEvent),
   customStatus: lastCustomStatus(turn.historyDelta),
   keyValues: turn.historyDelta.flatMap(keyValueChange),
-  workerItems: turn.workerItems.map(encodeActivity),
+  workerItems: turn.workerItems.map((item) => ({
+    ...encodeActivity(item),
+    ...(turn.forRust?.has(item) === true && { servedBy: "rust" as const })
+  })),
   orchestratorItems: turn.orchestratorItems.map((item) => ({ ...encodeMessage(item), ...startedBy(turn, item) })),
   cancelledActivities: turn.cancelledActivities,
   ...(turn.cancelledTimers !== undefined && turn.cancelledTimers.length > 0 && {
@@ -101,15 +110,17 @@ const nextVersion = ({ orchestratorItems }: Turn): { readonly nextVersion?: stri
 }
 
 /** What a start among the messages of a turn writes of its instance. */
-const startedBy = ({ startsPinnedTo }: Turn, item: WorkItem.WorkItem): { readonly start?: StartedInstance } =>
-  item._tag !== "StartOrchestration" || startsPinnedTo === undefined ? {} : {
+const startedBy = ({ startsPinnedTo }: Turn, item: WorkItem.WorkItem): { readonly start?: StartedInstance } => {
+  const pinnedVersion = startsPinnedTo?.get(item)
+  return item._tag !== "StartOrchestration" || pinnedVersion === undefined ? {} : {
     start: {
       orchestrationName: item.orchestration,
       orchestrationVersion: item.version,
       parentInstanceId: item.parentInstance,
-      pinnedVersion: startsPinnedTo
+      pinnedVersion
     }
   }
+}
 
 const lastCustomStatus = (events: ReadonlyArray<Event.Event>) => {
   const event = events.findLast((event) => event._tag === "CustomStatusUpdated")

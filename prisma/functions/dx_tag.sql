@@ -1,0 +1,10 @@
+-- The tag of an activity, from the column `tag`; null where that holds the value of dx_no_tag.
+CREATE OR REPLACE FUNCTION dx_tag(
+  p_stored text
+)
+RETURNS text
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT NULLIF(p_stored, 'duroxide-prisma')
+$$;
