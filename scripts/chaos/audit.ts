@@ -196,7 +196,7 @@ const boxes = (
     return [
       ...missing.map((letter) => `box ${id} never read ${letter}, which was acknowledged`),
       ...twice.map((letter) => `box ${id} read ${letter} twice`),
-      ...strange.map((letter) => `box ${id} read ${letter}, which nobody sent`),
+      ...strange.map((letter) => `box ${id} read ${letter}, which was never sent`),
       ...late.map((letter) => `box ${id} read ${letter} after later letters of its sender`)
     ]
   })

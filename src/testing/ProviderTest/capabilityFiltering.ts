@@ -1,5 +1,5 @@
 /**
- * Which executions a dispatcher takes, by the version they are pinned to, and what becomes of histories nobody can read.
+ * Which executions a dispatcher takes, by the version they are pinned to, and what happens to unreadable histories.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"

@@ -176,7 +176,7 @@ export const errorHandling = topic("error_handling", {
   }),
 
   orphans_wait_for_their_start: Effect.gen(function*() {
-    // A cancel may overtake its start; it neither blocks others, nor is it lost, nor delivered to nobody.
+    // A cancellation that overtakes its start waits for it: it neither blocks others nor is lost.
     yield* send(cancelItem("late"))
     yield* enqueueStart("other")
     yield* claimInstance("other")

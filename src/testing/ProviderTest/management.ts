@@ -1,5 +1,5 @@
 /**
- * What operators are told: lists, details, sizes, depths.
+ * What operators see: lists, details, sizes, depths.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
