@@ -108,12 +108,13 @@ describe("behind a backlog of others a claim costs what it costs alone:", () => 
           }`
           console.log(label)
           assert.strictEqual(measured.claimed, limit, label)
-          // One look at each of the routes that came in, and at each session of a route that is served.
-          assert.isAtMost(measured.entries, alone[i]!.entries * 1.1 + 5, label)
+          // One look at each of the routes that came in, and at each session of a route that is served. Entries of the tries
+          // before are met or not, as their pages were cleaned: some tens, whatever lies behind.
+          assert.isAtMost(measured.entries, alone[i]!.entries * 1.1 + 60, label)
           assert.isAtMost(measured.looks, alone[i]!.looks * 1.1 + 5, label)
           // An index grows by a level or two, which every look climbs.
           assert.isAtMost(measured.pages, alone[i]!.pages * 1.1 + 2 * measured.looks + 20, label)
-          assert.isAtMost(measured.ms, alone[i]!.ms * 2 + 1, label)
+          assert.isAtMost(measured.ms, alone[i]!.ms * 2 + 2, label)
         }
       }
     }), patience)
