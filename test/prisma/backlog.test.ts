@@ -66,8 +66,12 @@ const claims = {
 }
 
 /** The best of several, each in a transaction that is taken back. */
-const measure = (run: Counted, sql: string) =>
+const measure = (test: PgServer.TestDatabase, run: Counted, sql: string) =>
   Effect.gen(function*() {
+    // Row versions of earlier measurements would count as work of this one.
+    for (const table of ["orchestrator_queue", "worker_queue", "instance_locks", "sessions"]) {
+      yield* test.sql(`VACUUM ${table}`)
+    }
     const tries = yield* Effect.forEach(Array.from({ length: 15 }), () => run(sql))
     // The last one meets what the others left behind, as every claim of a busy queue does.
     const { reads, rowCount } = tries.at(-1)!
@@ -96,21 +100,20 @@ describe("behind a backlog of others a claim costs what it costs alone:", () => 
       yield* test.sql(ours)
       const run = yield* counted(test)
       const limits = [1, 16, 50]
-      const alone = yield* Effect.forEach(limits, (limit) => measure(run, claim(limit)))
+      const alone = yield* Effect.forEach(limits, (limit) => measure(test, run, claim(limit)))
       let behind = 0
       for (const [kind, sql] of Object.entries(kinds)) {
         yield* test.sql(sql)
         behind += rows
         for (const [i, limit] of limits.entries()) {
-          const measured = yield* measure(run, claim(limit))
+          const measured = yield* measure(test, run, claim(limit))
           const label = `${limit} ${what} behind ${behind} rows, the last ${kind}: ${JSON.stringify(measured)}, alone ${
             JSON.stringify(alone[i])
           }`
           console.log(label)
           assert.strictEqual(measured.claimed, limit, label)
-          // One look at each of the routes that came in, and at each session of a route that is served. Entries of the tries
-          // before are met or not, as their pages were cleaned: some tens, whatever lies behind.
-          assert.isAtMost(measured.entries, alone[i]!.entries * 1.1 + 60, label)
+          // One look at each of the routes that came in, and at each session of a route that is served.
+          assert.isAtMost(measured.entries, alone[i]!.entries * 1.1 + 20, label)
           assert.isAtMost(measured.looks, alone[i]!.looks * 1.1 + 5, label)
           // An index grows by a level or two, which every look climbs.
           assert.isAtMost(measured.pages, alone[i]!.pages * 1.1 + 2 * measured.looks + 20, label)
@@ -136,9 +139,9 @@ describe("behind a backlog of others a claim costs what it costs alone:", () => 
         )
       const run = yield* counted(test)
       yield* lease(1, 500)
-      const few = yield* measure(run, claims.instances(1))
+      const few = yield* measure(test, run, claims.instances(1))
       yield* lease(501, 2000)
-      const many = yield* measure(run, claims.instances(1))
+      const many = yield* measure(test, run, claims.instances(1))
       const label = `behind 500 leased instances ${JSON.stringify(few)}, behind 2000 ${JSON.stringify(many)}`
       console.log(label)
       assert.strictEqual(many.claimed, 1, label)
