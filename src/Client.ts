@@ -177,7 +177,8 @@ export class Client extends Context.Service<Client, {
   /**
    * Starts an instance. When this returns, the start is stored: it will run, whatever becomes of this process.
    *
-   * A process without the program leaves the start to others; when `maxAttempts` of them have, the instance fails.
+   * A process that does not serve the orchestration in this version leaves the start to others. While none serves it, the
+   * instance waits, however long.
    *
    * After `ConnectionLost` it may be stored or not. The same start again, with `ifExists: "ignore"`, makes sure of it:
    * there is one instance then, never two.

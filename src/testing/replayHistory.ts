@@ -93,8 +93,8 @@ export class UnreadableHistory extends Schema.TaggedError<UnreadableHistory>(
  * recorded one: kind, name, payload, session and tag, in the recorded order, none more and none less. An execution that
  * has ended must end in the same way, with the same output; one that has not must wait where the history ends.
  *
- * What a running instance takes over from its history is not compared: due times of timers, the id of a child, status
- * texts. Nor is an end that was not the program's own: an instance that was poisoned, or failed for nondeterminism, is
+ * What a running instance takes over from its history is not compared: due times of timers, the id of a child, the text
+ * of a status (that one is set at this point is compared: `setCustomStatus` is a request like any other). Nor is an end that was not the program's own: an instance that was poisoned, or failed for nondeterminism, is
  * compared up to there.
  *
  * Of several versions each execution is replayed with the one it was recorded with, and with the first where that is
