@@ -28,7 +28,10 @@ export const parse = (
 ): Result.Result<Connection, ProviderError.ConfigurationInvalid> =>
   Result.gen(function*() {
     const given = Redacted.isRedacted(url) ? Redacted.value(url) : url
-    if (given.trim() === "") return yield* invalid("the connection URL is empty; set DATABASE_URL or pass url")
+    // `process.env.DATABASE_URL!` is undefined where the variable is not set.
+    if (typeof given !== "string" || given.trim() === "") {
+      return yield* invalid("no connection URL (is DATABASE_URL set?)")
+    }
     const parsed = yield* Result.try({
       try: () => {
         const parsed = new URL(given.replace("@/", "@localhost/")) // no host: `?host=` names a socket directory

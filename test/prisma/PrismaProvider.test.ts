@@ -98,6 +98,18 @@ describe("PrismaProvider.layer:", () => {
       yield* using({ url: pooled.toString(), directUrl: url }, aWholeLife)
     }))
 
+  it.live("a URL that is missing or empty is a typed error that names DATABASE_URL", () =>
+    Effect.gen(function*() {
+      const missing = JSON.parse("{}").url // what `process.env.DATABASE_URL!` is where it is not set
+      for (const migrate of ["apply", "none"] as const) {
+        for (const url of [missing, "", "  "]) {
+          const error = yield* Effect.flip(using({ url, migrate }, Effect.void))
+          assert.strictEqual(error.reason._tag, "ConfigurationInvalid")
+          assert.include(error.message, "no connection URL (is DATABASE_URL set?)")
+        }
+      }
+    }))
+
   it.live("layerConfig: reads its options from configuration", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
