@@ -258,12 +258,18 @@ export const layer = <A, E, R>(
     const history = (instanceId: string) => Effect.map(readExecutions(admin, instanceId), (all) => all.flat())
 
     const nothingDue = (instanceId: string) =>
-      Effect.map(history(instanceId), (events) =>
-        `instance ${instanceId} ${
+      Effect.map(history(instanceId), (events) => {
+        const unserved = events.length === 0 ? store.instances.get(instanceId) : undefined
+        if (unserved !== undefined) {
+          const version = unserved.asksFor === null ? "" : `@${unserved.asksFor}`
+          return `instance ${instanceId} has not begun: no runtime serves ${unserved.name}${version}. Serve it in the layer of the test`
+        }
+        return `instance ${instanceId} ${
           events.length === 0
             ? "does not exist, and nothing is due that could start it"
             : `waits for ${describeWaits(events)}, and nothing is due that could end this`
-        }. Send what it needs before you wait for it`)
+        }. Send what it needs before you wait for it`
+      })
 
     // -- what the test sees ----------------------------------------------------------------------
 

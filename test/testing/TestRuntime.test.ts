@@ -233,6 +233,9 @@ describe("TestRuntime", () => {
           "Send what it needs before you wait for it"
       )
       assert.include(yield* stuck(client.wait(Program, "other")), "instance other does not exist")
+      const Unserved = Orchestration.make("Unserved", { version: "1.2.0" })
+      yield* client.start(Unserved, { instanceId: "unserved", payload: undefined })
+      assert.include(yield* stuck(client.wait(Unserved, "unserved")), "no runtime serves Unserved@1.2.0")
     }).pipe(on(
       Effect.all([Approved.wait, Effect.andThen(Effect.sleep("1 day"), Orders.take)], { concurrency: "unbounded" }),
       undefined,
