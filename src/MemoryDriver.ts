@@ -487,10 +487,13 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
 
     renewWorkItemLocks: (items) =>
       statement((now) =>
-        items.map(({ extendForMs, lockToken, sufficientMs = Infinity }) => {
+        items.map(({ lockToken, sufficientMs = Infinity, ...item }) => {
           const found = activityOf(lockToken, "any time")
+          const isSufficient = found?.activity.sessionId === null && found.activity.lock!.untilMs - now >= sufficientMs
+          return { ...item, found, isSufficient }
+        }).map(({ extendForMs, found, isSufficient }) => {
           if (found === undefined) return "LockLost"
-          if (found.activity.sessionId === null && found.activity.lock!.untilMs - now >= sufficientMs) return "Done"
+          if (isSufficient) return "Done"
           found.activity.lock!.untilMs = now + extendForMs
           stampSession(found.activity, now)
           return "Done"

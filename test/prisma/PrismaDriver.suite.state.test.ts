@@ -1,3 +1,3 @@
 import { suite } from "../utils/prismaSuite.ts"
 
-suite("capabilityFiltering", "customStatus", "kvStore")
+suite("capabilityFiltering", "customStatus", "kvStore", "serving")

@@ -307,6 +307,8 @@ export interface FetchOrchestration {
   /** Ends included: `["1.0.0", "1.9.9"]`. */
   readonly versions?: readonly [min: string, max: string]
   readonly isKnown?: (end: HistoryEnd) => boolean
+  /** `TestOrch` in these versions. */
+  readonly serves?: ReadonlyArray<string>
 }
 
 export type ClaimedOrchestration = Claimed<OrchestrationItem>
@@ -320,7 +322,8 @@ export const fetchOrchestration = (options: FetchOrchestration = {}) =>
         Option.fromUndefinedOr(options.versions),
         ([min, max]) => ({ min: version(min), max: version(max) })
       ),
-      isKnown: options.isKnown
+      isKnown: options.isKnown,
+      ...(options.serves !== undefined && { serves: [{ name: "TestOrch", versions: options.serves }] })
     }))
 
 export const claimOrchestration = (options?: FetchOrchestration) =>
@@ -345,6 +348,8 @@ export interface Ack {
   readonly metadata?: ExecutionMetadata
   readonly cancelled?: Turn["cancelledActivities"]
   readonly cancelledTimers?: Turn["cancelledTimers"]
+  /** Starts among `items` create their instances, pinned to this version. */
+  readonly pinsStartsTo?: string
 }
 
 /** Stores a turn; whatever is left out is empty. */
@@ -361,7 +366,10 @@ export const ack = (
       orchestratorItems: turn.items ?? [],
       metadata: turn.metadata ?? {},
       cancelledActivities: turn.cancelled ?? [],
-      ...(turn.cancelledTimers !== undefined && { cancelledTimers: turn.cancelledTimers })
+      ...(turn.cancelledTimers !== undefined && { cancelledTimers: turn.cancelledTimers }),
+      ...(turn.pinsStartsTo !== undefined && {
+        startsPinnedTo: new Map((turn.items ?? []).map((item) => [item, version(turn.pinsStartsTo!)]))
+      })
     })
   })
 
@@ -405,7 +413,8 @@ export interface FetchWork {
   readonly pollTimeout?: Duration.Input
   /** Defaults to activities without a tag. */
   readonly tags?: TagFilter
-  readonly session?: { readonly ownerId: string; readonly lockTimeout?: Duration.Input }
+  readonly session?: { readonly ownerId: string; readonly lockTimeout?: Duration.Input; readonly maxNew?: number }
+  readonly activities?: ReadonlyArray<string>
 }
 
 export type ClaimedWork = Claimed<WorkItem.Of<"ActivityExecute">>
@@ -416,10 +425,12 @@ export const fetchWork = (options: FetchWork = {}) =>
       lockTimeout: Duration.fromInputUnsafe(options.lockTimeout ?? "30 seconds"),
       pollTimeout: Duration.fromInputUnsafe(options.pollTimeout ?? 0),
       tags: options.tags ?? { _tag: "DefaultOnly" },
-      session: Option.map(Option.fromUndefinedOr(options.session), ({ lockTimeout, ownerId }) => ({
+      session: Option.map(Option.fromUndefinedOr(options.session), ({ lockTimeout, maxNew, ownerId }) => ({
         ownerId,
-        lockTimeout: Duration.fromInputUnsafe(lockTimeout ?? "30 seconds")
-      }))
+        lockTimeout: Duration.fromInputUnsafe(lockTimeout ?? "30 seconds"),
+        ...(maxNew !== undefined && { maxNew: () => maxNew })
+      })),
+      activities: options.activities
     }))
 
 export const claimWork = (options?: FetchWork) =>

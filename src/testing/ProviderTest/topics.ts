@@ -18,6 +18,7 @@ import { multiExecution } from "./multiExecution.ts"
 import { poisonMessage } from "./poisonMessage.ts"
 import { prune } from "./prune.ts"
 import { queueSemantics } from "./queueSemantics.ts"
+import { serving } from "./serving.ts"
 import { sessions } from "./sessions.ts"
 import { tagFiltering } from "./tagFiltering.ts"
 
@@ -39,6 +40,7 @@ export const topics = {
   poisonMessage,
   prune,
   queueSemantics,
+  serving,
   sessions,
   tagFiltering
 }
