@@ -150,7 +150,7 @@ const prepareFolder = Effect.fnUntraced(function*(wanted: string): Effect.fn.Ret
       `duroxide-prisma-${createHash("sha256").update(wanted).digest("hex").slice(0, 12)}`
     )
     yield* Effect.logWarning(
-      `PostgreSQL does not run as root, and its user cannot enter ${wanted}: the data are kept in ${directory}, ` +
+      `Database server: PostgreSQL does not run as root, and its user cannot enter ${wanted}: the data are kept in ${directory}, ` +
         "which the system may empty"
     )
   }

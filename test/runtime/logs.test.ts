@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Activity, MemoryDriver, Orchestration, Runtime } from "duroxide-prisma"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
@@ -98,6 +99,55 @@ describe("Logs of a runtime", () => {
       assert.deepInclude(annotations, { instanceId: "order-1", orchestration: "Dies", executionId: 1 })
       for (const text of ["no such order", "socket closed", "logs.test.ts"]) assert.include(cause, text)
       assert.notInclude(lines.map(({ level }) => level), "Warn")
+    }).pipe(Effect.provide([MemoryDriver.layer, layer]))
+  })
+
+  it.effect("carry the ids of the instance where its program logs, also in its fibers, and name a limit it exceeds", () => {
+    const { layer, lines } = collect()
+    const Logs = Orchestration.make("Logs")
+    const logging = Runtime.layer({ orchestrations: [Logs] }).pipe(Layer.provide(
+      Logs.toLayer(() =>
+        Effect.gen(function*() {
+          yield* Effect.logInfo("own line")
+          yield* Fiber.join(yield* Effect.forkChild(Effect.logInfo("line of a fiber")))
+          yield* Orchestration.setCustomStatus("x".repeat(262_145))
+        })
+      )
+    ))
+    return Effect.gen(function*() {
+      const { client } = yield* Process.start(logging)
+      yield* client.start(Logs, { instanceId: "order-1", payload: undefined })
+      yield* TestClock.adjust("1 minute")
+      const ids = { instanceId: "order-1", orchestration: "Logs", executionId: 1 }
+      for (const text of ["own line", "line of a fiber"]) {
+        assert.deepInclude(lines.find(({ message }) => message === text)?.annotations, ids)
+      }
+      const [failed] = lines.filter(({ level }) => level === "Warn")
+      assert.include(failed?.message, "Orchestration dispatcher: instance failed: Custom status size (262145 bytes)")
+      assert.deepInclude(failed?.annotations, ids)
+    }).pipe(Effect.provide([MemoryDriver.layer, layer]))
+  })
+
+  it.effect("name the instance whose program goes on outside its turn", () => {
+    const { layer, lines } = collect()
+    const Strays = Orchestration.make("Strays")
+    const straying = Runtime.layer({ orchestrations: [Strays] }).pipe(Layer.provide(
+      Strays.toLayer(() =>
+        Effect.race(
+          Effect.sleep("1 day"),
+          Effect.andThen(Effect.promise(() => Promise.resolve()), Effect.sleep("1 day"))
+        )
+      )
+    ))
+    return Effect.gen(function*() {
+      const { client } = yield* Process.start(straying)
+      yield* client.start(Strays, { instanceId: "order-1", payload: undefined })
+      yield* TestClock.adjust("1 minute")
+      yield* client.start(Strays, { instanceId: "order-2", payload: undefined })
+      yield* TestClock.adjust("1 minute")
+      const stray = lines.filter(({ message }) => message.includes("goes on outside its turn"))
+      assert.lengthOf(stray, 1)
+      assert.deepInclude(stray[0]!.annotations, { orchestration: "Strays", instanceId: "order-1" })
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 })

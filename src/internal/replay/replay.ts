@@ -229,6 +229,12 @@ export const make = (options: Options): Replay => {
         References.CurrentLoggers,
         silentWhile(Context.get(options.services, References.CurrentLoggers), () => replaying)
       ),
+      Context.add(References.CurrentLogAnnotations, {
+        ...Context.get(options.services, References.CurrentLogAnnotations),
+        orchestration: event.name,
+        instanceId: event.instanceId,
+        executionId: event.executionId
+      }),
       Context.add(OrchestrationContext, {
         instanceId: event.instanceId,
         executionId: event.executionId,

@@ -133,7 +133,7 @@ export const make = Effect.fnUntraced(function*(options: {
       batch: batches.Batch,
       onRefusal: (error: ProviderError) => Effect.Effect<void>
     ) =>
-      Effect.forEach(ran.warnings, (warning) => Effect.logWarning(warning)).pipe(
+      Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
         Effect.andThen(store(withRefusals(ran.turn, batch), onRefusal)),
         Effect.flatMap((stored) => {
           if (!stored) return Effect.void
@@ -212,7 +212,7 @@ export const make = Effect.fnUntraced(function*(options: {
           version: coreVersion.current,
           code: program.code,
           services,
-          onStray: () => strays.add(program.name)
+          onStray: () => strays.add(program.name, instanceId)
         }))
       const counted = batch.history.length === 0
         ? Effect.void

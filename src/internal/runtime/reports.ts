@@ -34,34 +34,38 @@ export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
         ? Effect.logDebug(`${component}: instance failed with an error of its own`)
         : diedOf !== undefined
         ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
-        : Effect.logWarning(`${component}: instance failed: ${failureKind(outcome.details)}`)
+        : Effect.logWarning(`${component}: instance failed: ${failureReason(outcome.details)}`)
     ),
-    Effect.annotateLogs({ orchestration: name, events: turn.historyDelta.length })
+    Effect.annotateLogs({ orchestration: name, newEvents: turn.historyDelta.length })
   )
 }
 
 // A failure of the program's own Schema and a cancellation are outcomes that were asked for.
 const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
 
-// The message of an application error is a payload.
-const failureKind = (details: ErrorDetails.ErrorDetails) =>
-  details._tag === "Application"
-    ? typeof details.kind === "string" ? details.kind : "Cancelled"
-    : ErrorDetails.display(details)
+// The message of an application error is a payload; only that of a limit, which kills no program, is ours.
+const failureReason = (details: ErrorDetails.ErrorDetails) =>
+  details._tag !== "Application"
+    ? ErrorDetails.display(details)
+    : details.kind === "Panicked"
+    ? details.message
+    : typeof details.kind === "string"
+    ? details.kind
+    : "Cancelled"
 
 /** Programs that go on outside their turn, each reported once. */
 export class StrayReport {
   private readonly reported = new Set<string>()
-  private readonly pending: Array<string> = []
-  add(name: string) {
+  private readonly pending: Array<{ readonly name: string; readonly instanceId: string }> = []
+  add(name: string, instanceId: string) {
     if (this.reported.has(name)) return
     this.reported.add(name)
-    this.pending.push(name)
+    this.pending.push({ name, instanceId })
   }
   readonly flush: Effect.Effect<void> = Effect.suspend(() =>
-    Effect.forEach(this.pending.splice(0), (name) =>
+    Effect.forEach(this.pending.splice(0), ({ instanceId, name }) =>
       Effect.logError(
-        `${component}: program "${name}" goes on outside its turn: it awaits something that is not durable. Put it into an activity`
-      ), { discard: true })
+        `${component}: program goes on outside its turn: it awaits something that is not durable. Put it into an activity`
+      ).pipe(Effect.annotateLogs({ orchestration: name, instanceId })), { discard: true })
   )
 }

@@ -145,7 +145,7 @@ export const run = Effect.fnUntraced(function*(
         }
       }
       yield* Effect.annotateLogs(Effect.logInfo("Runtime: stopped"), {
-        seconds: Math.round((monotonicMs(clock) - begunMs) / 100) / 10
+        stoppingTookSeconds: Math.round((monotonicMs(clock) - begunMs) / 100) / 10
       })
     }).pipe(Effect.annotateLogs({ package: "duroxide-prisma" }), withHarmlessLoggers)
   )

@@ -37,10 +37,13 @@ export const make = (clock: Clock.Clock): Outages => {
         // A conflict or two is normal.
         if (error.reason._tag === "Contention" && failures < normalConflicts) return Effect.void
         outage = { sinceMs: nowMs, failedCalls: failures, pauseMs: firstPauseMs, nextReportMs: nowMs + firstPauseMs }
-        return report(Effect.logWarning("Provider: the store cannot be used; calls are tried again"), {
-          operation,
-          problem: error.message
-        })
+        return report(
+          Effect.logWarning("Provider: the store cannot be used; loops go on trying, calls of clients fail"),
+          {
+            operation,
+            problem: error.message
+          }
+        )
       }
       outage.failedCalls++
       if (nowMs < outage.nextReportMs) return Effect.void
