@@ -2240,23 +2240,24 @@ BEGIN
           SELECT w.session_id
           FROM worker_queue AS w
           WHERE w.session_id IS NOT NULL
-            AND w.route = wanted.route
-          ORDER BY w.session_id
+            AND (w.route, w.session_id) >= (wanted.route, '')
+          ORDER BY w.route, w.session_id
           LIMIT 1
         ) AS one
         UNION ALL
+        -- In the order of both: with one route the index of sessions alone has the same order, and meets all routes.
         SELECT present.route, one.session_id, present.position + 1
         FROM present
         CROSS JOIN LATERAL (
-          SELECT w.session_id
+          SELECT w.route, w.session_id
           FROM worker_queue AS w
           WHERE w.session_id IS NOT NULL
-            AND w.route = present.route
-            AND w.session_id > present.session_id
-          ORDER BY w.session_id
+            AND (w.route, w.session_id) > (present.route, present.session_id)
+          ORDER BY w.route, w.session_id
           LIMIT 1
         ) AS one
         WHERE present.position < v_depth
+          AND one.route = present.route
       )
       SELECT
         COALESCE(array_agg(one.session_id ORDER BY one.visible_at, one.id) FILTER (WHERE one.id IS NOT NULL), '{}'),
