@@ -34,7 +34,7 @@ export type { ServedBy } from "./internal/definitions.ts"
  * package, or of Duroxide in Rust.
  *
  * @category models
- * @since 0.2.0
+ * @since 0.1.0
  */
 export interface Callable<
   in out Name extends string,
@@ -354,7 +354,7 @@ export const make = <
  * What `make` answers with: what Rust serves has no handler here.
  *
  * @category models
- * @since 0.2.0
+ * @since 0.1.0
  */
 export type Made<
   By extends ServedBy,

@@ -47,7 +47,7 @@ export type Context = OrchestrationContext
  * package, or of Duroxide in Rust.
  *
  * @category models
- * @since 0.2.0
+ * @since 0.1.0
  */
 export interface Startable<
   in out Name extends string,
@@ -294,7 +294,7 @@ export const make = <
  * What `make` answers with: what Rust serves has no program here.
  *
  * @category models
- * @since 0.2.0
+ * @since 0.1.0
  */
 export type Made<
   By extends ServedBy,

@@ -51,7 +51,7 @@ export class Runtime extends Context.Service<Runtime, {
 
 /**
  * @category models
- * @since 0.2.0
+ * @since 0.1.0
  */
 export interface Health {
   /** In `Closing` and in `Failed` (see `Runtime.failure`) the runtime claims no more work. */
@@ -64,7 +64,7 @@ export interface Health {
 
 /**
  * @category models
- * @since 0.2.0
+ * @since 0.1.0
  */
 export interface DispatcherHealth {
   /**
@@ -80,7 +80,7 @@ export interface DispatcherHealth {
  * One of the runtime's loops has ended: a defect of this package, or of the `Provider`. The runtime takes no more work.
  *
  * @category errors
- * @since 0.2.0
+ * @since 0.1.0
  */
 export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-prisma/Runtime/RuntimeFailed")(
   "RuntimeFailed",
@@ -200,7 +200,7 @@ export const layer = <
  * program of a worker, in place of `Layer.launch`.
  *
  * @category execution
- * @since 0.2.0
+ * @since 0.1.0
  */
 export const launch = <A, E, R>(self: Layer.Layer<A | Runtime, E, R>): Effect.Effect<never, E | RuntimeFailed, R> =>
   Effect.scoped(

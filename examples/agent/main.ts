@@ -1,5 +1,5 @@
 /**
- * `npm run example -- agent`: a conversation whose process goes away in the middle of a tool call.
+ * `npm run example -- agent`, in a clone: a conversation whose process goes away in the middle of a tool call.
  */
 import { Client, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"

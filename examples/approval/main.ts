@@ -1,5 +1,6 @@
 /**
- * `npm run example -- approval`: three expenses, of which one is small, one is approved late and one is forgotten.
+ * `npm run example -- approval`, in a clone: three expenses, of which one is small, one is approved late and one is
+ * forgotten.
  *
  * A day lasts 500 milliseconds; `DAY="1 minute"` gives you more time to look.
  */

@@ -1,5 +1,5 @@
 /**
- * `npm run example -- crawl`: maps a small site with two requests at a time and four in a second.
+ * `npm run example -- crawl`, in a clone: maps a small site with two requests at a time and four in a second.
  */
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"

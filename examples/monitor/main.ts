@@ -1,5 +1,5 @@
 /**
- * `npm run example -- monitor`: watches a service that goes down and comes back, with a probe every 200 milliseconds.
+ * `npm run example -- monitor`, in a clone: watches a service that goes down and comes back, with a probe every 200 milliseconds.
  */
 import { Client, ProviderAdmin } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"

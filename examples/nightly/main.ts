@@ -1,5 +1,5 @@
 /**
- * `npm run example -- nightly`: four nights of two seconds, in one of which the report takes too long.
+ * `npm run example -- nightly`, in a clone: four nights of two seconds, in one of which the report takes too long.
  */
 import { Client, ProviderAdmin } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"

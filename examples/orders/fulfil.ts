@@ -46,6 +46,8 @@ export const FulfilLive = Fulfil.toLayer(Effect.fn(function*(order) {
   }
 
   const payment = yield* Charge.execute(order).pipe(
+    // A charge that the bank refused for a while has had no effect, so each try may be a call of its own, with another
+    // idempotency key. The option `retry` of `Activity.make` keeps one key for all tries.
     Effect.retry({
       schedule: Schedule.exponential("200 millis"), // a timer in the database, not a process that waits
       times: 3,

@@ -9,7 +9,7 @@ import { maxNameBytes, problemOfName } from "./identifiers.ts"
  * Whose processes run a definition: those of this package, or those of Duroxide in Rust that share the schema.
  *
  * @category models
- * @since 0.2.0
+ * @since 0.1.0
  */
 export type ServedBy = "typescript" | "rust"
 
