@@ -38,7 +38,7 @@ import { attempt, canEnter, isRoot, type Programs, programs, serverUser, tempora
 export interface Options {
   /** Holds data and log; created when missing. Defaults to `.duroxide/postgres` in the current folder. */
   readonly directory?: string | undefined
-  /** Defaults to a free port. A server that already runs in the folder keeps the port it has. */
+  /** Defaults to the port of the last run, or to a free one. A server that already runs in the folder keeps the port it has. */
   readonly port?: number | undefined
   /** Server settings, such as `{ max_connections: "300" }`, for the start; a running server keeps its own. */
   readonly settings?: Readonly<Record<string, string>> | undefined
@@ -270,7 +270,7 @@ const settingsFile = "duroxide.conf"
 
 const start = Effect.fnUntraced(function*(home: Home, options: Options) {
   if (options.port !== undefined && !(yield* isFree(options.port))) return yield* new PortTaken({ port: options.port })
-  const port = options.port ?? (yield* freePort)
+  const port = options.port ?? (yield* lastPort(home)) ?? (yield* freePort)
   const settings = {
     listen_addresses: "127.0.0.1",
     unix_socket_directories: "",
@@ -286,7 +286,10 @@ const start = Effect.fnUntraced(function*(home: Home, options: Options) {
     ["start", "--wait", "--timeout=60", `--pgdata=${home.data}`, "-o", `-p ${port}`],
     home.logFile
   )
-  if (code === 0) return port
+  if (code === 0) {
+    yield* attempt(portFile(home), () => fs.writeFile(portFile(home), String(port)))
+    return port
+  }
   const log = yield* readLog(home, mark)
   if (/another server might be running|lock file "postmaster.pid" already exists/.test(log)) {
     return yield* new NotYet({ problem: "another process starts the server" })
@@ -300,6 +303,17 @@ const start = Effect.fnUntraced(function*(home: Home, options: Options) {
       : new PortTaken({ port: options.port })
   }
   return yield* startFailed(home, "pg_ctl failed", mark)
+})
+
+const portFile = (home: Home) => path.join(home.data, "duroxide.port")
+
+/** The port of the last run, where it is still free: URLs that were copied elsewhere stay right. */
+const lastPort = Effect.fnUntraced(function*(home: Home) {
+  const text = yield* attempt(portFile(home), () => fs.readFile(portFile(home), "utf8")).pipe(
+    Effect.orElseSucceed(() => "")
+  )
+  const port = Number(text)
+  return Number.isInteger(port) && port > 0 && port < 65_536 && (yield* isFree(port)) ? port : undefined
 })
 
 const join = (home: Home, port: number, password: string) =>

@@ -91,10 +91,25 @@ describe("makeEmbedded", () => {
         Effect.tap(embedded({ directory }), (server) => query(server, "CREATE TABLE kept AS SELECT 42 AS answer"))
       )
       assert.isFalse(yield* listens(port(before)))
+      assert.strictEqual(port(yield* Effect.scoped(embedded({ directory }))), port(before))
       const server = yield* embedded({ directory, settings: { max_connections: "17", application_name: "it's" } })
       assert.deepStrictEqual(yield* query(server, "SELECT answer FROM kept"), [{ answer: 42 }])
       assert.deepStrictEqual(yield* query(server, "SHOW max_connections"), [{ max_connections: "17" }])
       assert.deepStrictEqual(yield* query(server, "SHOW timezone"), [{ TimeZone: "UTC" }])
+    }))
+
+  it.live("makeEmbedded: takes another port where that of the last run is taken", () =>
+    Effect.gen(function*() {
+      const directory = yield* folder
+      const before = port(yield* Effect.scoped(embedded({ directory })))
+      const stranger = net.createServer()
+      yield* Effect.acquireRelease(
+        Effect.callback<void>((resume) => void stranger.listen(before, "127.0.0.1", () => resume(Effect.void))),
+        () => Effect.sync(() => stranger.close())
+      )
+      const server = yield* embedded({ directory })
+      assert.notStrictEqual(port(server), before)
+      assert.deepStrictEqual(yield* query(server, "SELECT 1 AS one"), [{ one: 1 }])
     }))
 
   it.live("makeEmbedded: is shared by all who use the folder; the last one out stops it", () =>
