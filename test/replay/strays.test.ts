@@ -7,7 +7,7 @@ import { activity, Instance, signal } from "./play.ts"
 const A = activity("A")
 
 const message = `orchestration "Tested" awaits something that is not durable (a promise, a callback, a real timer): ` +
-  `nothing recorded can ever wake it. Put it into an activity`
+  `nothing recorded can ever wake it. Put it into an activity. Instead of sleeping without end, wait for a signal`
 
 /** The rest of the event loop, without a word about time. */
 const laterTasks = () => new Promise<void>((resolve) => void setImmediate(resolve))
@@ -20,7 +20,8 @@ describe("code that is not durable", () => {
       ["a callback that never comes", () => Effect.callback(() => {})],
       ["nothing at all", () => Effect.never],
       ["a queue nobody fills", () => Effect.andThen(Queue.unbounded<number>(), Queue.take)],
-      ["for ever", () => Effect.sleep("1000000000 weeks")]
+      ["a sleep beyond every date", () => Effect.sleep("1000000000 weeks")],
+      ["a sleep without end", () => Effect.sleep(Infinity)]
     ] as const
   ) {
     it(`await ${what}: fails, names the orchestration and says what to do`, () => {
