@@ -79,12 +79,18 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     const { instanceId, workItem } = message
     messages.set(++lastId, { instanceId, workItem, createdAtMs: now, visibleAtMs, lock: null, attemptCount: 0 })
   }
+  /** What begins an execution is in its first batch, however many messages wait for it. */
+  const earliest = (instanceId: string) =>
+    Math.min(
+      ...[...messages.values()].filter((message) => message.instanceId === instanceId && message.lock === null)
+        .map(({ visibleAtMs }) => visibleAtMs - 1)
+    )
   /** A message for an instance that has not begun waits for a start that is not due yet. */
   const waitForStart = (message: tables.Message) => {
     if (!instances.has(message.instanceId) || store.history.has(message.instanceId)) return
     for (const { instanceId, visibleAtMs, workItem } of messages.values()) {
       if (instanceId !== message.instanceId || !isStart(workItem)) continue
-      message.visibleAtMs = Math.max(message.visibleAtMs, visibleAtMs)
+      if (visibleAtMs > message.visibleAtMs) message.visibleAtMs = visibleAtMs + 1
     }
   }
   const queuedStarts = () =>
@@ -191,7 +197,15 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         if (start !== undefined) startInstance(instanceId, start, now, queued)
       }
     }
-    for (const { turn } of done) turn.orchestratorItems.forEach((item) => sendMessage(item, now))
+    const before = new Map(
+      done.flatMap(({ turn }) => turn.orchestratorItems).map(({ instanceId }) => [instanceId, earliest(instanceId)])
+    )
+    for (const { turn } of done) {
+      for (const item of turn.orchestratorItems) {
+        const { instanceId } = item
+        sendMessage(item, now, instances.has(instanceId) ? before.get(instanceId)! : earliest(instanceId))
+      }
+    }
     for (const { instanceId, turn: { cancelledTimers = [] } } of done) {
       dropMessages(instanceId, now, (workItem) => cancelledTimers.includes(workItem))
     }
@@ -253,10 +267,14 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     for (const [id, activity] of activities) if (isActivity(activity, key)) activities.delete(id)
   }
 
-  const sendMessage = (item: EncodedMessage, now: number) => {
+  const sendMessage = (item: EncodedMessage, now: number, before: number) => {
     enqueueMessage(item, now)
+    const message = messages.get(lastId)!
     // In an ack a time in the past is kept as it is.
-    if (item.visibleAtMs !== null && item.delayMs === null) messages.get(lastId)!.visibleAtMs = item.visibleAtMs
+    if (item.visibleAtMs !== null && item.delayMs === null) message.visibleAtMs = item.visibleAtMs
+    if (message.visibleAtMs <= now && (isStart(item.workItem) || isContinueAsNew(item.workItem))) {
+      message.visibleAtMs = Math.min(message.visibleAtMs, before)
+    }
   }
 
   /** Of what is not due yet. */
@@ -407,8 +425,11 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       statement((now) =>
         items.forEach((item) => {
           const begins = isStart(item.workItem) || isContinueAsNew(item.workItem)
+          const before = earliest(item.instanceId)
           enqueueMessage(item, now)
-          if (!begins) waitForStart(messages.get(lastId)!)
+          const message = messages.get(lastId)!
+          if (!begins) waitForStart(message)
+          else if (message.visibleAtMs <= now) message.visibleAtMs = Math.min(message.visibleAtMs, before)
         })
       ),
 
@@ -417,12 +438,15 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     startOrchestrations: (starts) =>
       statement((now) =>
         starts.map(({ delayMs, instanceId, workItem, ...start }) => {
+          const before = earliest(instanceId)
           const earlier = [...messages.values()].filter((message) =>
             message.instanceId === instanceId && message.lock === null
           )
           if (!startInstance(instanceId, { ...start, parentInstanceId: null }, now)) return "AlreadyExists"
           enqueueMessage({ instanceId, workItem, visibleAtMs: null, delayMs }, now)
-          for (const message of earlier) message.visibleAtMs = Math.max(message.visibleAtMs, now + (delayMs ?? 0))
+          const first = messages.get(lastId)!
+          if (first.visibleAtMs <= now) first.visibleAtMs = Math.min(now, before)
+          for (const message of earlier) message.visibleAtMs = Math.max(message.visibleAtMs, first.visibleAtMs + 1)
           return "Started"
         })
       ),

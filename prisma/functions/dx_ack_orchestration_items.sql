@@ -591,15 +591,32 @@ BEGIN
     SELECT
       m.instance_id,
       m.work_item,
-      to_timestamp(
-        least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
-      ),
+      CASE
+        -- What begins an execution is in its first batch, however many messages wait for it.
+        WHEN due.at <= v_now
+          AND (m.work_item LIKE '{"StartOrchestration"%' OR m.work_item LIKE '{"ContinueAsNew"%') THEN
+          least(
+            due.at,
+            (
+              SELECT min(q.visible_at)
+              FROM orchestrator_queue AS q
+              WHERE q.instance_id = m.instance_id
+                AND q.lock_token IS NULL
+            ) - interval '1 millisecond'
+          )
+        ELSE due.at
+      END,
       v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = m.instance_id), '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_orchestrator_items)
         AS (ack bigint, instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
     ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
+    CROSS JOIN LATERAL (
+      SELECT to_timestamp(
+        least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
+      ) AS at
+    ) AS due
     WHERE v_executions[m.ack] IS NOT NULL
     ORDER BY m.position;
   END IF;

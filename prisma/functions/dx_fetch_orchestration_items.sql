@@ -77,6 +77,9 @@ DECLARE
   v_missing integer := p_limit;
   v_claimed integer;
   v_bytes bigint := 0;
+  -- Row ids of messages: what the batches should be, and what of it is free.
+  v_batch bigint[];
+  v_marks bigint[];
   v_is_alone boolean := false;
 BEGIN
   IF p_names IS NOT NULL THEN
@@ -117,7 +120,10 @@ BEGIN
       p_min_version IS NULL
       OR CASE
         WHEN parts.pinned IN ('', '-') THEN true
-        ELSE string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+        WHEN parts.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
+          string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+        -- Written by hand: no claim fails for it.
+        ELSE false
       END
     )
     AND CASE
@@ -277,8 +283,9 @@ BEGIN
     FROM leased;
     CONTINUE WHEN v_leased = '{}';
 
-    RETURN QUERY
-    WITH sized AS (
+    SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
+    INTO v_batch
+    FROM (
       SELECT
         one.id,
         -- Bytes before it.
@@ -303,23 +310,40 @@ BEGIN
           ),
           leased.route
         ) = ANY (v_routes)
-    ),
-    visible AS (
+    ) AS sized
+    WHERE sized.before = 0
+      OR sized.before < p_max_bytes - v_bytes;
+    SELECT array_agg(free.id)
+    INTO v_marks
+    FROM (
       SELECT q.id
-      FROM sized
-      JOIN orchestrator_queue AS q ON q.id = sized.id
-      WHERE sized.before = 0
-        OR sized.before < p_max_bytes - v_bytes
+      FROM orchestrator_queue AS q
+      WHERE q.id = ANY (v_batch)
       ORDER BY q.id
-      FOR UPDATE OF q SKIP LOCKED
-    ),
-    marked AS (
+      FOR UPDATE SKIP LOCKED
+    ) AS free;
+    IF cardinality(v_marks) < cardinality(v_batch) THEN
+      -- Another transaction works on a message, a change of its route for example. Those behind it wait, so that their
+      -- order holds.
+      SELECT array_agg(behind.id)
+      INTO v_marks
+      FROM (
+        SELECT
+          q.id,
+          bool_and(q.id = ANY (v_marks)) OVER (PARTITION BY q.instance_id ORDER BY one.position) AS in_order
+        FROM unnest(v_batch) WITH ORDINALITY AS one (id, position)
+        JOIN orchestrator_queue AS q ON q.id = one.id
+      ) AS behind
+      WHERE behind.in_order;
+    END IF;
+
+    RETURN QUERY
+    WITH marked AS (
       UPDATE orchestrator_queue AS q
       SET lock_token = v_secret,
           locked_until = v_until_ms,
           attempt_count = q.attempt_count + 1
-      FROM visible
-      WHERE q.id = visible.id
+      WHERE q.id = ANY (v_marks)
       RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
     ),
     batch AS (

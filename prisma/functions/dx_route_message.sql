@@ -10,14 +10,27 @@ SET enable_seqscan = off
 AS $$
 BEGIN
   NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
+  IF NEW.work_item LIKE '{"StartOrchestration"%' OR NEW.work_item LIKE '{"ContinueAsNew"%' THEN
+    IF NEW.visible_at <= NEW.created_at THEN
+      -- What begins an execution is in its first batch, however many messages wait for it.
+      NEW.visible_at := least(
+        NEW.visible_at,
+        (
+          SELECT min(q.visible_at)
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = NEW.instance_id
+            AND q.lock_token IS NULL
+        ) - interval '1 millisecond'
+      );
+    END IF;
+    RETURN NEW;
+  END IF;
   IF NEW.route <> ''
-    AND NEW.work_item NOT LIKE '{"StartOrchestration"%'
-    AND NEW.work_item NOT LIKE '{"ContinueAsNew"%'
     AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL
   THEN
     NEW.visible_at := COALESCE(
       (
-        SELECT max(q.visible_at)
+        SELECT max(q.visible_at) + interval '1 millisecond'
         FROM orchestrator_queue AS q
         WHERE q.instance_id = NEW.instance_id
           AND q.visible_at > NEW.visible_at

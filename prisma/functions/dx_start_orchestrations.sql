@@ -112,7 +112,19 @@ BEGIN
     SELECT
       s.instance_id,
       s.work_item,
-      to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
+      CASE
+        WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
+        -- In the first batch, however many messages wait for it.
+        ELSE least(
+          v_now,
+          (
+            SELECT min(q.visible_at)
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = s.instance_id
+              AND q.lock_token IS NULL
+          ) - interval '1 millisecond'
+        )
+      END,
       v_now,
       (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
     FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
@@ -131,7 +143,7 @@ BEGIN
       -- A batch that a claim holds is found by its times.
       CASE
         WHEN one.lock_token IS NOT NULL THEN one.visible_at
-        ELSE greatest(one.visible_at, start.visible_at)
+        ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
       END AS visible_at
     FROM start
     JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id

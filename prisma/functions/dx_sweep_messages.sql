@@ -1,10 +1,10 @@
 -- Looks through messages without a route, oldest first: gives those one whose instance has come since, and deletes those
 -- that have been visible for longer than p_max_age_ms.
 --
--- A message and the start of its id that are written at the same time do not see each other; this is what brings them
--- together. Returns one row: how many were deleted, and where the next step of the pass begins, null at its end.
+-- A message and the start of its id that are written at the same time do not see each other, nor do a message in an open
+-- transaction and a change of its instance's version; this is what brings them together. Returns one row: how many were deleted, and where the next step of the pass begins, null at its end.
 --
--- Bound: p_limit rows. Locks: queue rows (skip locked). Nothing waits.
+-- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue rows (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_sweep_messages(
   p_max_age_ms bigint,             -- milliseconds, >= 0
   p_limit integer,                 -- rows, >= 1
@@ -34,6 +34,55 @@ DECLARE
   v_row record;
 BEGIN
   out_deleted := 0;
+  IF p_after IS NULL THEN
+    -- A transaction that sent a message may commit after its instance changed its version, or was deleted: of the newest
+    -- messages of each route, those whose instance is elsewhere follow it.
+    FOR v_row IN
+      WITH RECURSIVE present AS (
+        (
+          SELECT q.route
+          FROM orchestrator_queue AS q
+          WHERE q.route > ''
+          ORDER BY q.route
+          LIMIT 1
+        )
+        UNION ALL
+        SELECT (
+          SELECT q.route
+          FROM orchestrator_queue AS q
+          WHERE q.route > present.route
+          ORDER BY q.route
+          LIMIT 1
+        )
+        FROM present
+        WHERE present.route IS NOT NULL
+      )
+      SELECT newest.id, dx_message_route(newest.instance_id, newest.work_item) AS route
+      FROM present
+      CROSS JOIN LATERAL (
+        SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token
+        FROM orchestrator_queue AS q
+        WHERE q.route = present.route
+          AND q.visible_at <= v_now
+        ORDER BY q.visible_at DESC, q.id DESC
+        LIMIT 1000
+      ) AS newest
+      WHERE newest.lock_token IS NULL
+        AND newest.route NOT LIKE '- %'
+        AND newest.route IS DISTINCT FROM (
+          SELECT i.route
+          FROM instances AS i
+          WHERE i.instance_id = newest.instance_id
+            AND i.route <> ''
+        )
+    LOOP
+      UPDATE orchestrator_queue AS q
+      SET route = v_row.route
+      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      WHERE q.id = locked.id
+        AND q.route <> v_row.route;
+    END LOOP;
+  END IF;
   IF p_after IS NOT NULL THEN
     v_after_at := 'epoch'::timestamptz + split_part(p_after, '.', 1)::bigint * interval '1 microsecond';
     v_after_id := split_part(p_after, '.', 2)::bigint;

@@ -287,7 +287,19 @@ BEGIN
     SELECT
       s.instance_id,
       s.work_item,
-      to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
+      CASE
+        WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
+        -- In the first batch, however many messages wait for it.
+        ELSE least(
+          v_now,
+          (
+            SELECT min(q.visible_at)
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = s.instance_id
+              AND q.lock_token IS NULL
+          ) - interval '1 millisecond'
+        )
+      END,
       v_now,
       (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
     FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
@@ -306,7 +318,7 @@ BEGIN
       -- A batch that a claim holds is found by its times.
       CASE
         WHEN one.lock_token IS NOT NULL THEN one.visible_at
-        ELSE greatest(one.visible_at, start.visible_at)
+        ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
       END AS visible_at
     FROM start
     JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
@@ -929,15 +941,32 @@ BEGIN
     SELECT
       m.instance_id,
       m.work_item,
-      to_timestamp(
-        least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
-      ),
+      CASE
+        -- What begins an execution is in its first batch, however many messages wait for it.
+        WHEN due.at <= v_now
+          AND (m.work_item LIKE '{"StartOrchestration"%' OR m.work_item LIKE '{"ContinueAsNew"%') THEN
+          least(
+            due.at,
+            (
+              SELECT min(q.visible_at)
+              FROM orchestrator_queue AS q
+              WHERE q.instance_id = m.instance_id
+                AND q.lock_token IS NULL
+            ) - interval '1 millisecond'
+          )
+        ELSE due.at
+      END,
       v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = m.instance_id), '')
     FROM ROWS FROM (
       jsonb_to_recordset(p_orchestrator_items)
         AS (ack bigint, instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
     ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
+    CROSS JOIN LATERAL (
+      SELECT to_timestamp(
+        least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
+      ) AS at
+    ) AS due
     WHERE v_executions[m.ack] IS NOT NULL
     ORDER BY m.position;
   END IF;
@@ -1679,6 +1708,9 @@ DECLARE
   v_missing integer := p_limit;
   v_claimed integer;
   v_bytes bigint := 0;
+  -- Row ids of messages: what the batches should be, and what of it is free.
+  v_batch bigint[];
+  v_marks bigint[];
   v_is_alone boolean := false;
 BEGIN
   IF p_names IS NOT NULL THEN
@@ -1719,7 +1751,10 @@ BEGIN
       p_min_version IS NULL
       OR CASE
         WHEN parts.pinned IN ('', '-') THEN true
-        ELSE string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+        WHEN parts.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
+          string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+        -- Written by hand: no claim fails for it.
+        ELSE false
       END
     )
     AND CASE
@@ -1879,8 +1914,9 @@ BEGIN
     FROM leased;
     CONTINUE WHEN v_leased = '{}';
 
-    RETURN QUERY
-    WITH sized AS (
+    SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
+    INTO v_batch
+    FROM (
       SELECT
         one.id,
         -- Bytes before it.
@@ -1905,23 +1941,40 @@ BEGIN
           ),
           leased.route
         ) = ANY (v_routes)
-    ),
-    visible AS (
+    ) AS sized
+    WHERE sized.before = 0
+      OR sized.before < p_max_bytes - v_bytes;
+    SELECT array_agg(free.id)
+    INTO v_marks
+    FROM (
       SELECT q.id
-      FROM sized
-      JOIN orchestrator_queue AS q ON q.id = sized.id
-      WHERE sized.before = 0
-        OR sized.before < p_max_bytes - v_bytes
+      FROM orchestrator_queue AS q
+      WHERE q.id = ANY (v_batch)
       ORDER BY q.id
-      FOR UPDATE OF q SKIP LOCKED
-    ),
-    marked AS (
+      FOR UPDATE SKIP LOCKED
+    ) AS free;
+    IF cardinality(v_marks) < cardinality(v_batch) THEN
+      -- Another transaction works on a message, a change of its route for example. Those behind it wait, so that their
+      -- order holds.
+      SELECT array_agg(behind.id)
+      INTO v_marks
+      FROM (
+        SELECT
+          q.id,
+          bool_and(q.id = ANY (v_marks)) OVER (PARTITION BY q.instance_id ORDER BY one.position) AS in_order
+        FROM unnest(v_batch) WITH ORDINALITY AS one (id, position)
+        JOIN orchestrator_queue AS q ON q.id = one.id
+      ) AS behind
+      WHERE behind.in_order;
+    END IF;
+
+    RETURN QUERY
+    WITH marked AS (
       UPDATE orchestrator_queue AS q
       SET lock_token = v_secret,
           locked_until = v_until_ms,
           attempt_count = q.attempt_count + 1
-      FROM visible
-      WHERE q.id = visible.id
+      WHERE q.id = ANY (v_marks)
       RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
     ),
     batch AS (
@@ -3039,14 +3092,27 @@ SET enable_seqscan = off
 AS $$
 BEGIN
   NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
+  IF NEW.work_item LIKE '{"StartOrchestration"%' OR NEW.work_item LIKE '{"ContinueAsNew"%' THEN
+    IF NEW.visible_at <= NEW.created_at THEN
+      -- What begins an execution is in its first batch, however many messages wait for it.
+      NEW.visible_at := least(
+        NEW.visible_at,
+        (
+          SELECT min(q.visible_at)
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = NEW.instance_id
+            AND q.lock_token IS NULL
+        ) - interval '1 millisecond'
+      );
+    END IF;
+    RETURN NEW;
+  END IF;
   IF NEW.route <> ''
-    AND NEW.work_item NOT LIKE '{"StartOrchestration"%'
-    AND NEW.work_item NOT LIKE '{"ContinueAsNew"%'
     AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL
   THEN
     NEW.visible_at := COALESCE(
       (
-        SELECT max(q.visible_at)
+        SELECT max(q.visible_at) + interval '1 millisecond'
         FROM orchestrator_queue AS q
         WHERE q.instance_id = NEW.instance_id
           AND q.visible_at > NEW.visible_at
@@ -3062,10 +3128,10 @@ $$;
 -- Looks through messages without a route, oldest first: gives those one whose instance has come since, and deletes those
 -- that have been visible for longer than p_max_age_ms.
 --
--- A message and the start of its id that are written at the same time do not see each other; this is what brings them
--- together. Returns one row: how many were deleted, and where the next step of the pass begins, null at its end.
+-- A message and the start of its id that are written at the same time do not see each other, nor do a message in an open
+-- transaction and a change of its instance's version; this is what brings them together. Returns one row: how many were deleted, and where the next step of the pass begins, null at its end.
 --
--- Bound: p_limit rows. Locks: queue rows (skip locked). Nothing waits.
+-- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue rows (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_sweep_messages(
   p_max_age_ms bigint,             -- milliseconds, >= 0
   p_limit integer,                 -- rows, >= 1
@@ -3095,6 +3161,55 @@ DECLARE
   v_row record;
 BEGIN
   out_deleted := 0;
+  IF p_after IS NULL THEN
+    -- A transaction that sent a message may commit after its instance changed its version, or was deleted: of the newest
+    -- messages of each route, those whose instance is elsewhere follow it.
+    FOR v_row IN
+      WITH RECURSIVE present AS (
+        (
+          SELECT q.route
+          FROM orchestrator_queue AS q
+          WHERE q.route > ''
+          ORDER BY q.route
+          LIMIT 1
+        )
+        UNION ALL
+        SELECT (
+          SELECT q.route
+          FROM orchestrator_queue AS q
+          WHERE q.route > present.route
+          ORDER BY q.route
+          LIMIT 1
+        )
+        FROM present
+        WHERE present.route IS NOT NULL
+      )
+      SELECT newest.id, dx_message_route(newest.instance_id, newest.work_item) AS route
+      FROM present
+      CROSS JOIN LATERAL (
+        SELECT q.id, q.instance_id, q.route, q.work_item, q.lock_token
+        FROM orchestrator_queue AS q
+        WHERE q.route = present.route
+          AND q.visible_at <= v_now
+        ORDER BY q.visible_at DESC, q.id DESC
+        LIMIT 1000
+      ) AS newest
+      WHERE newest.lock_token IS NULL
+        AND newest.route NOT LIKE '- %'
+        AND newest.route IS DISTINCT FROM (
+          SELECT i.route
+          FROM instances AS i
+          WHERE i.instance_id = newest.instance_id
+            AND i.route <> ''
+        )
+    LOOP
+      UPDATE orchestrator_queue AS q
+      SET route = v_row.route
+      FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
+      WHERE q.id = locked.id
+        AND q.route <> v_row.route;
+    END LOOP;
+  END IF;
   IF p_after IS NOT NULL THEN
     v_after_at := 'epoch'::timestamptz + split_part(p_after, '.', 1)::bigint * interval '1 microsecond';
     v_after_id := split_part(p_after, '.', 2)::bigint;

@@ -125,6 +125,26 @@ export const serving = topic("serving", {
     assert.lengthOf((yield* claimInstance("taken")).item.messages, 1)
   }),
 
+  what_begins_an_execution_comes_first_however_many_messages_wait: Effect.gen(function*() {
+    const sendAll = Effect.forEach(
+      Array.from({ length: 4200 }, (_, i) => queueMessage("i", "q", String(i))),
+      (message) => send(message),
+      { concurrency: "unbounded", discard: true }
+    )
+    yield* sendAll
+    yield* enqueueStart("i")
+    const first = yield* claimInstance("i", { serves: ["1.0.0"] })
+    assert.isTrue(first.item.messages.some(({ _tag }) => _tag === "StartOrchestration"))
+    yield* sendAll
+    yield* ack(first, {
+      events: [started()],
+      items: [continueAsNewItem("i")],
+      metadata: named({ status: "ContinuedAsNew" })
+    })
+    const second = yield* claimInstance("i", { serves: ["1.0.0"] })
+    assert.isTrue(second.item.messages.some(({ _tag }) => _tag === "ContinueAsNew"))
+  }),
+
   suspects_are_claimed_one_at_a_time: Effect.gen(function*() {
     const LT = yield* lockTimeout()
     for (const instance of ["a", "b"]) yield* enqueueStart(instance)

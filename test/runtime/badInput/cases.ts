@@ -440,7 +440,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.wait(App.Echo, "taken by somebody")
       yield* fails(
         client.execute(App.Does, { instanceId, payload: "start a child under a taken id" }),
-        `child orchestration "Echo" failed: sub-orchestration instance id 'taken by somebody' already exists`
+        `orchestration panicked: sub-orchestration instance id 'taken by somebody' already exists`
       )
     }),
     "start detached under an id that contains `::sub::`": deedFails(
