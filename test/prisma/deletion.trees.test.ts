@@ -20,6 +20,7 @@ import type { ClaimedInstance } from "../../src/ProviderDriver.ts"
 import { ConnectionLost, ProviderError } from "../../src/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
 import type { TestDatabase } from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const adminOf = (driver: AdminDriver["Service"]) =>
   ProviderAdmin.fromDriver(driver, { readWithExecution: () => Effect.succeed([]) })
@@ -168,6 +169,7 @@ describe("a big tree", () => {
         const noise = yield* Effect.forkChild(
           Effect.all([turns, turns, others].map((one) => Effect.forever(one)), { concurrency: "unbounded" })
         )
+        yield* waitUntil(Effect.sync(() => born > 0))
         const { instancesDeleted } = yield* adminOf(test.admin).deleteInstance("root", { force: true })
         yield* Fiber.interrupt(noise)
 
