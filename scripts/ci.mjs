@@ -4,6 +4,7 @@
 
 import { spawnSync } from "node:child_process"
 import { existsSync, readFileSync, rmSync } from "node:fs"
+import { relative } from "node:path"
 import { fileURLToPath } from "node:url"
 
 const report = "build/vitest.json"
@@ -33,6 +34,8 @@ const tests = totals(failed.includes("test"))
 const failures = tests.failed + failed.filter((name) => name !== "test").length
 
 if (failed.length > 0) console.log(`\nFailed: ${failed.join(", ")}`)
+// Last, because a long log is often kept by its end alone.
+for (const failure of tests.failures) console.log(`\n- ${failure}`)
 console.log(`\n${tests.passed} passed, ${failures} failed`)
 process.exitCode = failures === 0 ? 0 : 1
 
@@ -57,5 +60,15 @@ function totals(runFailed) {
     passed += count(file, "passed")
     failed += Math.max(count(file, "failed"), file.status === "failed" ? 1 : 0)
   }
-  return { passed, failed: Math.max(failed, runFailed ? 1 : 0) }
+  return { passed, failed: Math.max(failed, runFailed ? 1 : 0), failures: files.flatMap(failuresOf) }
+}
+
+/** The names of a file's tests that failed, each with the beginning of its message. */
+function failuresOf({ assertionResults, message, name, status }) {
+  const failed = assertionResults.filter((test) => test.status === "failed")
+  const named = failed.map(({ failureMessages, fullName }) =>
+    `${fullName}: ${failureMessages.join("\n").slice(0, 600)}`
+  )
+  const problems = failed.length === 0 && status === "failed" ? [message.slice(0, 600)] : named
+  return problems.map((problem) => `${relative(process.cwd(), name)}: ${problem}`)
 }
