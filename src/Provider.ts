@@ -155,6 +155,11 @@ export interface Options {
   readonly lanes?: number | undefined
   /** Most items in one statement. Defaults to 64. */
   readonly maxBatch?: number | undefined
+  /**
+   * How long a call goes on trying while a transaction of others holds what it writes, since the call was made; then it
+   * fails with `Contention`. Defaults to 30 seconds. `PrismaProvider` has one setting for this and for its statements.
+   */
+  readonly statementTimeout?: Duration.Input | undefined
 }
 
 /**
@@ -360,7 +365,8 @@ export const fromDriver = (
     polling: options?.polling ?? "long",
     pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),
     lanes: options?.lanes ?? 2,
-    maxBatch: options?.maxBatch ?? 64
+    maxBatch: options?.maxBatch ?? 64,
+    patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
   })
 
 /**

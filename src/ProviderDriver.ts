@@ -14,6 +14,8 @@
  *   then the cancellations of all are applied, then the timers of ended executions go, then the messages of all are sent.
  *   So a turn that cancels an activity which another turn of the set schedules deletes it, whichever stands first.
  * - A claim never waits for another claim; it takes the next candidate instead.
+ * - A call that stores items waits only shortly for what a transaction of others holds, then fails with `Contention`,
+ *   `sqlState` 55P03: the caller tries each item again by itself, so that one that is held delays no other.
  * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests.
  * - `lockToken` is opaque and leads to its row by primary key.
  *

@@ -28,9 +28,6 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_row IN
     SELECT a.position, CASE WHEN a.delay_ms > 0 THEN v_now_ms + a.delay_ms END AS visible_at_ms, a.ignore_attempt, w.id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))

@@ -10,9 +10,8 @@
 -- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
 --
 -- Locks: leases by instance; parent rows (key share), then instance rows, by id, then those of starts, by id; executions,
--- history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes. Several acks
--- of one call wait for at most 200 milliseconds, then fail together with 55P03. A lease is locked until the end: two acks of one token exclude each
--- other whatever they hold, and so do an ack and a takeover.
+-- history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes. A lease is
+-- locked until the end: two acks of one token exclude each other whatever they hold, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
                                    --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
@@ -62,9 +61,6 @@ DECLARE
   v_started text[];
   v_no_tag text;
 BEGIN
-  IF v_count > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_lease IN
     SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))

@@ -27,9 +27,6 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_row IN
     SELECT a.position, w.id, w.session_id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)

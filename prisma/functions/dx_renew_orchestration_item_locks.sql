@@ -28,9 +28,6 @@ DECLARE
   v_lease record;
   v_previous text;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_lease IN
     SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))

@@ -31,9 +31,6 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_row IN
     SELECT a.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))

@@ -8,7 +8,7 @@
 --
 -- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
 -- executions, then earlier messages (skip locked). A start waits only for another start, a first turn, or a deletion of
--- the same id; several starts of one call wait for at most 200 milliseconds, then fail together with 55P03.
+-- the same id, and where lock_timeout ends the wait, all starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
                                    --   delay_ms}]
@@ -33,9 +33,6 @@ DECLARE
   v_positions bigint[];
   v_position bigint;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   WITH free AS (
     SELECT DISTINCT ON (s.instance_id COLLATE "C")
       s.instance_id,

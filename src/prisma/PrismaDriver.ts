@@ -58,7 +58,7 @@ export interface Options {
  * @since 0.1.0
  */
 export const make = (options?: Options): Effect.Effect<ProviderDriver["Service"], never, Database> =>
-  Effect.map(Database, (database) => makeOver(database, options))
+  Effect.map(Database, ({ query, schemaSql }) => makeOver({ query, schemaSql, lockTimeoutMs }, options))
 
 /**
  * Over whatever takes statements: the driver asks nothing else of a database.
@@ -66,7 +66,13 @@ export const make = (options?: Options): Effect.Effect<ProviderDriver["Service"]
  * @internal
  */
 export const makeOver = (
-  { query, schemaSql }: Pick<Database["Service"], "query" | "schemaSql">,
+  { lockTimeoutMs, query, schemaSql }: Pick<Database["Service"], "query" | "schemaSql"> & {
+    /**
+     * Longest wait for a lock in a statement that writes items, where the connection has no `lock_timeout` of its own.
+     * Without it, such a statement waits as the connection says.
+     */
+    readonly lockTimeoutMs?: number
+  },
   options?: Options
 ): ProviderDriver["Service"] => {
   const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
@@ -82,27 +88,43 @@ export const makeOver = (
       ))
 
   /** One statement, the answer in one column. */
-  const answer = <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
-    Effect.flatMap(nowMs, (now) =>
-      Effect.map(
-        query<{ readonly answer: A }>(
-          operation,
-          Prisma.sql`SELECT ${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])}) AS answer`
-        ),
+  const answer = <A>(
+    operation: string,
+    name: string,
+    args: ReadonlyArray<Prisma.Sql>,
+    wrap = (call: Prisma.Sql): Prisma.Sql => call
+  ) =>
+    Effect.flatMap(nowMs, (now) => {
+      const call = wrap(Prisma.sql`${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])})`)
+      return Effect.map(
+        query<{ readonly answer: A }>(operation, Prisma.sql`SELECT ${call} AS answer`),
         (rows) => rows[0]!.answer
-      ))
+      )
+    })
+
+  /** `CASE` evaluates its condition first. The setting ends with the statement. */
+  const withLockTimeout = (call: Prisma.Sql) =>
+    lockTimeoutMs === undefined ? call : Prisma.sql`CASE WHEN set_config(
+      'lock_timeout',
+      COALESCE(NULLIF(current_setting('lock_timeout'), '0'), ${Prisma.raw(`'${lockTimeoutMs}'`)}),
+      true
+    ) IS NOT NULL THEN ${call} END`
+
+  /** As `answer`, for sets of items: one that another transaction holds fails the call soon. */
+  const write = <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+    answer<A>(operation, name, args, withLockTimeout)
 
   const settle =
     <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
       items.length === 0
         ? Effect.succeed<ReadonlyArray<Settled>>([])
-        : answer<ReadonlyArray<Settled>>(operation, name, [json(items.map(encode))])
+        : write<ReadonlyArray<Settled>>(operation, name, [json(items.map(encode))])
 
   const insert =
     <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
       items.length === 0
         ? Effect.void
-        : Effect.asVoid(answer<bigint>(operation, name, [json(items.map(encode))]))
+        : Effect.asVoid(write<bigint>(operation, name, [json(items.map(encode))]))
 
   return ProviderDriver.of({
     name: "prisma",
@@ -131,7 +153,7 @@ export const makeOver = (
     ackOrchestrationItems: Effect.fn("PrismaDriver.ackOrchestrationItems")(
       function*(acks: ReadonlyArray<OrchestrationAck>) {
         if (acks.length === 0) return []
-        return yield* answer<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", [
+        return yield* write<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", [
           json(acks.map(ackRow)),
           parts(acks, (ack) => ack.history, eventRow),
           parts(acks, (ack) => ack.keyValues, keyValueRow),
@@ -159,7 +181,7 @@ export const makeOver = (
 
     startOrchestrations: Effect.fn("PrismaDriver.startOrchestrations")(function*(starts) {
       if (starts.length === 0) return []
-      return yield* answer<ReadonlyArray<"Started" | "AlreadyExists">>(
+      return yield* write<ReadonlyArray<"Started" | "AlreadyExists">>(
         "startOrchestrations",
         "dx_start_orchestrations",
         [json(starts.map((start) => ({
@@ -332,6 +354,12 @@ const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" }>): Re
       return [...filter.tags]
   }
 }
+
+/**
+ * Milliseconds. Long enough for transactions of this package, which are short; whoever holds a row for longer must not
+ * hold the items sent with it.
+ */
+const lockTimeoutMs = 200
 
 /** Of messages of one claim, and of events of one page of a history. */
 const defaultMaxBytes = 16 * 1024 * 1024

@@ -213,9 +213,6 @@ DECLARE
   v_lease record;
   v_previous text;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_lease IN
     SELECT a.position, a.delay_ms, a.ignore_attempt, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
@@ -289,9 +286,6 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_row IN
     SELECT a.position, CASE WHEN a.delay_ms > 0 THEN v_now_ms + a.delay_ms END AS visible_at_ms, a.ignore_attempt, w.id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
@@ -356,7 +350,7 @@ $$;
 --
 -- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
 -- executions, then earlier messages (skip locked). A start waits only for another start, a first turn, or a deletion of
--- the same id; several starts of one call wait for at most 200 milliseconds, then fail together with 55P03.
+-- the same id, and where lock_timeout ends the wait, all starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
                                    --   delay_ms}]
@@ -381,9 +375,6 @@ DECLARE
   v_positions bigint[];
   v_position bigint;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   WITH free AS (
     SELECT DISTINCT ON (s.instance_id COLLATE "C")
       s.instance_id,
@@ -533,9 +524,8 @@ $$;
 -- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
 --
 -- Locks: leases by instance; parent rows (key share), then instance rows, by id, then those of starts, by id; executions,
--- history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes. Several acks
--- of one call wait for at most 200 milliseconds, then fail together with 55P03. A lease is locked until the end: two acks of one token exclude each
--- other whatever they hold, and so do an ack and a takeover.
+-- history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes. A lease is
+-- locked until the end: two acks of one token exclude each other whatever they hold, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
                                    --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
@@ -585,9 +575,6 @@ DECLARE
   v_started text[];
   v_no_tag text;
 BEGIN
-  IF v_count > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_lease IN
     SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
@@ -1214,9 +1201,6 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_row IN
     SELECT a.position, w.id, w.session_id
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
@@ -3063,9 +3047,6 @@ DECLARE
   v_lease record;
   v_previous text;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_lease IN
     SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
@@ -3169,9 +3150,6 @@ DECLARE
   v_row record;
   v_previous bigint;
 BEGIN
-  IF cardinality(v_outcomes) > 1 AND current_setting('lock_timeout') = '0' THEN
-    PERFORM set_config('lock_timeout', '200', true);
-  END IF;
   FOR v_row IN
     SELECT a.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
@@ -24,6 +25,8 @@ const setup = (options: Setup = {}) =>
       closed: "closed",
       ...options,
       splitOn: (error) => error === "bad item",
+      isHeld: () => false,
+      patience: Duration.seconds(30),
       send: (items) =>
         Effect.suspend(() => {
           sent.push(items)
@@ -87,36 +90,98 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(sent, [[1, -1, 3], [1], [-1], [3]])
     }))
 
-  it.effect("blocked items delay neither their set, nor each other, nor later items", () =>
+  /** Sends texts; one that another holds fails its set after 200 milliseconds. */
+  const holding = Effect.gen(function*() {
+    const sent: Array<ReadonlyArray<string>> = []
+    const held = new Set<string>()
+    const alone = { now: 0, most: 0 }
+    const send = yield* coalescer.make<string, string, string>({
+      lanes: 2,
+      maxBatch: 10,
+      maxBytes: 1_000,
+      sizeOf: () => 1,
+      closed: "closed",
+      splitOn: (error) => error === "held",
+      isHeld: (error) => error === "held",
+      patience: Duration.seconds(30),
+      send: (items) =>
+        Effect.suspend(() => {
+          sent.push(items)
+          if (!items.some((item) => held.has(item))) return Effect.succeed(items)
+          if (items.length > 1) return Effect.delay(Effect.fail("held"), 200)
+          alone.most = Math.max(alone.most, ++alone.now)
+          return Effect.delay(Effect.fail("held"), 200).pipe(Effect.ensuring(Effect.sync(() => alone.now--)))
+        })
+    })
+    const ask = (...items: ReadonlyArray<string>) =>
+      Effect.forkChild(Effect.forEach(items, (item) => Effect.exit(send(item)), { concurrency: "unbounded" }))
+    return { alone, ask, held, sent }
+  })
+
+  it.effect("items that are held leave their lanes after one short try, and get their answers when they are free", () =>
     Effect.gen(function*() {
-      const sent: Array<ReadonlyArray<string>> = []
-      const send = yield* coalescer.make<string, string, string>({
-        lanes: 1,
-        maxBatch: 10,
-        maxBytes: 1_000,
-        sizeOf: () => 1,
-        closed: "closed",
-        splitOn: (error) => error === "blocked",
-        // Sets give up soon; an item by itself waits for as long as it takes.
-        send: (items) =>
-          Effect.suspend(() => {
-            sent.push(items)
-            if (!items.some((item) => item.startsWith("blocked"))) return Effect.succeed(items)
-            return items.length > 1 ? Effect.fail("blocked") : Effect.delay(Effect.succeed(items), "1 hour")
-          })
-      })
-      const ask = (items: ReadonlyArray<string>) =>
-        Effect.forkChild(Effect.forEach(items, send, { concurrency: "unbounded" }))
-      const held = yield* ask(["blocked 1", "blocked 2", "blocked 3"])
-      const first = yield* ask(["a", "b"])
+      const { ask, held } = yield* holding
+      held.add("held 1").add("held 2")
+      const first = yield* ask("held 1")
       yield* settle
-      const second = yield* ask(["c"])
+      const second = yield* ask("held 2")
       yield* settle
-      assert.deepStrictEqual(yield* Fiber.join(first), ["a", "b"])
-      assert.deepStrictEqual(yield* Fiber.join(second), ["c"])
-      assert.isUndefined(held.pollUnsafe())
-      yield* TestClock.adjust("1 hour")
-      assert.deepStrictEqual(yield* Fiber.join(held), ["blocked 1", "blocked 2", "blocked 3"])
+      const others = yield* ask("a", "b")
+      yield* TestClock.adjust(199)
+      assert.isUndefined(others.pollUnsafe())
+      yield* TestClock.adjust(1)
+      assert.deepStrictEqual(yield* Fiber.join(others), [Exit.succeed("a"), Exit.succeed("b")])
+      yield* TestClock.adjust("20 seconds")
+      assert.isUndefined(first.pollUnsafe())
+      held.clear()
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(yield* Fiber.join(first), [Exit.succeed("held 1")])
+      assert.deepStrictEqual(yield* Fiber.join(second), [Exit.succeed("held 2")])
+    }))
+
+  it.effect("items of a set that is held delay neither their set, nor later items", () =>
+    Effect.gen(function*() {
+      const { alone, ask, held } = yield* holding
+      const names = Array.from({ length: 20 }, (_, i) => `held ${i}`)
+      for (const name of names) held.add(name)
+      const blocked = yield* ask(...names)
+      const first = yield* ask("a", "b")
+      yield* TestClock.adjust("2 seconds")
+      assert.deepStrictEqual(yield* Fiber.join(first), [Exit.succeed("a"), Exit.succeed("b")])
+      const second = yield* ask("c")
+      yield* settle
+      assert.deepStrictEqual(yield* Fiber.join(second), [Exit.succeed("c")])
+      assert.isUndefined(blocked.pollUnsafe())
+      assert.strictEqual(alone.most, 4)
+      held.clear()
+      yield* TestClock.adjust("2 seconds")
+      assert.deepStrictEqual(yield* Fiber.join(blocked), names.map(Exit.succeed))
+    }))
+
+  it.effect("an item that stays held fails when its time is over, and was tried less and less often", () =>
+    Effect.gen(function*() {
+      const { ask, held, sent } = yield* holding
+      held.add("held")
+      const blocked = yield* ask("held")
+      yield* TestClock.adjust("29 seconds")
+      assert.isUndefined(blocked.pollUnsafe())
+      yield* TestClock.adjust("2 seconds")
+      assert.deepStrictEqual(yield* Fiber.join(blocked), [Exit.fail("held")])
+      assert.isAtLeast(sent.length, 40)
+      assert.isAtMost(sent.length, 50)
+    }))
+
+  it.effect("an item whose caller has gone is not tried again", () =>
+    Effect.gen(function*() {
+      const { ask, held, sent } = yield* holding
+      held.add("held")
+      const blocked = yield* ask("held")
+      yield* TestClock.adjust("5 seconds")
+      yield* Fiber.interrupt(blocked)
+      yield* TestClock.adjust("1 second")
+      const tries = sent.length
+      yield* TestClock.adjust("10 seconds")
+      assert.strictEqual(sent.length, tries)
     }))
 
   it.effect("a set takes no further item once it has maxBytes, and always one", () =>

@@ -36,6 +36,11 @@ export const isOfOneItem = ({ isRetryable, reason }: ProviderError) =>
 
 const statementTimeout = "57014"
 
+/** Another transaction holds what the call writes. */
+export const isHeld = ({ reason }: ProviderError) => reason._tag === "Contention" && reason.sqlState === lockTimeout
+
+const lockTimeout = "55P03"
+
 export const closed = (operation: string) => new ProviderError({ operation, reason: new Closed({}) })
 
 export const measured = <A>(
@@ -62,7 +67,7 @@ export const measured = <A>(
 const errorType = ({ reason }: ProviderError) =>
   reason._tag !== "Contention"
     ? reason._tag === "ConnectionLost" || reason._tag === "Unavailable" ? "transaction_failed" : "unknown"
-    : reason.sqlState === "55P03"
+    : reason.sqlState === lockTimeout
     ? "lock_timeout"
     : "serialization_error"
 

@@ -36,6 +36,8 @@ export interface Options {
   readonly pollInterval: Duration.Duration
   readonly lanes: number
   readonly maxBatch: number
+  /** How long a call goes on while another transaction holds what it writes. */
+  readonly patience: Duration.Duration
 }
 
 /**

@@ -24,18 +24,22 @@ interface Outage {
 }
 
 export const make = (clock: Clock.Clock): Outages => {
-  const failing = new Map<string, { failures: number; lastMs: number }>()
+  const failing = new Map<string, { failures: number; readonly sinceMs: number; lastMs: number }>()
   let outage: Outage | undefined
 
   const failed = (operation: string, error: ProviderError) =>
     Effect.suspend(() => {
       if (isOfTheCall.has(error.reason._tag)) return Effect.void
       const nowMs = monotonicMs(clock)
-      const failures = (failing.get(operation)?.failures ?? 0) + 1
-      failing.set(operation, { failures, lastMs: nowMs })
+      const before = failing.get(operation)
+      const failures = (before?.failures ?? 0) + 1
+      const sinceMs = before?.sinceMs ?? nowMs
+      failing.set(operation, { failures, sinceMs, lastMs: nowMs })
       if (outage === undefined) {
-        // A conflict or two is normal.
-        if (error.reason._tag === "Contention" && failures < normalConflicts) return Effect.void
+        // A conflict or two is normal, and so is an item that waits for a transaction of others.
+        if (
+          error.reason._tag === "Contention" && (failures < normalConflicts || nowMs - sinceMs < normalConflictMs)
+        ) return Effect.void
         outage = { sinceMs: nowMs, failedCalls: failures, pauseMs: firstPauseMs, nextReportMs: nowMs + firstPauseMs }
         return report(
           Effect.logWarning("Provider: the store cannot be used; loops go on trying, calls of clients fail"),
@@ -113,6 +117,8 @@ const isOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
 ])
 
 const normalConflicts = 4
+
+const normalConflictMs = 30_000
 
 const firstPauseMs = 60_000
 

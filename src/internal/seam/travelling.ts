@@ -1,13 +1,14 @@
 /**
  * The calls that travel together: those of one kind in flight at the same time are one statement.
  */
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Metrics from "../../Metrics.ts"
 import type { OrchestrationAck, ProviderDriver } from "../../ProviderDriver.ts"
 import type { ProviderError } from "../../ProviderError.ts"
-import { answeredAlike, closed, isOfOneItem, retried } from "./calls.ts"
+import { answeredAlike, closed, isHeld, isOfOneItem, retried } from "./calls.ts"
 import * as coalescer from "./coalescer.ts"
 
 type Driver = ProviderDriver["Service"]
@@ -15,7 +16,7 @@ type Driver = ProviderDriver["Service"]
 /** Each sends one item, and answers for it alone. */
 export const make = Effect.fnUntraced(function*(
   driver: Driver,
-  options: { readonly lanes: number; readonly maxBatch: number }
+  options: { readonly lanes: number; readonly maxBatch: number; readonly patience: Duration.Duration }
 ) {
   const together = <Item, A>(
     operation: string,
@@ -32,13 +33,15 @@ export const make = Effect.fnUntraced(function*(
       maxBatch: options.maxBatch,
       maxBytes: maxSetBytes,
       sizeOf: more.sizeOf ?? (() => 0),
-      // What one item may be the cause of is repeated for that item alone.
+      patience: options.patience,
+      // What one item may be the cause of is repeated for that item alone, and not in a lane when it is held.
       send: retries === undefined ? send : (items) =>
         retried(send(items), {
           onRetry: retries,
-          while: (error) => items.length === 1 || !isOfOneItem(error)
+          while: (error) => !isHeld(error) && (items.length === 1 || !isOfOneItem(error))
         }),
       splitOn: isOfOneItem,
+      isHeld,
       closed: closed(operation)
     })
   }
