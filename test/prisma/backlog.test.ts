@@ -68,13 +68,15 @@ const claims = {
 /** The best of several, each in a transaction that is taken back. */
 const measure = (test: PgServer.TestDatabase, run: Counted, sql: string) =>
   Effect.gen(function*() {
-    // Row versions of earlier measurements would count as work of this one.
+    yield* run(sql) // plans
+    // Row versions of earlier measurements would count as work of this one. Statements that come later do not clean them
+    // up while a transaction is open anywhere on the server, such as those of other test files: then pages are full, and
+    // updates go to other pages and into every index.
     for (const table of ["orchestrator_queue", "worker_queue", "instance_locks", "sessions"]) {
       yield* test.sql(`VACUUM (INDEX_CLEANUP ON) ${table}`)
     }
     const tries = yield* Effect.forEach(Array.from({ length: 15 }), () => run(sql))
-    // The first one plans, and what later ones leave behind may or may not be cleaned up by those that come after.
-    const { reads, rowCount } = tries[1]!
+    const { reads, rowCount } = tries[0]!
     const total = (of: (read: (typeof reads)[number]) => number) => reads.reduce((sum, read) => sum + of(read), 0)
     return {
       claimed: rowCount,
@@ -114,12 +116,11 @@ describe("behind a backlog of others a claim costs what it costs alone:", () => 
             }, alone ${JSON.stringify(alone[i])}`
             console.log(label)
             assert.strictEqual(measured.claimed, limit, label)
-            // One look at each of the routes that came in, and at each session of a route that is served. Of each row there
-            // may be one version that was taken back.
-            assert.isAtMost(measured.entries, alone[i]!.entries * 1.1 + 2 * limit + 20, label)
-            assert.isAtMost(measured.looks, alone[i]!.looks * 1.1 + 5, label)
-            // An index grows by a level or two, which every look climbs, and its pages are fuller or emptier.
-            assert.isAtMost(measured.pages, alone[i]!.pages * 1.1 + 6 * measured.looks + 2 * limit + 50, label)
+            // One look at each of the routes that came in, and two at the one session that is not ours.
+            assert.isAtMost(measured.entries, alone[i]!.entries + 2 * Object.keys(kinds).length, label)
+            assert.isAtMost(measured.looks, alone[i]!.looks + 2 * Object.keys(kinds).length, label)
+            // An index of one or two pages grows by two levels, which every look climbs; rows find room where others do not.
+            assert.isAtMost(measured.pages, alone[i]!.pages * 1.1 + 2 * measured.looks + 20, label)
             assert.isAtMost(measured.ms, alone[i]!.ms * 2 + 2, label)
           }
         }
