@@ -20,7 +20,6 @@ const checks = [
   ["test:rust"],
   ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute with its checks; the seed is in its first line and its last
   ["test:package"],
-  ["fixtures"],
   ["demo"],
   ["example", "--", "all"]
 ]

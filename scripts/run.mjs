@@ -31,8 +31,8 @@ const tasks = {
   "test:rust": { needs: ["types"], run: (args) => node("scripts/testRust.mjs", ...args) },
   "bench": { needs: ["build"], run: (args) => node("build/scripts/bench/hotPath.js", ...args) },
   "chaos": { needs: ["build"], run: (args) => node("build/scripts/chaos/main.js", ...args) },
-  "fixtures": { needs: ["build"], run: (args) => node("build/scripts/fixtures.js", ...args) },
-  "histories": { needs: ["build"], run: (args) => node("build/scripts/recordHistories.js", ...args) },
+  "fixtures": { needs: ["client"], run: (args) => tool("vitest", "run", "test/recordings/duroxide.test.ts", ...args) },
+  "record": { needs: ["client"], run: record },
   "demo": { needs: ["build"], run: (args) => node("build/examples/orders/demo.js", ...args) },
   "example": { needs: ["build"], run: (args) => node("scripts/example.mjs", ...args) },
   "prepack": { needs: ["client"], run: prepack }
@@ -118,6 +118,12 @@ async function generateWhenStale() {
   if (existsSync(client) && inputs.every((input) => changed(input) <= changed(client))) return
   await tool("prisma", "generate")
   utimesSync(client, new Date(), new Date()) // it is up to date, also when Prisma found nothing to write
+}
+
+/** Writes the recordings that are missing; those that are there are promises to running instances. */
+async function record() {
+  environment.RECORD_MISSING = "1"
+  await tool("vitest", "run", "test/recordings/ours.test.ts")
 }
 
 async function prepack() {

@@ -3,12 +3,11 @@
  *
  * An activity runs at least once, on any worker that has a handler for its name and takes its tag. Its result is recorded
  * once, so the orchestration sees one outcome however often the handler ran. Handlers that change something should pass
- * `Context.idempotencyKey` on to what they change: it is the same for all tries and deliveries of one call.
+ * `Call.idempotencyKey` on to what they change: it is the same for all tries and deliveries of one call.
  *
  * @since 0.1.0
  */
 import * as Cause from "effect/Cause"
-import * as ContextModule from "effect/Context"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -16,18 +15,21 @@ import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import * as ErrorDetails from "./ErrorDetails.ts"
-import * as checks from "./internal/activityOptions.ts"
-import { checkNameUnsafe } from "./internal/definitions.ts"
-import type { ServedBy } from "./internal/definitions.ts"
-import { harmlessIn } from "./internal/logging.ts"
-import * as payloads from "./internal/payload.ts"
-import type { PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
-import type { TryOf } from "./internal/replay/action.ts"
-import { engine } from "./internal/replay/context.ts"
-import type { OrchestrationContext, WithoutOrchestration } from "./internal/replay/context.ts"
+import * as ErrorDetails from "./model/ErrorDetails.ts"
+import * as checks from "./model/internal/activityOptions.ts"
+import { checkNameUnsafe } from "./model/internal/definitions.ts"
+import type { ServedBy } from "./model/internal/definitions.ts"
+import { harmlessIn } from "./model/internal/logging.ts"
+import * as payloads from "./model/internal/payload.ts"
+import type { PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
+import type { TryOf } from "./replay/action.ts"
+import { engine } from "./replay/context.ts"
+import type { OrchestrationContext, WithoutOrchestration } from "./replay/context.ts"
+import type { Call } from "./runtime/activityCall.ts"
+import { activityKey } from "./runtime/handlers.ts"
+import type { ActivityHandler } from "./runtime/handlers.ts"
 
-export type { ServedBy } from "./internal/definitions.ts"
+export type { ServedBy } from "./model/internal/definitions.ts"
 
 /**
  * What an orchestration can call: a named step with the Schemas of what goes in and comes out. Its handler is one of this
@@ -110,7 +112,7 @@ export interface Activity<
     handler:
       & ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>)
       & WithoutOrchestration<R>
-  ) => Layer.Layer<Handler<Name>, never, Exclude<R, Context | Scope.Scope>>
+  ) => Layer.Layer<ActivityHandler<Name>, never, Exclude<R, Call | Scope.Scope>>
 }
 
 /**
@@ -208,49 +210,8 @@ export interface Any {
   readonly execute: (payload: never) => Effect.Effect<unknown, unknown, OrchestrationContext>
 }
 
-/**
- * Marks, in the type of a layer, that a handler of the activity `Name` is there.
- *
- * @category models
- * @since 0.1.0
- */
-export interface Handler<Name extends string> {
-  readonly _: unique symbol
-  readonly name: Name
-}
-
-/**
- * What a handler may know of the call it serves.
- *
- * @category context
- * @since 0.1.0
- */
-export class Context extends ContextModule.Service<Context, {
-  readonly activityName: string
-  readonly instanceId: string
-  readonly executionId: number
-  /** Event id of this try in its execution. */
-  readonly activityId: number
-  /** Which try of the call this is, from 1: more than 1 only with the `retry` option. */
-  readonly tryNumber: number
-  /**
-   * Which delivery of this try it is, from 1. Deliveries that a shutdown ended do not count, so earlier ones may have had
-   * their effects even where it is 1.
-   */
-  readonly deliveryNumber: number
-  /**
-   * The same for all tries and deliveries of one call, and different for every other call: that of another instance, of
-   * another execution, and of an instance that was deleted and started anew.
-   *
-   * It is the instance's id, the execution's number and time of start, and the event id of the first try, joined by `/`.
-   * Calls that Duroxide in Rust asks for have no time of start in it.
-   */
-  readonly idempotencyKey: string
-  readonly sessionId: Option.Option<string>
-  readonly tag: Option.Option<string>
-  /** Of the process: `RuntimeConfig.workerNodeId`, or the one its runtime gave itself. */
-  readonly workerId: string
-}>()("duroxide-prisma/Activity/Context") {}
+export { Call } from "./runtime/activityCall.ts"
+export type { ActivityHandler as Handler } from "./runtime/handlers.ts"
 
 /**
  * A handler died, or its answer did not match its Schema. A defect in the orchestration, because no typed code expects
@@ -304,7 +265,7 @@ export class ActivityTimedOut
  * const Charge = Activity.make("Charge", { payload: Order, success: Receipt, error: CardDeclined })
  *
  * const ChargeLive = Charge.toLayer(Effect.fn(function*(order) {
- *   const { idempotencyKey } = yield* Activity.Context
+ *   const { idempotencyKey } = yield* Activity.Call
  *   return yield* Payments.charge(order, { idempotencyKey })
  * }))
  * ```
@@ -365,20 +326,6 @@ export type Made<
   TimedOut extends ActivityTimedOut
 > = By extends "typescript" ? Activity<Name, Payload, Success, Error, TimedOut>
   : Callable<Name, Payload, Success, Error, TimedOut>
-
-/**
- * How the runtime finds a handler.
- *
- * @internal
- */
-export interface HandlerService {
-  /** Fails with what is recorded; only interruption stays what it is. */
-  readonly run: (input: string) => Effect.Effect<string, ErrorDetails.ErrorDetails, Context>
-}
-
-/** @internal */
-export const handlerKey = <Name extends string>(name: Name): ContextModule.Key<Handler<Name>, HandlerService> =>
-  ContextModule.Service<Handler<Name>, HandlerService>(`duroxide-prisma/Activity/${name}`)
 
 // internal
 
@@ -442,7 +389,7 @@ const makeWith = <
 
   const toLayer: WithHandler["toLayer"] = (handler) =>
     Layer.effect(
-      handlerKey(name),
+      activityKey(name),
       Effect.map(Effect.context<never>(), (services) => ({
         run: (text) =>
           input.decode(text).pipe(
@@ -450,7 +397,7 @@ const makeWith = <
             Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
             Effect.provideContext(harmlessIn(services)) as <A, E>(
               self: Effect.Effect<A, E, any>
-            ) => Effect.Effect<A, E, Context>,
+            ) => Effect.Effect<A, E, Call>,
             Effect.matchCauseEffect({
               onSuccess: (value) => Effect.orDie(result.encode(value)),
               onFailure: (cause) => {

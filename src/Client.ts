@@ -12,18 +12,18 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as ErrorDetails from "./ErrorDetails.ts"
-import * as Event from "./Event.ts"
-import { checkId, checkRootId, checkText } from "./internal/identifiers.ts"
-import type { Unfit } from "./internal/identifiers.ts"
-import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./internal/payload.ts"
-import { anyRust, current } from "./internal/runtime/coreVersion.ts"
 import type * as KeyValue from "./KeyValue.ts"
 import type * as Mailbox from "./Mailbox.ts"
+import * as ErrorDetails from "./model/ErrorDetails.ts"
+import * as Event from "./model/Event.ts"
+import type { InstanceState } from "./model/Instance.ts"
+import { anyRust, current } from "./model/internal/coreVersion.ts"
+import { checkId, checkRootId, checkText } from "./model/internal/identifiers.ts"
+import type { Unfit } from "./model/internal/identifiers.ts"
+import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/internal/payload.ts"
 import type * as Orchestration from "./Orchestration.ts"
-import { Provider } from "./Provider.ts"
-import type { InstanceState } from "./ProviderDriver.ts"
-import { InvalidInput, ProviderError } from "./ProviderError.ts"
+import { Provider } from "./provider/Provider.ts"
+import { InvalidInput, ProviderError } from "./provider/ProviderError.ts"
 import type * as Signal from "./Signal.ts"
 
 export {
@@ -41,7 +41,7 @@ export {
    * @since 0.1.0
    */
   PayloadTooLarge
-} from "./internal/payload.ts"
+} from "./model/internal/payload.ts"
 
 /**
  * The id is taken, by a running or an ended instance; nothing was started.

@@ -9,12 +9,12 @@
 import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { checkKey } from "./internal/identifiers.ts"
-import * as payloads from "./internal/payload.ts"
-import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
-import { engine } from "./internal/replay/context.ts"
-import type { OrchestrationContext } from "./internal/replay/context.ts"
-import * as fit from "./internal/replay/fit.ts"
+import { checkKey } from "./model/internal/identifiers.ts"
+import * as payloads from "./model/internal/payload.ts"
+import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
+import { engine } from "./replay/context.ts"
+import type { OrchestrationContext } from "./replay/context.ts"
+import * as fit from "./replay/fit.ts"
 
 /**
  * @category models

@@ -9,11 +9,11 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Schema from "effect/Schema"
-import { checkNameUnsafe } from "./internal/definitions.ts"
-import * as payloads from "./internal/payload.ts"
-import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
-import { engine } from "./internal/replay/context.ts"
-import type { OrchestrationContext } from "./internal/replay/context.ts"
+import { checkNameUnsafe } from "./model/internal/definitions.ts"
+import * as payloads from "./model/internal/payload.ts"
+import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
+import { engine } from "./replay/context.ts"
+import type { OrchestrationContext } from "./replay/context.ts"
 
 /**
  * @category models

@@ -3,29 +3,29 @@
  *
  * Inside an orchestration `Effect.sleep`, `all`, `race`, `timeout`, `retry`, `forkChild`, `Clock`, `DateTime.now` and
  * `Random` are durable: they are recorded, and replayed when the program goes on in another process. Everything that
- * touches the world belongs in an activity; the program itself has no services but `Orchestration.Context`.
+ * touches the world belongs in an activity; the program itself has no services but `Orchestration.Instance`.
  *
  * @since 0.1.0
  */
-import type * as ContextModule from "effect/Context"
-import * as ContextService from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
-import * as ErrorDetails from "./ErrorDetails.ts"
-import { checkNameUnsafe, checkVersionUnsafe } from "./internal/definitions.ts"
-import type { ServedBy } from "./internal/definitions.ts"
-import { checkChildId, checkRootId, checkText } from "./internal/identifiers.ts"
-import * as payloads from "./internal/payload.ts"
-import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./internal/payload.ts"
-import { engine, OrchestrationContext } from "./internal/replay/context.ts"
-import type { WithoutServices } from "./internal/replay/context.ts"
-import * as fit from "./internal/replay/fit.ts"
-import type { Code } from "./internal/replay/replay.ts"
+import * as ErrorDetails from "./model/ErrorDetails.ts"
+import { checkNameUnsafe, checkVersionUnsafe } from "./model/internal/definitions.ts"
+import type { ServedBy } from "./model/internal/definitions.ts"
+import { checkChildId, checkRootId, checkText } from "./model/internal/identifiers.ts"
+import * as payloads from "./model/internal/payload.ts"
+import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
+import { engine, OrchestrationContext } from "./replay/context.ts"
+import type { WithoutServices } from "./replay/context.ts"
+import * as fit from "./replay/fit.ts"
+import { orchestrationKey } from "./runtime/handlers.ts"
+import type { OrchestrationHandler } from "./runtime/handlers.ts"
 
-export type { ServedBy } from "./internal/definitions.ts"
+export type { ServedBy } from "./model/internal/definitions.ts"
+export type { OrchestrationHandler as Handler } from "./runtime/handlers.ts"
 
 /**
  * The service every durable operation needs, and what the program may know of the instance it runs for: `instanceId`,
@@ -34,13 +34,13 @@ export type { ServedBy } from "./internal/definitions.ts"
  * @category context
  * @since 0.1.0
  */
-export const Context: typeof OrchestrationContext = OrchestrationContext
+export const Instance: typeof OrchestrationContext = OrchestrationContext
 
 /**
  * @category context
  * @since 0.1.0
  */
-export type Context = OrchestrationContext
+export type Instance = OrchestrationContext
 
 /**
  * What can be started: a name and a version, with the Schemas of what goes in and comes out. Its program is one of this
@@ -115,7 +115,7 @@ export interface Orchestration<
    */
   readonly toLayer: <R = never>(
     program: ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>) & WithoutServices<R>
-  ) => Layer.Layer<Handler<Name, Version>>
+  ) => Layer.Layer<OrchestrationHandler<Name, Version>>
   /**
    * Ends this execution and begins the next one of the same instance with `payload`: the way of an orchestration that
    * runs without end. The program goes no further.
@@ -160,19 +160,6 @@ export interface Any {
   readonly payload: PayloadSchema
   readonly success: PayloadSchema
   readonly error: PayloadSchema
-}
-
-/**
- * Marks, in the type of a layer, that a program of the orchestration `Name` is there, in this version; without one, in
- * any.
- *
- * @category models
- * @since 0.1.0
- */
-export interface Handler<Name extends string, Version extends string = any> {
-  readonly _: unique symbol
-  readonly name: Name
-  readonly version: Version
 }
 
 /**
@@ -306,17 +293,6 @@ export type Made<
 > = By extends "typescript" ? Orchestration<Name, Payload, Success, Error, Version>
   : Startable<Name, Payload, Success, Error, Version>
 
-/**
- * How the runtime finds a program.
- *
- * @internal
- */
-export const handlerKey = <Name extends string, Version extends string>(
-  name: Name,
-  version: Version
-): ContextModule.Key<Handler<Name, Version>, Code> =>
-  ContextService.Service<Handler<Name, Version>, Code>(`duroxide-prisma/Orchestration/${name}@${version}`)
-
 // internal
 
 /** `make`, once the Schemas are known. */
@@ -386,7 +362,7 @@ const withProgram = <
       return yield* continueAsNew(input, options?.version === "own" ? version : null)
     }),
     toLayer: (program) =>
-      Layer.succeed(handlerKey(name, version), (input: string) =>
+      Layer.succeed(orchestrationKey(name, version), (input: string) =>
         Effect.orDie(codecs.payload.decode(input)).pipe(
           // `WithoutServices` lets no other program through.
           Effect.flatMap(

@@ -14,19 +14,20 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import * as Activity from "./Activity.ts"
-import { withHarmlessLoggers } from "./internal/logging.ts"
-import * as eventLoops from "./internal/runtime/eventLoop.ts"
-import * as messageSweep from "./internal/runtime/messageSweep.ts"
-import * as orchestrationDispatcher from "./internal/runtime/orchestrationDispatcher.ts"
-import * as registries from "./internal/runtime/registry.ts"
-import * as runningActivities from "./internal/runtime/running.ts"
-import * as slots from "./internal/runtime/slots.ts"
-import * as startLine from "./internal/runtime/startLine.ts"
-import * as supervisors from "./internal/runtime/supervisor.ts"
-import * as workerDispatcher from "./internal/runtime/workerDispatcher.ts"
-import * as Orchestration from "./Orchestration.ts"
-import { Provider } from "./Provider.ts"
+import type * as Activity from "./Activity.ts"
+import { withHarmlessLoggers } from "./model/internal/logging.ts"
+import type * as Orchestration from "./Orchestration.ts"
+import { Provider } from "./provider/Provider.ts"
+import * as eventLoops from "./runtime/eventLoop.ts"
+import { activityKey, orchestrationKey } from "./runtime/handlers.ts"
+import * as messageSweep from "./runtime/messageSweep.ts"
+import * as orchestrationDispatcher from "./runtime/orchestrationDispatcher.ts"
+import * as registries from "./runtime/registry.ts"
+import * as runningActivities from "./runtime/running.ts"
+import * as slots from "./runtime/slots.ts"
+import * as startLine from "./runtime/startLine.ts"
+import * as supervisors from "./runtime/supervisor.ts"
+import * as workerDispatcher from "./runtime/workerDispatcher.ts"
 import * as RuntimeConfig from "./RuntimeConfig.ts"
 
 /**
@@ -139,13 +140,13 @@ export const layer = <
         (definitions.orchestrations ?? []).map(({ name, version }) => ({
           name,
           version,
-          code: Context.getUnsafe(services, Orchestration.handlerKey(name, version))
+          code: Context.getUnsafe(services, orchestrationKey(name, version))
         }))
       )
       const handlers = registries.handlersUnsafe(
         (definitions.activities ?? []).map(({ name }) => [
           name,
-          Context.getUnsafe(services, Activity.handlerKey(name))
+          Context.getUnsafe(services, activityKey(name))
         ])
       )
       const supervisor = supervisors.make()

@@ -4,116 +4,12 @@
  * @since 0.1.0
  */
 import * as Context from "effect/Context"
-import * as Duration from "effect/Duration"
 import * as Layer from "effect/Layer"
-import { maxGivenIdBytes, problemOfName, problemOfTag } from "./internal/identifiers.ts"
-import type { TagFilter } from "./ProviderDriver.ts"
+import { defaults, makeUnsafe } from "./runtime/settings.ts"
+import type { Options, Settings } from "./runtime/settings.ts"
 
-/**
- * @category models
- * @since 0.1.0
- */
-export interface Settings {
-  /** Turns of different instances under way at once in this process. Defaults to 16. */
-  readonly orchestrationConcurrency: number
-  /** Activities running at once in this process. Defaults to 16. */
-  readonly workerConcurrency: number
-  /**
-   * Lock duration of a claimed instance, renewed at half this interval. After a crash, another process takes over once it
-   * expires. Defaults to 5 seconds.
-   */
-  readonly orchestrationLockTimeout: Duration.Duration
-  /** The same for a claimed activity. Defaults to 30 seconds. */
-  readonly workerLockTimeout: Duration.Duration
-  /** Longest wait for work of one claim, before it begins anew. Defaults to 30 seconds. */
-  readonly pollTimeout: Duration.Duration
-  /**
-   * Deliveries without an end after which work is poison: its activity or instance fails for good. A delivery counts when
-   * its process died, or its lock expired, during the work; see `docs/outcomes.md`. Defaults to 10.
-   */
-  readonly maxAttempts: number
-  /**
-   * How long messages for an id without an instance wait for a start of that id, which receives them; then they are
-   * deleted. Defaults to 7 days.
-   */
-  readonly orphanRetention: Duration.Duration
-  /** On shutdown, time for turns and activities to end by themselves before they are interrupted. Defaults to 10 seconds. */
-  readonly shutdownTimeout: Duration.Duration
-  /** Time for an interrupted activity to run its finalizers before it is left to itself. Defaults to 10 seconds. */
-  readonly activityGracePeriod: Duration.Duration
-  /**
-   * How soon a running activity learns that it was cancelled from another process: all that run here for longer are
-   * checked with one statement, which renews their locks as well. From this process it learns at once. `Infinity` leaves
-   * it to the renewal, every half `workerLockTimeout`. Defaults to 1 second.
-   */
-  readonly cancellationCheckInterval: Duration.Duration
-  /**
-   * Which activities this process takes, by tag: `{ _tag: "DefaultOnly" }` those without a tag, `Tags` those with one of
-   * 1 to 5 `tags`, `DefaultAnd` both, `Any` all, `None` no activity at all. Defaults to `DefaultOnly`.
-   */
-  readonly tags: TagFilter
-  /**
-   * The owner of the sessions of this process, at most 1,024 bytes. With a name that outlives the process its sessions are
-   * still there when it starts again within `sessionLockTimeout`. Two processes with one name share their sessions.
-   * Defaults to undefined: every runtime has a name of its own, and its sessions are free as soon as it is shut down.
-   */
-  readonly workerNodeId: string | undefined
-  /**
-   * Lock duration of a session, renewed at half this interval. After a crash the session is free once it expires.
-   * Defaults to 30 seconds.
-   */
-  readonly sessionLockTimeout: Duration.Duration
-  /**
-   * A session without activities for this time is given up. Must be more than `cancellationCheckInterval` or half of
-   * `workerLockTimeout`, so that one with a running activity is not. Defaults to 5 minutes.
-   */
-  readonly sessionIdleTimeout: Duration.Duration
-  /** Time between two sweeps of sessions that have neither a lock nor activities. Defaults to 5 minutes. */
-  readonly sessionCleanupInterval: Duration.Duration
-  /**
-   * Sessions with activities running in this process, at most. At the limit it takes activities without a session only;
-   * with 0 it never takes others. Defaults to 10.
-   */
-  readonly maxSessions: number
-  /**
-   * Waiting orchestrations whose program stays in memory, at most: their next turn goes on with it instead of replaying
-   * the history. The least recently used give way; 0 replays every turn. Defaults to 1,000.
-   */
-  readonly warmInstances: number
-  /** Memory for them, bytes, estimated from above. Defaults to 67,108,864 (64 MiB). */
-  readonly warmInstanceBytes: number
-  /**
-   * Replays every turn, also where the program is in memory, and fails an instance whose replay decides otherwise than its
-   * program: it is not deterministic. For tests, as it costs what keeping programs saves. Defaults to false.
-   */
-  readonly verifyReplay: boolean
-}
-
-/**
- * @category configuration
- * @since 0.1.0
- */
-export const defaults: Settings = {
-  orchestrationConcurrency: 16,
-  workerConcurrency: 16,
-  orchestrationLockTimeout: Duration.seconds(5),
-  workerLockTimeout: Duration.seconds(30),
-  pollTimeout: Duration.seconds(30),
-  maxAttempts: 10,
-  orphanRetention: Duration.days(7),
-  shutdownTimeout: Duration.seconds(10),
-  activityGracePeriod: Duration.seconds(10),
-  cancellationCheckInterval: Duration.seconds(1),
-  tags: { _tag: "DefaultOnly" },
-  workerNodeId: undefined,
-  sessionLockTimeout: Duration.seconds(30),
-  sessionIdleTimeout: Duration.minutes(5),
-  sessionCleanupInterval: Duration.minutes(5),
-  maxSessions: 10,
-  warmInstances: 1_000,
-  warmInstanceBytes: 67_108_864,
-  verifyReplay: false
-}
+export { defaults, makeUnsafe } from "./runtime/settings.ts"
+export type { Options, Settings } from "./runtime/settings.ts"
 
 /**
  * The settings in force; the defaults unless a layer says otherwise.
@@ -126,96 +22,9 @@ export const RuntimeConfig: Context.Reference<Settings> = Context.Reference<Sett
 })
 
 /**
- * Settings as a user writes them: durations in any form Effect takes.
- *
- * @category models
- * @since 0.1.0
- */
-export type Options = {
-  readonly [K in keyof Settings]?: Settings[K] extends Duration.Duration ? Duration.Input : Settings[K]
-}
-
-/**
- * Completes `options` with the defaults. Throws a `RangeError` on a setting that cannot work: a count below 1, a lock of
- * no length, an empty tag.
- *
- * @category configuration
- * @since 0.1.0
- */
-export const makeUnsafe = (options: Options = {}): Settings => {
-  const settings: Record<string, unknown> = { ...defaults }
-  for (const [key, value] of Object.entries(options)) {
-    if (value === undefined) continue
-    settings[key] = key === "tags"
-      ? checkedTags(value as TagFilter)
-      : key === "workerNodeId"
-      ? checkedText(key, value as string, (text) => problemOfName(text, maxGivenIdBytes))
-      : typeof value === "boolean"
-      ? value
-      : checkedAmount(key, value as Duration.Input)
-  }
-  const complete = settings as unknown as Settings
-  const renewalMs = renewalIntervalMs(complete)
-  const idleMs = Duration.toMillis(complete.sessionIdleTimeout)
-  if (!(idleMs > renewalMs)) {
-    return refuse(
-      "sessionIdleTimeout",
-      `is ${idleMs} milliseconds; running activities are renewed every ${renewalMs} milliseconds, and it must be more ` +
-        "than that, or their sessions would be given up"
-    )
-  }
-  return complete
-}
-
-/**
  * Sets what `options` names, keeps the defaults for the rest.
  *
  * @category layers
  * @since 0.1.0
  */
 export const layer = (options: Options): Layer.Layer<never> => Layer.succeed(RuntimeConfig, makeUnsafe(options))
-
-/**
- * How often the locks of running activities are renewed, milliseconds.
- *
- * @internal
- */
-export const renewalIntervalMs = (settings: Settings): number =>
-  Math.min(Duration.toMillis(settings.workerLockTimeout) / 2, Duration.toMillis(settings.cancellationCheckInterval))
-
-// internal
-
-const mayBeZero: ReadonlySet<string> = new Set([
-  "pollTimeout",
-  "shutdownTimeout",
-  "activityGracePeriod",
-  "maxSessions",
-  "warmInstances",
-  "warmInstanceBytes"
-])
-
-const refuse = (key: string, problem: string): never => {
-  throw new RangeError(`RuntimeConfig.${key} ${problem}`)
-}
-
-const checkedAmount = (key: string, value: Duration.Input): unknown => {
-  const setting = Duration.isDuration(defaults[key as keyof Settings]) ? Duration.fromInputUnsafe(value) : value
-  const amount = Duration.isDuration(setting) ? Duration.toMillis(setting) : Number(setting)
-  const least = mayBeZero.has(key) ? 0 : 1
-  return amount >= least
-    ? setting
-    : refuse(key, `is ${amount}${Duration.isDuration(setting) ? " milliseconds" : ""}; it must be at least ${least}`)
-}
-
-const checkedTags = (filter: TagFilter): TagFilter => {
-  if (!("tags" in filter)) return filter
-  const { length } = filter.tags
-  if (length < 1 || length > 5) refuse("tags", `has ${length} tags; it must have 1 to 5`)
-  for (const tag of filter.tags) checkedText("tags", tag, problemOfTag)
-  return filter
-}
-
-const checkedText = (key: string, text: string, problemOf: (text: string) => string | undefined): string => {
-  const problem = problemOf(text)
-  return problem === undefined ? text : refuse(key, `cannot be used: ${problem}`)
-}

@@ -4,7 +4,7 @@ import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { engine } from "../src/internal/replay/context.ts"
+import { engine } from "../src/replay/context.ts"
 import { continueAsNew, Instance, signal, start } from "./replay/play.ts"
 
 const A = KeyValue.make("a", Schema.Int)
@@ -74,7 +74,7 @@ describe("KeyValue.clearSetBefore", () => {
 
   it("sees the times of the turns, on every replay and over continue-as-new", () => {
     const program = Effect.gen(function*() {
-      const { executionId } = yield* Orchestration.Context
+      const { executionId } = yield* Orchestration.Instance
       if (executionId === 1) {
         yield* Old.set(1)
         yield* Effect.sleep("1 hour")

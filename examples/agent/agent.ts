@@ -36,7 +36,7 @@ const ResearchLive = Research.toLayer(Effect.fn(function*(question) {
 }))
 
 /** Whatever a tool answers, its failure too, is for the model to read. */
-const useTool = (call: ToolCall): Effect.Effect<string, never, Orchestration.Context> => {
+const useTool = (call: ToolCall): Effect.Effect<string, never, Orchestration.Instance> => {
   switch (call._tag) {
     case "LookUpOrder":
       return LookUpOrder.execute(call.number).pipe(

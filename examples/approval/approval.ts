@@ -91,7 +91,7 @@ const askOne = Effect.fnUntraced(function*(who: string, { employee, purpose }: E
   )
 })
 
-// These print; yours would send a mail and a payment, and pass the idempotency key of `Activity.Context` on.
+// These print; yours would send a mail and a payment, and pass the idempotency key of `Activity.Call` on.
 const NotifyLive = Notify.toLayer(({ text, to }) => Console.log(`  mail to ${to}: ${text}`))
 
 const PayLive = Pay.toLayer(({ employee, purpose }) => Console.log(`  paid ${employee} for ${purpose}`))

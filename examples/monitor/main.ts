@@ -1,8 +1,9 @@
 /**
  * `npm run example -- monitor`, in a clone: watches a service that goes down and comes back, with a probe every 200 milliseconds.
  */
-import { Client, ProviderAdmin } from "duroxide-prisma"
+import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { Console, Duration, Effect, Layer, Option, Schedule } from "effect"
 import { Counters, Monitor, Orders, RuntimeLive, Service } from "./monitor.ts"
 
@@ -15,7 +16,7 @@ const App = Layer.mergeAll(RuntimeLive, Client.layer).pipe(
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
-  const admin = yield* ProviderAdmin.ProviderAdmin
+  const admin = yield* Admin.Admin
   // An instance that lives for ever would go on beside this run's own when a run was stopped half way.
   const leftBehind = yield* admin.listInstancesByStatus("Running")
   yield* Effect.forEach(leftBehind, (instanceId) => client.cancel(instanceId, "left behind"))

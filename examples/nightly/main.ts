@@ -1,8 +1,9 @@
 /**
  * `npm run example -- nightly`, in a clone: four nights of two seconds, in one of which the report takes too long.
  */
-import { Client, ProviderAdmin } from "duroxide-prisma"
+import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { Console, DateTime, Effect, Layer, Option, Schedule } from "effect"
 import { Nightly, Nights, Reports, RuntimeLive } from "./nightly.ts"
 
@@ -25,7 +26,7 @@ const App = RuntimeLive.pipe(
 
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
-  const admin = yield* ProviderAdmin.ProviderAdmin
+  const admin = yield* Admin.Admin
   // An instance that lives for ever would go on beside this run's own when a run was stopped half way.
   const leftBehind = yield* admin.listInstancesByStatus("Running")
   yield* Effect.forEach(leftBehind, (instanceId) => client.cancel(instanceId, "left behind"))

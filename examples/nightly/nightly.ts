@@ -35,7 +35,7 @@ export const Nightly = Orchestration.make("Nightly", {
 })
 
 const NightlyLive = Nightly.toLayer(Effect.fn(function*(plan) {
-  const { instanceId } = yield* Orchestration.Context
+  const { instanceId } = yield* Orchestration.Instance
   // With the zone: without one, a cron expression means the clock of the machine, another one on each machine.
   const cron = yield* Effect.fromResult(Cron.parse(plan.cron, plan.zone)).pipe(
     Effect.mapError(({ message }) => new InvalidCron({ problem: message }))

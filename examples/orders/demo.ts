@@ -8,7 +8,8 @@
  * Uses the PostgreSQL of `DATABASE_URL`, else starts one. Tables are in the schema `orders_demo`, and stay.
  */
 import { Client } from "duroxide-prisma"
-import { DatabaseServer, Migrator, PrismaProvider } from "duroxide-prisma/prisma"
+import { Migrator, PrismaProvider } from "duroxide-prisma/prisma"
+import { DatabaseServer } from "duroxide-prisma/server"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"

@@ -89,7 +89,7 @@ export const once = Effect.fn("Shop.once")(
     step: { readonly orderId: string; readonly effect: string; readonly subject: string },
     apply: (query: Query) => Effect.Effect<Answer, DatabaseTrouble>
   ) {
-    const { activityId, deliveryNumber: attempt, idempotencyKey } = yield* Activity.Context
+    const { activityId, deliveryNumber: attempt, idempotencyKey } = yield* Activity.Call
     const shop = yield* Shop
     return yield* shop.transaction(Effect.fnUntraced(function*(query) {
       const mine = yield* query(

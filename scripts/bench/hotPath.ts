@@ -6,8 +6,9 @@
  * Runs against `DATABASE_URL`, else an embedded PostgreSQL, in a schema of its own that it drops at the end. What the
  * numbers mean, and what they do not, is said in README.md beside this file.
  */
-import { ProviderDriver } from "duroxide-prisma"
-import { Database, DatabaseServer, Migrator, PrismaDriver } from "duroxide-prisma/prisma"
+import { Database, Migrator, PrismaDriver } from "duroxide-prisma/prisma"
+import { ProviderDriver } from "duroxide-prisma/provider"
+import { DatabaseServer } from "duroxide-prisma/server"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"

@@ -1,7 +1,8 @@
 /**
  * The database of a run: migrated by its owner, used by roles that are not, with the means to break it.
  */
-import { DatabaseServer, Migrator } from "duroxide-prisma/prisma"
+import { Migrator } from "duroxide-prisma/prisma"
+import { DatabaseServer } from "duroxide-prisma/server"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Logger from "effect/Logger"

@@ -6,7 +6,7 @@
  *     npm run migration -- --replace-last    writes the newest functions migration anew (before the first release)
  *     npm run migration -- --check           writes nothing; exit code 1 when files, migrations and module differ
  *
- * Each time it also writes the migrations as a module of the code, `src/prisma/migrations.generated.ts`: after another
+ * Each time it also writes the migrations as a module of the code, `src/prisma/internal/migrations.generated.ts`: after another
  * migration was written or edited by hand, `npm run migration` alone is enough.
  *
  * The migration holds what changed since the migrations before it: new and changed functions in full, and a DROP for

@@ -11,7 +11,7 @@
  * Scratch databases are made on the server of `DATABASE_URL`; where that is not set, or may not create databases, on
  * an embedded server that is gone afterwards.
  */
-import { DatabaseServer } from "duroxide-prisma/prisma"
+import { DatabaseServer } from "duroxide-prisma/server"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { execFile } from "node:child_process"

@@ -13,7 +13,7 @@ export const root = fileURLToPath(new URL("../../", import.meta.url))
 export const functionsDirectory = path.join(root, "prisma/functions")
 export const migrationsDirectory = path.join(root, "prisma/migrations")
 /** Where the migrations stand as code. */
-export const migrationsModule = path.join(root, "src/prisma/migrations.generated.ts")
+export const migrationsModule = path.join(root, "src/prisma/internal/migrations.generated.ts")
 
 /**
  * Sent before functions are created, which keep the search path of that moment. Without pg_temp at its end, a temporary
@@ -94,7 +94,7 @@ export function renderModule(migrations) {
   const entries = migrations.map(({ name, sql }) => `  {\n    name: "${name}",\n    sql: ${literal(sql)}\n  }`)
   return [
     "// Built by scripts/prisma/buildMigration.mjs from prisma/migrations; edit those, then `npm run migration`.",
-    "import type { All } from \"./migrations.ts\"",
+    "import type { All } from \"./migration.ts\"",
     "",
     `export const migrations: All = [\n${entries.join(",\n")}\n]\n`
   ].join("\n")

@@ -15,11 +15,11 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as pg from "pg"
-import { withHarmlessLoggers } from "../internal/logging.ts"
-import * as ProviderError from "../ProviderError.ts"
-import { Prisma, PrismaClient } from "./client.ts"
-import * as Connection from "./connection.ts"
-import * as SqlFault from "./SqlFault.ts"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import * as ProviderError from "../provider/ProviderError.ts"
+import { Prisma, PrismaClient } from "./internal/client.ts"
+import * as Connection from "./internal/connection.ts"
+import * as SqlFault from "./internal/SqlFault.ts"
 
 /**
  * How to reach the database. Everything but `url` has a default.

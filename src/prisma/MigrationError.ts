@@ -7,8 +7,8 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
-import * as ProviderError from "../ProviderError.ts"
-import * as Connection from "./connection.ts"
+import * as ProviderError from "../provider/ProviderError.ts"
+import * as Connection from "./internal/connection.ts"
 
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/prisma/MigrationError/${name}` as const
 

@@ -9,15 +9,15 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { AdminDriver } from "../AdminDriver.ts"
-import type { DeleteOutcome, Selection } from "../AdminDriver.ts"
-import { ProviderDriver } from "../ProviderDriver.ts"
-import type { ExecutionStatus } from "../ProviderDriver.ts"
-import { DataCorrupted, ProviderError } from "../ProviderError.ts"
-import { Prisma } from "./client.ts"
+import type { ExecutionStatus } from "../model/Instance.ts"
+import { AdminDriver } from "../provider/AdminDriver.ts"
+import type { DeleteOutcome, Selection } from "../provider/AdminDriver.ts"
+import { ProviderDriver } from "../provider/ProviderDriver.ts"
+import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
+import { Prisma } from "./internal/client.ts"
+import * as SqlFault from "./internal/SqlFault.ts"
 import type { Options } from "./PrismaDriver.ts"
-import * as SqlFault from "./SqlFault.ts"
 
 /**
  * The management driver over an open database and the driver on it.

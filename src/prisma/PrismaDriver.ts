@@ -11,28 +11,25 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Stream from "effect/Stream"
-import { ProviderDriver } from "../ProviderDriver.ts"
+import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter } from "../model/Instance.ts"
+import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import type {
   Abandon,
   ClaimedInstance,
   ClaimedWorkItem,
-  CoreVersion,
   EncodedActivity,
   EncodedEvent,
   EncodedMessage,
-  ExecutionStatus,
   FetchOrchestrationItems,
   FetchWorkItems,
-  InstanceState,
   KeyValueChange,
   OrchestrationAck,
   Renewal,
-  Settled,
-  TagFilter
-} from "../ProviderDriver.ts"
-import { DataCorrupted, ProviderError } from "../ProviderError.ts"
-import { Prisma } from "./client.ts"
+  Settled
+} from "../provider/ProviderDriver.ts"
+import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
+import { Prisma } from "./internal/client.ts"
 
 /**
  * @category options

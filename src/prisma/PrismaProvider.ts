@@ -1,5 +1,5 @@
 /**
- * The provider on PostgreSQL as one layer: connection options in, `Provider` and `ProviderAdmin` out.
+ * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out.
  *
  * Contains no behaviour of its own: it puts the migrator before the database, the drivers on the database and the
  * services on the drivers.
@@ -10,13 +10,14 @@ import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
-import * as Provider from "../Provider.ts"
-import * as ProviderAdmin from "../ProviderAdmin.ts"
-import type { ProviderDriver } from "../ProviderDriver.ts"
-import type { ProviderError } from "../ProviderError.ts"
+import * as Admin from "../provider/Admin.ts"
+import * as FromDriver from "../provider/FromDriver.ts"
+import * as Provider from "../provider/Provider.ts"
+import type { ProviderDriver } from "../provider/ProviderDriver.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import * as DatabaseServer from "../server/DatabaseServer.ts"
+import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
 import * as Database from "./Database.ts"
-import * as DatabaseServer from "./DatabaseServer.ts"
-import type { DatabaseServerError } from "./DatabaseServerError.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import * as Migrator from "./Migrator.ts"
 import * as PrismaAdmin from "./PrismaAdmin.ts"
@@ -28,7 +29,7 @@ import * as PrismaDriver from "./PrismaDriver.ts"
  * @category options
  * @since 0.1.0
  */
-export interface Options extends Database.Options, PrismaDriver.Options, Provider.Options {
+export interface Options extends Database.Options, PrismaDriver.Options, FromDriver.Options {
   /**
    * What to do with the schema before the first statement: bring it to the version of this code (`apply`), fail unless
    * it has it (`verify`, for roles that may not change tables), extend one that duroxide-pg made (`adopt`), or trust it
@@ -45,7 +46,7 @@ export interface Options extends Database.Options, PrismaDriver.Options, Provide
  * @category models
  * @since 0.1.0
  */
-export type Services = Provider.Provider | ProviderAdmin.ProviderAdmin | ProviderDriver
+export type Services = Provider.Provider | Admin.Admin | ProviderDriver
 
 /**
  * A provider for as long as the layer lives. Fails with `MigrationError` when the schema cannot be brought to, or has
@@ -57,8 +58,8 @@ export type Services = Provider.Provider | ProviderAdmin.ProviderAdmin | Provide
 export const layer = (
   options: Options
 ): Layer.Layer<Services, ProviderError | MigrationError> =>
-  ProviderAdmin.layerFromDriver.pipe(
-    Layer.provideMerge(Provider.layerFromDriver(options)),
+  FromDriver.layerAdmin.pipe(
+    Layer.provideMerge(FromDriver.layer(options)),
     Layer.provide(PrismaAdmin.layer(options)),
     Layer.provideMerge(PrismaDriver.layer(options)),
     Layer.provide(Database.layer(options)),

@@ -8,14 +8,14 @@
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
-import * as enqueues from "../internal/seam/enqueue.ts"
-import type { Provider } from "../Provider.ts"
-import type { ProviderDriver } from "../ProviderDriver.ts"
-import { ProviderError } from "../ProviderError.ts"
-import { Prisma } from "./client.ts"
-import * as Connection from "./connection.ts"
+import * as enqueues from "../provider/internal/enqueue.ts"
+import type { Provider } from "../provider/Provider.ts"
+import type { ProviderDriver } from "../provider/ProviderDriver.ts"
+import { ProviderError } from "../provider/ProviderError.ts"
+import { Prisma } from "./internal/client.ts"
+import * as Connection from "./internal/connection.ts"
+import * as SqlFault from "./internal/SqlFault.ts"
 import * as PrismaDriver from "./PrismaDriver.ts"
-import * as SqlFault from "./SqlFault.ts"
 
 /**
  * What statements can be sent through: the `tx` of `prisma.$transaction(async (tx) => …)`, of any generated client, or

@@ -1,6 +1,4 @@
 export * as Database from "./Database.ts"
-export * as DatabaseServer from "./DatabaseServer.ts"
-export * as DatabaseServerError from "./DatabaseServerError.ts"
 export * as MigrationError from "./MigrationError.ts"
 export * as Migrator from "./Migrator.ts"
 export * as PrismaAdmin from "./PrismaAdmin.ts"

@@ -13,8 +13,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/testing/TestClock"
-import type { Provider } from "../Provider.ts"
-import type { ProviderAdmin } from "../ProviderAdmin.ts"
+import type { Admin } from "../provider/Admin.ts"
+import type { Provider } from "../provider/Provider.ts"
 import { Settings } from "./ProviderTest/harness.ts"
 import type { Backdoor, Services, Topic } from "./ProviderTest/harness.ts"
 import { topics } from "./ProviderTest/topics.ts"
@@ -78,7 +78,7 @@ export const topicNames = Object.keys(topics) as ReadonlyArray<TopicName>
  */
 export const suite = (
   name: string,
-  layer: Layer.Layer<Provider | ProviderAdmin | Backdoor, unknown>,
+  layer: Layer.Layer<Provider | Admin | Backdoor, unknown>,
   options: Options = {}
 ): void => {
   const time = options.time ?? "real"

@@ -19,19 +19,20 @@ import * as Queue from "effect/Queue"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
-import type { AdminDriver } from "../AdminDriver.ts"
 import * as Client from "../Client.ts"
-import type * as Event from "../Event.ts"
-import * as tables from "../internal/memory/tables.ts"
-import { SweepInterval } from "../internal/runtime/messageSweep.ts"
-import * as MemoryDriver from "../MemoryDriver.ts"
-import * as Provider from "../Provider.ts"
-import * as ProviderAdmin from "../ProviderAdmin.ts"
-import { ProviderDriver } from "../ProviderDriver.ts"
-import type { Abandon, Wakeup } from "../ProviderDriver.ts"
-import type { ProviderError } from "../ProviderError.ts"
+import type * as Event from "../model/Event.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import * as Admin from "../provider/Admin.ts"
+import type { AdminDriver } from "../provider/AdminDriver.ts"
+import * as FromDriver from "../provider/FromDriver.ts"
+import * as tables from "../provider/internal/memory/tables.ts"
+import * as MemoryDriver from "../provider/MemoryDriver.ts"
+import * as Provider from "../provider/Provider.ts"
+import { ProviderDriver } from "../provider/ProviderDriver.ts"
+import type { Abandon, Wakeup } from "../provider/ProviderDriver.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import { SweepInterval } from "../runtime/messageSweep.ts"
 import * as RuntimeConfig from "../RuntimeConfig.ts"
-import type * as WorkItem from "../WorkItem.ts"
 import { readExecutions } from "./internal/executions.ts"
 import * as processes from "./internal/process.ts"
 import * as virtualTime from "./internal/virtualTime.ts"
@@ -66,7 +67,7 @@ export class Stuck extends Schema.TaggedError<Stuck>("duroxide-prisma/testing/St
 }
 
 /** What a test runtime gives to the layer it runs. */
-type Provided = Provider.Provider | ProviderAdmin.ProviderAdmin | Client.Client
+type Provided = Provider.Provider | Admin.Admin | Client.Client
 
 /**
  * The time and the process of a test. Its methods are this module's functions of the same names.
@@ -92,7 +93,7 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  *
  * **Details**
  *
- * Provides what `runtime` provides, a `Client`, the `Provider` and the `ProviderAdmin` of the store, and the clock: it
+ * Provides what `runtime` provides, a `Client`, the `Provider` and the `Admin` of the store, and the clock: it
  * takes the place of the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
  *
  * `wait` and `execute` of the client let time pass until the instance has ended. Its other methods begin and end at
@@ -130,16 +131,16 @@ export const layer = <A, E, R>(
     const wakeups = yield* Queue.unbounded<Wakeup>()
     const drivers = yield* Layer.buildWithScope(MemoryDriver.layerOver(store), scope)
     const services = yield* Layer.buildWithScope(
-      ProviderAdmin.layerFromDriver.pipe(
+      FromDriver.layerAdmin.pipe(
         Layer.provideMerge(Client.layer),
         // This process knows when something falls due; no look is due to the clock.
-        Layer.provideMerge(Provider.layerFromDriver({ pollInterval: Duration.infinity })),
+        Layer.provideMerge(FromDriver.layer({ pollInterval: Duration.infinity })),
         Layer.provide(Layer.succeedContext(announcing(drivers, wakeups)))
       ),
       scope
     ).pipe(Effect.provideContext(time.context))
     const provider = Context.get(services, Provider.Provider)
-    const admin = Context.get(services, ProviderAdmin.ProviderAdmin)
+    const admin = Context.get(services, Admin.Admin)
 
     // -- the process -----------------------------------------------------------------------------
 

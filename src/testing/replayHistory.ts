@@ -10,10 +10,11 @@ import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
-import * as Event from "../Event.ts"
-import * as Orchestration from "../Orchestration.ts"
-import { ProviderAdmin } from "../ProviderAdmin.ts"
-import type { ProviderError } from "../ProviderError.ts"
+import * as Event from "../model/Event.ts"
+import type * as Orchestration from "../Orchestration.ts"
+import { Admin } from "../provider/Admin.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import { orchestrationKey } from "../runtime/handlers.ts"
 import { codeAfter, isArrival } from "./internal/codeAfter.ts"
 import type { Kept } from "./internal/codeAfter.ts"
 import type { Code } from "./internal/codeAfter.ts"
@@ -128,7 +129,7 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
     const keyValues = new Map<string, Kept>()
     for (const events of executions) {
       const { version } = definitions.find(({ version }) => version === events[0].version) ?? definitions[0]
-      const code = yield* Effect.service(Orchestration.handlerKey(name, version))
+      const code = yield* Effect.service(orchestrationKey(name, version))
       const difference = compare(name, code, events, keyValues)
       if (difference !== undefined) {
         const { at, executionId, instanceId } = difference
@@ -156,9 +157,9 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
  * @category recording
  * @since 0.1.0
  */
-export const recordHistory = (instanceId: string): Effect.Effect<string, ProviderError, ProviderAdmin> =>
+export const recordHistory = (instanceId: string): Effect.Effect<string, ProviderError, Admin> =>
   Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* admin.getInstanceInfo(instanceId)
     const executions = yield* readExecutions(admin, instanceId)
     return `[\n${executions.flat().map(Event.encode).join(",\n")}\n]\n`

@@ -2,19 +2,8 @@
  * What duroxide 0.1.30 does wrong where no recorded history shows it; docs/duroxide-compatibility.md lists all of it.
  */
 import { assert, describe, it } from "@effect/vitest"
-import {
-  Activity,
-  Client,
-  MemoryDriver,
-  Metrics,
-  Orchestration,
-  Provider,
-  ProviderDriver,
-  ProviderError,
-  Runtime,
-  RuntimeConfig,
-  Signal
-} from "duroxide-prisma"
+import { Activity, Client, Metrics, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { MemoryDriver, Provider, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"

@@ -35,7 +35,7 @@ const Charge = Activity.make("Charge", {
 const Render = Activity.make("Render", { payload: Frame, success: Schema.String, tag: "gpu" })
 
 const ChargeLive = Charge.toLayer(Effect.fn(function*(order) {
-  const { idempotencyKey } = yield* Activity.Context
+  const { idempotencyKey } = yield* Activity.Call
   const { charge } = yield* Payments
   return yield* charge(order, { idempotencyKey })
 }))
@@ -71,7 +71,7 @@ const handlers = Layer.merge(
         return calls.length === 1 ? Effect.die(new Error("line is busy")) : Effect.succeed("paid")
       })
   }))),
-  Render.toLayer(({ number }) => Effect.map(Activity.Context, ({ workerId }) => `${workerId} ${number}`))
+  Render.toLayer(({ number }) => Effect.map(Activity.Call, ({ workerId }) => `${workerId} ${number}`))
 )
 
 const GpuWorker = RuntimeConfig.layer({

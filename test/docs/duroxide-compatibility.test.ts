@@ -41,7 +41,7 @@ describe("docs/duroxide-compatibility.md:", () => {
   })
 
   it("every recording of a defect stands in the table", () => {
-    const recordings = readdirSync(new URL("../fixtures/duroxide/", import.meta.url))
+    const recordings = readdirSync(new URL("../recordings/duroxide/", import.meta.url))
       .filter((name) => name.endsWith(".json") && !name.startsWith("_")).map((name) => name.replace(".json", ""))
     assert.include(page, `${recordings.length} recordings of Duroxide`)
     const recorded = recordings.filter((name) => name.startsWith("defect-"))

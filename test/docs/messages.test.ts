@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Provider, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Provider } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -64,14 +65,14 @@ const twoOrders = Effect.all([Orders.take, Effect.timeoutOption(Orders.take, "1 
 
 const Program = Orchestration.make("Program", { success: Schema.Unknown })
 
-const runtimeOf = (program: Effect.Effect<unknown, never, Orchestration.Context>, asked: Array<string> = []) =>
+const runtimeOf = (program: Effect.Effect<unknown, never, Orchestration.Instance>, asked: Array<string> = []) =>
   Runtime.layer({ orchestrations: [Program], activities: [Ask, Deposit] }).pipe(Layer.provide([
     Program.toLayer(() => Effect.map(program, (value) => JSON.parse(JSON.stringify(value ?? null)))),
     Ask.toLayer((text) => Effect.sync(() => void asked.push(text))),
     DepositLive
   ]))
 
-const on = (program: Effect.Effect<unknown, never, Orchestration.Context>) =>
+const on = (program: Effect.Effect<unknown, never, Orchestration.Instance>) =>
   Effect.provide(TestRuntime.layer(runtimeOf(program)))
 
 /** What the store holds before a process looks at it. */
@@ -133,7 +134,7 @@ describe("docs/messages.md", () => {
       yield* start("giver")
       assert.deepStrictEqual(yield* wait, [deposit("gift", 500), none])
     }).pipe(on(Effect.flatMap(
-      Orchestration.Context,
+      Orchestration.Instance,
       ({ instanceId }) => instanceId === "giver" ? giver : twoOrders
     ))))
 
@@ -205,7 +206,7 @@ describe("docs/messages.md", () => {
     minutes: number,
     { outage, program }: {
       readonly outage: boolean
-      readonly program: Effect.Effect<unknown, never, Orchestration.Context>
+      readonly program: Effect.Effect<unknown, never, Orchestration.Instance>
     }
   ) =>
     Effect.gen(function*() {

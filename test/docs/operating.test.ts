@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Metrics, Orchestration, Provider, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Metrics, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Provider } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"

@@ -135,7 +135,7 @@ const polite = Effect.gen(function*() {
 }).pipe(Effect.provide(RateLimiter.layer.pipe(Layer.provide(RateLimiter.layerStoreMemory))))
 
 const children = Effect.gen(function*() {
-  const { instanceId } = yield* Orchestration.Context
+  const { instanceId } = yield* Orchestration.Instance
   const sizes = yield* Effect.forEach(["Rome", "Oslo"], Survey.execute, { concurrency: "unbounded" })
   const inTime = yield* Survey.execute("Bern").pipe(Effect.timeoutOption("1 hour")) // cancels the child
   yield* Survey.startDetached(`${instanceId}/later`, "Prague") // nobody waits for it, nothing cancels it
@@ -169,7 +169,7 @@ const hours = Effect.map(Clock.currentTimeMillis, (now) => (now - Date.UTC(2030,
 
 /** Runs a program in virtual time; the test sees what its activities did, and when. */
 const on = <A, E, R>(
-  program: Effect.Effect<unknown, SoldOut, Orchestration.Context>,
+  program: Effect.Effect<unknown, SoldOut, Orchestration.Instance>,
   test: (did: Array<string>, logged: Array<unknown>) => Effect.Effect<A, E, R>,
   settings: RuntimeConfig.Options = {}
 ) => {
@@ -322,7 +322,7 @@ describe("docs/orchestrations.md", () => {
         })
     )
     const continues = Effect.flatMap(
-      Orchestration.Context,
+      Orchestration.Instance,
       ({ executionId }) => executionId === 1 ? Program.continueAsNew() : Effect.void
     )
     const continued = on(

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, KeyValue, Mailbox, Orchestration, ProviderAdmin, Runtime } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -75,7 +76,7 @@ const untilGame = (instanceId: string, game: number) =>
   )
 
 const prune = Effect.gen(function*() {
-  const admin = yield* ProviderAdmin.ProviderAdmin
+  const admin = yield* Admin.Admin
   return yield* admin.pruneExecutions("rounds", { keepLast: 2 })
 })
 
@@ -91,7 +92,7 @@ const virtually = Effect.provide(TestRuntime.layer(
       LeaverLive,
       Slow.toLayer(() => Effect.sleep("1 hour")),
       Prepare.toLayer(Effect.fn(function*() {
-        const { instanceId } = yield* Activity.Context
+        const { instanceId } = yield* Activity.Call
         if (instanceId === "leaver") yield* Effect.sleep("1 hour")
       }))
     ])
@@ -134,7 +135,7 @@ describe("docs/state.md", () => {
   it.effect("histories are bounded by continuing as new, and can be pruned", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
-      const admin = yield* ProviderAdmin.ProviderAdmin
+      const admin = yield* Admin.Admin
       yield* client.execute(Rounds, { instanceId: "rounds", payload: { from: 0, to: 250 } })
       const executions = yield* admin.listExecutions("rounds")
       assert.deepStrictEqual(executions, [1, 2, 3])

@@ -27,7 +27,7 @@ const FulfilLive = Fulfil.toLayer(Effect.fn(function*(cents) {
 const charges: Array<string> = []
 
 const ChargeMock = Charge.toLayer(Effect.fn(function*(cents) {
-  const { idempotencyKey } = yield* Activity.Context
+  const { idempotencyKey } = yield* Activity.Call
   charges.push(idempotencyKey)
   yield* Effect.sleep("1 minute") // virtual time, like all there is
   return `receipt for ${cents}`

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, ProviderAdmin, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { HistoryMismatch, recordHistory, replayHistory, TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -78,7 +79,7 @@ const MeterLive = Meter.toLayer(Effect.fn(function*({ days, total }) {
 const checkAgainst = (history: string) => replayHistory(Fulfil1, history).pipe(Effect.provide(Fulfil1Live))
 
 const runningVersions = Effect.gen(function*() {
-  const admin = yield* ProviderAdmin.ProviderAdmin
+  const admin = yield* Admin.Admin
   const instanceIds = yield* admin.listInstancesByStatus("Running")
   const running = yield* Effect.forEach(instanceIds, admin.getInstanceInfo, { concurrency: 10 })
   return new Set(

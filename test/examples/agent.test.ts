@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, ProviderAdmin } from "duroxide-prisma"
+import { Client } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -103,7 +104,7 @@ describe("agent", () => {
 
   it.effect("a long conversation is cut to what fits, and each execution stays small", () =>
     on(Effect.fnUntraced(function*() {
-      const admin = yield* ProviderAdmin.ProviderAdmin
+      const admin = yield* Admin.Admin
       yield* start
       for (let message = 1; message <= 40; message++) yield* send(`${message}`)
       assert.lengthOf(yield* said, 30)

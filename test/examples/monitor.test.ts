@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, ProviderAdmin } from "duroxide-prisma"
+import { Client } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -52,7 +53,7 @@ describe("monitor", () => {
     on(
       (minute) => minute < 10 * day || minute > 10 * day + 100,
       Effect.fnUntraced(function*(lines) {
-        const admin = yield* ProviderAdmin.ProviderAdmin
+        const admin = yield* Admin.Admin
         // A probe every minute makes the same histories, sixty times as many of them.
         yield* start({ every: Duration.hours(1), probesPerExecution: 24 })
         yield* TestRuntime.advance("30 days")

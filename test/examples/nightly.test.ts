@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, ProviderAdmin } from "duroxide-prisma"
+import { Client } from "duroxide-prisma"
+import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as DateTime from "effect/DateTime"
 import type * as Duration from "effect/Duration"
@@ -82,7 +83,7 @@ describe("nightly", () => {
   it.effect("a crash in the night costs no night and repeats none; an execution is one night", () =>
     on({ startAt: "2030-06-01T12:00:00Z" }, (begun) =>
       Effect.gen(function*() {
-        const admin = yield* ProviderAdmin.ProviderAdmin
+        const admin = yield* Admin.Admin
         yield* start()
         for (let crash = 0; crash < 8; crash++) {
           yield* TestRuntime.advance("6 hours")

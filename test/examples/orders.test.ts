@@ -91,7 +91,7 @@ describe("orders", () => {
 })
 
 describe("shop", () => {
-  const call: Activity.Context["Service"] = {
+  const call: Activity.Call["Service"] = {
     activityName: "Ship",
     instanceId: "W/1",
     executionId: 1,
@@ -105,7 +105,7 @@ describe("shop", () => {
   }
   const ship = (attempt: number, outcome: (query: Shop.Query) => Effect.Effect<string, Shop.DatabaseTrouble>) =>
     Shop.once({ orderId: "W/1", effect: "ship", subject: "DE" }, outcome).pipe(
-      Effect.provideService(Activity.Context, { ...call, deliveryNumber: attempt })
+      Effect.provideService(Activity.Call, { ...call, deliveryNumber: attempt })
     )
   const addParcel = (query: Shop.Query) => query("UPDATE orders SET parcels = parcels + 1")
   const parcels = Effect.flatMap(Shop.Shop, ({ query }) => query<{ parcels: number }>("SELECT parcels FROM orders"))

@@ -7,7 +7,7 @@ import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises"
 import * as net from "node:net"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
-import { isRoot, serverUser } from "../../src/prisma/embeddedPostgres.ts"
+import { isRoot, serverUser } from "../../src/server/internal/embeddedPostgres.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 

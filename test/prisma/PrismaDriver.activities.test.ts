@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
-import type { TagFilter } from "../../src/ProviderDriver.ts"
+import type { TagFilter } from "../../src/model/Instance.ts"
 import * as Test from "../utils/driver.ts"
 
 const open = Test.open({ clock: "effect" })

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
-import type { VersionRange } from "../../src/ProviderDriver.ts"
+import type { VersionRange } from "../../src/model/Instance.ts"
 import * as Test from "../utils/driver.ts"
 
 const version = (major: number, minor = 0, patch = 0) => ({ major, minor, patch })

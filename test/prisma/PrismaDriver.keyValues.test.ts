@@ -1,7 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
-import type { ExecutionStatus, KeyValueChange } from "../../src/ProviderDriver.ts"
+import type { ExecutionStatus } from "../../src/model/Instance.ts"
+import type { KeyValueChange } from "../../src/provider/ProviderDriver.ts"
 import * as Test from "../utils/driver.ts"
 
 const set = (key: string, value: string, lastUpdatedAtMs = 1): KeyValueChange => ({

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { MemoryDriver, Provider, ProviderAdmin } from "duroxide-prisma"
-import type { Event, WorkItem } from "duroxide-prisma"
+import { Admin, FromDriver, MemoryDriver, Provider } from "duroxide-prisma/provider"
+import type { Event, WorkItem } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -10,12 +10,12 @@ import { randomBytes } from "node:crypto"
 import * as Database from "../../src/prisma/Database.ts"
 import * as PrismaAdmin from "../../src/prisma/PrismaAdmin.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
-import type { ProviderError } from "../../src/ProviderError.ts"
+import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
 type Services = {
   readonly provider: Provider.Provider["Service"]
-  readonly admin: ProviderAdmin.ProviderAdmin["Service"]
+  readonly admin: Admin.Admin["Service"]
 }
 type Call = (services: Services) => Effect.Effect<unknown, ProviderError>
 
@@ -604,22 +604,22 @@ const stored: ReadonlyArray<[string, Call]> = [
 
 const prisma = Layer.unwrap(
   Effect.map(PgServer.PgServer, ({ url }) =>
-    ProviderAdmin.layerFromDriver.pipe(
-      Layer.provideMerge(Provider.layerFromDriver()),
+    FromDriver.layerAdmin.pipe(
+      Layer.provideMerge(FromDriver.layer()),
       Layer.provideMerge(PrismaAdmin.layer()),
       Layer.provideMerge(PrismaDriver.layer()),
       Layer.provideMerge(Database.layer({ url }))
     ))
 ).pipe(Layer.provideMerge(PgServer.layer), Layer.provideMerge(Logger.layer([])))
 
-const memory = ProviderAdmin.layerFromDriver.pipe(
-  Layer.provideMerge(Provider.layerFromDriver()),
+const memory = FromDriver.layerAdmin.pipe(
+  Layer.provideMerge(FromDriver.layer()),
   Layer.provideMerge(MemoryDriver.layer),
   Layer.provideMerge(Logger.layer([]))
 )
 
 const services = Effect.gen(function*() {
-  return { provider: yield* Provider.Provider, admin: yield* ProviderAdmin.ProviderAdmin }
+  return { provider: yield* Provider.Provider, admin: yield* Admin.Admin }
 })
 
 const rows = `SELECT (SELECT count(*) FROM instances)::int + (SELECT count(*) FROM executions)::int

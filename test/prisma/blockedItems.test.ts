@@ -2,8 +2,8 @@
  * Calls travel together; one that waits for a transaction of others neither holds nor fails the rest.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Provider } from "duroxide-prisma"
 import { Transaction } from "duroxide-prisma/prisma"
+import { FromDriver } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -46,7 +46,7 @@ describe("An item that waits for the transaction of another session", () => {
   it.live("a start delays no other of its set, and is answered when the transaction ends", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
-      const provider = yield* Provider.fromDriver(test.driver)
+      const provider = yield* FromDriver.make(test.driver)
       const application = yield* session(test)
       yield* application(
         `INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at) VALUES ('taken', 'O', now(), now())`
@@ -73,7 +73,7 @@ describe("An item that waits for the transaction of another session", () => {
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       let sent = 0
-      const provider = yield* Provider.fromDriver({
+      const provider = yield* FromDriver.make({
         ...test.driver,
         startOrchestrations: (starts) =>
           Effect.suspend(() => {
@@ -105,7 +105,7 @@ describe("An item that waits for the transaction of another session", () => {
   it.live("a start that stays held fails with Contention after statementTimeout", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
-      const provider = yield* Provider.fromDriver(test.driver, { statementTimeout: "1 second" })
+      const provider = yield* FromDriver.make(test.driver, { statementTimeout: "1 second" })
       const application = yield* session(test)
       yield* application(
         `INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at) VALUES ('taken', 'O', now(), now())`
@@ -144,7 +144,7 @@ describe("An item that waits for the transaction of another session", () => {
   it.live("a turn delays no other of its set", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
-      const provider = yield* Provider.fromDriver(test.driver)
+      const provider = yield* FromDriver.make(test.driver)
       yield* all(ids, (id) => provider.startOrchestration(start(id)))
       const claimed = yield* all(ids, () =>
         Effect.map(

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Provider } from "duroxide-prisma"
+import { FromDriver } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -19,7 +19,7 @@ describe("A closed provider", () => {
       const test = yield* PgServer.database
       const scope = yield* Scope.make()
       const { driver, statements } = yield* Scope.provide(Drivers.openOn(test), scope)
-      const provider = yield* Scope.provide(Provider.fromDriver(driver), scope)
+      const provider = yield* Scope.provide(FromDriver.make(driver), scope)
       const calls: Record<string, Effect.Effect<unknown, unknown>> = {
         read: provider.read("i"),
         readInstance: provider.readInstance("i"),

@@ -5,9 +5,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import type { DeleteOutcome } from "../../src/AdminDriver.ts"
-import * as ProviderAdmin from "../../src/ProviderAdmin.ts"
-import type { ProviderError } from "../../src/ProviderError.ts"
+import type { DeleteOutcome } from "../../src/provider/AdminDriver.ts"
+import * as FromDriver from "../../src/provider/FromDriver.ts"
+import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
 import { session } from "../utils/session.ts"
 import { waitForStatement } from "../utils/waitUntil.ts"
@@ -281,7 +281,7 @@ describe("a bulk deletion", () => {
       yield* test.driver.ackOrchestrationItems(
         claimed.map(({ lockToken }) => Test.turn(lockToken, { ...Test.named, status: "Completed" }))
       )
-      const admin = ProviderAdmin.fromDriver({
+      const admin = FromDriver.makeAdmin({
         ...test.admin,
         selectInstances: (selection) =>
           Effect.tap(test.admin.selectInstances(selection), () =>

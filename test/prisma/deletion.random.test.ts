@@ -8,8 +8,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import type { ClaimedInstance } from "../../src/ProviderDriver.ts"
-import type { ProviderError } from "../../src/ProviderError.ts"
+import type { ClaimedInstance } from "../../src/provider/ProviderDriver.ts"
+import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
 
 const most = 300

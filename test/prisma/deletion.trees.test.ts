@@ -12,18 +12,18 @@ import { mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import * as pg from "pg"
-import type { AdminDriver } from "../../src/AdminDriver.ts"
-import * as DatabaseServer from "../../src/prisma/DatabaseServer.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
-import * as ProviderAdmin from "../../src/ProviderAdmin.ts"
-import type { ClaimedInstance } from "../../src/ProviderDriver.ts"
-import { ConnectionLost, ProviderError } from "../../src/ProviderError.ts"
+import type { AdminDriver } from "../../src/provider/AdminDriver.ts"
+import * as FromDriver from "../../src/provider/FromDriver.ts"
+import type { ClaimedInstance } from "../../src/provider/ProviderDriver.ts"
+import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
+import * as DatabaseServer from "../../src/server/DatabaseServer.ts"
 import * as Test from "../utils/driver.ts"
 import type { TestDatabase } from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const adminOf = (driver: AdminDriver["Service"]) =>
-  ProviderAdmin.fromDriver(driver, { readWithExecution: () => Effect.succeed([]) })
+  FromDriver.makeAdmin(driver, { readWithExecution: () => Effect.succeed([]) })
 
 /**
  * A root, and below it instances in two levels: one of ten is a child of the root, the others are its grandchildren.

@@ -4,7 +4,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import type { ClaimedInstance } from "../../src/ProviderDriver.ts"
+import type { ClaimedInstance } from "../../src/provider/ProviderDriver.ts"
 import * as Test from "../utils/driver.ts"
 import { type Run, session } from "../utils/session.ts"
 

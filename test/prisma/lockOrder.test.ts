@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import type { ProviderError } from "../../src/ProviderError.ts"
+import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
 import { session } from "../utils/session.ts"
 import { waitUntil } from "../utils/waitUntil.ts"

@@ -10,9 +10,9 @@
  *
  * The last line on stdout is `counts: ` and how many items were settled or lost and how many calls failed, as JSON.
  */
-import { AdminDriver, ProviderDriver } from "duroxide-prisma"
-import type { ProviderError } from "duroxide-prisma"
 import { Database, PrismaAdmin, PrismaDriver } from "duroxide-prisma/prisma"
+import { AdminDriver, Instance, ProviderDriver } from "duroxide-prisma/provider"
+import type { ProviderError } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
@@ -53,7 +53,7 @@ const activity = () => ({
   tag: chance(0.3) ? `tag-${between(1, 3)}` : null
 })
 const tags = () =>
-  one<ProviderDriver.TagFilter>([
+  one<Instance.TagFilter>([
     { _tag: "Any" },
     { _tag: "DefaultOnly" },
     { _tag: "Tags", tags: ["tag-1", "tag-2"] },

@@ -1,5 +1,5 @@
 /** Uses the embedded server of a folder until it is killed: `node databaseServer.js <folder>`. */
-import { DatabaseServer } from "duroxide-prisma/prisma"
+import { DatabaseServer } from "duroxide-prisma/server"
 import * as Effect from "effect/Effect"
 
 const program = Effect.gen(function*() {

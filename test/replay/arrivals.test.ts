@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as ErrorDetails from "../../src/ErrorDetails.ts"
+import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
 import { activity, Instance, signal } from "./play.ts"
 
 const A = activity("A")

@@ -14,7 +14,7 @@ import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as Semaphore from "effect/Semaphore"
 import * as Stream from "effect/Stream"
-import { OrchestrationContext } from "../../src/internal/replay/context.ts"
+import { OrchestrationContext } from "../../src/replay/context.ts"
 import { activity, calls, Instance, play, signal, start } from "./play.ts"
 
 const A = activity("A")

@@ -2,14 +2,14 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import * as ErrorDetails from "../../src/ErrorDetails.ts"
-import { engine } from "../../src/internal/replay/context.ts"
-import type { OrchestrationContext } from "../../src/internal/replay/context.ts"
-import * as batches from "../../src/internal/runtime/batch.ts"
 import * as KeyValue from "../../src/KeyValue.ts"
+import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
+import type * as WorkItem from "../../src/model/WorkItem.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
-import type { OrchestrationItem } from "../../src/Provider.ts"
-import type * as WorkItem from "../../src/WorkItem.ts"
+import type { OrchestrationItem } from "../../src/provider/Provider.ts"
+import { engine } from "../../src/replay/context.ts"
+import type { OrchestrationContext } from "../../src/replay/context.ts"
+import * as batches from "../../src/runtime/batch.ts"
 import { activity, child, continueAsNew, detached, Instance, set, signal, take } from "./play.ts"
 
 const A = activity("A")
@@ -115,7 +115,7 @@ describe("child", () => {
 
 describe("end with children", () => {
   /** An open child, one that lost a race, and one of the last turn. */
-  const leaving = (last: Effect.Effect<unknown, unknown, Orchestration.Context>) =>
+  const leaving = (last: Effect.Effect<unknown, unknown, Orchestration.Instance>) =>
     Effect.gen(function*() {
       yield* Effect.forkDetach(child("Open"), { startImmediately: true })
       yield* Effect.raceFirst(child("Loser"), signal("Go"))
@@ -124,7 +124,7 @@ describe("end with children", () => {
       return yield* last
     })
   const ended = (
-    last: Effect.Effect<unknown, unknown, Orchestration.Context>,
+    last: Effect.Effect<unknown, unknown, Orchestration.Instance>,
     ...more: ReadonlyArray<(instance: Instance) => WorkItem.WorkItem>
   ) => {
     const instance = new Instance(leaving(last))
@@ -199,7 +199,7 @@ describe("end with children", () => {
 
 describe("detached start", () => {
   it("detached: starts in every outcome that records it", () => {
-    const outcomes: ReadonlyArray<readonly [string, Effect.Effect<unknown, unknown, Orchestration.Context>]> = [
+    const outcomes: ReadonlyArray<readonly [string, Effect.Effect<unknown, unknown, Orchestration.Instance>]> = [
       ["Waiting", signal("Never")],
       ["Completed", Effect.void],
       ["Failed", Effect.fail("no")],
@@ -430,7 +430,7 @@ describe("mailbox", () => {
 })
 
 describe("limits", () => {
-  const problemOf = (program: Effect.Effect<unknown, unknown, Orchestration.Context>, options = {}) => {
+  const problemOf = (program: Effect.Effect<unknown, unknown, Orchestration.Instance>, options = {}) => {
     const instance = new Instance(program, { parent: { instance: "p", id: 7, executionId: 1 }, ...options })
     instance.turn()
     const { outcome } = instance

@@ -4,11 +4,11 @@ import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as Activity from "../../src/Activity.ts"
-import * as ErrorDetails from "../../src/ErrorDetails.ts"
-import * as Event from "../../src/Event.ts"
-import * as turns from "../../src/internal/replay/turn.ts"
-import { complete } from "../../src/internal/seam/orchestrationItem.ts"
+import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
+import * as Event from "../../src/model/Event.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
+import { complete } from "../../src/provider/internal/orchestrationItem.ts"
+import * as turns from "../../src/replay/turn.ts"
 import * as Signal from "../../src/Signal.ts"
 import { activity, codeOf, Instance, signal } from "./play.ts"
 
@@ -16,7 +16,7 @@ const A = activity("A")
 const B = activity("B")
 
 /** Leaves an activity, a timer and a wait open, then does `last` when the signal Go comes. */
-const leaving = <E>(last: Effect.Effect<unknown, E, Orchestration.Context>) =>
+const leaving = <E>(last: Effect.Effect<unknown, E, Orchestration.Instance>) =>
   Effect.gen(function*() {
     yield* Effect.forkDetach(A(1), { startImmediately: true })
     yield* Effect.forkDetach(Effect.sleep("1 hour"), { startImmediately: true })
@@ -26,7 +26,7 @@ const leaving = <E>(last: Effect.Effect<unknown, E, Orchestration.Context>) =>
   })
 
 /** The second turn of it. */
-const ended = <E>(last: Effect.Effect<unknown, E, Orchestration.Context>, ...more: ReadonlyArray<"cancel">) => {
+const ended = <E>(last: Effect.Effect<unknown, E, Orchestration.Instance>, ...more: ReadonlyArray<"cancel">) => {
   const instance = new Instance(leaving(last), { parent: { instance: "p", id: 7, executionId: 3 } })
   instance.turn()
   assert.deepStrictEqual(instance.written.slice(1), [

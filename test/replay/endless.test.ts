@@ -8,16 +8,16 @@ import * as Schedule from "effect/Schedule"
 import * as Scheduler from "effect/Scheduler"
 import * as Stream from "effect/Stream"
 import * as Tracer from "effect/Tracer"
-import * as ErrorDetails from "../../src/ErrorDetails.ts"
-import * as turns from "../../src/internal/replay/turn.ts"
-import type { Context } from "../../src/Orchestration.ts"
+import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
+import type * as Orchestration from "../../src/Orchestration.ts"
+import * as turns from "../../src/replay/turn.ts"
 import { activity, continueAsNew, detached, Instance, set, signal } from "./play.ts"
 
 const A = activity("A")
 
 /** Every kind of step; `step` is called once in each round. */
 const loops: {
-  readonly [what: string]: (step: () => void) => Effect.Effect<unknown, unknown, Context>
+  readonly [what: string]: (step: () => void) => Effect.Effect<unknown, unknown, Orchestration.Instance>
 } = {
   "Effect.void": (step) =>
     Effect.gen(function*() {

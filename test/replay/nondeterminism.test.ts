@@ -1,11 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Orchestration } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
-import { engine } from "../../src/internal/replay/context.ts"
-import type { Context } from "../../src/Orchestration.ts"
+import { engine } from "../../src/replay/context.ts"
 import { activity, brief, Instance, signal } from "./play.ts"
 
-type Program = Effect.Effect<unknown, unknown, Context>
+type Program = Effect.Effect<unknown, unknown, Orchestration.Instance>
 
 const A = activity("A")
 const B = activity("B")

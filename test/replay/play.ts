@@ -15,17 +15,17 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import { isDeepStrictEqual } from "node:util"
 import * as Activity from "../../src/Activity.ts"
-import * as ErrorDetails from "../../src/ErrorDetails.ts"
-import * as Event from "../../src/Event.ts"
-import type { PayloadSchema } from "../../src/internal/payload.ts"
-import { engine } from "../../src/internal/replay/context.ts"
-import type { Code } from "../../src/internal/replay/replay.ts"
-import * as turns from "../../src/internal/replay/turn.ts"
 import * as Mailbox from "../../src/Mailbox.ts"
-import { handlerKey } from "../../src/Orchestration.ts"
+import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
+import * as Event from "../../src/model/Event.ts"
+import type { PayloadSchema } from "../../src/model/internal/payload.ts"
+import type * as WorkItem from "../../src/model/WorkItem.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
+import { engine } from "../../src/replay/context.ts"
+import type { Code } from "../../src/replay/replay.ts"
+import * as turns from "../../src/replay/turn.ts"
+import { orchestrationKey } from "../../src/runtime/handlers.ts"
 import * as Signal from "../../src/Signal.ts"
-import type * as WorkItem from "../../src/WorkItem.ts"
 
 /** Where the clock of every test begins, milliseconds since the Unix epoch. */
 export const start = Date.UTC(2030, 0, 1)
@@ -46,7 +46,7 @@ export interface Options {
   readonly keepProgram?: false
 }
 
-type Program = Effect.Effect<unknown, unknown, Orchestration.Context>
+type Program = Effect.Effect<unknown, unknown, Orchestration.Instance>
 
 /** A program without payload Schemas: its result and its error travel as JSON. */
 const plain = (program: Program): Code => () =>
@@ -58,11 +58,11 @@ const plain = (program: Program): Code => () =>
 /** What `toLayer` makes of a program. */
 export const codeOf = <Name extends string, P extends PayloadSchema, A extends PayloadSchema, E extends PayloadSchema>(
   definition: Orchestration.Orchestration<Name, P, A, E>,
-  program: (payload: P["Type"]) => Effect.Effect<A["Type"], E["Type"], Orchestration.Context>
+  program: (payload: P["Type"]) => Effect.Effect<A["Type"], E["Type"], Orchestration.Instance>
 ): Code =>
   Context.getUnsafe(
     Effect.runSync(Effect.scoped(Layer.build(definition.toLayer(program)))),
-    handlerKey(definition.name, definition.version)
+    orchestrationKey(definition.name, definition.version)
   )
 
 /** One instance, and what a runtime and its store would hold of it. */

@@ -12,10 +12,10 @@ import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as Scheduler from "effect/Scheduler"
-import type { Action, Awaited, Immediate } from "../../src/internal/replay/action.ts"
-import { Engine, engine, OrchestrationContext } from "../../src/internal/replay/context.ts"
+import type * as WorkItem from "../../src/model/WorkItem.ts"
 import * as Orchestration from "../../src/Orchestration.ts"
-import type * as WorkItem from "../../src/WorkItem.ts"
+import type { Action, Awaited, Immediate } from "../../src/replay/action.ts"
+import { Engine, engine, OrchestrationContext } from "../../src/replay/context.ts"
 import { activity, child, continueAsNew, set, signal, take } from "./play.ts"
 
 /** Numbers from a seed, the same in every run. */

@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import type * as Event from "../../src/Event.ts"
-import * as turns from "../../src/internal/replay/turn.ts"
-import type { Context } from "../../src/Orchestration.ts"
-import type * as WorkItem from "../../src/WorkItem.ts"
+import type * as Event from "../../src/model/Event.ts"
+import type * as WorkItem from "../../src/model/WorkItem.ts"
+import type * as Orchestration from "../../src/Orchestration.ts"
+import * as turns from "../../src/replay/turn.ts"
 import { activity, Instance, signal } from "./play.ts"
 
 const A = activity("A")
@@ -34,7 +34,7 @@ const linear = 10
 
 const numbers = (n: number) => Array.from({ length: n }, (_, index) => index)
 
-const wide = (n: number, branch: (index: number) => Effect.Effect<unknown, unknown, Context>) =>
+const wide = (n: number, branch: (index: number) => Effect.Effect<unknown, unknown, Orchestration.Instance>) =>
   new Instance(
     Effect.map(Effect.all(numbers(n).map(branch), { concurrency: "unbounded" }), (results) => results.length)
   )

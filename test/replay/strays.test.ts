@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
-import * as turns from "../../src/internal/replay/turn.ts"
+import * as turns from "../../src/replay/turn.ts"
 import { activity, Instance, signal } from "./play.ts"
 
 const A = activity("A")

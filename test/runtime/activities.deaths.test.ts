@@ -23,7 +23,7 @@ interface Logged {
 /** One instance whose activity dies; what is logged of it, and the failure that is stored. */
 const died = Effect.fnUntraced(function*(
   handler: () => Effect.Effect<number>,
-  program: Effect.Effect<number, never, Orchestration.Context> = Charge.execute({ card: "4711 0000" }),
+  program: Effect.Effect<number, never, Orchestration.Instance> = Charge.execute({ card: "4711 0000" }),
   log: (logged: Logged) => void = () => {}
 ) {
   const logs: Array<Logged> = []

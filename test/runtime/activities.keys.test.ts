@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Provider, ProviderAdmin, Runtime } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Admin, Provider } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -33,7 +34,7 @@ const order = { cents: 4200 }
 
 /** Charges, then does what the test wants with this request, counted from 1. */
 const app = (
-  program: Effect.Effect<unknown, unknown, Orchestration.Context>,
+  program: Effect.Effect<unknown, unknown, Orchestration.Instance>,
   then: (request: number) => Effect.Effect<void, string>
 ) =>
   Effect.provide(
@@ -41,7 +42,7 @@ const app = (
       Runtime.layer({ orchestrations: [Checkout], activities: [Charge] }).pipe(Layer.provide([
         Checkout.toLayer(() => program),
         Charge.toLayer(Effect.fnUntraced(function*() {
-          const { deliveryNumber, idempotencyKey, tryNumber } = yield* Activity.Context
+          const { deliveryNumber, idempotencyKey, tryNumber } = yield* Activity.Call
           const payments = yield* PaymentsOf
           payments.charged.add(idempotencyKey)
           payments.asked.push({ key: idempotencyKey, tryNumber, deliveryNumber })
@@ -61,7 +62,7 @@ const silent = Effect.provide(Logger.layer([]))
 
 const twoFailures = (request: number) => request < 3 ? Effect.fail("line is busy") : Effect.void
 
-describe("Activity.Context.idempotencyKey", () => {
+describe("Activity.Call.idempotencyKey", () => {
   it.effect("is the same for all tries of the retry option: the charge happens once", () =>
     Effect.gen(function*() {
       yield* start
@@ -109,7 +110,7 @@ describe("Activity.Context.idempotencyKey", () => {
     }).pipe(
       app(
         Effect.gen(function*() {
-          const { executionId } = yield* Orchestration.Context
+          const { executionId } = yield* Orchestration.Instance
           const charge = Charge.execute(order)
           yield* Effect.all([charge, charge], { concurrency: "unbounded" })
           yield* charge
@@ -123,7 +124,7 @@ describe("Activity.Context.idempotencyKey", () => {
 
   it.effect("differs after the instance was deleted and its id started anew", () =>
     Effect.gen(function*() {
-      const admin = yield* ProviderAdmin.ProviderAdmin
+      const admin = yield* Admin.Admin
       yield* start
       yield* wait
       yield* admin.deleteInstance("order-1")

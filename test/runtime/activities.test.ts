@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, ErrorDetails, Orchestration, Provider, Runtime } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { ErrorDetails, Provider } from "duroxide-prisma/provider"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -23,7 +24,7 @@ const flaky = Flaky.toLayer((behaviour) => {
   // Not an Effect yet: what a handler throws before it returns one counts as well.
   if (behaviour[0] === "throw") throw new Error("thrown")
   return Effect.gen(function*() {
-    const { idempotencyKey, instanceId } = yield* Activity.Context
+    const { idempotencyKey, instanceId } = yield* Activity.Call
     keys.set(instanceId, [...keys.get(instanceId) ?? [], idempotencyKey])
     const n = (tries.get(instanceId) ?? 0) + 1
     tries.set(instanceId, n)
@@ -71,7 +72,7 @@ const programs = Layer.mergeAll(
   Misled.toLayer((tag) => Who.with({ tag }).execute()),
   Lost.toLayer(() => Nobody.execute()),
   Where.toLayer(Effect.fn(function*() {
-    const { instanceId } = yield* Orchestration.Context
+    const { instanceId } = yield* Orchestration.Instance
     return yield* Effect.all([
       Who.execute(),
       Who.with({ tag: "gpu" }).execute(),
@@ -202,7 +203,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
     const who = (name: string) =>
       Who.toLayer(() =>
         Effect.map(
-          Activity.Context,
+          Activity.Call,
           ({ sessionId, tag, workerId }) =>
             `${name} ${workerId} ${Option.getOrElse(tag, () => "-")} ${Option.getOrElse(sessionId, () => "-")}`
         )

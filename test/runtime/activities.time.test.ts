@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, MemoryDriver, Orchestration, ProviderDriver, ProviderError, Runtime } from "duroxide-prisma"
+import { Activity, Orchestration, Runtime } from "duroxide-prisma"
+import { MemoryDriver, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"

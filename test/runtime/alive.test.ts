@@ -1,13 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import {
-  Activity,
-  MemoryDriver,
-  Orchestration,
-  Provider,
-  ProviderDriver,
-  ProviderError,
-  Runtime
-} from "duroxide-prisma"
+import { Activity, Orchestration, Runtime } from "duroxide-prisma"
+import { FromDriver, MemoryDriver, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
@@ -176,7 +169,7 @@ describe("Logs", () => {
 describe("Health", () => {
   const start = Effect.fnUntraced(function*(store: ProviderDriver.ProviderDriver["Service"]) {
     const services = yield* jobs().pipe(
-      Layer.provide(Provider.layerFromDriver(everySecond.provider)),
+      Layer.provide(FromDriver.layer(everySecond.provider)),
       Layer.provide(Layer.succeed(ProviderDriver.ProviderDriver, store)),
       Layer.build
     )

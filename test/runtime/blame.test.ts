@@ -1,14 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import {
-  Activity,
-  Client,
-  MemoryDriver,
-  Orchestration,
-  ProviderDriver,
-  ProviderError,
-  Runtime,
-  Signal
-} from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { MemoryDriver, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"

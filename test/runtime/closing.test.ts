@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, MemoryDriver, Orchestration, Provider, ProviderDriver, Runtime } from "duroxide-prisma"
+import { Activity, Orchestration, Runtime } from "duroxide-prisma"
 import type { RuntimeConfig } from "duroxide-prisma"
+import { FromDriver, MemoryDriver, ProviderDriver } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
@@ -87,7 +88,7 @@ describe("Closing a provider", () => {
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const scope = yield* Scope.make()
-      const provider = yield* Provider.fromDriver({ ...driver, readInstances: () => Effect.never }).pipe(
+      const provider = yield* FromDriver.make({ ...driver, readInstances: () => Effect.never }).pipe(
         Scope.provide(scope)
       )
       const calls: ReadonlyArray<Effect.Effect<unknown, unknown>> = [

@@ -6,9 +6,10 @@
  * another process has to run the turn again, or after it, so that the next one must replay.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Client, Orchestration, Provider, ProviderError, Runtime, RuntimeConfig } from "duroxide-prisma"
-import type { ErrorDetails as Details, Event } from "duroxide-prisma"
-import { ErrorDetails, WorkItem } from "duroxide-prisma"
+import { Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { FromDriver, Provider, ProviderError } from "duroxide-prisma/provider"
+import type { ErrorDetails as Details, Event } from "duroxide-prisma/provider"
+import { ErrorDetails, WorkItem } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -17,8 +18,8 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as tables from "../../src/internal/memory/tables.ts"
-import * as MemoryDriver from "../../src/MemoryDriver.ts"
+import * as tables from "../../src/provider/internal/memory/tables.ts"
+import * as MemoryDriver from "../../src/provider/MemoryDriver.ts"
 import { Dice, make } from "../replay/randomPrograms.ts"
 
 const programs = 1_000
@@ -81,7 +82,7 @@ const Random = Orchestration.make("Random", anything)
 
 /** An instance is named after the seed of its program. */
 const RandomLive = Random.toLayer(() =>
-  Effect.flatMap(Orchestration.Context, ({ instanceId }) => make(new Dice(Number(instanceId)), depth).program)
+  Effect.flatMap(Orchestration.Instance, ({ instanceId }) => make(new Dice(Number(instanceId)), depth).program)
 )
 
 const runGroup = Effect.fnUntraced(function*(
@@ -134,7 +135,7 @@ const runGroup = Effect.fnUntraced(function*(
     Layer.provide(Layer.effect(Provider.Provider, Effect.map(Provider.Provider, crashing)))
   )
   const app = Layer.mergeAll(runtime, Client.layer).pipe(
-    Layer.provideMerge(Provider.layerFromDriver({ pollInterval: "1000 days" })),
+    Layer.provideMerge(FromDriver.layer({ pollInterval: "1000 days" })),
     Layer.provide(MemoryDriver.layerOver(store)),
     Layer.provide(Logger.layer([]))
   )

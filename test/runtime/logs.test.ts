@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, MemoryDriver, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Orchestration, Runtime } from "duroxide-prisma"
+import { MemoryDriver } from "duroxide-prisma/provider"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"

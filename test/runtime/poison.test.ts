@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, MemoryDriver, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { MemoryDriver } from "duroxide-prisma/provider"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, ErrorDetails, Orchestration, Provider, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { ErrorDetails, Provider } from "duroxide-prisma/provider"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as DateTime from "effect/DateTime"
@@ -28,7 +29,7 @@ const Impatient = Orchestration.make("Impatient")
 const log = { charges: new Map<string, Array<{ tryNumber: number; key: string }>>(), slow: new Map<string, string>() }
 
 const charge = Charge.toLayer(Effect.fn(function*(amount) {
-  const { idempotencyKey, instanceId, tryNumber } = yield* Activity.Context
+  const { idempotencyKey, instanceId, tryNumber } = yield* Activity.Call
   const calls = log.charges.get(instanceId) ?? []
   log.charges.set(instanceId, [...calls, { tryNumber, key: idempotencyKey }])
   if (calls.length < amount) return yield* new Declined({ code: calls.length })

@@ -1,6 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, MemoryDriver, Orchestration, ProviderDriver, Runtime } from "duroxide-prisma"
-import type { Provider, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import type { RuntimeConfig } from "duroxide-prisma"
+import { MemoryDriver, ProviderDriver } from "duroxide-prisma/provider"
+import type { FromDriver } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -25,9 +27,9 @@ const programs = Steps.toLayer((sessions) => Effect.forEach(sessions, on, { conc
 const brain = Runtime.layer({ orchestrations: [Steps] }).pipe(Layer.provide(programs))
 
 const worker = (
-  handler: (sessionId: string) => Effect.Effect<string, never, Activity.Context>,
+  handler: (sessionId: string) => Effect.Effect<string, never, Activity.Call>,
   runtime: RuntimeConfig.Options = {},
-  provider: Provider.Options = {}
+  provider: FromDriver.Options = {}
 ) =>
   Process.start(Runtime.layer({ activities: [Step] }).pipe(Layer.provide(Step.toLayer(handler))), { runtime, provider })
 
@@ -67,7 +69,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
       const client = yield* Client.Client
       const { sql } = yield* PgServer.PgServer
       yield* Process.start(brain)
-      const named = yield* worker(() => Effect.map(Activity.Context, ({ workerId }) => workerId), {
+      const named = yield* worker(() => Effect.map(Activity.Call, ({ workerId }) => workerId), {
         workerNodeId: "node-7"
       })
       const [workerId] = yield* client.execute(Steps, { instanceId: "named", payload: ["of node-7"] })
@@ -91,7 +93,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
           yield* Effect.sleep("5 millis")
           if (running.get(sessionId) === 1) running.delete(sessionId)
           else running.set(sessionId, running.get(sessionId)! - 1)
-          return `delivery ${(yield* Activity.Context).deliveryNumber}`
+          return `delivery ${(yield* Activity.Call).deliveryNumber}`
         }), { maxSessions: 3, workerConcurrency: 8 })
       const payload = Array.from({ length: 40 }, (_, i) => `crowd ${i % 20}`)
       const answers = yield* client.execute(Steps, { instanceId: "crowd", payload })
@@ -217,7 +219,7 @@ describe("Sessions, in virtual time", () => {
       yield* worker((sessionId) =>
         Effect.gen(function*() {
           if (sessionId === "") return `${++others}`
-          deliveries.push((yield* Activity.Context).deliveryNumber)
+          deliveries.push((yield* Activity.Call).deliveryNumber)
           running.add(sessionId)
           most = Math.max(most, running.size)
           yield* Deferred.await(gate)

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Provider, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Provider } from "duroxide-prisma/provider"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -13,7 +14,7 @@ const Work = Activity.make("Work", { success: Schema.String })
 const Job = Orchestration.make("Job", { success: Schema.String })
 
 /** A runtime of its own; `work` is what its activity does. */
-const start = (work: Effect.Effect<string, never, Activity.Context>, options: RuntimeConfig.Options) =>
+const start = (work: Effect.Effect<string, never, Activity.Call>, options: RuntimeConfig.Options) =>
   Effect.gen(function*() {
     const scope = yield* Scope.make()
     yield* Runtime.layer({ orchestrations: [Job], activities: [Work] }).pipe(
@@ -80,7 +81,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
         )
         assert.deepStrictEqual(yield* sql(`SELECT * FROM instance_locks`), [])
         const second = yield* start(
-          Effect.map(Activity.Context, ({ deliveryNumber }) => `delivery ${deliveryNumber}`),
+          Effect.map(Activity.Call, ({ deliveryNumber }) => `delivery ${deliveryNumber}`),
           leases
         )
         assert.strictEqual(yield* client.wait(Job, "interrupted"), "delivery 1")

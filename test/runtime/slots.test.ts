@@ -6,8 +6,8 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import * as v8 from "node:v8"
 import * as vm from "node:vm"
-import * as slots from "../../src/internal/runtime/slots.ts"
-import * as supervisors from "../../src/internal/runtime/supervisor.ts"
+import * as slots from "../../src/runtime/slots.ts"
+import * as supervisors from "../../src/runtime/supervisor.ts"
 
 v8.setFlagsFromString("--expose-gc")
 const collectGarbage = vm.runInNewContext("gc") as () => void

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Provider, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Provider } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
@@ -9,7 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import * as registry from "../../src/internal/runtime/registry.ts"
+import * as registry from "../../src/runtime/registry.ts"
 
 const Go = Signal.make("Go")
 const schemas = { payload: Schema.Struct({ rounds: Schema.Int }), success: Schema.String } as const

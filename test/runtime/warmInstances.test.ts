@@ -1,16 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import {
-  Activity,
-  Client,
-  MemoryDriver,
-  Metrics,
-  Orchestration,
-  Provider,
-  ProviderAdmin,
-  Runtime,
-  RuntimeConfig,
-  Signal
-} from "duroxide-prisma"
+import { Activity, Client, Metrics, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Admin, FromDriver, MemoryDriver, Provider } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -19,8 +9,8 @@ import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as v8 from "node:v8"
 import * as vm from "node:vm"
-import { engine } from "../../src/internal/replay/context.ts"
 import * as Database from "../../src/prisma/Database.ts"
+import { engine } from "../../src/replay/context.ts"
 import * as App from "../utils/app.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
@@ -108,7 +98,7 @@ describe("WarmInstances", () => {
     ]))
     return Effect.gen(function*() {
       const client = yield* Client.Client
-      const admin = yield* ProviderAdmin.ProviderAdmin
+      const admin = yield* Admin.Admin
       for (const payload of ["old", "new"]) {
         yield* client.start(Echo, { instanceId: "again", payload })
         yield* untilWaiting("again")
@@ -273,9 +263,9 @@ const inMemory = (
   runtime: Layer.Layer<Runtime.Runtime, never, Provider.Provider>,
   options: RuntimeConfig.Options = {}
 ) =>
-  Layer.mergeAll(runtime, Client.layer, ProviderAdmin.layerFromDriver).pipe(
+  Layer.mergeAll(runtime, Client.layer, FromDriver.layerAdmin).pipe(
     Layer.provide(RuntimeConfig.layer({ pollTimeout: "1000 days", ...options })),
-    Layer.provideMerge(Provider.layerFromDriver({ pollInterval: "1000 days" })),
+    Layer.provideMerge(FromDriver.layer({ pollInterval: "1000 days" })),
     Layer.provide(MemoryDriver.layer),
     Layer.provideMerge(Logger.layer([]))
   )

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, Provider, ProviderAdmin } from "duroxide-prisma"
+import { Client } from "duroxide-prisma"
+import { Admin, Provider } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -49,7 +50,7 @@ describe("our client", () => {
           ),
           [{ v: "0.1" }]
         )
-        yield* (yield* ProviderAdmin.ProviderAdmin).deleteInstance("errand")
+        yield* (yield* Admin.Admin).deleteInstance("errand")
         assert.deepInclude(yield* Rust.ask(shared, (client) => client.getStatus("errand")), { status: "NotFound" })
       }).pipe(Effect.provide(Ours.app(shared)))
     }))

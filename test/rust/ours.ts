@@ -7,8 +7,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
+import type { TagFilter } from "../../src/model/Instance.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
-import type { TagFilter } from "../../src/ProviderDriver.ts"
 import type * as Rust from "./Rust.ts"
 
 export const Answer = Signal.make("Answer", { payload: Schema.String })
@@ -73,7 +73,7 @@ const Trap = Orchestration.make("RustSteps", number)
 const handlers = (ran: Array<string>) =>
   Layer.mergeAll(
     OurStep.toLayer(Effect.fn(function*(n) {
-      const { instanceId } = yield* Activity.Context
+      const { instanceId } = yield* Activity.Call
       ran.push(`OurStep ${instanceId} ${n}`)
       return yield* Effect.as(Effect.sleep(2 + n % 10), n + 1)
     })),
@@ -116,7 +116,7 @@ const handlers = (ran: Array<string>) =>
     OurParent.toLayer((n) => RustSteps.execute(n)),
     OurCall.toLayer((n) => RustStep.execute(n)),
     OurDetached.toLayer(Effect.fn(function*(n) {
-      const { instanceId } = yield* Orchestration.Context
+      const { instanceId } = yield* Orchestration.Instance
       yield* RustSteps.startDetached(`${instanceId}-detached`, n)
     })),
     Trap.toLayer(() => Effect.die("run by the wrong side"))

@@ -23,27 +23,33 @@ const check = (files: Record<string, string>): ReadonlyArray<string> => {
 }
 
 const good = {
-  "src/index.ts": `export * as Client from "./Client.ts"\n`,
-  "src/Event.ts": `import * as Schema from "effect/Schema"\nimport { text } from "./internal/text.ts"\n`,
-  "src/internal/text.ts": ``,
-  "src/Provider.ts": `import type { Event } from "./Event.ts"\nimport { x } from "./internal/seam/coalescer.ts"\n`,
-  "src/internal/seam/coalescer.ts": `import * as Queue from "effect/Queue"\n`,
-  "src/Client.ts": `import { Provider } from "./Provider.ts"\nimport * as Os from "node:os"\n`,
+  "src/index.ts": `export * as Client from "./Client.ts"\nexport * as Event from "./model/Event.ts"\n`,
+  "src/Client.ts": `import { Provider } from "./provider/Provider.ts"\nimport * as Os from "node:os"\n`,
+  "src/model/Event.ts": `import * as Schema from "effect/Schema"\nimport { text } from "./internal/text.ts"\n`,
+  "src/model/internal/text.ts": ``,
+  "src/provider/index.ts": `export * as Provider from "./Provider.ts"\n`,
+  "src/provider/Provider.ts": `import type { Event } from "../model/Event.ts"\n`,
+  "src/provider/internal/coalescer.ts": `import * as Queue from "effect/Queue"\n`,
+  "src/replay/turn.ts": `import type { Turn } from "../provider/Provider.ts"\n`,
+  "src/runtime/slots.ts": ``,
+  "src/runtime/dispatcher.ts": `import { run } from "../replay/turn.ts"\n`,
   "src/prisma/index.ts": `export * as PrismaDriver from "./PrismaDriver.ts"\n`,
   "src/prisma/PrismaDriver.ts": [
     `import pg from "pg"`,
     `import { PrismaPg } from "@prisma/adapter-pg"`,
     `import {`,
     `  Provider`,
-    `} from "../Provider.ts"`,
+    `} from "../provider/Provider.ts"`,
+    `import { DatabaseServer } from "../server/DatabaseServer.ts"`,
     `import { PrismaClient } from "./generated/client.ts"`
   ].join("\n"),
   "src/prisma/generated/client.ts": `import "anything"\n`,
+  "src/server/DatabaseServer.ts": ``,
   "src/testing/index.ts": `import { it } from "@effect/vitest"\nimport { Client } from "../Client.ts"\n`,
   "examples/hello.ts": `import { Client } from "duroxide-prisma"\nimport { say } from "./say.ts"\n`,
   "examples/say.ts": `import { Effect } from "effect"\n`,
-  "scripts/fixtures.ts": `import { x } from "#internal/seam/coalescer.ts"\n`,
-  "test/Event.test.ts": `import { Event } from "../src/Event.ts"\n`
+  "scripts/bench.ts": `import { x } from "#src/provider/internal/coalescer.ts"\n`,
+  "test/model/Event.test.ts": `import { Event } from "../../src/model/Event.ts"\n`
 }
 
 describe("imports", () => {
@@ -54,45 +60,51 @@ describe("imports", () => {
   const bad: ReadonlyArray<readonly [promise: string, path: string, text: string, breach: string]> = [
     [
       "refuses a model that imports the contract",
-      "src/Event.ts",
-      `import { Provider } from "./Provider.ts"`,
-      "src/Event.ts:1: imports src/Provider.ts: model does not import contract"
+      "src/model/Event.ts",
+      `import { ProviderError } from "../provider/ProviderError.ts"`,
+      "src/model/Event.ts:1: imports src/provider/ProviderError.ts: model does not import provider"
     ],
     [
-      "refuses a contract that imports the program, also for its types alone",
-      "src/Provider.ts",
-      `\nimport type { Client } from "./Client.ts"`,
-      "src/Provider.ts:2: imports src/Client.ts: contract does not import program"
+      "refuses an upward import of types alone",
+      "src/provider/Provider.ts",
+      `\nimport type { Dispatcher } from "../runtime/slots.ts"`,
+      "src/provider/Provider.ts:2: imports src/runtime/slots.ts: provider does not import runtime"
     ],
     [
-      "refuses a program that imports a driver, also at run time",
+      "refuses a runtime that imports the author's modules",
+      "src/runtime/dispatcher.ts",
+      `import type { Runtime } from "../Runtime.ts"`,
+      "src/runtime/dispatcher.ts:1: imports src/Runtime.ts: runtime does not import author"
+    ],
+    [
+      "refuses an author's module that imports a driver, also at run time",
       "src/Client.ts",
       `const driver = () => import("./prisma/PrismaDriver.ts")`,
-      "src/Client.ts:1: imports src/prisma/PrismaDriver.ts: program does not import driver"
+      "src/Client.ts:1: imports src/prisma/PrismaDriver.ts: author does not import prisma"
     ],
     [
-      "refuses a driver that imports the program",
+      "refuses a driver that imports the runtime",
       "src/prisma/PrismaDriver.ts",
-      `import { Client } from "../Client.ts"`,
-      "src/prisma/PrismaDriver.ts:1: imports src/Client.ts: driver does not import program"
+      `import { dispatcher } from "../runtime/dispatcher.ts"`,
+      "src/prisma/PrismaDriver.ts:1: imports src/runtime/dispatcher.ts: prisma does not import runtime"
     ],
     [
       "refuses testing that imports a driver",
       "src/testing/index.ts",
       `export { PrismaDriver } from "../prisma/index.ts"`,
-      "src/testing/index.ts:1: imports src/prisma/index.ts: testing does not import driver"
+      "src/testing/index.ts:1: imports src/prisma/index.ts: testing does not import prisma"
     ],
     [
       "refuses the effect barrel",
-      "src/Event.ts",
+      "src/model/Event.ts",
       `import { Schema } from "effect"`,
-      "src/Event.ts:1: imports effect: import the module instead, as `effect/Effect`"
+      "src/model/Event.ts:1: imports effect: import the module instead, as `effect/Effect`"
     ],
     [
       "refuses a package that the room does not use",
       "src/Client.ts",
       `import pg from "pg"`,
-      "src/Client.ts:1: imports pg: program does not use the package pg"
+      "src/Client.ts:1: imports pg: author does not use the package pg"
     ],
     [
       "refuses a source that imports its own package",
@@ -107,34 +119,46 @@ describe("imports", () => {
       "src/Client.ts:1: imports test/utils/x.ts: src imports nothing outside itself"
     ],
     [
-      "refuses an entry point that exports something internal",
+      "refuses an entry point that exports a module of an internal folder",
+      "src/provider/index.ts",
+      `export * from "./internal/coalescer.ts"`,
+      "src/provider/index.ts:1: imports src/provider/internal/coalescer.ts: an entry point exports nothing internal"
+    ],
+    [
+      "refuses an entry point that exports a module of a private room",
       "src/index.ts",
-      `export * from "./internal/text.ts"`,
-      "src/index.ts:1: imports src/internal/text.ts: an entry point exports nothing internal"
+      `export * from "./replay/turn.ts"`,
+      "src/index.ts:1: imports src/replay/turn.ts: an entry point exports nothing internal"
     ],
     [
-      "refuses a module without a room",
-      "src/Helpers.ts",
+      "refuses a folder that is no room",
+      "src/helpers/dates.ts",
       ``,
-      "src/Helpers.ts: stands in no room; give it one in the table of scripts/imports.mjs"
+      "src/helpers/dates.ts: stands in no room; give it one in the table of scripts/imports.mjs"
     ],
     [
-      "refuses a cycle, telling its way round",
-      "src/internal/text.ts",
+      "refuses a circle, with its way round",
+      "src/model/internal/text.ts",
       `import { Event } from "../Event.ts"`,
-      "src/Event.ts: imports itself: src/Event.ts -> src/internal/text.ts -> src/Event.ts"
+      "src/model/Event.ts: imports itself: src/model/Event.ts -> src/model/internal/text.ts -> src/model/Event.ts"
+    ],
+    [
+      "refuses a circle of types alone",
+      "src/model/internal/text.ts",
+      `import type { Event } from "../Event.ts"`,
+      "src/model/Event.ts: imports itself: src/model/Event.ts -> src/model/internal/text.ts -> src/model/Event.ts"
     ],
     [
       "refuses an example that looks behind the package",
       "examples/hello.ts",
-      `import { text } from "../src/internal/text.ts"`,
-      "examples/hello.ts:1: imports src/internal/text.ts: examples use only what the package exports"
+      `import { text } from "../src/model/internal/text.ts"`,
+      "examples/hello.ts:1: imports src/model/internal/text.ts: examples use only what the package exports"
     ],
     [
       "refuses a test of what is built",
-      "test/Event.test.ts",
-      `import { Event } from "../dist/Event.js"`,
-      "test/Event.test.ts:1: imports dist/Event.js: import the source or the package, not what is built"
+      "test/model/Event.test.ts",
+      `import { Event } from "../../dist/model/Event.js"`,
+      "test/model/Event.test.ts:1: imports dist/model/Event.js: import the source or the package, not what is built"
     ]
   ]
   for (const [promise, path, text, breach] of bad) {
@@ -143,15 +167,10 @@ describe("imports", () => {
     })
   }
 
-  it("check: takes types that refer to each other for no cycle", () => {
-    const tree = { ...good, "src/internal/text.ts": `import type { Event } from "../Event.ts"` }
-    assert.deepStrictEqual(check(tree), [])
-  })
-
   it("check: does not read examples in comments as code", () => {
     const tree = {
       ...good,
-      "src/Event.ts": `/**\n * import { Client } from "./Client.ts"\n */\n// import("./Client.ts")`
+      "src/model/Event.ts": `/**\n * import { Client } from "../Client.ts"\n */\n// import("../Client.ts")`
     }
     assert.deepStrictEqual(check(tree), [])
   })

@@ -1,15 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import {
-  Activity,
-  Client,
-  Event,
-  KeyValue,
-  Mailbox,
-  Orchestration,
-  Runtime,
-  RuntimeConfig,
-  Signal
-} from "duroxide-prisma"
+import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
+import { Event } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -37,16 +28,16 @@ const Program = Orchestration.make("Program", { success: Schema.Unknown, error: 
 
 /** A runtime of one orchestration and one activity. */
 const runtimeOf = (
-  program: Effect.Effect<unknown, unknown, Orchestration.Context>,
-  step: (name: string) => Effect.Effect<string, string, Activity.Context> = Effect.succeed
+  program: Effect.Effect<unknown, unknown, Orchestration.Instance>,
+  step: (name: string) => Effect.Effect<string, string, Activity.Call> = Effect.succeed
 ) =>
   Runtime.layer({ orchestrations: [Program], activities: [Step] }).pipe(
     Layer.provide([Program.toLayer(() => program), Step.toLayer(step)])
   )
 
 const on = (
-  program: Effect.Effect<unknown, unknown, Orchestration.Context>,
-  step?: (name: string) => Effect.Effect<string, string, Activity.Context>,
+  program: Effect.Effect<unknown, unknown, Orchestration.Instance>,
+  step?: (name: string) => Effect.Effect<string, string, Activity.Call>,
   options?: TestRuntime.Options
 ) => Effect.provide(TestRuntime.layer(runtimeOf(program, step), options))
 
@@ -169,7 +160,7 @@ describe("TestRuntime", () => {
       Step.execute("slow"),
       () =>
         Effect.flatMap(
-          Activity.Context,
+          Activity.Call,
           ({ deliveryNumber }) => Effect.as(Effect.sleep("5 hours"), `delivery ${deliveryNumber}`)
         )
     )))
@@ -416,6 +407,6 @@ const exponentialHours = Schedule.exponential("1 hour")
 
 const hourOfWork = () =>
   Effect.flatMap(
-    Activity.Context,
+    Activity.Call,
     ({ deliveryNumber }) => Effect.as(Effect.sleep("1 hour"), `delivery ${deliveryNumber}`)
   )

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Event, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
-import type { ProviderAdmin, ProviderError } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Event } from "duroxide-prisma/provider"
+import type { Admin, ProviderError } from "duroxide-prisma/provider"
 import { recordHistory, replayHistory, TestRuntime } from "duroxide-prisma/testing"
 import type { History } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
@@ -8,8 +9,8 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { read } from "../../scripts/fixtures/recording.ts"
-import { scenarios } from "../../scripts/fixtures/scenarios.ts"
+import { read } from "../recordings/programs/recording.ts"
+import { scenarios } from "../recordings/programs/scenarios.ts"
 
 const Order = Schema.Struct({ sku: Schema.String, cents: Schema.Int })
 const activity = (name: string) =>
@@ -23,10 +24,10 @@ const Total = KeyValue.make("total", Schema.Int)
 
 const Fulfil = Orchestration.make("Fulfil", { payload: Order, success: Schema.Unknown, error: Schema.Unknown })
 
-type Program = (order: typeof Order.Type) => Effect.Effect<unknown, unknown, Orchestration.Context>
+type Program = (order: typeof Order.Type) => Effect.Effect<unknown, unknown, Orchestration.Instance>
 
 /** What happens after the start. */
-type Drive = Effect.Effect<unknown, unknown, Client.Client | TestRuntime.TestRuntime | ProviderAdmin.ProviderAdmin>
+type Drive = Effect.Effect<unknown, unknown, Client.Client | TestRuntime.TestRuntime | Admin.Admin>
 
 const order = { sku: "book", cents: 100 }
 
@@ -604,7 +605,7 @@ describe("replayHistory: what is no history", () => {
 })
 
 describe("replayHistory: histories of a Rust runtime", () => {
-  const folder = new URL("../fixtures/duroxide/", import.meta.url)
+  const folder = new URL("../recordings/duroxide/", import.meta.url)
 
   /** Where our programs are not those that were recorded, word for word, or Rust did what we would not. */
   const notOurs = new Map([

@@ -16,7 +16,7 @@ class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema
 const schemas = { payload: Schema.Int, success: Schema.String, error: Declined } as const
 const Plain = Activity.make("Plain", schemas)
 
-type Execute<E> = (payload: number) => Effect.Effect<string, E, Orchestration.Context>
+type Execute<E> = (payload: number) => Effect.Effect<string, E, Orchestration.Instance>
 
 /** execute: fails with the error of the Schema, and with ActivityTimedOut where there is a timeout. */
 export const execute = () => {
@@ -71,6 +71,6 @@ export const make = () => {
   // @ts-expect-error options go through `with`
   Plain.execute(1, { tag: "gpu" })
   expectTypeOf([1, 2].map(Plain.execute)).toEqualTypeOf<
-    Array<Effect.Effect<string, Declined, Orchestration.Context>>
+    Array<Effect.Effect<string, Declined, Orchestration.Instance>>
   >()
 }

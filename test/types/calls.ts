@@ -5,7 +5,7 @@
  */
 import { expectTypeOf } from "@effect/vitest"
 import { Activity, Client, KeyValue, Mailbox, Orchestration, Signal } from "duroxide-prisma"
-import type { ErrorDetails, ProviderError } from "duroxide-prisma"
+import type { ErrorDetails, ProviderError } from "duroxide-prisma/provider"
 import * as Context from "effect/Context"
 import * as SecureRandom from "effect/crypto/SecureRandom"
 import * as Effect from "effect/Effect"
@@ -50,19 +50,19 @@ void Fulfil.continueAsNew({ cents: 1 }, { version: "2.0.0" })
 // @ts-expect-error the value is a number
 void Total.set("1")
 
-expectTypeOf(Charge.execute(12)).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Context>>()
-expectTypeOf(Fulfil.execute({ cents: 1 })).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Context>>()
-expectTypeOf(Fulfil.continueAsNew({ cents: 1 })).toEqualTypeOf<Effect.Effect<never, never, Orchestration.Context>>()
-expectTypeOf(Silent.execute()).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Context>>()
-expectTypeOf(Approved.wait).toEqualTypeOf<Effect.Effect<boolean, never, Orchestration.Context>>()
-expectTypeOf(Ping.wait).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Context>>()
-expectTypeOf(Orders.take).toEqualTypeOf<Effect.Effect<number, never, Orchestration.Context>>()
-expectTypeOf(Total.get).toEqualTypeOf<Effect.Effect<Option.Option<number>, never, Orchestration.Context>>()
-expectTypeOf(KeyValue.clearAll).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Context>>()
-expectTypeOf(Orchestration.uuid).toEqualTypeOf<Effect.Effect<string, never, Orchestration.Context>>()
+expectTypeOf(Charge.execute(12)).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Instance>>()
+expectTypeOf(Fulfil.execute({ cents: 1 })).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Instance>>()
+expectTypeOf(Fulfil.continueAsNew({ cents: 1 })).toEqualTypeOf<Effect.Effect<never, never, Orchestration.Instance>>()
+expectTypeOf(Silent.execute()).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
+expectTypeOf(Approved.wait).toEqualTypeOf<Effect.Effect<boolean, never, Orchestration.Instance>>()
+expectTypeOf(Ping.wait).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
+expectTypeOf(Orders.take).toEqualTypeOf<Effect.Effect<number, never, Orchestration.Instance>>()
+expectTypeOf(Total.get).toEqualTypeOf<Effect.Effect<Option.Option<number>, never, Orchestration.Instance>>()
+expectTypeOf(KeyValue.clearAll).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
+expectTypeOf(Orchestration.uuid).toEqualTypeOf<Effect.Effect<string, never, Orchestration.Instance>>()
 
 // What the runtime needs of a program is not the program's: its context only says what it runs for.
-expectTypeOf<keyof Orchestration.Context["Service"]>().toEqualTypeOf<
+expectTypeOf<keyof Orchestration.Instance["Service"]>().toEqualTypeOf<
   "instanceId" | "executionId" | "orchestrationName" | "orchestrationVersion" | "isReplaying"
 >()
 
@@ -98,13 +98,13 @@ type Wanted<ToLayer extends (of: never) => unknown> = Parameters<ToLayer>[0]
 expectTypeOf<Wanted<typeof Fulfil.toLayer<Payments>>>().toExtend<
   `an orchestration has no services: use test/Payments in an activity`
 >()
-expectTypeOf<Wanted<typeof Fulfil.toLayer<Payments | Orchestration.Context | SecureRandom.SecureRandom>>>().toExtend<
+expectTypeOf<Wanted<typeof Fulfil.toLayer<Payments | Orchestration.Instance | SecureRandom.SecureRandom>>>().toExtend<
   `an orchestration has no services: use ${string} in an activity`
 >()
 expectTypeOf<Wanted<typeof Fulfil.toLayer<Scope.Scope>>>().toExtend<
   "an orchestration has no scope of its own: close this one with Effect.scoped"
 >()
-expectTypeOf<Wanted<typeof Charge.toLayer<Orchestration.Context | Payments>>>().toExtend<
+expectTypeOf<Wanted<typeof Charge.toLayer<Orchestration.Instance | Payments>>>().toExtend<
   "activities, timers, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
 >()
 
@@ -117,7 +117,7 @@ const Fielded = Activity.make("Fielded", {
   retry: { times: 1, while: (outcome) => "code" in outcome && outcome.code > 1 }
 })
 expectTypeOf(Fielded.execute({ cents: 1 })).toEqualTypeOf<
-  Effect.Effect<{ readonly receipt: string }, { readonly code: number }, Orchestration.Context>
+  Effect.Effect<{ readonly receipt: string }, { readonly code: number }, Orchestration.Instance>
 >()
 // @ts-expect-error cents is missing
 void Fielded.execute({ note: "urgent" })
@@ -128,13 +128,13 @@ const FieldedOrder = Orchestration.make("FieldedOrder", {
 })
 void FieldedOrder.toLayer(({ cents }) => Effect.succeed({ sum: cents }))
 expectTypeOf(Signal.make("S", { payload: { ok: Schema.Boolean } }).wait).toEqualTypeOf<
-  Effect.Effect<{ readonly ok: boolean }, never, Orchestration.Context>
+  Effect.Effect<{ readonly ok: boolean }, never, Orchestration.Instance>
 >()
 expectTypeOf(Mailbox.make("M", { payload: { ok: Schema.Boolean } }).take).toEqualTypeOf<
-  Effect.Effect<{ readonly ok: boolean }, never, Orchestration.Context>
+  Effect.Effect<{ readonly ok: boolean }, never, Orchestration.Instance>
 >()
 expectTypeOf(KeyValue.make("k", { ok: Schema.Boolean }).get).toEqualTypeOf<
-  Effect.Effect<Option.Option<{ readonly ok: boolean }>, never, Orchestration.Context>
+  Effect.Effect<Option.Option<{ readonly ok: boolean }>, never, Orchestration.Instance>
 >()
 // @ts-expect-error a field is a Schema
 void Activity.make("Wrong", { payload: { cents: "number" } })

@@ -5,7 +5,7 @@
  */
 import { expectTypeOf } from "@effect/vitest"
 import { Activity, Orchestration, Runtime } from "duroxide-prisma"
-import type { Provider } from "duroxide-prisma"
+import type { Provider } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
@@ -59,9 +59,9 @@ serve(Runtime.layer({ orchestrations: [fromEnvironment] }).pipe(Layer.provide(fr
 const Errand = Orchestration.make("Errand", { payload: Schema.String, success: Schema.Int, servedBy: "rust" })
 const Step = Activity.make("Step", { payload: Schema.String, timeout: "1 second", servedBy: "rust" })
 
-expectTypeOf(Errand.execute).toEqualTypeOf<(payload: string) => Effect.Effect<number, never, Orchestration.Context>>()
+expectTypeOf(Errand.execute).toEqualTypeOf<(payload: string) => Effect.Effect<number, never, Orchestration.Instance>>()
 expectTypeOf(Step.with({ tag: "gpu" }).execute)
-  .toEqualTypeOf<(payload: string) => Effect.Effect<void, Activity.ActivityTimedOut, Orchestration.Context>>()
+  .toEqualTypeOf<(payload: string) => Effect.Effect<void, Activity.ActivityTimedOut, Orchestration.Instance>>()
 // @ts-expect-error processes of Rust run it
 Errand.toLayer(() => Effect.succeed(1))
 // @ts-expect-error it continues in its own program

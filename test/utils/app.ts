@@ -1,8 +1,9 @@
 /**
  * A whole application on a database of its own: store, runtime and client, in this process.
  */
-import { Client, Provider, RuntimeConfig } from "duroxide-prisma"
+import { Client, RuntimeConfig } from "duroxide-prisma"
 import type { Runtime } from "duroxide-prisma"
+import { FromDriver, Provider } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -12,14 +13,14 @@ import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import * as PgServer from "./PgServer.ts"
 
 export interface Options {
-  readonly provider?: Provider.Options
+  readonly provider?: FromDriver.Options
   readonly runtime?: RuntimeConfig.Options
 }
 
 /** Store and client on `url`, without logs: many tests provoke what is worth a warning. */
-export const store = (url: string, options?: Provider.Options) =>
+export const store = (url: string, options?: FromDriver.Options) =>
   Client.layer.pipe(
-    Layer.provideMerge(Provider.layerFromDriver(options)),
+    Layer.provideMerge(FromDriver.layer(options)),
     Layer.provideMerge(PrismaDriver.layer()),
     Layer.provideMerge(Database.layer({ url })),
     Layer.provideMerge(Logger.layer([]))

@@ -3,20 +3,20 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import type { AdminDriver } from "../../src/AdminDriver.ts"
+import type { TagFilter } from "../../src/model/Instance.ts"
 import * as Database from "../../src/prisma/Database.ts"
 import * as PrismaAdmin from "../../src/prisma/PrismaAdmin.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
-import { ProviderDriver } from "../../src/ProviderDriver.ts"
+import type { AdminDriver } from "../../src/provider/AdminDriver.ts"
+import { ProviderDriver } from "../../src/provider/ProviderDriver.ts"
 import type {
   ClaimedInstance,
   EncodedActivity,
   EncodedMessage,
   OrchestrationAck,
-  OrchestrationStart,
-  TagFilter
-} from "../../src/ProviderDriver.ts"
-import type { ProviderError } from "../../src/ProviderError.ts"
+  OrchestrationStart
+} from "../../src/provider/ProviderDriver.ts"
+import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as PgServer from "./PgServer.ts"
 
 export type Driver = ProviderDriver["Service"]

@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises"
 import * as pg from "pg"
 import * as PgServer from "./PgServer.ts"
 
-const folder = new URL("../fixtures/", import.meta.url)
+const folder = new URL("../recordings/", import.meta.url)
 
 /** Recorded scenarios of `fixtures/duroxide` that end, and one that waits for ever. */
 export const scenarios = ["timer", "kv", "fan-out-5", "sub-orchestration-ok", "continue-as-new", "version-too-new"]

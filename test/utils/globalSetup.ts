@@ -14,8 +14,8 @@ import { tmpdir } from "node:os"
 import * as path from "node:path"
 import * as pg from "pg"
 import type { TestProject } from "vitest/node"
-import * as DatabaseServer from "../../src/prisma/DatabaseServer.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
+import * as DatabaseServer from "../../src/server/DatabaseServer.ts"
 
 /** What tests are told about the server. */
 export interface ProvidedServer {

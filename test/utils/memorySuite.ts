@@ -1,13 +1,13 @@
 /**
  * The memory driver as the validation suite wants it: both drivers over an empty store, and a way behind them.
  */
-import type { AdminDriver, ProviderDriver } from "duroxide-prisma"
-import { MemoryDriver } from "duroxide-prisma"
+import type { AdminDriver, ProviderDriver } from "duroxide-prisma/provider"
+import { MemoryDriver } from "duroxide-prisma/provider"
 import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as tables from "../../src/internal/memory/tables.ts"
+import * as tables from "../../src/provider/internal/memory/tables.ts"
 
 export const storage: Layer.Layer<
   ProviderDriver.ProviderDriver | AdminDriver.AdminDriver | ProviderTest.Backdoor

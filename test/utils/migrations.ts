@@ -2,7 +2,8 @@ import * as Effect from "effect/Effect"
 import { readdirSync, readFileSync } from "node:fs"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
-import { type All, type Migration, Migrations } from "../../src/prisma/migrations.ts"
+import type { All, Migration } from "../../src/prisma/internal/migration.ts"
+import { Migrations } from "../../src/prisma/internal/migrations.ts"
 
 /** The migrations of a folder, in their order. */
 export const read = (folder: string): ReadonlyArray<Migration> =>

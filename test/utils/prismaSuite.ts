@@ -1,8 +1,8 @@
 /**
  * The driver on PostgreSQL as the validation suite wants it: each time on a database of its own.
  */
-import type { Provider, ProviderAdmin } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import type { Admin, Provider } from "duroxide-prisma/provider"
 import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -10,7 +10,7 @@ import * as PgServer from "./PgServer.ts"
 
 const layer = (
   options?: Partial<PrismaProvider.Options>
-): Layer.Layer<Provider.Provider | ProviderAdmin.ProviderAdmin | ProviderTest.Backdoor, unknown> =>
+): Layer.Layer<Provider.Provider | Admin.Admin | ProviderTest.Backdoor, unknown> =>
   Layer.unwrap(
     Effect.map(PgServer.PgServer, (test) =>
       Layer.merge(

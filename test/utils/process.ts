@@ -1,8 +1,9 @@
 /**
  * Processes that share one store, each with a provider and a runtime of its own, in this process.
  */
-import { Client, Provider, ProviderDriver, ProviderError, RuntimeConfig } from "duroxide-prisma"
+import { Client, RuntimeConfig } from "duroxide-prisma"
 import type { Runtime } from "duroxide-prisma"
+import { FromDriver, Provider, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -29,7 +30,7 @@ export const start = (
     const services = yield* runtime.pipe(
       Layer.merge(Client.layer),
       Layer.provide(RuntimeConfig.layer({ shutdownTimeout: 0, ...options.runtime })),
-      Layer.provide(Provider.layerFromDriver(options.provider)),
+      Layer.provide(FromDriver.layer(options.provider)),
       Layer.provide(Layer.succeed(Driver, mortal)),
       Layer.buildWithScope(scope)
     )

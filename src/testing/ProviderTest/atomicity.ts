@@ -4,7 +4,7 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import { Provider } from "../../Provider.ts"
+import { Provider } from "../../provider/Provider.ts"
 import {
   ack,
   activityItem,

@@ -4,13 +4,13 @@
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
-import type { InstanceFilter } from "../../ProviderAdmin.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { InstanceFilter } from "../../provider/Admin.ts"
 import { done, elapse, expectGone, expectInstances, fails, running, topic } from "./harness.ts"
 
 const bulk = (filter: InstanceFilter) =>
   Effect.flatMap(
-    ProviderAdmin,
+    Admin,
     (admin) => Effect.map(admin.deleteInstanceBulk(filter), ({ instancesDeleted }) => instancesDeleted)
   )
 
@@ -71,7 +71,7 @@ export const bulkDeletion = topic("bulk_deletion", {
 
   the_end_itself_is_not_before_it: Effect.gen(function*() {
     yield* ended("a")
-    const { completedAtMs } = yield* (yield* ProviderAdmin).getExecutionInfo("a", 1)
+    const { completedAtMs } = yield* (yield* Admin).getExecutionInfo("a", 1)
     assert(completedAtMs !== null)
     assert.strictEqual(yield* bulk({ completedBeforeMs: completedAtMs }), 0)
     assert.strictEqual(yield* bulk({ completedBeforeMs: completedAtMs + 1 }), 1)

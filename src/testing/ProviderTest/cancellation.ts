@@ -5,10 +5,10 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { application } from "../../ErrorDetails.ts"
-import type { ExecutionMetadata } from "../../Provider.ts"
-import { Provider } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import { application } from "../../model/ErrorDetails.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { ExecutionMetadata } from "../../provider/Provider.ts"
+import { Provider } from "../../provider/Provider.ts"
 import {
   abandonWork,
   ack,
@@ -155,7 +155,7 @@ export const cancellation = topic("cancellation", {
 
   test_orphan_activity_after_instance_force_deletion: Effect.gen(function*() {
     yield* schedule("i", [1], { metadata: named({ status: "Running" }) })
-    const { instancesDeleted } = yield* (yield* ProviderAdmin).deleteInstance("i", { force: true })
+    const { instancesDeleted } = yield* (yield* Admin).deleteInstance("i", { force: true })
     assert.isAtLeast(instancesDeleted, 1)
     yield* expectGone("i")
     const left = yield* fetchWork({ lockTimeout: "5 seconds" })

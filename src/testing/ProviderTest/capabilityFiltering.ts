@@ -4,8 +4,8 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Provider } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
 import {
   abandon,
   ack,
@@ -228,7 +228,7 @@ export const capabilityFiltering = topic("capability_filtering", {
   }),
 
   test_ack_appends_event_to_corrupted_history: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* seed("i", "1.0.0")
     yield* corrupt("i")
     const claimed = yield* claimCorrupt("i")

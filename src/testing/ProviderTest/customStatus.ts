@@ -4,7 +4,7 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Provider } from "../../Provider.ts"
+import { Provider } from "../../provider/Provider.ts"
 import { continueAsNew, create, customStatus as updated, fails, topic, turn } from "./harness.ts"
 import type { EventInput } from "./harness.ts"
 

@@ -5,10 +5,10 @@ import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
-import type { Claimed, OrchestrationItem } from "../../Provider.ts"
-import { Provider } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
-import type { ProviderError } from "../../ProviderError.ts"
+import { Admin } from "../../provider/Admin.ts"
+import type { Claimed, OrchestrationItem } from "../../provider/Provider.ts"
+import { Provider } from "../../provider/Provider.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
 import {
   ack,
   ackWork,
@@ -41,10 +41,10 @@ import {
 } from "./harness.ts"
 
 const remove = (instance: string, force = false) =>
-  Effect.flatMap(ProviderAdmin, (admin) => admin.deleteInstance(instance, { force }))
+  Effect.flatMap(Admin, (admin) => admin.deleteInstance(instance, { force }))
 
 const removeAtomic = (instances: ReadonlyArray<string>, force = false) =>
-  Effect.flatMap(ProviderAdmin, (admin) => admin.deleteInstancesAtomic(instances, { force }))
+  Effect.flatMap(Admin, (admin) => admin.deleteInstancesAtomic(instances, { force }))
 
 /** `root`, its children `root::sub::2` and `root::sub::3`, and a grandchild below the second. */
 const family = Effect.gen(function*() {
@@ -90,7 +90,7 @@ export const deletion = topic("deletion", {
       events: [started({ name: "ReusedOrch", version: "2.0.0" })],
       metadata: { orchestrationName: "ReusedOrch", orchestrationVersion: "2.0.0" }
     })
-    const info = yield* (yield* ProviderAdmin).getInstanceInfo("i")
+    const info = yield* (yield* Admin).getInstanceInfo("i")
     assert.strictEqual(info.orchestrationName, "ReusedOrch")
     yield* expectNoWork()
   }),
@@ -122,7 +122,7 @@ export const deletion = topic("deletion", {
 
   test_list_children: Effect.gen(function*() {
     const { first, grandchild, root, second } = yield* family
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     assert.sameMembers([...yield* admin.listChildren(root)], [first, second])
     assert.deepStrictEqual(yield* admin.listChildren(second), [grandchild])
     assert.deepStrictEqual(yield* admin.listChildren(grandchild), [])
@@ -130,7 +130,7 @@ export const deletion = topic("deletion", {
   }),
 
   test_delete_get_parent_id: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* done("root")
     yield* done("child", "root")
     assert.isTrue(Option.isNone(yield* admin.getParentId("root")))
@@ -140,7 +140,7 @@ export const deletion = topic("deletion", {
 
   test_delete_get_instance_tree: Effect.gen(function*() {
     const { first, grandchild, root, second } = yield* family
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     const tree = yield* admin.getInstanceTree(root)
     assert.strictEqual(tree.rootId, root)
     assert.sameMembers([...tree.allIds], [root, first, second, grandchild])
@@ -218,7 +218,7 @@ export const deletion = topic("deletion", {
   }),
 
   continue_as_new_in_transition_is_alive: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* create("i")
     yield* turn("i", {
       executionId: 1,
@@ -259,7 +259,7 @@ export const deletion = topic("deletion", {
       yield* done(parent)
       yield* send(childStartItem(child, parent))
       const claimed = yield* claimInstance(child)
-      const [created, removed] = yield* parallel<Exit.Exit<void, ProviderError>, never, Provider | ProviderAdmin>([
+      const [created, removed] = yield* parallel<Exit.Exit<void, ProviderError>, never, Provider | Admin>([
         Effect.exit(ack(claimed, { events: [started()], metadata: named({ parentInstanceId: parent }) })),
         Effect.exit(Effect.asVoid(removeAtomic([parent], true)))
       ])
@@ -278,7 +278,7 @@ export const deletion = topic("deletion", {
     const claimed = yield* Effect.forEach(instances.slice(4), () => claimOrchestration())
     const settle = (item: Claimed<OrchestrationItem>) =>
       Effect.asVoid(ack(item, { events: [activityScheduled(2)], metadata: named() }))
-    const exits = yield* parallel<Exit.Exit<void, ProviderError>, never, Provider | ProviderAdmin>([
+    const exits = yield* parallel<Exit.Exit<void, ProviderError>, never, Provider | Admin>([
       ...claimed.map((item) => Effect.exit(settle(item))),
       ...instances.map((instance) => Effect.exit(Effect.asVoid(remove(instance, true)))),
       Effect.exit(Effect.asVoid(removeAtomic(instances.toReversed(), true))),
@@ -287,7 +287,7 @@ export const deletion = topic("deletion", {
     yield* Effect.forEach(exits, expectDefined)
     yield* expectGone(...instances)
     yield* expectNoOrchestration()
-    assert.deepStrictEqual(yield* (yield* ProviderAdmin).listInstances, [])
+    assert.deepStrictEqual(yield* (yield* Admin).listInstances, [])
   })
 })
 

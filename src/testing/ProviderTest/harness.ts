@@ -15,13 +15,13 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
-import type * as Event from "../../Event.ts"
-import { Provider } from "../../Provider.ts"
-import type { Claimed, ExecutionMetadata, HistoryEnd, OrchestrationItem, Turn } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
-import type { CoreVersion, TagFilter } from "../../ProviderDriver.ts"
-import { ProviderError } from "../../ProviderError.ts"
-import type * as WorkItem from "../../WorkItem.ts"
+import type * as Event from "../../model/Event.ts"
+import type { CoreVersion, TagFilter } from "../../model/Instance.ts"
+import type * as WorkItem from "../../model/WorkItem.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
+import type { Claimed, ExecutionMetadata, HistoryEnd, OrchestrationItem, Turn } from "../../provider/Provider.ts"
+import { ProviderError } from "../../provider/ProviderError.ts"
 
 // -----------------------------------------------------------------------------
 // services
@@ -63,7 +63,7 @@ export class Settings extends Context.Service<Settings, {
 }>()("duroxide-prisma/testing/ProviderTest/Settings") {}
 
 /** What a test may use. */
-export type Services = Provider | ProviderAdmin | Backdoor | Settings
+export type Services = Provider | Admin | Backdoor | Settings
 
 /** The tests of one topic, by name. */
 export interface Topic {
@@ -99,13 +99,13 @@ export const elapseLockTimeout: Effect.Effect<void, never, Settings> = Effect.fl
 )
 
 /** Messages that can be claimed now. */
-export const waitingMessages: Effect.Effect<number, ProviderError, ProviderAdmin> = Effect.flatMap(
-  ProviderAdmin,
+export const waitingMessages: Effect.Effect<number, ProviderError, Admin> = Effect.flatMap(
+  Admin,
   (admin) => Effect.map(admin.getQueueDepths, ({ orchestratorQueue }) => orchestratorQueue)
 )
 
 /** Lets time pass until so many messages can be claimed, however slow the machine. */
-export const elapseUntilWaiting = (messages: number): Effect.Effect<void, ProviderError, ProviderAdmin | Settings> =>
+export const elapseUntilWaiting = (messages: number): Effect.Effect<void, ProviderError, Admin | Settings> =>
   Effect.gen(function*() {
     while ((yield* waitingMessages) < messages) yield* elapse("200 millis")
   })
@@ -596,7 +596,7 @@ export const fails = <A, R>(
 
 /** Demands that the instances exist. */
 export const expectInstances = (...instances: ReadonlyArray<string>) =>
-  Effect.flatMap(ProviderAdmin, (admin) =>
+  Effect.flatMap(Admin, (admin) =>
     Effect.forEach(instances, (instance) =>
       Effect.map(
         admin.getInstanceInfo(instance),
@@ -606,7 +606,7 @@ export const expectInstances = (...instances: ReadonlyArray<string>) =>
 /** Demands that none of the instances exists. */
 export const expectGone = (...instances: ReadonlyArray<string>) =>
   Effect.flatMap(
-    ProviderAdmin,
+    Admin,
     (admin) =>
       Effect.forEach(instances, (instance) => fails(admin.getInstanceInfo(instance), /not found/), { discard: true })
   )

@@ -4,8 +4,8 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Provider } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
 import {
   ack,
   activityCompleted,
@@ -105,7 +105,7 @@ export const instanceCreation = topic("instance_creation", {
   }),
 
   parent_link_is_written_once: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* create("parent")
     yield* create("other")
     yield* create("i")

@@ -4,9 +4,9 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Provider } from "../../Provider.ts"
-import type { ExecutionMetadata } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
+import type { ExecutionMetadata } from "../../provider/Provider.ts"
 import {
   ack,
   childStartItem,
@@ -67,16 +67,16 @@ const expectSnapshot = (instance: string, expected: Readonly<Record<string, stri
   })
 
 const keepLast = (instance: string, count: number) =>
-  Effect.flatMap(ProviderAdmin, (admin) => admin.pruneExecutions(instance, { keepLast: count }))
+  Effect.flatMap(Admin, (admin) => admin.pruneExecutions(instance, { keepLast: count }))
 
 const expectExecutions = (instance: string, ...executionIds: ReadonlyArray<number>) =>
   Effect.flatMap(
-    ProviderAdmin,
+    Admin,
     (admin) => Effect.map(admin.listExecutions(instance), (found) => assert.deepStrictEqual(found, executionIds))
   )
 
 const remove = (instance: string, force: boolean) =>
-  Effect.flatMap(ProviderAdmin, (admin) => admin.deleteInstance(instance, { force }))
+  Effect.flatMap(Admin, (admin) => admin.deleteInstance(instance, { force }))
 
 const expectSizes = (instance: string, keys: number, bytes: number) =>
   Effect.flatMap(Provider, (provider) =>

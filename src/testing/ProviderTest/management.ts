@@ -5,10 +5,10 @@ import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
-import { cancelled } from "../../ErrorDetails.ts"
-import * as Event from "../../Event.ts"
-import { Provider } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import { cancelled } from "../../model/ErrorDetails.ts"
+import * as Event from "../../model/Event.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
 import {
   abandon,
   ack,
@@ -52,12 +52,12 @@ export const management = topic("management", {
   test_list_instances: Effect.gen(function*() {
     const ids = ["mgmt-inst-0", "mgmt-inst-1", "mgmt-inst-2"]
     yield* Effect.forEach(ids, (id) => create(id))
-    const listed = yield* (yield* ProviderAdmin).listInstances
+    const listed = yield* (yield* Admin).listInstances
     assert.sameMembers([...listed], ids)
   }),
 
   test_list_instances_by_status: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* done("ended")
     yield* create("running")
     assert.deepStrictEqual(yield* admin.listInstancesByStatus("Completed"), ["ended"])
@@ -68,7 +68,7 @@ export const management = topic("management", {
   test_list_executions: Effect.gen(function*() {
     yield* enqueueStart("i")
     yield* ack(yield* claimOrchestration(), { executionId: 1, events: [started()] })
-    assert.deepStrictEqual(yield* (yield* ProviderAdmin).listExecutions("i"), [1])
+    assert.deepStrictEqual(yield* (yield* Admin).listExecutions("i"), [1])
   }),
 
   test_get_instance_info: Effect.gen(function*() {
@@ -77,7 +77,7 @@ export const management = topic("management", {
       events: [started()],
       metadata: { orchestrationName: "InfoOrch", orchestrationVersion: "2.0.0" }
     })
-    const info = yield* (yield* ProviderAdmin).getInstanceInfo("i")
+    const info = yield* (yield* Admin).getInstanceInfo("i")
     assert.deepInclude(info, {
       instanceId: "i",
       orchestrationName: "InfoOrch",
@@ -95,12 +95,12 @@ export const management = topic("management", {
       events: [started({ instanceId: "another" })],
       metadata: { status: "Completed", output: "result" }
     })
-    const info = yield* (yield* ProviderAdmin).getExecutionInfo("mgmt-exec-info", 1)
+    const info = yield* (yield* Admin).getExecutionInfo("mgmt-exec-info", 1)
     assert.deepInclude(info, { executionId: 1, status: "Completed", output: "result", eventCount: 1 })
   }),
 
   test_get_system_metrics: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     const before = yield* admin.getSystemMetrics
     yield* enqueueStart("i")
     yield* ack(yield* claimOrchestration(), { events: [started({ instanceId: "another" })], metadata: named() })
@@ -110,7 +110,7 @@ export const management = topic("management", {
   }),
 
   test_get_queue_depths: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     const before = yield* admin.getQueueDepths
     yield* enqueueStart("i")
     assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, before.orchestratorQueue + 1)
@@ -178,7 +178,7 @@ export const management = topic("management", {
   }),
 
   queue_depths_count_what_could_be_claimed: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* enqueueStart("leased")
     yield* send(timerFired("later", 1), "1 hour")
     yield* enqueueActivity("i", 1)
@@ -197,7 +197,7 @@ export const management = topic("management", {
     yield* done("completed")
     yield* done("failed", undefined, { status: "Failed" })
     yield* multi("many", 3)
-    assert.deepStrictEqual(yield* (yield* ProviderAdmin).getSystemMetrics, {
+    assert.deepStrictEqual(yield* (yield* Admin).getSystemMetrics, {
       totalInstances: 4,
       totalExecutions: 6,
       runningInstances: 1,
@@ -232,7 +232,7 @@ export const management = topic("management", {
   }),
 
   unknown_instances: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     assert.deepStrictEqual(yield* admin.listExecutions("unknown"), [])
     assert.deepStrictEqual(yield* admin.readHistoryWithExecutionId("unknown", 1), [])
     yield* fails(admin.latestExecutionId("unknown"), /not found/)
@@ -242,7 +242,7 @@ export const management = topic("management", {
   }),
 
   management_reads_the_newest_execution: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* multi("i", 2, { status: "Failed", output: "boom" })
     assert.strictEqual(yield* admin.latestExecutionId("i"), 2)
     assert.deepStrictEqual((yield* admin.readHistory("i")).map(({ executionId }) => executionId), [2])
@@ -255,7 +255,7 @@ export const management = topic("management", {
       yield* create(id)
       yield* elapse(5)
     }
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     assert.deepStrictEqual(yield* admin.listInstances, ids.toReversed())
     yield* poke("b")
     yield* send(activityCompleted("b", 1))

@@ -4,10 +4,10 @@
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Event from "../../Event.ts"
-import { Provider } from "../../Provider.ts"
-import type { HistoryEnd } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import * as Event from "../../model/Event.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
+import type { HistoryEnd } from "../../provider/Provider.ts"
 import {
   ack,
   activityScheduled,
@@ -95,14 +95,14 @@ export const multiExecution = topic("multi_execution", {
   // -- ours ------------------------------------------------------------------------------------
 
   the_newest_execution_is_never_left: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* multi("i", 3)
     yield* turn("i", { executionId: 1, metadata: named() })
     assert.strictEqual(yield* admin.latestExecutionId("i"), 3)
   }),
 
   continued_executions_have_an_end_time: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* create("i")
     yield* turn("i", { executionId: 1, metadata: named({ status: "ContinuedAsNew", output: "next" }) })
     const info = yield* admin.getExecutionInfo("i", 1)

@@ -4,15 +4,15 @@
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { Provider } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
 import { continueAsNew, create, elapse, fails, multi, named, started, topic, turn } from "./harness.ts"
 
-const executions = (instance: string) => Effect.flatMap(ProviderAdmin, (admin) => admin.listExecutions(instance))
+const executions = (instance: string) => Effect.flatMap(Admin, (admin) => admin.listExecutions(instance))
 
 export const prune = topic("prune", {
   test_prune_options_combinations: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* multi("a", 4)
     assert.deepStrictEqual(yield* executions("a"), [1, 2, 3, 4])
     assert.deepStrictEqual(yield* admin.pruneExecutions("a", { keepLast: 2 }), {
@@ -27,7 +27,7 @@ export const prune = topic("prune", {
   }),
 
   test_prune_safety: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* multi("i", 3)
     yield* admin.pruneExecutions("i", { keepLast: 0 })
     assert.strictEqual((yield* admin.getInstanceInfo("i")).executionId, 3)
@@ -42,7 +42,7 @@ export const prune = topic("prune", {
   }),
 
   test_prune_bulk: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     for (const instance of ["i0", "i1", "i2"]) yield* multi(instance, 4)
     const pruned = yield* admin.pruneExecutionsBulk({ instanceIds: ["i0", "i1"] }, { keepLast: 1 })
     assert.strictEqual(pruned.instancesProcessed, 2)
@@ -52,7 +52,7 @@ export const prune = topic("prune", {
   }),
 
   test_prune_bulk_includes_running_instances: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* multi("i", 3, { status: "Running", orchestrationName: "LongRunning" })
     const pruned = yield* admin.pruneExecutionsBulk({ instanceIds: ["i"] }, { keepLast: 1 })
     assert.deepInclude(pruned, { instancesProcessed: 1, executionsDeleted: 2 })
@@ -63,7 +63,7 @@ export const prune = topic("prune", {
   // -- ours ------------------------------------------------------------------------------------
 
   prune_by_time: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* create("i")
     yield* continueAsNew("i", 2)
     yield* elapse(20)
@@ -80,7 +80,7 @@ export const prune = topic("prune", {
   }),
 
   the_end_itself_is_not_before_it: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* multi("i", 2)
     const { completedAtMs } = yield* admin.getExecutionInfo("i", 1)
     assert(completedAtMs !== null)
@@ -94,12 +94,12 @@ export const prune = topic("prune", {
     // A turn may have begun the next execution without ending the one before.
     yield* create("i")
     yield* turn("i", { executionId: 2, events: [started()], metadata: named() })
-    yield* (yield* ProviderAdmin).pruneExecutions("i", {})
+    yield* (yield* Admin).pruneExecutions("i", {})
     assert.deepStrictEqual(yield* executions("i"), [1, 2])
   }),
 
   prune_of_nothing: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* multi("i", 1)
     const nothing = { executionsDeleted: 0, eventsDeleted: 0 }
     assert.deepStrictEqual(yield* admin.pruneExecutions("i", {}), { instancesProcessed: 1, ...nothing })

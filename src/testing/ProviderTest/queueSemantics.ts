@@ -4,8 +4,8 @@
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { Provider } from "../../Provider.ts"
-import { ProviderAdmin } from "../../ProviderAdmin.ts"
+import { Admin } from "../../provider/Admin.ts"
+import { Provider } from "../../provider/Provider.ts"
 import {
   abandonWork,
   ack,
@@ -115,7 +115,7 @@ export const queueSemantics = topic("queue_semantics", {
   // -- ours ------------------------------------------------------------------------------------
 
   queue_messages_wait_for_their_start: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     yield* send(queueMessage("orphan", "ConfigUpdate", "v1"))
     yield* expectNoOrchestration()
     assert.deepStrictEqual(yield* admin.listExecutions("orphan"), [])
@@ -149,7 +149,7 @@ export const queueSemantics = topic("queue_semantics", {
   }),
 
   timers_nobody_waits_for_are_deleted: Effect.gen(function*() {
-    const admin = yield* ProviderAdmin
+    const admin = yield* Admin
     const fireAtMs = (yield* Clock.currentTimeMillis) + 2000
     const timer = (instance: string, id: number) => timerFired(instance, id, fireAtMs)
     yield* create("i")

@@ -5,7 +5,7 @@ import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Provider } from "../../Provider.ts"
+import { Provider } from "../../provider/Provider.ts"
 import {
   abandonWork,
   ackWork,

@@ -3,7 +3,7 @@
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import type { TagFilter } from "../../ProviderDriver.ts"
+import type { TagFilter } from "../../model/Instance.ts"
 import {
   abandonWork,
   ack,

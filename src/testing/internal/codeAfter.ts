@@ -3,13 +3,13 @@
  */
 import * as Context from "effect/Context"
 import * as References from "effect/References"
-import type { ErrorDetails } from "../../ErrorDetails.ts"
-import type * as Event from "../../Event.ts"
-import type { Code } from "../../internal/replay/replay.ts"
-import * as turns from "../../internal/replay/turn.ts"
-import type * as WorkItem from "../../WorkItem.ts"
+import type { ErrorDetails } from "../../model/ErrorDetails.ts"
+import type * as Event from "../../model/Event.ts"
+import type * as WorkItem from "../../model/WorkItem.ts"
+import type { Code } from "../../replay/replay.ts"
+import * as turns from "../../replay/turn.ts"
 
-export type { Code } from "../../internal/replay/replay.ts"
+export type { Code } from "../../replay/replay.ts"
 
 export type Continuation =
   /** The code goes along with the events, and then does this. */

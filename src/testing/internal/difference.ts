@@ -1,7 +1,7 @@
 /**
  * A difference between history and code, as text.
  */
-import type * as Event from "../../Event.ts"
+import type * as Event from "../../model/Event.ts"
 import { decisionText, eventText, payloadDifference } from "./eventText.ts"
 
 export interface Difference {

@@ -1,8 +1,8 @@
 /**
  * Events as people read them: one line each, and what two of them have in common.
  */
-import * as ErrorDetails from "../../ErrorDetails.ts"
-import * as Event from "../../Event.ts"
+import * as ErrorDetails from "../../model/ErrorDetails.ts"
+import * as Event from "../../model/Event.ts"
 
 /** Kind, name and payload, without the id; long payloads are cut. */
 export const eventText = (event: Event.Event): string => {

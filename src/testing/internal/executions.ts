@@ -2,13 +2,13 @@
  * The whole history of an instance.
  */
 import * as Effect from "effect/Effect"
-import type * as Event from "../../Event.ts"
-import type { ProviderAdmin } from "../../ProviderAdmin.ts"
-import type { ProviderError } from "../../ProviderError.ts"
+import type * as Event from "../../model/Event.ts"
+import type { Admin } from "../../provider/Admin.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
 
 /** Oldest execution first; those that have no events yet, or were pruned, are left out. */
 export const readExecutions = (
-  admin: ProviderAdmin["Service"],
+  admin: Admin["Service"],
   instanceId: string
 ): Effect.Effect<ReadonlyArray<ReadonlyArray<Event.Event>>, ProviderError> =>
   Effect.flatMap(admin.listExecutions(instanceId), (ids) =>

@@ -4,8 +4,8 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { Claimed, Provider } from "../../Provider.ts"
-import type * as WorkItem from "../../WorkItem.ts"
+import type * as WorkItem from "../../model/WorkItem.ts"
+import type { Claimed, Provider } from "../../provider/Provider.ts"
 import { InBackground } from "./virtualTime.ts"
 
 export interface Process {

@@ -13,7 +13,7 @@ import * as Scheduler from "effect/Scheduler"
 import * as Semaphore from "effect/Semaphore"
 import type * as TestClock from "effect/testing/TestClock"
 import * as Activity from "../../Activity.ts"
-import type * as WorkItem from "../../WorkItem.ts"
+import type * as WorkItem from "../../model/WorkItem.ts"
 
 export interface Options {
   /** Milliseconds since the Unix epoch. */
@@ -110,7 +110,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       return Effect.contextWith((context: Context.Context<never>) =>
         Effect.callback<void>((resume) => {
           const activity = Option.map(
-            Context.getOption(context, Activity.Context),
+            Context.getOption(context, Activity.Call),
             ({ activityId, executionId, instanceId }) => activityKey(instanceId, executionId, activityId)
           )
           const sleeper: Sleeper = {

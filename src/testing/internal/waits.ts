@@ -1,7 +1,7 @@
 /**
  * What an execution waits for, in words.
  */
-import type * as Event from "../../Event.ts"
+import type * as Event from "../../model/Event.ts"
 
 /** Of the newest execution among `events`. */
 export const describeWaits = (events: ReadonlyArray<Event.Event>): string => {

@@ -147,9 +147,9 @@ export const runtime = ({ effects, name, versions }: Served) => {
   if (versions.length === 0) return Runtime.layer(ping.definitions).pipe(Layer.provide(ping.layer))
 
   /** Notes begin and end of a handler. */
-  const noted = <A>(payload: unknown, work: Effect.Effect<A, never, Activity.Context>) =>
+  const noted = <A>(payload: unknown, work: Effect.Effect<A, never, Activity.Call>) =>
     Effect.gen(function*() {
-      const { activityName, deliveryNumber, idempotencyKey, instanceId } = yield* Activity.Context
+      const { activityName, deliveryNumber, idempotencyKey, instanceId } = yield* Activity.Call
       const call = {
         key: idempotencyKey,
         activity: activityName,
@@ -170,7 +170,7 @@ export const runtime = ({ effects, name, versions }: Served) => {
       noted(
         payload,
         Effect.gen(function*() {
-          const { deliveryNumber } = yield* Activity.Context
+          const { deliveryNumber } = yield* Activity.Call
           if (deliveryNumber === 1) {
             note({ event: "block", ms: payload.ms })
             blockEventLoop(payload.ms)
@@ -192,7 +192,7 @@ export const runtime = ({ effects, name, versions }: Served) => {
     })),
     Pill.toLayer(() => Kill.execute()),
     TurnPill.toLayer(Effect.fn(function*() {
-      const { instanceId } = yield* Orchestration.Context
+      const { instanceId } = yield* Orchestration.Instance
       note({ event: "begin", key: instanceId, activity: "TurnPill", instance: instanceId, delivery: 0, payload: null })
       process.kill(process.pid, "SIGKILL")
     })),

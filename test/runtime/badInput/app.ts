@@ -39,7 +39,7 @@ const Nobodys = Activity.make("Nobodys")
 export const hanging = new Map<string, "running" | "interrupted">()
 
 const work = Work.toLayer(Effect.fn(function*(what) {
-  const { instanceId } = yield* Activity.Context
+  const { instanceId } = yield* Activity.Call
   switch (what) {
     case "fail":
       return yield* new Declined({ code: 7 })
@@ -84,7 +84,7 @@ export const Does = Orchestration.make("Does", { ...text, error: Schema.String }
 const ask = (what: string) => Effect.orDie(Work.execute(what))
 
 /** Programs with a mistake, by name. */
-const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestration.Context> } = {
+const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestration.Instance> } = {
   throw: Effect.sync(() => {
     throw new Error("thrown")
   }),
@@ -138,7 +138,7 @@ export const handlers = Layer.mergeAll(
   Calls.toLayer((what) => Work.execute(what)),
   Edited.toLayer(() =>
     Effect.flatMap(
-      Orchestration.Context,
+      Orchestration.Instance,
       ({ instanceId }) => Effect.asVoid(edited.has(instanceId) ? ask("edited") : Go.wait)
     )
   ),

@@ -2,7 +2,8 @@
  * What can be done wrong, and the one thing that happens then: the rows of docs/outcomes.md, as tests for any store.
  */
 import { assert } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Provider, ProviderAdmin, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Admin, Provider } from "duroxide-prisma/provider"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -10,7 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as App from "./app.ts"
 
-type Services = ProviderAdmin.ProviderAdmin | Provider.Provider
+type Services = Admin.Admin | Provider.Provider
 
 type Test = (client: Client.Client["Service"], id: string) => Effect.Effect<void, unknown, Services>
 
@@ -50,19 +51,19 @@ const nothing = { payload: undefined } as const
 /** Until the instance has begun to wait: it has had its first turn then. */
 const waiting = (instanceId: string) =>
   Effect.flatMap(
-    ProviderAdmin.ProviderAdmin,
+    Admin.Admin,
     (admin) => Effect.repeat(admin.readHistory(instanceId), { until: (events) => events.length > 1 })
   )
 
 const history = (instanceId: string) =>
   Effect.map(
-    Effect.flatMap(ProviderAdmin.ProviderAdmin, (admin) => admin.readHistory(instanceId)),
+    Effect.flatMap(Admin.Admin, (admin) => admin.readHistory(instanceId)),
     (events) => events.map(({ _tag }) => _tag)
   )
 
 /** Messages in the queue of the store, those for unknown ids included. */
 const queued = Effect.map(
-  Effect.flatMap(ProviderAdmin.ProviderAdmin, (admin) => admin.getQueueDepths),
+  Effect.flatMap(Admin.Admin, (admin) => admin.getQueueDepths),
   ({ orchestratorQueue }) => orchestratorQueue
 )
 

@@ -1,0 +1,75 @@
+/**
+ * What the store says of instances, and how executions and activities are told apart by the processes that take them.
+ *
+ * @since 0.1.0
+ */
+
+/**
+ * A Duroxide core version, the space in which executions are pinned.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface CoreVersion {
+  readonly major: number
+  readonly minor: number
+  readonly patch: number
+}
+
+/**
+ * Executions whose pinned version lies in `min` … `max`, both ends included, compared as tuples. An execution without
+ * a pinned version passes every filter.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface VersionRange {
+  readonly min: CoreVersion
+  readonly max: CoreVersion
+}
+
+/**
+ * Which activities a worker takes, by tag.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type TagFilter =
+  | { readonly _tag: "DefaultOnly" }
+  | { readonly _tag: "Tags"; readonly tags: ReadonlyArray<string> }
+  | { readonly _tag: "DefaultAnd"; readonly tags: ReadonlyArray<string> }
+  | { readonly _tag: "Any" }
+  | { readonly _tag: "None" }
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export type ExecutionStatus = "Running" | "Completed" | "Failed" | "ContinuedAsNew"
+
+/**
+ * What the tables say of one instance and its current execution.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface InstanceState {
+  readonly instanceId: string
+  readonly orchestrationName: string
+  readonly orchestrationVersion: string | null
+  readonly parentInstanceId: string | null
+  readonly executionId: number
+  readonly status: ExecutionStatus
+  /** Result of `Completed`, display text of `Failed`, new input of `ContinuedAsNew`. */
+  readonly output: string | null
+  /**
+   * The `OrchestrationFailed` event that ended a `Failed` execution: its last event but for the `…CancelRequested` ones
+   * behind it, one for each activity that was open.
+   */
+  readonly failure: string | null
+  readonly customStatus: string | null
+  readonly customStatusVersion: number
+  /** Milliseconds since the Unix epoch. */
+  readonly createdAtMs: number
+  readonly updatedAtMs: number
+}

@@ -1,0 +1,280 @@
+/**
+ * Says what a thrown value means: anything `pg`, the Prisma adapter or the Prisma client throws becomes one
+ * `ProviderError` reason, which knows whether the same call may succeed later.
+ *
+ * A pure function over one table of SQLSTATEs. Messages of a reason name conditions and objects, never values: no
+ * password, no URL, nothing of a payload.
+ *
+ * @since 0.1.0
+ */
+import * as Predicate from "effect/Predicate"
+import * as ProviderError from "../../provider/ProviderError.ts"
+
+/**
+ * The reason behind a thrown value.
+ *
+ * **Details**
+ *
+ * Accepts the errors of raw and of model queries, of transactions (a failed COMMIT arrives without a code), of `pg`
+ * itself and of sockets. What it does not know is `Unexpected`, not retryable, with the scrubbed error as `cause`.
+ *
+ * **Gotchas**
+ *
+ * A cancelled statement (57014) is retryable only when the server says in English that its statement timeout fired.
+ *
+ * @category conversions
+ * @since 0.1.0
+ */
+export const classify = (thrown: unknown): ProviderError.Reason => {
+  const cause = adapterCause(thrown)
+  const sql = sqlError(cause) ?? sqlError(thrown)
+  if (sql !== undefined) return fromSqlState(sql, thrown)
+  if (cause !== undefined) return fromAdapter(cause, thrown)
+  const code = text(thrown, "code") ?? text(thrown, "errorCode")
+  return (code === undefined ? undefined : fromCode(code, thrown)) ?? fromMessage(thrown)
+}
+
+/**
+ * Refusals our stored functions raise for a whole call, by SQLSTATE.
+ *
+ * **Details**
+ *
+ * Each is raised with `DETAIL` holding the reason's fields as JSON text, for example
+ * `RAISE EXCEPTION 'bad limit' USING ERRCODE = 'DX003', DETAIL = '{"field":"limit","problem":"must be at least 1"}'`.
+ * Where items can fail on their own, a function answers per item and raises nothing.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export const refusals: Readonly<
+  Record<string, (fields: Readonly<Record<string, unknown>>) => ProviderError.Reason>
+> = {
+  DX001: (fields) => new ProviderError.LockLost({ lockToken: String(fields.lockToken) }),
+  DX002: (fields) =>
+    new ProviderError.DuplicateEvent({
+      instanceId: String(fields.instanceId),
+      executionId: Number(fields.executionId)
+    }),
+  DX003: (fields) => new ProviderError.InvalidInput({ field: String(fields.field), problem: String(fields.problem) }),
+  DX004: (fields) => new ProviderError.InstanceNotFound({ instanceId: String(fields.instanceId) })
+}
+
+// -----------------------------------------------------------------------------
+// internal: answers of the server
+// -----------------------------------------------------------------------------
+
+interface SqlError {
+  readonly sqlState: string
+  readonly message: string
+  readonly detail: string | undefined
+}
+
+const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown): ProviderError.Reason => {
+  const problem = scrub(message)
+  const refusal = refusals[sqlState]
+  if (refusal !== undefined) {
+    const fields = parseFields(detail)
+    return fields === undefined ? unexpected(thrown, problem, sqlState) : refusal(fields)
+  }
+  switch (sqlState) {
+    case "40001": // serialization failure
+    case "40P01": // deadlock
+    case "55P03": // lock not available
+      return new ProviderError.Contention({ sqlState, problem })
+    case "0A000": // a migration changed the result of a prepared statement; the retry prepares it anew
+      return /cached plan must not change result type/.test(message)
+        ? new ProviderError.Contention({ sqlState, problem })
+        : unexpected(thrown, problem, sqlState)
+    case "57014": // cancelled: by our own timeout, or by a person who does not want it repeated
+      return /statement timeout/.test(message)
+        ? new ProviderError.Unavailable({ sqlState, problem })
+        : unexpected(thrown, problem, sqlState)
+    case "25P02": // an earlier statement of the transaction failed, one of ours or the application's
+      return new ProviderError.TransactionAborted()
+    case "25006": // read-only transaction: a fail-over left us on a standby
+    case "25P03": // idle in transaction too long, connection closed
+    case "25P04": // transaction timeout
+    case "57P01": // administrator stops the server or the backend
+    case "57P02": // crash shutdown
+    case "57P03": // starting up, shutting down
+    case "57P05": // idle session timeout
+      return new ProviderError.Unavailable({ sqlState, problem })
+    case "40003": // completion unknown
+      return new ProviderError.ConnectionLost({ problem: `${problem} (${sqlState})` })
+    case "3D000": // no such database
+    case "57P04": // the database was dropped
+      return new ProviderError.ConfigurationInvalid({ problem })
+    case "26000": // prepared statement does not exist
+    case "42P05": // prepared statement already exists
+      return poolerWithoutStatements(problem)
+    case "42501":
+      return new ProviderError.PermissionDenied({ problem })
+    case "08P01":
+      return fromProtocolViolation(problem)
+    case "3F000": // no such schema
+      return new ProviderError.SchemaMismatch({ sqlState, problem })
+  }
+  switch (sqlState.slice(0, 2)) {
+    case "54": // a limit of PostgreSQL, such as the length of an index entry
+      return new ProviderError.DataRefused({ sqlState, problem })
+    case "08": // connection
+      return new ProviderError.ConnectionLost({ problem: `${problem} (${sqlState})` })
+    case "22": // data; these messages may quote the value itself
+      return new ProviderError.DataRefused({ sqlState, problem: withoutValues(problem) })
+    case "23": // integrity
+      return new ProviderError.DataRefused({ sqlState, problem })
+    case "28": // authorization
+      return new ProviderError.AuthenticationFailed({ problem })
+    case "42": // missing or wrong tables, columns, functions
+      return new ProviderError.SchemaMismatch({ sqlState, problem })
+    case "53": // connections, memory, disk
+      return new ProviderError.Unavailable({ sqlState, problem })
+  }
+  return unexpected(thrown, problem, sqlState)
+}
+
+/** PgBouncer says most things with this one code. */
+const fromProtocolViolation = (problem: string): ProviderError.Reason =>
+  /unsupported startup parameter|no such database|database .* does not exist/i.test(problem)
+    ? new ProviderError.ConfigurationInvalid({ problem })
+    : /no such user|authentication failed/i.test(problem)
+    ? new ProviderError.AuthenticationFailed({ problem })
+    : /prepared statement/i.test(problem)
+    ? poolerWithoutStatements(problem)
+    : /query_wait_timeout|too many|no more connections/i.test(problem)
+    ? new ProviderError.Unavailable({ sqlState: "08P01", problem })
+    : new ProviderError.ConnectionLost({ problem: `${problem} (08P01)` })
+
+const poolerWithoutStatements = (problem: string): ProviderError.Reason =>
+  new ProviderError.ConfigurationInvalid({
+    problem: `${problem}. A pooler shares connections between clients: set preparedStatements to false`
+  })
+
+// -----------------------------------------------------------------------------
+// internal: errors without an answer of the server
+// -----------------------------------------------------------------------------
+
+const fromAdapter = (cause: object, thrown: unknown): ProviderError.Reason => {
+  const kind = text(cause, "kind")
+  switch (kind) {
+    case "DatabaseNotReachable": {
+      const host = text(cause, "host")
+      const port = Predicate.hasProperty(cause, "port") ? `:${String(cause.port)}` : ""
+      return new ProviderError.ConnectionLost({ problem: `nothing answers at ${host ?? "the given host"}${port}` })
+    }
+    case "ConnectionClosed":
+      return new ProviderError.ConnectionLost({ problem: "the connection was reset" })
+    case "SocketTimeout":
+      return new ProviderError.ConnectionLost({ problem: "the connection timed out" })
+    case "TlsConnectionError":
+      return new ProviderError.ConfigurationInvalid({ problem: scrub(text(cause, "reason") ?? "TLS failed") })
+    case "UnsupportedNativeDataType":
+      return unexpected(thrown, `a statement returns a column of type ${text(cause, "type")}, which cannot be read`)
+  }
+  return unexpected(thrown, `the database adapter reports ${kind ?? "an unknown error"}`)
+}
+
+const fromCode = (code: string, thrown: unknown): ProviderError.Reason | undefined => {
+  switch (code) {
+    case "P2028":
+      return new ProviderError.Unavailable({ sqlState: null, problem: "the transaction ran out of time" })
+    case "P2034":
+      return new ProviderError.Contention({ sqlState: "40001", problem: "write conflict or deadlock" })
+    case "ERR_INVALID_URL":
+      return new ProviderError.ConfigurationInvalid({ problem: "the connection URL is not a URL" })
+    case "EPROTO":
+      return new ProviderError.ConfigurationInvalid({ problem: "the server does not answer TLS with TLS" })
+  }
+  // A file named in the URL (certificate, key) rather than a socket.
+  if (text(thrown, "syscall") === "open") {
+    return new ProviderError.ConfigurationInvalid({
+      problem: `a file the connection URL names cannot be read (${code})`
+    })
+  }
+  if (/^E[A-Z0-9]+$/.test(code)) return new ProviderError.ConnectionLost({ problem: `the socket reports ${code}` })
+  if (/^(ERR_(TLS|SSL)_|CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_)/.test(code)) {
+    return new ProviderError.ConfigurationInvalid({ problem: `TLS failed (${code})` })
+  }
+  return undefined
+}
+
+/** `pg` and its pool throw plain errors; only the message tells them apart. */
+const fromMessage = (thrown: unknown): ProviderError.Reason => {
+  const message = text(thrown, "message") ?? String(thrown)
+  if (/^(Connection terminated|Client has encountered a connection error|Client was closed)/.test(message)) {
+    return new ProviderError.ConnectionLost({ problem: message })
+  }
+  if (/^Query read timeout|^timeout expired/.test(message)) {
+    return new ProviderError.ConnectionLost({ problem: "the server did not answer in time" })
+  }
+  if (/timeout exceeded when trying to connect/.test(message)) {
+    return new ProviderError.Unavailable({
+      sqlState: null,
+      problem: "every connection of the pool stayed busy for the whole checkout timeout"
+    })
+  }
+  if (/Cannot use a pool after calling end/.test(message)) return new ProviderError.Closed()
+  if (message.startsWith("SASL: ")) return new ProviderError.AuthenticationFailed({ problem: message })
+  if (/does not support SSL|establishing an SSL connection/.test(message)) {
+    return new ProviderError.ConfigurationInvalid({ problem: message })
+  }
+  return unexpected(thrown, scrub(message))
+}
+
+// -----------------------------------------------------------------------------
+// internal: shapes and texts
+// -----------------------------------------------------------------------------
+
+/** Errors of queries carry the adapter's error in `meta`; a failed COMMIT throws the adapter's error itself. */
+const adapterCause = (thrown: unknown): object | undefined => {
+  const adapterError = property(property(thrown, "meta"), "driverAdapterError") ??
+    (text(thrown, "name") === "DriverAdapterError" ? thrown : undefined)
+  const cause = property(adapterError, "cause")
+  return Predicate.isObject(cause) ? cause : undefined
+}
+
+/** The server's fields, as the adapter renames them and as `pg` gives them. */
+const sqlError = (value: unknown): SqlError | undefined => {
+  const sqlState = text(value, "originalCode") ??
+    (text(value, "severity") === undefined ? undefined : text(value, "code"))
+  return sqlState === undefined || !/^[0-9A-Z]{5}$/.test(sqlState) ? undefined : {
+    sqlState,
+    message: text(value, "originalMessage") ?? text(value, "message") ?? "",
+    detail: text(value, "detail")
+  }
+}
+
+const unexpected = (thrown: unknown, problem: string, sqlState: string | null = null): ProviderError.Reason => {
+  // The original may hold values in its message and its fields: keep only where it was thrown.
+  const cause = new Error(problem)
+  const stack = text(thrown, "stack")
+  if (stack !== undefined) {
+    cause.stack = [problem, ...stack.split("\n").filter((line) => /^\s+at /.test(line))].join("\n")
+  }
+  return new ProviderError.Unexpected({ sqlState, problem, cause })
+}
+
+const scrub = (message: string): string => {
+  const [first = ""] = message.split("\n")
+  const clean = first.replace(/\b[a-z]+:\/\/\S+/gi, "<url>").replace(/password=\S+/gi, "password=<hidden>")
+  return clean.length > 300 ? `${clean.slice(0, 300)}…` : clean
+}
+
+const withoutValues = (problem: string): string => problem.replace(/: .*$/, "").replace(/"[^"]*"$/, "<value>")
+
+const parseFields = (detail: string | undefined): Readonly<Record<string, unknown>> | undefined => {
+  try {
+    const fields: unknown = JSON.parse(detail ?? "")
+    return Predicate.isObject(fields) ? fields : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const property = (value: unknown, key: string): unknown =>
+  Predicate.isObject(value) && key in value ? (value as Record<string, unknown>)[key] : undefined
+
+const text = (value: unknown, key: string): string | undefined => {
+  const found = property(value, key)
+  return typeof found === "string" ? found : undefined
+}

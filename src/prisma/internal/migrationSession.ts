@@ -1,0 +1,124 @@
+/**
+ * The one session a migration runs in: a connection of its own straight to the server, and the locks it holds.
+ */
+import * as Effect from "effect/Effect"
+import type * as Redacted from "effect/Redacted"
+import type * as Scope from "effect/Scope"
+import * as pg from "pg"
+import * as ProviderError from "../../provider/ProviderError.ts"
+import * as MigrationError from "../MigrationError.ts"
+import * as Connection from "./connection.ts"
+import * as SqlFault from "./SqlFault.ts"
+
+export type Row = Readonly<Record<string, unknown>>
+
+export interface Session extends Connection.Connection {
+  readonly run: (
+    sql: string,
+    values?: ReadonlyArray<unknown>
+  ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.Reason>
+}
+
+/** Open for the current scope, its search path at the schema. */
+export const open = Effect.fnUntraced(
+  function*(options: {
+    readonly url: string | Redacted.Redacted<string>
+    readonly schema?: string | undefined
+  }): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
+    const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))
+    const client = yield* Effect.acquireRelease(
+      Effect.tryPromise({
+        try: async () => {
+          const client = new pg.Client({
+            connectionString: connection.connectionString,
+            application_name: "duroxide-prisma migrator",
+            connectionTimeoutMillis: 30_000
+          })
+          client.on("error", () => {}) // the running query reports it; without a listener it ends the process
+          await client.connect()
+          return client
+        },
+        catch: (thrown) => Connection.located(SqlFault.classify(thrown), connection.address)
+      }),
+      (client) => Effect.promise(() => client.end())
+    )
+    const run: Session["run"] = (sql, values) =>
+      Effect.tryPromise({
+        // Without values the text goes as one simple query: a whole file, whatever it contains.
+        try: async () => (await client.query<Row>(sql, values === undefined ? undefined : [...values])).rows ?? [],
+        catch: SqlFault.classify
+      })
+    // Names in migrations carry no schema, and stored functions keep the search path they are created under.
+    yield* run(`SET search_path = ${Connection.quoted(connection.schema)}; SET statement_timeout = 0`)
+    return { ...connection, run }
+  }
+)
+
+/** As `open`, for what takes locks: these belong to a session, and a pooler shares its sessions. */
+export const openDirect = Effect.fnUntraced(function*(options: Parameters<typeof open>[0]) {
+  const session = yield* open(options)
+  return session.pooled
+    ? yield* new ProviderError.ConfigurationInvalid({
+      problem: "migrations need a session of their own; give the server's URL, not the pooler's (pgbouncer=true)"
+    })
+    : session
+})
+
+/** The lock of the Prisma CLI. */
+const lockKey = 72707369
+
+/**
+ * Takes the lock of the Prisma CLI and that of duroxide-pg's own migrations, so that neither sees a schema half made.
+ * Held until the session ends.
+ */
+export const lock = ({ run, schema }: Session, timeoutMs: number) =>
+  run(
+    `SET lock_timeout = ${Math.max(1, Math.ceil(timeoutMs))};
+     SELECT pg_advisory_lock(${lockKey});
+     SELECT pg_advisory_lock(${duroxideLockKey(schema)});
+     SET lock_timeout = 0`
+  )
+    .pipe(
+      Effect.catchIf(
+        (reason) => reason._tag === "Contention",
+        () => Effect.fail(new MigrationError.LockTimeout({ waitedMs: timeoutMs }))
+      )
+    )
+
+export const isLocked = ({ run }: Session) =>
+  Effect.map(
+    run(
+      `SELECT FROM pg_locks
+       WHERE locktype = 'advisory' AND granted AND classid = 0 AND objid = ${lockKey}
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+    ),
+    (rows) => rows.length > 0
+  )
+
+/** FNV-1a of 64 bits over the name of the lock, as the signed number PostgreSQL takes. */
+export const duroxideLockKey = (schema: string): bigint => {
+  let hash = 0xcbf29ce484222325n
+  for (const byte of new TextEncoder().encode(`duroxide_pg:migrations:${schema}`)) {
+    hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n)
+  }
+  return BigInt.asIntN(64, hash)
+}
+
+export const hasTable = ({ run, schema }: Session, table: string) =>
+  Effect.map(
+    run(
+      "SELECT FROM pg_class WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relname = $2",
+      [schema, table]
+    ),
+    (rows) => rows.length > 0
+  )
+
+/** The books of duroxide-pg: where they are, a schema is shared with it. */
+export const duroxideBooks = "_duroxide_migrations"
+
+/** Adds what to do to a refusal of the server. */
+export const withAdvice = <A, E extends MigrationError.Reason, R>(effect: Effect.Effect<A, E, R>, advice: string) =>
+  Effect.mapError(effect, (reason) =>
+    reason._tag === "PermissionDenied"
+      ? new ProviderError.PermissionDenied({ problem: `${reason.problem}. ${advice}` })
+      : reason)

@@ -1,0 +1,172 @@
+/**
+ * Takes out of a schema what the migrations put there, in one transaction.
+ */
+import * as Effect from "effect/Effect"
+import * as MigrationError from "../MigrationError.ts"
+import * as Connection from "./connection.ts"
+import * as Layout from "./layout.ts"
+import type { All } from "./migration.ts"
+import { duroxideBooks, hasTable, type Session, withAdvice } from "./migrationSession.ts"
+
+export interface Options {
+  readonly migrations: All
+  readonly lockTimeoutMs: number
+  readonly force: boolean
+}
+
+/** Names of what was removed. What goes with its table is not named. */
+export interface Removed {
+  readonly tables: ReadonlyArray<string>
+  /** As `table.column`. */
+  readonly columns: ReadonlyArray<string>
+  readonly indexes: ReadonlyArray<string>
+  readonly functions: ReadonlyArray<string>
+  readonly schema: boolean
+}
+
+export const nothing: Removed = { tables: [], columns: [], indexes: [], functions: [], schema: false }
+
+/** Not interruptible: a session cut off here might still commit. */
+export const remove = (session: Session, options: Options) =>
+  removing(session, options).pipe(
+    Effect.tapError(() => Effect.ignore(session.run("ROLLBACK"))),
+    (effect) => withAdvice(effect, "Reset with the role that owns the tables"),
+    Effect.mapError((reason) => {
+      switch (reason._tag) {
+        case "Contention":
+          return new MigrationError.LockTimeout({ waitedMs: options.lockTimeoutMs })
+        case "Unexpected":
+          return reason.sqlState === "2BP01"
+            ? new MigrationError.ObjectsDepend({ schema: session.schema, problem: reason.problem })
+            : reason
+        default:
+          return reason
+      }
+    }),
+    Effect.uninterruptible
+  )
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+const removing = Effect.fnUntraced(function*(session: Session, { force, lockTimeoutMs, migrations }: Options) {
+  const { run, schema } = session
+  const shared = yield* hasTable(session, duroxideBooks)
+  yield* run(`BEGIN; SET LOCAL lock_timeout = ${Math.max(1, Math.ceil(lockTimeoutMs))}`)
+  const tables = yield* present(session, "TABLE", migrations)
+  // From here on no process takes a lock: the check holds until the commit.
+  if (tables.length > 0) yield* run(`LOCK TABLE ${tables.join(", ")} IN ACCESS EXCLUSIVE MODE`)
+  if (!force) yield* refuseLive(session, tables)
+
+  // Functions cannot go before the triggers that call them.
+  const triggers = yield* run(
+    `SELECT tgname::text AS name, tgrelid::regclass::text AS relation FROM pg_trigger
+     WHERE tgrelid = ANY($1::regclass[]) AND tgname = ANY($2) AND NOT tgisinternal`,
+    [tables, Layout.created("TRIGGER", migrations)]
+  )
+  for (const { name, relation } of triggers) yield* run(`DROP TRIGGER ${String(name)} ON ${String(relation)}`)
+
+  const functions = yield* run(
+    `SELECT oid::regprocedure::text AS signature, proname::text AS name FROM pg_proc
+     WHERE pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND proname = ANY($2)
+     ORDER BY 1`,
+    [schema, Layout.created("FUNCTION", migrations)]
+  )
+  for (const { signature } of functions) yield* run(`DROP FUNCTION ${String(signature)}`)
+
+  // One by one, so that the message about a foreign object names the table it hangs on.
+  const indexes = shared ? yield* present(session, "INDEX", migrations) : []
+  for (const name of indexes) yield* run(`DROP INDEX ${name}`)
+  const ours = shared ? yield* present(session, "TABLE", migrations.slice(1)) : tables
+  for (const name of ours) yield* run(`DROP TABLE ${name}`)
+  const columns = shared ? yield* presentColumns(session, Layout.addedColumns(migrations)) : []
+  for (const { column, table } of columns) yield* run(`ALTER TABLE ${table} DROP COLUMN ${column}`)
+  if (shared) yield* resetStorage(session, migrations[0].sql)
+
+  yield* run("DELETE FROM _prisma_migrations WHERE migration_name = ANY($1)", [migrations.map(({ name }) => name)])
+  const others = yield* run("SELECT FROM _prisma_migrations LIMIT 1")
+  if (others.length === 0) yield* run("DROP TABLE _prisma_migrations")
+  const schemaGone = schema !== "public" && (yield* dropWhenEmpty(session))
+  yield* run("COMMIT")
+  return {
+    tables: ours,
+    columns: columns.map(({ column, table }) => `${table}.${column}`),
+    indexes,
+    functions: functions.map(({ name }) => String(name)),
+    schema: schemaGone
+  } satisfies Removed
+})
+
+/** Those of the created tables, or indexes on them, that are still there. */
+const present = (
+  { run, schema }: Session,
+  kind: "TABLE" | "INDEX",
+  migrations: ReadonlyArray<{ readonly sql: string }>
+) =>
+  Effect.map(
+    run(
+      `SELECT relname::text AS name FROM pg_class
+       WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relname = ANY($2)
+         AND relkind = ANY($3::"char"[])
+       ORDER BY array_position($2::text[], relname::text)`,
+      [schema, Layout.created(kind, migrations), kind === "TABLE" ? ["r", "p"] : ["i", "I"]]
+    ),
+    (rows) => rows.map(({ name }) => String(name))
+  )
+
+/** Those of the added columns that are still there. */
+const presentColumns = Effect.fnUntraced(function*(
+  { run, schema }: Session,
+  added: ReturnType<typeof Layout.addedColumns>
+) {
+  const rows = yield* run(
+    `SELECT table_name::text AS table, column_name::text AS column FROM information_schema.columns
+     WHERE table_schema = $1 AND table_name = ANY($2)`,
+    [schema, added.map(({ table }) => table)]
+  )
+  return added.filter(({ column, table }) => rows.some((row) => row.table === table && row.column === column))
+})
+
+const refuseLive = Effect.fnUntraced(function*({ run, schema }: Session, tables: ReadonlyArray<string>) {
+  const counts: Record<string, number> = {}
+  for (const table of ["instance_locks", "worker_queue", "sessions"]) {
+    if (!tables.includes(table)) continue
+    const [row] = yield* run(
+      `SELECT count(*)::int AS live FROM ${table}
+       WHERE locked_until > extract(epoch FROM clock_timestamp()) * 1000${table === "instance_locks" ? holder : ""}`
+    )
+    counts[table] = Number(row?.live)
+  }
+  const { instance_locks: instances = 0, sessions = 0, worker_queue: activities = 0 } = counts
+  if (instances + activities + sessions > 0) {
+    return yield* new MigrationError.LeasesLive({ schema, instances, activities, sessions })
+  }
+})
+
+/** A lock without a holder is a pause: its instance runs nowhere. */
+const holder = " AND lock_token <> ''"
+
+/** Parameters somebody has changed since stay. */
+const resetStorage = Effect.fnUntraced(function*({ run, schema }: Session, createTables: string) {
+  for (const { name, storage } of Layout.parse(createTables).tables) {
+    if (storage === undefined) continue
+    const unchanged = yield* run(
+      `SELECT FROM pg_class
+       WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relname = $2 AND reloptions = $3`,
+      [schema, name, [storage.replaceAll(" ", "")]]
+    )
+    if (unchanged.length > 0) yield* run(`ALTER TABLE ${name} RESET (${storage.replace(/ =.*$/, "")})`)
+  }
+})
+
+/** The server knows best what else a schema holds; where it is another role's, it stays. */
+const dropWhenEmpty = ({ run, schema }: Session) =>
+  run("SAVEPOINT empty").pipe(
+    Effect.andThen(run(`DROP SCHEMA ${Connection.quoted(schema)}`)),
+    Effect.as(true),
+    Effect.catchIf(
+      (reason) => reason._tag === "PermissionDenied" || (reason._tag === "Unexpected" && reason.sqlState === "2BP01"),
+      () => Effect.as(run("ROLLBACK TO SAVEPOINT empty"), false)
+    )
+  )

@@ -1,0 +1,149 @@
+/**
+ * Management of what is stored: listing, inspection, deletion, pruning, metrics.
+ *
+ * For operators and tools; no runtime needs it.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import type * as Option from "effect/Option"
+import type * as Event from "../model/Event.ts"
+import type { ExecutionStatus, InstanceState } from "../model/Instance.ts"
+import type { Deleted, ExecutionInfo, QueueDepths, SystemMetrics } from "./AdminDriver.ts"
+import type { ProviderError } from "./ProviderError.ts"
+
+/**
+ * An instance with all its descendants.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface InstanceTree {
+  readonly rootId: string
+  /** The root first, then level by level. */
+  readonly allIds: ReadonlyArray<string>
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface InstanceFilter {
+  /** Only these; an empty list selects nothing. */
+  readonly instanceIds?: ReadonlyArray<string> | undefined
+  /** Only those whose current execution ended before, milliseconds since the Unix epoch. */
+  readonly completedBeforeMs?: number | undefined
+  /** Most instances to select. Defaults to 1000. */
+  readonly limit?: number | undefined
+}
+
+/**
+ * Which executions to delete: those that meet both conditions. The current execution always stays.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface PruneOptions {
+  /** Keeps so many of the newest, the current one counted. Absent, 0 and 1 keep the current one only. */
+  readonly keepLast?: number | undefined
+  /** Only executions that ended before, milliseconds since the Unix epoch. */
+  readonly completedBeforeMs?: number | undefined
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Pruned {
+  readonly instancesProcessed: number
+  readonly executionsDeleted: number
+  readonly eventsDeleted: number
+}
+
+/**
+ * A tree that a bulk deletion could not delete, or not completely: its root is still there.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface FailedDeletion {
+  /** The root. */
+  readonly instanceId: string
+  readonly error: ProviderError
+}
+
+/**
+ * What a bulk deletion deleted; parts of trees in `failed` are not counted.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface BulkDeleted extends Deleted {
+  readonly failed: ReadonlyArray<FailedDeletion>
+}
+
+type Call<A> = Effect.Effect<A, ProviderError>
+
+/**
+ * **Details**
+ *
+ * Every call fails with `ProviderError`. Bad input is refused with `InvalidInput` before anything is read or written:
+ * texts PostgreSQL cannot hold, ids, counts and times that are no whole numbers from 0 to 2^53 - 1.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class Admin extends Context.Service<Admin, {
+  /** All ids, newest first. */
+  readonly listInstances: Call<ReadonlyArray<string>>
+  /** Ids of instances whose current execution has the status, newest first. */
+  readonly listInstancesByStatus: (status: ExecutionStatus) => Call<ReadonlyArray<string>>
+  /** Ascending; empty for an unknown instance. */
+  readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
+  /** Fails with `InstanceNotFound`. */
+  readonly latestExecutionId: (instanceId: string) => Call<number>
+  /** History of the current execution; fails with `InstanceNotFound`. */
+  readonly readHistory: (instanceId: string) => Call<ReadonlyArray<Event.Event>>
+  /** Empty when unknown. */
+  readonly readHistoryWithExecutionId: (instanceId: string, executionId: number) => Call<ReadonlyArray<Event.Event>>
+  /** Fails with `InstanceNotFound`. */
+  readonly getInstanceInfo: (instanceId: string) => Call<InstanceState>
+  /** Fails with `ExecutionNotFound`. */
+  readonly getExecutionInfo: (instanceId: string, executionId: number) => Call<ExecutionInfo>
+  readonly getSystemMetrics: Call<SystemMetrics>
+  readonly getQueueDepths: Call<QueueDepths>
+  /** Direct children; empty for an unknown instance. */
+  readonly listChildren: (instanceId: string) => Call<ReadonlyArray<string>>
+  /** Fails with `InstanceNotFound`. */
+  readonly getParentId: (instanceId: string) => Call<Option.Option<string>>
+  /** An unknown id is a tree of itself. */
+  readonly getInstanceTree: (instanceId: string) => Call<InstanceTree>
+  /**
+   * Deletes an instance with all its descendants. Fails with `InstanceNotFound`, with `InstanceHasParent` for a child
+   * (also with force), and with `InstanceRunning` when one of them has not ended, unless `force`.
+   *
+   * Up to 1,000 instances are deleted in one transaction. A bigger tree is first taken away from the processes that run
+   * it, then deleted from the leaves up, 1,000 at a time. If that fails half way, call it again: the root is deleted
+   * last. Otherwise the instances that are left continue after ten minutes.
+   */
+  readonly deleteInstance: (instanceId: string, options?: { readonly force?: boolean | undefined }) => Call<Deleted>
+  /**
+   * Deletes exactly these, or nothing; at most 5,000, else it fails with `InvalidInput`. Fails with `InstanceRunning`,
+   * unless `force`, and with `ChildLeftBehind` when a child of one of them is not listed.
+   */
+  readonly deleteInstancesAtomic: (
+    instanceIds: ReadonlyArray<string>,
+    options?: { readonly force?: boolean | undefined }
+  ) => Call<Deleted>
+  /**
+   * Deletes ended roots with their trees, each tree by itself, as `deleteInstance` does; what runs is passed over. A
+   * tree that cannot be deleted delays no other, and is reported in `failed`. Fails only with errors that every tree would
+   * meet, such as `ConnectionLost`.
+   */
+  readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<BulkDeleted>
+  /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */
+  readonly pruneExecutions: (instanceId: string, options: PruneOptions) => Call<Pruned>
+  /** Prunes every selected instance by itself, running and child instances included. */
+  readonly pruneExecutionsBulk: (filter: InstanceFilter, options: PruneOptions) => Call<Pruned>
+}>()("duroxide-prisma/Admin") {}

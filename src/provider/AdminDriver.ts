@@ -1,0 +1,153 @@
+/**
+ * The management seam a storage implements: what only the store can answer or do atomically.
+ *
+ * Rules (which instances may be deleted, trees, bulk operations, errors) are stated once, above it, by
+ * `FromDriver.makeAdmin`. None of these calls is on the hot path.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import type { ExecutionStatus, InstanceState } from "../model/Instance.ts"
+import type { ProviderError } from "./ProviderError.ts"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface ExecutionInfo {
+  readonly executionId: number
+  readonly status: ExecutionStatus
+  readonly output: string | null
+  /** Milliseconds since the Unix epoch. */
+  readonly startedAtMs: number
+  readonly completedAtMs: number | null
+  readonly eventCount: number
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface SystemMetrics {
+  readonly totalInstances: number
+  readonly totalExecutions: number
+  /** Instances by the status of their current execution. */
+  readonly runningInstances: number
+  readonly completedInstances: number
+  readonly failedInstances: number
+  readonly totalEvents: number
+}
+
+/**
+ * Messages and activities that could be claimed now: visible, without a live lock.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface QueueDepths {
+  readonly orchestratorQueue: number
+  readonly workerQueue: number
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Deleted {
+  readonly instancesDeleted: number
+  readonly executionsDeleted: number
+  readonly eventsDeleted: number
+  /** Rows of both queues. */
+  readonly queueMessagesDeleted: number
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export type DeleteOutcome =
+  | { readonly _tag: "Deleted"; readonly deleted: Deleted }
+  /** Nothing was deleted: this instance has not ended. */
+  | { readonly _tag: "StillRunning"; readonly instanceId: string }
+  /** Nothing was deleted: this instance, or its queued start, has a parent in the set and is not in it. */
+  | { readonly _tag: "ChildLeftBehind"; readonly instanceId: string }
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export type HoldOutcome =
+  /** With the ids whose parent is one of these: instances, and starts that are queued and not begun. */
+  | { readonly _tag: "Held"; readonly childIds: ReadonlyArray<string> }
+  /** Nothing was held: this instance has not ended. */
+  | { readonly _tag: "StillRunning"; readonly instanceId: string }
+
+/**
+ * Which instances a bulk operation is about.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Selection {
+  /** Null: all. */
+  readonly instanceIds: ReadonlyArray<string> | null
+  /** Only those whose current execution ended before, milliseconds since the Unix epoch. */
+  readonly completedBeforeMs: number | null
+  /** Only instances without a parent that have ended. */
+  readonly endedRootsOnly: boolean
+  readonly limit: number
+}
+
+type Call<A> = Effect.Effect<A, ProviderError>
+
+/**
+ * An instance has ended when the status of its current execution is `Completed` or `Failed`, or `ContinuedAsNew`
+ * without a queued message that continues it. An id without an instance has not ended while its start is queued.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class AdminDriver extends Context.Service<AdminDriver, {
+  /** Ids, newest first; null means instances of every status. */
+  readonly listInstances: (status: ExecutionStatus | null) => Call<ReadonlyArray<string>>
+  /** States of the given instances; unknown ids are left out. */
+  readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
+  /** Execution ids, ascending; empty for an unknown instance. Needs no instance row. */
+  readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
+  /** Null when there is no such execution. Needs no instance row. */
+  readonly readExecution: (
+    options: { readonly instanceId: string; readonly executionId: number }
+  ) => Call<ExecutionInfo | null>
+  readonly systemMetrics: Call<SystemMetrics>
+  readonly queueDepths: Call<QueueDepths>
+  /** Ids of the instances whose parent is one of these. */
+  readonly listChildren: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<string>>
+  readonly selectInstances: (selection: Selection) => Call<ReadonlyArray<string>>
+  /**
+   * Takes instances away from the processes that run them: for `holdForMs` no claim takes those that have not ended, and
+   * turns under way have lost their lock. Their children are read after that.
+   */
+  readonly holdInstances: (options: {
+    readonly instanceIds: ReadonlyArray<string>
+    readonly mustHaveEnded: ReadonlyArray<string>
+    readonly holdForMs: number
+  }) => Call<HoldOutcome>
+  /**
+   * Deletes all of the set, or nothing: history, executions, rows of both queues, leases, key-values, instances.
+   * `mustHaveEnded` names those that must not be running, looked at while no claim can take them.
+   */
+  readonly deleteInstances: (options: {
+    readonly instanceIds: ReadonlyArray<string>
+    readonly mustHaveEnded: ReadonlyArray<string>
+  }) => Call<DeleteOutcome>
+  /**
+   * Deletes executions of one instance with their histories: never the current one, never a running one; with
+   * `keepLast` none of the so many highest, with `completedBeforeMs` only those that ended before.
+   */
+  readonly pruneExecutions: (options: {
+    readonly instanceId: string
+    readonly keepLast: number | null
+    readonly completedBeforeMs: number | null
+  }) => Call<{ readonly executionsDeleted: number; readonly eventsDeleted: number }>
+}>()("duroxide-prisma/AdminDriver") {}

@@ -1,0 +1,98 @@
+/**
+ * Makes the typed services of drivers: `Provider` of a `ProviderDriver`, `Admin` of an `AdminDriver`.
+ *
+ * Decoding, retries, batching, waiting and the rules of deletion are done here, once for every driver.
+ *
+ * @since 0.1.0
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
+import { Admin } from "./Admin.ts"
+import { AdminDriver } from "./AdminDriver.ts"
+import * as admin from "./internal/admin.ts"
+import * as seam from "./internal/fromDriver.ts"
+import { Provider } from "./Provider.ts"
+import { ProviderDriver } from "./ProviderDriver.ts"
+
+/**
+ * How a provider made from a driver batches and waits.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Options {
+  /**
+   * Whether a fetch waits for work, up to its poll timeout (`long`), or looks once and returns at once (`short`), for
+   * callers that do the waiting themselves. Defaults to `long`.
+   */
+  readonly polling?: "long" | "short" | undefined
+  /**
+   * Longest pause between two looks for work while a dispatcher waits. Work enqueued by this process is seen at once
+   * all the same. Defaults to 100 milliseconds.
+   */
+  readonly pollInterval?: Duration.Input | undefined
+  /** Statements of one kind under way at once. Defaults to 2. */
+  readonly lanes?: number | undefined
+  /** Most items in one statement. Defaults to 64. */
+  readonly maxBatch?: number | undefined
+  /**
+   * How long a call goes on trying while a transaction of others holds what it writes, since the call was made; then it
+   * fails with `Contention`. Defaults to 30 seconds. `PrismaProvider` has one setting for this and for its statements.
+   */
+  readonly statementTimeout?: Duration.Input | undefined
+}
+
+/**
+ * Joins a driver with batching, waiting, decoding and retries.
+ *
+ * Its loops end with the scope. Callers must be gone by then.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const make = (
+  driver: ProviderDriver["Service"],
+  options?: Options
+): Effect.Effect<Provider["Service"], never, Scope.Scope> =>
+  seam.make(driver, {
+    polling: options?.polling ?? "long",
+    pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),
+    lanes: options?.lanes ?? 2,
+    maxBatch: options?.maxBatch ?? 64,
+    patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
+  })
+
+/**
+ * The provider of the `ProviderDriver` in context.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer = (options?: Options): Layer.Layer<Provider, never, ProviderDriver> =>
+  Layer.effect(Provider, Effect.flatMap(ProviderDriver, (driver) => make(driver, options)))
+
+/**
+ * Joins a management driver with the rules of the contract.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const makeAdmin: (
+  driver: AdminDriver["Service"],
+  provider: Pick<Provider["Service"], "readWithExecution">
+) => Admin["Service"] = admin.make
+
+/**
+ * The management service of the drivers in context.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Layer.effect(
+  Admin,
+  Effect.gen(function*() {
+    return makeAdmin(yield* AdminDriver, yield* Provider)
+  })
+)

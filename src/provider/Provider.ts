@@ -1,0 +1,335 @@
+/**
+ * The Duroxide storage contract as the runtime sees it: typed, one item at a time.
+ *
+ * Both queues deliver at least once. What a turn decides is stored by one acknowledgement, completely or not at all.
+ * `FromDriver.layer` makes a `Provider` of any `ProviderDriver`: calls in flight at the same time travel in one
+ * statement, and one pump per queue claims work on behalf of all callers that wait.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
+import type * as Effect from "effect/Effect"
+import type * as Option from "effect/Option"
+import type * as Event from "../model/Event.ts"
+import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { ServedOrchestration } from "./ProviderDriver.ts"
+import type { ProviderError } from "./ProviderError.ts"
+
+/**
+ * Everything one turn reads.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface OrchestrationItem {
+  readonly instanceId: string
+  readonly orchestrationName: string
+  /** `unknown` when no row and no message says it. */
+  readonly orchestrationVersion: string
+  readonly executionId: number
+  /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
+  readonly nowMs: number
+  /** With `historyError` its first event alone, if that can be read; empty when the caller knows it. */
+  readonly history: ReadonlyArray<Event.Event>
+  /** True when the caller said so of this history. */
+  readonly isKnownHistory: boolean
+  readonly historyError: Option.Option<string>
+  /** In the order in which they were enqueued. */
+  readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  /** When each of them was enqueued, milliseconds since the Unix epoch. */
+  readonly enqueuedAtMs: ReadonlyArray<number>
+  /** Values that ended executions left behind. */
+  readonly keyValues: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs: number }>
+}
+
+/**
+ * How a stored history ends: enough to tell it from any other of its instance, as histories only ever grow.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface HistoryEnd {
+  readonly instanceId: string
+  readonly executionId: number
+  /** Row text. */
+  readonly lastEvent: string
+}
+
+/**
+ * A claimed item with its lock.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Claimed<A> {
+  readonly item: A
+  /** Opaque; ends with the first ack, abandon or expiry. */
+  readonly lockToken: string
+  /** Deliveries so far, this one included. */
+  readonly attemptCount: number
+}
+
+/**
+ * What one turn stores, atomically.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface Turn {
+  readonly executionId: number
+  /** New events; ids follow the stored ones. */
+  readonly historyDelta: ReadonlyArray<Event.Event>
+  readonly workerItems: ReadonlyArray<WorkItem.Of<"ActivityExecute">>
+  /** Those of `workerItems` that processes of Duroxide in Rust run. */
+  readonly forRust?: ReadonlySet<WorkItem.Of<"ActivityExecute">>
+  readonly orchestratorItems: ReadonlyArray<WorkItem.WorkItem>
+  /**
+   * Starts among `orchestratorItems` that create their instances, where the id is free, and the version each is pinned
+   * to: as `startOrchestration` does. Others are messages, which any process that serves the name may take.
+   */
+  readonly startsPinnedTo?: ReadonlyMap<WorkItem.WorkItem, CoreVersion>
+  readonly metadata: ExecutionMetadata
+  /** Activities of any execution whose queue rows are deleted, claimed or not. */
+  readonly cancelledActivities: ReadonlyArray<{
+    readonly instanceId: string
+    readonly executionId: number
+    readonly activityId: number
+  }>
+  /** Timers of this execution that the program no longer waits for: they need not fire. Those due by now may. */
+  readonly cancelledTimers?: ReadonlyArray<WorkItem.Of<"TimerFired">>
+}
+
+/**
+ * What a turn says of its execution. Absent fields leave the stored value alone.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface ExecutionMetadata {
+  readonly status?: ExecutionStatus
+  readonly output?: string
+  readonly orchestrationName?: string
+  readonly orchestrationVersion?: string
+  readonly parentInstanceId?: string
+  readonly pinnedVersion?: CoreVersion
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface SessionConfig {
+  readonly ownerId: string
+  readonly lockTimeout: Duration.Duration
+  /**
+   * How many sessions the next claim may bind that are not the owner's already; called before each claim. Where several
+   * callers of one owner wait, one of their functions is called. Defaults to no limit.
+   */
+  readonly maxNew?: (() => number) | undefined
+}
+
+/**
+ * Sizes of what an instance has stored.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface InstanceStats {
+  /** Events of the current execution, and the UTF-8 bytes of their texts. */
+  readonly historyEventCount: number
+  readonly historySizeBytes: number
+  /** Queue messages that were carried into the current execution. */
+  readonly queuePendingCount: number
+  /** Key-values as a reader sees them, and the UTF-8 bytes of their values. */
+  readonly kvUserKeyCount: number
+  readonly kvTotalValueBytes: number
+}
+
+/**
+ * The storage service of the runtime and the client.
+ *
+ * **Details**
+ *
+ * Every call fails with `ProviderError`; `isRetryable` says whether the same call may succeed later. Claims, turn acks,
+ * renewals and reads repeat a retryable failure up to three times before they report it, after 50, 100 and 150
+ * milliseconds; enqueues do not, because a repeated enqueue could deliver twice.
+ *
+ * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; to be
+ * stored, ids of instances of more than 2,048 bytes of UTF-8, names, versions and ids of sessions of more than 1,024, keys
+ * of more than 512, and tags of more than 256; ids and
+ * counts that are not whole numbers up to 2^53 - 1, negative durations, locks of no duration, and durations beyond the
+ * year 9999, infinity included. Fractions of a millisecond are rounded up. Unknown ids and tokens, empty sets
+ * and a poll timeout of any length are accepted.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class Provider extends Context.Service<Provider, {
+  /**
+   * Claims one instance with all its visible messages.
+   *
+   * Waits up to `pollTimeout` for work, or looks only once (`Options.polling`); `none` when there was none. An instance
+   * is claimed by one caller at a time; the lock expires after `lockTimeout` unless renewed.
+   */
+  readonly fetchOrchestrationItem: (options: {
+    readonly lockTimeout: Duration.Duration
+    readonly pollTimeout: Duration.Duration
+    readonly versions: Option.Option<VersionRange>
+    /** Claims only instances of these; without it, of every definition. */
+    readonly serves?: ReadonlyArray<ServedOrchestration> | undefined
+    /**
+     * Asked of every claimed history that is not empty. True leaves it out of the item, for a caller that holds it in
+     * memory; long ones are then not even read.
+     */
+    readonly isKnown?: ((end: HistoryEnd) => boolean) | undefined
+    /** Called whenever the store has answered a claim on behalf of this caller, also when it found nothing. */
+    readonly onLook?: (() => void) | undefined
+  }) => Effect.Effect<Option.Option<Claimed<OrchestrationItem>>, ProviderError>
+
+  /**
+   * Stores a turn, deletes its batch and ends the lock. Fails with `LockLost` when the lock is not live any more, and
+   * with `DuplicateEvent` when an event id is taken; then nothing is stored.
+   */
+  readonly ackOrchestrationItem: (lockToken: string, turn: Turn) => Effect.Effect<void, ProviderError>
+
+  /** Deletes the batch and ends the lock without writing anything else. */
+  readonly dropOrchestrationItem: (lockToken: string) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Gives a batch back. With `delay` the instance is paused: neither the batch nor later messages are claimed before, and
+   * their order holds. `ignoreAttempt` takes the delivery back. Works on an expired lock that was not taken over; else
+   * fails with `LockLost`.
+   */
+  readonly abandonOrchestrationItem: (options: {
+    readonly lockToken: string
+    readonly delay: Option.Option<Duration.Duration>
+    readonly ignoreAttempt: boolean
+  }) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Extends the lock to now + `extendFor`, also one that expired and was not taken over; fails with `LockLost` otherwise.
+   */
+  readonly renewOrchestrationItemLock: (options: {
+    readonly lockToken: string
+    readonly extendFor: Duration.Duration
+  }) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Sends a message to an instance, visible after `delay`. The instance need not exist and is not created.
+   * `ActivityExecute` is refused with `InvalidInput`.
+   */
+  readonly enqueueForOrchestrator: (
+    item: WorkItem.WorkItem,
+    delay: Option.Option<Duration.Duration>
+  ) => Effect.Effect<void, ProviderError>
+
+  /** Enqueues an activity, visible at once. */
+  readonly enqueueForWorker: (item: WorkItem.Of<"ActivityExecute">) => Effect.Effect<void, ProviderError>
+
+  /**
+   * Creates an instance, pinned to `pinnedVersion`, together with its start message. `AlreadyExists` when the id is
+   * taken; then nothing is written.
+   */
+  readonly startOrchestration: (options: {
+    readonly start: WorkItem.Of<"StartOrchestration">
+    readonly pinnedVersion: CoreVersion
+    readonly delay: Option.Option<Duration.Duration>
+  }) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
+
+  /** Claims one activity; waits as `fetchOrchestrationItem` does. */
+  readonly fetchWorkItem: (options: {
+    readonly lockTimeout: Duration.Duration
+    readonly pollTimeout: Duration.Duration
+    readonly tags: TagFilter
+    /** Claims only activities of these names; without it, of every name. */
+    readonly activities?: ReadonlyArray<string> | undefined
+    readonly session: Option.Option<SessionConfig>
+    /** See `fetchOrchestrationItem`. */
+    readonly onLook?: (() => void) | undefined
+  }) => Effect.Effect<Option.Option<Claimed<WorkItem.Of<"ActivityExecute">>>, ProviderError>
+
+  /** Deletes a claimed activity and delivers its completion, if any. Fails with `LockLost` without a live lock. */
+  readonly ackWorkItem: (
+    lockToken: string,
+    completion: Option.Option<WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">>
+  ) => Effect.Effect<void, ProviderError>
+
+  /** Gives an activity back, visible after `delay`; otherwise as `abandonOrchestrationItem`. */
+  readonly abandonWorkItem: (options: {
+    readonly lockToken: string
+    readonly delay: Option.Option<Duration.Duration>
+    readonly ignoreAttempt: boolean
+  }) => Effect.Effect<void, ProviderError>
+
+  /** Extends a live lock. `LockLost` is how a running activity learns that it was cancelled. */
+  readonly renewWorkItemLock: (options: {
+    readonly lockToken: string
+    readonly extendFor: Duration.Duration
+    /** A lock that lasts longer than this may be left as it is: the call then only asks whether it is still held. */
+    readonly sufficient?: Duration.Duration | undefined
+  }) => Effect.Effect<void, ProviderError>
+
+  /** History of the newest execution; empty when unknown. Fails with `DataCorrupted` on an unreadable event. */
+  readonly read: (instanceId: string) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>
+
+  /** History of one execution; empty when unknown. */
+  readonly readWithExecution: (
+    instanceId: string,
+    executionId: number
+  ) => Effect.Effect<ReadonlyArray<Event.Event>, ProviderError>
+
+  /** Adds events outside a turn, for tools and tests. Fails with `DuplicateEvent` on a taken id. */
+  readonly appendWithExecution: (
+    instanceId: string,
+    executionId: number,
+    events: ReadonlyArray<Event.Event>
+  ) => Effect.Effect<void, ProviderError>
+
+  /** State of an instance and its current execution, without reading the history; `none` when unknown. */
+  readonly readInstance: (instanceId: string) => Effect.Effect<Option.Option<InstanceState>, ProviderError>
+
+  /**
+   * The status text and its version, when the version is greater than `lastSeenVersion`; `none` otherwise, and for an
+   * unknown instance. A new instance has version 0 and no text.
+   */
+  readonly getCustomStatus: (
+    instanceId: string,
+    lastSeenVersion: number
+  ) => Effect.Effect<
+    Option.Option<{ readonly status: Option.Option<string>; readonly version: number }>,
+    ProviderError
+  >
+
+  /** A value as it is now, changes of the running execution included. */
+  readonly getKvValue: (instanceId: string, key: string) => Effect.Effect<Option.Option<string>, ProviderError>
+
+  /** All values as they are now; empty for an unknown instance. */
+  readonly getKvAllValues: (instanceId: string) => Effect.Effect<ReadonlyMap<string, string>, ProviderError>
+
+  /** `none` for an unknown instance. */
+  readonly getInstanceStats: (instanceId: string) => Effect.Effect<Option.Option<InstanceStats>, ProviderError>
+
+  /**
+   * Extends the live locks of these owners' sessions that were active within `idleTimeout`; returns their number.
+   * An expired one is never revived; an idle timeout of zero extends nothing.
+   */
+  readonly renewSessionLock: (options: {
+    readonly ownerIds: ReadonlyArray<string>
+    readonly extendFor: Duration.Duration
+    readonly idleTimeout: Duration.Duration
+  }) => Effect.Effect<number, ProviderError>
+
+  /**
+   * Looks through messages for ids without an instance: those whose instance exists by now become claimable, those that
+   * have been visible for longer than `maxAge` are deleted. Returns the number of deleted messages.
+   */
+  readonly sweepMessages: (options: { readonly maxAge: Duration.Duration }) => Effect.Effect<number, ProviderError>
+
+  /** Deletes sessions whose lock has expired and for which no activity is queued; returns their number. */
+  readonly cleanupOrphanedSessions: Effect.Effect<number, ProviderError>
+
+  /** Ends when this process stores the last turn of the instance: a hint for callers that wait for its end. */
+  readonly awaitEnd: (instanceId: string) => Effect.Effect<void>
+}>()("duroxide-prisma/Provider") {}

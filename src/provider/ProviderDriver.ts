@@ -1,0 +1,478 @@
+/**
+ * The seam a storage implements: sets of encoded items in, one answer per item out.
+ *
+ * A driver stores, and says which rows a claim may take. Decoding, retries, batching and waiting are done once, above it,
+ * by `FromDriver.make`. Strings of the types below are row texts
+ * (`Event.encode`, `WorkItem.encode`); ids and milliseconds are safe integers.
+ *
+ * **Promises every driver keeps**
+ *
+ * - One call is one atomic statement. A call that fails has changed nothing, unless the connection was lost.
+ * - Items of a set succeed or fail on their own: a lost lock or a duplicate event never fails its neighbours. Answers
+ *   stand in the order of the items.
+ * - Turns of one set are stored at one moment, in steps over the whole set: the activities of all turns are inserted,
+ *   then the cancellations of all are applied, then the timers of ended executions go, then the messages of all are sent.
+ *   So a turn that cancels an activity which another turn of the set schedules deletes it, whichever stands first.
+ * - A claim never waits for another claim; it takes the next candidate instead.
+ * - A call that stores items waits only shortly for what a transaction of others holds, then fails with `Contention`,
+ *   `sqlState` 55P03: the caller tries each item again by itself, so that one that is held delays no other.
+ * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests.
+ * - `lockToken` is opaque and leads to its row by primary key.
+ *
+ * @since 0.1.0
+ */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import type * as Stream from "effect/Stream"
+import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
+import type { ProviderError } from "./ProviderError.ts"
+
+/**
+ * An orchestration a process serves, in some of its versions.
+ *
+ * An instance is served when `name` is its orchestration and `versions` contain its version: the one of its `instances`
+ * row; before its first turn the one its start asks for; after continue-as-new the one its message asks for. A start that
+ * asks for none is served by any version; a continue-as-new that asks for none by any that is not older than the last.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface ServedOrchestration {
+  readonly name: string
+  /** At least one. */
+  readonly versions: ReadonlyArray<string>
+}
+
+/**
+ * Deliveries without an end after which work is a suspect: it may be what ends the processes that claim it. A suspect is
+ * claimed alone, so that it cannot take other work down with it. Of an instance, the deliveries of its first visible
+ * message count.
+ *
+ * @category constants
+ * @since 0.1.0
+ */
+export const suspectAfter = 2
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface FetchOrchestrationItems {
+  /** Most instances to claim, at least 1. */
+  readonly limit: number
+  /** Length of the lock, milliseconds, more than 0. */
+  readonly lockTimeoutMs: number
+  /** Null claims executions of every pinned version. */
+  readonly versions: VersionRange | null
+  /** Claims only instances of these; all others stay as they are, uncounted. Without it, instances of every definition. */
+  readonly serves?: ReadonlyArray<ServedOrchestration>
+  /** Without `serves`, also claims messages that wait for their start: for tests and tools. Defaults to false. */
+  readonly orphans?: boolean
+  /** False passes over suspects. Defaults to true: a suspect that is next is claimed, alone. */
+  readonly suspects?: boolean
+  /**
+   * Bytes of messages and history after which the call hands out no more: an instance's remaining messages are its next
+   * batch, remaining instances are for the next call. At least one message is handed out. Defaults to 16 MiB.
+   */
+  readonly maxBytes?: number
+  /**
+   * Of a history with events above this id, at least 1, only the last event is handed out: most callers have such a
+   * history in memory, the others read it. Without a limit every history is handed out whole.
+   */
+  readonly historyLimit?: number
+}
+
+/**
+ * One claimed instance: its lock, and everything a turn reads.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface ClaimedInstance {
+  readonly instanceId: string
+  readonly lockToken: string
+  /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
+  readonly nowMs: number
+  /** Null when there is no `instances` row. */
+  readonly instance: { readonly orchestrationName: string; readonly orchestrationVersion: string | null } | null
+  /** `current_execution_id` of the instance row, else the highest of `executions`, else 1. */
+  readonly executionId: number
+  /** Events of that execution by event id, or the last of them. */
+  readonly history: ReadonlyArray<string>
+  /** False when `history` is the last event of a longer one; never without an `instance` row. */
+  readonly isWholeHistory: boolean
+  /** Visible messages by row id, now carrying the lock's token; times in milliseconds since the Unix epoch. */
+  readonly messages: ReadonlyArray<ClaimedMessage>
+  /** What ended executions left in the key-value store (never the current execution's own changes). */
+  readonly keyValues: ReadonlyArray<
+    { readonly key: string; readonly value: string; readonly lastUpdatedAtMs: number }
+  >
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface ClaimedMessage {
+  readonly id: number
+  readonly workItem: string
+  /** Milliseconds since the Unix epoch. */
+  readonly enqueuedAtMs: number
+  /** Deliveries so far, this one included, without those that were taken back. */
+  readonly attemptCount: number
+}
+
+/**
+ * What one turn stores.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface OrchestrationAck {
+  readonly lockToken: string
+  /** Null deletes the batch and releases the lock, nothing else: no row of `executions` appears. */
+  readonly executionId: number | null
+  readonly history: ReadonlyArray<EncodedEvent>
+  /** Null leaves the status text alone; otherwise sets it (or clears it) and counts its version up by one. */
+  readonly customStatus: { readonly value: string | null } | null
+  /** Applied in order to the current execution's changes. */
+  readonly keyValues: ReadonlyArray<KeyValueChange>
+  /** Null leaves status, output and end time alone. */
+  readonly status: ExecutionStatus | null
+  readonly output: string | null
+  /** The instance row is written only when name and version are both present. */
+  readonly orchestrationName: string | null
+  readonly orchestrationVersion: string | null
+  /** With status `ContinuedAsNew`: the version the next execution asks for; null takes one not older than this one's. */
+  readonly nextVersion?: string | null
+  /** Written once; later values are ignored. */
+  readonly parentInstanceId: string | null
+  /** Null leaves the execution's pinned version alone. */
+  readonly pinnedVersion: CoreVersion | null
+  readonly workerItems: ReadonlyArray<EncodedActivity>
+  readonly orchestratorItems: ReadonlyArray<EncodedMessage>
+  /** Worker rows deleted after the `workerItems` of all turns of the set are inserted, claimed or not; missing are fine. */
+  readonly cancelledActivities: ReadonlyArray<ActivityKey>
+  /**
+   * Texts of timers of this instance that are deleted, after `orchestratorItems` are inserted, unless they are due by
+   * now.
+   */
+  readonly cancelledTimers?: ReadonlyArray<string>
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export type KeyValueChange =
+  | { readonly action: "set"; readonly key: string; readonly value: string; readonly lastUpdatedAtMs: number }
+  | { readonly action: "clear_key"; readonly key: string }
+  | { readonly action: "clear_all" }
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface ActivityKey {
+  readonly instanceId: string
+  readonly executionId: number
+  readonly activityId: number
+}
+
+/**
+ * A worker queue row to insert, visible at once.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface EncodedActivity {
+  readonly workItem: string
+  readonly name: string
+  readonly instanceId: string | null
+  readonly executionId: number | null
+  readonly activityId: number | null
+  readonly sessionId: string | null
+  readonly tag: string | null
+  /** Processes of Duroxide in Rust run it. Only a store that they work in as well need look at this. */
+  readonly servedBy?: "rust"
+}
+
+/**
+ * A row of `history`.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface EncodedEvent {
+  readonly eventId: number
+  /** Duroxide's name of the event, the `type` in `eventData`: for people and their queries; the runtime never reads it. */
+  readonly eventType: string
+  /** As `Event.encode` writes it. */
+  readonly eventData: string
+}
+
+/**
+ * An orchestrator queue row to insert: visible at the later of `visibleAtMs` (absolute, milliseconds since the Unix
+ * epoch) and now + `delayMs`; null means now. In an ack a `visibleAtMs` in the past is kept as it is.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface EncodedMessage {
+  readonly instanceId: string
+  readonly workItem: string
+  readonly visibleAtMs: number | null
+  readonly delayMs: number | null
+  /**
+   * In an ack, of a start message that also creates its instance, as `startOrchestrations` does, if the id is free. The
+   * message itself is inserted in any case.
+   */
+  readonly start?: StartedInstance
+}
+
+/**
+ * What a start writes of its instance.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface StartedInstance {
+  readonly orchestrationName: string
+  /** The version asked for; null takes the newest of the process that begins it. */
+  readonly orchestrationVersion: string | null
+  readonly parentInstanceId: string | null
+  readonly pinnedVersion: CoreVersion
+}
+
+/**
+ * The outcome of settling, or renewing, one lock.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Settled = "Done" | "LockLost" | "DuplicateEvent"
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Abandon {
+  readonly lockToken: string
+  /**
+   * An activity becomes visible after that time. An instance is paused: neither the messages of the batch nor later ones
+   * are claimed before, and their order holds. Null: at once.
+   */
+  readonly delayMs: number | null
+  /** True takes the delivery back: it does not count as an attempt. */
+  readonly ignoreAttempt: boolean
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface Renewal {
+  readonly lockToken: string
+  /** New length of the lock from now, milliseconds. */
+  readonly extendForMs: number
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface FetchWorkItems {
+  /** Most items to claim, at least 1. */
+  readonly limit: number
+  /** Length of the lock, milliseconds, more than 0. */
+  readonly lockTimeoutMs: number
+  readonly tags: TagFilter
+  /** Claims only activities of these names; all others stay as they are, uncounted. Without it, of every name. */
+  readonly activities?: ReadonlyArray<string>
+  /** False passes over suspects. Defaults to true: a suspect that is next is claimed, alone. */
+  readonly suspects?: boolean
+  /** Null takes only activities without a session. */
+  readonly session: SessionClaim | null
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface SessionClaim {
+  readonly ownerId: string
+  readonly lockTimeoutMs: number
+  /** How many sessions the call may bind that are not the owner's already. Defaults to no limit. */
+  readonly maxNew?: number
+}
+
+/**
+ * @category models
+ * @since 0.1.0
+ */
+export interface ClaimedWorkItem {
+  readonly workItem: string
+  readonly lockToken: string
+  /** Deliveries so far, this one included. */
+  readonly attemptCount: number
+}
+
+/**
+ * A start that also creates the instance, so that it is visible at once and taken only once.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface OrchestrationStart {
+  readonly instanceId: string
+  readonly orchestrationName: string
+  /** The version asked for; null takes the newest of the process that begins it. */
+  readonly orchestrationVersion: string | null
+  /** The `StartOrchestration` message. */
+  readonly workItem: string
+  readonly pinnedVersion: CoreVersion
+  /** Time before dispatchers see it; null: at once. */
+  readonly delayMs: number | null
+}
+
+/**
+ * Sizes of what an instance has stored.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export interface StoredSizes {
+  /** Events of the current execution, and the UTF-8 bytes of their texts. */
+  readonly eventCount: number
+  readonly historyBytes: number
+  /** Event 1 of the current execution; null without a history. */
+  readonly firstEvent: string | null
+  /** Key-values as a reader sees them, and the UTF-8 bytes of their values. */
+  readonly keyCount: number
+  readonly valueBytes: number
+}
+
+/**
+ * A hint that work may be visible. Hints may be lost, late or wrong; polling covers for them.
+ *
+ * @category models
+ * @since 0.1.0
+ */
+export type Wakeup =
+  | { readonly queue: "orchestrator"; readonly instanceId: string | null; readonly visibleAtMs: number | null }
+  | { readonly queue: "worker"; readonly visibleAtMs: number | null }
+
+type Call<A> = Effect.Effect<A, ProviderError>
+
+/**
+ * The storage contract over encoded sets.
+ *
+ * @category services
+ * @since 0.1.0
+ */
+export class ProviderDriver extends Context.Service<ProviderDriver, {
+  /** For logs and metrics: `prisma`, `memory`. */
+  readonly name: string
+
+  /**
+   * Claims up to `limit` instances that have a visible message and no live lock, earliest message first, and marks
+   * their visible messages with the lock's token. Messages of an id that has neither an instance nor a queued start stay
+   * where they are: they wait for the start.
+   */
+  readonly fetchOrchestrationItems: (options: FetchOrchestrationItems) => Call<ReadonlyArray<ClaimedInstance>>
+  /** Stores turns and releases their locks. Needs a live lock. */
+  readonly ackOrchestrationItems: (acks: ReadonlyArray<OrchestrationAck>) => Call<ReadonlyArray<Settled>>
+  /** Gives batches back. The lock may have expired, but not have been taken over. */
+  readonly abandonOrchestrationItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
+  /** Extends locks that no other claim took over, expired ones too, and the marks of their batches. */
+  readonly renewOrchestrationItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
+  /**
+   * Takes single messages out of a claimed batch and hides them for `delayMs`: for rows this version cannot read, which
+   * must neither block their instance nor be lost. Their delivery does not count.
+   */
+  readonly deferMessages: (
+    items: ReadonlyArray<{ readonly lockToken: string; readonly ids: ReadonlyArray<number>; readonly delayMs: number }>
+  ) => Call<ReadonlyArray<Settled>>
+
+  /**
+   * Inserts messages. The instance need not exist and is not created; duplicates are allowed. A message for an instance
+   * whose start is not due yet becomes visible with the start.
+   */
+  readonly enqueueForOrchestrator: (messages: ReadonlyArray<EncodedMessage>) => Call<void>
+  /** Inserts activities. */
+  readonly enqueueForWorker: (activities: ReadonlyArray<EncodedActivity>) => Call<void>
+  /**
+   * Creates instance, execution 1 (status `Running`, pinned) and start message together, where the id is free. Messages
+   * that came before are claimable from then on, together with the start.
+   */
+  readonly startOrchestrations: (
+    starts: ReadonlyArray<OrchestrationStart>
+  ) => Call<ReadonlyArray<"Started" | "AlreadyExists">>
+
+  /**
+   * Looks through messages for ids without an instance, in steps of `limit` rows. A message whose instance exists by now
+   * becomes claimable; one that has been visible for longer than `maxAgeMs` is deleted. `next` continues the pass,
+   * as `after` of the next call; null ends it.
+   */
+  readonly sweepMessages: (
+    options: { readonly maxAgeMs: number; readonly limit: number; readonly after: string | null }
+  ) => Call<{ readonly deleted: number; readonly next: string | null }>
+
+  /** Claims up to `limit` visible activities, the one visible longest first; claims their sessions where asked. */
+  readonly fetchWorkItems: (options: FetchWorkItems) => Call<ReadonlyArray<ClaimedWorkItem>>
+  /** Deletes claimed activities and inserts their completions. Needs a live lock. Null: delete only. */
+  readonly ackWorkItems: (
+    items: ReadonlyArray<
+      {
+        readonly lockToken: string
+        readonly completion: { readonly instanceId: string; readonly workItem: string } | null
+      }
+    >
+  ) => Call<ReadonlyArray<Settled>>
+  /** Gives activities back. The lock may have expired, but not have been taken over. */
+  readonly abandonWorkItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
+  /**
+   * Extends locks that no other worker took over. `LockLost` is how a running activity learns that it was cancelled: it
+   * asks more often than its lock needs, so a lock that lasts for `sufficientMs` more may be left as it is.
+   */
+  readonly renewWorkItemLocks: (
+    items: ReadonlyArray<Renewal & { readonly sufficientMs?: number }>
+  ) => Call<ReadonlyArray<Settled>>
+
+  /** Events of one execution by event id; null means the highest execution. Unknown: empty. */
+  readonly readHistory: (
+    options: { readonly instanceId: string; readonly executionId: number | null }
+  ) => Call<ReadonlyArray<string>>
+  /** Plain insert for tools and tests; a repeated event id fails with `DuplicateEvent`. */
+  readonly appendHistory: (options: {
+    readonly instanceId: string
+    readonly executionId: number
+    readonly history: ReadonlyArray<EncodedEvent>
+  }) => Call<void>
+  /** States of the given instances, in any order; unknown ids are left out. */
+  readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
+
+  /**
+   * Key-values as a reader sees them: what the current execution changed, else what ended ones left. Null: every key.
+   */
+  readonly readKeyValues: (
+    options: { readonly instanceId: string; readonly key: string | null }
+  ) => Call<ReadonlyArray<{ readonly key: string; readonly value: string }>>
+  /** Null for an unknown instance. */
+  readonly readInstanceStats: (instanceId: string) => Call<StoredSizes | null>
+
+  /**
+   * Extends live locks of sessions of these owners that were active within the idle timeout; returns their number. An
+   * expired one is never revived.
+   */
+  readonly renewSessionLocks: (options: {
+    readonly ownerIds: ReadonlyArray<string>
+    readonly extendForMs: number
+    readonly idleTimeoutMs: number
+  }) => Call<number>
+  /** Deletes sessions whose lock has expired and for which no activity is queued; returns their number. */
+  readonly cleanupOrphanedSessions: Call<number>
+
+  /** Notifications of the store; `Stream.never` for a driver that has none. */
+  readonly wakeups: Stream.Stream<Wakeup, ProviderError>
+}>()("duroxide-prisma/ProviderDriver") {}

@@ -1,0 +1,168 @@
+/**
+ * Lets calls that are in flight at the same time travel in one statement.
+ *
+ * There is no timer: a flush starts in the same tick in which a lane is free, and takes whatever is waiting then, so a
+ * single call leaves at once and twenty activities that end together leave together. While all lanes are busy, calls
+ * gather.
+ *
+ * A set that fails because of one of its items is sent again item by item, beside the lanes: the one that is refused, or
+ * held by a transaction of others, neither fails nor delays the others, nor later sets.
+ *
+ * An item that is held is tried again and again, in short tries with growing pauses, until its time is over. At most
+ * four items are tried alone at once, in the order in which they asked: a held one goes behind the others after each try.
+ */
+import type * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as FiberSet from "effect/FiberSet"
+import type * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+
+export interface Options<Item, A, E> {
+  /** Sets that may be under way at once. */
+  readonly lanes: number
+  /** Most items in one set. */
+  readonly maxBatch: number
+  /** A set takes no further item once it has this many bytes. */
+  readonly maxBytes: number
+  /** Bytes of one item, roughly. */
+  readonly sizeOf: (item: Item) => number
+  /** Sends one set. Answers stand in the order of the items; a failure means that nothing of the set was done. */
+  readonly send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, E>
+  /** True when a single item may have made the set fail. */
+  readonly splitOn: (error: E) => boolean
+  /** True when an item of the set is held, so that a later try may go well. */
+  readonly isHeld: (error: E) => boolean
+  /** How long after its call an item that is held is tried again. */
+  readonly patience: Duration.Duration
+  /** The failure of calls that are under way when the scope is closed, or come later. */
+  readonly closed: E
+}
+
+interface Waiting<Item, A, E> {
+  readonly item: Item
+  readonly resume: (exit: Exit.Exit<A, E>) => void
+  /** Monotonic milliseconds. */
+  readonly untilMs: number
+  isInterrupted: boolean
+}
+
+/**
+ * A function that sends one item and answers for that item alone.
+ *
+ * A call interrupted before its flush is not sent. One interrupted later is sent all the same, its answer is dropped; it is
+ * not tried again where it is held.
+ */
+export const make = Effect.fnUntraced(function*<Item, A, E>(
+  options: Options<Item, A, E>
+): Effect.fn.Return<(item: Item) => Effect.Effect<A, E>, never, Scope.Scope> {
+  const run = yield* FiberSet.makeRuntime<never, void, never>()
+  const clock = yield* Clock.Clock
+  const patienceMs = Duration.toMillis(options.patience)
+  const alone = yield* Semaphore.make(aloneAtOnce)
+  const waiting: Array<Waiting<Item, A, E>> = []
+  const sent = new Set<Waiting<Item, A, E>>()
+  let busyLanes = 0
+  let isClosed = false
+
+  const settle = (entry: Waiting<Item, A, E>, exit: Exit.Exit<A, E>) => {
+    sent.delete(entry)
+    entry.resume(exit)
+  }
+
+  const failsWith = (cause: Cause.Cause<E>, is: (error: E) => boolean) => {
+    const reason = cause.reasons[0]
+    return reason?._tag === "Fail" && is(reason.error)
+  }
+
+  /** Settles the items of a set, but for those that are to be tried alone: these it returns. */
+  const sendAll = (
+    entries: ReadonlyArray<Waiting<Item, A, E>>
+  ): Effect.Effect<ReadonlyArray<Waiting<Item, A, E>>> =>
+    Effect.matchCause(Effect.suspend(() => options.send(entries.map(({ item }) => item))), {
+      onSuccess: (answers) => {
+        entries.forEach((entry, i) => settle(entry, Exit.succeed(answers[i]!)))
+        return []
+      },
+      onFailure: (cause) => {
+        const [first] = entries
+        const isTriedAgain = entries.length > 1
+          ? failsWith(cause, options.splitOn)
+          : failsWith(cause, options.isHeld) && !first!.isInterrupted && monotonicMs(clock) < first!.untilMs
+        if (isTriedAgain) return entries
+        entries.forEach((entry) => settle(entry, Exit.failCause(cause)))
+        return []
+      }
+    })
+
+  /** Without a connection of the store between two tries. */
+  const sendAlone = Effect.fnUntraced(function*(entry: Waiting<Item, A, E>, wasHeld: boolean) {
+    let pauseMs = firstPauseMs
+    if (wasHeld) yield* Effect.sleep(pauseMs)
+    while ((yield* alone.withPermit(sendAll([entry]))).length > 0) {
+      yield* Effect.sleep(pauseMs)
+      pauseMs = Math.min(2 * pauseMs, longestPauseMs)
+    }
+  })
+
+  /** The first of those that wait, as many as fit. */
+  const nextSet = () => {
+    let bytes = 0
+    let count = 0
+    while (count < Math.min(waiting.length, options.maxBatch) && (count === 0 || bytes < options.maxBytes)) {
+      bytes += options.sizeOf(waiting[count]!.item)
+      count++
+    }
+    const entries = waiting.splice(0, count)
+    for (const entry of entries) sent.add(entry)
+    return entries
+  }
+
+  const lane = Effect.gen(function*() {
+    // Calls made by the same tick are still to come.
+    yield* Effect.yieldNow
+    while (waiting.length > 0) {
+      const entries = yield* sendAll(nextSet())
+      for (const entry of entries) run(sendAlone(entry, entries.length === 1))
+    }
+  }).pipe(Effect.ensuring(Effect.sync(() => busyLanes--)))
+
+  // Before the lanes are interrupted, as the finalizer that does so was added first.
+  yield* Effect.addFinalizer(() =>
+    Effect.sync(() => {
+      isClosed = true
+      for (const entry of [...waiting.splice(0), ...sent]) settle(entry, Exit.fail(options.closed))
+    })
+  )
+
+  return (item) =>
+    Effect.callback<A, E>((resume) => {
+      if (isClosed) return resume(Exit.fail(options.closed))
+      const untilMs = monotonicMs(clock) + patienceMs
+      const entry: Waiting<Item, A, E> = { item, resume, untilMs, isInterrupted: false }
+      waiting.push(entry)
+      // One lane is started per call at most; a lane that finds nothing left simply ends.
+      if (busyLanes < options.lanes) {
+        busyLanes++
+        run(lane)
+      }
+      return Effect.sync(() => {
+        entry.isInterrupted = true
+        const index = waiting.indexOf(entry)
+        if (index >= 0) waiting.splice(index, 1)
+      })
+    })
+})
+
+// internal
+
+/** Items tried alone at once. */
+const aloneAtOnce = 4
+
+const firstPauseMs = 50
+
+/** How late an item may be after the transaction that held it. */
+const longestPauseMs = 500

@@ -1,0 +1,156 @@
+/**
+ * The tables of the memory driver: plain maps, and the look-ups both drivers over them need.
+ */
+import type { CoreVersion, ExecutionStatus, InstanceState } from "../../../model/Instance.ts"
+import type { EncodedActivity } from "../../ProviderDriver.ts"
+
+export interface Lease {
+  readonly token: string
+  untilMs: number
+}
+
+export interface Instance {
+  name: string
+  version: string | null
+  parentInstanceId: string | null
+  executionId: number
+  customStatus: string | null
+  customStatusVersion: number
+  /** The version its next turn asks for; null: any. */
+  asksFor: string | null
+  /** Whether newer ones serve as well, after a continue-as-new that asks for none. */
+  takesNewer: boolean
+  readonly createdAtMs: number
+  updatedAtMs: number
+}
+
+export interface Execution {
+  status: ExecutionStatus
+  output: string | null
+  readonly startedAtMs: number
+  completedAtMs: number | null
+  pinned: CoreVersion | null
+}
+
+export interface Queued {
+  visibleAtMs: number
+  lock: Lease | null
+  attemptCount: number
+}
+
+export interface Message extends Queued {
+  readonly instanceId: string
+  readonly workItem: string
+  readonly createdAtMs: number
+}
+
+export interface Activity extends Queued, EncodedActivity {}
+
+export interface Session {
+  readonly ownerId: string
+  untilMs: number
+  lastActivityAtMs: number
+}
+
+export interface StoredValue {
+  readonly value: string
+  readonly lastUpdatedAtMs: number
+  readonly executionId: number
+}
+
+export interface ChangedValue {
+  /** Null marks a removed key. */
+  readonly value: string | null
+  readonly lastUpdatedAtMs: number
+}
+
+export interface Tables {
+  readonly instances: Map<string, Instance>
+  readonly executions: Map<string, Map<number, Execution>>
+  /** Event texts by instance, execution and event id; tools may add some where there is no execution. */
+  readonly history: Map<string, Map<number, Map<number, string>>>
+  readonly messages: Map<number, Message>
+  readonly activities: Map<number, Activity>
+  readonly leases: Map<string, Lease>
+  readonly sessions: Map<string, Session>
+  /** Key-values that ended executions left, and what the current execution changed. */
+  readonly stored: Map<string, Map<string, StoredValue>>
+  readonly changed: Map<string, Map<string, ChangedValue>>
+}
+
+export const make = (): Tables => ({
+  instances: new Map(),
+  executions: new Map(),
+  history: new Map(),
+  messages: new Map(),
+  activities: new Map(),
+  leases: new Map(),
+  sessions: new Map(),
+  stored: new Map(),
+  changed: new Map()
+})
+
+export const entry = <K, V>(map: Map<K, V>, key: K, make: () => V): V => {
+  const found = map.get(key)
+  if (found !== undefined) return found
+  const made = make()
+  map.set(key, made)
+  return made
+}
+
+export const executionOf = (tables: Tables, instanceId: string, executionId: number): Execution | undefined =>
+  tables.executions.get(instanceId)?.get(executionId)
+
+/** 0 when there is none. */
+export const newestExecution = (tables: Tables, instanceId: string): number =>
+  Math.max(0, ...(tables.executions.get(instanceId)?.keys() ?? []))
+
+/** Event texts by event id. */
+export const historyOf = (tables: Tables, instanceId: string, executionId: number): ReadonlyArray<string> =>
+  [...tables.history.get(instanceId)?.get(executionId) ?? []].sort(([a], [b]) => a - b).map(([, eventData]) =>
+    eventData
+  )
+
+/** 0 where there is no event. */
+export const lastEventId = (tables: Tables, instanceId: string, executionId: number): number =>
+  Math.max(0, ...tables.history.get(instanceId)?.get(executionId)?.keys() ?? [])
+
+export const isFree = ({ lock }: Queued, now: number): boolean => lock === null || lock.untilMs <= now
+
+/** Key-values as a reader sees them: what the current execution changed decides. */
+export const visibleValues = (tables: Tables, instanceId: string): ReadonlyMap<string, string> => {
+  const visible = new Map<string, string>()
+  for (const [key, { value }] of tables.stored.get(instanceId) ?? []) visible.set(key, value)
+  for (const [key, { value }] of tables.changed.get(instanceId) ?? []) {
+    if (value === null) visible.delete(key)
+    else visible.set(key, value)
+  }
+  return visible
+}
+
+// Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
+const cancelRequested = /"type": ?"[A-Za-z]+CancelRequested"/
+const failed = /"type": ?"OrchestrationFailed"/
+
+export const stateOf = (tables: Tables, instanceId: string): InstanceState | undefined => {
+  const instance = tables.instances.get(instanceId)
+  if (instance === undefined) return undefined
+  const execution = executionOf(tables, instanceId, instance.executionId)
+  const end = execution?.status === "Failed"
+    ? historyOf(tables, instanceId, instance.executionId).findLast((eventData) => !cancelRequested.test(eventData))
+    : undefined
+  return {
+    instanceId,
+    orchestrationName: instance.name,
+    orchestrationVersion: instance.version,
+    parentInstanceId: instance.parentInstanceId,
+    executionId: instance.executionId,
+    status: execution?.status ?? "Running",
+    output: execution?.output ?? null,
+    failure: end !== undefined && failed.test(end) ? end : null,
+    customStatus: instance.customStatus,
+    customStatusVersion: instance.customStatusVersion,
+    createdAtMs: instance.createdAtMs,
+    updatedAtMs: instance.updatedAtMs
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * Logs outages of the store: one warning at the beginning, further ones at growing intervals, one line at the end.
+ *
+ * An outage may concern all calls, as when the database is down, or some, as when its disk is full. It is over when each
+ * operation that failed has succeeded again; one that is no longer called is forgotten.
+ */
+import type * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { ProviderDriver } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
+
+export interface Outages {
+  /** The same call, with its outcome recorded. */
+  readonly watch: <A>(operation: string, call: Effect.Effect<A, ProviderError>) => Effect.Effect<A, ProviderError>
+}
+
+interface Outage {
+  readonly sinceMs: number
+  failedCalls: number
+  pauseMs: number
+  nextReportMs: number
+}
+
+export const make = (clock: Clock.Clock): Outages => {
+  const failing = new Map<string, { failures: number; readonly sinceMs: number; lastMs: number }>()
+  let outage: Outage | undefined
+
+  const failed = (operation: string, error: ProviderError) =>
+    Effect.suspend(() => {
+      if (isOfTheCall.has(error.reason._tag)) return Effect.void
+      const nowMs = monotonicMs(clock)
+      const before = failing.get(operation)
+      const failures = (before?.failures ?? 0) + 1
+      const sinceMs = before?.sinceMs ?? nowMs
+      failing.set(operation, { failures, sinceMs, lastMs: nowMs })
+      if (outage === undefined) {
+        // A conflict or two is normal, and so is an item that waits for a transaction of others.
+        if (
+          error.reason._tag === "Contention" && (failures < normalConflicts || nowMs - sinceMs < normalConflictMs)
+        ) return Effect.void
+        outage = { sinceMs: nowMs, failedCalls: failures, pauseMs: firstPauseMs, nextReportMs: nowMs + firstPauseMs }
+        return report(
+          Effect.logWarning("Provider: the store cannot be used; loops go on trying, calls of clients fail"),
+          {
+            operation,
+            problem: error.message
+          }
+        )
+      }
+      outage.failedCalls++
+      if (nowMs < outage.nextReportMs) return Effect.void
+      outage.pauseMs = Math.min(2 * outage.pauseMs, longestPauseMs)
+      outage.nextReportMs = nowMs + outage.pauseMs
+      return report(Effect.logWarning("Provider: the store still cannot be used"), {
+        operation,
+        problem: error.message,
+        seconds: seconds(nowMs - outage.sinceMs),
+        failedCalls: outage.failedCalls
+      })
+    })
+
+  const succeeded = (operation: string) =>
+    Effect.suspend(() => {
+      if (failing.size === 0) return Effect.void
+      const nowMs = monotonicMs(clock)
+      failing.delete(operation)
+      for (const [other, { lastMs }] of failing) if (nowMs - lastMs > forgottenAfterMs) failing.delete(other)
+      if (failing.size > 0 || outage === undefined) return Effect.void
+      const { failedCalls, sinceMs } = outage
+      outage = undefined
+      return report(Effect.logInfo("Provider: the store can be used again"), {
+        seconds: seconds(nowMs - sinceMs),
+        failedCalls
+      })
+    })
+
+  return {
+    watch: (operation, call) =>
+      Effect.tapError(Effect.tap(call, () => succeeded(operation)), (error) => failed(operation, error))
+  }
+}
+
+/** The same driver, with the outcomes of its calls recorded. */
+export const watched = (driver: Driver, { watch }: Outages): Driver =>
+  Object.fromEntries(
+    Object.entries(driver).map(([operation, member]) => [
+      operation,
+      typeof member === "function"
+        ? (input: never) =>
+          watch(
+            operation,
+            Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input))
+          )
+        : member
+    ])
+  ) as unknown as Driver
+
+// internal
+
+type Driver = ProviderDriver["Service"]
+
+/** Faults of the request or of its caller: the store works. */
+const isOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
+  "LockLost",
+  "DuplicateEvent",
+  "InvalidInput",
+  "InstanceNotFound",
+  "ExecutionNotFound",
+  "InstanceRunning",
+  "InstanceHasParent",
+  "ChildLeftBehind",
+  "DataCorrupted",
+  "DataRefused",
+  "Closed"
+])
+
+const normalConflicts = 4
+
+const normalConflictMs = 30_000
+
+const firstPauseMs = 60_000
+
+const longestPauseMs = 3_600_000
+
+const forgottenAfterMs = 30_000
+
+const seconds = (ms: number) => Math.round(ms / 100) / 10
+
+const report = (log: Effect.Effect<void>, annotations: Record<string, unknown>) =>
+  log.pipe(Effect.annotateLogs({ package: "duroxide-prisma", ...annotations }), withHarmlessLoggers)

@@ -1,0 +1,234 @@
+/**
+ * What orchestration code can ask for, and how each request is recorded, recognised and carried out.
+ */
+import type * as Event from "../model/Event.ts"
+import type { ServedBy } from "../model/internal/definitions.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+
+/** A try of a call, which all its tries share. */
+export interface TryOf {
+  /** From 1. */
+  readonly number: number
+  readonly call: Call
+}
+
+/** Event id of the first try, once it has one. */
+export interface Call {
+  firstTryId: number | undefined
+}
+
+/**
+ * A request that is answered by a later event. Whose processes serve what it calls is not recorded: a definition may say
+ * another side than the one that ran it in the past.
+ */
+export type Awaited =
+  | {
+    readonly _tag: "CallActivity"
+    readonly name: string
+    readonly input: string
+    readonly sessionId?: string
+    readonly tag?: string
+    readonly servedBy?: ServedBy
+    /** Set where the call may have further tries. Not recorded: a replay counts the tries again. */
+    readonly tryOf?: TryOf
+  }
+  /** `fireAtMs` is absolute, milliseconds since the Unix epoch. */
+  | { readonly _tag: "CreateTimer"; readonly fireAtMs: number }
+  | { readonly _tag: "WaitExternal"; readonly name: string }
+  | { readonly _tag: "DequeueEvent"; readonly name: string }
+  /** Without `instance` the child is named after its parent and its event. */
+  | {
+    readonly _tag: "StartSubOrchestration"
+    readonly name: string
+    readonly version: string | null
+    readonly instance: string | null
+    readonly input: string
+    readonly servedBy?: ServedBy
+  }
+
+/** A request that is done as soon as it is recorded. */
+export type Immediate =
+  | {
+    readonly _tag: "StartOrchestrationDetached"
+    readonly name: string
+    readonly version: string | null
+    readonly instance: string
+    readonly input: string
+    readonly servedBy?: ServedBy
+  }
+  | { readonly _tag: "UpdateCustomStatus"; readonly status: string | null }
+  | { readonly _tag: "SetKeyValue"; readonly key: string; readonly value: string }
+  | { readonly _tag: "ClearKeyValue"; readonly key: string }
+  | { readonly _tag: "ClearKeyValues" }
+
+/** A request made by the code. It becomes an event when it is new, or is matched with one when it is replayed. */
+export type Action = Awaited | Immediate
+
+/** Which event records each kind of request, and what people call it. */
+const kinds = {
+  CallActivity: { event: "ActivityScheduled", noun: "activity" },
+  CreateTimer: { event: "TimerCreated", noun: "timer" },
+  WaitExternal: { event: "ExternalSubscribed", noun: "wait for signal" },
+  DequeueEvent: { event: "ExternalSubscribedPersistent", noun: "wait for mailbox" },
+  StartSubOrchestration: { event: "SubOrchestrationScheduled", noun: "child orchestration" },
+  StartOrchestrationDetached: { event: "OrchestrationChained", noun: "detached start of" },
+  UpdateCustomStatus: { event: "CustomStatusUpdated", noun: "status text" },
+  SetKeyValue: { event: "KeyValueSet", noun: "value of" },
+  ClearKeyValue: { event: "KeyValueCleared", noun: "removal of" },
+  ClearKeyValues: { event: "KeyValuesCleared", noun: "removal of all values" }
+} as const satisfies { readonly [T in Action["_tag"]]: { readonly event: Event.Event["_tag"]; readonly noun: string } }
+
+type RequestTag = (typeof kinds)[Action["_tag"]]["event"]
+
+/** An event that records a request of the code. */
+export type RequestEvent = Event.Of<RequestTag>
+
+const nouns: { readonly [tag: string]: string } = Object.fromEntries(
+  Object.values(kinds).map(({ event, noun }) => [event, noun])
+)
+
+/** The fields of a new event without its envelope. */
+export type Recorded<E extends Event.Event = Event.Event> = E extends unknown ? Omit<E, keyof Envelope> : never
+
+type Envelope = Pick<
+  Event.Event,
+  "eventId" | "sourceEventId" | "instanceId" | "executionId" | "timestampMs" | "duroxideVersion"
+>
+
+export const isRequest = (event: Event.Event): event is RequestEvent => event._tag in nouns
+
+/** Requests the reference lets vanish from the code unnoticed, when nothing else is asked for at that point. */
+export const mayBeMissing = (event: RequestEvent): boolean =>
+  event._tag === "CustomStatusUpdated" || event._tag.startsWith("KeyValue")
+
+/** The event of a request; `eventId` and `executionId` name children, `nowMs` stamps values. */
+export const record = (
+  action: Action,
+  at: { readonly eventId: number; readonly executionId: number; readonly nowMs: number }
+): Recorded<RequestEvent> => {
+  switch (action._tag) {
+    case "CallActivity": {
+      const { _tag: _, servedBy: __, tryOf: ___, ...call } = action
+      return { _tag: "ActivityScheduled", ...call }
+    }
+    case "CreateTimer":
+      return { _tag: "TimerCreated", fireAtMs: action.fireAtMs }
+    case "WaitExternal":
+      return { _tag: "ExternalSubscribed", name: action.name }
+    case "DequeueEvent":
+      return { _tag: "ExternalSubscribedPersistent", name: action.name }
+    case "StartSubOrchestration": {
+      const automatic = at.executionId === 1 ? `sub::${at.eventId}` : `sub::${at.executionId}_${at.eventId}`
+      const { input, name } = action
+      return { _tag: "SubOrchestrationScheduled", name, instance: action.instance ?? automatic, input }
+    }
+    case "StartOrchestrationDetached": {
+      const { input, instance, name } = action
+      return { _tag: "OrchestrationChained", name, instance, input }
+    }
+    case "UpdateCustomStatus":
+      return { _tag: "CustomStatusUpdated", status: action.status }
+    case "SetKeyValue":
+      return { _tag: "KeyValueSet", key: action.key, value: action.value, lastUpdatedAtMs: at.nowMs }
+    case "ClearKeyValue":
+      return { _tag: "KeyValueCleared", key: action.key }
+    case "ClearKeyValues":
+      return { _tag: "KeyValuesCleared" }
+  }
+}
+
+/**
+ * The message that carries a new request out; none where recording it is all there is to do. `startedAtMs` is the time
+ * of the execution's first event.
+ */
+export const dispatch = (
+  action: Action,
+  event: RequestEvent,
+  startedAtMs: number
+): WorkItem.WorkItem | undefined => {
+  const { eventId: id, executionId, instanceId: instance } = event
+  switch (action._tag) {
+    case "CallActivity": {
+      const { _tag: _, servedBy: __, tryOf, ...call } = action
+      const firstTryId = tryOf?.call.firstTryId ?? id
+      return {
+        _tag: "ActivityExecute",
+        instance,
+        executionId,
+        id,
+        ...call,
+        startedAtMs,
+        ...(tryOf !== undefined && tryOf.number > 1 && { tryNumber: tryOf.number, firstTryId })
+      }
+    }
+    case "CreateTimer":
+      return { _tag: "TimerFired", instance, executionId, id, fireAtMs: action.fireAtMs }
+    case "StartSubOrchestration":
+      return {
+        _tag: "StartOrchestration",
+        instance: event._tag === "SubOrchestrationScheduled" ? childId(event) : instance,
+        orchestration: action.name,
+        input: action.input,
+        version: action.version,
+        parentInstance: instance,
+        parentId: id,
+        parentExecutionId: executionId,
+        executionId: 1
+      }
+    case "StartOrchestrationDetached":
+      return {
+        _tag: "StartOrchestration",
+        instance: action.instance,
+        orchestration: action.name,
+        input: action.input,
+        version: action.version,
+        parentInstance: null,
+        parentId: null,
+        executionId: 1
+      }
+    default:
+      return undefined
+  }
+}
+
+/** The whole id of a child: an automatic one is stored as a suffix of its parent's. */
+export const childId = (event: Event.Of<"SubOrchestrationScheduled">): string =>
+  event.instance.startsWith("sub::") ? `${event.instanceId}::${event.instance}` : event.instance
+
+/**
+ * Why a replayed request is not the recorded one, or undefined when it is. What is computed anew on every replay does
+ * not count: the due time of a timer, the id of a child, the time of a value. Nor does what history does not hold: the
+ * version of a child, and, as in the reference, the text of a status.
+ */
+export const mismatch = (action: Action, event: RequestEvent): string | undefined => {
+  const expected = describeEvent(event)
+  const other = () => `event ${event.eventId}: history has ${expected}, the code asks for ${describeAction(action)}`
+  const fields = record(action, { eventId: event.eventId, executionId: event.executionId, nowMs: 0 })
+  if (fields._tag !== event._tag || subject(fields) !== subject(event)) return other()
+  for (const field of compared) {
+    const ours = (fields as Record<string, unknown>)[field]
+    const theirs = (event as unknown as Record<string, unknown>)[field]
+    if (ours !== theirs) {
+      return `event ${event.eventId}: history has ${expected}, the code asks for the same with another ${
+        field === "sessionId" ? "session" : field
+      }`
+    }
+  }
+  return event._tag === "OrchestrationChained" && (fields as typeof event).instance !== event.instance
+    ? `event ${event.eventId}: history has ${expected}, the code asks for the same with another instance`
+    : undefined
+}
+
+/** Kind and name, never a payload. */
+export const describeEvent = (event: RequestEvent): string => described(nouns[event._tag]!, subject(event))
+
+// internal
+
+const compared = ["input", "sessionId", "tag", "value"]
+
+const subject = (fields: object): string | undefined =>
+  "name" in fields ? String(fields.name) : "key" in fields ? String(fields.key) : undefined
+
+const describeAction = (action: Action): string => described(kinds[action._tag].noun, subject(action))
+
+const described = (noun: string, subject: string | undefined) => subject === undefined ? noun : `${noun} "${subject}"`

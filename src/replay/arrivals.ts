@@ -1,0 +1,125 @@
+/**
+ * Which messages of a batch become events.
+ */
+import * as ErrorDetails from "../model/ErrorDetails.ts"
+import type * as Event from "../model/Event.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { Recorded } from "./action.ts"
+import type { Books, Schedule } from "./books.ts"
+
+type Append = (fields: Recorded, sourceEventId?: number | null) => Event.Event
+
+type Completion = WorkItem.Of<
+  "ActivityCompleted" | "ActivityFailed" | "TimerFired" | "SubOrchCompleted" | "SubOrchFailed"
+>
+
+const scheduledBy: { readonly [K in Completion["_tag"]]: Schedule } = {
+  ActivityCompleted: "ActivityScheduled",
+  ActivityFailed: "ActivityScheduled",
+  TimerFired: "TimerCreated",
+  SubOrchCompleted: "SubOrchestrationScheduled",
+  SubOrchFailed: "SubOrchestrationScheduled"
+}
+
+const subjects = {
+  ActivityCompleted: "completion",
+  ActivityFailed: "completion",
+  TimerFired: "timer",
+  SubOrchCompleted: "sub-orchestration",
+  SubOrchFailed: "sub-orchestration"
+} as const
+
+/** The execution and the schedule a completion is for. */
+const addressee = (message: Completion) =>
+  "parentId" in message
+    ? { id: message.parentId, of: message.parentExecutionId }
+    : { id: message.id, of: message.executionId }
+
+const nouns: { readonly [K in Schedule]: string } = {
+  ActivityScheduled: "activity",
+  TimerCreated: "timer",
+  SubOrchestrationScheduled: "suborchestration"
+}
+
+/**
+ * Appends the events of a batch to those `books` knows. `abort` is set when an arrival cannot belong to this history, or is a failure that
+ * code must not see: the turn then fails with it, without running the code.
+ */
+export const toEvents = (
+  executionId: number,
+  books: Books,
+  messages: ReadonlyArray<WorkItem.WorkItem>,
+  append: Append
+): { readonly abort: ErrorDetails.ErrorDetails | undefined; readonly warnings: ReadonlyArray<string> } => {
+  const answeredNow = new Set<number>()
+  let cancelRequested = books.cancelRequest !== undefined
+  const warnings: Array<string> = []
+  let abort: ErrorDetails.ErrorDetails | undefined
+
+  const completion = (message: Completion): void => {
+    const { id, of } = addressee(message)
+    if (of !== executionId) {
+      warnings.push(`${message._tag} for execution ${of} is dropped, ${executionId} runs now`)
+      return
+    }
+    if (books.answered.has(id) || answeredNow.has(id)) {
+      warnings.push(`${message._tag} for event ${id} is dropped, it was answered before`)
+      return
+    }
+    const schedule = books.unanswered.get(id)
+    const expected = scheduledBy[message._tag]
+    if (schedule !== expected) {
+      abort ??= ErrorDetails.nondeterminism(
+        schedule === undefined
+          ? `no matching schedule for ${subjects[message._tag]} id=${id}`
+          : `completion kind mismatch for id=${id}, expected '${nouns[schedule]}', got '${nouns[expected]}'`
+      )
+      return
+    }
+    answeredNow.add(id)
+    switch (message._tag) {
+      case "ActivityCompleted":
+        append({ _tag: "ActivityCompleted", result: message.result }, id)
+        break
+      case "SubOrchCompleted":
+        append({ _tag: "SubOrchestrationCompleted", result: message.result }, id)
+        break
+      case "ActivityFailed":
+      case "SubOrchFailed": {
+        const { details } = message
+        append({ _tag: message._tag === "ActivityFailed" ? "ActivityFailed" : "SubOrchestrationFailed", details }, id)
+        // Code only ever sees failures of handlers; a failing system is not its to handle.
+        if (details._tag !== "Application") abort ??= details
+        break
+      }
+      case "TimerFired":
+        append({ _tag: "TimerFired", fireAtMs: message.fireAtMs }, id)
+    }
+  }
+
+  for (const message of messages) {
+    switch (message._tag) {
+      case "ActivityCompleted":
+      case "ActivityFailed":
+      case "TimerFired":
+      case "SubOrchCompleted":
+      case "SubOrchFailed":
+        completion(message)
+        break
+      case "ExternalRaised":
+        append({ _tag: "ExternalEvent", name: message.name, data: message.data })
+        break
+      case "CancelInstance":
+        if (cancelRequested) break
+        cancelRequested = true
+        append({ _tag: "OrchestrationCancelRequested", reason: message.reason })
+        break
+      case "QueueMessage":
+        append({ _tag: "ExternalEventPersistent", name: message.name, data: message.data })
+        break
+      default:
+        warnings.push(`${message._tag} is dropped, nothing waits for it`)
+    }
+  }
+  return { abort, warnings }
+}

@@ -1,0 +1,278 @@
+/**
+ * What follows from the way a turn ended: the last events, what is enqueued, what is cancelled.
+ */
+import * as ErrorDetails from "../model/ErrorDetails.ts"
+import type * as Event from "../model/Event.ts"
+import type { CoreVersion, ExecutionStatus } from "../model/Instance.ts"
+import { anyRust } from "../model/internal/coreVersion.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { Turn } from "../provider/Provider.ts"
+import * as action from "./action.ts"
+import type { Books } from "./books.ts"
+import type { Dropped } from "./replay.ts"
+
+/** The execution a turn is about. */
+export interface Execution {
+  readonly instanceId: string
+  readonly executionId: number
+  /** The store's clock at the claim, milliseconds since the Unix epoch. */
+  readonly nowMs: number
+  /** Id of the last stored event; 0 before the first turn. */
+  readonly lastEventId: number
+  /** Stamp of new events, and the pinned version of a new execution. */
+  readonly version: CoreVersion
+}
+
+export type Outcome =
+  | { readonly _tag: "Waiting" }
+  | { readonly _tag: "Completed"; readonly output: string }
+  | { readonly _tag: "Failed"; readonly details: ErrorDetails.ErrorDetails }
+  | {
+    readonly _tag: "ContinuedAsNew"
+    readonly input: string
+    readonly version: string | null
+    /** Unread mailbox messages. */
+    readonly carried: ReadonlyArray<readonly [mailbox: string, data: string]>
+    readonly customStatus: string | null
+  }
+
+export interface Result {
+  readonly outcome: Outcome
+  readonly turn: Turn
+  /** Messages that led to nothing, in words. */
+  readonly warnings: ReadonlyArray<string>
+}
+
+/** A new request of the code with the event that records it. */
+export interface Request {
+  readonly action: action.Action
+  readonly event: action.RequestEvent
+}
+
+export interface Recorder {
+  readonly added: Array<Event.Event>
+  readonly nextId: () => number
+  readonly append: (fields: action.Recorded, sourceEventId?: number | null) => Event.Event
+  readonly truncate: (count: number) => void
+}
+
+export const record = (execution: Execution): Recorder => {
+  const { executionId, instanceId, lastEventId, nowMs, version } = execution
+  const firstId = lastEventId + 1
+  const duroxideVersion = `${version.major}.${version.minor}.${version.patch}`
+  const added: Array<Event.Event> = []
+  return {
+    added,
+    nextId: () => firstId + added.length,
+    append: (fields, sourceEventId = null) => {
+      const eventId = firstId + added.length
+      const envelope = { eventId, sourceEventId, instanceId, executionId, timestampMs: nowMs, duroxideVersion }
+      const event = { ...envelope, ...fields, ...envelope } as Event.Event
+      added.push(event)
+      return event
+    },
+    truncate: (count) => void added.splice(count)
+  }
+}
+
+/** `books` holds all events up to here, and is kept up. */
+export const conclude = (
+  execution: Execution,
+  recorder: Recorder,
+  books: Books,
+  outcome: Outcome,
+  { dropped, end, requests, started }: {
+    /** Null when nothing says how the execution began. */
+    readonly started: Event.Of<"OrchestrationStarted"> | null
+    readonly requests: ReadonlyArray<Request>
+    /** Handles the code let go of, ascending by event id. */
+    readonly dropped: ReadonlyArray<Dropped>
+    /** Who ended the execution, if it ends: its code, a cancellation, or the runtime while the code went on. */
+    readonly end: "code" | "cancellation" | "runtime"
+  }
+): Omit<Result, "warnings"> => {
+  const { executionId, instanceId } = execution
+  const append: Recorder["append"] = (fields, sourceEventId) => {
+    const event = recorder.append(fields, sourceEventId)
+    books.add(event)
+    return event
+  }
+  // What this turn asks for goes out only when the execution goes on; a child that is never started is not cancelled.
+  const neverStarted = new Set(outcome._tag === "Waiting" ? [] : requests.map(({ event }) => event.eventId))
+  const cancelledActivities: Array<number> = []
+  const cancelledChildren: Array<WorkItem.WorkItem> = []
+  const isCodeEnd = end === "code"
+  /** Waits that were given up and have no cancel event yet. */
+  const waits = (tag: "WaitExternal" | "DequeueEvent") =>
+    dropped.flatMap(({ action, eventId }) =>
+      action._tag === tag && !books.cancelledSubscriptions.has(eventId) ? eventId : []
+    )
+
+  // Handles count as dropped only where the code itself let go of them. An end that is not the code's own closes what is
+  // open anyway, all but children, which would never hear of it otherwise.
+  for (const { eventId } of isCodeEnd ? dropped : []) {
+    if (!books.openActivities.has(eventId)) continue
+    append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
+    cancelledActivities.push(eventId)
+  }
+  for (const { eventId } of end === "cancellation" ? [] : dropped) {
+    const child = books.openChildren.get(eventId)
+    if (child === undefined) continue
+    append({ _tag: "SubOrchestrationCancelRequested", reason: "dropped_future" }, eventId)
+    if (!neverStarted.has(eventId)) {
+      cancelledChildren.push(cancelChild(child, "parent dropped sub-orchestration future"))
+    }
+  }
+  // Waits also when an arrival came behind the drop in the same batch: it was not delivered.
+  for (const eventId of isCodeEnd ? waits("WaitExternal") : []) {
+    append({ _tag: "ExternalSubscribedCancelled", reason: "dropped_future" }, eventId)
+  }
+  for (const eventId of isCodeEnd ? waits("DequeueEvent") : []) {
+    append({ _tag: "ExternalSubscribedPersistentCancelled", reason: "dropped_future" }, eventId)
+  }
+
+  if (outcome._tag !== "Waiting") {
+    for (const eventId of [...books.openSubscriptions, ...waits("WaitExternal")].sort(ascending)) {
+      append({ _tag: "ExternalSubscribedCancelled", reason: "orchestration_terminal" }, eventId)
+    }
+    for (const eventId of [...books.openDequeues, ...waits("DequeueEvent")].sort(ascending)) {
+      append({ _tag: "ExternalSubscribedPersistentCancelled", reason: "orchestration_terminal" }, eventId)
+    }
+    append(lastEvent(outcome))
+    for (const eventId of books.openActivities) {
+      append({ _tag: "ActivityCancelRequested", reason: terminalReason[outcome._tag] }, eventId)
+      cancelledActivities.push(eventId)
+    }
+    if (end === "cancellation") {
+      for (const [eventId, child] of books.openChildren) {
+        if (!neverStarted.has(eventId)) cancelledChildren.push(cancelChild(child, "parent canceled"))
+      }
+    }
+  }
+
+  // A timer without a waiting fiber would wake the instance for nothing. The store forgets those of an ended execution.
+  const cancelledTimers = outcome._tag !== "Waiting"
+    ? []
+    : dropped.flatMap(({ action, eventId: id }) =>
+      action._tag === "CreateTimer" && books.unanswered.has(id)
+        ? { _tag: "TimerFired" as const, instance: instanceId, executionId, id, fireAtMs: action.fireAtMs }
+        : []
+    )
+
+  const workerItems: Array<WorkItem.Of<"ActivityExecute">> = []
+  const forRust = new Set<WorkItem.Of<"ActivityExecute">>()
+  const messages: Array<WorkItem.WorkItem> = []
+  const startsPinnedTo = new Map<WorkItem.WorkItem, CoreVersion>()
+  for (const request of started === null ? [] : requests) {
+    // Whatever becomes of this execution, what it started detached is not its own any more.
+    if (outcome._tag !== "Waiting" && request.action._tag !== "StartOrchestrationDetached") continue
+    const item = action.dispatch(request.action, request.event, started!.timestampMs)
+    if (item === undefined) continue
+    const isForRust = "servedBy" in request.action && request.action.servedBy === "rust"
+    if (item._tag === "ActivityExecute") {
+      workerItems.push(item)
+      if (isForRust) forRust.add(item)
+    } else {
+      messages.push(item)
+      if (item._tag === "StartOrchestration") startsPinnedTo.set(item, isForRust ? anyRust : execution.version)
+    }
+  }
+  return {
+    outcome,
+    turn: {
+      executionId,
+      historyDelta: recorder.added,
+      workerItems,
+      orchestratorItems: [
+        ...messages,
+        ...cancelledChildren,
+        ...(started === null ? [] : followUp(started, outcome))
+      ],
+      ...(forRust.size > 0 && { forRust }),
+      ...(startsPinnedTo.size > 0 && { startsPinnedTo }),
+      cancelledActivities: cancelledActivities.map((activityId) => ({ instanceId, executionId, activityId })),
+      ...(cancelledTimers.length > 0 && { cancelledTimers }),
+      metadata: {
+        ...status(outcome),
+        ...(execution.lastEventId === 0 && started !== null && {
+          orchestrationName: started.name,
+          orchestrationVersion: started.version,
+          pinnedVersion: execution.version,
+          ...(started.parentInstance !== null && { parentInstanceId: started.parentInstance })
+        })
+      }
+    }
+  }
+}
+
+// internal
+
+const ascending = (a: number, b: number) => a - b
+
+type Ended = Exclude<Outcome, { readonly _tag: "Waiting" }>
+
+const terminalReason = {
+  Completed: "orchestration_terminal_completed",
+  Failed: "orchestration_terminal_failed",
+  ContinuedAsNew: "orchestration_terminal_continued_as_new"
+} as const
+
+const cancelChild = (child: Event.Of<"SubOrchestrationScheduled">, reason: string): WorkItem.WorkItem => ({
+  _tag: "CancelInstance",
+  instance: action.childId(child),
+  reason
+})
+
+const lastEvent = (outcome: Ended): action.Recorded => {
+  switch (outcome._tag) {
+    case "Completed":
+      return { _tag: "OrchestrationCompleted", output: outcome.output }
+    case "Failed":
+      return { _tag: "OrchestrationFailed", details: outcome.details }
+    case "ContinuedAsNew":
+      return { _tag: "OrchestrationContinuedAsNew", input: outcome.input }
+  }
+}
+
+const status = (outcome: Outcome): { readonly status?: ExecutionStatus; readonly output?: string } => {
+  switch (outcome._tag) {
+    case "Waiting":
+      return {}
+    case "Completed":
+      return { status: "Completed", output: outcome.output }
+    case "Failed":
+      return { status: "Failed", output: ErrorDetails.display(outcome.details) }
+    case "ContinuedAsNew":
+      return { status: "ContinuedAsNew", output: outcome.input }
+  }
+}
+
+/** The notice to the parent, or the message that begins the next execution. */
+const followUp = (
+  started: Event.Of<"OrchestrationStarted">,
+  outcome: Outcome
+): ReadonlyArray<WorkItem.WorkItem> => {
+  if (outcome._tag === "Waiting") return []
+  const { parentExecutionId, parentId, parentInstance } = started
+  if (outcome._tag === "ContinuedAsNew") {
+    return [{
+      _tag: "ContinueAsNew",
+      instance: started.instanceId,
+      orchestration: started.name,
+      input: outcome.input,
+      version: outcome.version,
+      ...(parentInstance !== null && { parentInstance }),
+      ...(parentId !== null && { parentId }),
+      ...(parentExecutionId !== undefined && { parentExecutionId }),
+      carryForwardEvents: outcome.carried,
+      ...(outcome.customStatus !== null && { initialCustomStatus: outcome.customStatus })
+    }]
+  }
+  if (parentInstance === null || parentId === null) return []
+  const parent = { parentInstance, parentExecutionId: parentExecutionId ?? 1, parentId }
+  return [
+    outcome._tag === "Completed"
+      ? { _tag: "SubOrchCompleted", ...parent, result: outcome.output }
+      : { _tag: "SubOrchFailed", ...parent, details: outcome.details }
+  ]
+}

@@ -1,0 +1,53 @@
+/**
+ * What one instance may hold, as in Duroxide's core: readers in other languages rely on it.
+ */
+import { maxTagBytes } from "../model/internal/identifiers.ts"
+import type { Request } from "./conclude.ts"
+import type { Replay } from "./replay.ts"
+
+const maxCustomStatusBytes = 262_144
+const maxValueBytes = 65_536
+const maxKeys = 150
+
+/** The first limit this turn exceeds, in words, or undefined. */
+export const limitExceeded = (
+  requests: ReadonlyArray<Request>,
+  engine: Pick<Replay, "customStatus" | "keyValues">
+): string | undefined => {
+  const status = engine.customStatus()
+  if (status !== null && bytes(status) > maxCustomStatusBytes) {
+    return `Custom status size (${bytes(status)} bytes) exceeds limit (${maxCustomStatusBytes} bytes)`
+  }
+  for (const { action } of requests) {
+    if (action._tag === "CallActivity" && action.tag !== undefined && bytes(action.tag) > maxTagBytes) {
+      return `Activity '${action.name}' tag size (${bytes(action.tag)} bytes) exceeds limit (${maxTagBytes} bytes)`
+    }
+  }
+  for (const { action } of requests) {
+    if (action._tag !== "SetKeyValue") continue
+    const size = valueBytes(action.value)
+    if (size > maxValueBytes) {
+      return `KV value for key '${action.key}' (${size} bytes) exceeds limit (${maxValueBytes} bytes)`
+    }
+  }
+  const keys = engine.keyValues().size
+  return keys > maxKeys ? `KV key count (${keys}) exceeds limit (${maxKeys})` : undefined
+}
+
+// internal
+
+const encoder = new TextEncoder()
+
+const bytes = (text: string) => encoder.encode(text).length
+
+/** A string counts as itself, without the quotes and escapes of JSON: Duroxide's typed API stores strings bare. */
+const valueBytes = (text: string): number => bytes(text.startsWith(`"`) ? stringOf(text) : text)
+
+const stringOf = (text: string): string => {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === "string" ? value : text
+  } catch {
+    return text
+  }
+}

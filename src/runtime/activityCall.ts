@@ -1,0 +1,38 @@
+/**
+ * A call of an activity, as its handler sees it and as the runtime runs it.
+ */
+import * as Context from "effect/Context"
+import type * as Option from "effect/Option"
+
+/**
+ * What a handler may know of the call it serves.
+ *
+ * @category context
+ * @since 0.1.0
+ */
+export class Call extends Context.Service<Call, {
+  readonly activityName: string
+  readonly instanceId: string
+  readonly executionId: number
+  /** Event id of this try in its execution. */
+  readonly activityId: number
+  /** Which try of the call this is, from 1: more than 1 only with the `retry` option. */
+  readonly tryNumber: number
+  /**
+   * Which delivery of this try it is, from 1. Deliveries that a shutdown ended do not count, so earlier ones may have had
+   * their effects even where it is 1.
+   */
+  readonly deliveryNumber: number
+  /**
+   * The same for all tries and deliveries of one call, and different for every other call: that of another instance, of
+   * another execution, and of an instance that was deleted and started anew.
+   *
+   * It is the instance's id, the execution's number and time of start, and the event id of the first try, joined by `/`.
+   * Calls that Duroxide in Rust asks for have no time of start in it.
+   */
+  readonly idempotencyKey: string
+  readonly sessionId: Option.Option<string>
+  readonly tag: Option.Option<string>
+  /** Of the process: `RuntimeConfig.workerNodeId`, or the one its runtime gave itself. */
+  readonly workerId: string
+}>()("duroxide-prisma/Activity/Call") {}

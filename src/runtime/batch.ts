@@ -1,0 +1,155 @@
+/**
+ * What a claimed batch is for: which execution it starts or continues, or that it is dropped.
+ */
+import * as ErrorDetails from "../model/ErrorDetails.ts"
+import type * as Event from "../model/Event.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { OrchestrationItem } from "../provider/Provider.ts"
+import type { StartedFields } from "../replay/turn.ts"
+import { anyVersion } from "./registry.ts"
+import type { Wanted } from "./registry.ts"
+
+export type Batch =
+  | {
+    readonly _tag: "Run"
+    readonly executionId: number
+    readonly history: ReadonlyArray<Event.Event>
+    readonly started: StartedFields
+    /** The version the execution is pinned to, or asked for. */
+    readonly version: Wanted
+    /** Messages in order of arrival, without those that start an execution. */
+    readonly messages: ReadonlyArray<WorkItem.WorkItem>
+    /** Answers to children that were to be started under this id, which is taken. */
+    readonly refusals: ReadonlyArray<WorkItem.WorkItem>
+  }
+  /** The instance has ended. */
+  | { readonly _tag: "Drop"; readonly refusals: ReadonlyArray<WorkItem.WorkItem> }
+  /** What would start the execution is not visible yet. */
+  | { readonly _tag: "Early" }
+
+/** `running` is how an execution began whose history the item leaves out: one that has not ended. */
+export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationStarted">): Batch => {
+  const { history } = item
+  const messages = inOrderOfArrival(item).filter(({ _tag }) =>
+    _tag !== "StartOrchestration" && _tag !== "ContinueAsNew"
+  )
+  const continued = item.messages.find((message) => message._tag === "ContinueAsNew")
+  const recorded = running ?? history[0]
+
+  if (recorded?._tag === "OrchestrationStarted") {
+    const ended = history.findLast(isTerminal)
+    const state = ended === undefined ? "running" : "terminal"
+    const refusals = item.messages.flatMap((message) => refuse(recorded, message, state))
+    if (ended === undefined) {
+      const { executionId } = item
+      return run({ executionId, history, started: recorded, messages, refusals })
+    }
+    if (ended._tag !== "OrchestrationContinuedAsNew") return { _tag: "Drop", refusals }
+    if (continued === undefined) return { _tag: "Early" }
+    // A process that has not heard of the newest version must not take the instance back to an older one.
+    const atLeast = recorded.version
+    const started = fromContinue(continued)
+    return run({ executionId: item.executionId + 1, history: [], started, messages, refusals }, { atLeast })
+  }
+
+  const start = item.messages.find((message) => message._tag === "StartOrchestration")
+  const started = start === undefined ? continued && fromContinue(continued) : fromStart(start)
+  if (started === undefined) return { _tag: "Early" }
+  // Others wanted to start the same instance at the same time.
+  const refusals = item.messages.flatMap((message) => refuse(started, message, "running"))
+  return run({ executionId: item.executionId, history, started, messages, refusals })
+}
+
+/** Stands in for a start that is not there, where an execution fails without one. */
+export const unknownStart = (item: OrchestrationItem): StartedFields => ({
+  _tag: "OrchestrationStarted",
+  name: item.orchestrationName,
+  version: item.orchestrationVersion,
+  input: "null",
+  parentInstance: null,
+  parentId: null
+})
+
+// internal
+
+/**
+ * A timer stands in the queue from the moment it was set, but arrives when it is due: after an outage a signal that came
+ * in time must not lose against a timeout that passed meanwhile. It only ever moves back; all other messages keep their
+ * places.
+ */
+const inOrderOfArrival = ({ enqueuedAtMs, messages }: OrchestrationItem): ReadonlyArray<WorkItem.WorkItem> => {
+  const ordered: Array<WorkItem.WorkItem> = []
+  // Not due yet, the next one first.
+  let timers: Array<WorkItem.Of<"TimerFired">> = []
+  for (const [index, message] of messages.entries()) {
+    if (message._tag === "TimerFired") {
+      const later = timers.findLastIndex(({ fireAtMs }) => fireAtMs <= message.fireAtMs) + 1
+      timers.splice(later, 0, message)
+      continue
+    }
+    const due = timers.findIndex(({ fireAtMs }) => fireAtMs > enqueuedAtMs[index]!)
+    const count = due < 0 ? timers.length : due
+    if (count > 0) {
+      ordered.push(...timers.slice(0, count))
+      timers = timers.slice(count)
+    }
+    ordered.push(message)
+  }
+  return [...ordered, ...timers]
+}
+
+const isTerminal = (event: Event.Event) =>
+  event._tag === "OrchestrationCompleted" || event._tag === "OrchestrationFailed" ||
+  event._tag === "OrchestrationContinuedAsNew"
+
+const run = (
+  fields: Omit<Extract<Batch, { readonly _tag: "Run" }>, "_tag" | "version">,
+  otherwise: Wanted = null
+): Batch => {
+  const { version } = fields.started
+  return { _tag: "Run", ...fields, version: anyVersion.includes(version) ? otherwise : version }
+}
+
+const fromStart = (start: WorkItem.Of<"StartOrchestration">): StartedFields => ({
+  _tag: "OrchestrationStarted",
+  name: start.orchestration,
+  version: start.version ?? "unknown",
+  input: start.input,
+  parentInstance: start.parentInstance,
+  parentId: start.parentId,
+  ...(start.parentExecutionId !== undefined && { parentExecutionId: start.parentExecutionId })
+})
+
+const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => ({
+  _tag: "OrchestrationStarted",
+  name: message.orchestration,
+  version: message.version ?? "unknown",
+  input: message.input,
+  parentInstance: message.parentInstance ?? null,
+  parentId: message.parentId ?? null,
+  ...(message.parentExecutionId !== undefined && { parentExecutionId: message.parentExecutionId }),
+  ...(message.carryForwardEvents !== undefined && message.carryForwardEvents.length > 0 &&
+    { carryForwardEvents: message.carryForwardEvents }),
+  ...(message.initialCustomStatus !== undefined && { initialCustomStatus: message.initialCustomStatus })
+})
+
+/** Notifies a parent whose child cannot start; it would wait without end. A start delivered twice is the same child. */
+const refuse = (
+  recorded: StartedFields,
+  message: WorkItem.WorkItem,
+  state: "running" | "terminal"
+): ReadonlyArray<WorkItem.WorkItem> => {
+  if (message._tag !== "StartOrchestration" || message.parentInstance === null || message.parentId === null) return []
+  const isOurs = message.parentInstance === recorded.parentInstance && message.parentId === recorded.parentId &&
+    message.parentExecutionId === recorded.parentExecutionId
+  if (isOurs) return []
+  const problem = `sub-orchestration instance id '${message.instance}' already exists and is ${state}`
+  return [{
+    _tag: "SubOrchFailed",
+    parentInstance: message.parentInstance,
+    parentExecutionId: message.parentExecutionId ?? 1,
+    parentId: message.parentId,
+    // Not `OrchestrationFailed`: a parent whose child fails with strings would take the text for one of the child's errors.
+    details: ErrorDetails.application("Panicked", problem)
+  }]
+}

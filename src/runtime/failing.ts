@@ -1,0 +1,82 @@
+/**
+ * Turns that fail an execution without running its code.
+ */
+import * as Option from "effect/Option"
+import type * as ErrorDetails from "../model/ErrorDetails.ts"
+import * as coreVersion from "../model/internal/coreVersion.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { OrchestrationItem, Turn } from "../provider/Provider.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import * as turns from "../replay/turn.ts"
+import * as batches from "./batch.ts"
+
+/** `deliveries` ended without a stored turn. */
+export const poisonedInstance = (
+  item: OrchestrationItem,
+  deliveries: number,
+  maxAttempts: number
+): ErrorDetails.ErrorDetails => ({
+  _tag: "Poison",
+  attemptCount: deliveries,
+  maxAttempts,
+  messageType: Option.isSome(item.historyError)
+    ? {
+      FailedDeserialization: {
+        instance: item.instanceId,
+        execution_id: item.executionId,
+        error: item.historyError.value
+      }
+    }
+    : { Orchestration: { instance: item.instanceId, execution_id: item.executionId } },
+  message: Option.getOrElse(
+    item.historyError,
+    () => "no delivery ended with a stored turn: each time, the process died or its lock expired"
+  )
+})
+
+/** `deliveries` ended without an outcome. */
+export const poisonedActivity = (
+  item: WorkItem.Of<"ActivityExecute">,
+  deliveries: number,
+  maxAttempts: number
+): ErrorDetails.ErrorDetails => ({
+  _tag: "Poison",
+  attemptCount: deliveries,
+  maxAttempts,
+  messageType: {
+    Activity: {
+      instance: item.instance,
+      execution_id: item.executionId,
+      activity_name: item.name,
+      activity_id: item.id
+    }
+  },
+  message: "no delivery ended with an outcome: each time, the process died, its lock expired, or the handler " +
+    "interrupted itself"
+})
+
+/** The database will never take what was to be stored. */
+export const refusedByStore = (error: ProviderError): ErrorDetails.ErrorDetails => ({
+  _tag: "Infrastructure",
+  operation: error.operation,
+  message: error.reason.message,
+  retryable: false
+})
+
+/** An execution that fails without its code being run. */
+export const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: ErrorDetails.ErrorDetails): Turn =>
+  withRefusals(
+    turns.fail(
+      {
+        ...item,
+        ...(batch._tag === "Run" ? batch : { started: batches.unknownStart(item) }),
+        version: coreVersion.current
+      },
+      details,
+      { unreadable: Option.isSome(item.historyError) }
+    ).turn,
+    batch
+  )
+
+export const withRefusals = (turn: Turn, batch: batches.Batch): Turn =>
+  batch._tag === "Run" ? { ...turn, orchestratorItems: [...turn.orchestratorItems, ...batch.refusals] } : turn

@@ -1,0 +1,39 @@
+/**
+ * Sweeps messages for ids without an instance: those whose instance exists by now, and those that are too old.
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Random from "effect/Random"
+import type * as Scope from "effect/Scope"
+import type { Provider } from "../provider/Provider.ts"
+import type { Settings } from "./settings.ts"
+import type { Supervisor } from "./supervisor.ts"
+
+/** Time between two sweeps, give or take a fifth. Changed in virtual time only, where every sweep is a step. */
+export const SweepInterval = Context.Reference<Duration.Duration>("duroxide-prisma/internal/SweepInterval", {
+  defaultValue: () => Duration.seconds(10)
+})
+
+export const run = Effect.fnUntraced(function*(
+  provider: Provider["Service"],
+  settings: Settings,
+  supervisor: Supervisor
+): Effect.fn.Return<void, never, Scope.Scope> {
+  const sweep = provider.sweepMessages({ maxAge: settings.orphanRetention }).pipe(
+    Effect.flatMap((deleted) =>
+      deleted === 0
+        ? Effect.void
+        : Effect.logInfo("Runtime: messages deleted that waited for an instance longer than orphanRetention").pipe(
+          Effect.annotateLogs({ deleted })
+        )
+    ),
+    Effect.catchCause((cause) => Effect.logDebug("Runtime: messages not swept yet", cause))
+  )
+  const interval = Duration.toMillis(yield* SweepInterval)
+  const loop = Effect.forever(
+    // Processes that start together need not sweep together.
+    Effect.andThen(Effect.flatMap(Random.nextBetween(0.8, 1.2), (factor) => Effect.sleep(factor * interval)), sweep)
+  )
+  yield* Effect.forkScoped(supervisor.watch("sweep of messages", loop))
+})

@@ -1,0 +1,49 @@
+/**
+ * How both dispatchers retry, pause and log failures.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
+import type { ProviderError } from "../provider/ProviderError.ts"
+
+/** Storing a turn again, after the provider's own retries: 10, 20, 40, 80, 160 milliseconds. */
+export const storeRetries = Schedule.max([Schedule.exponential(Duration.millis(10)), Schedule.recurs(5)])
+
+/** Pause before work that this process does not serve, and should not have been given, may be claimed again. */
+export const unservedPause = Duration.seconds(1)
+
+/** 100 milliseconds, doubled by every failure so far, at most a minute. */
+export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2 ** Math.min(failures, 10), 60_000))
+
+/** Longest pause between two tries to store a result or to abandon work: how late either is after an outage. */
+export const longestStorePause = Duration.seconds(10)
+
+/** Growing pauses, counted for each key by itself. */
+export class Pauses {
+  // In order of the last failure.
+  private readonly failures = new Map<string, number>()
+
+  /** Counts a failure, and says how long to wait after it. */
+  next(key: string): { readonly pause: Duration.Duration; readonly isFirst: boolean } {
+    const failures = this.failures.get(key) ?? 0
+    this.failures.delete(key)
+    this.failures.set(key, failures + 1)
+    if (this.failures.size > maxRemembered) this.failures.delete(this.failures.keys().next().value!)
+    return { pause: pauseAfter(failures), isFirst: failures === 0 }
+  }
+
+  forget(key: string): void {
+    this.failures.delete(key)
+  }
+}
+
+/** Annotates a log line with the problem, which never has a payload. */
+export const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
+
+/** The payload is at fault. A schema that does not fit or a missing right is for the operator to mend. */
+export const isRefusedData = ({ reason }: ProviderError) =>
+  reason._tag === "DataRefused" || reason._tag === "InvalidInput"
+
+// internal
+
+const maxRemembered = 10_000

@@ -1,0 +1,72 @@
+/**
+ * The programs of one process, by name and version.
+ */
+import * as Result from "effect/Result"
+import * as SemVer from "effect/SemVer"
+import type { ServedOrchestration } from "../provider/ProviderDriver.ts"
+import type { Code } from "../replay/replay.ts"
+
+export interface Program {
+  readonly name: string
+  readonly version: string
+  readonly code: Code
+}
+
+/** Exactly this version; or the newest one, for null; or the newest one that is not older. */
+export type Wanted = string | null | { readonly atLeast: string }
+
+export interface Registry {
+  readonly resolve: (name: string, version: Wanted) => Program | undefined
+  /** `name@version` of everything registered, for messages. */
+  readonly known: ReadonlyArray<string>
+  /** For claims: what `resolve` finds a program for. */
+  readonly serves: ReadonlyArray<ServedOrchestration>
+}
+
+/** How other clients ask for whatever version there is. */
+export const anyVersion: ReadonlyArray<string> = ["unknown", "0.0.0"]
+
+/** Throws on two programs of one name and version: a defect of the application. */
+export const makeUnsafe = (programs: ReadonlyArray<Program>): Registry => {
+  const versions = new Map<string, Map<string, Program>>()
+  const newest = new Map<string, Program>()
+  for (const program of programs) {
+    const { name, version } = program
+    const ofName = versions.get(name) ?? new Map<string, Program>()
+    if (ofName.has(version)) throw new Error(`orchestration "${name}" ${version} is registered twice`)
+    versions.set(name, ofName.set(version, program))
+    const best = newest.get(name)
+    if (best === undefined || isNewer(version, best.version)) newest.set(name, program)
+  }
+  return {
+    resolve: (name, wanted) => {
+      if (typeof wanted === "string") return versions.get(name)?.get(wanted)
+      const best = newest.get(name)
+      return best !== undefined && wanted !== null && isNewer(wanted.atLeast, best.version) ? undefined : best
+    },
+    known: programs.map(({ name, version }) => `${name}@${version}`),
+    serves: [...versions].map(([name, ofName]) => ({ name, versions: [...ofName.keys(), ...anyVersion] }))
+  }
+}
+
+/** Activities by name. Throws on two of one name, and on a name that is Duroxide's. */
+export const handlersUnsafe = <A>(activities: ReadonlyArray<readonly [name: string, handler: A]>): Map<string, A> => {
+  const handlers = new Map<string, A>()
+  for (const [name, handler] of activities) {
+    if (handlers.has(name)) throw new Error(`activity "${name}" is registered twice`)
+    if (name.startsWith(builtIn)) throw new Error(`activity "${name}" has a name of Duroxide's own: ${builtIn}…`)
+    handlers.set(name, handler)
+  }
+  return handlers
+}
+
+// internal
+
+/** Activities that every Rust runtime has; it answers what is asked for under these names. */
+const builtIn = "__duroxide_syscall:"
+
+/** Versions of other processes may be anything; what is no version is older than all others. */
+const isNewer = (version: string, than: string): boolean => {
+  const [one, other] = [SemVer.parse(version), SemVer.parse(than)]
+  return Result.isSuccess(one) && (Result.isFailure(other) || SemVer.isGreaterThan(one.success, other.success))
+}

@@ -1,0 +1,71 @@
+/**
+ * What logs and metrics say of turns.
+ */
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import * as ErrorDetails from "../model/ErrorDetails.ts"
+import * as Metrics from "../model/Metrics.ts"
+import type * as turns from "../replay/turn.ts"
+import type { WarmInstances } from "./warmInstances.ts"
+
+const component = "Orchestration dispatcher"
+
+export const reportWarm = (warm: WarmInstances) =>
+  Effect.andThen(
+    Metric.update(Metrics.warmInstances, warm.count),
+    Metric.update(Metrics.warmInstanceBytes, warm.bytes)
+  )
+
+export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
+  const labels = { orchestration_name: name }
+  const started = turn.historyDelta[0]?._tag === "OrchestrationStarted"
+    ? Metric.update(Metric.withAttributes(Metrics.orchestrationStarts, labels), 1)
+    : Effect.void
+  const turned = Metric.update(Metric.withAttributes(Metrics.orchestrationTurns, labels), 1)
+  const both = Effect.andThen(started, turned)
+  if (outcome._tag === "Waiting") return both
+  const status = outcome._tag === "Completed" ? "success" : outcome._tag === "Failed" ? "failed" : "continuedAsNew"
+  return both.pipe(
+    Effect.andThen(Metric.update(Metric.withAttributes(Metrics.orchestrationCompletions, { ...labels, status }), 1)),
+    Effect.andThen(
+      outcome._tag !== "Failed"
+        ? Effect.logDebug(`${component}: instance ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
+        : isExpected(outcome.details)
+        ? Effect.logDebug(`${component}: instance failed with an error of its own`)
+        : diedOf !== undefined
+        ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
+        : Effect.logWarning(`${component}: instance failed: ${failureReason(outcome.details)}`)
+    ),
+    Effect.annotateLogs({ orchestration: name, newEvents: turn.historyDelta.length })
+  )
+}
+
+// A failure of the program's own Schema and a cancellation are outcomes that were asked for.
+const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
+
+// The message of an application error is a payload; only that of a limit, which kills no program, is ours.
+const failureReason = (details: ErrorDetails.ErrorDetails) =>
+  details._tag !== "Application"
+    ? ErrorDetails.display(details)
+    : details.kind === "Panicked"
+    ? details.message
+    : typeof details.kind === "string"
+    ? details.kind
+    : "Cancelled"
+
+/** Programs that go on outside their turn, each reported once. */
+export class StrayReport {
+  private readonly reported = new Set<string>()
+  private readonly pending: Array<{ readonly name: string; readonly instanceId: string }> = []
+  add(name: string, instanceId: string) {
+    if (this.reported.has(name)) return
+    this.reported.add(name)
+    this.pending.push({ name, instanceId })
+  }
+  readonly flush: Effect.Effect<void> = Effect.suspend(() =>
+    Effect.forEach(this.pending.splice(0), ({ instanceId, name }) =>
+      Effect.logError(
+        `${component}: program goes on outside its turn: it awaits something that is not durable. Put it into an activity`
+      ).pipe(Effect.annotateLogs({ orchestration: name, instanceId })), { discard: true })
+  )
+}

@@ -1,0 +1,169 @@
+/**
+ * The activities running in this process: how each learns that it was cancelled, and how all keep their locks.
+ *
+ * A turn stored by this process notifies those it cancels at once. For everything else one check asks the store about all
+ * of them, as soon as one has run for the check interval: a renewal of their locks, in one statement. Nothing is sent
+ * while nothing runs that long.
+ */
+import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import type * as Scope from "effect/Scope"
+import { monotonicMs } from "../model/internal/monotonic.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { Provider, Turn } from "../provider/Provider.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import { problem } from "./policies.ts"
+import { renewalIntervalMs } from "./settings.ts"
+import type { Settings } from "./settings.ts"
+import type { Supervisor } from "./supervisor.ts"
+
+type Service = Provider["Service"]
+
+export interface RunningActivities {
+  /** Its lock is kept and its cancellation noticed until `leave`. */
+  readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Running
+  readonly leave: (running: Running) => void
+  /** Revives its lock if it may have expired, as long as no other process has taken it. */
+  readonly holdLock: (running: Running) => Effect.Effect<void, ProviderError>
+  /**
+   * Waits while no lock can be renewed: otherwise the first claim after an outage would take work that still runs here
+   * under an expired lock.
+   */
+  readonly inTouch: Effect.Effect<void>
+  /** Of each one, for logs. */
+  readonly names: () => Iterable<string>
+  /** These were cancelled; those that do not run here are ignored. */
+  readonly cancel: (activities: Turn["cancelledActivities"]) => void
+}
+
+export interface Running {
+  readonly key: string
+  /** For logs. */
+  readonly name: string
+  readonly lockToken: string
+  /** Done when the activity was cancelled, or its lock is lost. */
+  readonly lost: Deferred.Deferred<void>
+  /** Monotonic milliseconds. */
+  checkedAtMs: number
+  /** The same: its lock holds until then at least, as far as this process knows. */
+  lockedUntilMs: number
+}
+
+/** Keeps the locks of what runs until its scope is closed. */
+export const make = Effect.fnUntraced(function*(
+  provider: Service,
+  settings: Settings,
+  supervisor: Supervisor
+): Effect.fn.Return<RunningActivities, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
+  // In order of `checkedAtMs`: a check stamps all that are there, and later ones are younger.
+  const running = new Set<Running>()
+  const occupied = Latch.makeUnsafe()
+  const inTouch = Latch.makeUnsafe(true)
+  const intervalMs = renewalIntervalMs(settings)
+  const lockTimeoutMs = Duration.toMillis(settings.workerLockTimeout)
+  // A lock that is only read now must hold beyond the next check, with half of its length to spare.
+  const sufficientMs = Math.min(lockTimeoutMs, lockTimeoutMs / 2 + intervalMs)
+  const soonMs = Math.min(intervalMs, lockTimeoutMs / 10)
+
+  const renew = (one: Running) =>
+    Effect.suspend(() => {
+      const untilMs = monotonicMs(clock) + sufficientMs
+      return Effect.map(
+        provider.renewWorkItemLock({
+          lockToken: one.lockToken,
+          extendFor: settings.workerLockTimeout,
+          sufficient: Duration.millis(sufficientMs)
+        }),
+        () => void (one.lockedUntilMs = untilMs)
+      )
+    })
+
+  /** The error when the store did not answer: then nothing is known, and nothing is interrupted. */
+  const checkOne = (one: Running): Effect.Effect<ProviderError | undefined> =>
+    Effect.matchEffect(renew(one), {
+      onSuccess: () => Effect.undefined,
+      onFailure: (error) =>
+        error.reason._tag === "LockLost"
+          ? Effect.as(Deferred.succeed(one.lost, undefined), undefined)
+          : Effect.succeed(error)
+    })
+
+  const check = (now: number) =>
+    Effect.gen(function*() {
+      for (const one of running) one.checkedAtMs = now
+      const answers = yield* Effect.forEach([...running], checkOne, { concurrency: "unbounded" })
+      const error = answers.find((answer) => answer !== undefined)
+      if (answers.every((answer) => answer !== undefined)) inTouch.closeUnsafe()
+      else inTouch.openUnsafe()
+      if (error === undefined) return
+      yield* Effect.logDebug("Worker dispatcher: locks of running activities not renewed yet").pipe(problem(error))
+      yield* Effect.sleep(soonMs)
+      for (const one of running) one.checkedAtMs = Math.min(one.checkedAtMs, now - intervalMs)
+    })
+
+  yield* Effect.gen(function*() {
+    while (true) {
+      const [oldest] = running
+      if (oldest === undefined) {
+        occupied.closeUnsafe()
+        yield* occupied.await
+        continue
+      }
+      const now = monotonicMs(clock)
+      const pause = oldest.checkedAtMs + intervalMs - now
+      yield* pause > 0 ? Effect.sleep(pause) : Effect.catchDefect(check(now), (defect) =>
+        Effect.andThen(
+          Effect.logError("Worker dispatcher: renewal of running activities broke, it is tried again", defect),
+          Effect.sleep(soonMs)
+        ))
+    }
+  }).pipe((loop) => supervisor.watch("renewal of running activities", loop), Effect.forkScoped)
+
+  return {
+    enter: ({ executionId, id, instance, name: activity }, lockToken) => {
+      const key = keyOf(instance, executionId, id)
+      const name = `${activity} of ${instance}`
+      const now = monotonicMs(clock)
+      const lost = Deferred.makeUnsafe<void>()
+      const one = { key, name, lockToken, lost, checkedAtMs: now, lockedUntilMs: now + lockTimeoutMs }
+      running.add(one)
+      occupied.openUnsafe()
+      return one
+    },
+    leave: (one) => {
+      running.delete(one)
+      if (running.size === 0) inTouch.openUnsafe()
+    },
+    holdLock: (one) => Effect.suspend(() => monotonicMs(clock) < one.lockedUntilMs ? Effect.void : renew(one)),
+    inTouch: inTouch.await,
+    names: () => [...running].map(({ name }) => name),
+    cancel: (activities) => {
+      if (activities.length === 0 || running.size === 0) return
+      const keys = new Set(
+        activities.map(({ activityId, executionId, instanceId }) => keyOf(instanceId, executionId, activityId))
+      )
+      for (const one of running) {
+        if (keys.has(one.key)) Deferred.doneUnsafe(one.lost, Effect.void)
+      }
+    }
+  }
+})
+
+/** The provider for the orchestration dispatcher: activities that a stored turn cancels are notified at once. */
+export const telling = (provider: Service, running: RunningActivities): Service => ({
+  ...provider,
+  ackOrchestrationItem: (lockToken, turn) =>
+    Effect.tap(
+      provider.ackOrchestrationItem(lockToken, turn),
+      () => Effect.sync(() => running.cancel(turn.cancelledActivities))
+    )
+})
+
+// internal
+
+const keyOf = (instanceId: string, executionId: number, activityId: number) =>
+  `${executionId}/${activityId}/${instanceId}`

@@ -1,0 +1,161 @@
+/**
+ * Sessions of one process: how many of them it serves at once, and how they stay with it.
+ *
+ * The store binds a session to its owner when the owner claims an activity of it. Here its lock is renewed while it is
+ * used, and sessions without lock and work are swept. Nothing is renewed before a session was claimed.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { Claimed, Provider } from "../provider/Provider.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import type { Settings } from "./settings.ts"
+import type { Supervisor } from "./supervisor.ts"
+
+type Activity = WorkItem.Of<"ActivityExecute">
+
+export interface Sessions {
+  readonly ownerId: string
+  /** One activity this process may run now; `none` when there was none. */
+  readonly claim: Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError>
+  /** A claimed activity has ended. */
+  readonly leave: (item: Activity) => Effect.Effect<void>
+}
+
+export const make = Effect.fnUntraced(function*(options: {
+  readonly provider: Provider["Service"]
+  readonly settings: Settings
+  readonly supervisor: Supervisor
+  /** Names to claim. */
+  readonly activities: ReadonlyArray<string>
+  readonly onLook: () => void
+}): Effect.fn.Return<Sessions, never, Scope.Scope> {
+  const { activities, onLook, provider, settings, supervisor } = options
+  const ownerId = settings.workerNodeId ?? globalThis.crypto.randomUUID()
+  /** Sessions with claimed activities, and how many of these. */
+  const underWay = new Map<string, number>()
+  /** Done, and made anew, whenever the limit is reached or left. */
+  let limitCrossed = Deferred.makeUnsafe<void>()
+  const owning = Latch.makeUnsafe()
+  const room = () => Math.max(0, settings.maxSessions - underWay.size)
+  const isFull = () => room() === 0
+
+  const change = (sessionId: string, by: 1 | -1) => {
+    const wasFull = isFull()
+    const count = (underWay.get(sessionId) ?? 0) + by
+    if (count > 0) underWay.set(sessionId, count)
+    else underWay.delete(sessionId)
+    if (isFull() === wasFull) return
+    const crossed = limitCrossed
+    // Whoever is woken waits for the next time.
+    limitCrossed = Deferred.makeUnsafe()
+    Deferred.doneUnsafe(crossed, Effect.void)
+  }
+
+  /**
+   * A claim binds no more new sessions than there is room for. But several sessions that are ours already may get work at
+   * the same time: what exceeds the limit is abandoned, and not claimed again before there is room.
+   */
+  const admit = (claimed: Claimed<Activity>): Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError> => {
+    const { sessionId } = claimed.item
+    if (sessionId === undefined) return Effect.succeed(Option.some(claimed))
+    owning.openUnsafe()
+    if (!isFull() || underWay.has(sessionId)) {
+      change(sessionId, 1)
+      return Effect.succeed(Option.some(claimed))
+    }
+    return Effect.andThen(
+      Effect.ignore(
+        provider.abandonWorkItem({ lockToken: claimed.lockToken, delay: Option.none(), ignoreAttempt: true })
+      ),
+      claim
+    )
+  }
+
+  const claim: Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError> = Effect.suspend(() =>
+    Effect.raceFirst(
+      Effect.asSome(provider.fetchWorkItem({
+        lockTimeout: settings.workerLockTimeout,
+        pollTimeout: settings.pollTimeout,
+        tags: settings.tags,
+        activities,
+        session: isFull()
+          ? Option.none()
+          : Option.some({ ownerId, lockTimeout: settings.sessionLockTimeout, maxNew: room }),
+        onLook
+      })),
+      Effect.as(Deferred.await(limitCrossed), Option.none())
+    )
+  ).pipe(Effect.flatMap(Option.match({
+    // With another limit the claim is another one.
+    onNone: () => claim,
+    onSome: Option.match({ onNone: () => Effect.succeedNone, onSome: admit })
+  })))
+
+  const renew = Effect.gen(function*() {
+    const half = Duration.divideUnsafe(settings.sessionLockTimeout, 2)
+    const soon = Duration.divideUnsafe(settings.sessionLockTimeout, 10)
+    // What a process of this name left behind is ours at once.
+    let pause = settings.workerNodeId === undefined ? half : Duration.zero
+    if (settings.workerNodeId !== undefined) owning.openUnsafe()
+    while (true) {
+      yield* owning.await
+      yield* Effect.sleep(pause)
+      // Closed before the statement: a session claimed during it opens the latch again.
+      owning.closeUnsafe()
+      pause = yield* Effect.matchCauseEffect(
+        provider.renewSessionLock({
+          ownerIds: [ownerId],
+          extendFor: settings.sessionLockTimeout,
+          idleTimeout: settings.sessionIdleTimeout
+        }),
+        {
+          onSuccess: (renewed) => {
+            if (renewed > 0) owning.openUnsafe()
+            return Effect.succeed(half)
+          },
+          onFailure: (cause) => {
+            owning.openUnsafe()
+            return Effect.as(Effect.logDebug("Worker dispatcher: sessions not renewed yet", cause), soon)
+          }
+        }
+      )
+    }
+  })
+
+  const sweep = Effect.forever(
+    Effect.andThen(
+      Effect.sleep(settings.sessionCleanupInterval),
+      Effect.catchCause(
+        provider.cleanupOrphanedSessions,
+        (cause) => Effect.logDebug("Worker dispatcher: sessions not swept yet", cause)
+      )
+    )
+  )
+
+  // No other process will have this name, so sessions must not wait for it.
+  yield* Effect.addFinalizer(() =>
+    settings.workerNodeId !== undefined || !owning.isOpen() ? Effect.void : provider.renewSessionLock({
+      ownerIds: [ownerId],
+      extendFor: Duration.millis(1),
+      idleTimeout: settings.sessionIdleTimeout
+    }).pipe(Effect.timeoutOption(releaseTimeout), Effect.ignore)
+  )
+  yield* Effect.forkScoped(supervisor.watch("renewal of sessions", renew))
+  yield* Effect.forkScoped(supervisor.watch("sweep of sessions", sweep))
+
+  return {
+    ownerId,
+    claim,
+    leave: ({ sessionId }) => sessionId === undefined ? Effect.void : Effect.sync(() => change(sessionId, -1))
+  }
+})
+
+// internal
+
+/** A shutdown waits no longer for the store to release sessions; their locks expire. */
+const releaseTimeout = Duration.seconds(2)

@@ -1,0 +1,2 @@
+export * as DatabaseServer from "./DatabaseServer.ts"
+export * as DatabaseServerError from "./DatabaseServerError.ts"

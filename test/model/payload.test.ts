@@ -1,0 +1,26 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as payloads from "../../src/model/internal/payload.ts"
+
+const read = <S extends payloads.PayloadSchema>(schema: S, text: string) =>
+  Option.getOrUndefined(payloads.make("payload", schema).decodeOption(text))
+
+describe("payload", () => {
+  it("reads a string that Rust stored bare, also one that is JSON by chance", () => {
+    for (const text of ["hello", "42", "true", "null", "-0.5e3", ""]) {
+      assert.strictEqual(read(Schema.String, text), text)
+    }
+  })
+
+  it("reads JSON as what it is, where that fits", () => {
+    assert.strictEqual(read(Schema.String, `"42"`), "42")
+    assert.strictEqual(read(Schema.Int, "42"), 42)
+    assert.strictEqual(read(Schema.Union([Schema.String, Schema.Int]), "42"), 42)
+    assert.deepStrictEqual(read(Schema.Unknown, "[1]"), [1])
+    assert.isUndefined(read(Schema.Int, `"42"`))
+    assert.isUndefined(read(Schema.Int, "x"))
+    assert.isUndefined(read(Schema.String, "[1]"))
+    assert.isUndefined(read(Schema.String, `{"a":1}`))
+  })
+})

@@ -1,0 +1,403 @@
+/**
+ * Random sequences of driver calls, as data.
+ *
+ * Nothing here names a token or a row: calls point at earlier answers (`Handle`) and at times relative to now, so that a
+ * sequence means the same for every driver and survives shrinking.
+ */
+import * as fc from "fast-check"
+import type { CoreVersion, ExecutionStatus, TagFilter, VersionRange } from "../../../src/model/Instance.ts"
+import type { ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
+
+/** Ids the calls share: few, so that they meet; one that would confuse a token with its separator. */
+export const instanceIds = ["a", "b.1", "ç 😀"] as const
+export const lastExecutionId = 3
+
+/**
+ * A token: of a claim that was not settled yet, counted back from the newest; of any claim; or one nobody handed out.
+ */
+export type Handle = { readonly open: number } | { readonly any: number } | { readonly forged: string }
+
+export interface Message {
+  readonly instanceId: string
+  readonly kind: "start" | "startOfChild" | "namedStart" | "brokenStart" | "continueAsNew" | "cancel"
+  /** In a turn, of a start: whether it creates its instance. */
+  readonly creates: boolean
+  readonly visibleInMs: number | null
+  readonly delayMs: number | null
+}
+
+export interface Activity {
+  readonly name: string
+  readonly instanceId: string
+  readonly executionId: number
+  readonly activityId: number
+  readonly sessionId: string | null
+  readonly tag: string | null
+}
+
+export interface HistoryEvent {
+  /** Null takes an id that was never used. */
+  readonly eventId: number | null
+  readonly type: "OrchestrationStarted" | "OrchestrationFailed" | "TimerCreated"
+}
+
+export type KeyValue =
+  | { readonly action: "set"; readonly key: string; readonly value: string; readonly lastUpdatedAtMs: number }
+  | { readonly action: "clear_key"; readonly key: string }
+  | { readonly action: "clear_all" }
+
+export interface Turn {
+  readonly token: Handle
+  /** Added to the claimed execution's id; null consumes the batch only. */
+  readonly executionOffset: number | null
+  readonly history: ReadonlyArray<HistoryEvent>
+  readonly customStatus: { readonly value: string | null } | null
+  readonly keyValues: ReadonlyArray<KeyValue>
+  readonly status: ExecutionStatus | null
+  readonly output: string | null
+  readonly orchestrationName: string | null
+  readonly orchestrationVersion: string | null
+  readonly parentInstanceId: string | null
+  readonly nextVersion?: string | null
+  readonly pinnedVersion: CoreVersion | null
+  readonly workerItems: ReadonlyArray<Activity>
+  readonly orchestratorItems: ReadonlyArray<Message>
+  readonly cancelledActivities: ReadonlyArray<Pick<Activity, "instanceId" | "executionId" | "activityId">>
+  /** Whether its own `orchestratorItems` are cancelled timers at once. */
+  readonly cancelsItems?: boolean
+}
+
+interface Abandon {
+  readonly token: Handle
+  readonly delayMs: number | null
+  readonly ignoreAttempt: boolean
+}
+
+interface Renewal {
+  readonly token: Handle
+  readonly extendForMs: number
+}
+
+export type Operation =
+  | { readonly call: "wait"; readonly ms: number }
+  | {
+    readonly call: "startOrchestrations"
+    readonly starts: ReadonlyArray<
+      {
+        readonly instanceId: string
+        readonly orchestrationVersion: string | null
+        readonly pinnedVersion: CoreVersion
+        readonly delayMs: number | null
+      }
+    >
+  }
+  | { readonly call: "enqueueForOrchestrator"; readonly messages: ReadonlyArray<Message> }
+  | { readonly call: "enqueueForWorker"; readonly activities: ReadonlyArray<Activity> }
+  | {
+    readonly call: "fetchOrchestrationItems"
+    readonly limit: number
+    readonly lockTimeoutMs: number
+    readonly versions: VersionRange | null
+    readonly serves?: ReadonlyArray<ServedOrchestration>
+    readonly orphans: boolean
+    readonly suspects: boolean
+    readonly maxBytes: number
+  }
+  | { readonly call: "ackOrchestrationItems"; readonly turns: ReadonlyArray<Turn> }
+  | { readonly call: "abandonOrchestrationItems"; readonly items: ReadonlyArray<Abandon> }
+  | { readonly call: "renewOrchestrationItemLocks"; readonly items: ReadonlyArray<Renewal> }
+  | {
+    readonly call: "deferMessages"
+    readonly items: ReadonlyArray<
+      { readonly token: Handle; readonly positions: ReadonlyArray<number>; readonly delayMs: number }
+    >
+  }
+  | { readonly call: "sweepMessages"; readonly maxAgeMs: number }
+  | {
+    readonly call: "fetchWorkItems"
+    readonly limit: number
+    readonly lockTimeoutMs: number
+    readonly tags: TagFilter
+    readonly activities?: ReadonlyArray<string>
+    readonly suspects: boolean
+    readonly session: SessionClaim | null
+  }
+  | {
+    readonly call: "ackWorkItems"
+    readonly items: ReadonlyArray<{ readonly token: Handle; readonly completes: string | null }>
+  }
+  | { readonly call: "abandonWorkItems"; readonly items: ReadonlyArray<Abandon> }
+  | {
+    readonly call: "renewWorkItemLocks"
+    readonly items: ReadonlyArray<Renewal & { readonly sufficientMs?: number }>
+  }
+  | {
+    readonly call: "renewSessionLocks"
+    readonly ownerIds: ReadonlyArray<string>
+    readonly extendForMs: number
+    readonly idleTimeoutMs: number
+  }
+  | { readonly call: "cleanupOrphanedSessions" }
+  | {
+    readonly call: "appendHistory"
+    readonly instanceId: string
+    readonly executionId: number
+    readonly history: ReadonlyArray<HistoryEvent>
+  }
+  | { readonly call: "readInstanceStats"; readonly instanceId: string }
+  | { readonly call: "readKeyValues"; readonly instanceId: string; readonly key: string | null }
+  | { readonly call: "readHistory"; readonly instanceId: string; readonly executionId: number | null }
+  | {
+    readonly call: "holdInstances"
+    readonly instanceIds: ReadonlyArray<string>
+    readonly force: boolean
+    readonly holdForMs: number
+  }
+  | { readonly call: "deleteInstances"; readonly instanceIds: ReadonlyArray<string>; readonly force: boolean }
+  | {
+    readonly call: "pruneExecutions"
+    readonly instanceId: string
+    readonly keepLast: number | null
+    readonly completedAgoMs: number | null
+  }
+  | {
+    readonly call: "selectInstances"
+    readonly instanceIds: ReadonlyArray<string> | null
+    readonly completedAgoMs: number | null
+    readonly endedRootsOnly: boolean
+  }
+  | { readonly call: "listInstances"; readonly status: ExecutionStatus | null }
+  | { readonly call: "listChildren"; readonly instanceIds: ReadonlyArray<string> }
+  | { readonly call: "readExecution"; readonly instanceId: string; readonly executionId: number }
+  | { readonly call: "listExecutions"; readonly instanceId: string }
+  | { readonly call: "systemMetrics" }
+  | { readonly call: "queueDepths" }
+
+// -----------------------------------------------------------------------------
+// values
+// -----------------------------------------------------------------------------
+
+const orNull = <A>(arbitrary: fc.Arbitrary<A>, nullsInFour = 2): fc.Arbitrary<A | null> =>
+  fc.oneof({ weight: nullsInFour, arbitrary: fc.constant(null) }, { weight: 4 - nullsInFour, arbitrary })
+
+const some = <A>(arbitrary: fc.Arbitrary<A>, most = 3) => fc.array(arbitrary, { minLength: 1, maxLength: most })
+const few = <A>(arbitrary: fc.Arbitrary<A>, most = 2) => fc.array(arbitrary, { maxLength: most })
+
+const instanceId = fc.constantFrom(...instanceIds)
+const executionId = fc.integer({ min: 1, max: lastExecutionId })
+// Round times meet: a lease ends exactly when a message becomes visible.
+const ms = fc.constantFrom(0, 1, 10, 100, 1000, 1001, 5000)
+const lockTimeoutMs = fc.constantFrom(10, 1000, 5000, 30_000, 30_000)
+const delayMs = orNull(ms)
+
+const handle: fc.Arbitrary<Handle> = fc.oneof(
+  { weight: 10, arbitrary: fc.record({ open: fc.nat(3) }) },
+  { weight: 2, arbitrary: fc.record({ any: fc.nat(8) }) },
+  { weight: 1, arbitrary: fc.record({ forged: fc.constantFrom("", "1.x", "0.a", ".a", "x") }) }
+)
+
+const version: fc.Arbitrary<CoreVersion> = fc.record({
+  major: fc.constantFrom(0, 1, 1000),
+  minor: fc.constantFrom(0, 2),
+  patch: fc.constantFrom(0, 3)
+})
+
+const orchestrationVersion = fc.constantFrom("1.0.0", "1.10.0", "2.0.0")
+
+const serves: fc.Arbitrary<{ readonly serves?: ReadonlyArray<ServedOrchestration> }> = fc.oneof(
+  { weight: 2, arbitrary: fc.constant({}) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      serves: some(
+        fc.record({
+          name: fc.constantFrom("One", "Other", "Started"),
+          versions: fc.subarray(["1.0.0", "1.10.0", "2.0.0"], { minLength: 1 })
+        }),
+        2
+      )
+    })
+  }
+)
+
+const key = fc.constantFrom("k", "K", "", "ключ 😀")
+const text = fc.constantFrom("", "v", "\"quoted\\\"", "ünï 😀")
+
+const message: fc.Arbitrary<Message> = fc.record({
+  instanceId,
+  kind: fc.constantFrom("start", "startOfChild", "namedStart", "continueAsNew", "cancel", "cancel", "brokenStart"),
+  creates: fc.boolean(),
+  visibleInMs: orNull(fc.oneof(ms, fc.constantFrom(-5000, -1)), 3),
+  delayMs: orNull(ms, 3)
+})
+
+const activity: fc.Arbitrary<Activity> = fc.record({
+  name: fc.constantFrom("One", "One #gpu"),
+  instanceId,
+  executionId,
+  activityId: fc.integer({ min: 1, max: 3 }),
+  sessionId: orNull(fc.constantFrom("s", "t")),
+  tag: orNull(fc.constantFrom("gpu", "cpu"), 3)
+})
+
+const event: fc.Arbitrary<HistoryEvent> = fc.record({
+  eventId: orNull(fc.constantFrom(1, 1, 2), 3),
+  type: fc.constantFrom("OrchestrationStarted", "OrchestrationFailed", "TimerCreated")
+})
+
+const keyValue: fc.Arbitrary<KeyValue> = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ action: fc.constant("set"), key, value: text, lastUpdatedAtMs: fc.nat(9) }) },
+  { weight: 2, arbitrary: fc.record({ action: fc.constant("clear_key"), key }) },
+  { weight: 1, arbitrary: fc.constant({ action: "clear_all" }) }
+)
+
+const status = fc.constantFrom<ExecutionStatus | null>(null, "Running", "Completed", "Failed", "ContinuedAsNew")
+
+const turn: fc.Arbitrary<Turn> = fc.record({
+  token: handle,
+  executionOffset: fc.constantFrom(0, 0, 0, 0, 1, null),
+  history: few(event, 3),
+  customStatus: orNull(fc.record({ value: orNull(text, 1) }), 3),
+  keyValues: few(keyValue, 5),
+  status,
+  output: orNull(text),
+  orchestrationName: orNull(fc.constantFrom("One", "Other"), 1),
+  orchestrationVersion: orNull(orchestrationVersion, 1),
+  nextVersion: orNull(orchestrationVersion),
+  parentInstanceId: orNull(instanceId, 3),
+  pinnedVersion: orNull(version),
+  workerItems: few(activity, 3),
+  orchestratorItems: few(message),
+  cancelledActivities: few(fc.record({ instanceId, executionId, activityId: fc.integer({ min: 1, max: 3 }) })),
+  cancelsItems: fc.boolean()
+})
+
+const tags: fc.Arbitrary<TagFilter> = fc.oneof(
+  fc.constant({ _tag: "DefaultOnly" }),
+  fc.constant({ _tag: "Any" }),
+  fc.constant({ _tag: "Any" }),
+  fc.constant({ _tag: "None" }),
+  fc.record({ _tag: fc.constantFrom("Tags", "DefaultAnd"), tags: fc.subarray(["gpu", "cpu"], { minLength: 1 }) })
+)
+
+const session = orNull(
+  fc.record({ ownerId: fc.constantFrom("me", "you"), lockTimeoutMs, maxNew: fc.constantFrom(0, 1, 9) }),
+  1
+)
+const abandons = some(fc.record({ token: handle, delayMs, ignoreAttempt: fc.boolean() }), 2)
+const renewals = some(fc.record({ token: handle, extendForMs: lockTimeoutMs }), 2)
+
+// -----------------------------------------------------------------------------
+// calls
+// -----------------------------------------------------------------------------
+
+const call = <Name extends Operation["call"]>(
+  weight: number,
+  name: Name,
+  fields: {
+    readonly [K in keyof Omit<Extract<Operation, { readonly call: Name }>, "call">]: fc.Arbitrary<
+      Extract<Operation, { readonly call: Name }>[K]
+    >
+  }
+) => ({ weight, arbitrary: fc.record({ call: fc.constant(name), ...fields }) as unknown as fc.Arbitrary<Operation> })
+
+const operation: fc.Arbitrary<Operation> = fc.oneof(
+  // What a failing sequence can do without shrinks to a wait of no time.
+  { withCrossShrink: true },
+  call(5, "wait", { ms }),
+  call(3, "startOrchestrations", {
+    starts: some(
+      fc.record({ instanceId, orchestrationVersion: orNull(orchestrationVersion), pinnedVersion: version, delayMs })
+    )
+  }),
+  call(8, "enqueueForOrchestrator", { messages: some(message) }),
+  call(6, "enqueueForWorker", { activities: some(activity) }),
+  {
+    weight: 10,
+    arbitrary: fc.tuple(
+      fc.record({
+        call: fc.constant("fetchOrchestrationItems" as const),
+        limit: fc.integer({ min: 1, max: 4 }),
+        lockTimeoutMs,
+        versions: orNull(fc.record({ min: version, max: version }), 3),
+        suspects: fc.boolean(),
+        maxBytes: fc.constantFrom(1, 150, 10_000)
+      }),
+      serves
+    )
+      // What an instance beyond the limit keeps of a lock that ran out is not promised.
+      .map(([options, served]): Operation => ({
+        ...options,
+        ...served,
+        limit: options.maxBytes < 10_000 ? 1 : options.limit,
+        // Of messages before a start, claims of every definition take all or what the store happens to know.
+        orphans: !("serves" in served)
+      }))
+  },
+  call(1, "sweepMessages", { maxAgeMs: ms }),
+  call(9, "ackOrchestrationItems", { turns: some(turn) }),
+  call(3, "abandonOrchestrationItems", { items: abandons }),
+  call(2, "renewOrchestrationItemLocks", { items: renewals }),
+  call(2, "deferMessages", {
+    items: some(fc.record({ token: handle, positions: few(fc.nat(2)), delayMs: ms }), 2)
+  }),
+  {
+    weight: 8,
+    arbitrary: fc.tuple(
+      fc.record({
+        call: fc.constant("fetchWorkItems" as const),
+        limit: fc.integer({ min: 1, max: 4 }),
+        lockTimeoutMs,
+        tags,
+        suspects: fc.boolean(),
+        session
+      }),
+      fc.constantFrom({}, {}, { activities: ["One"] }, { activities: ["One #gpu", "Other"] })
+    ).map(([options, served]): Operation => ({ ...options, ...served }))
+  },
+  call(4, "ackWorkItems", { items: some(fc.record({ token: handle, completes: orNull(instanceId) }), 2) }),
+  call(2, "abandonWorkItems", { items: abandons }),
+  call(2, "renewWorkItemLocks", {
+    items: some(
+      fc.oneof(
+        fc.record({ token: handle, extendForMs: lockTimeoutMs }),
+        fc.record({ token: handle, extendForMs: lockTimeoutMs, sufficientMs: ms })
+      ),
+      2
+    )
+  }),
+  call(2, "renewSessionLocks", {
+    ownerIds: fc.subarray(["me", "you"]),
+    extendForMs: lockTimeoutMs,
+    idleTimeoutMs: ms
+  }),
+  call(1, "cleanupOrphanedSessions", {}),
+  call(1, "appendHistory", { instanceId, executionId, history: few(event, 3) }),
+  call(1, "readInstanceStats", { instanceId }),
+  call(2, "readKeyValues", { instanceId, key: orNull(key) }),
+  call(1, "readHistory", { instanceId, executionId: orNull(executionId) }),
+  call(1, "holdInstances", {
+    instanceIds: fc.subarray([...instanceIds]),
+    force: fc.boolean(),
+    holdForMs: lockTimeoutMs
+  }),
+  call(2, "deleteInstances", { instanceIds: fc.subarray([...instanceIds]), force: fc.boolean() }),
+  call(1, "pruneExecutions", { instanceId, keepLast: orNull(fc.nat(2)), completedAgoMs: orNull(ms) }),
+  call(1, "selectInstances", {
+    instanceIds: orNull(fc.subarray([...instanceIds])),
+    completedAgoMs: orNull(ms),
+    endedRootsOnly: fc.boolean()
+  }),
+  call(1, "listInstances", { status }),
+  call(1, "listChildren", { instanceIds: fc.subarray([...instanceIds]) }),
+  call(1, "readExecution", { instanceId, executionId }),
+  call(1, "listExecutions", { instanceId }),
+  call(1, "systemMetrics", {}),
+  call(1, "queueDepths", {})
+)
+
+export const sequence: fc.Arbitrary<ReadonlyArray<Operation>> = fc.array(operation, {
+  minLength: 40,
+  maxLength: 60,
+  size: "max"
+})

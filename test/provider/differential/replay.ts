@@ -1,0 +1,351 @@
+/**
+ * Plays one sequence on two drivers at once and fails at the first answer that differs.
+ */
+import { assert } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/testing/TestClock"
+import type { AdminDriver } from "../../../src/provider/AdminDriver.ts"
+import type { ProviderDriver } from "../../../src/provider/ProviderDriver.ts"
+import type * as operations from "./operations.ts"
+import { instanceIds, lastExecutionId } from "./operations.ts"
+import type { Tables } from "./tables.ts"
+
+type Driver = ProviderDriver["Service"]
+type Admin = AdminDriver["Service"]
+
+/** What one driver answered so far, so that both can be asked about the same claim. */
+interface Side {
+  readonly name: string
+  readonly driver: Driver
+  readonly admin: Admin
+  readonly turns: Array<
+    Claim & { readonly instanceId: string; readonly executionId: number; readonly ids: ReadonlyArray<number> }
+  >
+  readonly activities: Array<Claim>
+}
+
+interface Claim {
+  readonly lockToken: string
+  settled: boolean
+}
+
+/** The drivers of one store, and everything it holds. */
+export interface Store {
+  readonly driver: Driver
+  readonly admin: Admin
+  readonly tables: Effect.Effect<Tables>
+}
+
+export const play = Effect.fnUntraced(function*(
+  one: Store,
+  other: Store,
+  sequence: ReadonlyArray<operations.Operation>
+) {
+  const sides = [side(one), side(other)] as const
+  for (const [step, operation] of sequence.entries()) {
+    if (operation.call === "wait") {
+      yield* TestClock.adjust(operation.ms)
+      continue
+    }
+    yield* compare(sides, `operation ${step}, ${operation.call}`, (side) => perform(side, operation, step))
+  }
+  yield* compare(sides, "what they read at the end", read)
+  const now = yield* Clock.currentTimeMillis
+  assert.deepStrictEqual(
+    withLiveLocks(yield* one.tables, now),
+    withLiveLocks(yield* other.tables, now),
+    "the tables differ at the end"
+  )
+})
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+/** A lock that ran out means what no lock means, and a claim that finds nothing to take may delete it. */
+const withLiveLocks = (tables: Tables, now: number): Tables => ({
+  ...tables,
+  instance_locks: tables["instance_locks"]!.filter(([, untilMs]) => Number(untilMs) > now)
+})
+
+const side = ({ admin, driver }: Store): Side => ({ name: driver.name, driver, admin, turns: [], activities: [] })
+
+const compare = Effect.fnUntraced(function*<A, E extends { readonly reason: { readonly _tag: string } }>(
+  sides: readonly [Side, Side],
+  what: string,
+  ask: (side: Side) => Effect.Effect<A, E>
+) {
+  const answers = yield* Effect.forEach(
+    sides,
+    (side) => Effect.catch(ask(side), (error) => Effect.succeed({ failure: error.reason._tag }))
+  )
+  assert.deepStrictEqual(answers[0], answers[1], `${sides[0].name} and ${sides[1].name} differ in ${what}`)
+})
+
+/** One call; its answer without tokens, row ids, and orders nobody promises. */
+const perform = Effect.fnUntraced(function*(
+  side: Side,
+  operation: Exclude<operations.Operation, { readonly call: "wait" }>,
+  step: number
+): Effect.fn.Return<unknown, Effect.Error<ReturnType<Driver["appendHistory"]>>> {
+  const { admin, driver } = side
+  const now = yield* Clock.currentTimeMillis
+  switch (operation.call) {
+    case "startOrchestrations":
+      return yield* driver.startOrchestrations(operation.starts.map((start) => ({
+        ...start,
+        orchestrationName: "Started",
+        workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step)
+      })))
+    case "enqueueForOrchestrator":
+      return yield* driver.enqueueForOrchestrator(operation.messages.map((message) => encoded(message, now, step)))
+    case "enqueueForWorker":
+      return yield* driver.enqueueForWorker(operation.activities.map((activity) => work(activity, step)))
+    case "fetchOrchestrationItems":
+      return yield* claimTurns(side, operation)
+    case "ackOrchestrationItems": {
+      const acks = operation.turns.map((turn, position) => {
+        const claim = find(side.turns, turn.token)
+        const orchestratorItems = turn.orchestratorItems.map((message) => ({
+          ...encoded(message, now, step),
+          // A turn of an id without an instance would see its instance half made.
+          ...(message.creates && message.kind.includes("tart") && !isClaimed(side, message.instanceId) && {
+            start: {
+              orchestrationName: "Started",
+              orchestrationVersion: turn.orchestrationVersion,
+              parentInstanceId: claim.instanceId ?? null,
+              pinnedVersion: { major: 1000, minor: 2, patch: 0 }
+            }
+          })
+        }))
+        return {
+          ...turn,
+          lockToken: claim.lockToken,
+          executionId: turn.executionOffset === null ? null : (claim.executionId ?? 1) + turn.executionOffset,
+          history: turn.history.map((event, index) => encodedEvent(event, 1000 + step * 100 + position * 10 + index)),
+          workerItems: turn.workerItems.map((activity) => work(activity, step)),
+          orchestratorItems,
+          ...(turn.cancelsItems === true && { cancelledTimers: orchestratorItems.map(({ workItem }) => workItem) })
+        }
+      })
+      return yield* ending(side.turns, driver.ackOrchestrationItems, acks)
+    }
+    case "abandonOrchestrationItems":
+      return yield* ending(
+        side.turns,
+        driver.abandonOrchestrationItems,
+        withTokens(side.turns, operation.items)
+      )
+    case "renewOrchestrationItemLocks":
+      return yield* driver.renewOrchestrationItemLocks(withTokens(side.turns, operation.items))
+    case "deferMessages":
+      return yield* driver.deferMessages(operation.items.map(({ delayMs, positions, token }) => {
+        const { ids, lockToken } = find(side.turns, token)
+        return { lockToken, delayMs, ids: positions.flatMap((position) => ids?.[position] ?? []) }
+      }))
+    case "sweepMessages":
+      return (yield* driver.sweepMessages({ maxAgeMs: operation.maxAgeMs, limit: 100, after: null })).deleted
+    case "fetchWorkItems":
+      return yield* claimActivities(side, operation)
+    case "ackWorkItems":
+      return yield* ending(
+        side.activities,
+        driver.ackWorkItems,
+        operation.items.map(({ completes, token }) => ({
+          lockToken: find(side.activities, token).lockToken,
+          completion: completes === null ? null : { instanceId: completes, workItem: `{"ActivityCompleted":${step}}` }
+        }))
+      )
+    case "abandonWorkItems":
+      return yield* ending(
+        side.activities,
+        driver.abandonWorkItems,
+        withTokens(side.activities, operation.items)
+      )
+    case "renewWorkItemLocks":
+      return yield* driver.renewWorkItemLocks(withTokens(side.activities, operation.items))
+    case "renewSessionLocks":
+      return yield* driver.renewSessionLocks(operation)
+    case "cleanupOrphanedSessions":
+      return yield* driver.cleanupOrphanedSessions
+    case "appendHistory":
+      return yield* driver.appendHistory({
+        ...operation,
+        history: operation.history.map((event, index) => encodedEvent(event, 1000 + step * 100 + index))
+      })
+    case "readInstanceStats":
+      return yield* driver.readInstanceStats(operation.instanceId)
+    case "readKeyValues":
+      return sorted(yield* driver.readKeyValues(operation), ({ key }) => key)
+    case "readHistory":
+      return yield* driver.readHistory(operation)
+    case "holdInstances": {
+      const { force, holdForMs, instanceIds } = operation
+      const outcome = yield* admin.holdInstances({ instanceIds, mustHaveEnded: force ? [] : instanceIds, holdForMs })
+      return outcome._tag === "Held" ? texts(outcome.childIds) : outcome._tag
+    }
+    case "deleteInstances": {
+      const { force, instanceIds } = operation
+      const outcome = yield* admin.deleteInstances({ instanceIds, mustHaveEnded: force ? [] : instanceIds })
+      // Which one of several stands in the way is not promised.
+      return outcome._tag === "Deleted" ? outcome : outcome._tag
+    }
+    case "pruneExecutions":
+      return yield* admin.pruneExecutions({ ...operation, completedBeforeMs: ago(now, operation.completedAgoMs) })
+    case "selectInstances":
+      return texts(
+        yield* admin.selectInstances({
+          ...operation,
+          completedBeforeMs: ago(now, operation.completedAgoMs),
+          limit: instanceIds.length
+        })
+      )
+    case "listInstances":
+      return texts(yield* admin.listInstances(operation.status))
+    case "listChildren":
+      return texts(yield* admin.listChildren(operation.instanceIds))
+    case "readExecution":
+      return yield* admin.readExecution(operation)
+    case "listExecutions":
+      return yield* admin.listExecutions(operation.instanceId)
+    case "systemMetrics":
+      return yield* admin.systemMetrics
+    case "queueDepths":
+      return yield* admin.queueDepths
+  }
+})
+
+const isClaimed = ({ turns }: Side, instanceId: string) =>
+  turns.some((turn) => !turn.settled && turn.instanceId === instanceId)
+
+const claimTurns = (side: Side, options: Parameters<Driver["fetchOrchestrationItems"]>[0]) =>
+  Effect.map(
+    side.driver.fetchOrchestrationItems(options),
+    (claims) =>
+      claims.map(({ lockToken, messages, ...claim }) => {
+        const { executionId, instanceId } = claim
+        side.turns.push({ lockToken, settled: false, instanceId, executionId, ids: messages.map(({ id }) => id) })
+        return {
+          ...claim,
+          messages: messages.map(({ attemptCount, workItem }) => ({ attemptCount, workItem })),
+          keyValues: sorted(claim.keyValues, ({ key }) => key)
+        }
+      })
+  )
+
+const claimActivities = (side: Side, options: Parameters<Driver["fetchWorkItems"]>[0]) =>
+  Effect.map(side.driver.fetchWorkItems(options), (claims) =>
+    claims.map(({ lockToken, ...claim }) => {
+      side.activities.push({ lockToken, settled: false })
+      return claim
+    }))
+
+/** Everything the driver tells without changing it. */
+const read = Effect.fnUntraced(function*({ driver }: Side) {
+  const executionIds = [null, ...Array.from({ length: lastExecutionId }, (_, index) => index + 1)]
+  return {
+    instances: sorted(yield* driver.readInstances(instanceIds), ({ instanceId }) => instanceId),
+    perInstance: yield* Effect.forEach(instanceIds, (instanceId) =>
+      Effect.all({
+        stats: driver.readInstanceStats(instanceId),
+        keyValues: Effect.map(
+          driver.readKeyValues({ instanceId, key: null }),
+          (entries) => sorted(entries, ({ key }) => key)
+        ),
+        histories: Effect.forEach(
+          executionIds,
+          (executionId) => driver.readHistory({ instanceId, executionId }),
+          { concurrency: "unbounded" }
+        )
+      }, { concurrency: "unbounded" }))
+  }
+})
+
+const find = <C extends Claim>(claims: ReadonlyArray<C>, handle: operations.Handle): Partial<C> & Claim => {
+  const open = claims.filter(({ settled }) => !settled)
+  const claim = "open" in handle
+    ? open[open.length - 1 - handle.open % open.length]
+    : "any" in handle
+    ? claims[claims.length - 1 - handle.any % claims.length]
+    : undefined
+  return claim ?? { lockToken: "forged" in handle ? handle.forged : "", settled: true } as Partial<C> & Claim
+}
+
+/** Settles claims, and remembers which ones that ended. */
+const ending = <Item extends { readonly lockToken: string }, E>(
+  claims: ReadonlyArray<Claim>,
+  settle: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<string>, E>,
+  items: ReadonlyArray<Item>
+) =>
+  Effect.tap(settle(items), (answers) =>
+    Effect.sync(() => {
+      const done = new Set(items.filter((_, index) => answers[index] === "Done").map(({ lockToken }) => lockToken))
+      for (const claim of claims) claim.settled ||= done.has(claim.lockToken)
+    }))
+
+const withTokens = <Item extends { readonly token: operations.Handle }>(
+  claims: ReadonlyArray<Claim>,
+  items: ReadonlyArray<Item>
+) => items.map((item) => ({ ...item, lockToken: find(claims, item.token).lockToken }))
+
+const started = (
+  instance: string,
+  orchestration: string,
+  version: string | null,
+  parent: string | null,
+  step: number
+) =>
+  JSON.stringify({
+    StartOrchestration: {
+      instance,
+      orchestration,
+      input: String(step),
+      version,
+      parent_instance: parent,
+      parent_id: parent === null ? null : 1,
+      execution_id: 1
+    }
+  })
+
+const workItem = ({ instanceId, kind }: Pick<operations.Message, "instanceId" | "kind">, step: number) => {
+  switch (kind) {
+    case "start":
+      return started(instanceId, "One", null, null, step)
+    case "startOfChild":
+      return started(instanceId, "Other", "1.0.0", "a", step)
+    case "namedStart":
+      return started(instanceId, "One", step % 2 === 0 ? null : "1.10.0", null, step)
+    case "brokenStart":
+      return `{"StartOrchestration":{"instance":${JSON.stringify(instanceId)},"parent_instance":"a","input":${step}`
+    case "continueAsNew":
+      return JSON.stringify({ ContinueAsNew: { instance: instanceId, input: step } })
+    case "cancel":
+      return JSON.stringify({ CancelInstance: { instance: instanceId, reason: step } })
+  }
+}
+
+const encoded = (message: operations.Message, now: number, step: number) => ({
+  instanceId: message.instanceId,
+  workItem: workItem(message, step),
+  visibleAtMs: message.visibleInMs === null ? null : now + message.visibleInMs,
+  delayMs: message.delayMs
+})
+
+const work = (activity: operations.Activity, step: number) => ({
+  ...activity,
+  workItem: JSON.stringify({ ActivityExecute: { ...activity, input: step } })
+})
+
+const encodedEvent = ({ eventId, type }: operations.HistoryEvent, unused: number) => ({
+  eventId: eventId ?? unused,
+  eventType: type,
+  eventData: JSON.stringify({ event_id: eventId ?? unused, type, detail: `${unused} ü😀` })
+})
+
+const sorted = <A>(items: ReadonlyArray<A>, by: (item: A) => string): ReadonlyArray<A> =>
+  [...items].sort((a, b) => by(a) < by(b) ? -1 : 1)
+
+const texts = (items: ReadonlyArray<string>) => sorted(items, (item) => item)
+
+const ago = (now: number, ms: number | null) => ms === null ? null : now - ms

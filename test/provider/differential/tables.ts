@@ -1,0 +1,136 @@
+/**
+ * Everything a driver stores, as rows that can be compared: without tokens and row ids, in an order of its own.
+ */
+import * as Effect from "effect/Effect"
+import type * as memory from "../../../src/provider/internal/memory/tables.ts"
+import type { TestDatabase } from "../../utils/PgServer.ts"
+
+type Row = ReadonlyArray<string | number | boolean | null>
+
+export type Tables = Readonly<Record<string, ReadonlyArray<Row>>>
+
+export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
+  Effect.sync(() => ({
+    instances: sorted([...tables.instances].map(([instanceId, row]) => [
+      instanceId,
+      row.name,
+      row.version,
+      row.executionId,
+      row.createdAtMs,
+      row.updatedAtMs,
+      row.parentInstanceId,
+      row.customStatus,
+      row.customStatusVersion
+    ])),
+    executions: sorted(
+      nested(tables.executions).map(([instanceId, executionId, row]) => [
+        instanceId,
+        executionId,
+        row.status,
+        row.output,
+        row.startedAtMs,
+        row.completedAtMs,
+        row.pinned?.major ?? null,
+        row.pinned?.minor ?? null,
+        row.pinned?.patch ?? null
+      ])
+    ),
+    history: sorted(
+      nested(tables.history).flatMap(([instanceId, executionId, events]) =>
+        [...events].map(([eventId, eventData]) => [instanceId, executionId, eventId, eventData])
+      )
+    ),
+    orchestrator_queue: [...tables.messages.values()].map((row) => [row.instanceId, row.workItem, ...queued(row)]),
+    worker_queue: [...tables.activities.values()].map((row) => [
+      row.workItem,
+      ...queued(row),
+      row.instanceId,
+      row.executionId,
+      row.activityId,
+      row.sessionId,
+      row.tag
+    ]),
+    instance_locks: sorted([...tables.leases].map(([instanceId, lease]) => [instanceId, lease.untilMs])),
+    sessions: sorted([...tables.sessions].map(([sessionId, row]) => [
+      sessionId,
+      row.ownerId,
+      row.untilMs,
+      row.lastActivityAtMs
+    ])),
+    kv_store: sorted(
+      nested(tables.stored).map(([instanceId, key, row]) => [
+        instanceId,
+        key,
+        row.value,
+        row.executionId,
+        row.lastUpdatedAtMs
+      ])
+    ),
+    kv_delta: sorted(
+      nested(tables.changed).map(([instanceId, key, row]) => [
+        instanceId,
+        key,
+        row.value,
+        row.lastUpdatedAtMs
+      ])
+    )
+  }))
+
+export const ofPostgres = ({ sql }: Pick<TestDatabase, "sql">): Effect.Effect<Tables> =>
+  Effect.map(
+    sql<{ tables: Readonly<Record<string, ReadonlyArray<Row> | null>> }>(
+      `SELECT json_build_object(${
+        Object.entries(columns).map(([table, { by, of }]) =>
+          `'${table}', (SELECT json_agg(json_build_array(${of}) ORDER BY ${by}) FROM ${table})`
+        ).join()
+      }) AS tables`
+    ),
+    (rows) =>
+      Object.fromEntries(
+        Object.entries(rows[0]!.tables).map(([table, rows]) => [
+          table,
+          table.endsWith("queue") ? rows ?? [] : sorted(rows ?? [])
+        ])
+      )
+  )
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+const ms = (column: string) => `extract(epoch FROM ${column}) * 1000`
+
+const queue = `${ms("visible_at")}, lock_token IS NOT NULL, locked_until, attempt_count`
+
+const columns = {
+  instances: {
+    by: "instance_id",
+    of: `instance_id, orchestration_name, orchestration_version, current_execution_id, ${ms("created_at")},
+         ${ms("updated_at")}, parent_instance_id, custom_status, custom_status_version`
+  },
+  executions: {
+    by: "instance_id, execution_id",
+    of: `instance_id, execution_id, status, output, ${ms("started_at")}, ${ms("completed_at")},
+         duroxide_version_major, duroxide_version_minor, duroxide_version_patch`
+  },
+  history: { by: "instance_id, execution_id, event_id", of: "instance_id, execution_id, event_id, event_data" },
+  orchestrator_queue: { by: "id", of: `instance_id, work_item, ${queue}` },
+  worker_queue: { by: "id", of: `work_item, ${queue}, instance_id, execution_id, activity_id, session_id, tag` },
+  instance_locks: { by: "instance_id", of: "instance_id, locked_until" },
+  sessions: { by: "session_id", of: "session_id, worker_id, locked_until, last_activity_at" },
+  kv_store: { by: "instance_id, key", of: "instance_id, key, value, execution_id, last_updated_at_ms" },
+  kv_delta: { by: "instance_id, key", of: "instance_id, key, value, last_updated_at_ms" }
+}
+
+const queued = (row: memory.Queued): Row => [
+  row.visibleAtMs,
+  row.lock !== null,
+  row.lock?.untilMs ?? null,
+  row.attemptCount
+]
+
+const nested = <Key, Value>(map: ReadonlyMap<string, ReadonlyMap<Key, Value>>) =>
+  [...map].flatMap(([outer, inner]) => [...inner].map(([key, value]) => [outer, key, value] as const))
+
+const sorted = (rows: ReadonlyArray<Row>): ReadonlyArray<Row> =>
+  [...rows].sort((a, b) => JSON.stringify(a) < JSON.stringify(b) ? -1 : 1)

@@ -1,0 +1,207 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import * as TestClock from "effect/testing/TestClock"
+import * as fetchPump from "../../src/provider/internal/fetchPump.ts"
+import * as Clocks from "../utils/clock.ts"
+
+/** A pump over a list of items; counts the statements and keeps what is given back. */
+const setup = (items: Array<string>) =>
+  Effect.gen(function*() {
+    const looks: Array<number> = []
+    const returned: Array<string> = []
+    let failure: string | undefined
+    const pump = yield* fetchPump.make<string, string>({
+      maxBatch: 10,
+      pollInterval: Duration.seconds(1),
+      closed: "closed",
+      fetch: (limit) =>
+        Effect.suspend(() => {
+          looks.push(limit)
+          if (failure !== undefined) return Effect.fail(failure)
+          return Effect.succeed({ items: items.splice(0, limit), more: false })
+        }),
+      giveBack: (item) => Effect.sync(() => returned.push(item))
+    })
+    return { pump, looks, returned, fail: (error: string | undefined) => failure = error }
+  })
+
+const long = Duration.minutes(10)
+const settle = TestClock.adjust(0)
+
+describe("FetchPump", () => {
+  it.effect("take: everybody who waits shares one statement", () =>
+    Effect.gen(function*() {
+      const { looks, pump } = yield* setup(["a", "b", "c"])
+      const taken = yield* Effect.forEach([1, 2, 3], () => pump.take(long), { concurrency: "unbounded" })
+      assert.deepStrictEqual(taken.map(Option.getOrNull), ["a", "b", "c"])
+      assert.deepStrictEqual(looks, [3])
+    }))
+
+  it.effect("take: a caller that is answered and asks again at once is looked for again", () =>
+    Effect.gen(function*() {
+      const { pump } = yield* setup(["a", "b", "c"])
+      const taken = yield* Effect.forEach([1, 2, 3, 4], () => pump.take(Duration.zero))
+      assert.deepStrictEqual(taken.map(Option.getOrNull), ["a", "b", "c", null])
+    }))
+
+  it.effect("take: a look that only set something aside is not the last one", () =>
+    Effect.gen(function*() {
+      const answers = [{ items: [], more: true }, { items: ["a"], more: false }]
+      const pump = yield* fetchPump.make<string, string>({
+        maxBatch: 10,
+        closed: "closed",
+        pollInterval: Duration.seconds(1),
+        fetch: () => Effect.sync(() => answers.shift() ?? { items: [], more: false }),
+        giveBack: () => Effect.void
+      })
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.some("a"))
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
+    }))
+
+  it.effect("take: sends nothing while nobody waits, and looks once per interval while somebody does", () =>
+    Effect.gen(function*() {
+      const { looks, pump } = yield* setup([])
+      yield* TestClock.adjust("1 hour")
+      assert.deepStrictEqual(looks, [])
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* settle
+      yield* TestClock.adjust("5 seconds")
+      // At once, and after each of five seconds.
+      assert.strictEqual(looks.length, 6)
+      yield* Fiber.interrupt(waiting)
+      yield* TestClock.adjust("1 hour")
+      assert.strictEqual(looks.length, 6)
+    }))
+
+  it.effect("wake: work is seen at once, and a wake-up that nobody waits for is kept", () =>
+    Effect.gen(function*() {
+      const items: Array<string> = []
+      const { looks, pump } = yield* setup(items)
+      const first = yield* Effect.forkChild(pump.take(long))
+      yield* settle
+      items.push("now")
+      pump.wake()
+      assert.deepStrictEqual(yield* Fiber.join(first), Option.some("now"))
+      items.push("later")
+      pump.wake()
+      assert.deepStrictEqual(yield* pump.take(long), Option.some("later"))
+      assert.strictEqual(looks.length, 3)
+    }))
+
+  it.effect("wakeAt: looks when work falls due, in the order of the times", () =>
+    Effect.gen(function*() {
+      const items: Array<string> = []
+      const { looks, pump } = yield* setup(items)
+      pump.wakeAt(300)
+      pump.wakeAt(100)
+      pump.wakeAt(300)
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* settle
+      assert.strictEqual(looks.length, 1)
+      yield* TestClock.adjust(99)
+      assert.strictEqual(looks.length, 1)
+      yield* TestClock.adjust(1)
+      assert.strictEqual(looks.length, 2)
+      items.push("due")
+      yield* TestClock.adjust(200)
+      assert.deepStrictEqual(yield* Fiber.join(waiting), Option.some("due"))
+      assert.strictEqual(looks.length, 3)
+    }))
+
+  it.effect("take: answers none when its time is over, after a last look", () =>
+    Effect.gen(function*() {
+      const { looks, pump } = yield* setup([])
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
+      assert.strictEqual(looks.length, 1)
+      const waiting = yield* Effect.forkChild(pump.take(Duration.millis(300)))
+      yield* TestClock.adjust(299)
+      assert.isUndefined(waiting.pollUnsafe())
+      yield* TestClock.adjust(1)
+      assert.deepStrictEqual(yield* Fiber.join(waiting), Option.none())
+    }))
+
+  it.effect("take: a failure reaches everybody, and the next call looks again", () =>
+    Effect.gen(function*() {
+      const { fail, pump } = yield* setup(["a"])
+      fail("down")
+      const errors = yield* Effect.forEach([1, 2], () => Effect.flip(pump.take(long)), { concurrency: "unbounded" })
+      assert.deepStrictEqual(errors, ["down", "down"])
+      fail(undefined)
+      assert.deepStrictEqual(yield* pump.take(long), Option.some("a"))
+    }))
+
+  it.effect("take: a claim that nobody waits for any longer is given back", () =>
+    Effect.gen(function*() {
+      const returned: Array<string> = []
+      const pump = yield* fetchPump.make<string, string>({
+        maxBatch: 10,
+        closed: "closed",
+        pollInterval: Duration.minutes(1),
+        fetch: () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
+        giveBack: (item) => Effect.sync(() => returned.push(item))
+      })
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* TestClock.adjust(20)
+      yield* Fiber.interrupt(waiting)
+      yield* TestClock.adjust(30)
+      assert.deepStrictEqual(returned, ["late"])
+    }))
+
+  it.effect("take: fails as closed when the pump is closed while it waits, or was before", () =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const { pump } = yield* setup([]).pipe(Scope.provide(scope))
+      const waiting = yield* Effect.forkChild(Effect.flip(pump.take(long)))
+      yield* settle
+      yield* Scope.close(scope, Exit.void)
+      assert.strictEqual(yield* Fiber.join(waiting), "closed")
+      assert.strictEqual(yield* Effect.flip(pump.take(Duration.zero)), "closed")
+    }))
+
+  it.effect("a wall clock that is set back delays neither the next look nor the end of a wait", () =>
+    Effect.gen(function*() {
+      const { clock, setBack } = Clocks.stepping(yield* Clock.Clock)
+      yield* Effect.gen(function*() {
+        const { looks, pump } = yield* setup([])
+        const waiting = yield* Effect.forkChild(pump.take(Duration.seconds(10)))
+        yield* settle
+        yield* TestClock.adjust("5 seconds")
+        assert.strictEqual(looks.length, 6)
+        setBack(3_600_000)
+        yield* TestClock.adjust("5 seconds")
+        assert.strictEqual(looks.length, 11)
+        assert.deepStrictEqual(yield* Fiber.join(waiting), Option.none())
+      }).pipe(Effect.provideService(Clock.Clock, clock))
+    }))
+
+  it.effect("goes on looking after a look that dies, and after giving back dies", () =>
+    Effect.gen(function*() {
+      const answers = [
+        () => {
+          throw new Error("no driver does this")
+        },
+        () => Effect.die(new Error("nor this")),
+        () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
+        () => Effect.succeed({ items: ["a"], more: false })
+      ]
+      const pump = yield* fetchPump.make<string, string>({
+        maxBatch: 10,
+        closed: "closed",
+        pollInterval: Duration.seconds(1),
+        fetch: () => answers.shift()!(),
+        giveBack: () => Effect.die(new Error("broken"))
+      })
+      for (let i = 0; i < 2; i++) assert.isTrue(Exit.isFailure(yield* Effect.exit(pump.take(long))))
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* TestClock.adjust(20)
+      yield* Fiber.interrupt(waiting)
+      yield* TestClock.adjust(30)
+      assert.deepStrictEqual(yield* pump.take(long), Option.some("a"))
+    }))
+})

@@ -1,0 +1,219 @@
+import { assert, describe, it } from "@effect/vitest"
+import { FromDriver, MemoryDriver, Provider } from "duroxide-prisma/provider"
+import type { ProviderDriver } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/testing/TestClock"
+import { ConnectionLost, Contention, PermissionDenied, ProviderError } from "../../src/provider/ProviderError.ts"
+import type { Reason } from "../../src/provider/ProviderError.ts"
+
+type Driver = ProviderDriver.ProviderDriver["Service"]
+
+const lost = new ConnectionLost({ problem: "cut" })
+const contention = new Contention({ sqlState: "40001", problem: "conflict" })
+const denied = new PermissionDenied({ problem: "no right" })
+
+/**
+ * A provider whose driver fails so often as `failures` says, and then works. With `answerLost` a failing call has done
+ * its work all the same. `calls` are the driver's calls: what, and when by the clock.
+ */
+const open = Effect.fnUntraced(function*(answerLost = false) {
+  const store = MemoryDriver.make()
+  const calls: Array<readonly [operation: string, atMs: number]> = []
+  const failures: Array<Reason> = []
+  const failing = (operation: string, call: Effect.Effect<unknown, ProviderError>) =>
+    Effect.gen(function*() {
+      calls.push([operation, yield* Clock.currentTimeMillis])
+      const reason = failures.shift()
+      if (reason === undefined) return yield* call
+      if (answerLost) yield* call
+      return yield* new ProviderError({ operation, reason })
+    })
+  const driver = Object.fromEntries(
+    Object.entries(store).map(([name, member]) => [
+      name,
+      typeof member === "function"
+        ? (input: never) => failing(name, (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input))
+        : name === "cleanupOrphanedSessions"
+        ? failing(name, member as Driver["cleanupOrphanedSessions"])
+        : member
+    ])
+  ) as unknown as Driver
+  return { provider: yield* FromDriver.make(driver), calls, failures, store }
+})
+
+/** Runs a call to its end, however much time it needs; time passes only when everything that can happen has. */
+const settled = <A, E>(call: Effect.Effect<A, E>) =>
+  Effect.gen(function*() {
+    const fiber = yield* Effect.forkChild(Effect.exit(call), { startImmediately: true })
+    while (fiber.pollUnsafe() === undefined) {
+      for (let i = 0; i < 20; i++) yield* Effect.yieldNow
+      yield* TestClock.adjust("10 millis")
+    }
+    return yield* yield* Fiber.join(fiber)
+  })
+
+const second = Duration.seconds(1)
+const leases = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.zero }
+const cancel = { _tag: "CancelInstance", instance: "a", reason: "" } as const
+const activity = { _tag: "ActivityExecute", instance: "a", executionId: 1, id: 2, name: "A", input: "1" } as const
+const start = {
+  start: {
+    _tag: "StartOrchestration",
+    instance: "a",
+    orchestration: "O",
+    input: "1",
+    version: null,
+    parentInstance: null,
+    parentId: null,
+    executionId: 1
+  },
+  pinnedVersion: { major: 1000, minor: 0, patch: 0 },
+  delay: Option.none()
+} as const
+const turn = {
+  executionId: 1,
+  historyDelta: [],
+  workerItems: [],
+  orchestratorItems: [],
+  metadata: {},
+  cancelledActivities: []
+}
+
+const fetchInstance = (provider: Provider.Provider["Service"]) =>
+  Effect.map(provider.fetchOrchestrationItem({ ...leases, versions: Option.none() }), Option.getOrThrow)
+
+const silent = Effect.provide(Logger.layer([]))
+
+describe("Retries:", () => {
+  it.effect("a claim that fails twice succeeds once, after 50 and 100 ms, by a fresh clock each time", () =>
+    Effect.gen(function*() {
+      const { calls, failures, provider } = yield* open()
+      yield* provider.startOrchestration(start)
+      calls.length = 0
+      failures.push(lost, contention)
+      const { attemptCount, item } = yield* settled(fetchInstance(provider))
+      // What failed was no delivery, and the turn's time is that of the try that succeeded.
+      assert.strictEqual(attemptCount, 1)
+      assert.strictEqual(item.nowMs, 150)
+      assert.deepStrictEqual(calls, [0, 50, 150].map((atMs) => ["fetchOrchestrationItems", atMs]))
+    }).pipe(silent))
+
+  it.effect("a turn that fails twice is stored once", () =>
+    Effect.gen(function*() {
+      const { calls, failures, provider } = yield* open()
+      yield* provider.startOrchestration(start)
+      const { lockToken } = yield* settled(fetchInstance(provider))
+      const now = yield* Clock.currentTimeMillis
+      calls.length = 0
+      failures.push(contention, lost)
+      yield* settled(provider.ackOrchestrationItem(lockToken, turn))
+      assert.deepStrictEqual(calls, [0, 50, 150].map((atMs) => ["ackOrchestrationItems", now + atMs]))
+    }).pipe(silent))
+
+  it.effect("after the fourth failure, 300 ms after the first, the caller is told the last one", () =>
+    Effect.gen(function*() {
+      const { calls, failures, provider } = yield* open()
+      failures.push(lost, lost, lost, contention, lost)
+      const error = yield* Effect.flip(settled(provider.read("a")))
+      assert.strictEqual(error.reason._tag, "Contention")
+      assert.isTrue(error.isRetryable)
+      assert.deepStrictEqual(calls, [0, 50, 150, 300].map((atMs) => ["readHistory", atMs]))
+    }).pipe(silent))
+
+  it.effect("a permanent failure is told at once, also after a retryable one", () =>
+    Effect.gen(function*() {
+      const { calls, failures, provider } = yield* open()
+      failures.push(denied)
+      assert.strictEqual((yield* Effect.flip(settled(provider.read("a")))).reason._tag, "PermissionDenied")
+      assert.lengthOf(calls, 1)
+      failures.push(lost, denied)
+      assert.strictEqual((yield* Effect.flip(settled(provider.read("a")))).reason._tag, "PermissionDenied")
+      assert.lengthOf(calls, 3)
+    }).pipe(silent))
+
+  it.effect("an ack whose answer was lost: the token is used up, and the turn is not stored twice", () =>
+    Effect.gen(function*() {
+      const { calls, failures, provider, store } = yield* open(true)
+      yield* provider.startOrchestration(start)
+      const { lockToken } = yield* settled(fetchInstance(provider))
+      calls.length = 0
+      failures.push(lost)
+      const orchestratorItems = [{ ...start.start, instance: "b" }]
+      const error = yield* Effect.flip(
+        settled(provider.ackOrchestrationItem(lockToken, { ...turn, orchestratorItems }))
+      )
+      assert.strictEqual(error.reason._tag, "LockLost")
+      assert.lengthOf(calls, 2)
+      const [claimed] = yield* store.fetchOrchestrationItems({ limit: 9, lockTimeoutMs: 1, versions: null })
+      assert.strictEqual(claimed!.instanceId, "b")
+      assert.lengthOf(claimed!.messages, 1)
+    }).pipe(silent))
+
+  it.effect("a start whose answer was lost fails, and its repetition finds the one instance there is", () =>
+    Effect.gen(function*() {
+      const { calls, failures, provider } = yield* open(true)
+      failures.push(lost)
+      const error = yield* Effect.flip(settled(provider.startOrchestration(start)))
+      assert.strictEqual(error.reason._tag, "ConnectionLost")
+      assert.strictEqual(yield* settled(provider.startOrchestration(start)), "AlreadyExists")
+      assert.lengthOf(calls, 2)
+      assert.lengthOf((yield* settled(fetchInstance(provider))).item.messages, 1)
+    }).pipe(silent))
+
+  const calls: Record<
+    string,
+    readonly [retried: boolean, (provider: Provider.Provider["Service"]) => Effect.Effect<unknown, ProviderError>]
+  > = {
+    fetchOrchestrationItems: [
+      true,
+      (provider) => provider.fetchOrchestrationItem({ ...leases, versions: Option.none() })
+    ],
+    ackOrchestrationItems: [true, (provider) => provider.ackOrchestrationItem("t", turn)],
+    renewOrchestrationItemLocks: [
+      true,
+      (provider) => provider.renewOrchestrationItemLock({ lockToken: "t", extendFor: second })
+    ],
+    fetchWorkItems: [
+      true,
+      (provider) => provider.fetchWorkItem({ ...leases, tags: { _tag: "Any" }, session: Option.none() })
+    ],
+    renewWorkItemLocks: [true, (provider) => provider.renewWorkItemLock({ lockToken: "t", extendFor: second })],
+    renewSessionLocks: [
+      true,
+      (provider) => provider.renewSessionLock({ ownerIds: ["o"], extendFor: second, idleTimeout: second })
+    ],
+    readHistory: [true, (provider) => provider.readWithExecution("a", 1)],
+    readInstances: [true, (provider) => provider.readInstance("a")],
+    readKeyValues: [true, (provider) => provider.getKvAllValues("a")],
+    readInstanceStats: [true, (provider) => provider.getInstanceStats("a")],
+    enqueueForOrchestrator: [false, (provider) => provider.enqueueForOrchestrator(cancel, Option.none())],
+    enqueueForWorker: [false, (provider) => provider.enqueueForWorker(activity)],
+    startOrchestrations: [false, (provider) => provider.startOrchestration(start)],
+    // Settled by their tokens; the runtime decides whether to come back.
+    ackWorkItems: [false, (provider) => provider.ackWorkItem("t", Option.none())],
+    abandonWorkItems: [
+      false,
+      (provider) => provider.abandonWorkItem({ lockToken: "t", delay: Option.none(), ignoreAttempt: false })
+    ],
+    abandonOrchestrationItems: [
+      false,
+      (provider) => provider.abandonOrchestrationItem({ lockToken: "t", delay: Option.none(), ignoreAttempt: false })
+    ],
+    cleanupOrphanedSessions: [false, (provider) => provider.cleanupOrphanedSessions]
+  }
+  for (const [operation, [isRetried, call]] of Object.entries(calls)) {
+    it.effect(`${operation}: a retryable failure is ${isRetried ? "tried again up to three times" : "told at once"}`, () =>
+      Effect.gen(function*() {
+        const { calls, failures, provider } = yield* open()
+        failures.push(lost, lost, lost, lost)
+        const error = yield* Effect.flip(settled(call(provider)))
+        assert.strictEqual(error.reason._tag, "ConnectionLost")
+        assert.deepStrictEqual(calls, (isRetried ? [0, 50, 150, 300] : [0]).map((atMs) => [operation, atMs]))
+      }).pipe(silent))
+  }
+})

@@ -1,0 +1,145 @@
+/**
+ * A storage that hands over one delivery at a time, as a recording has it, and tells what the runtime does with it.
+ *
+ * It stands where a database would: below `FromDriver.make`, so that what is compared with a recording are the very
+ * texts that would be stored.
+ */
+import { Instance, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import * as Layer from "effect/Layer"
+import * as Queue from "effect/Queue"
+import * as Stream from "effect/Stream"
+import type { Batch } from "./recording.ts"
+
+/** How a delivery was settled. */
+export type Reaction =
+  | { readonly _tag: "Stored"; readonly ack: ProviderDriver.OrchestrationAck }
+  /** The batch is deleted; `enqueued` had been sent before. */
+  | { readonly _tag: "Dropped"; readonly enqueued: ReadonlyArray<ProviderDriver.EncodedMessage> }
+  | { readonly _tag: "GivenBack"; readonly delayMs: number | null; readonly counted: boolean }
+  | { readonly _tag: "Completed"; readonly completion: string | null }
+  /** Nobody settled it in time. */
+  | { readonly _tag: "Kept" }
+  /** Nothing was delivered: the versions the claims ask for. */
+  | { readonly _tag: "Asked"; readonly versions: Instance.VersionRange | null | undefined }
+
+export interface Tape {
+  readonly layer: Layer.Layer<ProviderDriver.ProviderDriver>
+  readonly deliver: (batch: Batch) => Effect.Effect<Reaction>
+  readonly deliverActivity: (item: { readonly workItem: string; readonly attemptCount: number }) => Effect.Effect<
+    Reaction
+  >
+  /** Ends when the lock of an activity could not be renewed twice. */
+  readonly renewalsFailed: Effect.Effect<void>
+  /** What the last claim asked for. */
+  readonly asked: Effect.Effect<Reaction>
+}
+
+export const make: Effect.Effect<Tape> = Effect.gen(function*() {
+  const wakeups = yield* Queue.unbounded<ProviderDriver.Wakeup>()
+  const waiting = new Map<string, Deferred.Deferred<Reaction>>()
+  const instances: Array<ProviderDriver.ClaimedInstance> = []
+  const activities: Array<ProviderDriver.ClaimedWorkItem> = []
+  const enqueued: Array<ProviderDriver.EncodedMessage> = []
+  const renewalsFailed = yield* Latch.make()
+  let renewals = 0
+  let versionsAsked: Instance.VersionRange | null | undefined
+  let deliveries = 0
+
+  const settle = (lockToken: string, reaction: Reaction): ProviderDriver.Settled => {
+    const delivery = waiting.get(lockToken)
+    if (delivery === undefined) return "LockLost"
+    waiting.delete(lockToken)
+    Deferred.doneUnsafe(delivery, Effect.succeed(reaction))
+    return "Done"
+  }
+  const settleEach =
+    <A extends { readonly lockToken: string }>(reaction: (item: A) => Reaction) => (items: ReadonlyArray<A>) =>
+      Effect.sync(() => items.map((item) => settle(item.lockToken, reaction(item))))
+  const givenBack = settleEach<ProviderDriver.Abandon>(({ delayMs, ignoreAttempt }) => ({
+    _tag: "GivenBack",
+    delayMs,
+    counted: !ignoreAttempt
+  }))
+  const unused = (operation: string) => () => Effect.die(new Error(`${operation}: a recording holds all there is`))
+
+  const offer = (put: (lockToken: string) => ProviderDriver.Wakeup) =>
+    Effect.gen(function*() {
+      const delivery = yield* Deferred.make<Reaction>()
+      const lockToken = `delivery-${++deliveries}`
+      waiting.set(lockToken, delivery)
+      yield* Queue.offer(wakeups, put(lockToken))
+      return yield* Deferred.await(delivery).pipe(
+        Effect.timeoutOrElse({ duration: "10 seconds", orElse: () => Effect.succeed<Reaction>({ _tag: "Kept" }) })
+      )
+    })
+
+  const driver: ProviderDriver.ProviderDriver["Service"] = {
+    name: "tape",
+    fetchOrchestrationItems: ({ versions }) =>
+      Effect.sync(() => {
+        versionsAsked = versions
+        return instances.splice(0)
+      }),
+    ackOrchestrationItems: settleEach((ack) =>
+      ack.executionId === null ? { _tag: "Dropped", enqueued: enqueued.splice(0) } : { _tag: "Stored", ack }
+    ),
+    abandonOrchestrationItems: givenBack,
+    fetchWorkItems: () => Effect.sync(() => activities.splice(0)),
+    ackWorkItems: settleEach(({ completion }) => ({ _tag: "Completed", completion: completion?.workItem ?? null })),
+    abandonWorkItems: givenBack,
+    renewOrchestrationItemLocks: (items) => Effect.succeed(items.map(() => "Done")),
+    // The fault of one recording: the procedure is missing. It says nothing of the lock.
+    renewWorkItemLocks: () =>
+      Effect.suspend(() => {
+        if (++renewals === 2) renewalsFailed.openUnsafe()
+        return Effect.fail(
+          new ProviderError.ProviderError({
+            operation: "renewWorkItemLock",
+            reason: new ProviderError.SchemaMismatch({ problem: "function does not exist", sqlState: "42883" })
+          })
+        )
+      }),
+    deferMessages: unused("deferMessages"),
+    enqueueForOrchestrator: (messages) => Effect.sync(() => void enqueued.push(...messages)),
+    sweepMessages: () => Effect.succeed({ deleted: 0, next: null }),
+    enqueueForWorker: unused("enqueueForWorker"),
+    startOrchestrations: unused("startOrchestrations"),
+    readHistory: unused("readHistory"),
+    appendHistory: unused("appendHistory"),
+    readInstances: unused("readInstances"),
+    readKeyValues: unused("readKeyValues"),
+    readInstanceStats: unused("readInstanceStats"),
+    renewSessionLocks: unused("renewSessionLocks"),
+    cleanupOrphanedSessions: Effect.suspend(unused("cleanupOrphanedSessions")),
+    wakeups: Stream.fromQueue(wakeups)
+  }
+
+  return {
+    layer: Layer.succeed(ProviderDriver.ProviderDriver, driver),
+    deliver: (batch) =>
+      offer((lockToken) => {
+        instances.push({
+          ...batch,
+          lockToken,
+          messages: batch.messages.map((workItem, index) => ({
+            id: index + 1,
+            workItem,
+            enqueuedAtMs: batch.nowMs,
+            attemptCount: batch.attemptCount
+          })),
+          isWholeHistory: true
+        })
+        return { queue: "orchestrator", instanceId: null, visibleAtMs: null }
+      }),
+    deliverActivity: (item) =>
+      offer((lockToken) => {
+        activities.push({ ...item, lockToken })
+        return { queue: "worker", visibleAtMs: null }
+      }),
+    renewalsFailed: renewalsFailed.await,
+    asked: Effect.sync(() => ({ _tag: "Asked", versions: versionsAsked }))
+  }
+})
