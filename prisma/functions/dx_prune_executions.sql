@@ -22,8 +22,11 @@ SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
+DECLARE
+  v_pruned bigint[];
+  v_execution_id bigint;
+  v_events bigint;
 BEGIN
-  RETURN QUERY
   WITH pruned AS (
     DELETE FROM executions AS e
     WHERE e.instance_id = p_instance_id
@@ -42,14 +45,20 @@ BEGIN
       ))
       AND (p_completed_before_ms IS NULL OR e.completed_at < to_timestamp(p_completed_before_ms::float8 / 1000))
     RETURNING e.execution_id
-  ),
-  forgotten AS (
+  )
+  SELECT COALESCE(array_agg(pruned.execution_id ORDER BY pruned.execution_id), '{}')
+  INTO v_pruned
+  FROM pruned;
+  out_executions_deleted := cardinality(v_pruned);
+  out_events_deleted := 0;
+  -- One by one: of a join, or of a list, PostgreSQL may read all events of the instance.
+  FOREACH v_execution_id IN ARRAY v_pruned LOOP
     DELETE FROM history AS h
     WHERE h.instance_id = p_instance_id
-      -- Not a join, which may be planned as one read of all events of the instance.
-      AND h.execution_id = ANY (ARRAY(SELECT pruned.execution_id FROM pruned))
-    RETURNING h.event_id
-  )
-  SELECT (SELECT count(*) FROM pruned), (SELECT count(*) FROM forgotten);
+      AND h.execution_id = v_execution_id;
+    GET DIAGNOSTICS v_events = ROW_COUNT;
+    out_events_deleted := out_events_deleted + v_events;
+  END LOOP;
+  RETURN NEXT;
 END
 $$;
