@@ -1,0 +1,75 @@
+/**
+ * The table of log lines against the code: every line that a log of level Info shows, and no other.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import { readdirSync, readFileSync } from "node:fs"
+import * as path from "node:path"
+import { fileURLToPath } from "node:url"
+import * as Docs from "../utils/docs.ts"
+
+const sources = fileURLToPath(new URL("../../src", import.meta.url))
+
+interface Line {
+  readonly level: string
+  /** `…` stands for what is computed. */
+  readonly text: string
+}
+
+const strings = String.raw`((?:"[^"]*"|\x60[^\x60]*\x60)(?:\s*\+\s*(?:"[^"]*"|\x60[^\x60]*\x60))*)`
+
+/** Calls that log, each with the level of its lines; the first string among the arguments is the line. */
+const calls: ReadonlyArray<{ readonly call: string; readonly level: string; readonly component?: string }> = [
+  { call: "Effect.logInfo", level: "Info" },
+  { call: "Effect.logWarning", level: "Warn" },
+  { call: "Effect.logError", level: "Error" },
+  { call: "Effect.logFatal", level: "Fatal" },
+  // A turn that is given back.
+  { call: "setAside", level: "Error" },
+  // What a turn found in its messages.
+  { call: "warnings.push", level: "Warn", component: "Orchestration dispatcher: " }
+]
+/** They log the lines of the last two. */
+const passesOn = /Effect\.logError\(what\)|Effect\.logWarning\(`\$\{component\}: \$\{warning\}`\)/g
+
+const logged = (file: string): ReadonlyArray<Line> => {
+  const code = readFileSync(path.join(sources, file), "utf8").replace(passesOn, "")
+  const named = /const component = "([^"]+)"/.exec(code)?.[1]
+  return calls.flatMap(({ call, component = "", level }) => {
+    const begins = [...code.matchAll(new RegExp(String.raw`${call.replace(".", "\\.")}\((\s*[\x60"])?`, "g"))]
+    const texts = [...code.matchAll(new RegExp(String.raw`${call.replace(".", "\\.")}\(\s*${strings}`, "g"))]
+    if (call.startsWith("Effect.")) assert.lengthOf(texts, begins.length, `${file}: ${call} without a text of its own`)
+    return texts.map(([, text]) => ({
+      level,
+      text: component + [...text!.matchAll(/"([^"]*)"|\x60([^\x60]*)\x60/g)]
+        .map(([, plain, template]) => plain ?? template).join("")
+        .replace("${component}", named ?? "…").replace(/\$\{[^}]*\}/g, "…")
+    }))
+  })
+}
+
+const lines = readdirSync(sources, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".ts"))
+  .flatMap(logged)
+
+const section = Docs.read("docs/operating.md").split("\n## Logs\n")[1]!
+const described: ReadonlyArray<Line> = [...section.matchAll(/^\| (`.*?) *\| (\w+) +\|/gm)].flatMap(([, cell, level]) =>
+  [...cell!.matchAll(/`([^`]+)`/g)].map(([, text]) => ({ level: level!, text: text! }))
+)
+
+const matches = (one: Line, line: Line) =>
+  one.level === line.level &&
+  new RegExp(`^${one.text.split("…").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`).test(
+    line.text
+  )
+
+const shown = ({ level, text }: Line) => `${level} ${text}`
+
+describe("docs/operating.md, the log lines:", () => {
+  it("has every line of the code", () => {
+    assert.isAbove(lines.length, 30)
+    assert.deepStrictEqual(lines.filter((line) => !described.some((one) => matches(one, line))).map(shown), [])
+  })
+
+  it("has no other line", () => {
+    assert.deepStrictEqual(described.filter((one) => !lines.some((line) => matches(one, line))).map(shown), [])
+  })
+})
