@@ -375,7 +375,8 @@ const ackRow = (ack: OrchestrationAck) => ({
   // Keys, not elements: PostgreSQL keeps keys sorted, and looks for one by halves.
   ...(ack.cancelledTimers !== undefined && {
     cancelled_timers: Object.fromEntries(ack.cancelledTimers.map((workItem) => [workItem, null]))
-  })
+  }),
+  ...(ack.left !== undefined && { left_ids: ack.left })
 })
 
 const keyValueRow = (change: KeyValueChange) =>

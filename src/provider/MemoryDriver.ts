@@ -219,7 +219,13 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
       storeTurn(turn, instanceId, turn.executionId, now)
       done.push({ turn, instanceId })
     }
-    for (const [id] of batchOf(instanceId, lease.token)) messages.delete(id)
+    for (const [id, message] of batchOf(instanceId, lease.token)) {
+      if (turn.left?.includes(id) !== true) messages.delete(id)
+      else {
+        message.lock = null
+        message.attemptCount = 0
+      }
+    }
     leases.delete(instanceId)
     return "Done"
   }

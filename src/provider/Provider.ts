@@ -38,6 +38,8 @@ export interface OrchestrationItem {
   readonly historyError: Option.Option<string>
   /** In the order in which they were enqueued. */
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  /** Their ids, for `Turn.left`. */
+  readonly messageIds: ReadonlyArray<number>
   /** When each of them was enqueued, milliseconds since the Unix epoch. */
   readonly enqueuedAtMs: ReadonlyArray<number>
   /** Values that ended executions left behind. */
@@ -99,6 +101,11 @@ export interface Turn {
   }>
   /** Timers of this execution that the program no longer waits for: they need not fire. Those due by now may. */
   readonly cancelledTimers?: ReadonlyArray<WorkItem.Of<"TimerFired">>
+  /**
+   * Messages of the batch, by their `messageIds`, that the turn has not used: they are not deleted, but wait in their
+   * places, as if they had not been delivered. What begins the next execution is delivered no later than they are.
+   */
+  readonly left?: ReadonlyArray<number>
 }
 
 /**
@@ -189,8 +196,8 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<Option.Option<Claimed<OrchestrationItem>>, ProviderError>
 
   /**
-   * Stores a turn, deletes its batch and ends the lock. Fails with `LockLost` when the lock is not live any more, and
-   * with `DuplicateEvent` when an event id is taken; then nothing is stored.
+   * Stores a turn, deletes its batch but for the messages that are `left`, and ends the lock. Fails with `LockLost` when
+   * the lock is not live any more, and with `DuplicateEvent` when an event id is taken; then nothing is stored.
    */
   readonly ackOrchestrationItem: (lockToken: string, turn: Turn) => Effect.Effect<void, ProviderError>
 

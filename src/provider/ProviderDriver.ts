@@ -158,6 +158,12 @@ export interface OrchestrationAck {
    * now.
    */
   readonly cancelledTimers?: ReadonlyArray<string>
+  /**
+   * Ids of messages of the batch that are not deleted: unlocked, with no delivery counted, they keep their places among
+   * the messages of the instance. That happens before `orchestratorItems` are inserted, so what begins an execution comes
+   * before them. Ids that are not part of the batch are ignored.
+   */
+  readonly left?: ReadonlyArray<number>
 }
 
 /**

@@ -35,6 +35,7 @@ import type { Registry } from "./registry.ts"
 import { report, reportWarm, StrayReport } from "./reports.ts"
 import type { Settings } from "./settings.ts"
 import * as slots from "./slots.ts"
+import * as unreadMail from "./unreadMail.ts"
 import { WarmInstances } from "./warmInstances.ts"
 
 export const make = Effect.fnUntraced(function*(options: {
@@ -49,8 +50,8 @@ export const make = Effect.fnUntraced(function*(options: {
   const looks = slots.looks(clock)
   const warm = new WarmInstances(settings)
   const pauses = new Pauses()
-  const verification = { isUnderWay: false }
-  const services = hostServices(yield* Effect.context<never>(), verification)
+  const secondRun = { isUnderWay: false }
+  const services = hostServices(yield* Effect.context<never>(), secondRun)
 
   // Code that goes on outside its turn awaits something that is not durable. Logged once per orchestration.
   const strays = new StrayReport()
@@ -149,22 +150,29 @@ export const make = Effect.fnUntraced(function*(options: {
       if (batch._tag !== "Run") return undefined
       const { name } = kept.started
       const { ran, warning } = atOnce(name, () => kept.resume({ nowMs: item.nowMs, messages: batch.messages }))
-      // The database will refuse the replay's turn as well, and the replay can fail the instance.
-      return ran && Effect.andThen(warning, commit(name, ran, batch, () => replay))
+      if (ran === undefined) return undefined
+      // Only a replay can run the turn once more.
+      const next = unreadMail.leavesMail(ran, item)
+        ? replay(ran)
+        // The database will refuse the replay's turn as well, and the replay can fail the instance.
+        : commit(name, ran, batch, () => replay())
+      return Effect.andThen(warning, next)
     }
 
-    const replay: Effect.Effect<void> = Effect.suspend(() =>
-      item.isKnownHistory
-        ? provider.readWithExecution(instanceId, item.executionId).pipe(
-          Effect.matchEffect({
-            onSuccess: (history) => decide({ ...item, history, isKnownHistory: false }),
-            onFailure: (error) => setAside(`${component}: history not read`, problem(error))
-          })
-        )
-        : decide(item)
-    )
+    /** `ran` is the turn of the warm program, where it is known. */
+    const replay = (ran?: turns.Ran): Effect.Effect<void> =>
+      Effect.suspend(() =>
+        item.isKnownHistory
+          ? provider.readWithExecution(instanceId, item.executionId).pipe(
+            Effect.matchEffect({
+              onSuccess: (history) => decide({ ...item, history, isKnownHistory: false }, ran),
+              onFailure: (error) => setAside(`${component}: history not read`, problem(error))
+            })
+          )
+          : decide(item, ran)
+      )
 
-    const decide = (item: OrchestrationItem): Effect.Effect<void> => {
+    const decide = (item: OrchestrationItem, warmRan?: turns.Ran): Effect.Effect<void> => {
       const batch = batches.read(item)
       // The database will never take what this turn wants to store, so running it again would only repeat that.
       const storeRefusal = (error: ProviderError) =>
@@ -200,26 +208,34 @@ export const make = Effect.fnUntraced(function*(options: {
           Effect.andThen(giveBack({ delay: unservedPause, counts: false }))
         )
       }
-      const { ran, warning } = atOnce(program.name, () =>
+      const run = (messages: ReadonlyArray<WorkItem.WorkItem>) =>
         turns.run({
           instanceId,
           executionId: batch.executionId,
           nowMs: item.nowMs,
           history: batch.history,
           started: { ...batch.started, version: program.version },
-          messages: batch.messages,
+          messages,
           keyValues: item.keyValues,
           version: coreVersion.current,
           code: program.code,
           services,
           onStray: () => strays.add(program.name, instanceId)
-        }))
+        })
+      const { ran, warning } = atOnce(program.name, () => {
+        const first = warmRan ?? run(batch.messages)
+        return unreadMail.leave(
+          verifyReplay ? verified(first, item, batch.messages) : first,
+          item,
+          (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
+        )
+      })
       const counted = batch.history.length === 0
         ? Effect.void
         : Metric.update(Metric.withAttributes(Metrics.orchestrationReplays, { orchestration_name: program.name }), 1)
       return Effect.andThen(
         Effect.andThen(warning, counted),
-        commit(program.name, verifyReplay ? verified(ran, item, batch.messages) : ran, batch, storeRefusal)
+        commit(program.name, ran, batch, storeRefusal)
       )
     }
 
@@ -240,13 +256,13 @@ export const make = Effect.fnUntraced(function*(options: {
       }
     }
 
-    /** The second run of a program logs nothing. */
+    /** The second run of a turn logs nothing. */
     const silently = <A>(run: () => A): A => {
-      verification.isUnderWay = true
+      secondRun.isUnderWay = true
       try {
         return run()
       } finally {
-        verification.isUnderWay = false
+        secondRun.isUnderWay = false
       }
     }
 
@@ -264,7 +280,7 @@ export const make = Effect.fnUntraced(function*(options: {
       )
 
     return Effect.raceFirst(
-      Effect.suspend(() => goOn() ?? replay),
+      Effect.suspend(() => goOn() ?? replay()),
       Effect.andThen(
         renewal.untilLost(
           settings.orchestrationLockTimeout,
@@ -314,11 +330,11 @@ const component = "Orchestration dispatcher"
 /** What code under replay inherits from its host: where logs go, nothing else. */
 const hostServices = (
   context: Context.Context<never>,
-  verification: { readonly isUnderWay: boolean }
+  secondRun: { readonly isUnderWay: boolean }
 ): Context.Context<never> => {
   const loggers = harmless(Context.get(context, References.CurrentLoggers))
   return Context.empty().pipe(
-    Context.add(References.CurrentLoggers, silentWhile(loggers, () => verification.isUnderWay)),
+    Context.add(References.CurrentLoggers, silentWhile(loggers, () => secondRun.isUnderWay)),
     Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel))
   )
 }

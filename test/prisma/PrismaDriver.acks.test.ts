@@ -39,6 +39,35 @@ describe("ackOrchestrationItems:", () => {
       assert.isBelow(Math.min(...cancelling), 40 * Math.min(...deleting))
     }))
 
+  it.effect("leaves messages behind what begins the next execution, for the processes that serve it", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* open
+      yield* driver.enqueueForOrchestrator([1, 2, 3].map((n) => Test.message("a", `{"QueueMessage":{"n":${n}}}`)))
+      yield* TestClock.adjust(1000)
+      const { lockToken, messages } = yield* Test.claimOne(driver)
+      const next = `{"ContinueAsNew":{"instance":"a"}}`
+      const ack = Test.turn(lockToken, {
+        ...Test.named,
+        status: "ContinuedAsNew",
+        nextVersion: "2.0.0",
+        orchestratorItems: [Test.message("a", next)],
+        left: messages.slice(1).map(({ id }) => id)
+      })
+      assert.deepStrictEqual(yield* driver.ackOrchestrationItems([ack]), ["Done"])
+      assert.deepStrictEqual(
+        yield* sql("SELECT count(*)::int AS messages, min(route) = max(route) AS alike FROM orchestrator_queue"),
+        [{ messages: 3, alike: true }]
+      )
+      const first = yield* driver.fetchOrchestrationItems({
+        limit: 1,
+        lockTimeoutMs: 30_000,
+        versions: null,
+        serves: [{ name: Test.named.orchestrationName, versions: ["2.0.0"] }],
+        maxBytes: 1
+      })
+      assert.deepStrictEqual(first.map(({ messages }) => messages.map(({ workItem }) => workItem)), [[next]])
+    }))
+
   it.effect("stores a turn, deletes its batch and ends the lease", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open

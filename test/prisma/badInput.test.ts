@@ -163,6 +163,7 @@ const refused: ReadonlyArray<[string, Call]> = [
     noIds,
     (activityId) => ack({ cancelledActivities: [{ instanceId: "a", executionId: 1, activityId }] })
   ),
+  ...each("ackOrchestrationItem left", noIds, (id) => ack({ left: [id] })),
   ...each("dropOrchestrationItem lockToken", texts, (token) => ({ provider }) => provider.dropOrchestrationItem(token)),
   ...each(
     "abandonOrchestrationItem delay",

@@ -39,7 +39,7 @@ type Operations = Readonly<
 
 const turns: Operations = {
   ackOrchestrationItems: (driver, tokens) =>
-    driver.ackOrchestrationItems(tokens.map((token) => Test.turn(token, Test.named))),
+    driver.ackOrchestrationItems(tokens.map((token) => Test.turn(token, { ...Test.named, left: [1] }))),
   abandonOrchestrationItems: (driver, tokens) =>
     driver.abandonOrchestrationItems(
       tokens.map((lockToken) => ({ lockToken, delayMs: null, ignoreAttempt: false }))

@@ -572,6 +572,7 @@ describe("batch", () => {
     isKnownHistory: false,
     historyError: Option.none(),
     enqueuedAtMs: messages.map(() => 0),
+    messageIds: messages.map((_, index) => index),
     messages,
     keyValues: new Map()
   })

@@ -460,6 +460,7 @@ describe("unreadable history", () => {
       rows: [],
       isWholeHistory: true,
       messages: [],
+      messageIds: [],
       enqueuedAtMs: [],
       keyValues: new Map()
     }, text === "first" ? ["?", ...rows.slice(1)] : [...rows, "?"])

@@ -339,7 +339,8 @@ AS $$
   SELECT CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END
 $$;
 
--- Stores turns: history, status, key-value changes, new work, cancellations; deletes their batches and leases.
+-- Stores turns: history, status, key-value changes, new work, cancellations; deletes their leases, and their batches but
+-- for the messages that are left: these wait in their places as if they had not been delivered.
 --
 -- Returns one outcome per ack, in their order: Done; LockLost when the token's lease is unknown, expired, superseded or
 -- already settled (of the acks with one token all but the first that can be stored); DuplicateEvent when an event id is
@@ -356,7 +357,7 @@ $$;
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
                                    --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
-                                   --   custom_status, cancelled_timers: {work_item: null}}]
+                                   --   custom_status, cancelled_timers: {work_item: null}, left_ids: [row id]}]
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
   p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
@@ -921,6 +922,20 @@ BEGIN
       AND q.instance_id = v_instances[ack.position]
       AND q.visible_at > v_now
       AND q.work_item LIKE '{"TimerFired"%';
+  END IF;
+
+  IF jsonb_path_exists(p_acks, '$[*].left_ids') THEN
+    -- Before the insert, which begins the next execution in front of them. A new route of the instance passed them over.
+    UPDATE orchestrator_queue AS q
+    SET lock_token = NULL,
+        locked_until = NULL,
+        attempt_count = 0,
+        route = COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = q.instance_id), q.route)
+    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (left_ids bigint[])) WITH ORDINALITY AS ack (left_ids, position)
+    CROSS JOIN LATERAL unnest(ack.left_ids) AS unread (id)
+    WHERE q.id = unread.id
+      AND q.instance_id IS NOT DISTINCT FROM v_instances[ack.position] -- not "=": found by id, whatever the statistics say
+      AND q.lock_token = v_secrets[ack.position];
   END IF;
 
   IF p_orchestrator_items IS NOT NULL THEN

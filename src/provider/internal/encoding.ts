@@ -101,7 +101,8 @@ export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => (
   cancelledActivities: turn.cancelledActivities,
   ...(turn.cancelledTimers !== undefined && turn.cancelledTimers.length > 0 && {
     cancelledTimers: turn.cancelledTimers.map(encodeItem)
-  })
+  }),
+  ...(turn.left !== undefined && turn.left.length > 0 && { left: turn.left })
 })
 
 const nextVersion = ({ orchestratorItems }: Turn): { readonly nextVersion?: string | null } => {

@@ -180,6 +180,7 @@ export const guardProvider = (provider: Service): Service => {
         name("orchestrationVersion", turn.metadata.orchestrationVersion),
         id("parentInstanceId", turn.metadata.parentInstanceId),
         turn.metadata.pinnedVersion && version("pinnedVersion", turn.metadata.pinnedVersion),
+        ...(turn.left ?? []).map((messageId) => whole("left", messageId)),
         ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
           text("cancelledActivities", instanceId) ?? whole("cancelledActivities", executionId) ??
             whole("cancelledActivities", activityId)

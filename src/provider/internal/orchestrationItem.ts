@@ -38,6 +38,7 @@ export type Assembled =
 
 export const assemble = (claimed: ClaimedInstance): Assembled => {
   const messages: Array<WorkItem.WorkItem> = []
+  const messageIds: Array<number> = []
   const enqueuedAtMs: Array<number> = []
   const unreadable: Array<Unreadable> = []
   let attemptCount = 0
@@ -48,6 +49,7 @@ export const assemble = (claimed: ClaimedInstance): Assembled => {
       continue
     }
     messages.push(item.success)
+    messageIds.push(message.id)
     enqueuedAtMs.push(message.enqueuedAtMs)
     attemptCount = Math.max(attemptCount, message.attemptCount)
   }
@@ -66,6 +68,7 @@ export const assemble = (claimed: ClaimedInstance): Assembled => {
       rows: claimed.history,
       isWholeHistory: claimed.isWholeHistory,
       messages,
+      messageIds,
       enqueuedAtMs,
       keyValues: new Map(claimed.keyValues.map(({ key, lastUpdatedAtMs, value }) => [key, { value, lastUpdatedAtMs }]))
     }

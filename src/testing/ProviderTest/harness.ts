@@ -348,6 +348,7 @@ export interface Ack {
   readonly metadata?: ExecutionMetadata
   readonly cancelled?: Turn["cancelledActivities"]
   readonly cancelledTimers?: Turn["cancelledTimers"]
+  readonly left?: Turn["left"]
   /** Starts among `items` create their instances, pinned to this version. */
   readonly pinsStartsTo?: string
 }
@@ -367,6 +368,7 @@ export const ack = (
       metadata: turn.metadata ?? {},
       cancelledActivities: turn.cancelled ?? [],
       ...(turn.cancelledTimers !== undefined && { cancelledTimers: turn.cancelledTimers }),
+      ...(turn.left !== undefined && { left: turn.left }),
       ...(turn.pinsStartsTo !== undefined && {
         startsPinnedTo: new Map((turn.items ?? []).map((item) => [item, version(turn.pinsStartsTo!)]))
       })

@@ -7,16 +7,19 @@ import * as Effect from "effect/Effect"
 import { Admin } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
 import {
+  abandon,
   abandonWork,
   ack,
   ackWork,
   activityCompleted,
   activityItem,
   activityScheduled,
+  Backdoor,
   claimActivity,
   claimInstance,
   claimOrchestration,
   claimWork,
+  continueAsNewItem,
   create,
   elapse,
   elapseLockTimeout,
@@ -24,7 +27,9 @@ import {
   enqueueStart,
   expectNoOrchestration,
   expectNoWork,
+  fails,
   lockTimeout,
+  named,
   poke,
   queueMessage,
   send,
@@ -191,6 +196,55 @@ export const queueSemantics = topic("queue_semantics", {
     yield* elapse(400)
     const { item } = yield* claimInstance("i")
     assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), ["TimerFired", "ExternalRaised"])
+  }),
+
+  messages_a_turn_leaves_are_delivered_again_in_their_places: Effect.gen(function*() {
+    const { getMaxAttemptCount } = yield* Backdoor
+    const mail = (data: string) => queueMessage("i", "Mail", data)
+    yield* create("i")
+    yield* Effect.forEach(["1", "2", "3"], (data) => send(mail(data)))
+    yield* abandon((yield* claimInstance("i")).lockToken)
+    const claimed = yield* claimInstance("i")
+    assert.deepStrictEqual([claimed.attemptCount, claimed.item.messageIds.length], [2, 3])
+    yield* send(mail("4"))
+    yield* ack(claimed, {
+      items: [continueAsNewItem("i")],
+      metadata: named({ status: "ContinuedAsNew" }),
+      left: claimed.item.messageIds.slice(1)
+    })
+    // The turn ended well, whatever it left.
+    assert.strictEqual(yield* getMaxAttemptCount("i"), 0)
+    const next = yield* claimInstance("i")
+    assert.strictEqual(next.attemptCount, 1)
+    assert.deepStrictEqual(next.item.messages, [mail("2"), mail("3"), mail("4"), continueAsNewItem("i")])
+    yield* ack(next, { left: next.item.messageIds.slice(0, 1) })
+    // No message of its own wakes the instance.
+    assert.deepStrictEqual((yield* claimInstance("i")).item.messages, [mail("2")])
+  }),
+
+  a_turn_leaves_only_messages_of_its_batch: Effect.gen(function*() {
+    yield* create("i")
+    yield* create("j")
+    yield* poke("j")
+    const other = yield* claimInstance("j")
+    yield* poke("i", "first")
+    const claimed = yield* claimInstance("i")
+    yield* ack(claimed, { left: [...other.item.messageIds, 1_000_000] })
+    yield* expectNoOrchestration()
+    yield* ack(other)
+    yield* expectNoOrchestration()
+  }),
+
+  a_turn_that_is_not_stored_leaves_its_batch_locked: Effect.gen(function*() {
+    yield* create("i")
+    yield* poke("i")
+    const claimed = yield* claimInstance("i")
+    const left = claimed.item.messageIds
+    yield* fails(ack(claimed, { events: [started()], left }), /event/i)
+    yield* expectNoOrchestration()
+    yield* ack(claimed)
+    yield* fails(ack(claimed, { left }), /lock/i)
+    yield* expectNoOrchestration()
   }),
 
   delayed_messages_are_delivered_later: Effect.gen(function*() {

@@ -63,6 +63,8 @@ export interface Turn {
   readonly workerItems: ReadonlyArray<Activity>
   readonly orchestratorItems: ReadonlyArray<Message>
   readonly cancelledActivities: ReadonlyArray<Pick<Activity, "instanceId" | "executionId" | "activityId">>
+  /** Places in its batch of the messages it leaves. */
+  readonly leaves?: ReadonlyArray<number>
   /** Whether its own `orchestratorItems` are cancelled timers at once. */
   readonly cancelsItems?: boolean
 }
@@ -269,6 +271,7 @@ const turn: fc.Arbitrary<Turn> = fc.record({
   workerItems: few(activity, 3),
   orchestratorItems: few(message),
   cancelledActivities: few(fc.record({ instanceId, executionId, activityId: fc.integer({ min: 1, max: 3 }) })),
+  leaves: few(fc.nat(3)),
   cancelsItems: fc.boolean()
 })
 

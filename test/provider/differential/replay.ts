@@ -126,6 +126,7 @@ const perform = Effect.fnUntraced(function*(
           history: turn.history.map((event, index) => encodedEvent(event, 1000 + step * 100 + position * 10 + index)),
           workerItems: turn.workerItems.map((activity) => work(activity, step)),
           orchestratorItems,
+          ...(turn.leaves !== undefined && { left: turn.leaves.flatMap((place) => claim.ids?.[place] ?? []) }),
           ...(turn.cancelsItems === true && { cancelledTimers: orchestratorItems.map(({ workItem }) => workItem) })
         }
       })

@@ -1,0 +1,152 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { MemoryDriver, ProviderDriver, WorkItem } from "duroxide-prisma/provider"
+import { replayHistory } from "duroxide-prisma/testing"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as App from "../utils/app.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import * as Process from "../utils/process.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const Words = Mailbox.make("Words", { payload: Schema.String })
+const Others = Mailbox.make("Others", { payload: Schema.String })
+
+const Progress = Schema.Struct({ next: Schema.Int, count: Schema.Int })
+
+/** Reads one message per execution: the words, in order, then what came in between for the other mailbox. */
+const Reads = Orchestration.make("Reads", { payload: Progress, success: Schema.Array(Schema.String) })
+
+const ReadsLive = Reads.toLayer(Effect.fn(function*({ count, next }) {
+  const word = yield* Words.take
+  if (label(word) !== String(next)) return yield* Effect.die(`read ${label(word)} instead of ${next}`)
+  if (next + 1 < count) return yield* Reads.continueAsNew({ next: next + 1, count })
+  return [label(yield* Others.take), label(yield* Others.take)]
+}))
+
+const length = 512 * 1024
+const letter = (name: string) => `${name} ${"x".repeat(length)}`
+const label = (text: string) => text.slice(0, text.indexOf(" "))
+
+const RuntimeLive = Runtime.layer({ orchestrations: [Reads], activities: [] }).pipe(Layer.provide(ReadsLive))
+
+const layer = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(url))).pipe(
+  Layer.provideMerge(PgServer.layer)
+)
+
+const send = Effect.fnUntraced(function*(instanceId: string, count: number) {
+  const client = yield* Client.Client
+  yield* client.start(Reads, { instanceId, payload: { next: 0, count } })
+  // Before there is a process that reads them.
+  for (let i = 0; i < count; i++) {
+    if (i === 1 || i === 2) yield* client.send(Others, instanceId, letter(`other${i}`))
+    yield* client.send(Words, instanceId, letter(String(i)))
+  }
+})
+
+/** The longest event that begins an execution, bytes: it holds what was carried over. */
+const longestStart = (instanceId: string) =>
+  Effect.flatMap(PgServer.PgServer, ({ sql }) =>
+    Effect.map(
+      sql<{ executions: number; longest: number }>(
+        `SELECT count(*)::int AS executions, max(octet_length(event_data))::int AS longest
+         FROM history WHERE instance_id = $1 AND event_type = 'OrchestrationStarted'`,
+        [instanceId]
+      ),
+      ([row]) => row!
+    ))
+
+it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail at continueAsNew:", (it) => {
+  it.effect("stays in the queue until it is read, in order", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const count = 40
+      yield* send("reads", count)
+      yield* Layer.build(RuntimeLive)
+      assert.deepStrictEqual(yield* client.wait(Reads, "reads"), ["other1", "other2"])
+      const { executions, longest } = yield* longestStart("reads")
+      assert.strictEqual(executions, count)
+      assert.isBelow(longest, length)
+    }).pipe(Effect.scoped), 120_000)
+
+  it.effect(
+    "stays there as well when every turn is replayed, and its history can be replayed again",
+    () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const { sql } = yield* PgServer.PgServer
+        yield* send("verified", 5)
+        yield* Layer.build(RuntimeLive.pipe(Layer.provide(RuntimeConfig.layer({ verifyReplay: true }))))
+        assert.deepStrictEqual(yield* client.wait(Reads, "verified"), ["other1", "other2"])
+        assert.isBelow((yield* longestStart("verified")).longest, length)
+        const history = yield* sql<{ event_data: string }>(
+          "SELECT event_data FROM history WHERE instance_id = 'verified' ORDER BY execution_id, event_id"
+        )
+        yield* replayHistory(Reads, history).pipe(Effect.provide(ReadsLive))
+      }).pipe(Effect.scoped),
+    120_000
+  )
+})
+
+/** Takes two messages, and goes on in the next execution. */
+const Pairs = Orchestration.make("Pairs", { payload: Schema.Int, success: Schema.Int })
+
+const PairsLive = Pairs.toLayer(Effect.fn(function*(pair) {
+  const words = [label(yield* Words.take), label(yield* Words.take)]
+  yield* Effect.log(`pair ${words.join(" and ")}`)
+  return words[0] === "last" ? pair : yield* Pairs.continueAsNew(pair + 1)
+}))
+
+describe("Mail at continueAsNew:", () => {
+  /** One message, at which the program is kept in memory; then all others at once, in the same batch. */
+  const play = Effect.fnUntraced(function*(size: number) {
+    const driver = yield* ProviderDriver.ProviderDriver
+    const lines: Array<string> = []
+    const logger = Logger.layer([
+      Logger.make(({ message }) => void (String(message).startsWith("pair") && lines.push(String(message))))
+    ])
+    const { client } = yield* Process.start(
+      Runtime.layer({ orchestrations: [Pairs], activities: [] }).pipe(Layer.provide([PairsLive, logger]))
+    )
+    yield* client.start(Pairs, { instanceId: "i", payload: 0 })
+    yield* client.send(Words, "i", "0 ")
+    const history = (executionId: number) => driver.readHistory({ instanceId: "i", executionId })
+    yield* waitUntil(Effect.map(history(1), (events) => events.some((event) => event.includes("\"0 "))))
+    const rest = ["1", "2", "3", "4", "5", "last", "end"]
+    yield* driver.enqueueForOrchestrator(rest.map((name) => ({
+      instanceId: "i",
+      workItem: WorkItem.encode({
+        _tag: "QueueMessage",
+        instance: "i",
+        name: Words.name,
+        data: JSON.stringify(`${name} ${"x".repeat(size)}`)
+      }),
+      visibleAtMs: null,
+      delayMs: null
+    })))
+    const pairs = yield* client.wait(Pairs, "i")
+    const starts = yield* Effect.forEach([1, 2, 3, 4], (id) => Effect.map(history(id), ([start]) => start!))
+    return { pairs, lines, starts, first: yield* history(1) }
+  })
+  const lines = ["pair 0 and 1", "pair 2 and 3", "pair 4 and 5", "pair last and end"]
+
+  it.live("a program kept in memory leaves what is large, and every line is logged once", () =>
+    Effect.gen(function*() {
+      const played = yield* play(100_000)
+      assert.strictEqual(played.pairs, 3)
+      assert.deepStrictEqual(played.lines, lines)
+      for (const start of played.starts.slice(0, 3)) assert.isBelow(start.length, 100_000)
+      assert.notInclude(played.first.join(), "\"2 ")
+    }).pipe(Effect.provide(MemoryDriver.layer)))
+
+  it.live("up to 256 KiB go over with the execution", () =>
+    Effect.gen(function*() {
+      const played = yield* play(40_000)
+      assert.strictEqual(played.pairs, 3)
+      assert.deepStrictEqual(played.lines, lines)
+      assert.isAbove(played.starts[1]!.length, 6 * 40_000)
+      assert.include(played.first.join(), "\"2 ")
+    }).pipe(Effect.provide(MemoryDriver.layer)))
+})
