@@ -1,0 +1,102 @@
+// Checks the English of comments, docs, messages and test names: a list of turns that most readers stumble over, each
+// with what to write instead. A turn belongs in the list when it is wrong almost everywhere; a place where it is right
+// belongs in `exceptions`.
+//
+// `node scripts/words.mjs [directory]` prints each turn it finds and exits with 1 when there is one. Names in code
+// count as text, and a turn is also found when a line break, or the start of the next line of a comment, divides it.
+
+import { readdirSync, readFileSync } from "node:fs"
+import { join, resolve } from "node:path/posix"
+
+/** Each turn as a regular expression, in which a space stands for any gap between two words; and what to write. */
+const turns = [
+  ["nobody", `name it ("no process", "no caller"), or "no one" for people`],
+  ["somebody|anybody", `name it ("another session", "a caller"), or "someone" for people`],
+  ["everybody", `name them ("all callers")`],
+  ["told|tells", `"notified", "receives", "says", "states"; "distinguished" for "told apart"`],
+  ["for ever", `"forever" or "indefinitely"`],
+  ["(?:go|goes|going|gone|went) on", `"continues", "resumes", "keeps …ing"`],
+  ["without end", `"forever", "indefinitely", "endless" or "unbounded"`],
+  ["to (?:its|their) end", `"until it ends" or "to completion"`],
+  ["(?:hear|hears|heard) (?:of|nothing)", `"is notified of", "learns of", "receives"`],
+  ["(?<!there )(?:is|are) none", `"is not one", "is not a version", "is missing"`],
+  ["(?<!there )is no (?!longer|more|less|different)", `"is not a …"`],
+  ["the reference", `"Duroxide"`],
+  ["any more(?= ?(?:[^\\w\\s]|because|when|and|but|$))", `"no longer" or "any longer"`],
+  ["all the same", `"anyway" or "nevertheless"`],
+  ["becomes of", `"happens to"`],
+  ["(?:let|lets|letting) go of", `"releases", "drops" or "abandons"`],
+  ["kept up(?! to)", `"maintained" or "kept current"`],
+  ["belongs? into", `"belongs in"`],
+  ["(?:for|after) so long", `"for that long", "after this time"`],
+  ["so (?:often|long) as", `"as often as", "as long as"`],
+  ["nothing of", `"none of the …", or a verb: "does not query the store"`],
+  ["comes of", `"results from"`],
+  ["(?:is|are|was|were|be) away", `"is unavailable" or "is unreachable"`]
+]
+
+/** Places where a turn is right: path, turn, and why. */
+const exceptions = [
+  ["src/server/internal/embeddedPostgres.ts", "nobody", "an account of the operating system"],
+  ["src/server/DatabaseServer.ts", "nobody", "the same"],
+  ["test/recordings/programs/ours.ts", "any more", "a recorded text"]
+]
+
+/** Turns still to be rewritten below a path. These counts only fall, and the list ends empty. */
+const unfinished = [
+  ["CHANGELOG.md", 4],
+  ["README.md", 3],
+  ["docs/", 60],
+  ["examples/", 41],
+  ["prisma/", 6],
+  ["scripts/", 19],
+  ["src/", 132],
+  ["test/", 340]
+]
+
+/** Not ours to word: installed, built or recorded; migrations are built from `prisma/functions`, or applied already. */
+const skipped = /^(?:node_modules|build|dist|\..*|prisma\/migrations|.*\/generated|.*\.generated\.ts)$/
+const own = new Set(["scripts/words.mjs", "test/scripts/words.test.ts"])
+
+const root = resolve(process.argv[2] ?? ".")
+const found = listFiles("").filter((file) => !own.has(file)).flatMap(turnsOf)
+const allowed = new Map(unfinished)
+const breaches = found.filter(({ file }) => {
+  const room = [...allowed.keys()].find((path) => file.startsWith(path))
+  if (room === undefined || allowed.get(room) === 0) return true
+  allowed.set(room, allowed.get(room) - 1)
+  return false
+})
+for (const { file, instead, line, turn } of breaches) console.error(`${file}:${line}: "${turn}": write ${instead}`)
+console.log(breaches.length === 0 ? "Words: none of the list." : `Words: ${breaches.length} to rewrite.`)
+process.exitCode = breaches.length === 0 ? 0 : 1
+
+// -----------------------------------------------------------------------------
+// reading
+// -----------------------------------------------------------------------------
+
+function turnsOf(file) {
+  const text = readFileSync(join(root, file), "utf8")
+  return turns.flatMap(([turn, instead]) =>
+    [...text.matchAll(expression(turn))].flatMap((match) => {
+      const plain = match[0].replace(/\s*\n[\s*/>#|-]*/g, " ")
+      if (exceptions.some(([path, word]) => path === file && plain.toLowerCase().startsWith(word))) return []
+      return [{ file, line: text.slice(0, match.index).split("\n").length, turn: plain, instead }]
+    })
+  )
+}
+
+function expression(turn) {
+  const gap = String.raw`(?:[ \t]*["'\`]? ?\+?\r?\n[ \t]*(?:\/\/\/?|\*|--|>|#|["'\`])?[ \t]*| )`
+  const [words, after = ""] = turn.split(/(?=\(\?=)/)
+  return new RegExp(String.raw`\b(?:${words.replaceAll(" ", gap)})${after === "" ? String.raw`\b` : after}`, "gim")
+}
+
+function listFiles(folder) {
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+    const path = folder === "" ? entry.name : `${folder}/${entry.name}`
+    if (skipped.test(path)) return []
+    if (entry.isDirectory()) return listFiles(path)
+    return /\.(?:ts|mjs|sql|md|prisma)$/.test(entry.name) ? [path] : []
+  })
+}
