@@ -11,6 +11,13 @@ import * as PgServer from "../utils/PgServer.ts"
 
 let project: Packed.Project
 
+/** What programs import, and where it is in the package. */
+const entryPoints = new Map(
+  Object.entries<{ readonly types: string }>(JSON.parse(Docs.read("package.json")).exports)
+    .filter(([path]) => path !== "./package.json")
+    .map(([path, files]) => [path.replace(/^\./, "duroxide-prisma"), files])
+)
+
 beforeAll(async () => {
   const { folder, tarball } = await Packed.pack()
   project = await Packed.project(tarball)
@@ -90,12 +97,31 @@ describe("package", () => {
     assert.deepStrictEqual([homepage, bugs.url], [`${place}#readme`, `${place}/issues`])
   })
 
+  for (
+    const [moduleResolution, module] of [["nodenext", "nodenext"], ["bundler", "preserve"]] as const
+  ) {
+    it(`types: tsc with moduleResolution ${moduleResolution} finds those of every entry point`, async () => {
+      const compileAll = async (folder: string, paths: ReadonlyArray<string>, skipLibCheck: boolean) => {
+        const compilerOptions = { strict: true, target: "es2022", module, moduleResolution, skipLibCheck, noEmit: true }
+        await project.write(`${folder}/tsconfig.json`, JSON.stringify({ compilerOptions, files: ["all.ts"] }))
+        const lines = paths.map((path, i) => `import * as entry${i} from "${path}"\nvoid entry${i}\n`)
+        await project.write(`${folder}/all.ts`, lines.join(""))
+        const files = await project.run("npx", ["tsc", "-p", folder, "--listFiles"])
+        for (const path of paths) assert.include(files, entryPoints.get(path)!.types.slice(1))
+      }
+      await compileAll(`types-${moduleResolution}/found`, [...entryPoints.keys()], true)
+      // What needs a test runner cannot be checked in a project without one.
+      const plain = [...entryPoints.keys()].filter((path) => path !== "duroxide-prisma/testing/provider")
+      await compileAll(`types-${moduleResolution}/checked`, plain, false)
+    }, 60_000)
+  }
+
   it("exports: keep what is internal out of reach", async () => {
     const reach = (path: string) =>
-      project.run(process.execPath, ["--input-type=module", "-e", `import.meta.resolve("duroxide-prisma/${path}")`])
-    for (const path of ["prisma", "testing", "testing/provider", "package.json"]) await reach(path)
-    for (const path of ["internal/wire", "internal/wire.js", "dist/internal/wire.js"]) {
-      assert.include(await reach(path).then(String, String), "ERR_PACKAGE_PATH_NOT_EXPORTED")
+      project.run(process.execPath, ["--input-type=module", "-e", `import.meta.resolve("${path}")`])
+    for (const path of [...entryPoints.keys(), "duroxide-prisma/package.json"]) await reach(path)
+    for (const path of ["model/internal/wire", "runtime/slots", "dist/runtime/slots.js"]) {
+      assert.include(await reach(`duroxide-prisma/${path}`).then(String, String), "ERR_PACKAGE_PATH_NOT_EXPORTED")
     }
   })
 
