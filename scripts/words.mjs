@@ -60,7 +60,7 @@ const own = new Set(["scripts/words.mjs", "test/scripts/words.test.ts"])
 
 const root = resolve(process.argv[2] ?? ".")
 const found = listFiles("").filter((file) => !own.has(file)).flatMap(turnsOf)
-const allowed = new Map(unfinished)
+const allowed = new Map(process.argv[2] === undefined ? unfinished : [])
 const breaches = found.filter(({ file }) => {
   const room = [...allowed.keys()].find((path) => file.startsWith(path))
   if (room === undefined || allowed.get(room) === 0) return true
