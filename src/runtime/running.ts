@@ -13,10 +13,11 @@ import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../model/internal/monotonic.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
+import * as renewal from "../provider/internal/renewal.ts"
 import type { Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { problem } from "./policies.ts"
-import { renewalIntervalMs } from "./settings.ts"
+import { activityRenewal } from "./settings.ts"
 import type { Settings } from "./settings.ts"
 import type { Supervisor } from "./supervisor.ts"
 
@@ -63,11 +64,11 @@ export const make = Effect.fnUntraced(function*(
   const running = new Set<Running>()
   const occupied = Latch.makeUnsafe()
   const inTouch = Latch.makeUnsafe(true)
-  const intervalMs = renewalIntervalMs(settings)
+  const pace = activityRenewal(settings)
+  const intervalMs = Duration.toMillis(pace.interval)
   const lockTimeoutMs = Duration.toMillis(settings.workerLockTimeout)
   // A lock that is only read now must hold beyond the next check, with half of its length to spare.
   const sufficientMs = Math.min(lockTimeoutMs, lockTimeoutMs / 2 + intervalMs)
-  const soonMs = Math.min(intervalMs, lockTimeoutMs / 10)
 
   const renew = (one: Running) =>
     Effect.suspend(() => {
@@ -92,36 +93,43 @@ export const make = Effect.fnUntraced(function*(
           : Effect.succeed(error)
     })
 
-  const check = (now: number) =>
-    Effect.gen(function*() {
-      for (const one of running) one.checkedAtMs = now
-      const answers = yield* Effect.forEach([...running], checkOne, { concurrency: "unbounded" })
-      const error = answers.find((answer) => answer !== undefined)
-      if (answers.every((answer) => answer !== undefined)) inTouch.closeUnsafe()
-      else inTouch.openUnsafe()
-      if (error === undefined) return
-      yield* Effect.logDebug("Worker dispatcher: locks of running activities not renewed yet").pipe(problem(error))
-      yield* Effect.sleep(soonMs)
-      for (const one of running) one.checkedAtMs = Math.min(one.checkedAtMs, now - intervalMs)
-    })
+  /** Fails when the store left one without an answer. */
+  const check = Effect.gen(function*() {
+    const now = monotonicMs(clock)
+    for (const one of running) one.checkedAtMs = now
+    const answers = yield* Effect.forEach([...running], checkOne, { concurrency: "unbounded" })
+    const errors = answers.filter((answer) => answer !== undefined)
+    if (errors.length > 0 && errors.length === answers.length) inTouch.closeUnsafe()
+    else inTouch.openUnsafe()
+    if (errors.length > 0) return yield* Effect.fail(errors[0]!)
+  }).pipe(
+    Effect.tapError((error) =>
+      Effect.logDebug("Worker dispatcher: locks of running activities not renewed yet").pipe(problem(error))
+    )
+  )
 
-  yield* Effect.gen(function*() {
-    while (true) {
-      const [oldest] = running
-      if (oldest === undefined) {
-        occupied.closeUnsafe()
-        yield* occupied.await
-        continue
-      }
-      const now = monotonicMs(clock)
-      const pause = oldest.checkedAtMs + intervalMs - now
-      yield* pause > 0 ? Effect.sleep(pause) : Effect.catchDefect(check(now), (defect) =>
-        Effect.andThen(
-          Effect.logError("Worker dispatcher: renewal of running activities broke, it is tried again", defect),
-          Effect.sleep(soonMs)
-        ))
+  /** Waits until the activity that was checked longest ago is due. */
+  const untilDue: Effect.Effect<void> = Effect.suspend(() => {
+    const [oldest] = running
+    if (oldest === undefined) {
+      occupied.closeUnsafe()
+      return Effect.andThen(occupied.await, untilDue)
     }
-  }).pipe((loop) => supervisor.watch("renewal of running activities", loop), Effect.forkScoped)
+    const pauseMs = oldest.checkedAtMs + intervalMs - monotonicMs(clock)
+    return pauseMs > 0 ? Effect.andThen(Effect.sleep(pauseMs), untilDue) : Effect.void
+  })
+
+  yield* Effect.andThen(untilDue, renewal.untilAnswered(check, pace)).pipe(
+    Effect.catchDefect((defect) =>
+      Effect.andThen(
+        Effect.logError("Worker dispatcher: renewal of running activities broke, it is tried again", defect),
+        Effect.sleep(pace.retryInterval)
+      )
+    ),
+    Effect.forever,
+    (loop) => supervisor.watch("renewal of running activities", loop),
+    Effect.forkScoped
+  )
 
   return {
     enter: ({ executionId, id, instance, name: activity }, lockToken) => {

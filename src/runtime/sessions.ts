@@ -7,10 +7,12 @@
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type * as WorkItem from "../model/WorkItem.ts"
+import * as renewal from "../provider/internal/renewal.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import type { Settings } from "./settings.ts"
@@ -96,36 +98,36 @@ export const make = Effect.fnUntraced(function*(options: {
     onSome: Option.match({ onNone: () => Effect.succeedNone, onSome: admit })
   })))
 
-  const renew = Effect.gen(function*() {
-    const half = Duration.divideUnsafe(settings.sessionLockTimeout, 2)
-    const soon = Duration.divideUnsafe(settings.sessionLockTimeout, 10)
+  const renew = Effect.suspend(() => {
+    // Closed before the statement: a session claimed during it opens the latch again.
+    owning.closeUnsafe()
+    return provider.renewSessionLock({
+      ownerIds: [ownerId],
+      extendFor: settings.sessionLockTimeout,
+      idleTimeout: settings.sessionIdleTimeout
+    })
+  }).pipe(
+    Effect.map((renewed) => renewed > 0),
+    Effect.onExit((exit) =>
+      Effect.sync(() => {
+        if (Exit.isFailure(exit) || exit.value) owning.openUnsafe()
+      })
+    )
+  )
+
+  const pace = renewal.pace(settings.sessionLockTimeout)
+  const renewWhileOwning = (firstInterval: Duration.Duration) =>
+    renewal.whileHeld({
+      pace,
+      firstInterval,
+      renew,
+      onUnanswered: (cause) => Effect.logDebug("Worker dispatcher: sessions not renewed yet", cause)
+    })
+  const renewals = Effect.andThen(
     // What a process of this name left behind is ours at once.
-    let pause = settings.workerNodeId === undefined ? half : Duration.zero
-    if (settings.workerNodeId !== undefined) owning.openUnsafe()
-    while (true) {
-      yield* owning.await
-      yield* Effect.sleep(pause)
-      // Closed before the statement: a session claimed during it opens the latch again.
-      owning.closeUnsafe()
-      pause = yield* Effect.matchCauseEffect(
-        provider.renewSessionLock({
-          ownerIds: [ownerId],
-          extendFor: settings.sessionLockTimeout,
-          idleTimeout: settings.sessionIdleTimeout
-        }),
-        {
-          onSuccess: (renewed) => {
-            if (renewed > 0) owning.openUnsafe()
-            return Effect.succeed(half)
-          },
-          onFailure: (cause) => {
-            owning.openUnsafe()
-            return Effect.as(Effect.logDebug("Worker dispatcher: sessions not renewed yet", cause), soon)
-          }
-        }
-      )
-    }
-  })
+    settings.workerNodeId === undefined ? Effect.void : renewWhileOwning(Duration.zero),
+    Effect.forever(Effect.andThen(owning.await, renewWhileOwning(pace.interval)))
+  )
 
   const sweep = Effect.forever(
     Effect.andThen(
@@ -145,7 +147,7 @@ export const make = Effect.fnUntraced(function*(options: {
       idleTimeout: settings.sessionIdleTimeout
     }).pipe(Effect.timeoutOption(releaseTimeout), Effect.ignore)
   )
-  yield* Effect.forkScoped(supervisor.watch("renewal of sessions", renew))
+  yield* Effect.forkScoped(supervisor.watch("renewal of sessions", renewals))
   yield* Effect.forkScoped(supervisor.watch("sweep of sessions", sweep))
 
   return {

@@ -4,6 +4,7 @@
 import * as Duration from "effect/Duration"
 import type { TagFilter } from "../model/Instance.ts"
 import { maxGivenIdBytes, problemOfName, problemOfTag } from "../model/internal/identifiers.ts"
+import * as renewal from "../provider/internal/renewal.ts"
 
 /**
  * @category models
@@ -141,7 +142,7 @@ export const makeUnsafe = (options: Options = {}): Settings => {
       : checkedAmount(key, value as Duration.Input)
   }
   const complete = settings as unknown as Settings
-  const renewalMs = renewalIntervalMs(complete)
+  const renewalMs = Duration.toMillis(activityRenewal(complete).interval)
   const idleMs = Duration.toMillis(complete.sessionIdleTimeout)
   if (!(idleMs > renewalMs)) {
     return refuse(
@@ -153,11 +154,9 @@ export const makeUnsafe = (options: Options = {}): Settings => {
   return complete
 }
 
-/**
- * How often the locks of running activities are renewed, milliseconds.
- */
-export const renewalIntervalMs = (settings: Settings): number =>
-  Math.min(Duration.toMillis(settings.workerLockTimeout) / 2, Duration.toMillis(settings.cancellationCheckInterval))
+/** When the locks of running activities are renewed: each renewal also asks whether they were cancelled. */
+export const activityRenewal = (settings: Settings): renewal.Pace =>
+  renewal.pace(settings.workerLockTimeout, settings.cancellationCheckInterval)
 
 // internal
 

@@ -90,6 +90,34 @@ describe("A process that is alive takes work", () => {
       })])
     ])))
 
+  it.effect("after its last activity ended while the store did not answer the renewal of its lock", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      const store = Process.intercept(
+        driver,
+        (call, operation) =>
+          Effect.flatMap(
+            Clock.currentTimeMillis,
+            (now) =>
+              now < 28_000 && (operation === "renewWorkItemLocks" || operation === "abandonWorkItems")
+                ? Effect.delay(Effect.fail(new ProviderError.ProviderError({ operation, reason: away })), "2 seconds")
+                : call
+          )
+      )
+      let begun = 0
+      const { client } = yield* Process.start(
+        jobs(
+          Effect.suspend(() =>
+            begun++ === 0 ? Effect.andThen(Effect.sleep("2 seconds"), Effect.interrupt) : Effect.succeed("done")
+          )
+        ),
+        { ...everySecond, runtime: { workerConcurrency: 1, pollTimeout: "1 second" } }
+      ).pipe(onStore(store))
+      const job = yield* run("i", client)
+      yield* pass(70)
+      assert.deepStrictEqual(job.pollUnsafe(), Exit.succeed("done"))
+    }).pipe(Effect.provide([MemoryDriver.layer, silent])))
+
   it.effect("while its wall clock is set back: it looks, and keeps the locks of what runs", () =>
     Effect.gen(function*() {
       const clock = yield* Clock.Clock

@@ -1,38 +1,65 @@
 /**
- * Keeps a lock alive while something works under it.
+ * Renewal of locks while something works under them: at half their length, or more often where the caller wants to know
+ * more often; after an attempt without an answer, again at a tenth.
+ *
+ * A passing database error does not lose a lock: only the store's own answer ends its renewal.
  */
 import type * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import type { ProviderError } from "../ProviderError.ts"
 
-/**
- * Renews at half the lock timeout; ends when the lock is lost.
- *
- * The first renewal comes after a quarter, because the lock is older than the renewal. A passing database error does not
- * lose the lock: the renewal is repeated soon, and only `LockLost` from the store ends it.
- */
+/** When a lock is renewed. */
+export interface Pace {
+  /** Time between two renewals. */
+  readonly interval: Duration.Duration
+  /** Time from an attempt without an answer to the next one. */
+  readonly retryInterval: Duration.Duration
+}
+
+/** The pace for locks of this length; neither interval is longer than `maxInterval`. */
+export const pace = (lockTimeout: Duration.Duration, maxInterval: Duration.Duration = Duration.infinity): Pace => ({
+  interval: Duration.min(Duration.divideUnsafe(lockTimeout, 2), maxInterval),
+  retryInterval: Duration.min(Duration.divideUnsafe(lockTimeout, 10), maxInterval)
+})
+
+/** Repeats an attempt until the store answers it. */
+export const untilAnswered = <A, E, R>(attempt: Effect.Effect<A, E, R>, pace: Pace): Effect.Effect<A, never, R> =>
+  Effect.retry(attempt, retries(pace)) as Effect.Effect<A, never, R>
+
+/** Renews after each interval, the first one included, until `renew` answers that nothing is held. */
+export const whileHeld = <R>(options: {
+  readonly pace: Pace
+  readonly firstInterval: Duration.Duration
+  /** True while there is something to renew. */
+  readonly renew: Effect.Effect<boolean, ProviderError, R>
+  readonly onUnanswered: (cause: Cause.Cause<ProviderError>) => Effect.Effect<void>
+}): Effect.Effect<void, never, R> =>
+  Effect.sandbox(options.renew).pipe(
+    Effect.tapError(options.onUnanswered),
+    (attempt) => untilAnswered(attempt, options.pace),
+    Effect.repeat({ schedule: renewals(options.pace), while: (isHeld) => isHeld }),
+    Effect.delay(options.firstInterval),
+    Effect.asVoid
+  )
+
+/** Renews one lock of this length until it is lost. The first renewal comes early, because the lock is older than it. */
 export const untilLost = (
   lockTimeout: Duration.Duration,
   renew: Effect.Effect<void, ProviderError>
-): Effect.Effect<void> => {
-  const interval = Duration.millis(Duration.toMillis(lockTimeout) / 2)
-  const soon = Duration.millis(Duration.toMillis(lockTimeout) / 10)
-  const loop = (pause: Duration.Duration): Effect.Effect<void> =>
-    Effect.sleep(pause).pipe(
-      Effect.andThen(renew),
-      Effect.matchCauseEffect({
-        onSuccess: () => loop(interval),
-        onFailure: (cause) =>
-          isLost(cause)
-            ? Effect.void
-            : Effect.andThen(Effect.logDebug("Orchestration dispatcher: lock not renewed yet", cause), loop(soon))
-      })
-    )
-  return loop(Duration.divideUnsafe(interval, 2))
-}
+): Effect.Effect<void> =>
+  whileHeld({
+    pace: pace(lockTimeout),
+    firstInterval: Duration.divideUnsafe(lockTimeout, 4),
+    renew: Effect.as(renew, true).pipe(
+      Effect.catchReason("ProviderError", "LockLost", () => Effect.succeed(false))
+    ),
+    onUnanswered: (cause) => Effect.logDebug("Orchestration dispatcher: lock of an instance not renewed yet", cause)
+  })
 
 // internal
 
-const isLost = (cause: Cause.Cause<ProviderError>) =>
-  cause.reasons.some((reason) => reason._tag === "Fail" && reason.error.reason._tag === "LockLost")
+const renewals = ({ interval }: Pace) => Schedule.spaced(interval)
+
+const retries = ({ retryInterval }: Pace) => Schedule.spaced(retryInterval)
