@@ -14,6 +14,13 @@ import type * as turns from "../replay/turn.ts"
 const maxCarriedBytes = 256 * 1024
 
 /**
+ * Smaller mail, on average, goes over as well. A batch of it is full by its number of messages: left in the queue, they
+ * would be the next batch again, and a cancellation behind them would wait until nearly all of them are read. Of larger
+ * mail 16 MiB fill a batch, carried or not.
+ */
+const smallMailBytes = 4 * 1024
+
+/**
  * The turn again without the mail of its batch that it has not read, where there is too much of it; otherwise as it was.
  *
  * `run` runs the same turn with fewer messages. A mailbox is read in order and cannot be looked into otherwise, so what
@@ -42,16 +49,22 @@ type Carried = ReadonlyArray<readonly [mailbox: string, data: string]>
 /** Roughly. */
 const bytesOf = (carried: Carried) => carried.reduce((bytes, [, data]) => bytes + data.length, 0)
 
-const leftOf = ({ outcome }: turns.Ran, messages: ReadonlyArray<WorkItem.WorkItem>): ReadonlySet<WorkItem.WorkItem> =>
-  outcome._tag !== "ContinuedAsNew" || bytesOf(outcome.carried) <= maxCarriedBytes
-    ? new Set()
-    : unreadOf(messages, outcome.carried)
+type Mail = WorkItem.Of<"QueueMessage">
+
+const leftOf = ({ outcome }: turns.Ran, messages: ReadonlyArray<WorkItem.WorkItem>): ReadonlySet<WorkItem.WorkItem> => {
+  if (outcome._tag !== "ContinuedAsNew" || bytesOf(outcome.carried) <= maxCarriedBytes) return none
+  const unread = unreadOf(messages, outcome.carried)
+  const bytes = [...unread].reduce((bytes, { data }) => bytes + data.length, 0)
+  return bytes < unread.size * smallMailBytes ? none : unread
+}
+
+const none: ReadonlySet<WorkItem.WorkItem> = new Set()
 
 /** Mail of the batch among what is carried: of each mailbox the last messages, for it was read from the front. */
-const unreadOf = (messages: ReadonlyArray<WorkItem.WorkItem>, carried: Carried): ReadonlySet<WorkItem.WorkItem> => {
+const unreadOf = (messages: ReadonlyArray<WorkItem.WorkItem>, carried: Carried): ReadonlySet<Mail> => {
   const unread = new Map<string, number>()
   for (const [mailbox] of carried) unread.set(mailbox, (unread.get(mailbox) ?? 0) + 1)
-  const left = new Set<WorkItem.WorkItem>()
+  const left = new Set<Mail>()
   for (const message of messages.toReversed()) {
     if (message._tag !== "QueueMessage") continue
     const count = unread.get(message.name) ?? 0

@@ -26,7 +26,7 @@ const ReadsLive = Reads.toLayer(Effect.fn(function*({ count, next }) {
   return [label(yield* Others.take), label(yield* Others.take)]
 }))
 
-const length = 512 * 1024
+const length = 1024 * 1024
 const letter = (name: string) => `${name} ${"x".repeat(length)}`
 const label = (text: string) => text.slice(0, text.indexOf(" "))
 
@@ -46,6 +46,19 @@ const send = Effect.fnUntraced(function*(instanceId: string, count: number) {
   }
 })
 
+/** A word, for a set of them that is sent at once. */
+const mail = (instanceId: string, word: string) => ({
+  instanceId,
+  workItem: WorkItem.encode({
+    _tag: "QueueMessage",
+    instance: instanceId,
+    name: Words.name,
+    data: JSON.stringify(word)
+  }),
+  visibleAtMs: null,
+  delayMs: null
+})
+
 /** The longest event that begins an execution, bytes: it holds what was carried over. */
 const longestStart = (instanceId: string) =>
   Effect.flatMap(PgServer.PgServer, ({ sql }) =>
@@ -62,13 +75,28 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
   it.effect("stays in the queue until it is read, in order", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
-      const count = 40
+      const count = 24
       yield* send("reads", count)
       yield* Layer.build(RuntimeLive)
       assert.deepStrictEqual(yield* client.wait(Reads, "reads"), ["other1", "other2"])
       const { executions, longest } = yield* longestStart("reads")
       assert.strictEqual(executions, count)
       assert.isBelow(longest, length)
+    }).pipe(Effect.scoped), 120_000)
+
+  it.effect("small mail, however much of it, does not hold back a cancellation", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const driver = yield* ProviderDriver.ProviderDriver
+      // More than a batch takes, and enough to be left if it were large.
+      const count = 5_000
+      yield* client.start(Reads, { instanceId: "small", payload: { next: 0, count } })
+      const words = Array.from({ length: count }, (_, i) => mail("small", `${i} ${"x".repeat(100)}`))
+      yield* driver.enqueueForOrchestrator(words)
+      yield* client.cancel("small", "test")
+      yield* Layer.build(RuntimeLive)
+      assert.strictEqual((yield* Effect.flip(client.wait(Reads, "small")))._tag, "InstanceCancelled")
+      assert.isBelow((yield* longestStart("small")).executions, 10)
     }).pipe(Effect.scoped), 120_000)
 
   it.effect(
@@ -115,17 +143,7 @@ describe("Mail at continueAsNew:", () => {
     const history = (executionId: number) => driver.readHistory({ instanceId: "i", executionId })
     yield* waitUntil(Effect.map(history(1), (events) => events.some((event) => event.includes("\"0 "))))
     const rest = ["1", "2", "3", "4", "5", "last", "end"]
-    yield* driver.enqueueForOrchestrator(rest.map((name) => ({
-      instanceId: "i",
-      workItem: WorkItem.encode({
-        _tag: "QueueMessage",
-        instance: "i",
-        name: Words.name,
-        data: JSON.stringify(`${name} ${"x".repeat(size)}`)
-      }),
-      visibleAtMs: null,
-      delayMs: null
-    })))
+    yield* driver.enqueueForOrchestrator(rest.map((name) => mail("i", `${name} ${"x".repeat(size)}`)))
     const pairs = yield* client.wait(Pairs, "i")
     const starts = yield* Effect.forEach([1, 2, 3, 4], (id) => Effect.map(history(id), ([start]) => start!))
     return { pairs, lines, starts, first: yield* history(1) }
