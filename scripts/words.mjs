@@ -48,7 +48,7 @@ const unfinished = [
   ["README.md", 3],
   ["docs/", 60],
   ["examples/", 41],
-  ["prisma/", 6],
+
   ["scripts/", 19],
   ["src/", 132],
   ["test/", 340]

@@ -1,12 +1,13 @@
--- Gives claimed batches back: their messages are free again, and the locks end; with a delay the instance is paused.
+-- Abandons claimed batches: frees their messages and ends the locks. With a delay, pauses the instance.
 --
--- A pause is a lock without a holder (an empty token) until then: neither the batch nor what comes meanwhile is claimed
--- before, by processes of Duroxide either, so the order of messages holds. Their times stay as they are.
+-- A pause is a lock with an empty token that lasts as long as the delay. Until it expires no process, Duroxide's
+-- included, claims the batch or any message that arrives in the meantime, so messages keep their order. Their times do
+-- not change.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
--- two items with one token the second). An expired lease that nobody took over can still be given back.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
+-- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
 --
--- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
+-- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]; delay null or 0: no pause
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -29,10 +30,10 @@ DECLARE
   v_claimed_ms bigint[] := '{}';
   v_delays bigint[] := '{}';
   v_ignores boolean[] := '{}';
-  v_lease record;
+  v_lock record;
   v_previous text;
 BEGIN
-  FOR v_lease IN
+  FOR v_lock IN
     SELECT a.position, a.delay_ms, a.ignore_attempt, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
       WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
@@ -41,14 +42,14 @@ BEGIN
     ORDER BY l.instance_id COLLATE "C", a.position
     FOR UPDATE OF l
   LOOP
-    CONTINUE WHEN v_lease.instance_id = v_previous;
-    v_previous := v_lease.instance_id;
-    v_outcomes[v_lease.position] := 'Done';
-    v_instances := v_instances || v_lease.instance_id;
-    v_secrets := v_secrets || v_lease.lock_token;
-    v_claimed_ms := v_claimed_ms || v_lease.locked_at;
-    v_delays := v_delays || v_lease.delay_ms;
-    v_ignores := v_ignores || v_lease.ignore_attempt;
+    CONTINUE WHEN v_lock.instance_id = v_previous;
+    v_previous := v_lock.instance_id;
+    v_outcomes[v_lock.position] := 'Done';
+    v_instances := v_instances || v_lock.instance_id;
+    v_secrets := v_secrets || v_lock.lock_token;
+    v_claimed_ms := v_claimed_ms || v_lock.locked_at;
+    v_delays := v_delays || v_lock.delay_ms;
+    v_ignores := v_ignores || v_lock.ignore_attempt;
   END LOOP;
 
   UPDATE orchestrator_queue AS q

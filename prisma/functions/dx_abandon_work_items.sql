@@ -1,7 +1,7 @@
--- Gives claimed activities back, visible as before or after a delay.
+-- Abandons claimed activities: they become visible again, at their old time or after a delay.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
--- two items with one token the second). An expired lock that nobody took over can still be given back.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
+-- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
 --
 -- Bound: the rows given. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(

@@ -1,18 +1,19 @@
--- Stores turns: history, status, key-value changes, new work, cancellations; deletes their leases, and their batches but
--- for the messages that are left: these wait in their places as if they had not been delivered.
+-- Stores turns: history, status, key-value changes, new work, cancellations. Deletes their locks and their batches. The
+-- messages in left_ids are not deleted: they keep their places in the queue as if they had not been delivered.
 --
--- Returns one outcome per ack, in their order: Done; LockLost when the token's lease is unknown, expired, superseded or
--- already settled (of the acks with one token all but the first that can be stored); DuplicateEvent when an event id is
--- taken or given twice. An ack that is not Done has changed nothing and fails no other.
+-- Returns one outcome per ack, in order: Done; LockLost if the lock of the token is unknown, expired, superseded or
+-- already settled (of several acks with one token, all but the first that can be stored); DuplicateEvent if an event id
+-- exists already or is given twice. An ack that is not Done has changed nothing, and does not affect the others.
 --
--- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are
--- none.
+-- The other arguments hold the parts of all acks. Each part names its ack by position, from 1. An argument without
+-- parts is null.
 --
--- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
+-- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
 --
--- Locks: leases by instance; parent rows (key share), then instance rows, by id, then those of starts, by id; executions,
--- history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes. A lease is
--- locked until the end: two acks of one token exclude each other whatever they hold, and so do an ack and a takeover.
+-- Locks: instance locks by instance; parent rows (key share), then instance rows by id, then the rows of starts by id;
+-- executions, history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes.
+-- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
+-- they store, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
                                    --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
@@ -48,7 +49,7 @@ DECLARE
   v_secrets text[] := array_fill(NULL::text, ARRAY[v_count]);
   v_claimed_ms bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
   v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
-  v_lease record;
+  v_lock record;
   v_previous text;
   v_repeated boolean := false;
   v_duplicate bigint;
@@ -62,7 +63,7 @@ DECLARE
   v_started text[];
   v_no_tag text;
 BEGIN
-  FOR v_lease IN
+  FOR v_lock IN
     SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
       WITH ORDINALITY AS a (token, execution_id, position)
@@ -72,17 +73,17 @@ BEGIN
     ORDER BY l.instance_id COLLATE "C", a.position
     FOR UPDATE OF l
   LOOP
-    v_repeated := v_repeated OR v_lease.instance_id IS NOT DISTINCT FROM v_previous;
-    v_previous := v_lease.instance_id;
-    v_outcomes[v_lease.position] := 'Done';
-    v_instances[v_lease.position] := v_lease.instance_id;
-    v_secrets[v_lease.position] := v_lease.lock_token;
-    v_claimed_ms[v_lease.position] := v_lease.locked_at;
-    v_executions[v_lease.position] := v_lease.execution_id;
+    v_repeated := v_repeated OR v_lock.instance_id IS NOT DISTINCT FROM v_previous;
+    v_previous := v_lock.instance_id;
+    v_outcomes[v_lock.position] := 'Done';
+    v_instances[v_lock.position] := v_lock.instance_id;
+    v_secrets[v_lock.position] := v_lock.lock_token;
+    v_claimed_ms[v_lock.position] := v_lock.locked_at;
+    v_executions[v_lock.position] := v_lock.execution_id;
   END LOOP;
 
   IF p_history IS NOT NULL THEN
-    -- Nobody else writes these histories while we hold the leases, so what is free now stays free.
+    -- While we hold the locks, no other transaction writes these histories: an event id that is free now stays free.
     FOR v_duplicate IN
       SELECT h.ack
       FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
@@ -105,25 +106,25 @@ BEGIN
   END IF;
 
   IF v_repeated THEN
-    -- Of the acks with one token the first that can be stored ends the lease; one that was refused left it alone.
+    -- Of several acks with one token, the first that can be stored ends the lock. A refused ack leaves it as it is.
     v_previous := NULL;
-    FOR v_lease IN
+    FOR v_lock IN
       SELECT a.position, substr(a.token, 38) AS instance_id
       FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS a (token, position)
       WHERE v_outcomes[a.position] <> 'LockLost'
       ORDER BY substr(a.token, 38) COLLATE "C", a.position
     LOOP
-      IF v_lease.instance_id = v_previous THEN
-        v_outcomes[v_lease.position] := 'LockLost';
-        v_instances[v_lease.position] := NULL;
-        v_executions[v_lease.position] := NULL;
-      ELSIF v_outcomes[v_lease.position] = 'Done' THEN
-        v_previous := v_lease.instance_id;
+      IF v_lock.instance_id = v_previous THEN
+        v_outcomes[v_lock.position] := 'LockLost';
+        v_instances[v_lock.position] := NULL;
+        v_executions[v_lock.position] := NULL;
+      ELSIF v_outcomes[v_lock.position] = 'Done' THEN
+        v_previous := v_lock.instance_id;
       END IF;
     END LOOP;
   END IF;
 
-  -- Which of the rarer steps have anything to do.
+  -- Which of the rare steps are needed.
   SELECT
     bool_or(ack.orchestration_name IS NOT NULL AND ack.orchestration_version IS NOT NULL),
     array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
@@ -153,7 +154,7 @@ BEGIN
   WHERE v_executions[ack.position] IS NOT NULL;
 
   IF v_parents IS NOT NULL THEN
-    -- Whoever deletes a parent with its children must not miss this one.
+    -- A deletion of the parent with its children must not miss this child.
     PERFORM
     FROM instances AS i
     WHERE i.instance_id = ANY (v_parents)
@@ -162,7 +163,8 @@ BEGIN
   END IF;
 
   IF v_creates THEN
-    -- Before the update below: what waits for a concurrent start of the same id must not hold an instance row.
+    -- Before the update below: a transaction that waits for a concurrent start of the same id must not hold an instance
+    -- row.
     WITH created AS (
       INSERT INTO instances AS i (
         instance_id,
@@ -228,7 +230,7 @@ BEGIN
   END IF;
 
   IF p_orchestrator_items IS NOT NULL THEN
-    -- Children and detached starts exist from now on, as dx_start_orchestrations makes them.
+    -- Creates the instances of children and detached starts, in the same way as dx_start_orchestrations.
     WITH wanted AS (
       SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, s.*
       FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
@@ -309,7 +311,7 @@ BEGIN
     FROM created;
   END IF;
 
-  -- With or without an instance row.
+  -- Whether or not the instance has a row.
   INSERT INTO executions (instance_id, execution_id, status, started_at)
   SELECT a.instance_id, a.execution_id, 'Running', v_now
   FROM unnest(v_instances, v_executions) AS a (instance_id, execution_id)
@@ -395,7 +397,7 @@ BEGIN
   END IF;
 
   IF v_reroutes THEN
-    -- Which processes take the next turn; messages that came in meanwhile are theirs as well.
+    -- Which processes take the next turn. They also take the messages that arrived during this one.
     WITH wanted AS (
       SELECT
         i.instance_id,
@@ -437,7 +439,7 @@ BEGIN
   END IF;
 
   IF p_key_values IS NOT NULL THEN
-    -- Of the changes of one key the last counts; clear_all turns every key known so far into a removed one.
+    -- The last change of a key counts. clear_all removes every key that exists at its position.
     INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
     WITH change AS (
       SELECT
@@ -487,7 +489,7 @@ BEGIN
   END IF;
 
   IF v_ends THEN
-    -- What an ended execution changed is what the next one, or a reader, finds.
+    -- The changes of an ended execution become visible to the next execution and to readers.
     WITH moved AS (
       DELETE FROM kv_delta AS d
       USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
@@ -555,7 +557,7 @@ BEGIN
   END IF;
 
   IF p_cancelled_activities IS NOT NULL THEN
-    -- After the insert, so that what a turn both schedules and cancels never runs.
+    -- After the insert: an activity that one turn both schedules and cancels never runs.
     DELETE FROM worker_queue AS w
     USING (
       SELECT locked.id
@@ -573,7 +575,8 @@ BEGIN
   END IF;
 
   IF v_ends THEN
-    -- The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then.
+    -- The remaining timers of an ended execution would otherwise wake the instance when they are due, only to be
+    -- dropped.
     DELETE FROM orchestrator_queue AS q
     USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
     WHERE v_executions[ack.position] IS NOT NULL
@@ -584,7 +587,8 @@ BEGIN
   END IF;
 
   IF jsonb_path_exists(p_acks, '$[*].left_ids') THEN
-    -- Before the insert, which begins the next execution in front of them. A new route of the instance passed them over.
+    -- Before the insert, which places the start of the next execution in front of them. The update of the route above
+    -- did not reach these messages, because they carry the lock's token.
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL,
         locked_until = NULL,
@@ -603,7 +607,7 @@ BEGIN
       m.instance_id,
       m.work_item,
       CASE
-        -- What begins an execution is in its first batch, however many messages wait for it.
+        -- The message that begins an execution must be in its first batch, however many messages wait.
         WHEN due.at <= v_now
           AND (m.work_item LIKE '{"StartOrchestration"%' OR m.work_item LIKE '{"ContinueAsNew"%') THEN
           least(
@@ -633,7 +637,7 @@ BEGIN
   END IF;
 
   IF v_started IS NOT NULL THEN
-    -- Messages that came before their start.
+    -- Messages that arrived before their start.
     UPDATE orchestrator_queue AS q
     SET route = earlier.route
     FROM (
@@ -648,7 +652,8 @@ BEGIN
   END IF;
 
   IF v_cancels THEN
-    -- After the insert, as a turn may begin a timer and give it up. What is visible by now is left to the next turn.
+    -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
+    -- turn.
     DELETE FROM orchestrator_queue AS q
     USING ROWS FROM (jsonb_to_recordset(p_acks) AS (cancelled_timers jsonb)) WITH ORDINALITY
       AS ack (cancelled_timers, position)
@@ -658,7 +663,7 @@ BEGIN
       AND ack.cancelled_timers ? q.work_item;
   END IF;
 
-  -- A batch was visible when its lease was taken; what became visible later is not looked at.
+  -- Every message of a batch was visible when its lock was taken; messages that became visible later are not looked at.
   DELETE FROM orchestrator_queue AS q
   USING unnest(v_instances, v_secrets, v_claimed_ms) AS a (instance_id, lock_token, locked_at)
   WHERE q.instance_id = a.instance_id

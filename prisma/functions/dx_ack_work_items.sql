@@ -1,7 +1,7 @@
 -- Deletes claimed activities and delivers their completions.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
--- settled (of two items with one token the second), or the activity was cancelled.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, expired, superseded or settled (of
+-- two items with one token, the second), or if the activity was cancelled.
 --
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(

@@ -1,6 +1,7 @@
--- Adds events outside a turn, for tools and tests: no lease, and no other table is written.
+-- Adds events outside a turn, for tools and tests: needs no lock and writes no other table.
 --
--- Returns how many. Raises DX002 when one of the ids is taken or given twice; then nothing is written.
+-- Returns the number of events. Raises DX002 if one of the ids exists already or is given twice; then nothing is
+-- written.
 --
 -- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
 CREATE OR REPLACE FUNCTION dx_append_history(

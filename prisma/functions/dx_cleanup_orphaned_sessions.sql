@@ -1,6 +1,6 @@
--- Deletes sessions whose lease is over and for which no activity is queued.
+-- Deletes sessions with an expired lock and no queued activity.
 --
--- Returns the number of sessions deleted. A session that a claim holds at the moment is left for the next time.
+-- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
 --
 -- Bound: the expired sessions. Locks: session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(

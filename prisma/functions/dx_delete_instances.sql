@@ -1,17 +1,19 @@
--- Deletes instances completely, or nothing: histories, executions, rows of both queues, leases, key-values, instances.
+-- Deletes instances with all their rows, or deletes nothing: histories, executions, both queues, locks, key-values,
+-- instances.
 --
--- Returns one row. When one of p_must_have_ended has not ended, its id stands in out_still_running; when an instance
--- outside the set, or a queued start, has its parent inside, its id stands in out_child_left_behind; then nothing was
--- deleted. Unknown ids are passed over; what they left in other tables goes all the same.
+-- Returns one row. Nothing was deleted if out_still_running or out_child_left_behind is set: the first is an id of
+-- p_must_have_ended that has not ended, the second a child outside the set, possibly still a queued start, with its
+-- parent inside the set. Unknown ids are no error; their rows in other tables are deleted as well.
 --
--- A tree too big for one call is held first (dx_hold_instances says why) and goes in several, children before parents.
+-- A tree too big for one call is held first (see dx_hold_instances) and deleted in several calls, children before
+-- parents.
 --
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
 --
--- Locks: advisory locks of all ids by key (waits), so that no claim takes them meanwhile; leases by id; ids without an
--- instance row by id, so that no start takes them meanwhile; instance rows by id; then rows of executions, history,
--- key-values, worker queue, orchestrator queue. A turn or a start that is being stored is waited for; a turn that comes
--- later finds no lease, a start that comes later waits.
+-- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
+-- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
+-- key-values, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
+-- finds no lock; a later start waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[]         -- a part of p_instance_ids
@@ -56,7 +58,8 @@ BEGIN
   ORDER BY l.instance_id COLLATE "C"
   FOR UPDATE;
 
-  -- Whoever starts one of these ids waits for the end of the transaction that inserted it, also when the row is gone.
+  -- A start of one of these ids waits until the transaction that inserted the row has ended, even after the row is
+  -- deleted.
   WITH reserved AS (
     INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
     SELECT DISTINCT given.id COLLATE "C", '', 1, now(), now()
@@ -75,7 +78,7 @@ BEGIN
   DELETE FROM instances AS i
   WHERE i.instance_id = ANY (v_unknown);
 
-  -- Excludes first turns of children, which hold their parent's row.
+  -- Excludes first turns of children, which lock the row of their parent.
   PERFORM
   FROM instances AS i
   WHERE i.instance_id = ANY (p_instance_ids)

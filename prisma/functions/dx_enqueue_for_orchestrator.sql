@@ -1,7 +1,7 @@
--- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The trigger
--- dx_route_message says which processes take them, and lets them wait for a start that is not due yet.
+-- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The
+-- trigger dx_route_message sets which processes take a message, and makes it wait for a start that is not due yet.
 --
--- Returns how many. Bound: the rows given. Locks: none.
+-- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
   p_messages jsonb,                -- [{instance_id, work_item, visible_at_ms, delay_ms}]: visible at the later of both
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock

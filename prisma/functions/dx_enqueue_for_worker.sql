@@ -1,6 +1,6 @@
 -- Inserts activities in the given order, visible at once.
 --
--- Returns how many. Bound: the rows given. Locks: none.
+-- Returns the number of activities. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
   p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]

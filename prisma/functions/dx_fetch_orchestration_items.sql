@@ -1,19 +1,19 @@
--- Claims up to p_limit instances that have a visible message and no live lock, and hands out all that a turn reads.
+-- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
 --
--- Returns one row per claimed instance, the one with the oldest visible message first; no rows means that there is no
--- eligible instance, not that a race was lost: an instance that another transaction is about to claim is passed over
--- for the next one. The visible messages of a claimed instance carry its lock's token and expiry from now on, and
--- count one delivery more. Texts are handed out as they are stored; nothing here parses them.
+-- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
+-- instance is eligible, not that a race was lost: an instance that another transaction is about to claim is skipped in
+-- favour of the next one. The visible messages of a claimed instance get the token and expiry of its lock, and count
+-- one more delivery. Texts are returned as stored; this function does not parse them.
 --
--- An instance is eligible by its route (dx_route): with p_names, when one of these programs serves it. The index leads
--- from one route to the next, so work of others costs nothing: neither 1,000,000 messages of definitions or versions
--- this process does not serve, nor messages that wait for a start. An instance that was delivered twice without an end
--- is a suspect, and is claimed alone.
+-- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
+-- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
+-- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
+-- delivered twice and not settled is a suspect, and is claimed alone.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
--- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. An
--- instance that is locked costs one look at its lock, and 0.14 microseconds per further message: passing over
--- 10,000 messages of a busy instance takes 1.4 ms.
+-- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
+-- locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
+-- busy instance takes 1.4 ms.
 --
 -- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
@@ -21,12 +21,12 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
   p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
   p_max_version integer[],         -- newest pinned version to take, included
-  p_names text[] DEFAULT NULL,     -- orchestrations to take, with the version at the same place of p_versions; null: all
+  p_names text[] DEFAULT NULL,     -- orchestrations to take, their versions at the same index of p_versions; null: all
   p_versions text[] DEFAULT NULL,
   p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
-  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is handed out
-  p_orphans boolean DEFAULT false, -- whether messages without an instance and a start are taken as well
-  p_history_limit integer DEFAULT NULL, -- event id; of a history beyond it, or beyond 1 MiB, only the last event
+  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
+  p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
+  p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -59,7 +59,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_until_ms bigint;
   v_secret text := gen_random_uuid()::text;
-  -- What a route says behind its pinned version, for each program that is served.
+  -- The part of a route after the pinned version, for each program that is served.
   v_served text[];
   v_routes text[];
   v_candidate record;
@@ -68,16 +68,16 @@ DECLARE
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
-  -- Instances with many messages: left out by the scan itself.
+  -- Instances with many messages; the scan itself leaves these out.
   v_crowded text[] := '{}';
   v_locked text[];
   v_locked_routes text[];
   v_held text[];
-  v_leased text[];
+  v_owned text[];
   v_missing integer := p_limit;
   v_claimed integer;
   v_bytes bigint := 0;
-  -- Row ids of messages: what the batches should be, and what of it is free.
+  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
   v_batch bigint[];
   v_marks bigint[];
   v_is_alone boolean := false;
@@ -122,7 +122,7 @@ BEGIN
         WHEN parts.pinned IN ('', '-') THEN true
         WHEN parts.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
           string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
-        -- Written by hand: no claim fails for it.
+        -- A row written by hand; claims must not fail for that.
         ELSE false
       END
     )
@@ -142,7 +142,7 @@ BEGIN
   END IF;
 
   LOOP
-    -- The next instances by their oldest visible message; of those that may be taken, the advisory locks.
+    -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
     v_locked := '{}';
     v_locked_routes := '{}';
     v_found := false;
@@ -169,7 +169,7 @@ BEGIN
       )
       SELECT
         looked.*,
-        -- Scalar subqueries: as joins they may be planned as one read of the whole table.
+        -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
         CASE
           WHEN looked.free THEN (
             SELECT i.route
@@ -197,7 +197,7 @@ BEGIN
             count(*) AS messages,
             min(numbered.visible_at) AS visible_at,
             min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
-            -- Messages that came before a start have none.
+            -- Messages that arrived before a start have no route.
             max(numbered.route) AS route
           FROM numbered
           GROUP BY numbered.instance_id
@@ -213,7 +213,7 @@ BEGIN
       END IF;
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
-        -- Written while the instance changed its version: not ours after all.
+        -- Inserted while the instance changed its version; other processes serve it.
         UPDATE orchestrator_queue AS q
         SET route = v_candidate.instance_route
         FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
@@ -225,7 +225,7 @@ BEGIN
         CONTINUE WHEN NOT p_suspects OR v_locked <> '{}' OR v_missing < p_limit;
         v_is_alone := true;
       END IF;
-      -- The key of duroxide-pg, so that processes of both exclude each other.
+      -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
       IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
         v_locked := v_locked || v_candidate.instance_id;
         v_locked_routes := v_locked_routes || v_candidate.route;
@@ -237,12 +237,13 @@ BEGIN
     v_rows := least(greatest(2 * v_rows, 16), 10000);
     CONTINUE WHEN v_locked = '{}';
 
-    -- The statements from here on see all that was committed before the advisory locks were ours. A lock row that exists
-    -- now is taken over when it is expired and no transaction works on it; the others are new, and no other transaction
-    -- inserts them. The lock runs from here: passing over others has not used it up.
+    -- The statements from here on see everything that was committed before we took the advisory locks. An existing lock
+    -- row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
+    -- transaction can insert them. The lock counts from here, so the time spent on skipping other instances does not
+    -- shorten it.
     v_until_ms := p_lock_timeout_ms
       + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-    v_leased := '{}';
+    v_owned := '{}';
     SELECT array_agg(l.instance_id)
     INTO v_held
     FROM instance_locks AS l
@@ -266,10 +267,10 @@ BEGIN
         RETURNING l.instance_id
       )
       SELECT COALESCE(array_agg(instance_id), '{}')
-      INTO v_leased
+      INTO v_owned
       FROM taken_over;
     END IF;
-    WITH leased AS (
+    WITH owned AS (
       INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
       SELECT one.instance_id, v_secret, v_until_ms, v_now_ms
       FROM unnest(v_locked) AS one (instance_id)
@@ -278,37 +279,37 @@ BEGIN
       ON CONFLICT (instance_id) DO NOTHING
       RETURNING instance_id
     )
-    SELECT v_leased || COALESCE(array_agg(leased.instance_id), '{}')
-    INTO v_leased
-    FROM leased;
-    CONTINUE WHEN v_leased = '{}';
+    SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
+    INTO v_owned
+    FROM owned;
+    CONTINUE WHEN v_owned = '{}';
 
     SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
     INTO v_batch
     FROM (
       SELECT
         one.id,
-        -- Bytes before it.
-        sum(one.bytes) OVER (ORDER BY leased.position, one.visible_at, one.id) - one.bytes AS before
-      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS leased (instance_id, route, position)
+        -- Bytes of the messages before this one.
+        sum(one.bytes) OVER (ORDER BY owned.position, one.visible_at, one.id) - one.bytes AS before
+      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS owned (instance_id, route, position)
       CROSS JOIN LATERAL (
         SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
         FROM orchestrator_queue AS q
-        WHERE q.instance_id = leased.instance_id
+        WHERE q.instance_id = owned.instance_id
           AND q.visible_at <= v_now
           AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
         ORDER BY q.visible_at, q.id
         LIMIT 4096
       ) AS one
-      WHERE leased.instance_id = ANY (v_leased)
-        -- Its version may have changed between the look and the lock.
+      WHERE owned.instance_id = ANY (v_owned)
+        -- The version may have changed before the instance was locked.
         AND COALESCE(
           (
             SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
             FROM instances AS i
-            WHERE i.instance_id = leased.instance_id
+            WHERE i.instance_id = owned.instance_id
           ),
-          leased.route
+          owned.route
         ) = ANY (v_routes)
     ) AS sized
     WHERE sized.before = 0
@@ -323,8 +324,8 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ) AS free;
     IF cardinality(v_marks) < cardinality(v_batch) THEN
-      -- Another transaction works on a message, a change of its route for example. Those behind it wait, so that their
-      -- order holds.
+      -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
+      -- to keep their order.
       SELECT array_agg(behind.id)
       INTO v_marks
       FROM (
@@ -403,8 +404,8 @@ BEGIN
       ) AS execution_id
     ) AS execution
     CROSS JOIN LATERAL (
-      -- Ids count events up from 1, so one look at the index tells. Without an instance row the started event says what
-      -- the instance is.
+      -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
+      -- what the instance is.
       SELECT CASE
         WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
         WHEN (
@@ -426,10 +427,10 @@ BEGIN
     ORDER BY array_position(v_seen, batch.instance_id);
 
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    IF v_claimed < cardinality(v_leased) THEN
-      -- Their messages were settled, or their version was pinned, between the look and the lock.
+    IF v_claimed < cardinality(v_owned) THEN
+      -- Before the instances were locked, another process settled their messages or pinned their version.
       DELETE FROM instance_locks AS l
-      WHERE l.instance_id = ANY (v_leased)
+      WHERE l.instance_id = ANY (v_owned)
         AND l.lock_token = v_secret
         AND NOT EXISTS (
           SELECT FROM orchestrator_queue AS q
@@ -442,10 +443,10 @@ BEGIN
     SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
     INTO v_bytes
     FROM orchestrator_queue AS q
-    WHERE q.instance_id = ANY (v_leased)
+    WHERE q.instance_id = ANY (v_owned)
       AND q.visible_at <= v_now
       AND q.lock_token = v_secret;
-    -- What is claimed is handed out before its lock runs out.
+    -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
       OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
   END LOOP;

@@ -1,18 +1,19 @@
--- Claims up to p_limit visible activities that carry no live lock, the one visible longest first, and the sessions they
--- need.
+-- Claims up to p_limit visible activities without a live lock, in the order in which they became visible, and the
+-- sessions they need.
 --
--- Returns one row per claimed activity; no rows means that there is none to take: an activity or a session that
--- another transaction is about to claim is passed over for the next one. An activity with a session is taken only with
--- p_session_owner, and only while its session is not another owner's; the session is the owner's then, its lock
--- p_session_timeout_ms from now. An activity that was delivered twice without an end is a suspect, and is claimed alone.
+-- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
+-- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
+-- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
+-- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect, and is claimed
+-- alone.
 --
--- The index leads from one route (name and tag) to the next: activities of names, tags and sessions this process does not
--- serve, and activities whose time has not come, cost nothing. New sessions are those of the oldest activities.
+-- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
+-- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
 --
--- Bound: one look per route that has rows, and per session of the owner and route that is served; 32 sessions per route.
--- Of more sessions the 256 oldest activities per route, or 4,096 where these have too few free sessions (4 ms), or else
--- one look per session (7 microseconds). Then at most 10 rounds, each looking at four times as many rows as the one
--- before. Locked rows before the first free one are looked at in passing (0.2 microseconds each).
+-- Bound: one look per route that has rows, and per session of the worker and served route; 32 sessions per route. If
+-- there are more sessions: the 256 oldest activities per route, or 4,096 if these have too few free sessions (4 ms), or
+-- else one look per session (7 microseconds). Then at most 10 rounds, each over four times as many rows as the one
+-- before. Locked rows before the first free one are skipped (0.2 microseconds each).
 --
 -- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
 -- waits.
@@ -21,11 +22,11 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
   p_untagged boolean,              -- whether rows without a tag are taken
   p_tags text[],                   -- tags to take; null means rows of every tag, and p_untagged is true
-  p_session_owner text,            -- null takes only rows without a session
-  p_session_timeout_ms bigint,     -- milliseconds, > 0; null without an owner
+  p_worker_id text,                -- the owner of new sessions; null takes only rows without a session
+  p_session_timeout_ms bigint,     -- milliseconds, > 0; null without p_worker_id
   p_names text[] DEFAULT NULL,     -- activities to take; null: all
   p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
-  p_max_new_sessions integer DEFAULT NULL, -- sessions that may become the owner's; null: any number
+  p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -50,7 +51,7 @@ DECLARE
   v_reach integer := p_limit;
   v_routes text[];
   v_session_routes text[];
-  -- Sessions that may be taken: the owner's, and free ones up to their limit.
+  -- Sessions to take from: those the worker owns, and free ones up to the limit.
   v_sessions text[] := '{}';
   v_free text[] := '{}';
   v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
@@ -93,7 +94,7 @@ BEGIN
   WHERE present.route IS NOT NULL
     AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
 
-  IF p_session_owner IS NOT NULL THEN
+  IF p_worker_id IS NOT NULL THEN
     WITH RECURSIVE present AS (
       (
         SELECT w.route
@@ -125,11 +126,12 @@ BEGIN
     SELECT COALESCE(array_agg(s.session_id), '{}')
     INTO v_sessions
     FROM sessions AS s
-    WHERE s.worker_id = p_session_owner
+    WHERE s.worker_id = p_worker_id
       AND s.locked_until > v_now_ms;
 
-    -- Free sessions by their oldest activity: exact when there are few sessions, however much one of them has; else those
-    -- of the oldest activities; where these are other owners' or delayed, from one session to the next.
+    -- Free sessions by their oldest activity. With few sessions the order is exact, however many activities each has.
+    -- Else the sessions of the oldest activities; if other workers own these or they are delayed, one session after
+    -- another.
     FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
       EXIT WHEN v_new <= 0;
       IF v_depth IN (256, 4096) THEN
@@ -158,7 +160,7 @@ BEGIN
                 AND w.visible_at <= v_now
                 AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
                 AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-                -- A name may end as another one's tag does.
+                -- A name may end like the tag of another route.
                 AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
               ORDER BY w.visible_at, w.id
               LIMIT v_depth
@@ -182,7 +184,8 @@ BEGIN
           LIMIT 1
         ) AS one
         UNION ALL
-        -- In the order of both: with one route the index of sessions alone has the same order, and meets all routes.
+        -- ORDER BY route and session: an index on sessions alone would also give this order for one route, but would
+        -- read the rows of all routes.
         SELECT present.route, one.session_id, present.position + 1
         FROM present
         CROSS JOIN LATERAL (
@@ -216,7 +219,7 @@ BEGIN
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end as another one's tag does.
+            -- A name may end like the tag of another route.
             AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
             AND (
               SELECT s.session_id
@@ -251,7 +254,7 @@ BEGIN
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end as another one's tag does.
+            -- A name may end like the tag of another route.
             AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
@@ -270,7 +273,7 @@ BEGIN
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end as another one's tag does.
+            -- A name may end like the tag of another route.
             AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
@@ -291,7 +294,7 @@ BEGIN
       );
     END IF;
 
-    -- In the order of the candidates, not of the ids: a later round must not take an older row's place.
+    -- In the order of the candidates, not of the ids: a row of a later round must not displace an older one.
     SELECT array_agg(locked.id), array_agg(DISTINCT locked.session_id) FILTER (WHERE locked.session_id IS NOT NULL)
     INTO v_ids, v_wanted
     FROM (
@@ -319,13 +322,13 @@ BEGIN
         FROM sessions AS s
         WHERE s.session_id = ANY (v_wanted)
           AND s.session_id <> ALL (v_busy)
-          AND (s.locked_until <= v_now_ms OR s.worker_id = p_session_owner)
+          AND (s.locked_until <= v_now_ms OR s.worker_id = p_worker_id)
         ORDER BY s.session_id COLLATE "C"
         FOR UPDATE SKIP LOCKED
       ),
       refreshed AS (
         UPDATE sessions AS s
-        SET worker_id = p_session_owner,
+        SET worker_id = p_worker_id,
             locked_until = v_now_ms + p_session_timeout_ms,
             last_activity_at = v_now_ms
         FROM locked
@@ -334,7 +337,7 @@ BEGIN
       ),
       created AS (
         INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
-        SELECT wanted.session_id, p_session_owner, v_now_ms + p_session_timeout_ms, v_now_ms
+        SELECT wanted.session_id, p_worker_id, v_now_ms + p_session_timeout_ms, v_now_ms
         FROM unnest(v_wanted) AS wanted (session_id)
         WHERE wanted.session_id <> ALL (v_busy)
           AND NOT EXISTS (
@@ -345,12 +348,13 @@ BEGIN
         ON CONFLICT (session_id) DO NOTHING
         RETURNING session_id
       ),
-      -- Ours already, only its row is busy: an ack or a renewal of ours stamps it. No other owner can take it from us.
+      -- The worker owns the session already; its row is only busy, as an ack or a renewal of the same worker updates
+      -- it. No other worker can take it.
       kept AS (
         SELECT s.session_id
         FROM sessions AS s
         WHERE s.session_id = ANY (v_wanted)
-          AND s.worker_id = p_session_owner
+          AND s.worker_id = p_worker_id
           AND s.locked_until > v_now_ms
       )
       SELECT COALESCE(array_agg(one.session_id), '{}')
@@ -385,11 +389,11 @@ BEGIN
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
     EXIT WHEN v_missing = 0 OR (v_claimed > 0 AND v_suspects AND v_attempts[1] >= 2);
-    -- Every candidate was looked at, and none lost to another claim.
+    -- All candidates were seen, and no other claim took one of them.
     EXIT WHEN cardinality(v_attempts) < v_reach
       AND cardinality(v_attempts) = cardinality(v_candidates)
       AND v_claimed = COALESCE(cardinality(v_ids), 0);
-    -- A suspect that another claim has, or that is not first, is not waited for.
+    -- Do not wait for a suspect that another claim has locked, or that is not the first candidate.
     v_suspects := false;
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;

@@ -1,19 +1,20 @@
--- Takes instances away from whoever runs them, so that a tree can be deleted in several transactions.
+-- Takes instances away from the processes that run them, so that a tree can be deleted in several transactions.
 --
--- Returns one row: an id of p_must_have_ended that has not ended, and then nothing was held; else the ids of all
--- children. Those of the given that have not ended get a lease that no process holds: until it is over no claim takes them, and a
--- turn that is under way has lost its lease.
+-- Returns one row. out_still_running is an id of p_must_have_ended that has not ended; then nothing was held. Otherwise
+-- out_children has the ids of all children. Each given instance that has not ended gets a lock that no process holds:
+-- until it expires no claim takes the instance, and a turn under way has lost its lock.
 --
--- Invariant, for a tree that is held from the root down and then deleted from the leaves up, in slices: a parent takes
--- no turn between the moment it is held and its deletion. So out_children, read after that moment, are all it will ever
--- have, and it does not see that some are gone. What has ended takes no turn anyway. The invariant makes a deletion
--- finish; that no child is left without its parent does not rest on it, because dx_delete_instances looks for children
--- in the transaction that deletes. When a deletion stops half way, the root is still there and can be deleted again;
--- what was not deleted goes on when the lease is over.
+-- A tree is held from the root down and then deleted from the leaves up, in slices. Invariant: a parent takes no turn
+-- between the moment it is held and its deletion. So out_children, read after that moment, is complete for good, and
+-- the parent does not notice that children disappear. An instance that has ended takes no turn anyway. The invariant
+-- makes sure that a deletion finishes. It is not needed to keep every child with its parent: dx_delete_instances looks
+-- for children in the transaction that deletes. If a deletion stops half way, the root still exists and can be deleted
+-- again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
 --
--- Locks: advisory locks of all ids by key (waits for claims); leases by id (waits for turns that are being stored).
+-- Locks: advisory locks of all ids by key (waits for claims); instance locks by id (waits for turns that are being
+-- stored).
 CREATE OR REPLACE FUNCTION dx_hold_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[],        -- a part of p_instance_ids

@@ -1,4 +1,4 @@
--- Whether the route of an activity, its name and tag, is one a worker takes.
+-- Whether a worker takes activities with this route (name and tag).
 CREATE OR REPLACE FUNCTION dx_is_served(
   p_route text,
   p_names text[],

@@ -1,5 +1,5 @@
--- The route of a message: the one of its instance; of a start or a continue-as-new without an instance, what it asks for.
--- Empty when nothing is known of the id: the message waits for its start.
+-- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
+-- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
 --
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
 CREATE OR REPLACE FUNCTION dx_message_route(
@@ -19,7 +19,7 @@ DECLARE
 BEGIN
   SELECT COALESCE(
     NULLIF(i.route, ''),
-    -- A row of Duroxide.
+    -- Duroxide wrote this row.
     (
       SELECT dx_route(
         e.duroxide_version_major,
@@ -47,16 +47,17 @@ BEGIN
       v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
       v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
     EXCEPTION
-      -- Text that is not JSON: an insert never fails for it.
+      -- The text is not JSON. An insert must not fail for that.
       WHEN data_exception THEN
         v_route := NULL;
     END;
-    -- An index entry takes 2,704 bytes: no insert of others fails for it, and no process of ours serves such names.
+    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
+    -- process serves names this long.
     IF octet_length(v_route) <= 2400 THEN
       RETURN v_route;
     END IF;
   END IF;
-  -- A history that tools wrote, or a turn that named nothing: claims of every definition take it.
+  -- A tool wrote the history, or the turn named no orchestration: any claim takes the message.
   IF EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id) THEN
     RETURN '- ?';
   END IF;

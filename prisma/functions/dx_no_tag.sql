@@ -1,6 +1,6 @@
--- What the column `tag` holds of an activity of ours without a tag: null; in a schema that Duroxide made, a value that
--- dx_tag reads as none. Processes of Duroxide take every row that has null there, and would give ours back until it is
--- poison.
+-- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
+-- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
+-- abandon such an activity until it counts as poison.
 --
 -- Bound: one look into the catalog. Locks: none.
 CREATE OR REPLACE FUNCTION dx_no_tag()

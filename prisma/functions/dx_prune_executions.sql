@@ -1,13 +1,13 @@
--- Deletes executions of one instance with their histories: never the current one, never a running one.
+-- Deletes executions of one instance with their histories, but neither the current nor a running one.
 --
--- Returns one row. With both bounds given an execution must meet both. Key-values, queues and leases stay.
+-- Returns one row. If both bounds are given, an execution must meet both. Key-values, queues and locks do not change.
 --
--- Bound: the executions of the instance, and the events deleted. Locks: rows of the deleted executions, then of their
--- histories. The current execution only ever moves on, so what is old now stays old.
+-- Bound: the executions of the instance, and the deleted events. Locks: rows of the deleted executions, then of their
+-- histories. The id of the current execution only grows, so an execution that is old now stays old.
 CREATE OR REPLACE FUNCTION dx_prune_executions(
   p_instance_id text,
-  p_keep_last bigint,              -- so many of the highest execution ids stay; null or 0: no condition
-  p_completed_before_ms bigint     -- only those that ended before, milliseconds since the Unix epoch; null: any
+  p_keep_last bigint,              -- how many of the highest execution ids are kept; null or 0: no condition
+  p_completed_before_ms bigint     -- only executions that ended before, milliseconds since the Unix epoch; null: any
 )
 RETURNS TABLE (
   out_executions_deleted bigint,
@@ -51,7 +51,7 @@ BEGIN
   FROM pruned;
   out_executions_deleted := cardinality(v_pruned);
   out_events_deleted := 0;
-  -- One by one: of a join, or of a list, PostgreSQL may read all events of the instance.
+  -- One by one: for a join or a list, PostgreSQL may read all events of the instance.
   FOREACH v_execution_id IN ARRAY v_pruned LOOP
     DELETE FROM history AS h
     WHERE h.instance_id = p_instance_id

@@ -1,12 +1,13 @@
--- Event texts of one execution by event id, up to about p_max_bytes of them; none when it is unknown.
+-- Returns a page of the events of one execution, by event id.
 --
--- Returns a page: the events behind p_after, at least one if there is any. The last page says so in every row.
+-- The page has the events after p_after, about p_max_bytes of them but at least one if there is any; no rows if the
+-- execution is unknown. Every row of the last page has out_is_last.
 --
--- Bound: the events of the execution behind p_after are looked at, those of the page are read. Locks: none.
+-- Bound: looks at the events after p_after, and reads those of the page. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_history(
   p_instance_id text,
   p_execution_id bigint,           -- null means the highest execution
-  p_after bigint,                  -- event id; 0 begins
+  p_after bigint,                  -- event id; 0: from the beginning
   p_max_bytes bigint
 )
 RETURNS TABLE (

@@ -1,6 +1,6 @@
--- Sizes of what an instance has stored: the history of its current execution, and its key-values as a reader sees them.
+-- Returns the sizes of an instance: of the history of its current execution, and of its key-values as readers see them.
 --
--- Returns one row, none for an unknown instance.
+-- Returns one row, or none if the instance is unknown.
 --
 -- Bound: the events of the execution and the key-values of the instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instance_stats(

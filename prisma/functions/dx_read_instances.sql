@@ -1,9 +1,9 @@
--- State of instances and of their current executions, one row per known id, in any order.
+-- Returns the state of instances and of their current executions, one row per known id, unordered.
 --
--- out_failure is the OrchestrationFailed event that ended a Failed execution: its last event but for one …CancelRequested
--- event for each activity that was open then.
+-- out_failure is the OrchestrationFailed event that ended a Failed execution. It is the last event, except that one
+-- …CancelRequested event may follow for each activity that was open at that time.
 --
--- Bound: the ids given, and of those that failed the events behind their end, read from the last one back. Locks: none.
+-- Bound: the ids given; for failed ones also the events after the failure, read backwards from the last. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instances(
   p_instance_ids text[]
 )
@@ -49,7 +49,7 @@ BEGIN
           FROM history AS h
           WHERE h.instance_id = i.instance_id
             AND h.execution_id = i.current_execution_id
-            -- Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
+            -- Quotes inside a payload are escaped, so this is the type of the event itself, in compact or spaced JSON.
             AND h.event_data !~ '"type": ?"[A-Za-z]+CancelRequested"'
           ORDER BY h.event_id DESC
           LIMIT 1

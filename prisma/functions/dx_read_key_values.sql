@@ -1,4 +1,5 @@
--- Key-values of an instance as a reader sees them: what the current execution changed, else what ended ones left.
+-- Returns the key-values of an instance as readers see them: changes of the current execution first, else the values
+-- that ended executions left.
 --
 -- Returns one row per key that has a value, by key.
 --

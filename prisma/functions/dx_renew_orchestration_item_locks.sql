@@ -1,9 +1,9 @@
--- Extends locks to now + extend_for_ms, and the marks of their batches with them. One that has run out is live again when
--- no other process took it: an outage of the database alone takes no work away.
+-- Extends locks, and those of their messages, to now + extend_for_ms. An expired lock becomes live again if no other
+-- process has taken over, so that an outage of the database alone costs no process its work.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled.
 --
--- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
+-- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -25,10 +25,10 @@ DECLARE
   v_secrets text[] := '{}';
   v_claimed_ms bigint[] := '{}';
   v_until_ms bigint[] := '{}';
-  v_lease record;
+  v_lock record;
   v_previous text;
 BEGIN
-  FOR v_lease IN
+  FOR v_lock IN
     SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
       WITH ORDINALITY AS a (token, extend_for_ms, position)
@@ -37,13 +37,13 @@ BEGIN
     ORDER BY l.instance_id COLLATE "C", a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF l
   LOOP
-    v_outcomes[v_lease.position] := 'Done';
-    CONTINUE WHEN v_lease.instance_id = v_previous;
-    v_previous := v_lease.instance_id;
-    v_instances := v_instances || v_lease.instance_id;
-    v_secrets := v_secrets || v_lease.lock_token;
-    v_claimed_ms := v_claimed_ms || v_lease.locked_at;
-    v_until_ms := v_until_ms || v_lease.until_ms;
+    v_outcomes[v_lock.position] := 'Done';
+    CONTINUE WHEN v_lock.instance_id = v_previous;
+    v_previous := v_lock.instance_id;
+    v_instances := v_instances || v_lock.instance_id;
+    v_secrets := v_secrets || v_lock.lock_token;
+    v_claimed_ms := v_claimed_ms || v_lock.locked_at;
+    v_until_ms := v_until_ms || v_lock.until_ms;
   END LOOP;
 
   UPDATE instance_locks AS l

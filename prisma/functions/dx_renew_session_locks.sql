@@ -1,10 +1,11 @@
--- Extends the live leases of these owners' sessions to now + p_extend_for_ms, where the session was active lately.
+-- Extends the live session locks of these workers to now + p_extend_for_ms, if the session was active within
+-- p_idle_timeout_ms.
 --
--- Returns the number of sessions extended. An expired lease is never revived; an idle timeout of 0 extends nothing.
+-- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none.
 --
--- Bound: the sessions of the owners. Locks: session rows by id.
+-- Bound: the sessions of the workers. Locks: session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_session_locks(
-  p_owner_ids text[],
+  p_worker_ids text[],
   p_extend_for_ms bigint,          -- milliseconds, > 0
   p_idle_timeout_ms bigint,        -- milliseconds since the last activity, >= 0
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -23,7 +24,7 @@ BEGIN
   FROM (
     SELECT one.session_id
     FROM sessions AS one
-    WHERE one.worker_id = ANY (p_owner_ids)
+    WHERE one.worker_id = ANY (p_worker_ids)
       AND one.locked_until > v_now_ms
       AND one.last_activity_at > v_now_ms - p_idle_timeout_ms
     ORDER BY one.session_id COLLATE "C"

@@ -1,11 +1,13 @@
--- Extends locks of activities to now + extend_for_ms. One that has run out is live again when no other process took it: an
--- outage of the database alone takes no work away. The lock of a session is not extended, but its last activity is now.
+-- Extends locks of activities to now + extend_for_ms. An expired lock becomes live again if no other worker has taken
+-- over, so that an outage of the database alone costs no worker its activity. The lock of the session is not extended,
+-- but the session counts as active now.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled, or
--- the activity was cancelled.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled, or if the
+-- activity was cancelled.
 --
--- A worker asks more often than its lock needs, to learn of a cancellation. A lock that lasts for sufficient_ms more is
--- only read: of the checks of one second each, 14 of 15 write nothing. An activity with a session is always renewed.
+-- A worker calls this more often than its lock needs, to learn of a cancellation. A lock that is live for sufficient_ms
+-- or longer is only read: with one call a second, 14 of 15 write nothing. The lock of an activity with a session is
+-- always extended.
 --
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(

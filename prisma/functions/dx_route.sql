@@ -1,8 +1,8 @@
--- Which processes may run the next turn of an instance, as one text that an index can search: the version its execution
--- is pinned to, the version of the orchestration, and its name, such as `1000.1.0 =1.0.0 Fulfil`.
+-- Returns which processes may run the next turn of an instance, as one text that an index can search: the version the
+-- execution is pinned to, the version of the orchestration, and its name, such as `1000.1.0 =1.0.0 Fulfil`.
 --
--- `-` stands for an execution that is not pinned; ` *` for any version of the orchestration; ` >1.0.0` for any that is not
--- older.
+-- `-` means that the execution is not pinned, ` *` any version of the orchestration, ` >1.0.0` that version or a newer
+-- one.
 CREATE OR REPLACE FUNCTION dx_route(
   p_major integer,                 -- pinned version; null when there is none
   p_minor integer,

@@ -1,4 +1,4 @@
--- Trigger: gives an activity its route, its name and tag, where its writer did not.
+-- Trigger: sets the route (name and tag) of an activity that was inserted without one.
 --
 -- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_route_activity()
@@ -12,12 +12,13 @@ BEGIN
     ''
   );
   IF octet_length(NEW.route) + COALESCE(octet_length(NEW.session_id), 0) > 2400 THEN
-    -- An index entry takes 2,704 bytes: no insert of others fails for it, and no worker of ours has such names.
+    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
+    -- worker serves names this long.
     NEW.route := '';
   END IF;
   RETURN NEW;
 EXCEPTION
-  -- Text that is not JSON: an insert never fails for it.
+  -- The text is not JSON. An insert must not fail for that.
   WHEN data_exception THEN
     RETURN NEW;
 END

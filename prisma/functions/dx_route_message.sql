@@ -1,6 +1,8 @@
--- Trigger: gives a message its route where its writer did not, and lets it wait for a start that is not due yet.
+-- Trigger: sets the route of a message that was inserted without one, and makes it wait for a start that is not due
+-- yet.
 --
--- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due. Locks: none.
+-- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
+-- none.
 CREATE OR REPLACE FUNCTION dx_route_message()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -12,7 +14,7 @@ BEGIN
   NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
   IF NEW.work_item LIKE '{"StartOrchestration"%' OR NEW.work_item LIKE '{"ContinueAsNew"%' THEN
     IF NEW.visible_at <= NEW.created_at THEN
-      -- What begins an execution is in its first batch, however many messages wait for it.
+      -- The message that begins an execution must be in its first batch, however many messages wait.
       NEW.visible_at := least(
         NEW.visible_at,
         (

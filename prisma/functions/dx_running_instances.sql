@@ -1,10 +1,10 @@
--- Of the given ids those that have not ended, in no order.
+-- Returns those of the given ids that have not ended, unordered.
 --
--- An instance has ended when its current execution is Completed or Failed, or ContinuedAsNew without a queued message
--- that continues it. An id without a row has not ended while its start is queued; else it is unknown, and passed over.
--- What has ended stays so until it is deleted.
+-- An instance has ended if its current execution is Completed or Failed, or is ContinuedAsNew and no queued message
+-- continues it. An id without a row has not ended while its start is queued; otherwise it is unknown and left out. An
+-- ended instance stays ended until it is deleted.
 --
--- Bound: one look per id, and the messages of those whose execution was continued or that have no row. Locks: none.
+-- Bound: one look per id, and the messages of ids that continued as new or have no row. Locks: none.
 CREATE OR REPLACE FUNCTION dx_running_instances(
   p_instance_ids text[]
 )
@@ -28,7 +28,7 @@ BEGIN
   WHERE CASE
     WHEN i.instance_id IS NOT NULL AND COALESCE(e.status, 'Running') <> 'ContinuedAsNew'
       THEN COALESCE(e.status, 'Running') NOT IN ('Completed', 'Failed')
-    -- Not EXISTS: inside CASE it may be planned as one read of the whole table.
+    -- Not EXISTS: inside CASE, PostgreSQL may plan it as one read of the whole table.
     ELSE (
       SELECT q.id
       FROM orchestrator_queue AS q

@@ -1,5 +1,5 @@
--- A semantic version as numbers that compare as versions do: major, minor, patch, and 0 for a pre-release, else 1. Below
--- all of them for a text of another form. Pre-releases of one version are equal.
+-- Returns a semantic version as numbers that compare as versions do: major, minor, patch, and 0 for a pre-release, else
+-- 1. Any other text is lower than every version. Pre-releases of one version are equal.
 CREATE OR REPLACE FUNCTION dx_semantic_version(
   p_version text
 )

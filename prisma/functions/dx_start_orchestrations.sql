@@ -1,10 +1,9 @@
--- Creates instances, each with execution 1 (Running, pinned) and its start message, where the id is free.
+-- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message.
 --
--- Returns one outcome per start, in their order: Started, or AlreadyExists when there is an instances row, an
--- executions row or a queued start of that id (of two starts of one id the second). Of concurrent starts of one id
--- exactly one is Started.
+-- Returns one outcome per start, in order: Started, or AlreadyExists if the id has a row in instances or executions or
+-- a queued start (of two starts of one id, the second). Of concurrent starts of one id exactly one is Started.
 --
--- Messages that came before their start are claimable from now on, and not before the start is.
+-- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
 -- executions, then earlier messages (skip locked). A start waits only for another start, a first turn, or a deletion of
@@ -111,7 +110,7 @@ BEGIN
       s.work_item,
       CASE
         WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
-        -- In the first batch, however many messages wait for it.
+        -- The start must be in the first batch, however many messages wait.
         ELSE least(
           v_now,
           (
@@ -137,7 +136,7 @@ BEGIN
     SELECT
       one.id,
       start.route,
-      -- A batch that a claim holds is found by its times.
+      -- An ack finds the rows of a claimed batch by their times, so these must not change.
       CASE
         WHEN one.lock_token IS NOT NULL THEN one.visible_at
         ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')

@@ -1,10 +1,14 @@
--- Looks through messages without a route, oldest first: gives those one whose instance has come since, and deletes those
--- that have been visible for longer than p_max_age_ms.
+-- Makes one step of a pass over the messages without a route, oldest first: a message whose instance exists by now gets
+-- its route; a message that has been visible for longer than p_max_age_ms is deleted.
 --
--- A message and the start of its id that are written at the same time do not see each other, nor do a message in an open
--- transaction and a change of its instance's version; this is what brings them together. Returns one row: how many were deleted, and where the next step of the pass begins, null at its end.
+-- A message and the start of its id do not see each other when both are inserted at the same time, nor do a message in
+-- an open transaction and a change of the version of its instance. This function repairs both.
 --
--- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue rows (skip locked). Nothing waits.
+-- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
+-- step.
+--
+-- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue
+-- rows (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_sweep_messages(
   p_max_age_ms bigint,             -- milliseconds, >= 0
   p_limit integer,                 -- rows, >= 1
@@ -35,8 +39,8 @@ DECLARE
 BEGIN
   out_deleted := 0;
   IF p_after IS NULL THEN
-    -- A transaction that sent a message may commit after its instance changed its version, or was deleted: of the newest
-    -- messages of each route, those whose instance is elsewhere follow it.
+    -- A transaction that sent a message may commit after the instance changed its version or was deleted. Among the
+    -- newest messages of each route, this finds those whose instance has another route by now, and updates them.
     FOR v_row IN
       WITH RECURSIVE present AS (
         (

@@ -1,4 +1,4 @@
--- The tag of an activity, from the column `tag`; null where that holds the value of dx_no_tag.
+-- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
 CREATE OR REPLACE FUNCTION dx_tag(
   p_stored text
 )

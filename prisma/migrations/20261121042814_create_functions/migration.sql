@@ -6,15 +6,16 @@
 -- The functions below keep this path: a temporary table of their caller must not hide ours.
 SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
 
--- Gives claimed batches back: their messages are free again, and the locks end; with a delay the instance is paused.
+-- Abandons claimed batches: frees their messages and ends the locks. With a delay, pauses the instance.
 --
--- A pause is a lock without a holder (an empty token) until then: neither the batch nor what comes meanwhile is claimed
--- before, by processes of Duroxide either, so the order of messages holds. Their times stay as they are.
+-- A pause is a lock with an empty token that lasts as long as the delay. Until it expires no process, Duroxide's
+-- included, claims the batch or any message that arrives in the meantime, so messages keep their order. Their times do
+-- not change.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
--- two items with one token the second). An expired lease that nobody took over can still be given back.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
+-- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
 --
--- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
+-- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
   p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]; delay null or 0: no pause
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -37,10 +38,10 @@ DECLARE
   v_claimed_ms bigint[] := '{}';
   v_delays bigint[] := '{}';
   v_ignores boolean[] := '{}';
-  v_lease record;
+  v_lock record;
   v_previous text;
 BEGIN
-  FOR v_lease IN
+  FOR v_lock IN
     SELECT a.position, a.delay_ms, a.ignore_attempt, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
       WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
@@ -49,14 +50,14 @@ BEGIN
     ORDER BY l.instance_id COLLATE "C", a.position
     FOR UPDATE OF l
   LOOP
-    CONTINUE WHEN v_lease.instance_id = v_previous;
-    v_previous := v_lease.instance_id;
-    v_outcomes[v_lease.position] := 'Done';
-    v_instances := v_instances || v_lease.instance_id;
-    v_secrets := v_secrets || v_lease.lock_token;
-    v_claimed_ms := v_claimed_ms || v_lease.locked_at;
-    v_delays := v_delays || v_lease.delay_ms;
-    v_ignores := v_ignores || v_lease.ignore_attempt;
+    CONTINUE WHEN v_lock.instance_id = v_previous;
+    v_previous := v_lock.instance_id;
+    v_outcomes[v_lock.position] := 'Done';
+    v_instances := v_instances || v_lock.instance_id;
+    v_secrets := v_secrets || v_lock.lock_token;
+    v_claimed_ms := v_claimed_ms || v_lock.locked_at;
+    v_delays := v_delays || v_lock.delay_ms;
+    v_ignores := v_ignores || v_lock.ignore_attempt;
   END LOOP;
 
   UPDATE orchestrator_queue AS q
@@ -83,10 +84,10 @@ BEGIN
 END
 $$;
 
--- Gives claimed activities back, visible as before or after a delay.
+-- Abandons claimed activities: they become visible again, at their old time or after a delay.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled (of
--- two items with one token the second). An expired lock that nobody took over can still be given back.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
+-- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
 --
 -- Bound: the rows given. Locks: worker rows by id.
 CREATE OR REPLACE FUNCTION dx_abandon_work_items(
@@ -145,11 +146,11 @@ BEGIN
 END
 $$;
 
--- Which processes may run the next turn of an instance, as one text that an index can search: the version its execution
--- is pinned to, the version of the orchestration, and its name, such as `1000.1.0 =1.0.0 Fulfil`.
+-- Returns which processes may run the next turn of an instance, as one text that an index can search: the version the
+-- execution is pinned to, the version of the orchestration, and its name, such as `1000.1.0 =1.0.0 Fulfil`.
 --
--- `-` stands for an execution that is not pinned; ` *` for any version of the orchestration; ` >1.0.0` for any that is not
--- older.
+-- `-` means that the execution is not pinned, ` *` any version of the orchestration, ` >1.0.0` that version or a newer
+-- one.
 CREATE OR REPLACE FUNCTION dx_route(
   p_major integer,                 -- pinned version; null when there is none
   p_minor integer,
@@ -167,13 +168,12 @@ AS $$
     || ' ' || p_name
 $$;
 
--- Creates instances, each with execution 1 (Running, pinned) and its start message, where the id is free.
+-- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message.
 --
--- Returns one outcome per start, in their order: Started, or AlreadyExists when there is an instances row, an
--- executions row or a queued start of that id (of two starts of one id the second). Of concurrent starts of one id
--- exactly one is Started.
+-- Returns one outcome per start, in order: Started, or AlreadyExists if the id has a row in instances or executions or
+-- a queued start (of two starts of one id, the second). Of concurrent starts of one id exactly one is Started.
 --
--- Messages that came before their start are claimable from now on, and not before the start is.
+-- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
 -- executions, then earlier messages (skip locked). A start waits only for another start, a first turn, or a deletion of
@@ -280,7 +280,7 @@ BEGIN
       s.work_item,
       CASE
         WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
-        -- In the first batch, however many messages wait for it.
+        -- The start must be in the first batch, however many messages wait.
         ELSE least(
           v_now,
           (
@@ -306,7 +306,7 @@ BEGIN
     SELECT
       one.id,
       start.route,
-      -- A batch that a claim holds is found by its times.
+      -- An ack finds the rows of a claimed batch by their times, so these must not change.
       CASE
         WHEN one.lock_token IS NOT NULL THEN one.visible_at
         ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
@@ -325,9 +325,9 @@ BEGIN
 END
 $$;
 
--- What the column `tag` holds of an activity of ours without a tag: null; in a schema that Duroxide made, a value that
--- dx_tag reads as none. Processes of Duroxide take every row that has null there, and would give ours back until it is
--- poison.
+-- Returns what the column `tag` holds for an activity of TypeScript without a tag: null or, in a schema that Duroxide
+-- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
+-- abandon such an activity until it counts as poison.
 --
 -- Bound: one look into the catalog. Locks: none.
 CREATE OR REPLACE FUNCTION dx_no_tag()
@@ -339,21 +339,22 @@ AS $$
   SELECT CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END
 $$;
 
--- Stores turns: history, status, key-value changes, new work, cancellations; deletes their leases, and their batches but
--- for the messages that are left: these wait in their places as if they had not been delivered.
+-- Stores turns: history, status, key-value changes, new work, cancellations. Deletes their locks and their batches. The
+-- messages in left_ids are not deleted: they keep their places in the queue as if they had not been delivered.
 --
--- Returns one outcome per ack, in their order: Done; LockLost when the token's lease is unknown, expired, superseded or
--- already settled (of the acks with one token all but the first that can be stored); DuplicateEvent when an event id is
--- taken or given twice. An ack that is not Done has changed nothing and fails no other.
+-- Returns one outcome per ack, in order: Done; LockLost if the lock of the token is unknown, expired, superseded or
+-- already settled (of several acks with one token, all but the first that can be stored); DuplicateEvent if an event id
+-- exists already or is given twice. An ack that is not Done has changed nothing, and does not affect the others.
 --
--- The other arguments hold the parts of all acks, each part naming its ack by position from 1; null when there are
--- none.
+-- The other arguments hold the parts of all acks. Each part names its ack by position, from 1. An argument without
+-- parts is null.
 --
--- Bound: the rows given, the batches of these leases, and the key-value rows of instances that change them.
+-- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
 --
--- Locks: leases by instance; parent rows (key share), then instance rows, by id, then those of starts, by id; executions,
--- history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes. A lease is
--- locked until the end: two acks of one token exclude each other whatever they hold, and so do an ack and a takeover.
+-- Locks: instance locks by instance; parent rows (key share), then instance rows by id, then the rows of starts by id;
+-- executions, history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes.
+-- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
+-- they store, and so do an ack and a takeover.
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
                                    --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
@@ -389,7 +390,7 @@ DECLARE
   v_secrets text[] := array_fill(NULL::text, ARRAY[v_count]);
   v_claimed_ms bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
   v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
-  v_lease record;
+  v_lock record;
   v_previous text;
   v_repeated boolean := false;
   v_duplicate bigint;
@@ -403,7 +404,7 @@ DECLARE
   v_started text[];
   v_no_tag text;
 BEGIN
-  FOR v_lease IN
+  FOR v_lock IN
     SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
       WITH ORDINALITY AS a (token, execution_id, position)
@@ -413,17 +414,17 @@ BEGIN
     ORDER BY l.instance_id COLLATE "C", a.position
     FOR UPDATE OF l
   LOOP
-    v_repeated := v_repeated OR v_lease.instance_id IS NOT DISTINCT FROM v_previous;
-    v_previous := v_lease.instance_id;
-    v_outcomes[v_lease.position] := 'Done';
-    v_instances[v_lease.position] := v_lease.instance_id;
-    v_secrets[v_lease.position] := v_lease.lock_token;
-    v_claimed_ms[v_lease.position] := v_lease.locked_at;
-    v_executions[v_lease.position] := v_lease.execution_id;
+    v_repeated := v_repeated OR v_lock.instance_id IS NOT DISTINCT FROM v_previous;
+    v_previous := v_lock.instance_id;
+    v_outcomes[v_lock.position] := 'Done';
+    v_instances[v_lock.position] := v_lock.instance_id;
+    v_secrets[v_lock.position] := v_lock.lock_token;
+    v_claimed_ms[v_lock.position] := v_lock.locked_at;
+    v_executions[v_lock.position] := v_lock.execution_id;
   END LOOP;
 
   IF p_history IS NOT NULL THEN
-    -- Nobody else writes these histories while we hold the leases, so what is free now stays free.
+    -- While we hold the locks, no other transaction writes these histories: an event id that is free now stays free.
     FOR v_duplicate IN
       SELECT h.ack
       FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
@@ -446,25 +447,25 @@ BEGIN
   END IF;
 
   IF v_repeated THEN
-    -- Of the acks with one token the first that can be stored ends the lease; one that was refused left it alone.
+    -- Of several acks with one token, the first that can be stored ends the lock. A refused ack leaves it as it is.
     v_previous := NULL;
-    FOR v_lease IN
+    FOR v_lock IN
       SELECT a.position, substr(a.token, 38) AS instance_id
       FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS a (token, position)
       WHERE v_outcomes[a.position] <> 'LockLost'
       ORDER BY substr(a.token, 38) COLLATE "C", a.position
     LOOP
-      IF v_lease.instance_id = v_previous THEN
-        v_outcomes[v_lease.position] := 'LockLost';
-        v_instances[v_lease.position] := NULL;
-        v_executions[v_lease.position] := NULL;
-      ELSIF v_outcomes[v_lease.position] = 'Done' THEN
-        v_previous := v_lease.instance_id;
+      IF v_lock.instance_id = v_previous THEN
+        v_outcomes[v_lock.position] := 'LockLost';
+        v_instances[v_lock.position] := NULL;
+        v_executions[v_lock.position] := NULL;
+      ELSIF v_outcomes[v_lock.position] = 'Done' THEN
+        v_previous := v_lock.instance_id;
       END IF;
     END LOOP;
   END IF;
 
-  -- Which of the rarer steps have anything to do.
+  -- Which of the rare steps are needed.
   SELECT
     bool_or(ack.orchestration_name IS NOT NULL AND ack.orchestration_version IS NOT NULL),
     array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
@@ -494,7 +495,7 @@ BEGIN
   WHERE v_executions[ack.position] IS NOT NULL;
 
   IF v_parents IS NOT NULL THEN
-    -- Whoever deletes a parent with its children must not miss this one.
+    -- A deletion of the parent with its children must not miss this child.
     PERFORM
     FROM instances AS i
     WHERE i.instance_id = ANY (v_parents)
@@ -503,7 +504,8 @@ BEGIN
   END IF;
 
   IF v_creates THEN
-    -- Before the update below: what waits for a concurrent start of the same id must not hold an instance row.
+    -- Before the update below: a transaction that waits for a concurrent start of the same id must not hold an instance
+    -- row.
     WITH created AS (
       INSERT INTO instances AS i (
         instance_id,
@@ -569,7 +571,7 @@ BEGIN
   END IF;
 
   IF p_orchestrator_items IS NOT NULL THEN
-    -- Children and detached starts exist from now on, as dx_start_orchestrations makes them.
+    -- Creates the instances of children and detached starts, in the same way as dx_start_orchestrations.
     WITH wanted AS (
       SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, s.*
       FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
@@ -650,7 +652,7 @@ BEGIN
     FROM created;
   END IF;
 
-  -- With or without an instance row.
+  -- Whether or not the instance has a row.
   INSERT INTO executions (instance_id, execution_id, status, started_at)
   SELECT a.instance_id, a.execution_id, 'Running', v_now
   FROM unnest(v_instances, v_executions) AS a (instance_id, execution_id)
@@ -736,7 +738,7 @@ BEGIN
   END IF;
 
   IF v_reroutes THEN
-    -- Which processes take the next turn; messages that came in meanwhile are theirs as well.
+    -- Which processes take the next turn. They also take the messages that arrived during this one.
     WITH wanted AS (
       SELECT
         i.instance_id,
@@ -778,7 +780,7 @@ BEGIN
   END IF;
 
   IF p_key_values IS NOT NULL THEN
-    -- Of the changes of one key the last counts; clear_all turns every key known so far into a removed one.
+    -- The last change of a key counts. clear_all removes every key that exists at its position.
     INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
     WITH change AS (
       SELECT
@@ -828,7 +830,7 @@ BEGIN
   END IF;
 
   IF v_ends THEN
-    -- What an ended execution changed is what the next one, or a reader, finds.
+    -- The changes of an ended execution become visible to the next execution and to readers.
     WITH moved AS (
       DELETE FROM kv_delta AS d
       USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
@@ -896,7 +898,7 @@ BEGIN
   END IF;
 
   IF p_cancelled_activities IS NOT NULL THEN
-    -- After the insert, so that what a turn both schedules and cancels never runs.
+    -- After the insert: an activity that one turn both schedules and cancels never runs.
     DELETE FROM worker_queue AS w
     USING (
       SELECT locked.id
@@ -914,7 +916,8 @@ BEGIN
   END IF;
 
   IF v_ends THEN
-    -- The lost timers of an ended execution would wait for their time, wake the instance, and be dropped then.
+    -- The remaining timers of an ended execution would otherwise wake the instance when they are due, only to be
+    -- dropped.
     DELETE FROM orchestrator_queue AS q
     USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
     WHERE v_executions[ack.position] IS NOT NULL
@@ -925,7 +928,8 @@ BEGIN
   END IF;
 
   IF jsonb_path_exists(p_acks, '$[*].left_ids') THEN
-    -- Before the insert, which begins the next execution in front of them. A new route of the instance passed them over.
+    -- Before the insert, which places the start of the next execution in front of them. The update of the route above
+    -- did not reach these messages, because they carry the lock's token.
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL,
         locked_until = NULL,
@@ -944,7 +948,7 @@ BEGIN
       m.instance_id,
       m.work_item,
       CASE
-        -- What begins an execution is in its first batch, however many messages wait for it.
+        -- The message that begins an execution must be in its first batch, however many messages wait.
         WHEN due.at <= v_now
           AND (m.work_item LIKE '{"StartOrchestration"%' OR m.work_item LIKE '{"ContinueAsNew"%') THEN
           least(
@@ -974,7 +978,7 @@ BEGIN
   END IF;
 
   IF v_started IS NOT NULL THEN
-    -- Messages that came before their start.
+    -- Messages that arrived before their start.
     UPDATE orchestrator_queue AS q
     SET route = earlier.route
     FROM (
@@ -989,7 +993,8 @@ BEGIN
   END IF;
 
   IF v_cancels THEN
-    -- After the insert, as a turn may begin a timer and give it up. What is visible by now is left to the next turn.
+    -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
+    -- turn.
     DELETE FROM orchestrator_queue AS q
     USING ROWS FROM (jsonb_to_recordset(p_acks) AS (cancelled_timers jsonb)) WITH ORDINALITY
       AS ack (cancelled_timers, position)
@@ -999,7 +1004,7 @@ BEGIN
       AND ack.cancelled_timers ? q.work_item;
   END IF;
 
-  -- A batch was visible when its lease was taken; what became visible later is not looked at.
+  -- Every message of a batch was visible when its lock was taken; messages that became visible later are not looked at.
   DELETE FROM orchestrator_queue AS q
   USING unnest(v_instances, v_secrets, v_claimed_ms) AS a (instance_id, lock_token, locked_at)
   WHERE q.instance_id = a.instance_id
@@ -1016,8 +1021,8 @@ $$;
 
 -- Deletes claimed activities and delivers their completions.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, expired, superseded or
--- settled (of two items with one token the second), or the activity was cancelled.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, expired, superseded or settled (of
+-- two items with one token, the second), or if the activity was cancelled.
 --
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
@@ -1095,9 +1100,10 @@ BEGIN
 END
 $$;
 
--- Adds events outside a turn, for tools and tests: no lease, and no other table is written.
+-- Adds events outside a turn, for tools and tests: needs no lock and writes no other table.
 --
--- Returns how many. Raises DX002 when one of the ids is taken or given twice; then nothing is written.
+-- Returns the number of events. Raises DX002 if one of the ids exists already or is given twice; then nothing is
+-- written.
 --
 -- Bound: the rows given. Locks: none, but waits for a concurrent writer of the same event id.
 CREATE OR REPLACE FUNCTION dx_append_history(
@@ -1135,12 +1141,13 @@ EXCEPTION
 END
 $$;
 
--- Ids whose parent is one of the given, in no order: those with a row, and those whose start is queued and not begun.
+-- Returns the ids of all children of the given instances, unordered: children with a row, and children whose start is
+-- still queued.
 --
--- Bound: the children, and the queued starts of all children, which have an index of their own: 1 ms with 100 of them,
--- whatever else is queued. Without it this took 2, 9 and 130 ms in front of 10,000, 100,000 and 1,000,000 timers, and 40,
--- 300 and 3,500 ms in front of as many starts of 500 bytes. It costs a start less than a microsecond, and one of 100,000
--- bytes 5 %. Locks: none.
+-- Bound: the children, and the queued starts of all children. An index holds only these: with 100 of them the call
+-- takes 1 ms, whatever else is queued. Without that index it took 2, 9 and 130 ms in front of 10,000, 100,000 and
+-- 1,000,000 timers, and 40, 300 and 3,500 ms in front of as many starts of 500 bytes. The index adds less than a
+-- microsecond to a start, and 5 % to one of 100,000 bytes. Locks: none.
 CREATE OR REPLACE FUNCTION dx_children_of(
   p_instance_ids text[]
 )
@@ -1163,14 +1170,14 @@ BEGIN
   UNION
   SELECT q.instance_id
   FROM orchestrator_queue AS q
-  -- As text: an unreadable message must not fail this. Inside a payload the quotes would be escaped.
+  -- Compares text, as an unreadable message must not fail this call. Inside a payload the quotes would be escaped.
   WHERE q.work_item LIKE '{"StartOrchestration"%'
     AND q.work_item NOT LIKE '%"parent_instance":null%'
     AND substring(q.work_item FROM '"parent_instance": ?("(?:[^"\\]|\\.)*")') = ANY (
       SELECT to_json(parent.id)::text
       FROM unnest(p_instance_ids) AS parent (id)
     )
-    -- An instance that is there has its parent already; it passes over the start.
+    -- An instance with a row has its parent already, and will ignore the start.
     AND NOT EXISTS (
       SELECT FROM instances AS i
       WHERE i.instance_id = q.instance_id
@@ -1178,9 +1185,9 @@ BEGIN
 END
 $$;
 
--- Deletes sessions whose lease is over and for which no activity is queued.
+-- Deletes sessions with an expired lock and no queued activity.
 --
--- Returns the number of sessions deleted. A session that a claim holds at the moment is left for the next time.
+-- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
 --
 -- Bound: the expired sessions. Locks: session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_cleanup_orphaned_sessions(
@@ -1213,13 +1220,14 @@ BEGIN
 END
 $$;
 
--- Takes single messages out of claimed batches and hides them for a while: rows this version cannot read must neither
--- block their instance nor be lost. Their delivery does not count; the lock and the rest of the batch stay as they are.
+-- Takes single messages out of claimed batches and hides them for the delay: messages this version cannot read must
+-- neither block their instance nor be lost. The delivery is not counted; the lock and the rest of the batch do not
+-- change.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled. Ids
--- that are not part of the batch are left alone.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled. Ids that do
+-- not belong to the batch are ignored.
 --
--- Bound: the messages given. Locks: leases by instance; the given queue rows.
+-- Bound: the messages given. Locks: instance locks by instance; the given queue rows.
 CREATE OR REPLACE FUNCTION dx_defer_messages(
   p_items jsonb,                   -- [{token, ids: [row id], delay_ms}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -1238,9 +1246,9 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_outcomes text[] := array_fill('LockLost'::text, ARRAY[jsonb_array_length(p_items)]);
-  v_lease record;
+  v_lock record;
 BEGIN
-  FOR v_lease IN
+  FOR v_lock IN
     SELECT a.position, a.ids, v_now_ms + a.delay_ms AS visible_at_ms, l.instance_id, l.lock_token
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, ids bigint[], delay_ms bigint))
       WITH ORDINALITY AS a (token, ids, delay_ms, position)
@@ -1249,27 +1257,27 @@ BEGIN
     ORDER BY l.instance_id COLLATE "C", a.position
     FOR UPDATE OF l
   LOOP
-    v_outcomes[v_lease.position] := 'Done';
+    v_outcomes[v_lock.position] := 'Done';
     UPDATE orchestrator_queue AS q
     SET lock_token = NULL,
         locked_until = NULL,
         attempt_count = greatest(q.attempt_count - 1, 0),
-        visible_at = to_timestamp(least(v_lease.visible_at_ms, v_latest_ms)::float8 / 1000)
-    WHERE q.id = ANY (v_lease.ids)
-      AND q.instance_id IS NOT DISTINCT FROM v_lease.instance_id -- not "=": found by id, whatever the statistics say
-      AND q.lock_token = v_lease.lock_token;
+        visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000)
+    WHERE q.id = ANY (v_lock.ids)
+      AND q.instance_id IS NOT DISTINCT FROM v_lock.instance_id -- not "=": found by id, whatever the statistics say
+      AND q.lock_token = v_lock.lock_token;
   END LOOP;
   RETURN v_outcomes;
 END
 $$;
 
--- Of the given ids those that have not ended, in no order.
+-- Returns those of the given ids that have not ended, unordered.
 --
--- An instance has ended when its current execution is Completed or Failed, or ContinuedAsNew without a queued message
--- that continues it. An id without a row has not ended while its start is queued; else it is unknown, and passed over.
--- What has ended stays so until it is deleted.
+-- An instance has ended if its current execution is Completed or Failed, or is ContinuedAsNew and no queued message
+-- continues it. An id without a row has not ended while its start is queued; otherwise it is unknown and left out. An
+-- ended instance stays ended until it is deleted.
 --
--- Bound: one look per id, and the messages of those whose execution was continued or that have no row. Locks: none.
+-- Bound: one look per id, and the messages of ids that continued as new or have no row. Locks: none.
 CREATE OR REPLACE FUNCTION dx_running_instances(
   p_instance_ids text[]
 )
@@ -1293,7 +1301,7 @@ BEGIN
   WHERE CASE
     WHEN i.instance_id IS NOT NULL AND COALESCE(e.status, 'Running') <> 'ContinuedAsNew'
       THEN COALESCE(e.status, 'Running') NOT IN ('Completed', 'Failed')
-    -- Not EXISTS: inside CASE it may be planned as one read of the whole table.
+    -- Not EXISTS: inside CASE, PostgreSQL may plan it as one read of the whole table.
     ELSE (
       SELECT q.id
       FROM orchestrator_queue AS q
@@ -1306,20 +1314,22 @@ BEGIN
 END
 $$;
 
--- Deletes instances completely, or nothing: histories, executions, rows of both queues, leases, key-values, instances.
+-- Deletes instances with all their rows, or deletes nothing: histories, executions, both queues, locks, key-values,
+-- instances.
 --
--- Returns one row. When one of p_must_have_ended has not ended, its id stands in out_still_running; when an instance
--- outside the set, or a queued start, has its parent inside, its id stands in out_child_left_behind; then nothing was
--- deleted. Unknown ids are passed over; what they left in other tables goes all the same.
+-- Returns one row. Nothing was deleted if out_still_running or out_child_left_behind is set: the first is an id of
+-- p_must_have_ended that has not ended, the second a child outside the set, possibly still a queued start, with its
+-- parent inside the set. Unknown ids are no error; their rows in other tables are deleted as well.
 --
--- A tree too big for one call is held first (dx_hold_instances says why) and goes in several, children before parents.
+-- A tree too big for one call is held first (see dx_hold_instances) and deleted in several calls, children before
+-- parents.
 --
 -- Bound: all rows of these instances, their children, and the queued starts of all children.
 --
--- Locks: advisory locks of all ids by key (waits), so that no claim takes them meanwhile; leases by id; ids without an
--- instance row by id, so that no start takes them meanwhile; instance rows by id; then rows of executions, history,
--- key-values, worker queue, orchestrator queue. A turn or a start that is being stored is waited for; a turn that comes
--- later finds no lease, a start that comes later waits.
+-- Locks: advisory locks of all ids by key (waits), so that no claim takes an instance; instance locks by id; ids
+-- without an instance row by id, so that no start takes one; instance rows by id; then rows of executions, history,
+-- key-values, worker queue, orchestrator queue. The call waits for turns and starts that are being stored. A later turn
+-- finds no lock; a later start waits.
 CREATE OR REPLACE FUNCTION dx_delete_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[]         -- a part of p_instance_ids
@@ -1364,7 +1374,8 @@ BEGIN
   ORDER BY l.instance_id COLLATE "C"
   FOR UPDATE;
 
-  -- Whoever starts one of these ids waits for the end of the transaction that inserted it, also when the row is gone.
+  -- A start of one of these ids waits until the transaction that inserted the row has ended, even after the row is
+  -- deleted.
   WITH reserved AS (
     INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
     SELECT DISTINCT given.id COLLATE "C", '', 1, now(), now()
@@ -1383,7 +1394,7 @@ BEGIN
   DELETE FROM instances AS i
   WHERE i.instance_id = ANY (v_unknown);
 
-  -- Excludes first turns of children, which hold their parent's row.
+  -- Excludes first turns of children, which lock the row of their parent.
   PERFORM
   FROM instances AS i
   WHERE i.instance_id = ANY (p_instance_ids)
@@ -1442,10 +1453,10 @@ BEGIN
 END
 $$;
 
--- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The trigger
--- dx_route_message says which processes take them, and lets them wait for a start that is not due yet.
+-- Inserts messages in the given order. The instance need not exist and is not created; duplicates are allowed. The
+-- trigger dx_route_message sets which processes take a message, and makes it wait for a start that is not due yet.
 --
--- Returns how many. Bound: the rows given. Locks: none.
+-- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
   p_messages jsonb,                -- [{instance_id, work_item, visible_at_ms, delay_ms}]: visible at the later of both
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -1483,7 +1494,7 @@ $$;
 
 -- Inserts activities in the given order, visible at once.
 --
--- Returns how many. Bound: the rows given. Locks: none.
+-- Returns the number of activities. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
   p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]
@@ -1545,8 +1556,8 @@ BEGIN
 END
 $$;
 
--- A semantic version as numbers that compare as versions do: major, minor, patch, and 0 for a pre-release, else 1. Below
--- all of them for a text of another form. Pre-releases of one version are equal.
+-- Returns a semantic version as numbers that compare as versions do: major, minor, patch, and 0 for a pre-release, else
+-- 1. Any other text is lower than every version. Pre-releases of one version are equal.
 CREATE OR REPLACE FUNCTION dx_semantic_version(
   p_version text
 )
@@ -1562,8 +1573,8 @@ AS $$
   END
 $$;
 
--- The route of a message: the one of its instance; of a start or a continue-as-new without an instance, what it asks for.
--- Empty when nothing is known of the id: the message waits for its start.
+-- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
+-- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
 --
 -- Bound: one row of instances and executions; the text of a start. Locks: none.
 CREATE OR REPLACE FUNCTION dx_message_route(
@@ -1583,7 +1594,7 @@ DECLARE
 BEGIN
   SELECT COALESCE(
     NULLIF(i.route, ''),
-    -- A row of Duroxide.
+    -- Duroxide wrote this row.
     (
       SELECT dx_route(
         e.duroxide_version_major,
@@ -1611,16 +1622,17 @@ BEGIN
       v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
       v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
     EXCEPTION
-      -- Text that is not JSON: an insert never fails for it.
+      -- The text is not JSON. An insert must not fail for that.
       WHEN data_exception THEN
         v_route := NULL;
     END;
-    -- An index entry takes 2,704 bytes: no insert of others fails for it, and no process of ours serves such names.
+    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
+    -- process serves names this long.
     IF octet_length(v_route) <= 2400 THEN
       RETURN v_route;
     END IF;
   END IF;
-  -- A history that tools wrote, or a turn that named nothing: claims of every definition take it.
+  -- A tool wrote the history, or the turn named no orchestration: any claim takes the message.
   IF EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id) THEN
     RETURN '- ?';
   END IF;
@@ -1628,22 +1640,22 @@ BEGIN
 END
 $$;
 
--- Claims up to p_limit instances that have a visible message and no live lock, and hands out all that a turn reads.
+-- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
 --
--- Returns one row per claimed instance, the one with the oldest visible message first; no rows means that there is no
--- eligible instance, not that a race was lost: an instance that another transaction is about to claim is passed over
--- for the next one. The visible messages of a claimed instance carry its lock's token and expiry from now on, and
--- count one delivery more. Texts are handed out as they are stored; nothing here parses them.
+-- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
+-- instance is eligible, not that a race was lost: an instance that another transaction is about to claim is skipped in
+-- favour of the next one. The visible messages of a claimed instance get the token and expiry of its lock, and count
+-- one more delivery. Texts are returned as stored; this function does not parse them.
 --
--- An instance is eligible by its route (dx_route): with p_names, when one of these programs serves it. The index leads
--- from one route to the next, so work of others costs nothing: neither 1,000,000 messages of definitions or versions
--- this process does not serve, nor messages that wait for a start. An instance that was delivered twice without an end
--- is a suspect, and is claimed alone.
+-- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
+-- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
+-- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
+-- delivered twice and not settled is a suspect, and is claimed alone.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
--- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. An
--- instance that is locked costs one look at its lock, and 0.14 microseconds per further message: passing over
--- 10,000 messages of a busy instance takes 1.4 ms.
+-- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
+-- locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
+-- busy instance takes 1.4 ms.
 --
 -- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
@@ -1651,12 +1663,12 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
   p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
   p_max_version integer[],         -- newest pinned version to take, included
-  p_names text[] DEFAULT NULL,     -- orchestrations to take, with the version at the same place of p_versions; null: all
+  p_names text[] DEFAULT NULL,     -- orchestrations to take, their versions at the same index of p_versions; null: all
   p_versions text[] DEFAULT NULL,
   p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
-  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is handed out
-  p_orphans boolean DEFAULT false, -- whether messages without an instance and a start are taken as well
-  p_history_limit integer DEFAULT NULL, -- event id; of a history beyond it, or beyond 1 MiB, only the last event
+  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
+  p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
+  p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -1689,7 +1701,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_until_ms bigint;
   v_secret text := gen_random_uuid()::text;
-  -- What a route says behind its pinned version, for each program that is served.
+  -- The part of a route after the pinned version, for each program that is served.
   v_served text[];
   v_routes text[];
   v_candidate record;
@@ -1698,16 +1710,16 @@ DECLARE
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
-  -- Instances with many messages: left out by the scan itself.
+  -- Instances with many messages; the scan itself leaves these out.
   v_crowded text[] := '{}';
   v_locked text[];
   v_locked_routes text[];
   v_held text[];
-  v_leased text[];
+  v_owned text[];
   v_missing integer := p_limit;
   v_claimed integer;
   v_bytes bigint := 0;
-  -- Row ids of messages: what the batches should be, and what of it is free.
+  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
   v_batch bigint[];
   v_marks bigint[];
   v_is_alone boolean := false;
@@ -1752,7 +1764,7 @@ BEGIN
         WHEN parts.pinned IN ('', '-') THEN true
         WHEN parts.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
           string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
-        -- Written by hand: no claim fails for it.
+        -- A row written by hand; claims must not fail for that.
         ELSE false
       END
     )
@@ -1772,7 +1784,7 @@ BEGIN
   END IF;
 
   LOOP
-    -- The next instances by their oldest visible message; of those that may be taken, the advisory locks.
+    -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
     v_locked := '{}';
     v_locked_routes := '{}';
     v_found := false;
@@ -1799,7 +1811,7 @@ BEGIN
       )
       SELECT
         looked.*,
-        -- Scalar subqueries: as joins they may be planned as one read of the whole table.
+        -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
         CASE
           WHEN looked.free THEN (
             SELECT i.route
@@ -1827,7 +1839,7 @@ BEGIN
             count(*) AS messages,
             min(numbered.visible_at) AS visible_at,
             min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
-            -- Messages that came before a start have none.
+            -- Messages that arrived before a start have no route.
             max(numbered.route) AS route
           FROM numbered
           GROUP BY numbered.instance_id
@@ -1843,7 +1855,7 @@ BEGIN
       END IF;
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
-        -- Written while the instance changed its version: not ours after all.
+        -- Inserted while the instance changed its version; other processes serve it.
         UPDATE orchestrator_queue AS q
         SET route = v_candidate.instance_route
         FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
@@ -1855,7 +1867,7 @@ BEGIN
         CONTINUE WHEN NOT p_suspects OR v_locked <> '{}' OR v_missing < p_limit;
         v_is_alone := true;
       END IF;
-      -- The key of duroxide-pg, so that processes of both exclude each other.
+      -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
       IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
         v_locked := v_locked || v_candidate.instance_id;
         v_locked_routes := v_locked_routes || v_candidate.route;
@@ -1867,12 +1879,13 @@ BEGIN
     v_rows := least(greatest(2 * v_rows, 16), 10000);
     CONTINUE WHEN v_locked = '{}';
 
-    -- The statements from here on see all that was committed before the advisory locks were ours. A lock row that exists
-    -- now is taken over when it is expired and no transaction works on it; the others are new, and no other transaction
-    -- inserts them. The lock runs from here: passing over others has not used it up.
+    -- The statements from here on see everything that was committed before we took the advisory locks. An existing lock
+    -- row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
+    -- transaction can insert them. The lock counts from here, so the time spent on skipping other instances does not
+    -- shorten it.
     v_until_ms := p_lock_timeout_ms
       + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-    v_leased := '{}';
+    v_owned := '{}';
     SELECT array_agg(l.instance_id)
     INTO v_held
     FROM instance_locks AS l
@@ -1896,10 +1909,10 @@ BEGIN
         RETURNING l.instance_id
       )
       SELECT COALESCE(array_agg(instance_id), '{}')
-      INTO v_leased
+      INTO v_owned
       FROM taken_over;
     END IF;
-    WITH leased AS (
+    WITH owned AS (
       INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
       SELECT one.instance_id, v_secret, v_until_ms, v_now_ms
       FROM unnest(v_locked) AS one (instance_id)
@@ -1908,37 +1921,37 @@ BEGIN
       ON CONFLICT (instance_id) DO NOTHING
       RETURNING instance_id
     )
-    SELECT v_leased || COALESCE(array_agg(leased.instance_id), '{}')
-    INTO v_leased
-    FROM leased;
-    CONTINUE WHEN v_leased = '{}';
+    SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
+    INTO v_owned
+    FROM owned;
+    CONTINUE WHEN v_owned = '{}';
 
     SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
     INTO v_batch
     FROM (
       SELECT
         one.id,
-        -- Bytes before it.
-        sum(one.bytes) OVER (ORDER BY leased.position, one.visible_at, one.id) - one.bytes AS before
-      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS leased (instance_id, route, position)
+        -- Bytes of the messages before this one.
+        sum(one.bytes) OVER (ORDER BY owned.position, one.visible_at, one.id) - one.bytes AS before
+      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS owned (instance_id, route, position)
       CROSS JOIN LATERAL (
         SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
         FROM orchestrator_queue AS q
-        WHERE q.instance_id = leased.instance_id
+        WHERE q.instance_id = owned.instance_id
           AND q.visible_at <= v_now
           AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
         ORDER BY q.visible_at, q.id
         LIMIT 4096
       ) AS one
-      WHERE leased.instance_id = ANY (v_leased)
-        -- Its version may have changed between the look and the lock.
+      WHERE owned.instance_id = ANY (v_owned)
+        -- The version may have changed before the instance was locked.
         AND COALESCE(
           (
             SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
             FROM instances AS i
-            WHERE i.instance_id = leased.instance_id
+            WHERE i.instance_id = owned.instance_id
           ),
-          leased.route
+          owned.route
         ) = ANY (v_routes)
     ) AS sized
     WHERE sized.before = 0
@@ -1953,8 +1966,8 @@ BEGIN
       FOR UPDATE SKIP LOCKED
     ) AS free;
     IF cardinality(v_marks) < cardinality(v_batch) THEN
-      -- Another transaction works on a message, a change of its route for example. Those behind it wait, so that their
-      -- order holds.
+      -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
+      -- to keep their order.
       SELECT array_agg(behind.id)
       INTO v_marks
       FROM (
@@ -2033,8 +2046,8 @@ BEGIN
       ) AS execution_id
     ) AS execution
     CROSS JOIN LATERAL (
-      -- Ids count events up from 1, so one look at the index tells. Without an instance row the started event says what
-      -- the instance is.
+      -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
+      -- what the instance is.
       SELECT CASE
         WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
         WHEN (
@@ -2056,10 +2069,10 @@ BEGIN
     ORDER BY array_position(v_seen, batch.instance_id);
 
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    IF v_claimed < cardinality(v_leased) THEN
-      -- Their messages were settled, or their version was pinned, between the look and the lock.
+    IF v_claimed < cardinality(v_owned) THEN
+      -- Before the instances were locked, another process settled their messages or pinned their version.
       DELETE FROM instance_locks AS l
-      WHERE l.instance_id = ANY (v_leased)
+      WHERE l.instance_id = ANY (v_owned)
         AND l.lock_token = v_secret
         AND NOT EXISTS (
           SELECT FROM orchestrator_queue AS q
@@ -2072,17 +2085,17 @@ BEGIN
     SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
     INTO v_bytes
     FROM orchestrator_queue AS q
-    WHERE q.instance_id = ANY (v_leased)
+    WHERE q.instance_id = ANY (v_owned)
       AND q.visible_at <= v_now
       AND q.lock_token = v_secret;
-    -- What is claimed is handed out before its lock runs out.
+    -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
       OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
   END LOOP;
 END
 $$;
 
--- Whether the route of an activity, its name and tag, is one a worker takes.
+-- Whether a worker takes activities with this route (name and tag).
 CREATE OR REPLACE FUNCTION dx_is_served(
   p_route text,
   p_names text[],
@@ -2102,7 +2115,7 @@ AS $$
   )
 $$;
 
--- The tag of an activity, from the column `tag`; null where that holds the value of dx_no_tag.
+-- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
 CREATE OR REPLACE FUNCTION dx_tag(
   p_stored text
 )
@@ -2113,21 +2126,22 @@ AS $$
   SELECT NULLIF(p_stored, 'duroxide-prisma')
 $$;
 
--- Claims up to p_limit visible activities that carry no live lock, the one visible longest first, and the sessions they
--- need.
+-- Claims up to p_limit visible activities without a live lock, in the order in which they became visible, and the
+-- sessions they need.
 --
--- Returns one row per claimed activity; no rows means that there is none to take: an activity or a session that
--- another transaction is about to claim is passed over for the next one. An activity with a session is taken only with
--- p_session_owner, and only while its session is not another owner's; the session is the owner's then, its lock
--- p_session_timeout_ms from now. An activity that was delivered twice without an end is a suspect, and is claimed alone.
+-- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
+-- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
+-- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
+-- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect, and is claimed
+-- alone.
 --
--- The index leads from one route (name and tag) to the next: activities of names, tags and sessions this process does not
--- serve, and activities whose time has not come, cost nothing. New sessions are those of the oldest activities.
+-- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
+-- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
 --
--- Bound: one look per route that has rows, and per session of the owner and route that is served; 32 sessions per route.
--- Of more sessions the 256 oldest activities per route, or 4,096 where these have too few free sessions (4 ms), or else
--- one look per session (7 microseconds). Then at most 10 rounds, each looking at four times as many rows as the one
--- before. Locked rows before the first free one are looked at in passing (0.2 microseconds each).
+-- Bound: one look per route that has rows, and per session of the worker and served route; 32 sessions per route. If
+-- there are more sessions: the 256 oldest activities per route, or 4,096 if these have too few free sessions (4 ms), or
+-- else one look per session (7 microseconds). Then at most 10 rounds, each over four times as many rows as the one
+-- before. Locked rows before the first free one are skipped (0.2 microseconds each).
 --
 -- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
 -- waits.
@@ -2136,11 +2150,11 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
   p_untagged boolean,              -- whether rows without a tag are taken
   p_tags text[],                   -- tags to take; null means rows of every tag, and p_untagged is true
-  p_session_owner text,            -- null takes only rows without a session
-  p_session_timeout_ms bigint,     -- milliseconds, > 0; null without an owner
+  p_worker_id text,                -- the owner of new sessions; null takes only rows without a session
+  p_session_timeout_ms bigint,     -- milliseconds, > 0; null without p_worker_id
   p_names text[] DEFAULT NULL,     -- activities to take; null: all
   p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
-  p_max_new_sessions integer DEFAULT NULL, -- sessions that may become the owner's; null: any number
+  p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -2165,7 +2179,7 @@ DECLARE
   v_reach integer := p_limit;
   v_routes text[];
   v_session_routes text[];
-  -- Sessions that may be taken: the owner's, and free ones up to their limit.
+  -- Sessions to take from: those the worker owns, and free ones up to the limit.
   v_sessions text[] := '{}';
   v_free text[] := '{}';
   v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
@@ -2208,7 +2222,7 @@ BEGIN
   WHERE present.route IS NOT NULL
     AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
 
-  IF p_session_owner IS NOT NULL THEN
+  IF p_worker_id IS NOT NULL THEN
     WITH RECURSIVE present AS (
       (
         SELECT w.route
@@ -2240,11 +2254,12 @@ BEGIN
     SELECT COALESCE(array_agg(s.session_id), '{}')
     INTO v_sessions
     FROM sessions AS s
-    WHERE s.worker_id = p_session_owner
+    WHERE s.worker_id = p_worker_id
       AND s.locked_until > v_now_ms;
 
-    -- Free sessions by their oldest activity: exact when there are few sessions, however much one of them has; else those
-    -- of the oldest activities; where these are other owners' or delayed, from one session to the next.
+    -- Free sessions by their oldest activity. With few sessions the order is exact, however many activities each has.
+    -- Else the sessions of the oldest activities; if other workers own these or they are delayed, one session after
+    -- another.
     FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
       EXIT WHEN v_new <= 0;
       IF v_depth IN (256, 4096) THEN
@@ -2273,7 +2288,7 @@ BEGIN
                 AND w.visible_at <= v_now
                 AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
                 AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-                -- A name may end as another one's tag does.
+                -- A name may end like the tag of another route.
                 AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
               ORDER BY w.visible_at, w.id
               LIMIT v_depth
@@ -2297,7 +2312,8 @@ BEGIN
           LIMIT 1
         ) AS one
         UNION ALL
-        -- In the order of both: with one route the index of sessions alone has the same order, and meets all routes.
+        -- ORDER BY route and session: an index on sessions alone would also give this order for one route, but would
+        -- read the rows of all routes.
         SELECT present.route, one.session_id, present.position + 1
         FROM present
         CROSS JOIN LATERAL (
@@ -2331,7 +2347,7 @@ BEGIN
             AND w.visible_at <= v_now
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end as another one's tag does.
+            -- A name may end like the tag of another route.
             AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
             AND (
               SELECT s.session_id
@@ -2366,7 +2382,7 @@ BEGIN
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end as another one's tag does.
+            -- A name may end like the tag of another route.
             AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
@@ -2385,7 +2401,7 @@ BEGIN
             AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end as another one's tag does.
+            -- A name may end like the tag of another route.
             AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
           ORDER BY w.visible_at, w.id
           LIMIT v_reach
@@ -2406,7 +2422,7 @@ BEGIN
       );
     END IF;
 
-    -- In the order of the candidates, not of the ids: a later round must not take an older row's place.
+    -- In the order of the candidates, not of the ids: a row of a later round must not displace an older one.
     SELECT array_agg(locked.id), array_agg(DISTINCT locked.session_id) FILTER (WHERE locked.session_id IS NOT NULL)
     INTO v_ids, v_wanted
     FROM (
@@ -2434,13 +2450,13 @@ BEGIN
         FROM sessions AS s
         WHERE s.session_id = ANY (v_wanted)
           AND s.session_id <> ALL (v_busy)
-          AND (s.locked_until <= v_now_ms OR s.worker_id = p_session_owner)
+          AND (s.locked_until <= v_now_ms OR s.worker_id = p_worker_id)
         ORDER BY s.session_id COLLATE "C"
         FOR UPDATE SKIP LOCKED
       ),
       refreshed AS (
         UPDATE sessions AS s
-        SET worker_id = p_session_owner,
+        SET worker_id = p_worker_id,
             locked_until = v_now_ms + p_session_timeout_ms,
             last_activity_at = v_now_ms
         FROM locked
@@ -2449,7 +2465,7 @@ BEGIN
       ),
       created AS (
         INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
-        SELECT wanted.session_id, p_session_owner, v_now_ms + p_session_timeout_ms, v_now_ms
+        SELECT wanted.session_id, p_worker_id, v_now_ms + p_session_timeout_ms, v_now_ms
         FROM unnest(v_wanted) AS wanted (session_id)
         WHERE wanted.session_id <> ALL (v_busy)
           AND NOT EXISTS (
@@ -2460,12 +2476,13 @@ BEGIN
         ON CONFLICT (session_id) DO NOTHING
         RETURNING session_id
       ),
-      -- Ours already, only its row is busy: an ack or a renewal of ours stamps it. No other owner can take it from us.
+      -- The worker owns the session already; its row is only busy, as an ack or a renewal of the same worker updates
+      -- it. No other worker can take it.
       kept AS (
         SELECT s.session_id
         FROM sessions AS s
         WHERE s.session_id = ANY (v_wanted)
-          AND s.worker_id = p_session_owner
+          AND s.worker_id = p_worker_id
           AND s.locked_until > v_now_ms
       )
       SELECT COALESCE(array_agg(one.session_id), '{}')
@@ -2500,33 +2517,34 @@ BEGIN
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
     EXIT WHEN v_missing = 0 OR (v_claimed > 0 AND v_suspects AND v_attempts[1] >= 2);
-    -- Every candidate was looked at, and none lost to another claim.
+    -- All candidates were seen, and no other claim took one of them.
     EXIT WHEN cardinality(v_attempts) < v_reach
       AND cardinality(v_attempts) = cardinality(v_candidates)
       AND v_claimed = COALESCE(cardinality(v_ids), 0);
-    -- A suspect that another claim has, or that is not first, is not waited for.
+    -- Do not wait for a suspect that another claim has locked, or that is not the first candidate.
     v_suspects := false;
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
 END
 $$;
 
--- Takes instances away from whoever runs them, so that a tree can be deleted in several transactions.
+-- Takes instances away from the processes that run them, so that a tree can be deleted in several transactions.
 --
--- Returns one row: an id of p_must_have_ended that has not ended, and then nothing was held; else the ids of all
--- children. Those of the given that have not ended get a lease that no process holds: until it is over no claim takes them, and a
--- turn that is under way has lost its lease.
+-- Returns one row. out_still_running is an id of p_must_have_ended that has not ended; then nothing was held. Otherwise
+-- out_children has the ids of all children. Each given instance that has not ended gets a lock that no process holds:
+-- until it expires no claim takes the instance, and a turn under way has lost its lock.
 --
--- Invariant, for a tree that is held from the root down and then deleted from the leaves up, in slices: a parent takes
--- no turn between the moment it is held and its deletion. So out_children, read after that moment, are all it will ever
--- have, and it does not see that some are gone. What has ended takes no turn anyway. The invariant makes a deletion
--- finish; that no child is left without its parent does not rest on it, because dx_delete_instances looks for children
--- in the transaction that deletes. When a deletion stops half way, the root is still there and can be deleted again;
--- what was not deleted goes on when the lease is over.
+-- A tree is held from the root down and then deleted from the leaves up, in slices. Invariant: a parent takes no turn
+-- between the moment it is held and its deletion. So out_children, read after that moment, is complete for good, and
+-- the parent does not notice that children disappear. An instance that has ended takes no turn anyway. The invariant
+-- makes sure that a deletion finishes. It is not needed to keep every child with its parent: dx_delete_instances looks
+-- for children in the transaction that deletes. If a deletion stops half way, the root still exists and can be deleted
+-- again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
 --
--- Locks: advisory locks of all ids by key (waits for claims); leases by id (waits for turns that are being stored).
+-- Locks: advisory locks of all ids by key (waits for claims); instance locks by id (waits for turns that are being
+-- stored).
 CREATE OR REPLACE FUNCTION dx_hold_instances(
   p_instance_ids text[],           -- some thousands at most: each takes a place in the server's table of locks
   p_must_have_ended text[],        -- a part of p_instance_ids
@@ -2589,16 +2607,16 @@ BEGIN
 END
 $$;
 
--- Deletes executions of one instance with their histories: never the current one, never a running one.
+-- Deletes executions of one instance with their histories, but neither the current nor a running one.
 --
--- Returns one row. With both bounds given an execution must meet both. Key-values, queues and leases stay.
+-- Returns one row. If both bounds are given, an execution must meet both. Key-values, queues and locks do not change.
 --
--- Bound: the executions of the instance, and the events deleted. Locks: rows of the deleted executions, then of their
--- histories. The current execution only ever moves on, so what is old now stays old.
+-- Bound: the executions of the instance, and the deleted events. Locks: rows of the deleted executions, then of their
+-- histories. The id of the current execution only grows, so an execution that is old now stays old.
 CREATE OR REPLACE FUNCTION dx_prune_executions(
   p_instance_id text,
-  p_keep_last bigint,              -- so many of the highest execution ids stay; null or 0: no condition
-  p_completed_before_ms bigint     -- only those that ended before, milliseconds since the Unix epoch; null: any
+  p_keep_last bigint,              -- how many of the highest execution ids are kept; null or 0: no condition
+  p_completed_before_ms bigint     -- only executions that ended before, milliseconds since the Unix epoch; null: any
 )
 RETURNS TABLE (
   out_executions_deleted bigint,
@@ -2642,7 +2660,7 @@ BEGIN
   FROM pruned;
   out_executions_deleted := cardinality(v_pruned);
   out_events_deleted := 0;
-  -- One by one: of a join, or of a list, PostgreSQL may read all events of the instance.
+  -- One by one: for a join or a list, PostgreSQL may read all events of the instance.
   FOREACH v_execution_id IN ARRAY v_pruned LOOP
     DELETE FROM history AS h
     WHERE h.instance_id = p_instance_id
@@ -2654,15 +2672,16 @@ BEGIN
 END
 $$;
 
--- Event texts of one execution by event id, up to about p_max_bytes of them; none when it is unknown.
+-- Returns a page of the events of one execution, by event id.
 --
--- Returns a page: the events behind p_after, at least one if there is any. The last page says so in every row.
+-- The page has the events after p_after, about p_max_bytes of them but at least one if there is any; no rows if the
+-- execution is unknown. Every row of the last page has out_is_last.
 --
--- Bound: the events of the execution behind p_after are looked at, those of the page are read. Locks: none.
+-- Bound: looks at the events after p_after, and reads those of the page. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_history(
   p_instance_id text,
   p_execution_id bigint,           -- null means the highest execution
-  p_after bigint,                  -- event id; 0 begins
+  p_after bigint,                  -- event id; 0: from the beginning
   p_max_bytes bigint
 )
 RETURNS TABLE (
@@ -2699,9 +2718,9 @@ AS $$
   ORDER BY page.event_id
 $$;
 
--- Sizes of what an instance has stored: the history of its current execution, and its key-values as a reader sees them.
+-- Returns the sizes of an instance: of the history of its current execution, and of its key-values as readers see them.
 --
--- Returns one row, none for an unknown instance.
+-- Returns one row, or none if the instance is unknown.
 --
 -- Bound: the events of the execution and the key-values of the instance. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instance_stats(
@@ -2764,12 +2783,12 @@ AS $$
   WHERE i.instance_id = p_instance_id
 $$;
 
--- State of instances and of their current executions, one row per known id, in any order.
+-- Returns the state of instances and of their current executions, one row per known id, unordered.
 --
--- out_failure is the OrchestrationFailed event that ended a Failed execution: its last event but for one …CancelRequested
--- event for each activity that was open then.
+-- out_failure is the OrchestrationFailed event that ended a Failed execution. It is the last event, except that one
+-- …CancelRequested event may follow for each activity that was open at that time.
 --
--- Bound: the ids given, and of those that failed the events behind their end, read from the last one back. Locks: none.
+-- Bound: the ids given; for failed ones also the events after the failure, read backwards from the last. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instances(
   p_instance_ids text[]
 )
@@ -2815,7 +2834,7 @@ BEGIN
           FROM history AS h
           WHERE h.instance_id = i.instance_id
             AND h.execution_id = i.current_execution_id
-            -- Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
+            -- Quotes inside a payload are escaped, so this is the type of the event itself, in compact or spaced JSON.
             AND h.event_data !~ '"type": ?"[A-Za-z]+CancelRequested"'
           ORDER BY h.event_id DESC
           LIMIT 1
@@ -2832,7 +2851,8 @@ BEGIN
 END
 $$;
 
--- Key-values of an instance as a reader sees them: what the current execution changed, else what ended ones left.
+-- Returns the key-values of an instance as readers see them: changes of the current execution first, else the values
+-- that ended executions left.
 --
 -- Returns one row per key that has a value, by key.
 --
@@ -2868,12 +2888,12 @@ AS $$
   ORDER BY 1
 $$;
 
--- Extends locks to now + extend_for_ms, and the marks of their batches with them. One that has run out is live again when
--- no other process took it: an outage of the database alone takes no work away.
+-- Extends locks, and those of their messages, to now + extend_for_ms. An expired lock becomes live again if no other
+-- process has taken over, so that an outage of the database alone costs no process its work.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled.
 --
--- Bound: the batches of these leases. Locks: leases by instance; queue rows of the batches.
+-- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_renew_orchestration_item_locks(
   p_items jsonb,                   -- [{token, extend_for_ms}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -2895,10 +2915,10 @@ DECLARE
   v_secrets text[] := '{}';
   v_claimed_ms bigint[] := '{}';
   v_until_ms bigint[] := '{}';
-  v_lease record;
+  v_lock record;
   v_previous text;
 BEGIN
-  FOR v_lease IN
+  FOR v_lock IN
     SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, l.instance_id, l.lock_token, l.locked_at
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
       WITH ORDINALITY AS a (token, extend_for_ms, position)
@@ -2907,13 +2927,13 @@ BEGIN
     ORDER BY l.instance_id COLLATE "C", a.position DESC -- of two renewals of one lock the last counts
     FOR UPDATE OF l
   LOOP
-    v_outcomes[v_lease.position] := 'Done';
-    CONTINUE WHEN v_lease.instance_id = v_previous;
-    v_previous := v_lease.instance_id;
-    v_instances := v_instances || v_lease.instance_id;
-    v_secrets := v_secrets || v_lease.lock_token;
-    v_claimed_ms := v_claimed_ms || v_lease.locked_at;
-    v_until_ms := v_until_ms || v_lease.until_ms;
+    v_outcomes[v_lock.position] := 'Done';
+    CONTINUE WHEN v_lock.instance_id = v_previous;
+    v_previous := v_lock.instance_id;
+    v_instances := v_instances || v_lock.instance_id;
+    v_secrets := v_secrets || v_lock.lock_token;
+    v_claimed_ms := v_claimed_ms || v_lock.locked_at;
+    v_until_ms := v_until_ms || v_lock.until_ms;
   END LOOP;
 
   UPDATE instance_locks AS l
@@ -2931,13 +2951,14 @@ BEGIN
 END
 $$;
 
--- Extends the live leases of these owners' sessions to now + p_extend_for_ms, where the session was active lately.
+-- Extends the live session locks of these workers to now + p_extend_for_ms, if the session was active within
+-- p_idle_timeout_ms.
 --
--- Returns the number of sessions extended. An expired lease is never revived; an idle timeout of 0 extends nothing.
+-- Returns the number of extended locks. An expired lock is never extended; an idle timeout of 0 extends none.
 --
--- Bound: the sessions of the owners. Locks: session rows by id.
+-- Bound: the sessions of the workers. Locks: session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_session_locks(
-  p_owner_ids text[],
+  p_worker_ids text[],
   p_extend_for_ms bigint,          -- milliseconds, > 0
   p_idle_timeout_ms bigint,        -- milliseconds since the last activity, >= 0
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -2956,7 +2977,7 @@ BEGIN
   FROM (
     SELECT one.session_id
     FROM sessions AS one
-    WHERE one.worker_id = ANY (p_owner_ids)
+    WHERE one.worker_id = ANY (p_worker_ids)
       AND one.locked_until > v_now_ms
       AND one.last_activity_at > v_now_ms - p_idle_timeout_ms
     ORDER BY one.session_id COLLATE "C"
@@ -2968,14 +2989,16 @@ BEGIN
 END
 $$;
 
--- Extends locks of activities to now + extend_for_ms. One that has run out is live again when no other process took it: an
--- outage of the database alone takes no work away. The lock of a session is not extended, but its last activity is now.
+-- Extends locks of activities to now + extend_for_ms. An expired lock becomes live again if no other worker has taken
+-- over, so that an outage of the database alone costs no worker its activity. The lock of the session is not extended,
+-- but the session counts as active now.
 --
--- Returns one outcome per item, in their order: Done, or LockLost when the token is unknown, superseded or settled, or
--- the activity was cancelled.
+-- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled, or if the
+-- activity was cancelled.
 --
--- A worker asks more often than its lock needs, to learn of a cancellation. A lock that lasts for sufficient_ms more is
--- only read: of the checks of one second each, 14 of 15 write nothing. An activity with a session is always renewed.
+-- A worker calls this more often than its lock needs, to learn of a cancellation. A lock that is live for sufficient_ms
+-- or longer is only read: with one call a second, 14 of 15 write nothing. The lock of an activity with a session is
+-- always extended.
 --
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_renew_work_item_locks(
@@ -3057,7 +3080,7 @@ BEGIN
 END
 $$;
 
--- Trigger: gives an activity its route, its name and tag, where its writer did not.
+-- Trigger: sets the route (name and tag) of an activity that was inserted without one.
 --
 -- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_route_activity()
@@ -3071,20 +3094,23 @@ BEGIN
     ''
   );
   IF octet_length(NEW.route) + COALESCE(octet_length(NEW.session_id), 0) > 2400 THEN
-    -- An index entry takes 2,704 bytes: no insert of others fails for it, and no worker of ours has such names.
+    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
+    -- worker serves names this long.
     NEW.route := '';
   END IF;
   RETURN NEW;
 EXCEPTION
-  -- Text that is not JSON: an insert never fails for it.
+  -- The text is not JSON. An insert must not fail for that.
   WHEN data_exception THEN
     RETURN NEW;
 END
 $$;
 
--- Trigger: gives a message its route where its writer did not, and lets it wait for a start that is not due yet.
+-- Trigger: sets the route of a message that was inserted without one, and makes it wait for a start that is not due
+-- yet.
 --
--- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due. Locks: none.
+-- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
+-- none.
 CREATE OR REPLACE FUNCTION dx_route_message()
 RETURNS trigger
 LANGUAGE plpgsql
@@ -3096,7 +3122,7 @@ BEGIN
   NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
   IF NEW.work_item LIKE '{"StartOrchestration"%' OR NEW.work_item LIKE '{"ContinueAsNew"%' THEN
     IF NEW.visible_at <= NEW.created_at THEN
-      -- What begins an execution is in its first batch, however many messages wait for it.
+      -- The message that begins an execution must be in its first batch, however many messages wait.
       NEW.visible_at := least(
         NEW.visible_at,
         (
@@ -3127,13 +3153,17 @@ BEGIN
 END
 $$;
 
--- Looks through messages without a route, oldest first: gives those one whose instance has come since, and deletes those
--- that have been visible for longer than p_max_age_ms.
+-- Makes one step of a pass over the messages without a route, oldest first: a message whose instance exists by now gets
+-- its route; a message that has been visible for longer than p_max_age_ms is deleted.
 --
--- A message and the start of its id that are written at the same time do not see each other, nor do a message in an open
--- transaction and a change of its instance's version; this is what brings them together. Returns one row: how many were deleted, and where the next step of the pass begins, null at its end.
+-- A message and the start of its id do not see each other when both are inserted at the same time, nor do a message in
+-- an open transaction and a change of the version of its instance. This function repairs both.
 --
--- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue rows (skip locked). Nothing waits.
+-- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
+-- step.
+--
+-- Bound: p_limit rows; the first step of a pass also looks at the newest 1,000 visible rows of each route. Locks: queue
+-- rows (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_sweep_messages(
   p_max_age_ms bigint,             -- milliseconds, >= 0
   p_limit integer,                 -- rows, >= 1
@@ -3164,8 +3194,8 @@ DECLARE
 BEGIN
   out_deleted := 0;
   IF p_after IS NULL THEN
-    -- A transaction that sent a message may commit after its instance changed its version, or was deleted: of the newest
-    -- messages of each route, those whose instance is elsewhere follow it.
+    -- A transaction that sent a message may commit after the instance changed its version or was deleted. Among the
+    -- newest messages of each route, this finds those whose instance has another route by now, and updates them.
     FOR v_row IN
       WITH RECURSIVE present AS (
         (
