@@ -1346,10 +1346,11 @@ BEGIN
   -- Compares text, as an unreadable message must not fail this call. Inside a payload the quotes would be escaped.
   WHERE q.work_item LIKE '{"StartOrchestration"%'
     AND q.work_item NOT LIKE '%"parent_instance":null%'
-    AND substring(q.work_item FROM '"parent_instance": ?("(?:[^"\\\\]|\\\\.)*")') = ANY (
+    -- An array: a subquery may be joined, which takes the text apart once for each of the given.
+    AND substring(q.work_item FROM '"parent_instance": ?("(?:[^"\\\\]|\\\\.)*")') = ANY (ARRAY(
       SELECT to_json(parent.id)::text
       FROM unnest(p_instance_ids) AS parent (id)
-    )
+    ))
     -- An instance with a row has its parent already, and will ignore the start.
     AND NOT EXISTS (
       SELECT FROM instances AS i

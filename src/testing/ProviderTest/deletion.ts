@@ -251,6 +251,24 @@ export const deletion = topic("deletion", {
     yield* expectNoOrchestration()
   }),
 
+  a_tree_of_more_than_a_thousand_is_taken_from_its_processes: Effect.gen(function*() {
+    const children = Array.from({ length: 1001 }, (_, index) => `child-${index}`)
+    const start = (child: string) => childStartItem(child, "root", { version: "2.0.0" })
+    const claimRoot = Effect.andThen(poke("root"), claimInstance("root", { serves: ["1.0.0"] }))
+    yield* create("root")
+    yield* ack(yield* claimRoot, { items: children.map(start), pinsStartsTo: "1.0.0" })
+    yield* send(start("not begun"), "1 hour")
+    const kept = yield* claimRoot
+    yield* fails(remove("root"), /running/i)
+    yield* ack(kept)
+    const lost = yield* claimRoot
+    const deleted = yield* remove("root", true)
+    assert.deepInclude(deleted, { instancesDeleted: 1002, queueMessagesDeleted: 1003 })
+    yield* fails(ack(lost), /lock/i)
+    yield* expectNoOrchestration()
+    assert.deepStrictEqual(yield* (yield* Admin).listInstances, [])
+  }),
+
   concurrent_child_creation_during_delete: Effect.gen(function*() {
     // Either the parent stays with its child, or both are gone.
     for (let round = 0; round < 5; round++) {
