@@ -40,7 +40,7 @@ const readable = (value: unknown): string =>
     ? "one per runtime"
     : typeof value === "object"
     ? (value as { readonly _tag: string })._tag
-    : String(value)
+    : `${value as string | boolean}`
 
 /** What the comment above an option says of its default. */
 const commented = (sources: ReadonlyArray<string>, option: string) => {
