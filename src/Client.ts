@@ -18,9 +18,11 @@ import * as ErrorDetails from "./model/ErrorDetails.ts"
 import * as Event from "./model/Event.ts"
 import type { InstanceState } from "./model/Instance.ts"
 import { anyRust, current } from "./model/internal/coreVersion.ts"
+import { idOf } from "./model/internal/definitions.ts"
+import type { Ids } from "./model/internal/definitions.ts"
 import { checkId, checkRootId, checkText } from "./model/internal/identifiers.ts"
 import type { Unfit } from "./model/internal/identifiers.ts"
-import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/internal/payload.ts"
+import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/internal/payload.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
 import { InvalidInput, ProviderError } from "./provider/ProviderError.ts"
@@ -127,22 +129,24 @@ export type Status =
   }
   | { readonly _tag: "Cancelled"; readonly reason: string; readonly customStatus: Option.Option<string> }
 
-type Definition<Payload extends PayloadSchema, Success extends PayloadSchema, Error extends PayloadSchema> =
-  Orchestration.Startable<any, Payload, Success, Error, any>
+type Definition<
+  Payload extends PayloadSchema,
+  Success extends PayloadSchema,
+  Error extends PayloadSchema,
+  Id extends Ids = any
+> = Orchestration.Startable<any, Payload, Success, Error, any, Id>
 
 /**
- * What a start needs to know.
+ * Which instance to start, with what, and how.
+ *
+ * **Details**
+ *
+ * An id is taken until the instance is deleted. A meaningful one makes a start idempotent.
  *
  * @category models
  * @since 0.1.0
  */
-export interface StartOptions<Payload> {
-  /**
-   * Names the instance, and is free again only when the instance is deleted; at most 1,024 bytes of UTF-8 without NUL. A
-   * meaningful id makes a start idempotent.
-   */
-  readonly instanceId: string
-  readonly payload: Payload
+export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & {
   /**
    * What becomes of a start whose id is taken, by an instance of whatever orchestration and version: `refuse` fails with
    * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. Defaults to `refuse`.
@@ -183,9 +187,9 @@ export class Client extends Context.Service<Client, {
    * After `ConnectionLost` it may be stored or not. The same start again, with `ifExists: "ignore"`, makes sure of it:
    * there is one instance then, never two.
    */
-  readonly start: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
-    orchestration: Definition<P, S, E>,
-    options: StartOptions<P["Type"]>
+  readonly start: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, Id extends Ids>(
+    orchestration: Definition<P, S, E, Id>,
+    options: StartOptions<P["Type"], Id>
   ) => Effect.Effect<void, InstanceAlreadyExists | PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
@@ -201,9 +205,9 @@ export class Client extends Context.Service<Client, {
   >
 
   /** `start`, then `wait`. */
-  readonly execute: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
-    orchestration: Definition<P, S, E>,
-    options: StartOptions<P["Type"]> & WaitOptions
+  readonly execute: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, Id extends Ids>(
+    orchestration: Definition<P, S, E, Id>,
+    options: StartOptions<P["Type"], Id> & WaitOptions
   ) => Effect.Effect<
     S["Type"],
     | E["Type"]
@@ -228,7 +232,7 @@ export class Client extends Context.Service<Client, {
   readonly raise: <P extends PayloadSchema>(
     signal: Signal.Signal<P>,
     instanceId: string,
-    payload: P["Type"]
+    ...payload: PayloadArgument<P["Type"]>
   ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
@@ -238,7 +242,7 @@ export class Client extends Context.Service<Client, {
   readonly send: <P extends PayloadSchema>(
     mailbox: Mailbox.Mailbox<P>,
     instanceId: string,
-    payload: P["Type"]
+    ...payload: PayloadArgument<P["Type"]>
   ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /** Reads a value of an instance as it is now; `none` when it is not set or the instance unknown. */
@@ -296,9 +300,10 @@ export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "cance
  */
 export const within = (queues: Queues): Sender => ({
   start: Effect.fn("Client.start")(function*(orchestration, options) {
-    const { ifExists, instanceId, payload, version } = options
-    yield* refused("Client.start")(checkRootId(instanceId))
+    const { ifExists, payload, version } = options
     const input = yield* orchestration.codecs.payload.encode(payload)
+    const instanceId = idOf(orchestration, options)
+    yield* refused("Client.start")(checkRootId(instanceId))
     const answer = yield* queues.startOrchestration({
       start: {
         _tag: "StartOrchestration",
@@ -318,23 +323,11 @@ export const within = (queues: Queues): Sender => ({
     }
   }),
 
-  raise: Effect.fn("Client.raise")(function*(signal, instanceId, payload) {
-    yield* checkInstanceId("Client.raise", instanceId)
-    const data = yield* signal.codec.encode(payload)
-    yield* queues.enqueueForOrchestrator(
-      { _tag: "ExternalRaised", instance: instanceId, name: signal.name, data },
-      Option.none()
-    )
-  }),
+  raise: (signal, instanceId, ...[payload]) =>
+    message(queues, "Client.raise", "ExternalRaised", signal, instanceId, payload),
 
-  send: Effect.fn("Client.send")(function*(mailbox, instanceId, payload) {
-    yield* checkInstanceId("Client.send", instanceId)
-    const data = yield* mailbox.codec.encode(payload)
-    yield* queues.enqueueForOrchestrator(
-      { _tag: "QueueMessage", instance: instanceId, name: mailbox.name, data },
-      Option.none()
-    )
-  }),
+  send: (mailbox, instanceId, ...[payload]) =>
+    message(queues, "Client.send", "QueueMessage", mailbox, instanceId, payload),
 
   cancel: Effect.fn("Client.cancel")(function*(instanceId, reason) {
     yield* checkInstanceId("Client.cancel", instanceId)
@@ -344,6 +337,23 @@ export const within = (queues: Queues): Sender => ({
 })
 
 // internal
+
+/** What `raise` and `send` do, in a span of their name. */
+const message = Effect.fnUntraced(
+  function*<P extends PayloadSchema>(
+    queues: Queues,
+    operation: string,
+    tag: "ExternalRaised" | "QueueMessage",
+    to: Signal.Signal<P> | Mailbox.Mailbox<P>,
+    instanceId: string,
+    payload: P["Type"]
+  ) {
+    yield* checkInstanceId(operation, instanceId)
+    const data = yield* to.codec.encode(payload)
+    yield* queues.enqueueForOrchestrator({ _tag: tag, instance: instanceId, name: to.name, data }, Option.none())
+  },
+  (self, _, operation) => Effect.withSpan(self, operation)
+)
 
 const make = (provider: Provider["Service"]): Client["Service"] => {
   const client: Client["Service"] = {
@@ -371,7 +381,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
 
     execute: Effect.fn("Client.execute")(function*(orchestration, options) {
       yield* client.start(orchestration, options)
-      return yield* client.wait(orchestration, options.instanceId, { timeout: options.timeout })
+      return yield* client.wait(orchestration, idOf(orchestration, options), { timeout: options.timeout })
     }),
 
     status: Effect.fn("Client.status")(function*(instanceId) {

@@ -13,8 +13,8 @@ import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
-import { checkNameUnsafe, checkVersionUnsafe } from "./model/internal/definitions.ts"
-import type { ServedBy } from "./model/internal/definitions.ts"
+import { checkNameUnsafe, checkVersionUnsafe, idOf } from "./model/internal/definitions.ts"
+import type { Ids, ServedBy } from "./model/internal/definitions.ts"
 import { checkChildId, checkRootId, checkText } from "./model/internal/identifiers.ts"
 import * as payloads from "./model/internal/payload.ts"
 import type { Payload as Codec, PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
@@ -54,7 +54,8 @@ export interface Startable<
   in out Payload extends PayloadSchema,
   in out Success extends PayloadSchema,
   in out Error extends PayloadSchema,
-  in out Version extends string = any
+  in out Version extends string = any,
+  out Id extends Ids = any
 > {
   readonly name: Name
   /** Semver. A running execution keeps the version it began with. */
@@ -63,6 +64,8 @@ export interface Startable<
   readonly payload: Payload
   readonly success: Success
   readonly error: Error
+  /** Names the instance of a payload, where the definition says how; undefined where every start names its own. */
+  readonly instanceId: Id
   /**
    * Runs another instance of this orchestration as a child of the one that calls, and waits for its outcome.
    *
@@ -74,20 +77,17 @@ export interface Startable<
    */
   readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
-   * As `execute`, under an instance id of its own. An id that is taken is the defect `ChildFailed`.
+   * As `execute`, under the given instance id, or the one the definition derives. An id that is taken is the defect
+   * `ChildFailed`.
    */
   readonly executeWithId: (
-    instanceId: string,
-    payload: Payload["Type"]
+    options: Start<Payload["Type"], Id>
   ) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
    * Starts an instance that goes its own way, in the version of this definition: without result, not cancelled with the
    * one that calls. An id that is taken is left alone.
    */
-  readonly startDetached: (
-    instanceId: string,
-    payload: Payload["Type"]
-  ) => Effect.Effect<void, never, OrchestrationContext>
+  readonly startDetached: (options: Start<Payload["Type"], Id>) => Effect.Effect<void, never, OrchestrationContext>
   /** @internal */
   readonly codecs: {
     readonly payload: Codec<Payload["Type"]>
@@ -95,6 +95,21 @@ export interface Startable<
     readonly error: Codec<Error["Type"]>
   }
 }
+
+/**
+ * Which instance to start, and with what.
+ *
+ * **Details**
+ *
+ * `instanceId` may be left out where the definition derives it from the payload, `payload` where it is void. At most
+ * 1,024 bytes of UTF-8 without NUL, and without `::sub::`.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Start<Payload, Id extends Ids = undefined> =
+  & ([Id] extends [undefined] ? { readonly instanceId: string } : { readonly instanceId?: string | undefined })
+  & ([Payload] extends [void] ? { readonly payload?: Payload } : { readonly payload: Payload })
 
 /**
  * A named, versioned program with the Schemas of what goes in and comes out.
@@ -107,8 +122,9 @@ export interface Orchestration<
   in out Payload extends PayloadSchema,
   in out Success extends PayloadSchema,
   in out Error extends PayloadSchema,
-  in out Version extends string = any
-> extends Startable<Name, Payload, Success, Error, Version> {
+  in out Version extends string = any,
+  out Id extends Ids = any
+> extends Startable<Name, Payload, Success, Error, Version, Id> {
   readonly servedBy: "typescript"
   /**
    * The program, as a layer for `Runtime.layer`. It has no services of the application: those belong in activities.
@@ -249,15 +265,18 @@ export const make = <
   Success extends PayloadInput = Schema.Void,
   Error extends PayloadInput = Schema.Never,
   const Version extends string = "1.0.0",
-  By extends ServedBy = "typescript"
+  By extends ServedBy = "typescript",
+  Id extends string = never
 >(name: Name, options?: {
   readonly version?: Version
   readonly payload?: Payload
   readonly success?: Success
   readonly error?: Error
-  /** Whose processes run it. Defaults to `typescript`. */
+  /** Which processes run it: those of this package, or those of Duroxide in Rust. Defaults to `typescript`. */
   readonly servedBy?: By
-}): Made<By, Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, Version> => {
+  /** Names the instance of a payload, so that a start need not. Defaults to none: every start names its instance. */
+  readonly instanceId?: (payload: SchemaOf<Payload>["Type"]) => Id
+}): Made<By, Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, Version, IdsOf<SchemaOf<Payload>, Id>> => {
   const version = options?.version ?? "1.0.0" as Version
   checkNameUnsafe("orchestration", name)
   checkVersionUnsafe(name, version)
@@ -266,14 +285,15 @@ export const make = <
     success: payloads.schemaOf(options?.success),
     error: payloads.schemaOf(options?.error, Schema.Never)
   }
-  const startable = startableOf(name, version, options?.servedBy ?? "typescript", schemas)
+  const startable = startableOf(name, version, options?.servedBy ?? "typescript", options?.instanceId, schemas)
   return (startable.servedBy === "rust" ? startable : withProgram(startable)) as Made<
     By,
     Name,
     SchemaOf<Payload>,
     SchemaOf<Success>,
     SchemaOf<Error>,
-    Version
+    Version,
+    IdsOf<SchemaOf<Payload>, Id>
   >
 }
 
@@ -289,11 +309,16 @@ export type Made<
   Payload extends PayloadSchema,
   Success extends PayloadSchema,
   Error extends PayloadSchema,
-  Version extends string
-> = By extends "typescript" ? Orchestration<Name, Payload, Success, Error, Version>
-  : Startable<Name, Payload, Success, Error, Version>
+  Version extends string,
+  Id extends Ids
+> = By extends "typescript" ? Orchestration<Name, Payload, Success, Error, Version, Id>
+  : Startable<Name, Payload, Success, Error, Version, Id>
 
 // internal
+
+/** What a definition says of ids, `Id` being the texts it derives. */
+type IdsOf<Payload extends PayloadSchema, Id extends string> = [Id] extends [never] ? undefined
+  : (payload: Payload["Type"]) => string
 
 /** `make`, once the Schemas are known. */
 const startableOf = <
@@ -301,13 +326,15 @@ const startableOf = <
   Payload extends PayloadSchema,
   Success extends PayloadSchema,
   Error extends PayloadSchema,
-  const Version extends string
+  const Version extends string,
+  Id extends Ids
 >(
   name: Name,
   version: Version,
   servedBy: ServedBy,
+  instanceId: Id,
   schemas: { readonly payload: Payload; readonly success: Success; readonly error: Error }
-): Startable<Name, Payload, Success, Error, Version> => {
+): Startable<Name, Payload, Success, Error, Version, Id> => {
   const codecs = {
     payload: payloads.make(`payload of orchestration "${name}"`, schemas.payload),
     success: payloads.make(`result of orchestration "${name}"`, schemas.success),
@@ -332,12 +359,14 @@ const startableOf = <
     servedBy,
     ...schemas,
     codecs,
+    instanceId,
     execute: (value) => execute(null, value),
-    executeWithId: execute,
-    startDetached: Effect.fnUntraced(function*(instance: string, value: Payload["Type"]) {
+    executeWithId: (options) => Effect.suspend(() => execute(idOf({ instanceId }, options), options.payload)),
+    startDetached: Effect.fnUntraced(function*(options: Start<Payload["Type"], Id>) {
       const { request } = yield* engine
+      const input = yield* Effect.orDie(codecs.payload.encode(options.payload))
+      const instance = idOf({ instanceId }, options)
       yield* fit.orDie(checkRootId(instance))
-      const input = yield* Effect.orDie(codecs.payload.encode(value))
       yield* request({ _tag: "StartOrchestrationDetached", name, version, instance, input, servedBy })
     })
   }
@@ -348,10 +377,11 @@ const withProgram = <
   Payload extends PayloadSchema,
   Success extends PayloadSchema,
   Error extends PayloadSchema,
-  const Version extends string
+  const Version extends string,
+  Id extends Ids
 >(
-  startable: Startable<Name, Payload, Success, Error, Version>
-): Orchestration<Name, Payload, Success, Error, Version> => {
+  startable: Startable<Name, Payload, Success, Error, Version, Id>
+): Orchestration<Name, Payload, Success, Error, Version, Id> => {
   const { codecs, name, version } = startable
   return {
     ...startable,

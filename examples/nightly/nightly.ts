@@ -55,7 +55,7 @@ const NightlyLive = Nightly.toLayer(Effect.fn(function*(plan) {
   }
   // Detached: it goes on whatever becomes of this instance, which does not wait for it.
   const latest = `${instanceId}/${night}`
-  yield* Report.startDetached(latest, night)
+  yield* Report.startDetached({ instanceId: latest, payload: night })
   yield* Nights.set({ started: started + 1, skipped })
   return yield* Nightly.continueAsNew({ ...plan, latest })
 }))

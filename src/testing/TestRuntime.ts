@@ -21,6 +21,7 @@ import * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
 import * as Client from "../Client.ts"
 import type * as Event from "../model/Event.ts"
+import { idOf } from "../model/internal/definitions.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as Admin from "../provider/Admin.ts"
 import type { AdminDriver } from "../provider/AdminDriver.ts"
@@ -279,8 +280,8 @@ export const layer = <A, E, R>(
     const client = Context.get(services, Client.Client)
     const patient: Client.Client["Service"] = {
       start: (orchestration, options) => restful(client.start(orchestration, options)),
-      raise: (signal, instanceId, payload) => restful(client.raise(signal, instanceId, payload)),
-      send: (mailbox, instanceId, payload) => restful(client.send(mailbox, instanceId, payload)),
+      raise: (signal, instanceId, ...payload) => restful(client.raise(signal, instanceId, ...payload)),
+      send: (mailbox, instanceId, ...payload) => restful(client.send(mailbox, instanceId, ...payload)),
       cancel: (instanceId, reason) => restful(client.cancel(instanceId, reason)),
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
@@ -290,11 +291,12 @@ export const layer = <A, E, R>(
           Effect.andThen(untilEnded(instanceId, options)),
           Effect.andThen(client.wait(orchestration, instanceId))
         ),
-      execute: (orchestration, options) =>
-        client.start(orchestration, options).pipe(
-          Effect.andThen(untilEnded(options.instanceId, options)),
-          Effect.andThen(client.wait(orchestration, options.instanceId))
-        )
+      execute: Effect.fnUntraced(function*(orchestration, options) {
+        yield* client.start(orchestration, options)
+        const instanceId = idOf(orchestration, options)
+        yield* untilEnded(instanceId, options)
+        return yield* client.wait(orchestration, instanceId)
+      })
     }
 
     const again = replace(runtime, outer)

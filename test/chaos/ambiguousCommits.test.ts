@@ -101,7 +101,7 @@ it.live(
         )
         if (!waits(n)) return yield* ended
         const signals = Effect.repeat(
-          Effect.ignore(client.raise(Go, instanceId, undefined)),
+          Effect.ignore(client.raise(Go, instanceId)),
           Schedule.spaced("300 millis")
         )
         return yield* Effect.raceFirst(ended, Effect.andThen(signals, Effect.never))

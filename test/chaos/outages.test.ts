@@ -114,7 +114,7 @@ describe.concurrent("A store that fails for a while", () => {
             Effect.forEach(boxes, write, { concurrency: "unbounded", discard: true })
           )
           yield* Effect.sleep(1_000)
-          yield* Effect.forEach(approvals, (id) => client.raise(Decision, id, undefined))
+          yield* Effect.forEach(approvals, (id) => client.raise(Decision, id))
           assert.isUndefined(outage.pollUnsafe())
 
           assert.deepStrictEqual(

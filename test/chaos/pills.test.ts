@@ -23,7 +23,7 @@ describe("An activity that kills its process", () => {
           const client = yield* Client.Client
           const ids = Array.from({ length: innocents }, (_, n) => ({ instanceId: `flow-${n}`, n }))
           // All of them before the first process, so that it claims them together.
-          yield* client.start(Pill, { instanceId: "pill", payload: undefined })
+          yield* client.start(Pill, { instanceId: "pill" })
           yield* Effect.forEach(ids, ({ instanceId, n }) =>
             client.start(Flow, { instanceId, payload: { n, kind: "steps" } }))
           let deaths = 0

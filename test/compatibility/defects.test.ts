@@ -73,7 +73,7 @@ describe("Defects of the reference:", () => {
     Effect.gen(function*() {
       const client = yield* Client.Client
       assert.strictEqual(yield* client.execute(Steps, { instanceId: "steps", payload: 1 }), 3)
-      assert.strictEqual(yield* client.execute(Hasty, { instanceId: "hasty", payload: undefined }), "over")
+      assert.strictEqual(yield* client.execute(Hasty, { instanceId: "hasty" }), "over")
       const steps = { orchestration_name: "Steps" }
       assert.strictEqual(yield* counted(Metrics.orchestrationStarts, steps), 1)
       assert.strictEqual(yield* counted(Metrics.orchestrationTurns, steps), 3)

@@ -79,7 +79,7 @@ const on = (program: Effect.Effect<unknown, never, Orchestration.Instance>) =>
 const onNothing = Effect.provide(TestRuntime.layer(Runtime.layer({})))
 
 const start = (instanceId = "account-1") =>
-  Effect.flatMap(Client.Client, (client) => client.start(Program, { instanceId, payload: undefined }))
+  Effect.flatMap(Client.Client, (client) => client.start(Program, { instanceId }))
 
 const wait = Effect.flatMap(Client.Client, (client) => client.wait(Program, "account-1"))
 

@@ -173,7 +173,7 @@ describe("docs/operating.md:", () => {
       const { sql, url } = yield* PgServer.database
       yield* Effect.gen(function*() {
         const client = yield* Client.Client
-        yield* client.start(Shipment, { instanceId: "asks", payload: undefined })
+        yield* client.start(Shipment, { instanceId: "asks" })
         yield* waitUntil(
           Effect.map(run(sql, "Stuck instances"), (rows) => rows.length === 1).pipe(
             Effect.tap(() => sql("UPDATE instances SET updated_at = now() - interval '1 hour'"))

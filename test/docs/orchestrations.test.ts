@@ -55,6 +55,17 @@ const SurveyLive = Survey.toLayer(Effect.fn(function*(city) {
   return city.length
 }))
 
+const Review = Orchestration.make("Review", {
+  payload: { tripId: Schema.String },
+  instanceId: ({ tripId }) => `review-${tripId}`
+})
+
+const review = Effect.gen(function*() {
+  const client = yield* Client.Client
+  yield* client.start(Review, { payload: { tripId: "7" }, ifExists: "ignore" }) // however often this runs: one instance
+  return yield* client.wait(Review, Review.instanceId({ tripId: "7" }))
+})
+
 // -----------------------------------------------------------------------------
 // programs, each run as the orchestration `Program` by a test below
 // -----------------------------------------------------------------------------
@@ -138,7 +149,8 @@ const children = Effect.gen(function*() {
   const { instanceId } = yield* Orchestration.Instance
   const sizes = yield* Effect.forEach(["Rome", "Oslo"], Survey.execute, { concurrency: "unbounded" })
   const inTime = yield* Survey.execute("Bern").pipe(Effect.timeoutOption("1 hour")) // cancels the child
-  yield* Survey.startDetached(`${instanceId}/later`, "Prague") // nobody waits for it, nothing cancels it
+  // Independent: no instance waits for it, no cancellation of this one reaches it.
+  yield* Survey.startDetached({ instanceId: `${instanceId}/later`, payload: "Prague" })
   return { sizes, inTime: Option.isSome(inTime) }
 })
 
@@ -177,11 +189,12 @@ const on = <A, E, R>(
   const logged: Array<unknown> = []
   const note = (what: string) => Effect.map(hours, (now) => void did.push(`${now} ${what}`))
   const runtime = Runtime.layer({
-    orchestrations: [Program, BookTrip, Survey],
+    orchestrations: [Program, BookTrip, Review, Survey],
     activities: [Book, Unbook, Quote, Tell]
   }).pipe(Layer.provide([
     Program.toLayer(() => Effect.map(program, (value) => JSON.parse(JSON.stringify(value ?? null)))),
     BookTripLive,
+    Review.toLayer(() => Effect.void),
     SurveyLive,
     Book.toLayer((city) =>
       Effect.andThen(
@@ -202,7 +215,7 @@ const on = <A, E, R>(
   return test(did, logged).pipe(Effect.provide(TestRuntime.layer(runtime)))
 }
 
-const start = Effect.flatMap(Client.Client, (client) => client.start(Program, { instanceId: "p", payload: undefined }))
+const start = Effect.flatMap(Client.Client, (client) => client.start(Program, { instanceId: "p" }))
 const wait = Effect.flatMap(Client.Client, (client) => client.wait(Program, "p"))
 
 describe("docs/orchestrations.md", () => {
@@ -211,7 +224,7 @@ describe("docs/orchestrations.md", () => {
       ["test/docs/orchestrations.test.ts", "examples/nightly/nightly.ts"].map(Docs.read).join("\n")
     )
     const examples = Docs.blocks(Docs.read("docs/orchestrations.md"), "ts")
-    assert.lengthOf(examples, 14)
+    assert.lengthOf(examples, 16)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -229,6 +242,14 @@ describe("docs/orchestrations.md", () => {
           yield* Effect.flip(client.execute(BookTrip, trip("u", "Atlantis"))),
           new SoldOut({ city: "Atlantis" })
         )
+      })))
+
+  it.effect("ids", () =>
+    on(Effect.void, () =>
+      Effect.gen(function*() {
+        yield* review
+        yield* review
+        assert.strictEqual((yield* (yield* Client.Client).status("review-7"))._tag, "Completed")
       })))
 
   it.effect("waiting", () =>
@@ -389,7 +410,7 @@ describe("docs/orchestrations.md", () => {
         yield* start
         yield* TestRuntime.advance("1 hour")
         yield* TestRuntime.crash
-        yield* client.raise(Confirmed, "p", undefined)
+        yield* client.raise(Confirmed, "p")
         const seen = yield* wait
         assert.strictEqual((seen as { now: string }).now, "2030-01-01T00:00:00.000Z")
         assert.deepStrictEqual(did, [`0 tell ${(seen as { id: string }).id}`])

@@ -51,7 +51,7 @@ const Leaver = Orchestration.make("Leaver", { payload: Schema.Boolean })
 
 const LeaverLive = Leaver.toLayer(Effect.fn(function*(isFirst) {
   if (!isFirst) return yield* Effect.sleep("1 minute")
-  yield* Effect.forkChild(Slow.executeWithId("slow", undefined), { startImmediately: true })
+  yield* Effect.forkChild(Slow.executeWithId({ instanceId: "slow" }), { startImmediately: true })
   yield* Effect.forkChild(Prepare.execute(), { startImmediately: true })
   yield* Effect.sleep("1 second")
   return yield* Leaver.continueAsNew(false)

@@ -118,7 +118,7 @@ const start = (id: string) =>
 const finish = (id: string) =>
   Effect.gen(function*() {
     const client = yield* Client.Client
-    yield* client.raise(Approved, `order-${id}`, undefined)
+    yield* client.raise(Approved, `order-${id}`)
     return yield* client.wait(Fulfil, `order-${id}`)
   })
 

@@ -105,8 +105,7 @@ describe("temporary tables of the caller", () => {
         yield* run(`CREATE TEMP TABLE ${name} ${shape}`)
       }
       yield* Client.within(Transaction.make(application, { schema: test.schema })).start(Tomorrow, {
-        instanceId: "shadowed",
-        payload: undefined
+        instanceId: "shadowed"
       })
       yield* run("COMMIT")
       assert.deepStrictEqual(

@@ -229,7 +229,7 @@ describe("nondeterminism", () => {
     const asks = (servedBy: Activity.ServedBy) => {
       const child = Orchestration.make("C", { servedBy })
       return Effect.all(
-        [Activity.make("A", { servedBy }).execute(), child.startDetached("d", undefined), child.execute()],
+        [Activity.make("A", { servedBy }).execute(), child.startDetached({ instanceId: "d" }), child.execute()],
         { concurrency: "unbounded" }
       )
     }

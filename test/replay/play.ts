@@ -367,11 +367,12 @@ const orchestration = once((name) => Orchestration.make(name, anything))
 /** A child of any JSON, under the id given or one of its own. */
 export const child = (name: string, input: unknown = null, instance?: string) => {
   const { execute, executeWithId } = orchestration(name)
-  return instance === undefined ? execute(input) : executeWithId(instance, input)
+  return instance === undefined ? execute(input) : executeWithId({ instanceId: instance, payload: input })
 }
 
 /** A detached start. */
-export const detached = (name: string, instance: string) => Orchestration.make(name).startDetached(instance, undefined)
+export const detached = (name: string, instance: string) =>
+  Orchestration.make(name).startDetached({ instanceId: instance })
 
 /** The next execution of the tested orchestration. */
 export const continueAsNew = (input: unknown = null) => orchestration("Tested").continueAsNew(input)

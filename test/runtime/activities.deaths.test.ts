@@ -42,7 +42,7 @@ const died = Effect.fnUntraced(function*(
   )
   const { error, failed } = yield* Effect.gen(function*() {
     const client = yield* Client.Client
-    const error = yield* Effect.flip(client.execute(Checkout, { instanceId: "order-1", payload: undefined }))
+    const error = yield* Effect.flip(client.execute(Checkout, { instanceId: "order-1" }))
     const failed = (yield* TestRuntime.history("order-1")).find(({ _tag }) => _tag === "ActivityFailed")
     return { error, failed }
   }).pipe(Effect.provide(TestRuntime.layer(runtime).pipe(Layer.provideMerge(Logger.layer([logger])))))

@@ -55,7 +55,7 @@ const app = (
 
 const start = Effect.flatMap(
   Client.Client,
-  (client) => client.start(Checkout, { instanceId: "order-1", payload: undefined })
+  (client) => client.start(Checkout, { instanceId: "order-1" })
 )
 const wait = Effect.flatMap(Client.Client, (client) => client.wait(Checkout, "order-1"))
 const silent = Effect.provide(Logger.layer([]))

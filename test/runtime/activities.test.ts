@@ -219,7 +219,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         yield* worker("gpu", { tags: { _tag: "Tags", tags: ["gpu"] } })
         yield* worker("disk", { tags: { _tag: "Tags", tags: ["tape", "disk"] } })
         const client = yield* Client.Client
-        assert.deepStrictEqual(yield* client.execute(Where, { instanceId: "where", payload: undefined }), [
+        assert.deepStrictEqual(yield* client.execute(Where, { instanceId: "where" }), [
           "plain node of plain - -",
           "gpu node of gpu gpu -",
           "disk node of disk disk -",
@@ -240,7 +240,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
       Effect.gen(function*() {
         const client = yield* Client.Client
         const answers = (instanceId: string) =>
-          client.execute(Where, { instanceId, payload: undefined }).pipe(
+          client.execute(Where, { instanceId }).pipe(
             Effect.map((texts) => texts.map((text) => text.split(" ")[0]))
           )
         yield* worker("idle", { tags: { _tag: "None" } })

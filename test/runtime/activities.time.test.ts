@@ -70,7 +70,7 @@ describe("Activity, in virtual time", () => {
       Effect.gen(function*() {
         const { ended, handler, log, running } = yield* endless
         const { client } = yield* Process.start(all(handler), { runtime: never })
-        yield* client.start(Hasty, { instanceId: "hasty", payload: undefined })
+        yield* client.start(Hasty, { instanceId: "hasty" })
         yield* running
         yield* TestClock.adjust("10 seconds")
         assert.strictEqual(
@@ -85,7 +85,7 @@ describe("Activity, in virtual time", () => {
       Effect.gen(function*() {
         const { handler, log, running } = yield* endless
         const { client } = yield* Process.start(all(handler), { runtime: never })
-        yield* client.start(Persistent, { instanceId: "persistent", payload: undefined })
+        yield* client.start(Persistent, { instanceId: "persistent" })
         yield* running
         yield* TestClock.adjust("1 minute")
         assert.strictEqual(
@@ -106,7 +106,7 @@ describe("Activity, in virtual time", () => {
       Effect.gen(function*() {
         const { handler, log, running } = yield* endless
         const { client } = yield* Process.start(all(handler), { runtime: never })
-        yield* client.start(Limited, { instanceId: "limited", payload: undefined })
+        yield* client.start(Limited, { instanceId: "limited" })
         yield* running
         yield* TestClock.adjust("1 minute")
         assert.strictEqual(
@@ -172,7 +172,7 @@ describe("Activity, in virtual time", () => {
         ).pipe(Effect.provideService(ProviderDriver.ProviderDriver, counted))
         yield* TestClock.adjust("1 minute")
         assert.strictEqual(statements, 0)
-        yield* client.start(Three, { instanceId: "three", payload: undefined })
+        yield* client.start(Three, { instanceId: "three" })
         yield* TestClock.adjust("1 minute")
         assert.deepStrictEqual(yield* client.wait(Three, "three"), ["done", "done", "done"])
         assert.deepStrictEqual({ statements, renewed }, { statements: 10, renewed: 30 })

@@ -28,7 +28,7 @@ const jobs = (handler: Effect.Effect<string> = Effect.succeed("done")) =>
 const everySecond: App.Options = { provider: { pollInterval: "1 second" } }
 
 const run = (instanceId: string, client: Effect.Success<ReturnType<typeof Process.start>>["client"]) =>
-  Effect.forkChild(client.execute(Job, { instanceId, payload: undefined }))
+  Effect.forkChild(client.execute(Job, { instanceId }))
 
 const pass = Effect.fnUntraced(function*(seconds: number) {
   for (let i = 0; i < seconds; i++) yield* TestClock.adjust("1 second")

@@ -70,7 +70,7 @@ describe("Only the delivery at fault counts:", () => {
       Effect.gen(function*() {
         const { runs, runtime } = payments()
         const { client } = yield* start(runtime, yield* failing(reason, 400_000, ["ackWorkItems"]))
-        const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 400_000)
+        const exit = yield* settled(client.execute(Pay, { instanceId: "i" }), 400_000)
         assert.deepStrictEqual(exit, Exit.succeed("paid"))
         assert.strictEqual(runs.count, 1)
       }).pipe(inMemory))
@@ -79,7 +79,7 @@ describe("Only the delivery at fault counts:", () => {
       Effect.gen(function*() {
         const { runs, runtime } = payments()
         const { client } = yield* start(runtime, yield* failing(reason, 400_000, ["ackOrchestrationItems"]))
-        const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 400_000)
+        const exit = yield* settled(client.execute(Pay, { instanceId: "i" }), 400_000)
         assert.deepStrictEqual(exit, Exit.succeed("paid"))
         assert.strictEqual(runs.count, 1)
       }).pipe(inMemory))
@@ -91,7 +91,7 @@ describe("Only the delivery at fault counts:", () => {
         const driver = yield* ProviderDriver.ProviderDriver
         const other = yield* start(Runtime.layer({}), driver)
         const ids = Array.from({ length: 20 }, (_, i) => `i${i}`)
-        yield* Effect.forEach(ids, (instanceId) => other.client.start(Pay, { instanceId, payload: undefined }))
+        yield* Effect.forEach(ids, (instanceId) => other.client.start(Pay, { instanceId }))
         const { runs, runtime } = payments()
         yield* start(runtime, yield* failing(reasons["a lost connection"]!, seconds * 1_000))
         const all = Effect.forEach(ids, (instanceId) => other.client.wait(Pay, instanceId))
@@ -117,7 +117,7 @@ describe("Only the delivery at fault counts:", () => {
             )
             : driver.ackWorkItems(items)
       })
-      const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 0)
+      const exit = yield* settled(client.execute(Pay, { instanceId: "i" }), 0)
       assert.isTrue(Exit.isFailure(exit))
       const error = yield* Effect.flip(client.wait(Pay, "i"))
       assert.instanceOf(error, Client.InstanceFailed)
@@ -136,7 +136,7 @@ describe("Only the delivery at fault counts:", () => {
       const first = payments()
       const second = payments()
       const { client } = yield* start(first.runtime, slow)
-      const done = yield* Effect.forkChild(client.execute(Pay, { instanceId: "i", payload: undefined }))
+      const done = yield* Effect.forkChild(client.execute(Pay, { instanceId: "i" }))
       yield* TestClock.adjust("1 second")
       yield* start(second.runtime, driver)
       yield* TestClock.adjust("1 minute")
@@ -154,7 +154,7 @@ describe("Only the delivery at fault counts:", () => {
       const { client } = yield* start(others, driver)
       for (let i = 0; i < 8; i++) yield* start(others, driver)
       const ids = Array.from({ length: 60 }, (_, i) => `i${i}`)
-      yield* Effect.forEach(ids, (instanceId) => client.start(Pay, { instanceId, payload: undefined }))
+      yield* Effect.forEach(ids, (instanceId) => client.start(Pay, { instanceId }))
       yield* TestClock.adjust("1 minute")
       const { runs, runtime } = payments()
       yield* start(runtime, driver)
@@ -182,7 +182,7 @@ describe("Only the delivery at fault counts:", () => {
               claimed.map((one) => isOlder && one.history.length > 0 ? { ...one, history: [`{"newer":1}`] } : one)
           )
       }))
-      yield* client.start(Pay, { instanceId: "i", payload: undefined })
+      yield* client.start(Pay, { instanceId: "i" })
       yield* TestClock.adjust("1 hour")
       assert.strictEqual((yield* client.status("i"))._tag, "Running")
       isOlder = false
@@ -205,7 +205,7 @@ describe("Only the delivery at fault counts:", () => {
             : call
         ))
     )
-    const done = yield* Effect.forkChild(client.execute(Pay, { instanceId: "i", payload: undefined }))
+    const done = yield* Effect.forkChild(client.execute(Pay, { instanceId: "i" }))
     const pass = (seconds: number) => Effect.replicateEffect(TestClock.adjust("1 second"), seconds, { discard: true })
     return { done, pass, runs, setAway: (is: typeof isAway) => void (isAway = is) }
   })
@@ -261,7 +261,7 @@ describe("Only the delivery at fault counts:", () => {
         provider: { pollInterval: "1 second" },
         runtime: { orchestrationConcurrency: 1 }
       }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, slow))
-      const exit = yield* settled(client.execute(Pay, { instanceId: "i", payload: undefined }), 120_000)
+      const exit = yield* settled(client.execute(Pay, { instanceId: "i" }), 120_000)
       assert.deepStrictEqual(exit, Exit.succeed("paid"))
       assert.strictEqual(runs.count, 1)
     }).pipe(inMemory))
@@ -282,7 +282,7 @@ describe("Only the delivery at fault counts:", () => {
       ]))
       const options = { provider: { pollInterval: "1 second" }, runtime: { verifyReplay: false } } as const
       const first = yield* Process.start(runtime, options)
-      yield* first.client.start(Long, { instanceId: "i", payload: undefined })
+      yield* first.client.start(Long, { instanceId: "i" })
       for (let i = 0; i < 60; i++) yield* TestClock.adjust("1 second")
       yield* first.stop
       let claims = 0
@@ -298,7 +298,7 @@ describe("Only the delivery at fault counts:", () => {
       const onSlow = Effect.provideService(ProviderDriver.ProviderDriver, slow)
       const { client } = yield* Process.start(runtime, options).pipe(onSlow)
       yield* Process.start(runtime, options).pipe(onSlow)
-      yield* client.raise(Go, "i", undefined)
+      yield* client.raise(Go, "i")
       const done = yield* Effect.forkChild(client.wait(Long, "i"))
       for (let i = 0; i < 40; i++) yield* TestClock.adjust("1 second")
       assert.deepStrictEqual(done.pollUnsafe(), Exit.succeed(70))

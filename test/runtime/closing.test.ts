@@ -38,12 +38,12 @@ describe("Closing a runtime", () => {
       const { client, stop } = yield* start(Effect.as(Effect.sleep("8 seconds"), "done"), {
         shutdownTimeout: "10 seconds"
       })
-      yield* client.start(Job, { instanceId: "under way", payload: undefined })
+      yield* client.start(Job, { instanceId: "under way" })
       yield* TestClock.adjust("1 second")
       const closing = yield* Effect.forkChild(stop)
       yield* TestClock.adjust("1 second")
       const other = yield* Process.start(Runtime.layer({}))
-      yield* other.client.start(Quick, { instanceId: "late", payload: undefined })
+      yield* other.client.start(Quick, { instanceId: "late" })
       yield* TestClock.adjust("5 seconds")
       assert.isUndefined(closing.pollUnsafe())
       const driver = yield* ProviderDriver.ProviderDriver
@@ -70,7 +70,7 @@ describe("Closing a runtime", () => {
         ProviderDriver.ProviderDriver,
         Process.intercept(driver, (call) => Effect.suspend(() => isStuck ? Effect.never : call))
       ))
-      for (let i = 0; i < 3; i++) yield* client.start(Job, { instanceId: `i${i}`, payload: undefined })
+      for (let i = 0; i < 3; i++) yield* client.start(Job, { instanceId: `i${i}` })
       yield* TestClock.adjust("1 second")
       yield* Deferred.await(started)
       isStuck = true

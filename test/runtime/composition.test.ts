@@ -41,16 +41,16 @@ const runtime = Runtime.layer({
     )
   ),
   Caught.toLayer(() =>
-    Told.executeWithId("taken", 1).pipe(
+    Told.executeWithId({ instanceId: "taken", payload: 1 }).pipe(
       Effect.as("it ran"),
       Effect.catch((error) => Effect.succeed(`failed: ${error}`)),
       Effect.catchDefect(() => Effect.succeed("died"))
     )
   ),
-  Named.toLayer((n) => Halve.executeWithId("half-of-it", n)),
+  Named.toLayer((n) => Halve.executeWithId({ instanceId: "half-of-it", payload: n })),
   Patient.toLayer(() => Go.wait),
   Hasty.toLayer(() => Effect.race(Patient.execute(), Effect.as(Effect.sleep(20), "no time for children"))),
-  Launch.toLayer((instanceId) => Halve.startDetached(instanceId, 8)),
+  Launch.toLayer((instanceId) => Halve.startDetached({ instanceId, payload: 8 })),
   Counter.toLayer(Effect.fn(function*(n) {
     const total = Option.getOrElse(yield* Total.get, () => 0)
     yield* Total.set(total + n)
@@ -98,15 +98,15 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
     it.effect("an id that is taken is no failure of the child's own, also where those are strings", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
-        yield* client.start(Patient, { instanceId: "taken", payload: undefined })
-        assert.strictEqual(yield* client.execute(Caught, { instanceId: "caught", payload: undefined }), "died")
+        yield* client.start(Patient, { instanceId: "taken" })
+        assert.strictEqual(yield* client.execute(Caught, { instanceId: "caught" }), "died")
       }))
 
     it.effect("a child that loses a race is cancelled", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         assert.strictEqual(
-          yield* client.execute(Hasty, { instanceId: "hasty", payload: undefined }),
+          yield* client.execute(Hasty, { instanceId: "hasty" }),
           "no time for children"
         )
         const error = yield* failure(client.wait(Patient, "hasty::sub::2"))
@@ -118,7 +118,7 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
     it.effect("a failure that cannot be read is none of the program's, also where its errors are strings", () =>
       Effect.gen(function*() {
         const provider = yield* Provider.Provider
-        yield* (yield* Client.Client).start(Patient, { instanceId: "illegible", payload: undefined })
+        yield* (yield* Client.Client).start(Patient, { instanceId: "illegible" })
         const state = Option.getOrThrow(yield* provider.readInstance("illegible"))
         const illegible = { ...state, status: "Failed" as const, failure: "no event", output: "a text" }
         const error = yield* Effect.gen(function*() {

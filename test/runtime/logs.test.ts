@@ -52,8 +52,8 @@ describe("Logs of a runtime", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
       const { client } = yield* Process.start(runtime)
-      yield* client.execute(Computes, { instanceId: "a turn", payload: undefined })
-      yield* client.execute(Calls, { instanceId: "an activity", payload: undefined })
+      yield* client.execute(Computes, { instanceId: "a turn" })
+      yield* client.execute(Calls, { instanceId: "an activity" })
       const blocked = () => lines.filter(({ message }) => message.includes("blocked the event loop"))
       yield* waitUntil(Effect.sync(() => blocked().length > 0))
       const warnings = lines.filter(({ level }) => level === "Warn")
@@ -91,7 +91,7 @@ describe("Logs of a runtime", () => {
     ))
     return Effect.gen(function*() {
       const { client } = yield* Process.start(failing)
-      yield* client.start(Dies, { instanceId: "order-1", payload: undefined })
+      yield* client.start(Dies, { instanceId: "order-1" })
       yield* TestClock.adjust("1 minute")
       const errors = lines.filter(({ level }) => level === "Error")
       assert.lengthOf(errors, 1)
@@ -117,7 +117,7 @@ describe("Logs of a runtime", () => {
     ))
     return Effect.gen(function*() {
       const { client } = yield* Process.start(logging)
-      yield* client.start(Logs, { instanceId: "order-1", payload: undefined })
+      yield* client.start(Logs, { instanceId: "order-1" })
       yield* TestClock.adjust("1 minute")
       const ids = { instanceId: "order-1", orchestration: "Logs", executionId: 1 }
       for (const text of ["own line", "line of a fiber"]) {
@@ -142,9 +142,9 @@ describe("Logs of a runtime", () => {
     ))
     return Effect.gen(function*() {
       const { client } = yield* Process.start(straying)
-      yield* client.start(Strays, { instanceId: "order-1", payload: undefined })
+      yield* client.start(Strays, { instanceId: "order-1" })
       yield* TestClock.adjust("1 minute")
-      yield* client.start(Strays, { instanceId: "order-2", payload: undefined })
+      yield* client.start(Strays, { instanceId: "order-2" })
       yield* TestClock.adjust("1 minute")
       const stray = lines.filter(({ message }) => message.includes("goes on outside its turn"))
       assert.lengthOf(stray, 1)

@@ -98,7 +98,7 @@ describe("Poison:", () => {
   it.effect("a turn takes its process down: the instance fails after ten", () =>
     Effect.gen(function*() {
       const { client, runs } = yield* restarting
-      yield* client.start(Killer, { instanceId: "killer", payload: undefined })
+      yield* client.start(Killer, { instanceId: "killer" })
       yield* pass(5)
       const error = poison(yield* Effect.flip(client.wait(Killer, "killer", { timeout: 1 })))
       assert.include(error.message, `orchestration killer was delivered 10 times and never ended (maxAttempts 10)`)

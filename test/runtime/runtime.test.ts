@@ -105,7 +105,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
     it.effect("a handler that dies fails the instance with what it died of", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
-        const error = yield* failure(client.execute(Exploding, { instanceId: "explodes", payload: undefined }))
+        const error = yield* failure(client.execute(Exploding, { instanceId: "explodes" }))
         assert.instanceOf(error, Client.InstanceFailed)
         const { details } = error
         assert.strictEqual(
@@ -136,7 +136,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
     it.effect("go on from what was recorded when the program is replayed", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
-        const numbers = yield* client.execute(Measuring, { instanceId: "measures", payload: undefined })
+        const numbers = yield* client.execute(Measuring, { instanceId: "measures" })
         const [clock1, date1, random1, clock2, date2, random2] = numbers as [
           number,
           number,
@@ -176,10 +176,10 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
     it.effect("an id in use is refused, or left alone on request", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
-        yield* client.execute(Measuring, { instanceId: "once", payload: undefined })
-        const error = yield* failure(client.start(Measuring, { instanceId: "once", payload: undefined }))
+        yield* client.execute(Measuring, { instanceId: "once" })
+        const error = yield* failure(client.start(Measuring, { instanceId: "once" }))
         assert.instanceOf(error, Client.InstanceAlreadyExists)
-        yield* client.start(Measuring, { instanceId: "once", payload: undefined, ifExists: "ignore" })
+        yield* client.start(Measuring, { instanceId: "once", ifExists: "ignore" })
         assert.strictEqual((yield* client.status("once"))._tag, "Completed")
       }))
 
@@ -197,7 +197,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
     it.effect("code that awaits something not durable fails, naming the orchestration", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
-        const error = yield* failure(client.execute(Impatient, { instanceId: "impatient", payload: undefined }))
+        const error = yield* failure(client.execute(Impatient, { instanceId: "impatient" }))
         assert.include(error.message, `orchestration "Impatient" awaits something that is not durable`)
         assert.include(error.message, "Put it into an activity")
       }))
@@ -229,7 +229,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         ]
         for (const [instanceId, problem] of problems) {
           const calls = [
-            client.start(Measuring, { instanceId, payload: undefined }),
+            client.start(Measuring, { instanceId }),
             client.wait(Measuring, instanceId),
             client.status(instanceId),
             client.raise(Approved, instanceId, { by: "x" }),
@@ -242,19 +242,19 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
           }
         }
         // Children can be talked to, but not started, from outside.
-        const child = yield* failure(client.start(Measuring, { instanceId: "parent::sub::1", payload: undefined }))
+        const child = yield* failure(client.start(Measuring, { instanceId: "parent::sub::1" }))
         assert.include(child.message, "'sub::' is reserved for child orchestrations")
         yield* client.raise(Approved, "parent::sub::1", { by: "x" })
         const error = yield* failure(client.cancel("fine", "not\0fine"))
         assert.include(error.message, "invalid reason")
-        yield* client.start(Measuring, { instanceId: "é".repeat(512), payload: undefined })
+        yield* client.start(Measuring, { instanceId: "é".repeat(512) })
       }))
 
     it.effect("a result that its schema refuses fails the instance, naming what it is of", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const Other = Orchestration.make("Measuring", { success: Schema.String })
-        yield* client.execute(Measuring, { instanceId: "other", payload: undefined })
+        yield* client.execute(Measuring, { instanceId: "other" })
         const error = yield* failure(client.wait(Other, "other"))
         assert.strictEqual(error._tag, "PayloadMismatch")
         assert.include(error.message, `result of orchestration "Measuring"`)

@@ -40,7 +40,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
           Effect.andThen(Deferred.succeed(started, undefined), Deferred.await(finish)),
           { shutdownTimeout: "1 minute" }
         )
-        yield* client.start(Job, { instanceId: "ends", payload: undefined })
+        yield* client.start(Job, { instanceId: "ends" })
         yield* Deferred.await(started)
         const stopping = yield* Effect.forkChild(first.stop, { startImmediately: true })
         yield* Deferred.succeed(finish, "done by the first")
@@ -71,7 +71,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
           ),
           { ...leases, shutdownTimeout: 0 }
         )
-        yield* client.start(Job, { instanceId: "interrupted", payload: undefined })
+        yield* client.start(Job, { instanceId: "interrupted" })
         yield* Deferred.await(started)
         yield* first.stop
         assert.isTrue(interrupted)
@@ -102,7 +102,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
           orchestrationLockTimeout: "1 hour",
           shutdownTimeout: 0
         }).pipe(Effect.provideService(Provider.Provider, stuck))
-        yield* client.start(Job, { instanceId: "mid-turn", payload: undefined })
+        yield* client.start(Job, { instanceId: "mid-turn" })
         yield* Deferred.await(storing)
         yield* first.stop
         assert.deepStrictEqual(yield* sql(`SELECT * FROM instance_locks`), [])

@@ -45,14 +45,14 @@ const faithful = Faithful.toLayer(Effect.fn(function*({ rounds }) {
   return rounds === 0 ? "faithful" : yield* Faithful.continueAsNew({ rounds: rounds - 1 }, { version: "own" })
 }))
 const launcher = Launcher.toLayer(Effect.fn(function*() {
-  yield* One.startDetached("detached one", { rounds: 0 })
-  yield* Two.startDetached("detached two", { rounds: 0 })
+  yield* One.startDetached({ instanceId: "detached one", payload: { rounds: 0 } })
+  yield* Two.startDetached({ instanceId: "detached two", payload: { rounds: 0 } })
   return yield* Effect.all([One.execute({ rounds: 0 }), Two.execute({ rounds: 0 })], { concurrency: "unbounded" })
 }))
 
 const envoy = Envoy.toLayer(Effect.fn(function*() {
-  yield* Theirs.startDetached("detached", { rounds: 0 })
-  return yield* Theirs.executeWithId("child", { rounds: 0 })
+  yield* Theirs.startDetached({ instanceId: "detached", payload: { rounds: 0 } })
+  return yield* Theirs.executeWithId({ instanceId: "child", payload: { rounds: 0 } })
 }))
 
 const configured = Layer.provide(Logger.layer([]))
@@ -75,7 +75,7 @@ const launching = Runtime.layer({ orchestrations: [One, Two, Launcher] }).pipe(
   configured
 )
 
-const go = (instanceId: string) => Effect.flatMap(Client.Client, (client) => client.raise(Go, instanceId, undefined))
+const go = (instanceId: string) => Effect.flatMap(Client.Client, (client) => client.raise(Go, instanceId))
 
 /** The versions of the executions so far. */
 const versions = (instanceId: string) =>
@@ -128,7 +128,7 @@ describe("Versions", () => {
       const provider = yield* Provider.Provider
       yield* client.start(Theirs, { instanceId: "own", payload: { rounds: 0 } })
       yield* client.start(Theirs, { instanceId: "newest", payload: { rounds: 0 }, version: "newest" })
-      yield* client.start(Envoy, { instanceId: "envoy", payload: undefined })
+      yield* client.start(Envoy, { instanceId: "envoy" })
       yield* TestRuntime.advance("1 hour")
       assert.deepStrictEqual(yield* Effect.forEach(["own", "newest", "detached", "child"], versions), [[], [], [], []])
       assert.strictEqual((yield* client.status("own"))._tag, "Running")
@@ -297,7 +297,7 @@ describe("Versions", () => {
   it.effect("children and detached starts: take the version of their definition", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
-      yield* client.start(Launcher, { instanceId: "launcher", payload: undefined })
+      yield* client.start(Launcher, { instanceId: "launcher" })
       const [first, second] = ["launcher::sub::4", "launcher::sub::5"] as const
       yield* Effect.forEach(["detached one", "detached two", first, second], go)
       assert.deepStrictEqual(yield* client.wait(Launcher, "launcher"), ["one", "two"])

@@ -27,7 +27,7 @@ describe("MemoryDriver", () => {
     Effect.gen(function*() {
       const client = yield* Client.Client
       const begun = yield* Clock.currentTimeMillis
-      yield* client.start(Month, { instanceId: "month", payload: undefined })
+      yield* client.start(Month, { instanceId: "month" })
       yield* TestRuntime.advance("30 days")
       const times = yield* client.wait(Month, "month")
       assert.deepStrictEqual(

@@ -138,7 +138,7 @@ describe("WarmInstances", () => {
     ]))
     return Effect.gen(function*() {
       const client = yield* Client.Client
-      const error = yield* Effect.flip(client.execute(Loud, { instanceId: "loud", payload: undefined }))
+      const error = yield* Effect.flip(client.execute(Loud, { instanceId: "loud" }))
       assert.include(error.message, "NUL")
     }).pipe(Effect.provide(inMemory(runtime)))
   })
@@ -155,7 +155,7 @@ describe("WarmInstances", () => {
       ]))
       return Effect.gen(function*() {
         const client = yield* Client.Client
-        const exit = yield* Effect.result(client.execute(Dice, { instanceId: "dice", payload: undefined }))
+        const exit = yield* Effect.result(client.execute(Dice, { instanceId: "dice" }))
         if (verifyReplay) {
           assert.isTrue(Result.isFailure(exit))
           assert.include(Result.getOrThrow(Result.flip(exit)).message, `"Dice" is not deterministic`)
@@ -206,11 +206,11 @@ describe("WarmInstances", () => {
       Effect.gen(function*() {
         const client = yield* Client.Client
         const { statementCounts } = yield* Database.Database
-        yield* client.execute(Wait, { instanceId: "warm-up", payload: undefined }).pipe(Effect.timeoutOption(100))
+        yield* client.execute(Wait, { instanceId: "warm-up" }).pipe(Effect.timeoutOption(100))
         const before = heapUsed()
         yield* Effect.forEach(
           Array.from({ length: instances }, (_, index) => `wait-${index}`),
-          (instanceId) => client.start(Wait, { instanceId, payload: undefined }),
+          (instanceId) => client.start(Wait, { instanceId }),
           { concurrency: 256, discard: true }
         )
         yield* waitUntil(Effect.map(

@@ -110,14 +110,14 @@ const handlers = (ran: Array<string>) =>
       yield* Effect.ignore(Failing.execute())
       yield* Effect.ignore(OurFailure.execute("expected"))
       yield* OurSteps.execute(1)
-      yield* OurSteps.startDetached("detached", 1)
+      yield* OurSteps.startDetached({ instanceId: "detached", payload: 1 })
       return yield* OurStep.execute(n)
     })),
     OurParent.toLayer((n) => RustSteps.execute(n)),
     OurCall.toLayer((n) => RustStep.execute(n)),
     OurDetached.toLayer(Effect.fn(function*(n) {
       const { instanceId } = yield* Orchestration.Instance
-      yield* RustSteps.startDetached(`${instanceId}-detached`, n)
+      yield* RustSteps.startDetached({ instanceId: `${instanceId}-detached`, payload: n })
     })),
     Trap.toLayer(() => Effect.die("run by the wrong side"))
   )

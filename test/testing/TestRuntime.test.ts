@@ -41,7 +41,7 @@ const on = (
   options?: TestRuntime.Options
 ) => Effect.provide(TestRuntime.layer(runtimeOf(program, step), options))
 
-const start = Effect.flatMap(Client.Client, (client) => client.start(Program, { instanceId: "p", payload: undefined }))
+const start = Effect.flatMap(Client.Client, (client) => client.start(Program, { instanceId: "p" }))
 const wait = (options?: Client.WaitOptions) =>
   Effect.flatMap(Client.Client, (client) => client.wait(Program, "p", options))
 const status = Effect.flatMap(Client.Client, (client) => client.status("p"))
@@ -120,7 +120,7 @@ describe("TestRuntime", () => {
       yield* start
       yield* TestRuntime.advance("30 minutes")
       const ends = yield* Effect.all([
-        Effect.andThen(client.execute(Program, { instanceId: "later", payload: undefined }), hours),
+        Effect.andThen(client.execute(Program, { instanceId: "later" }), hours),
         Effect.andThen(wait(), hours)
       ], { concurrency: "unbounded" })
       assert.deepStrictEqual(ends, [1.5, 1])
@@ -225,7 +225,7 @@ describe("TestRuntime", () => {
       )
       assert.include(yield* stuck(client.wait(Program, "other")), "instance other does not exist")
       const Unserved = Orchestration.make("Unserved", { version: "1.2.0" })
-      yield* client.start(Unserved, { instanceId: "unserved", payload: undefined })
+      yield* client.start(Unserved, { instanceId: "unserved" })
       assert.include(yield* stuck(client.wait(Unserved, "unserved")), "no runtime serves Unserved@1.2.0")
     }).pipe(on(
       Effect.all([Approved.wait, Effect.andThen(Effect.sleep("1 day"), Orders.take)], { concurrency: "unbounded" }),

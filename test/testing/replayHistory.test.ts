@@ -511,15 +511,18 @@ describe("replayHistory: what does not fit", () => {
     before: () =>
       Effect.gen(function*() {
         yield* Total.set(1)
-        yield* Fulfil.startDetached("order-2", order)
-        yield* Effect.raceFirst(Fulfil.executeWithId("order-3", order), Effect.void)
+        yield* Fulfil.startDetached({ instanceId: "order-2", payload: order })
+        yield* Effect.raceFirst(Fulfil.executeWithId({ instanceId: "order-3", payload: order }), Effect.void)
         return 0
       }),
     after: () =>
       Effect.gen(function*() {
         yield* Total.set(2)
-        yield* Fulfil.startDetached("order-4", order)
-        yield* Effect.raceFirst(Fulfil.executeWithId("order-3", { ...order, cents: 5 }), Effect.void)
+        yield* Fulfil.startDetached({ instanceId: "order-4", payload: order })
+        yield* Effect.raceFirst(
+          Fulfil.executeWithId({ instanceId: "order-3", payload: { ...order, cents: 5 } }),
+          Effect.void
+        )
         return 0
       }),
     drive: Effect.void,

@@ -26,6 +26,11 @@ const Fulfil = Orchestration.make("Fulfil", {
   error: Declined
 })
 const Silent = Orchestration.make("Silent")
+const Derived = Orchestration.make("Derived", {
+  payload: { id: Schema.Int },
+  instanceId: (order) => `order-${order.id}`
+})
+const Single = Orchestration.make("Single", { instanceId: () => "the only one" })
 const Approved = Signal.make("Approved", { payload: Schema.Boolean })
 const Ping = Signal.make("Ping")
 const Orders = Mailbox.make("Orders", { payload: Schema.Int })
@@ -40,9 +45,17 @@ void Charge.execute()
 // @ts-expect-error cents is a number
 void Fulfil.execute({ cents: "12" })
 // @ts-expect-error cents is missing
-void Fulfil.executeWithId("child", {})
+void Fulfil.executeWithId({ instanceId: "child", payload: {} })
 // @ts-expect-error cents is missing
-void Fulfil.startDetached("other", {})
+void Fulfil.startDetached({ instanceId: "other", payload: {} })
+// @ts-expect-error a payload is missing
+void Fulfil.executeWithId({ instanceId: "child" })
+// @ts-expect-error a payload is missing
+void Fulfil.startDetached({ instanceId: "other" })
+// @ts-expect-error an instance has an id
+void Fulfil.startDetached({ payload: { cents: 1 } })
+// @ts-expect-error a payload is missing
+void Fulfil.continueAsNew()
 // @ts-expect-error cents is a number
 void Fulfil.continueAsNew({ cents: null })
 // @ts-expect-error there is no such choice of version
@@ -53,6 +66,11 @@ void Total.set("1")
 expectTypeOf(Charge.execute(12)).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Instance>>()
 expectTypeOf(Fulfil.execute({ cents: 1 })).toEqualTypeOf<Effect.Effect<string, Declined, Orchestration.Instance>>()
 expectTypeOf(Fulfil.continueAsNew({ cents: 1 })).toEqualTypeOf<Effect.Effect<never, never, Orchestration.Instance>>()
+expectTypeOf(Silent.continueAsNew()).toEqualTypeOf<Effect.Effect<never, never, Orchestration.Instance>>()
+expectTypeOf(Silent.startDetached({ instanceId: "i" }))
+  .toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
+expectTypeOf(Silent.executeWithId({ instanceId: "i" }))
+  .toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
 expectTypeOf(Silent.execute()).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
 expectTypeOf(Approved.wait).toEqualTypeOf<Effect.Effect<boolean, never, Orchestration.Instance>>()
 expectTypeOf(Ping.wait).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
@@ -149,16 +167,49 @@ void client.start(Fulfil, { instanceId: "i", payload: { cents: "12" } })
 void client.start(Fulfil, { instanceId: "i" })
 // @ts-expect-error an instance has an id
 void client.start(Fulfil, { payload: { cents: 1 } })
+// @ts-expect-error an instance has an id
+void client.execute(Silent, {})
+// @ts-expect-error a payload is missing
+void client.execute(Fulfil, { instanceId: "i" })
 // @ts-expect-error there is no such choice of version
 void client.start(Fulfil, { instanceId: "i", payload: { cents: 1 }, version: "2.0.0" })
 // @ts-expect-error the payload of Approved is a boolean
 void client.raise(Approved, "i", "yes")
 // @ts-expect-error a mailbox is written to with send
 void client.raise(Orders, "i", 1)
+// @ts-expect-error a payload is missing
+void client.raise(Approved, "i")
+// @ts-expect-error a payload is missing
+void client.send(Orders, "i")
 // @ts-expect-error the payload of Orders is a number
 void client.send(Orders, "i", "1")
 // @ts-expect-error an activity is no orchestration
 void client.start(Charge, { instanceId: "i", payload: 1 })
+
+// An id that the definition derives may be left out, or given.
+void client.start(Derived, { payload: { id: 1 } })
+void client.execute(Derived, { payload: { id: 1 }, instanceId: "another", timeout: "1 second" })
+void client.start(Single, {})
+void Derived.startDetached({ payload: { id: 1 } })
+void Derived.executeWithId({ payload: { id: 1 } })
+expectTypeOf(Derived.instanceId).toEqualTypeOf<(order: { readonly id: number }) => string>()
+expectTypeOf(Fulfil.instanceId).toEqualTypeOf<undefined>()
+// @ts-expect-error the id is derived from the payload, which is missing
+void client.start(Derived, {})
+// @ts-expect-error an id is a text
+void Orchestration.make("Wrong", { payload: { id: Schema.Int }, instanceId: (order) => order.id })
+// @ts-expect-error orders have no name
+void Orchestration.make("Wrong", { payload: { id: Schema.Int }, instanceId: (order) => `${order.name}` })
+expectTypeOf(
+  Orchestration.make("Theirs", { payload: Schema.Int, instanceId: (n) => `n-${n}`, servedBy: "rust" }).instanceId
+).toEqualTypeOf<(n: number) => string>()
+
+// A program that is generic in its payload passes it on.
+export const startAll = <P extends Schema.Codec<any, any>>(
+  definition: Orchestration.Orchestration<string, P, Schema.Void, Schema.Never>,
+  signal: Signal.Signal<P>,
+  payload: P["Type"]
+) => Effect.andThen(client.start(definition, { instanceId: "i", payload }), client.raise(signal, "i", payload))
 
 type Problem = Client.PayloadMismatch | ProviderError.ProviderError
 type Send = Client.PayloadTooLarge | Problem
@@ -171,7 +222,7 @@ expectTypeOf(client.wait(Silent, "i")).toEqualTypeOf<Effect.Effect<void, Wait>>(
 expectTypeOf(client.execute(Fulfil, { instanceId: "i", payload: { cents: 1 } }))
   .toEqualTypeOf<Effect.Effect<string, Declined | Client.InstanceAlreadyExists | Send | Wait>>()
 expectTypeOf(client.read(Total, "i")).toEqualTypeOf<Effect.Effect<Option.Option<number>, Problem>>()
-expectTypeOf(client.raise(Ping, "i", undefined)).toEqualTypeOf<Effect.Effect<void, Send>>()
+expectTypeOf(client.raise(Ping, "i")).toEqualTypeOf<Effect.Effect<void, Send>>()
 expectTypeOf(client.send(Orders, "i", 1)).toEqualTypeOf<Effect.Effect<void, Send>>()
 expectTypeOf(client.cancel("i", "why")).toEqualTypeOf<Effect.Effect<void, ProviderError.ProviderError>>()
 

@@ -62,7 +62,7 @@ export const run = Effect.fnUntraced(function*(name: string, answer: string) {
 export const timerError = Effect.fnUntraced(function*(test: Pick<PgServer.TestDatabase, "sql">) {
   const client = yield* Client.Client
   const startedAtMs = Date.now()
-  yield* client.start(Tomorrow, { instanceId: "tomorrow", payload: undefined })
+  yield* client.start(Tomorrow, { instanceId: "tomorrow" })
   const timer = test.sql<{ due: number; row: number }>(
     `SELECT (work_item::json->'TimerFired'->>'fire_at_ms')::float AS due,
        extract(epoch FROM visible_at)::float * 1000 AS row

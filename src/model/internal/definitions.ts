@@ -13,6 +13,15 @@ import { maxNameBytes, problemOfName } from "./identifiers.ts"
  */
 export type ServedBy = "typescript" | "rust"
 
+/** How a definition names the instance of a payload; undefined where every start names its own. */
+export type Ids = ((payload: never) => string) | undefined
+
+/** The id a start asks for: its own, or the one the definition derives. Empty, and so refused, without either. */
+export const idOf = (
+  definition: { readonly instanceId: Ids },
+  start: { readonly instanceId?: string | undefined; readonly payload?: unknown }
+): string => start.instanceId ?? definition.instanceId?.(start.payload as never) ?? ""
+
 /** Throws a `RangeError` on a name that cannot be stored. `kind` is what is named: `signal`. */
 export const checkNameUnsafe = (kind: string, name: string): void => {
   const problem = problemOfName(name, maxNameBytes)

@@ -21,6 +21,9 @@ export type SchemaOf<Input extends PayloadInput> = Input extends PayloadSchema ?
   : Input extends PayloadFields ? Schema.Struct<Input>
   : never
 
+/** A payload as the last argument of a call; it may be left out where it is void. */
+export type PayloadArgument<Payload> = [Payload] extends [void] ? [payload?: Payload] : [payload: Payload]
+
 /** As `SchemaOf`; `otherwise` where nothing was given. */
 export const schemaOf = <Input extends PayloadInput>(
   input: Input | undefined,

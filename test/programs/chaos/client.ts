@@ -117,7 +117,7 @@ const work = Effect.fnUntraced(function*(client: Client.Client["Service"], optio
       { until: (is) => is }
     )
     yield* Effect.sleep(chance.between(0, ms))
-    if (chance.is(0.8)) yield* acknowledged({ call: "raise", id }, client.raise(Decision, id, undefined))
+    if (chance.is(0.8)) yield* acknowledged({ call: "raise", id }, client.raise(Decision, id))
   })
 
   const write = (box: string) =>
@@ -180,13 +180,13 @@ const ping = (client: Client.Client["Service"], { processes, timeoutMs }: Pings)
   Effect.forEach(processes, (process) =>
     acknowledged(
       { call: "ping", id: process },
-      client.execute(Ping(process), { instanceId: `ping-${process}`, payload: undefined, timeout: timeoutMs })
+      client.execute(Ping(process), { instanceId: `ping-${process}`, timeout: timeoutMs })
     ), { concurrency: "unbounded" })
 
 const poison = Effect.fnUntraced(function*(client: Client.Client["Service"], { program }: Poison) {
   const id = `pill-${name}`
   const definition = program === "Pill" ? Pill : TurnPill
-  const start = client.start(definition, { instanceId: id, payload: undefined, ifExists: "ignore" })
+  const start = client.start(definition, { instanceId: id, ifExists: "ignore" })
   yield* Effect.repeat(acknowledged({ call: "start", id, program, payload: null }, start), { until: (is) => is })
 })
 

@@ -182,7 +182,7 @@ export const runtime = ({ effects, name, versions }: Served) => {
     Kill.toLayer(() => noted(null, Effect.sync(() => void process.kill(process.pid, "SIGKILL")))),
     Flow.toLayer(flow),
     Echo.toLayer((n) => Step.execute({ n, ms: 0 })),
-    Launcher.toLayer((id) => Box1.startDetached(id, { read: [] })),
+    Launcher.toLayer((id) => Box1.startDetached({ instanceId: id, payload: { read: [] } })),
     Approval.toLayer(Effect.fn(function*(ms) {
       yield* Orchestration.setCustomStatus("asking")
       return yield* Effect.raceFirst(

@@ -266,7 +266,7 @@ export const CollideRunning = define("CollideRunning", (id: string) => caught(ch
 const kid = Orchestration.make("Child", { payload: Schema.Unknown, success: Schema.Unknown })
 
 export const ReservedSub = define("ReservedSub", () =>
-  kid.executeWithId("sub::x", 1).pipe(
+  kid.executeWithId({ instanceId: "sub::x", payload: 1 }).pipe(
     Effect.catchDefect((defect) => Effect.succeed({ caught: (defect as Error).message }))
   ))
 
@@ -299,7 +299,10 @@ export const DetachedLast = define(
   (text) => Effect.as(startDetached("Child", "fx-detached-last-child", text), "started")
 )
 
-export const ReservedDetached = define("ReservedDetached", () => kid.startDetached("a::sub::b", 1))
+export const ReservedDetached = define(
+  "ReservedDetached",
+  () => kid.startDetached({ instanceId: "a::sub::b", payload: 1 })
+)
 
 export const CancelBatch = define("CancelBatch", () =>
   Effect.gen(function*() {

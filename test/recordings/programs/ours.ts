@@ -124,7 +124,7 @@ export const scenarios: { readonly [name: string]: Scenario } = {
       const timer = yield* Effect.race(Sleepy.execute("2 hours"), Effect.as(Effect.sleep("1 hour"), "timer"))
       const activity = yield* Effect.raceFirst(Sleepy.execute("1 hour"), Effect.as(Effect.sleep("2 hours"), "timer"))
       const three = yield* Effect.raceAll([Approved.wait, Orders.take, Effect.as(Effect.sleep("1 minute"), "timer")])
-      const child = yield* Effect.raceFirst(Forever.execute(undefined), Echo.execute("echo"))
+      const child = yield* Effect.raceFirst(Forever.execute(), Echo.execute("echo"))
       return { timer, activity, three, child }
     })),
 
@@ -159,7 +159,7 @@ export const scenarios: { readonly [name: string]: Scenario } = {
 
   "child": scenario("Child", () =>
     Effect.gen(function*() {
-      const named = yield* Greet.executeWithId("greeter", "you")
+      const named = yield* Greet.executeWithId({ instanceId: "greeter", payload: "you" })
       const [one, other] = yield* Effect.all([Greet.execute("one"), Greet.execute("other")], {
         concurrency: "unbounded"
       })
@@ -169,9 +169,9 @@ export const scenarios: { readonly [name: string]: Scenario } = {
 
   "detached": scenario("Detached", () =>
     Effect.gen(function*() {
-      yield* Greet.startDetached("detached-1", "world")
+      yield* Greet.startDetached({ instanceId: "detached-1", payload: "world" })
       yield* Effect.sleep("1 second")
-      yield* Greet.startDetached("detached-2", "moon")
+      yield* Greet.startDetached({ instanceId: "detached-2", payload: "moon" })
     })),
 
   "signal": scenario("Signal", () =>
@@ -297,7 +297,7 @@ export const scenarios: { readonly [name: string]: Scenario } = {
         Orders.take,
         Effect.sleep("1 day"),
         Sleepy.execute("1 day"),
-        Forever.execute(undefined)
+        Forever.execute()
       ], {
         concurrency: "unbounded"
       }),

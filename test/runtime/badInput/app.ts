@@ -102,10 +102,13 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
     Effect.result,
     Effect.map((answer) => Result.isSuccess(answer) ? answer.success : answer.failure._tag)
   ),
-  "start a child under a reserved id": Echo.executeWithId("sub::1", ""),
-  "start a child under a taken id": Echo.executeWithId("taken by somebody", ""),
-  "start detached under a reserved id": Effect.as(Echo.startDetached("a::sub::b", ""), ""),
-  "start detached under a taken id": Effect.as(Echo.startDetached("taken by somebody", "second"), "started"),
+  "start a child under a reserved id": Echo.executeWithId({ instanceId: "sub::1", payload: "" }),
+  "start a child under a taken id": Echo.executeWithId({ instanceId: "taken by somebody", payload: "" }),
+  "start detached under a reserved id": Effect.as(Echo.startDetached({ instanceId: "a::sub::b", payload: "" }), ""),
+  "start detached under a taken id": Effect.as(
+    Echo.startDetached({ instanceId: "taken by somebody", payload: "second" }),
+    "started"
+  ),
   "set a large value": Effect.as(Note.set("x".repeat(65_537)), ""),
   "set odd text": Effect.as(Note.set(odd), ""),
   "set many values": Effect.as(

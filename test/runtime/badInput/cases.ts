@@ -46,8 +46,6 @@ const cancelled = Effect.fnUntraced(function*(wait: Effect.Effect<unknown, unkno
 const deedFails = (deed: App.Deed, ...said: Array<string>): Test => (client, instanceId) =>
   fails(client.execute(App.Does, { instanceId, payload: String(deed) }), ...said)
 
-const nothing = { payload: undefined } as const
-
 /** Until the instance has begun to wait: it has had its first turn then. */
 const waiting = (instanceId: string) =>
   Effect.flatMap(
@@ -114,8 +112,8 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
 
   Starting: {
     "start an id that runs": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Waits, { instanceId, ...nothing })
-      yield* refused(client.start(App.Waits, { instanceId, ...nothing }), "InstanceAlreadyExists", instanceId)
+      yield* client.start(App.Waits, { instanceId })
+      yield* refused(client.start(App.Waits, { instanceId }), "InstanceAlreadyExists", instanceId)
       yield* waiting(instanceId)
       yield* client.raise(App.Go, instanceId, "first")
       assert.strictEqual(yield* client.wait(App.Waits, instanceId), "first")
@@ -131,15 +129,15 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       assert.strictEqual(answer, "first")
     }),
     "start another version of an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Waits, { instanceId, ...nothing })
-      yield* refused(client.start(App.Waits2, { instanceId, ...nothing }), "InstanceAlreadyExists")
-      yield* client.start(App.Waits2, { instanceId, ...nothing, ifExists: "ignore" })
+      yield* client.start(App.Waits, { instanceId })
+      yield* refused(client.start(App.Waits2, { instanceId }), "InstanceAlreadyExists")
+      yield* client.start(App.Waits2, { instanceId, ifExists: "ignore" })
       yield* waiting(instanceId)
       yield* client.raise(App.Go, instanceId, "answer")
       assert.strictEqual(yield* client.wait(App.Waits2, instanceId), "answer")
     }),
     "start another orchestration under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* client.start(App.Waits, { instanceId })
       yield* refused(client.start(App.Echo, { instanceId, payload: "x" }), "InstanceAlreadyExists")
       yield* client.start(App.Echo, { instanceId, payload: "x", ifExists: "ignore" })
       yield* waiting(instanceId)
@@ -153,7 +151,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.wait(App.Echo, instanceId)
     }),
     "start what no process serves": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Unserved, { instanceId, ...nothing })
+      yield* client.start(App.Unserved, { instanceId })
       yield* refused(client.wait(App.Unserved, instanceId, { timeout: "300 millis" }), "WaitTimeout")
       assert.strictEqual((yield* client.status(instanceId))._tag, "Running")
       assert.deepStrictEqual(yield* history(instanceId), [])
@@ -220,7 +218,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
 
   "Signals, messages, cancellation": {
     "signal an instance that does not wait for it": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
       yield* client.raise(Signal.make("Other"), instanceId, undefined)
       yield* client.raise(App.Go, instanceId, "heard")
@@ -229,7 +227,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "signal an id before its start": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.raise(App.Go, instanceId, "too early")
       assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
-      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
       yield* client.raise(App.Go, instanceId, "in time")
       assert.strictEqual(yield* client.wait(App.Waits, instanceId), "in time")
@@ -245,11 +243,11 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.send(App.Letters, instanceId, "early")
       yield* client.send(App.Letters, instanceId, "later")
       assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
-      yield* client.start(App.Reads, { instanceId, ...nothing })
+      yield* client.start(App.Reads, { instanceId })
       assert.strictEqual(yield* client.wait(App.Reads, instanceId), "early")
     }),
     "send to a mailbox that is not read yet": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Reads, { instanceId, ...nothing })
+      yield* client.start(App.Reads, { instanceId })
       yield* client.send(App.Letters, instanceId, "first")
       yield* client.send(App.Letters, instanceId, "second")
       assert.strictEqual(yield* client.wait(App.Reads, instanceId), "first")
@@ -268,7 +266,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* cancelled(client.execute(App.Echo, { instanceId, payload: "x" }), "not wanted")
     }),
     "cancel an instance": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Fans, { instanceId, ...nothing })
+      yield* client.start(App.Fans, { instanceId })
       yield* waiting(instanceId)
       yield* client.cancel(instanceId, "stop")
       yield* cancelled(client.wait(App.Fans, instanceId), "stop")
@@ -288,7 +286,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       assert.strictEqual((yield* client.status(instanceId))._tag, "Completed")
     }),
     "cancel an instance twice": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
       yield* client.cancel(instanceId, "first")
       yield* client.cancel(instanceId, "second")
@@ -309,7 +307,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     }),
     "signal or send with a payload that the program's Schema refuses": Effect.fnUntraced(
       function*(client, instanceId) {
-        yield* client.start(App.Waits, { instanceId, ...nothing })
+        yield* client.start(App.Waits, { instanceId })
         yield* waiting(instanceId)
         yield* client.raise(App.OtherGo, instanceId, 4711)
         yield* fails(
@@ -325,7 +323,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* refused(client.wait(App.Echo, instanceId, { timeout: "30 millis" }), "WaitTimeout", "after 30 ms")
     }),
     "wait for less time than it takes": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Waits, { instanceId, ...nothing })
+      yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
       yield* refused(client.wait(App.Waits, instanceId, { timeout: "30 millis" }), "WaitTimeout", "it goes on")
       yield* client.raise(App.Go, instanceId, "done")
@@ -423,7 +421,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       `orchestration "Does" does not come to rest`
     ),
     "change the code of a running instance without a new version": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Edited, { instanceId, ...nothing })
+      yield* client.start(App.Edited, { instanceId })
       yield* waiting(instanceId)
       App.edited.add(instanceId)
       yield* client.raise(App.Go, instanceId, "go")

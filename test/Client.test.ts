@@ -1,0 +1,91 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { TestRuntime } from "duroxide-prisma/testing"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+
+const Go = Signal.make("Go")
+
+/** Answers with the id it runs under. */
+const Order = Orchestration.make("Order", {
+  payload: { id: Schema.String },
+  success: Schema.String,
+  instanceId: ({ id }) => `order-${id}`
+})
+
+/** Waits for `Go`, and answers with the ids of its three children. */
+const Batch = Orchestration.make("Batch", { success: Schema.Array(Schema.String) })
+
+const idOfThis = Effect.map(Orchestration.Instance, ({ instanceId }) => instanceId)
+
+const runtime = Runtime.layer({ orchestrations: [Batch, Order] }).pipe(
+  Layer.provide([
+    Order.toLayer(() => idOfThis),
+    Batch.toLayer(Effect.fn(function*() {
+      yield* Go.wait
+      yield* Order.startDetached({ payload: { id: "detached" } })
+      return [
+        yield* Order.execute({ id: "a" }),
+        yield* Order.executeWithId({ payload: { id: "b" } }),
+        yield* Order.executeWithId({ instanceId: "mine", payload: { id: "c" } })
+      ]
+    }))
+  ])
+)
+
+const scenario = <A, E>(test: (client: Client.Client["Service"]) => Effect.Effect<A, E, TestRuntime.TestRuntime>) =>
+  Effect.flatMap(Client.Client, test).pipe(Effect.provide(TestRuntime.layer(runtime)))
+
+describe("a definition with instanceId:", () => {
+  it.effect("names the instance of a start that does not", () =>
+    scenario(Effect.fn(function*(client) {
+      assert.strictEqual(yield* client.execute(Order, { payload: { id: "1" } }), "order-1")
+      yield* client.start(Order, { payload: { id: "2" } })
+      assert.strictEqual(yield* client.wait(Order, Order.instanceId({ id: "2" })), "order-2")
+    })))
+
+  it.effect("leaves the id to a start that has one", () =>
+    scenario(Effect.fn(function*(client) {
+      assert.strictEqual(yield* client.execute(Order, { instanceId: "mine", payload: { id: "1" } }), "mine")
+      assert.strictEqual((yield* client.status("order-1"))._tag, "NotFound")
+    })))
+
+  it.effect("makes the second start of a payload one of a taken id", () =>
+    scenario(Effect.fn(function*(client) {
+      yield* client.start(Order, { payload: { id: "1" } })
+      const error = yield* Effect.flip(client.start(Order, { payload: { id: "1" } }))
+      assert.instanceOf(error, Client.InstanceAlreadyExists)
+      yield* client.start(Order, { payload: { id: "1" }, ifExists: "ignore" })
+    })))
+
+  it.effect("has the derived id checked, after the payload", () =>
+    scenario(Effect.fn(function*(client) {
+      const start = (id: unknown) => Effect.flip(client.start(Order, { payload: { id: id as string } }))
+      for (const id of ["x".repeat(2000), "a::sub::1", "\0"]) {
+        const error = yield* start(id)
+        assert(error._tag === "ProviderError" && error.reason._tag === "InvalidInput", error._tag)
+        assert.strictEqual(error.reason.field, "instanceId")
+      }
+      assert.strictEqual((yield* start(7))._tag, "PayloadMismatch")
+    })))
+
+  it.effect("names detached starts and named children, not the children that are named after their parent", () =>
+    scenario(Effect.fn(function*(client) {
+      yield* client.start(Batch, { instanceId: "batch" })
+      yield* client.raise(Go, "batch")
+      const [child, ...named] = yield* client.wait(Batch, "batch")
+      assert.match(child!, /^batch::sub::/)
+      assert.deepStrictEqual(named, ["order-b", "mine"])
+      assert.strictEqual(yield* client.wait(Order, "order-detached"), "order-detached")
+    })))
+})
+
+describe("a definition without instanceId:", () => {
+  it.effect("refuses a start that types did not check and that names no instance", () =>
+    scenario(Effect.fn(function*(client) {
+      const error = yield* Effect.flip(client.start(Batch, {} as { instanceId: string }))
+      assert(error._tag === "ProviderError" && error.reason._tag === "InvalidInput", error._tag)
+      assert.strictEqual(error.reason.field, "instanceId")
+    })))
+})
