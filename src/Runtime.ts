@@ -156,7 +156,7 @@ export const layer = <
       // A process that serves none of a kind claims none.
       const turns = registry.known.length === 0 ? [] : [
         yield* orchestrationDispatcher.make({
-          provider: runningActivities.telling(provider, running),
+          provider,
           registry,
           settings,
           eventLoop

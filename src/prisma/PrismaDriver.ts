@@ -210,7 +210,7 @@ export const makeOver = (
           bigint(lockTimeoutMs),
           Prisma.sql`${tags._tag !== "Tags"}::boolean`,
           Prisma.sql`${acceptedTags(tags)}::text[]`,
-          Prisma.sql`${session?.ownerId ?? null}::text`,
+          Prisma.sql`${session?.workerId ?? null}::text`,
           bigint(session?.lockTimeoutMs ?? null),
           Prisma.sql`${activities === undefined ? null : [...activities]}::text[]`,
           Prisma.sql`${suspects ?? true}::boolean`,
@@ -293,10 +293,10 @@ export const makeOver = (
           }
       ),
 
-    renewSessionLocks: ({ extendForMs, idleTimeoutMs, ownerIds }) =>
-      ownerIds.length === 0 ? Effect.succeed(0) : Effect.map(
+    renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
+      workerIds.length === 0 ? Effect.succeed(0) : Effect.map(
         answer<bigint>("renewSessionLocks", "dx_renew_session_locks", [
-          Prisma.sql`${[...ownerIds]}::text[]`,
+          Prisma.sql`${[...workerIds]}::text[]`,
           bigint(extendForMs),
           bigint(idleTimeoutMs)
         ]),

@@ -8,7 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
-import * as enqueues from "../provider/internal/enqueue.ts"
+import * as enqueue from "../provider/internal/enqueue.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ProviderError } from "../provider/ProviderError.ts"
@@ -83,7 +83,7 @@ export const make = (
     Result.isSuccess(driver)
       ? call(driver.success)
       : Effect.fail(new ProviderError({ operation: "transaction", reason: driver.failure }))
-  return enqueues.make({
+  return enqueue.make({
     sendStart: (start) => using((driver) => Effect.map(driver.startOrchestrations([start]), ([answer]) => answer!)),
     sendMessage: (message) => using((driver) => driver.enqueueForOrchestrator([message])),
     sendActivity: (activity) => using((driver) => driver.enqueueForWorker([activity]))

@@ -5,14 +5,21 @@
  *
  * @since 0.1.0
  */
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import { Admin } from "./Admin.ts"
 import { AdminDriver } from "./AdminDriver.ts"
+import * as activities from "./internal/activities.ts"
 import * as admin from "./internal/admin.ts"
-import * as seam from "./internal/fromDriver.ts"
+import * as enqueue from "./internal/enqueue.ts"
+import * as orchestrations from "./internal/orchestrations.ts"
+import * as outages from "./internal/outages.ts"
+import * as reads from "./internal/reads.ts"
+import * as statement from "./internal/statement.ts"
+import * as wakeups from "./internal/wakeups.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
 
@@ -52,17 +59,28 @@ export interface Options {
  * @category constructors
  * @since 0.1.0
  */
-export const make = (
+export const make = Effect.fnUntraced(function*(
   driver: ProviderDriver["Service"],
   options?: Options
-): Effect.Effect<Provider["Service"], never, Scope.Scope> =>
-  seam.make(driver, {
+): Effect.fn.Return<Provider["Service"], never, Scope.Scope> {
+  const settings = {
     polling: options?.polling ?? "long",
     pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),
     lanes: options?.lanes ?? 2,
     maxBatch: options?.maxBatch ?? 64,
     patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
-  })
+  }
+  const store = statement.watched(driver, outages.make(yield* Clock.Clock))
+  const news = yield* wakeups.make(store.wakeups)
+  return {
+    ...(yield* orchestrations.make(store, news, settings)),
+    ...(yield* activities.make(store, news, settings)),
+    ...enqueue.make(yield* enqueue.sharing(store, news, settings)),
+    ...(yield* reads.make(store, settings)),
+    awaitEnd: news.awaitEnd,
+    onCancelled: news.onCancelled
+  }
+})
 
 /**
  * The provider of the `ProviderDriver` in context.

@@ -319,13 +319,13 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
     if (request === null) return false
     const session = sessions.get(activity.sessionId)
     const isLive = session !== undefined && session.untilMs > now
-    if (isLive && session.ownerId !== request.ownerId) return false
+    if (isLive && session.workerId !== request.workerId) return false
     if (!isLive && !bound.has(activity.sessionId)) {
       if (bound.size >= (request.maxNew ?? Infinity)) return false
       bound.add(activity.sessionId)
     }
     sessions.set(activity.sessionId, {
-      ownerId: request.ownerId,
+      workerId: request.workerId,
       untilMs: now + request.lockTimeoutMs,
       lastActivityAtMs: now
     })
@@ -568,10 +568,11 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         }
       }),
 
-    renewSessionLocks: ({ extendForMs, idleTimeoutMs, ownerIds }) =>
+    renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
       statement((now) => {
         const live = [...sessions.values()].filter((session) =>
-          ownerIds.includes(session.ownerId) && session.untilMs > now && session.lastActivityAtMs > now - idleTimeoutMs
+          workerIds.includes(session.workerId) && session.untilMs > now &&
+          session.lastActivityAtMs > now - idleTimeoutMs
         )
         for (const session of live) session.untilMs = now + extendForMs
         return live.length

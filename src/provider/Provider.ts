@@ -11,6 +11,7 @@ import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
@@ -128,11 +129,11 @@ export interface ExecutionMetadata {
  * @since 0.1.0
  */
 export interface SessionConfig {
-  readonly ownerId: string
+  readonly workerId: string
   readonly lockTimeout: Duration.Duration
   /**
-   * How many sessions the next claim may bind that are not the owner's already; called before each claim. Where several
-   * callers of one owner wait, one of their functions is called. Defaults to no limit.
+   * How many sessions the next claim may bind that are not the worker's already; called before each claim. Where several
+   * callers of one worker wait, one of their functions is called. Defaults to no limit.
    */
   readonly maxNew?: (() => number) | undefined
 }
@@ -319,11 +320,11 @@ export class Provider extends Context.Service<Provider, {
   readonly getInstanceStats: (instanceId: string) => Effect.Effect<Option.Option<InstanceStats>, ProviderError>
 
   /**
-   * Extends the live locks of these owners' sessions that were active within `idleTimeout`; returns their number.
+   * Extends the live locks of these workers' sessions that were active within `idleTimeout`; returns their number.
    * An expired one is never revived; an idle timeout of zero extends nothing.
    */
   readonly renewSessionLock: (options: {
-    readonly ownerIds: ReadonlyArray<string>
+    readonly workerIds: ReadonlyArray<string>
     readonly extendFor: Duration.Duration
     readonly idleTimeout: Duration.Duration
   }) => Effect.Effect<number, ProviderError>
@@ -339,4 +340,12 @@ export class Provider extends Context.Service<Provider, {
 
   /** Ends when this process stores the last turn of the instance: a hint for callers that wait for its end. */
   readonly awaitEnd: (instanceId: string) => Effect.Effect<void>
+
+  /**
+   * Calls `listener` with the activities that a turn stored by this process cancels, until the scope is closed: a hint,
+   * so that those which run here end at once. Others learn of it by `renewWorkItemLock`.
+   */
+  readonly onCancelled: (
+    listener: (activities: Turn["cancelledActivities"]) => void
+  ) => Effect.Effect<void, never, Scope.Scope>
 }>()("duroxide-prisma/Provider") {}

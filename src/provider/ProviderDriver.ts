@@ -306,7 +306,7 @@ export interface FetchWorkItems {
  * @since 0.1.0
  */
 export interface SessionClaim {
-  readonly ownerId: string
+  readonly workerId: string
   readonly lockTimeoutMs: number
   /** How many sessions the call may bind that are not the owner's already. Defaults to no limit. */
   readonly maxNew?: number
@@ -472,7 +472,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    * expired one is never revived.
    */
   readonly renewSessionLocks: (options: {
-    readonly ownerIds: ReadonlyArray<string>
+    readonly workerIds: ReadonlyArray<string>
     readonly extendForMs: number
     readonly idleTimeoutMs: number
   }) => Call<number>

@@ -1,9 +1,9 @@
 /**
  * The activities running in this process: how each learns that it was cancelled, and how all keep their locks.
  *
- * A turn stored by this process notifies those it cancels at once. For everything else one check asks the store about all
- * of them, as soon as one has run for the check interval: a renewal of their locks, in one statement. Nothing is sent
- * while nothing runs that long.
+ * The provider says at once which activities a turn stored by this process cancels. For everything else one check asks
+ * the store about all of them, as soon as one has run for the check interval: a renewal of their locks, in one
+ * statement. Nothing is sent while nothing runs that long.
  */
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
@@ -14,7 +14,7 @@ import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../model/internal/monotonic.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as renewal from "../provider/internal/renewal.ts"
-import type { Provider, Turn } from "../provider/Provider.ts"
+import type { Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { problem } from "./policies.ts"
 import { activityRenewal } from "./settings.ts"
@@ -36,8 +36,6 @@ export interface RunningActivities {
   readonly inTouch: Effect.Effect<void>
   /** Of each one, for logs. */
   readonly names: () => Iterable<string>
-  /** These were cancelled; those that do not run here are ignored. */
-  readonly cancel: (activities: Turn["cancelledActivities"]) => void
 }
 
 export interface Running {
@@ -119,6 +117,16 @@ export const make = Effect.fnUntraced(function*(
     return pauseMs > 0 ? Effect.andThen(Effect.sleep(pauseMs), untilDue) : Effect.void
   })
 
+  yield* provider.onCancelled((activities) => {
+    if (running.size === 0) return
+    const keys = new Set(
+      activities.map(({ activityId, executionId, instanceId }) => keyOf(instanceId, executionId, activityId))
+    )
+    for (const one of running) {
+      if (keys.has(one.key)) Deferred.doneUnsafe(one.lost, Effect.void)
+    }
+  })
+
   yield* Effect.andThen(untilDue, renewal.untilAnswered(check, pace)).pipe(
     Effect.catchDefect((defect) =>
       Effect.andThen(
@@ -148,27 +156,8 @@ export const make = Effect.fnUntraced(function*(
     },
     holdLock: (one) => Effect.suspend(() => monotonicMs(clock) < one.lockedUntilMs ? Effect.void : renew(one)),
     inTouch: inTouch.await,
-    names: () => [...running].map(({ name }) => name),
-    cancel: (activities) => {
-      if (activities.length === 0 || running.size === 0) return
-      const keys = new Set(
-        activities.map(({ activityId, executionId, instanceId }) => keyOf(instanceId, executionId, activityId))
-      )
-      for (const one of running) {
-        if (keys.has(one.key)) Deferred.doneUnsafe(one.lost, Effect.void)
-      }
-    }
+    names: () => [...running].map(({ name }) => name)
   }
-})
-
-/** The provider for the orchestration dispatcher: activities that a stored turn cancels are notified at once. */
-export const telling = (provider: Service, running: RunningActivities): Service => ({
-  ...provider,
-  ackOrchestrationItem: (lockToken, turn) =>
-    Effect.tap(
-      provider.ackOrchestrationItem(lockToken, turn),
-      () => Effect.sync(() => running.cancel(turn.cancelledActivities))
-    )
 })
 
 // internal

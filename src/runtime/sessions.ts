@@ -21,7 +21,7 @@ import type { Supervisor } from "./supervisor.ts"
 type Activity = WorkItem.Of<"ActivityExecute">
 
 export interface Sessions {
-  readonly ownerId: string
+  readonly workerId: string
   /** One activity this process may run now; `none` when there was none. */
   readonly claim: Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError>
   /** A claimed activity has ended. */
@@ -37,7 +37,7 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly onLook: () => void
 }): Effect.fn.Return<Sessions, never, Scope.Scope> {
   const { activities, onLook, provider, settings, supervisor } = options
-  const ownerId = settings.workerNodeId ?? globalThis.crypto.randomUUID()
+  const workerId = settings.workerNodeId ?? globalThis.crypto.randomUUID()
   /** Sessions with claimed activities, and how many of these. */
   const underWay = new Map<string, number>()
   /** Done, and made anew, whenever the limit is reached or left. */
@@ -87,7 +87,7 @@ export const make = Effect.fnUntraced(function*(options: {
         activities,
         session: isFull()
           ? Option.none()
-          : Option.some({ ownerId, lockTimeout: settings.sessionLockTimeout, maxNew: room }),
+          : Option.some({ workerId, lockTimeout: settings.sessionLockTimeout, maxNew: room }),
         onLook
       })),
       Effect.as(Deferred.await(limitCrossed), Option.none())
@@ -102,7 +102,7 @@ export const make = Effect.fnUntraced(function*(options: {
     // Closed before the statement: a session claimed during it opens the latch again.
     owning.closeUnsafe()
     return provider.renewSessionLock({
-      ownerIds: [ownerId],
+      workerIds: [workerId],
       extendFor: settings.sessionLockTimeout,
       idleTimeout: settings.sessionIdleTimeout
     })
@@ -142,7 +142,7 @@ export const make = Effect.fnUntraced(function*(options: {
   // No other process will have this name, so sessions must not wait for it.
   yield* Effect.addFinalizer(() =>
     settings.workerNodeId !== undefined || !owning.isOpen() ? Effect.void : provider.renewSessionLock({
-      ownerIds: [ownerId],
+      workerIds: [workerId],
       extendFor: Duration.millis(1),
       idleTimeout: settings.sessionIdleTimeout
     }).pipe(Effect.timeoutOption(releaseTimeout), Effect.ignore)
@@ -151,7 +151,7 @@ export const make = Effect.fnUntraced(function*(options: {
   yield* Effect.forkScoped(supervisor.watch("sweep of sessions", sweep))
 
   return {
-    ownerId,
+    workerId,
     claim,
     leave: ({ sessionId }) => sessionId === undefined ? Effect.void : Effect.sync(() => change(sessionId, -1))
   }

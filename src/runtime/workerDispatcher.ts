@@ -105,7 +105,7 @@ export const make = Effect.fnUntraced(function*(options: {
       Effect.gen(function*() {
         // Not a child: one that does not end when it is interrupted must not keep the slot, or a shutdown, waiting.
         const fiber = yield* Effect.forkDetach(
-          provideCall(handler.run(item.input), item, attemptCount, sessions.ownerId)
+          provideCall(handler.run(item.input), item, attemptCount, sessions.workerId)
         )
         const ended = yield* Effect.raceFirst(
           Effect.asSome(Fiber.await(fiber)),

@@ -99,7 +99,7 @@ describe("fetchWorkItems:", () => {
 })
 
 describe("sessions:", () => {
-  const as = (ownerId: string, lockTimeoutMs = 1000, limit = 10) => ({ limit, session: { ownerId, lockTimeoutMs } })
+  const as = (workerId: string, lockTimeoutMs = 1000, limit = 10) => ({ limit, session: { workerId, lockTimeoutMs } })
   const rows = [named("s1", { sessionId: "s" }), named("free"), named("s2", { sessionId: "s" })]
   const sessions = "SELECT session_id, worker_id, locked_until::int, last_activity_at::int FROM sessions ORDER BY 1"
 
@@ -285,7 +285,7 @@ describe("renewWorkItemLocks:", () => {
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForWorker([named("1"), named("2", { sessionId: "s" })])
-      const session = { ownerId: "me", lockTimeoutMs: 1000 }
+      const session = { workerId: "me", lockTimeoutMs: 1000 }
       const taken = yield* Test.take(driver, { lockTimeoutMs: 1000, session })
       const renew = driver.renewWorkItemLocks(
         taken.map(({ lockToken }) => ({ lockToken, extendForMs: 1000, sufficientMs: 500 }))

@@ -183,7 +183,7 @@ describe("claims:", () => {
       ])
       const other = yield* session(test)
       yield* other("SELECT FROM dx_fetch_work_items(1, 30000, true, null, 'other', 30000)")
-      const taken = yield* Test.take(test.driver, { limit: 1, session: { ownerId: "me", lockTimeoutMs: 1000 } })
+      const taken = yield* Test.take(test.driver, { limit: 1, session: { workerId: "me", lockTimeoutMs: 1000 } })
       assert.deepStrictEqual(taken.map(({ workItem }) => workItem), ["3"])
       yield* other("COMMIT")
       assert.deepStrictEqual(yield* test.sql("SELECT work_item, attempt_count FROM worker_queue ORDER BY id"), [
@@ -197,7 +197,7 @@ describe("claims:", () => {
   it.live("sessions: one's own is usable while another statement stamps it", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
-      const me = { ownerId: "me", lockTimeoutMs: 30_000 }
+      const me = { workerId: "me", lockTimeoutMs: 30_000 }
       yield* test.driver.enqueueForWorker([Test.activity({ sessionId: "s" }), Test.activity({ sessionId: "s" })])
       yield* Test.take(test.driver, { limit: 1, session: me })
       const other = yield* session(test)
@@ -211,7 +211,7 @@ describe("claims:", () => {
       yield* driver.enqueueForWorker(Array.from({ length: 16 }, () => Test.activity({ sessionId: "s" })))
       const taken = yield* times(
         16,
-        (i) => Test.take(driver, { limit: 16, session: { ownerId: `owner-${i}`, lockTimeoutMs: 30_000 } })
+        (i) => Test.take(driver, { limit: 16, session: { workerId: `owner-${i}`, lockTimeoutMs: 30_000 } })
       )
       assert.deepStrictEqual(taken.map((some) => some.length).sort((a, b) => b - a).slice(0, 2), [16, 0])
       assert.lengthOf(yield* sql("SELECT FROM sessions"), 1)
@@ -296,7 +296,7 @@ describe("settling:", () => {
       const claimed = yield* Test.claim(driver, 40)
       const renewals = claimed.map(({ lockToken }) => ({ lockToken, extendForMs: 60_000 }))
       yield* driver.enqueueForWorker(ids.map((id) => Test.activity({ instanceId: id, sessionId: `s-${id}` })))
-      const taken = yield* Test.take(driver, { limit: 40, session: { ownerId: "me", lockTimeoutMs: 60_000 } })
+      const taken = yield* Test.take(driver, { limit: 40, session: { workerId: "me", lockTimeoutMs: 60_000 } })
       const more = taken.map(({ lockToken }) => ({ lockToken, extendForMs: 60_000 }))
       yield* times(64, (i) =>
         i % 2 === 0

@@ -37,7 +37,7 @@ const aWholeLife = Effect.gen(function*() {
   })
   assert.deepStrictEqual(yield* driver.renewOrchestrationItemLocks([{ lockToken, extendForMs: 60_000 }]), ["Done"])
   assert.deepStrictEqual(yield* driver.ackOrchestrationItems([ack]), ["Done"])
-  const [taken] = yield* Test.take(driver, { session: { ownerId: "me", lockTimeoutMs: 1000 } })
+  const [taken] = yield* Test.take(driver, { session: { workerId: "me", lockTimeoutMs: 1000 } })
   const completion = { instanceId: "a", workItem: "{}" }
   assert.deepStrictEqual(yield* driver.ackWorkItems([{ lockToken: taken!.lockToken, completion }]), ["Done"])
   assert.deepInclude((yield* driver.readInstances(["a"]))[0], { status: "Completed" })

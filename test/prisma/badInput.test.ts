@@ -281,19 +281,19 @@ const refused: ReadonlyArray<[string, Call]> = [
       tags: { _tag: "Tags", tags: ["fine", tag] },
       session
     })),
-  ...each("fetchWorkItem ownerId", texts, (ownerId) => ({ provider }) =>
+  ...each("fetchWorkItem workerId", texts, (workerId) => ({ provider }) =>
     provider.fetchWorkItem({
       lockTimeout: second,
       pollTimeout: Duration.zero,
       tags,
-      session: Option.some({ ownerId, lockTimeout: second })
+      session: Option.some({ workerId, lockTimeout: second })
     })),
   ...each("fetchWorkItem session.lockTimeout", noLeases, (lockTimeout) => ({ provider }) =>
     provider.fetchWorkItem({
       lockTimeout: second,
       pollTimeout: Duration.zero,
       tags,
-      session: Option.some({ ownerId: "o", lockTimeout })
+      session: Option.some({ workerId: "o", lockTimeout })
     })),
   ...each("ackWorkItem lockToken", texts, (token) => ({ provider }) => provider.ackWorkItem(token, Option.none())),
   ...each(
@@ -346,20 +346,20 @@ const refused: ReadonlyArray<[string, Call]> = [
   ...each("getKvAllValues instanceId", texts, (id) => ({ provider }) => provider.getKvAllValues(id)),
   ...each("getInstanceStats instanceId", texts, (id) => ({ provider }) => provider.getInstanceStats(id)),
   ...each(
-    "renewSessionLock ownerIds",
+    "renewSessionLock workerIds",
     texts,
     (id) => ({ provider }) =>
-      provider.renewSessionLock({ ownerIds: ["fine", id], extendFor: second, idleTimeout: second })
+      provider.renewSessionLock({ workerIds: ["fine", id], extendFor: second, idleTimeout: second })
   ),
   ...each(
     "renewSessionLock extendFor",
     noLeases,
-    (extendFor) => ({ provider }) => provider.renewSessionLock({ ownerIds: ["o"], extendFor, idleTimeout: second })
+    (extendFor) => ({ provider }) => provider.renewSessionLock({ workerIds: ["o"], extendFor, idleTimeout: second })
   ),
   ...each(
     "renewSessionLock idleTimeout",
     noDelays,
-    (idleTimeout) => ({ provider }) => provider.renewSessionLock({ ownerIds: ["o"], extendFor: second, idleTimeout })
+    (idleTimeout) => ({ provider }) => provider.renewSessionLock({ workerIds: ["o"], extendFor: second, idleTimeout })
   ),
 
   ...each(
@@ -501,17 +501,17 @@ const answered: ReadonlyArray<[string, Call, unknown]> = [
       lockTimeout: Duration.micros(1500n),
       pollTimeout: Duration.micros(500n),
       tags,
-      session: Option.some({ ownerId: strange, lockTimeout: Duration.nanos(1n) })
+      session: Option.some({ workerId: strange, lockTimeout: Duration.nanos(1n) })
     }), Option.none()],
   [
     "renewSessionLock no owners",
-    ({ provider }) => provider.renewSessionLock({ ownerIds: [], extendFor: second, idleTimeout: second }),
+    ({ provider }) => provider.renewSessionLock({ workerIds: [], extendFor: second, idleTimeout: second }),
     0
   ],
   [
     "renewSessionLock fractional times",
     ({ provider }) =>
-      provider.renewSessionLock({ ownerIds: ["o"], extendFor: Duration.micros(1n), idleTimeout: Duration.micros(1n) }),
+      provider.renewSessionLock({ workerIds: ["o"], extendFor: Duration.micros(1n), idleTimeout: Duration.micros(1n) }),
     0
   ],
   ["appendWithExecution no events", ({ provider }) => provider.appendWithExecution("a", most, []), undefined],
@@ -587,7 +587,7 @@ const stored: ReadonlyArray<[string, Call]> = [
       const claim = { lockTimeout: second, pollTimeout: Duration.zero, tags: { _tag: "Tags", tags: [tag] } } as const
       const taken = yield* provider.fetchWorkItem({
         ...claim,
-        session: Option.some({ ownerId: randomText(2048), lockTimeout: second })
+        session: Option.some({ workerId: randomText(2048), lockTimeout: second })
       })
       assert.isTrue(Option.isSome(taken))
       const ended = yield* provider.fetchOrchestrationItem({

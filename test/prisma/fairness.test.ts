@@ -107,7 +107,7 @@ describe("starvation:", () => {
   it.live("activities of a busy session, or of another tag, hide nobody behind them", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
-      const session = (ownerId: string) => ({ session: { ownerId, lockTimeoutMs: 60_000 } })
+      const session = (workerId: string) => ({ session: { workerId, lockTimeoutMs: 60_000 } })
       yield* driver.enqueueForWorker(numbers(300).map(() => Test.activity({ sessionId: "busy" })))
       yield* Test.take(driver, { limit: 1, ...session("owner") })
       yield* driver.enqueueForWorker(numbers(300).map(() => Test.activity({ tag: "gpu" })))

@@ -146,7 +146,7 @@ describe("sessions are locked by id:", () => {
         yield* test.driver.enqueueForWorker(
           [...ids, ...ids.toReversed()].map((sessionId) => Test.activity({ sessionId }))
         )
-        const taken = yield* Test.take(test.driver, { session: { ownerId: "me", lockTimeoutMs: 60_000 } })
+        const taken = yield* Test.take(test.driver, { session: { workerId: "me", lockTimeoutMs: 60_000 } })
         const [along, against] = [taken.slice(0, 3), taken.slice(3)]
         const answers = yield* meet(test, "SELECT FROM sessions WHERE session_id = 'm' FOR UPDATE", [
           test.driver.ackWorkItems(

@@ -142,7 +142,7 @@ describe("a schema of our own", () => {
         const { driver } = yield* Test.openOn(test)
         yield* Test.claimed(driver, "a")
         yield* driver.enqueueForWorker([Test.activity(), Test.activity({ sessionId: "s" })])
-        yield* Test.take(driver, { session: { ownerId: "me", lockTimeoutMs: 60_000 } })
+        yield* Test.take(driver, { session: { workerId: "me", lockTimeoutMs: 60_000 } })
       }).pipe(Effect.scoped)
       const before = yield* Duroxide.objects(test.sql, test.schema)
       const reason = yield* refusal(reset({ url: test.url }))

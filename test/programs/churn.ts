@@ -144,7 +144,7 @@ const work = Effect.fnUntraced(function*(
       limit: between(1, 40),
       lockTimeoutMs: lease(),
       tags: tags(),
-      session: chance(0.7) ? { ownerId: `owner-${process.pid % 3}`, lockTimeoutMs: lease() } : null
+      session: chance(0.7) ? { workerId: `owner-${process.pid % 3}`, lockTimeoutMs: lease() } : null
     })
     count("claimed activities", claimed.length)
     if (chance(0.05)) return

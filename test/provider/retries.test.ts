@@ -185,7 +185,7 @@ describe("Retries:", () => {
     renewWorkItemLocks: [true, (provider) => provider.renewWorkItemLock({ lockToken: "t", extendFor: second })],
     renewSessionLocks: [
       true,
-      (provider) => provider.renewSessionLock({ ownerIds: ["o"], extendFor: second, idleTimeout: second })
+      (provider) => provider.renewSessionLock({ workerIds: ["o"], extendFor: second, idleTimeout: second })
     ],
     readHistory: [true, (provider) => provider.readWithExecution("a", 1)],
     readInstances: [true, (provider) => provider.readInstance("a")],

@@ -169,7 +169,7 @@ describe("leases of activities", () => {
   it.live("a session belongs to one owner, whichever side it is on", () =>
     Effect.gen(function*() {
       const { driver, sql, theirs } = yield* both
-      const session = { ownerId: "ours", lockTimeoutMs: 30_000 }
+      const session = { workerId: "ours", lockTimeoutMs: 30_000 }
       yield* driver.enqueueForWorker([
         encodedActivity("a", 2, { session_id: "s" }),
         encodedActivity("a", 3, { session_id: "s" }),

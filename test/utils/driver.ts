@@ -136,7 +136,7 @@ export const take = (
     readonly limit?: number
     readonly lockTimeoutMs?: number
     readonly tags?: TagFilter
-    readonly session?: { readonly ownerId: string; readonly lockTimeoutMs: number } | null
+    readonly session?: { readonly workerId: string; readonly lockTimeoutMs: number } | null
   } = {}
 ) => driver.fetchWorkItems({ limit: 10, lockTimeoutMs: 30_000, tags: { _tag: "Any" }, session: null, ...options })
 

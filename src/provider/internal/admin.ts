@@ -1,30 +1,161 @@
 /**
- * The management service over its driver: which errors a caller gets, and in which steps trees are deleted.
+ * The management operations over their driver: which errors a caller gets, and in which steps trees are deleted.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import type { Admin, FailedDeletion, InstanceFilter, PruneOptions } from "../Admin.ts"
-import type { AdminDriver, Selection } from "../AdminDriver.ts"
+import type { AdminDriver, Deleted, Selection } from "../AdminDriver.ts"
 import type { Provider } from "../Provider.ts"
-import { ExecutionNotFound, InstanceHasParent, InstanceNotFound, ProviderError } from "../ProviderError.ts"
+import {
+  ChildLeftBehind,
+  ExecutionNotFound,
+  InstanceHasParent,
+  InstanceNotFound,
+  InstanceRunning,
+  ProviderError
+} from "../ProviderError.ts"
 import type { Reason } from "../ProviderError.ts"
-import { deleteTogether, deleteTree, nothingDeleted, sum, treeOf } from "./deleteTree.ts"
-import { guardAdmin } from "./input.ts"
+import * as check from "./check.ts"
+import { checked } from "./check.ts"
 
-export const make = (
-  driver: AdminDriver["Service"],
-  provider: Pick<Provider["Service"], "readWithExecution">
-): Admin["Service"] => {
-  const instance = (operation: string, instanceId: string) =>
+type Service = Admin["Service"]
+type Driver = AdminDriver["Service"]
+
+export const make = (driver: Driver, provider: Pick<Provider["Service"], "readWithExecution">): Service => ({
+  ...reads(driver, provider),
+  ...deletions(driver),
+  ...prunings(driver)
+})
+
+// -- reads -----------------------------------------------------------------------------------------
+
+const reads = (driver: Driver, provider: Pick<Provider["Service"], "readWithExecution">) => {
+  const listInstancesByStatus: Service["listInstancesByStatus"] = (status) =>
+    checked("listInstancesByStatus", [check.text("status", status)], () => driver.listInstances(status))
+
+  const listExecutions: Service["listExecutions"] = (instanceId) =>
+    checked("listExecutions", [check.text("instanceId", instanceId)], () => driver.listExecutions(instanceId))
+
+  const latestExecutionId: Service["latestExecutionId"] = (instanceId) =>
+    Effect.map(readOne(driver, "latestExecutionId", instanceId), ({ executionId }) => executionId)
+
+  const readHistory: Service["readHistory"] = (instanceId) =>
+    Effect.flatMap(
+      readOne(driver, "readHistory", instanceId),
+      ({ executionId }) => provider.readWithExecution(instanceId, executionId)
+    )
+
+  const readHistoryWithExecutionId: Service["readHistoryWithExecutionId"] = (instanceId, executionId) =>
+    checked(
+      "readHistoryWithExecutionId",
+      [check.text("instanceId", instanceId), check.whole("executionId", executionId)],
+      () => provider.readWithExecution(instanceId, executionId)
+    )
+
+  const getExecutionInfo: Service["getExecutionInfo"] = (instanceId, executionId) =>
+    checked(
+      "getExecutionInfo",
+      [check.text("instanceId", instanceId), check.whole("executionId", executionId)],
+      () =>
+        Effect.flatMap(driver.readExecution({ instanceId, executionId }), (info) =>
+          info === null
+            ? fail("getExecutionInfo", new ExecutionNotFound({ instanceId, executionId }))
+            : Effect.succeed(info))
+    )
+
+  const listChildren: Service["listChildren"] = (instanceId) =>
+    checked("listChildren", [check.text("instanceId", instanceId)], () => driver.listChildren([instanceId]))
+
+  const getParentId: Service["getParentId"] = (instanceId) =>
+    Effect.map(
+      readOne(driver, "getParentId", instanceId),
+      ({ parentInstanceId }) => Option.fromNullOr(parentInstanceId)
+    )
+
+  const getInstanceTree: Service["getInstanceTree"] = (instanceId) =>
+    checked(
+      "getInstanceTree",
+      [check.text("instanceId", instanceId)],
+      () => Effect.map(walk(instanceId, driver.listChildren), (allIds) => ({ rootId: instanceId, allIds }))
+    )
+
+  return {
+    listInstances: driver.listInstances(null),
+    listInstancesByStatus,
+    listExecutions,
+    latestExecutionId,
+    readHistory,
+    readHistoryWithExecutionId,
+    getInstanceInfo: (instanceId: string) => readOne(driver, "getInstanceInfo", instanceId),
+    getExecutionInfo,
+    getSystemMetrics: driver.systemMetrics,
+    getQueueDepths: driver.queueDepths,
+    listChildren,
+    getParentId,
+    getInstanceTree
+  }
+}
+
+/** Fails with `InstanceNotFound`. */
+const readOne = (driver: Driver, operation: string, instanceId: string) =>
+  checked(operation, [check.text("instanceId", instanceId)], () =>
     Effect.flatMap(
       driver.readInstances([instanceId]),
       ([state]) => state === undefined ? fail(operation, new InstanceNotFound({ instanceId })) : Effect.succeed(state)
+    ))
+
+// -- deletions -------------------------------------------------------------------------------------
+
+const deletions = (driver: Driver) => {
+  const deleteInstance: Service["deleteInstance"] = Effect.fn("Admin.deleteInstance")(function*(instanceId, options) {
+    const { parentInstanceId } = yield* readOne(driver, "deleteInstance", instanceId)
+    if (parentInstanceId !== null) {
+      return yield* fail("deleteInstance", new InstanceHasParent({ instanceId, parentInstanceId }))
+    }
+    return yield* deleteTree(driver, "deleteInstance", instanceId, options?.force === true ? "none" : "all")
+  })
+
+  const deleteInstancesAtomic: Service["deleteInstancesAtomic"] = (instanceIds, options) =>
+    checked(
+      "deleteInstancesAtomic",
+      [
+        check.texts("instanceIds", instanceIds),
+        check.whole("instanceIds.length", instanceIds.length, 0, mostAtOnce)
+      ],
+      () =>
+        instanceIds.length === 0
+          ? Effect.succeed(nothingDeleted)
+          : deleteTogether(driver, "deleteInstancesAtomic", instanceIds, options?.force === true ? [] : instanceIds)
     )
 
-  const select = (filter: InstanceFilter, endedRootsOnly: boolean) =>
-    driver.selectInstances(selection(filter, endedRootsOnly))
+  const deleteInstanceBulk: Service["deleteInstanceBulk"] = Effect.fn("Admin.deleteInstanceBulk")(function*(filter) {
+    let deleted = nothingDeleted
+    const failed: Array<FailedDeletion> = []
+    for (const instanceId of yield* select(driver, "deleteInstanceBulk", filter, { endedRootsOnly: true })) {
+      const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, "root"))
+      if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
+      else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
+      // `InstanceRunning` means that it runs again since it was selected.
+      else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
+    }
+    return { ...deleted, failed }
+  })
 
+  return { deleteInstance, deleteInstancesAtomic, deleteInstanceBulk }
+}
+
+/** Of the some 6,000 to 10,000 places in PostgreSQL's table of locks, by default, each takes one. */
+const mostAtOnce = 5000
+
+/** Errors that the next tree would meet as well. */
+const concernsAll = ({ _tag }: Reason): boolean =>
+  _tag === "ConnectionLost" || _tag === "AuthenticationFailed" || _tag === "PermissionDenied" ||
+  _tag === "SchemaMismatch" || _tag === "Closed"
+
+// -- prunings --------------------------------------------------------------------------------------
+
+const prunings = (driver: Driver) => {
   const prune = (instanceId: string, options: PruneOptions) =>
     driver.pruneExecutions({
       instanceId,
@@ -32,91 +163,155 @@ export const make = (
       completedBeforeMs: options.completedBeforeMs ?? null
     })
 
-  return guardAdmin({
-    listInstances: driver.listInstances(null),
-    listInstancesByStatus: (status) => driver.listInstances(status),
-    listExecutions: driver.listExecutions,
-    latestExecutionId: (instanceId) =>
-      Effect.map(instance("latestExecutionId", instanceId), ({ executionId }) => executionId),
-    readHistory: (instanceId) =>
-      Effect.flatMap(
-        instance("readHistory", instanceId),
-        ({ executionId }) => provider.readWithExecution(instanceId, executionId)
-      ),
-    readHistoryWithExecutionId: provider.readWithExecution,
-    getInstanceInfo: (instanceId) => instance("getInstanceInfo", instanceId),
-    getExecutionInfo: (instanceId, executionId) =>
-      Effect.flatMap(driver.readExecution({ instanceId, executionId }), (info) =>
-        info === null
-          ? fail("getExecutionInfo", new ExecutionNotFound({ instanceId, executionId }))
-          : Effect.succeed(info)),
-    getSystemMetrics: driver.systemMetrics,
-    getQueueDepths: driver.queueDepths,
-    listChildren: (instanceId) => driver.listChildren([instanceId]),
-    getParentId: (instanceId) =>
-      Effect.map(instance("getParentId", instanceId), ({ parentInstanceId }) => Option.fromNullOr(parentInstanceId)),
-    getInstanceTree: (instanceId) =>
-      Effect.map(treeOf(driver, instanceId), (allIds) => ({ rootId: instanceId, allIds })),
-
-    deleteInstance: Effect.fn("Admin.deleteInstance")(function*(instanceId, options) {
-      const { parentInstanceId } = yield* instance("deleteInstance", instanceId)
-      if (parentInstanceId !== null) {
-        return yield* fail("deleteInstance", new InstanceHasParent({ instanceId, parentInstanceId }))
-      }
-      return yield* deleteTree(driver, "deleteInstance", instanceId, options?.force === true ? "none" : "all")
-    }),
-
-    deleteInstancesAtomic: (instanceIds, options) =>
-      instanceIds.length === 0
-        ? Effect.succeed(nothingDeleted)
-        : deleteTogether(driver, "deleteInstancesAtomic", instanceIds, options?.force === true ? [] : instanceIds),
-
-    deleteInstanceBulk: Effect.fn("Admin.deleteInstanceBulk")(function*(filter) {
-      let deleted = nothingDeleted
-      const failed: Array<FailedDeletion> = []
-      for (const instanceId of yield* select(filter, true)) {
-        const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, "root"))
-        if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
-        else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
-        // `InstanceRunning` means that it runs again since it was selected.
-        else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
-      }
-      return { ...deleted, failed }
-    }),
-
-    pruneExecutions: (instanceId, options) =>
+  const pruneExecutions: Service["pruneExecutions"] = (instanceId, options) =>
+    checked("pruneExecutions", pruning(options), () =>
       Effect.andThen(
-        instance("pruneExecutions", instanceId),
+        readOne(driver, "pruneExecutions", instanceId),
         Effect.map(prune(instanceId, options), (pruned) => ({ instancesProcessed: 1, ...pruned }))
-      ),
+      ))
 
-    pruneExecutionsBulk: Effect.fn("Admin.pruneExecutionsBulk")(function*(filter, options) {
-      const instanceIds = yield* select(filter, false)
-      const pruned = yield* Effect.forEach(
-        instanceIds,
-        (instanceId) => prune(instanceId, options)
-      )
-      return {
-        instancesProcessed: instanceIds.length,
-        executionsDeleted: pruned.reduce((sum, one) => sum + one.executionsDeleted, 0),
-        eventsDeleted: pruned.reduce((sum, one) => sum + one.eventsDeleted, 0)
-      }
-    })
-  })
+  const pruneExecutionsBulk: Service["pruneExecutionsBulk"] = (filter, options) =>
+    checked("pruneExecutionsBulk", pruning(options), () =>
+      Effect.gen(function*() {
+        const instanceIds = yield* select(driver, "pruneExecutionsBulk", filter, { endedRootsOnly: false })
+        const pruned = yield* Effect.forEach(instanceIds, (instanceId) => prune(instanceId, options))
+        return {
+          instancesProcessed: instanceIds.length,
+          executionsDeleted: pruned.reduce((sum, one) => sum + one.executionsDeleted, 0),
+          eventsDeleted: pruned.reduce((sum, one) => sum + one.eventsDeleted, 0)
+        }
+      }))
+
+  return { pruneExecutions, pruneExecutionsBulk }
 }
+
+const pruning = (options: PruneOptions) => [
+  check.whole("keepLast", options.keepLast),
+  check.whole("completedBeforeMs", options.completedBeforeMs)
+]
+
+const select = (
+  driver: Driver,
+  operation: string,
+  { completedBeforeMs, instanceIds, limit }: InstanceFilter,
+  { endedRootsOnly }: Pick<Selection, "endedRootsOnly">
+) =>
+  checked(operation, [
+    check.texts("instanceIds", instanceIds ?? []),
+    check.whole("completedBeforeMs", completedBeforeMs),
+    check.whole("limit", limit)
+  ], () =>
+    driver.selectInstances({
+      instanceIds: instanceIds ?? null,
+      completedBeforeMs: completedBeforeMs ?? null,
+      limit: limit ?? 1000,
+      endedRootsOnly
+    }))
+
+// -- trees -----------------------------------------------------------------------------------------
+
+// An instance is deleted with all its descendants: in one transaction while they are few, in several beyond that, because
+// a transaction takes an entry in the server's lock table for each of them, and that table is small.
+
+/** Most instances one transaction holds or deletes. */
+const slice = 1000
+
+/** How long an instance stays away from claims when its deletion stops half way. */
+const holdForMs = 600_000
+
+/** Which instances of a tree must have ended: otherwise nothing is deleted, and the call fails with `InstanceRunning`. */
+type MustHaveEnded = "all" | "root" | "none"
+
+/** Children that appear between looking and deleting make it start over. */
+const deleteTree = Effect.fnUntraced(function*(
+  driver: Driver,
+  operation: string,
+  rootId: string,
+  mustHaveEnded: MustHaveEnded
+) {
+  const obliged = (ids: ReadonlyArray<string>) =>
+    mustHaveEnded === "all" ? ids : mustHaveEnded === "root" ? ids.filter((id) => id === rootId) : []
+
+  let deleted = nothingDeleted
+  const attempt = Effect.gen(function*() {
+    const few = yield* walk(rootId, driver.listChildren)
+    const ids = few.length <= slice ? few : yield* hold(driver, operation, rootId, obliged)
+    for (let end = ids.length; end > 0; end -= slice) {
+      const part = ids.slice(Math.max(0, end - slice), end)
+      deleted = sum(deleted, yield* deleteTogether(driver, operation, part, obliged(part)))
+    }
+  })
+  yield* Effect.retry(attempt, { times: 5, while: (error) => error.reason._tag === "ChildLeftBehind" })
+  return deleted
+})
+
+/** All of them or nothing. */
+const deleteTogether = (
+  { deleteInstances }: Driver,
+  operation: string,
+  instanceIds: ReadonlyArray<string>,
+  mustHaveEnded: ReadonlyArray<string>
+): Effect.Effect<Deleted, ProviderError> =>
+  Effect.flatMap(deleteInstances({ instanceIds, mustHaveEnded }), (outcome) => {
+    switch (outcome._tag) {
+      case "Deleted":
+        return Effect.succeed(outcome.deleted)
+      case "StillRunning":
+        return fail(operation, new InstanceRunning({ instanceId: outcome.instanceId }))
+      case "ChildLeftBehind":
+        return fail(operation, new ChildLeftBehind({ instanceId: outcome.instanceId }))
+    }
+  })
+
+const nothingDeleted: Deleted = {
+  instancesDeleted: 0,
+  executionsDeleted: 0,
+  eventsDeleted: 0,
+  queueMessagesDeleted: 0
+}
+
+const sum = (a: Deleted, b: Deleted): Deleted => ({
+  instancesDeleted: a.instancesDeleted + b.instancesDeleted,
+  executionsDeleted: a.executionsDeleted + b.executionsDeleted,
+  eventsDeleted: a.eventsDeleted + b.eventsDeleted,
+  queueMessagesDeleted: a.queueMessagesDeleted + b.queueMessagesDeleted
+})
+
+/** As `walk`, but holds each instance, so that none takes a turn. Fails before anything is deleted. */
+const hold = (
+  { holdInstances }: Driver,
+  operation: string,
+  rootId: string,
+  obliged: (ids: ReadonlyArray<string>) => ReadonlyArray<string>
+) =>
+  walk(rootId, (ids) =>
+    Effect.flatMap(
+      holdInstances({ instanceIds: ids, mustHaveEnded: obliged(ids), holdForMs }),
+      (outcome) =>
+        outcome._tag === "Held"
+          ? Effect.succeed(outcome.childIds)
+          : fail(operation, new InstanceRunning({ instanceId: outcome.instanceId }))
+    ))
+
+/** The ids of a tree, parents before their children. */
+const walk = Effect.fnUntraced(function*(
+  rootId: string,
+  childrenOf: (ids: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
+) {
+  const known = new Set([rootId])
+  const ids = [rootId]
+  for (let next = 0; next < ids.length;) {
+    const parents = ids.slice(next, next + slice)
+    next += parents.length
+    for (const childId of yield* childrenOf(parents)) {
+      if (known.has(childId)) continue
+      known.add(childId)
+      ids.push(childId)
+    }
+  }
+  return ids
+})
 
 // internal
 
-/** Errors that the next tree would meet as well. */
-const concernsAll = ({ _tag }: Reason): boolean =>
-  _tag === "ConnectionLost" || _tag === "AuthenticationFailed" || _tag === "PermissionDenied" ||
-  _tag === "SchemaMismatch" || _tag === "Closed"
-
 const fail = (operation: string, reason: Reason) => Effect.fail(new ProviderError({ operation, reason }))
-
-const selection = (filter: InstanceFilter, endedRootsOnly: boolean): Selection => ({
-  instanceIds: filter.instanceIds ?? null,
-  completedBeforeMs: filter.completedBeforeMs ?? null,
-  limit: filter.limit ?? 1000,
-  endedRootsOnly
-})

@@ -31,6 +31,9 @@ export const carriedMessages = (firstEvent: string | null): number => {
   return event?._tag === "OrchestrationStarted" ? event.carryForwardEvents?.length ?? 0 : 0
 }
 
+/** Rows this version cannot read come back after it: long enough not to spin, short enough for a deploy that can. */
+export const unreadablePauseMs = 60_000
+
 /** Thrown by encoders for values no store can represent: NaN, invalid Unicode. */
 export class Unstorable {
   readonly problem: string
@@ -139,6 +142,19 @@ const keyValueChange = (event: Event.Event): ReadonlyArray<KeyValueChange> => {
     default:
       return []
   }
+}
+
+/** Roughly, in bytes. */
+export const sizeOfItem = ({ workItem }: { readonly workItem: string }) => workItem.length
+
+/** Roughly, in bytes. */
+export const sizeOfAck = (ack: OrchestrationAck) => {
+  let size = ack.output?.length ?? 0
+  for (const { eventData } of ack.history) size += eventData.length
+  for (const item of ack.workerItems) size += sizeOfItem(item)
+  for (const item of ack.orchestratorItems) size += sizeOfItem(item)
+  for (const change of ack.keyValues) size += change.action === "set" ? change.value.length : 0
+  return size
 }
 
 // internal

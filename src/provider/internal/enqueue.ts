@@ -1,46 +1,117 @@
 /**
- * The three calls that put something new into the store: from the typed item to the encoded row, on whatever way the
- * rows travel.
+ * The operations that put something new into the store: the start of an instance, a message, an activity.
+ *
+ * `Provider` sends them in shared statements; `Transaction` sends each alone on a connection of the application.
  */
-import * as Duration from "effect/Duration"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import type { EncodedActivity, EncodedMessage, OrchestrationStart } from "../ProviderDriver.ts"
+import type * as Scope from "effect/Scope"
+import * as Metrics from "../../model/Metrics.ts"
+import * as WorkItem from "../../model/WorkItem.ts"
+import type { Provider } from "../Provider.ts"
+import type { EncodedActivity, EncodedMessage, OrchestrationStart, ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
-import { refused } from "./calls.ts"
-import { encodeActivity, encodeItem, encodeMessage } from "./encoding.ts"
-import { guardEnqueue } from "./input.ts"
-import type { Enqueue } from "./input.ts"
+import * as check from "./check.ts"
+import { checked } from "./check.ts"
+import { encodeActivity, encodeItem, encodeMessage, sizeOfItem } from "./encoding.ts"
+import { answeredAlike, measured, shared } from "./statement.ts"
+import type { Sharing } from "./statement.ts"
+import type { Wakeups } from "./wakeups.ts"
 
-/** How single rows travel. */
-export interface Senders {
+export type Enqueue = Pick<
+  Provider["Service"],
+  "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"
+>
+
+/** How single rows are sent, and whom to wake for them. */
+export interface Way {
   readonly sendStart: (start: OrchestrationStart) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
   readonly sendMessage: (message: EncodedMessage) => Effect.Effect<void, ProviderError>
   readonly sendActivity: (activity: EncodedActivity) => Effect.Effect<void, ProviderError>
+  /** Absent where nothing is visible before a commit. */
+  readonly wakeups?: Wakeups
 }
 
-export const make = ({ sendActivity, sendMessage, sendStart }: Senders): Enqueue =>
-  guardEnqueue({
-    startOrchestration: ({ delay, pinnedVersion, start }) =>
-      Effect.suspend(() =>
+export const make = (way: Way): Enqueue => ({
+  startOrchestration: startOrchestration(way),
+  enqueueForOrchestrator: enqueueForOrchestrator(way),
+  enqueueForWorker: enqueueForWorker(way)
+})
+
+/** The way of a provider. */
+export const sharing = Effect.fnUntraced(function*(
+  driver: ProviderDriver["Service"],
+  wakeups: Wakeups,
+  options: Sharing
+): Effect.fn.Return<Way, never, Scope.Scope> {
+  const ofItems = { ...options, sizeOf: sizeOfItem }
+  return {
+    sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
+    sendMessage: yield* shared(
+      "enqueueForOrchestrator",
+      (messages: ReadonlyArray<EncodedMessage>) => answeredAlike(messages, driver.enqueueForOrchestrator(messages)),
+      ofItems
+    ),
+    sendActivity: yield* shared(
+      "enqueueForWorker",
+      (activities: ReadonlyArray<EncodedActivity>) => answeredAlike(activities, driver.enqueueForWorker(activities)),
+      ofItems
+    ),
+    wakeups
+  }
+})
+
+// -- operations ------------------------------------------------------------------------------------
+
+const startOrchestration =
+  ({ sendStart, wakeups }: Way): Enqueue["startOrchestration"] => ({ delay, pinnedVersion, start }) =>
+    checked("startOrchestration", [
+      check.id("instance", start.instance),
+      check.id("parentInstance", start.parentInstance),
+      check.name("orchestration", start.orchestration),
+      check.name("version", start.version),
+      check.version("pinnedVersion", pinnedVersion),
+      check.delay(delay)
+    ], () => {
+      const delayMs = check.millisOrNull(delay)
+      return measured(
+        "enqueue",
+        Metrics.enqueueOrchestratorDuration,
         sendStart({
           instanceId: start.instance,
           orchestrationName: start.orchestration,
           orchestrationVersion: start.version,
           workItem: encodeItem(start),
           pinnedVersion,
-          delayMs: millisOrNull(delay)
+          delayMs
         })
-      ),
+      ).pipe(Effect.tap((answer) => answer === "Started" ? wakeAfter(wakeups, start.instance, delayMs) : Effect.void))
+    })
 
-    enqueueForOrchestrator: (item, delay) =>
-      item._tag === "ActivityExecute"
-        ? refused("enqueueForOrchestrator", "item", "ActivityExecute belongs to the worker queue")
-        : Effect.suspend(() => sendMessage({ ...encodeMessage(item), delayMs: millisOrNull(delay) })),
-
-    enqueueForWorker: (item) => Effect.suspend(() => sendActivity(encodeActivity(item)))
+const enqueueForOrchestrator = ({ sendMessage, wakeups }: Way): Enqueue["enqueueForOrchestrator"] => (item, delay) =>
+  checked("enqueueForOrchestrator", [
+    item._tag === "ActivityExecute" ? ["item", "ActivityExecute belongs to the worker queue"] : check.message(item),
+    check.delay(delay)
+  ], () => {
+    const delayMs = check.millisOrNull(delay)
+    return measured(
+      "enqueue",
+      Metrics.enqueueOrchestratorDuration,
+      sendMessage({ ...encodeMessage(item), delayMs })
+    ).pipe(Effect.tap(() => wakeAfter(wakeups, WorkItem.target(item), delayMs)))
   })
+
+const enqueueForWorker = ({ sendActivity, wakeups }: Way): Enqueue["enqueueForWorker"] => (item) =>
+  checked(
+    "enqueueForWorker",
+    [check.activity(item)],
+    () => Effect.tap(sendActivity(encodeActivity(item)), () => Effect.sync(() => wakeups?.workers.wake()))
+  )
 
 // internal
 
-const millisOrNull = (delay: Option.Option<Duration.Duration>) => Option.getOrNull(Option.map(delay, Duration.toMillis))
+const wakeAfter = (wakeups: Wakeups | undefined, instanceId: string, delayMs: number | null) =>
+  wakeups === undefined ? Effect.void : Effect.map(
+    Clock.currentTimeMillis,
+    (nowMs) => wakeups.messageSent(instanceId, delayMs === null ? null : nowMs + delayMs)
+  )

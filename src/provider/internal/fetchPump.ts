@@ -11,7 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
-import type * as Scope from "effect/Scope"
+import * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 
 export interface Options<A, E> {
@@ -138,6 +138,46 @@ export const make = Effect.fnUntraced(function*<A, E>(
       if (index === 0) signal.openUnsafe()
     }
   }
+})
+
+/** How a fetch waits. */
+export interface Polling {
+  /** Whether it waits for work, up to its poll timeout, or looks once. */
+  readonly polling: "long" | "short"
+  /** Longest pause between two statements while a caller waits. */
+  readonly pollInterval: Duration.Duration
+}
+
+/**
+ * The pumps of a queue, one per filter, made when the first caller asks. A pump fetches as its first caller said; so
+ * callers whose statements differ need filters that differ.
+ */
+export const byFilter = Effect.fnUntraced(function*<A, E>(
+  options: Omit<Options<A, E>, "fetch"> & Polling & { readonly onMade: (pump: FetchPump<A, E>) => void }
+) {
+  const scope = yield* Effect.scope
+  const pumps = new Map<string, FetchPump<A, E>>()
+  const pumpOf = (filter: object, fetch: Options<A, E>["fetch"]) =>
+    Effect.suspend(() => {
+      const key = JSON.stringify(filter)
+      const existing = pumps.get(key)
+      if (existing !== undefined) return Effect.succeed(existing)
+      return Effect.map(Scope.provide(make<A, E>({ ...options, fetch }), scope), (pump) => {
+        pumps.set(key, pump)
+        options.onMade(pump)
+        return pump
+      })
+    })
+  return (
+    filter: object,
+    fetch: Options<A, E>["fetch"],
+    pollTimeout: Duration.Duration,
+    onLook?: () => void
+  ): Effect.Effect<Option.Option<A>, E> =>
+    Effect.flatMap(
+      pumpOf(filter, fetch),
+      (pump) => pump.take(options.polling === "long" ? pollTimeout : Duration.zero, onLook)
+    )
 })
 
 // internal

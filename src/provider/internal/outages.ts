@@ -8,7 +8,6 @@ import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
-import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 
 export interface Outages {
@@ -82,24 +81,7 @@ export const make = (clock: Clock.Clock): Outages => {
   }
 }
 
-/** The same driver, with the outcomes of its calls recorded. */
-export const watched = (driver: Driver, { watch }: Outages): Driver =>
-  Object.fromEntries(
-    Object.entries(driver).map(([operation, member]) => [
-      operation,
-      typeof member === "function"
-        ? (input: never) =>
-          watch(
-            operation,
-            Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input))
-          )
-        : member
-    ])
-  ) as unknown as Driver
-
 // internal
-
-type Driver = ProviderDriver["Service"]
 
 /** Faults of the request or of its caller: the store works. */
 const isOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([

@@ -415,7 +415,7 @@ export interface FetchWork {
   readonly pollTimeout?: Duration.Input
   /** Defaults to activities without a tag. */
   readonly tags?: TagFilter
-  readonly session?: { readonly ownerId: string; readonly lockTimeout?: Duration.Input; readonly maxNew?: number }
+  readonly session?: { readonly workerId: string; readonly lockTimeout?: Duration.Input; readonly maxNew?: number }
   readonly activities?: ReadonlyArray<string>
 }
 
@@ -427,8 +427,8 @@ export const fetchWork = (options: FetchWork = {}) =>
       lockTimeout: Duration.fromInputUnsafe(options.lockTimeout ?? "30 seconds"),
       pollTimeout: Duration.fromInputUnsafe(options.pollTimeout ?? 0),
       tags: options.tags ?? { _tag: "DefaultOnly" },
-      session: Option.map(Option.fromUndefinedOr(options.session), ({ lockTimeout, maxNew, ownerId }) => ({
-        ownerId,
+      session: Option.map(Option.fromUndefinedOr(options.session), ({ lockTimeout, maxNew, workerId }) => ({
+        workerId,
         lockTimeout: Duration.fromInputUnsafe(lockTimeout ?? "30 seconds"),
         ...(maxNew !== undefined && { maxNew: () => maxNew })
       })),

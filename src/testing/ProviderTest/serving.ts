@@ -184,12 +184,12 @@ export const serving = topic("serving", {
     yield* enqueueActivity("i", 1, { sessionId: "s1" })
     yield* enqueueActivity("i", 2, { sessionId: "s2" })
     yield* enqueueActivity("i", 3)
-    const full = { session: { ownerId: "full", maxNew: 0 } }
+    const full = { session: { workerId: "full", maxNew: 0 } }
     yield* claimActivity(3, full)
     yield* expectNoWork(full)
     // Still free for others.
-    yield* claimActivity(1, { session: { ownerId: "free" } })
-    yield* claimActivity(2, { session: { ownerId: "free" } })
+    yield* claimActivity(1, { session: { workerId: "free" } })
+    yield* claimActivity(2, { session: { workerId: "free" } })
   }),
 
   large_messages_come_in_parts_and_in_order: Effect.gen(function*() {

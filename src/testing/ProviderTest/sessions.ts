@@ -25,12 +25,12 @@ import {
 } from "./harness.ts"
 import type { FetchWork } from "./harness.ts"
 
-/** What worker `ownerId` asks for. */
+/** What worker `workerId` asks for. */
 const as = (
-  ownerId: string,
+  workerId: string,
   session: Duration.Input = "30 seconds",
   lockTimeout: Duration.Input = "5 seconds"
-): FetchWork => ({ lockTimeout, session: { ownerId, lockTimeout: session } })
+): FetchWork => ({ lockTimeout, session: { workerId, lockTimeout: session } })
 
 const enqueue = (id: number, sessionId = "s1") => enqueueActivity("i", id, { sessionId })
 const enqueuePlain = (id: number) => enqueueActivity("i", id)
@@ -40,13 +40,13 @@ const run = (id: number, options: FetchWork) =>
   Effect.flatMap(claimActivity(id, options), ({ lockToken }) => ackWork(lockToken))
 
 const renewSessions = (
-  ownerIds: ReadonlyArray<string>,
+  workerIds: ReadonlyArray<string>,
   idleTimeout: Duration.Input = "300 seconds",
   extendFor: Duration.Input = "30 seconds"
 ) =>
   Effect.flatMap(Provider, (provider) =>
     provider.renewSessionLock({
-      ownerIds,
+      workerIds,
       extendFor: Duration.fromInputUnsafe(extendFor),
       idleTimeout: Duration.fromInputUnsafe(idleTimeout)
     }))

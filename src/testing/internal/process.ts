@@ -41,6 +41,7 @@ export const make = (
     },
     provider: {
       ...gated,
+      onCancelled: (listener) => provider.onCancelled((activities) => alive ? listener(activities) : undefined),
       // To wait for work is nothing that happens: it takes as long as it takes.
       fetchOrchestrationItem: (options) =>
         claims(() => provider.fetchOrchestrationItem({ ...options, pollTimeout: Duration.infinity })),

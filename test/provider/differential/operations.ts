@@ -135,7 +135,7 @@ export type Operation =
   }
   | {
     readonly call: "renewSessionLocks"
-    readonly ownerIds: ReadonlyArray<string>
+    readonly workerIds: ReadonlyArray<string>
     readonly extendForMs: number
     readonly idleTimeoutMs: number
   }
@@ -284,7 +284,7 @@ const tags: fc.Arbitrary<TagFilter> = fc.oneof(
 )
 
 const session = orNull(
-  fc.record({ ownerId: fc.constantFrom("me", "you"), lockTimeoutMs, maxNew: fc.constantFrom(0, 1, 9) }),
+  fc.record({ workerId: fc.constantFrom("me", "you"), lockTimeoutMs, maxNew: fc.constantFrom(0, 1, 9) }),
   1
 )
 const abandons = some(fc.record({ token: handle, delayMs, ignoreAttempt: fc.boolean() }), 2)
@@ -370,7 +370,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     )
   }),
   call(2, "renewSessionLocks", {
-    ownerIds: fc.subarray(["me", "you"]),
+    workerIds: fc.subarray(["me", "you"]),
     extendForMs: lockTimeoutMs,
     idleTimeoutMs: ms
   }),

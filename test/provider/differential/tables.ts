@@ -53,7 +53,7 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
     instance_locks: sorted([...tables.leases].map(([instanceId, lease]) => [instanceId, lease.untilMs])),
     sessions: sorted([...tables.sessions].map(([sessionId, row]) => [
       sessionId,
-      row.ownerId,
+      row.workerId,
       row.untilMs,
       row.lastActivityAtMs
     ])),

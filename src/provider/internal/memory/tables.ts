@@ -47,7 +47,7 @@ export interface Message extends Queued {
 export interface Activity extends Queued, EncodedActivity {}
 
 export interface Session {
-  readonly ownerId: string
+  readonly workerId: string
   untilMs: number
   lastActivityAtMs: number
 }

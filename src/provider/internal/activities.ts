@@ -1,0 +1,214 @@
+/**
+ * The operations on claimed activities, and on the sessions that bind some of them to a process.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Result from "effect/Result"
+import * as Metrics from "../../model/Metrics.ts"
+import * as WorkItem from "../../model/WorkItem.ts"
+import type { Claimed, Provider } from "../Provider.ts"
+import { suspectAfter } from "../ProviderDriver.ts"
+import type { Abandon, FetchWorkItems, ProviderDriver, Renewal, Settled } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import * as check from "./check.ts"
+import { checked } from "./check.ts"
+import { encodeItem, sizeOfItem, unreadablePauseMs } from "./encoding.ts"
+import * as fetchPump from "./fetchPump.ts"
+import * as locks from "./locks.ts"
+import { closed, measured, retried, settle, shared } from "./statement.ts"
+import type { Sharing } from "./statement.ts"
+import type { Wakeups } from "./wakeups.ts"
+
+type Service = Provider["Service"]
+type Driver = ProviderDriver["Service"]
+type ClaimedActivity = Claimed<WorkItem.Of<"ActivityExecute">>
+type Send<Item> = (item: Item) => Effect.Effect<Settled, ProviderError>
+
+/** What the operations share. */
+interface Room {
+  readonly driver: Driver
+  readonly wakeups: Wakeups
+  readonly suspects: locks.Suspects
+  readonly sendAck: Send<{ lockToken: string; completion: { instanceId: string; workItem: string } | null }>
+  readonly sendAbandon: Send<Abandon>
+  readonly sendRenewal: Send<Renewal & { readonly sufficientMs?: number }>
+}
+
+export const make = Effect.fnUntraced(function*(
+  driver: Driver,
+  wakeups: Wakeups,
+  options: Sharing & fetchPump.Polling
+) {
+  const room: Room = {
+    driver,
+    wakeups,
+    suspects: locks.makeSuspects(yield* Clock.Clock),
+    sendAck: yield* shared("ackWorkItem", driver.ackWorkItems, {
+      ...options,
+      sizeOf: ({ completion }) => completion === null ? 0 : sizeOfItem(completion)
+    }),
+    sendAbandon: yield* shared("abandonWorkItem", driver.abandonWorkItems, options),
+    sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, { ...options, retries: Effect.void })
+  }
+  const take = yield* fetchPump.byFilter<ClaimedActivity, ProviderError>({
+    ...options,
+    giveBack: ({ lockToken }) => Effect.ignore(abandonWorkItem(room)({ lockToken, ...asIfNotFetched })),
+    onMade: (pump) => wakeups.workers.add(pump),
+    closed: closed("fetchWorkItem")
+  })
+  return {
+    fetchWorkItem: fetchWorkItem(room, take),
+    ackWorkItem: ackWorkItem(room),
+    abandonWorkItem: abandonWorkItem(room),
+    renewWorkItemLock: renewWorkItemLock(room),
+    renewSessionLock: renewSessionLock(room),
+    cleanupOrphanedSessions: driver.cleanupOrphanedSessions
+  }
+})
+
+// -- fetch -----------------------------------------------------------------------------------------
+
+type Take = Effect.Success<ReturnType<typeof fetchPump.byFilter<ClaimedActivity, ProviderError>>>
+
+const fetchWorkItem = (room: Room, take: Take): Service["fetchWorkItem"] => (options) => {
+  const { activities, lockTimeout, onLook, pollTimeout, tags } = options
+  const session = Option.getOrUndefined(options.session)
+  return checked("fetchWorkItem", [
+    check.length("lockTimeout", lockTimeout, 1),
+    "tags" in tags ? check.texts("tags", tags.tags) : undefined,
+    session && check.text("workerId", session.workerId),
+    session && check.length("session.lockTimeout", session.lockTimeout, 1)
+  ], () => {
+    if (tags._tag === "None") return Effect.succeedNone
+    const filter = {
+      lockTimeoutMs: check.wholeMillis(lockTimeout),
+      tags,
+      ...(activities !== undefined && { activities })
+    }
+    const sessionClaim = session === undefined
+      ? null
+      : { workerId: session.workerId, lockTimeoutMs: check.wholeMillis(session.lockTimeout) }
+    const maxNew = session?.maxNew
+    return take(
+      { ...filter, session: sessionClaim, isLimited: maxNew !== undefined },
+      (limit) =>
+        Effect.suspend(() =>
+          claim(room, {
+            ...filter,
+            limit,
+            suspects: room.suspects.count() === 0,
+            session: sessionClaim === null || maxNew === undefined
+              ? sessionClaim
+              : { ...sessionClaim, maxNew: maxNew() }
+          })
+        ),
+      pollTimeout,
+      onLook
+    )
+  })
+}
+
+/** One statement; rows this version cannot read are set aside. */
+const claim = Effect.fnUntraced(function*({ driver, sendAbandon, suspects }: Room, request: FetchWorkItems) {
+  const rows = yield* measured("fetch", Metrics.dequeueWorkerDuration, retried(driver.fetchWorkItems(request)))
+  const items: Array<ClaimedActivity> = []
+  for (const { attemptCount, lockToken, workItem } of rows) {
+    const item = WorkItem.decode(workItem)
+    if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
+      if (attemptCount > suspectAfter) suspects.lock(lockToken, request.lockTimeoutMs)
+      items.push({ item: item.success, lockToken, attemptCount })
+      continue
+    }
+    const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is no activity`
+    yield* Effect.logError("Provider: an activity cannot be read by this version; it is hidden for a while").pipe(
+      Effect.annotateLogs({ problem })
+    )
+    yield* Effect.ignore(sendAbandon({ lockToken, delayMs: unreadablePauseMs, ignoreAttempt: true }))
+  }
+  return { items, more: items.length < rows.length }
+})
+
+const asIfNotFetched = { delay: Option.none(), ignoreAttempt: true }
+
+// -- settle ----------------------------------------------------------------------------------------
+
+const ackWorkItem = (room: Room): Service["ackWorkItem"] => (lockToken, completion) =>
+  checked("ackWorkItem", [
+    check.text("lockToken", lockToken),
+    Option.isNone(completion) || isCompletion(completion.value)
+      ? undefined
+      : ["completion", "only ActivityCompleted and ActivityFailed end an activity"]
+  ], () => {
+    const message = Option.map(completion, (item) => ({ instanceId: item.instance, workItem: encodeItem(item) }))
+    return measured(
+      "ack_worker",
+      Metrics.ackWorkerDuration,
+      room.sendAck({ lockToken, completion: Option.getOrNull(message) })
+    ).pipe(
+      Effect.tap(() => release(room, lockToken)),
+      Effect.flatMap((settled) => settle("ackWorkItem", lockToken, settled)),
+      Effect.tap(() =>
+        Effect.sync(() => Option.isSome(message) && room.wakeups.messageSent(message.value.instanceId, null))
+      )
+    )
+  })
+
+const abandonWorkItem = (room: Room): Service["abandonWorkItem"] => ({ delay, ignoreAttempt, lockToken }) =>
+  checked(
+    "abandonWorkItem",
+    [check.text("lockToken", lockToken), check.delay(delay)],
+    () =>
+      room.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt }).pipe(
+        Effect.ensuring(release(room, lockToken)),
+        Effect.flatMap((settled) => settle("abandonWorkItem", lockToken, settled)),
+        // With a delay it is left to the next look of any process: woken to the moment, a process without a handler would
+        // be the first to have it again, each time, until it is poison.
+        Effect.tap(() => Effect.sync(() => Option.isNone(delay) && room.wakeups.workers.wake()))
+      )
+  )
+
+const renewWorkItemLock = (room: Room): Service["renewWorkItemLock"] => ({ extendFor, lockToken, sufficient }) =>
+  checked("renewWorkItemLock", [
+    check.text("lockToken", lockToken),
+    check.length("extendFor", extendFor, 1)
+  ], () => {
+    const extendForMs = check.wholeMillis(extendFor)
+    return room.sendRenewal({
+      lockToken,
+      extendForMs,
+      ...(sufficient !== undefined && { sufficientMs: check.wholeMillis(sufficient) })
+    }).pipe(
+      Effect.tap((settled) =>
+        settled === "Done"
+          ? Effect.sync(() => room.suspects.renew(lockToken, extendForMs))
+          : release(room, lockToken)
+      ),
+      Effect.flatMap((settled) => settle("renewWorkItemLock", lockToken, settled))
+    )
+  })
+
+/** A suspect fewer: now the next one may be claimed. */
+const release = ({ suspects, wakeups }: Room, lockToken: string) =>
+  Effect.sync(() => {
+    if (suspects.release(lockToken)) wakeups.workers.wake()
+  })
+
+// -- sessions --------------------------------------------------------------------------------------
+
+const renewSessionLock = ({ driver }: Room): Service["renewSessionLock"] => ({ extendFor, idleTimeout, workerIds }) =>
+  checked("renewSessionLock", [
+    check.texts("workerIds", workerIds),
+    check.length("extendFor", extendFor, 1),
+    check.length("idleTimeout", idleTimeout, 0)
+  ], () =>
+    workerIds.length === 0 ? Effect.succeed(0) : retried(driver.renewSessionLocks({
+      workerIds,
+      extendForMs: check.wholeMillis(extendFor),
+      idleTimeoutMs: check.wholeMillis(idleTimeout)
+    })))
+
+// internal
+
+/** For callers without types: anything else would reach the instance as a message that was never sent. */
+const isCompletion = (item: WorkItem.WorkItem) => item._tag === "ActivityCompleted" || item._tag === "ActivityFailed"

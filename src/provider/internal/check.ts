@@ -1,0 +1,127 @@
+/**
+ * What callers may pass, checked before anything is sent: a value no store can hold or act on is `InvalidInput`, the same
+ * with every driver.
+ *
+ * Texts hold no NUL and no half of a surrogate pair. A value is stored under a name an index can hold; a name that nothing
+ * is stored under may be looked up. Ids and counts are whole numbers up to 2^53 - 1. Durations are rounded up to whole
+ * milliseconds; none is negative, and none reaches beyond the year 9999, as an endless one would. A lock lasts longer
+ * than nothing. The time to wait for work is not checked: any will do.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Event from "../../model/Event.ts"
+import type { CoreVersion, VersionRange } from "../../model/Instance.ts"
+import {
+  maxGivenIdBytes,
+  maxNameBytes,
+  maxTagBytes,
+  problemOfId,
+  problemOfKey
+} from "../../model/internal/identifiers.ts"
+import { problemOf } from "../../model/internal/text.ts"
+import * as WorkItem from "../../model/WorkItem.ts"
+import { InvalidInput, ProviderError } from "../ProviderError.ts"
+import { Unstorable } from "./encoding.ts"
+
+/** Undefined: there is none. */
+export type Problem = readonly [field: string, problem: string] | undefined
+
+/** The call, unless its input has a problem: then `InvalidInput`, as for an item that cannot be encoded. */
+export const checked = <A>(
+  operation: string,
+  problems: ReadonlyArray<Problem>,
+  call: () => Effect.Effect<A, ProviderError>
+): Effect.Effect<A, ProviderError> => {
+  const found = problems.find((problem) => problem !== undefined)
+  if (found !== undefined) return refused(operation, found)
+  return Effect.catchDefect(
+    Effect.suspend(call),
+    (defect) => defect instanceof Unstorable ? refused(operation, ["item", defect.problem]) : Effect.die(defect)
+  )
+}
+
+export const refused = (operation: string, [field, problem]: readonly [field: string, problem: string]) =>
+  Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
+
+// -- texts -----------------------------------------------------------------------------------------
+
+export const text = (field: string, value: string | undefined): Problem => {
+  const problem = value === undefined ? undefined : problemOf(value)
+  return problem === undefined ? undefined : [field, problem]
+}
+
+export const texts = (field: string, values: ReadonlyArray<string>): Problem =>
+  values.map((value) => text(field, value)).find((problem) => problem !== undefined)
+
+export const id = (field: string, value: string | null | undefined, maxBytes?: number): Problem => {
+  const problem = value === null || value === undefined ? undefined : problemOfId(value, maxBytes)
+  return problem === undefined ? undefined : [field, problem]
+}
+
+/** The name or the version of a definition. */
+export const name = (field: string, value: string | null | undefined): Problem => id(field, value, maxNameBytes)
+
+// -- items -----------------------------------------------------------------------------------------
+
+export const activity = (item: WorkItem.Of<"ActivityExecute">): Problem =>
+  id("instance", item.instance) ?? name("name", item.name) ?? id("sessionId", item.sessionId, maxGivenIdBytes) ??
+    id("tag", item.tag, maxTagBytes)
+
+export const message = (item: WorkItem.WorkItem): Problem =>
+  id("instance", WorkItem.target(item)) ?? (
+    item._tag === "StartOrchestration" || item._tag === "ContinueAsNew"
+      ? name("orchestration", item.orchestration) ?? name("version", item.version)
+      : undefined
+  )
+
+export const event = (event: Event.Event): Problem => whole("eventId", event.eventId, 1) ?? keyOf(event)
+
+const keyOf = (event: Event.Event): Problem => {
+  if (event._tag !== "KeyValueSet" && event._tag !== "KeyValueCleared") return undefined
+  const problem = problemOfKey(event.key)
+  return problem === undefined ? undefined : ["key", problem]
+}
+
+// -- numbers ---------------------------------------------------------------------------------------
+
+export const whole = (
+  field: string,
+  value: number | undefined,
+  least = 0,
+  most = Number.MAX_SAFE_INTEGER
+): Problem =>
+  value === undefined || (Number.isInteger(value) && value >= least && value <= most)
+    ? undefined
+    : [field, `it is ${value}, but must be a whole number from ${least} to ${most}`]
+
+export const version = (field: string, { major, minor, patch }: CoreVersion): Problem =>
+  [major, minor, patch].map((part) => whole(field, part, 0, 2 ** 31 - 1)).find((problem) => problem !== undefined)
+
+export const versionRange = (versions: Option.Option<VersionRange>): Problem =>
+  Option.isNone(versions)
+    ? undefined
+    : version("versions", versions.value.min) ?? version("versions", versions.value.max)
+
+// -- durations -------------------------------------------------------------------------------------
+
+export const length = (field: string, value: Duration.Duration, leastMs: 0 | 1): Problem => {
+  const millis = wholeMillis(value)
+  return millis >= leastMs && millis <= longestMs ? undefined : [
+    field,
+    `it is ${millis} ms, but must be ${leastMs === 0 ? "at least 0" : "more than 0"} and at most ${longestMs} ms`
+  ]
+}
+
+export const delay = (delay: Option.Option<Duration.Duration>): Problem =>
+  Option.isSome(delay) ? length("delay", delay.value, 0) : undefined
+
+/** As drivers get it. */
+export const wholeMillis = (value: Duration.Duration) => Math.ceil(Duration.toMillis(value))
+
+/** The same; null without a delay. */
+export const millisOrNull = (delay: Option.Option<Duration.Duration>) =>
+  Option.getOrNull(Option.map(delay, wholeMillis))
+
+/** The end of the year 9999, milliseconds since the Unix epoch. */
+const longestMs = 253_402_300_799_999

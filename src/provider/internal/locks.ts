@@ -1,0 +1,77 @@
+/**
+ * What this process remembers of the locks it holds. The store decides who holds a lock; all of this only spares
+ * statements and keeps suspects apart.
+ */
+import type * as Clock from "effect/Clock"
+
+/**
+ * Instances this process holds, so that a wake-up for one of them is kept until its turn is settled.
+ *
+ * A message that arrives during a turn cannot be claimed yet: asking the store at once would be a wasted statement, and
+ * forgetting it would leave the message to the next poll.
+ */
+export interface LockedInstances {
+  readonly lock: (lockToken: string, instanceId: string) => void
+  /** True when a wake-up came meanwhile. */
+  readonly release: (lockToken: string) => boolean
+  /** True when the instance is locked: the wake-up is kept for its release. */
+  readonly keepWakeup: (instanceId: string) => boolean
+}
+
+export const makeInstances = (): LockedInstances => {
+  const byToken = new Map<string, { readonly instanceId: string; woken: boolean }>()
+  const byInstance = new Map<string, string>()
+  return {
+    lock: (lockToken, instanceId) => {
+      byToken.set(lockToken, { instanceId, woken: false })
+      byInstance.set(instanceId, lockToken)
+    },
+    release: (lockToken) => {
+      const locked = byToken.get(lockToken)
+      if (locked === undefined) return false
+      byToken.delete(lockToken)
+      // The instance may be locked again under a newer token, after this one expired.
+      if (byInstance.get(locked.instanceId) === lockToken) byInstance.delete(locked.instanceId)
+      return locked.woken
+    },
+    keepWakeup: (instanceId) => {
+      const lockToken = byInstance.get(instanceId)
+      if (lockToken === undefined) return false
+      byToken.get(lockToken)!.woken = true
+      return true
+    }
+  }
+}
+
+/**
+ * The suspects that this process holds: work that was delivered before without an end. While it holds one, it claims no
+ * other suspect, so that the guilty one collects its deliveries alone.
+ *
+ * A suspect is held until it is settled, or until its lock expires: a cancelled activity, for example, is never settled.
+ */
+export interface Suspects {
+  readonly lock: (lockToken: string, lockTimeoutMs: number) => void
+  /** Its lock was extended; ignored when it is not a suspect. */
+  readonly renew: (lockToken: string, lockTimeoutMs: number) => void
+  /** True when it was one. */
+  readonly release: (lockToken: string) => boolean
+  readonly count: () => number
+}
+
+export const makeSuspects = (clock: Clock.Clock): Suspects => {
+  /** When the lock ends, monotonic milliseconds. */
+  const locked = new Map<string, number>()
+  const nowMs = () => Number(clock.monotonicTimeNanosUnsafe() / 1_000_000n)
+  return {
+    lock: (lockToken, lockTimeoutMs) => void locked.set(lockToken, nowMs() + lockTimeoutMs),
+    renew: (lockToken, lockTimeoutMs) => {
+      if (locked.has(lockToken)) locked.set(lockToken, nowMs() + lockTimeoutMs)
+    },
+    release: (lockToken) => locked.delete(lockToken),
+    count: () => {
+      const now = nowMs()
+      for (const [lockToken, untilMs] of locked) if (untilMs <= now) locked.delete(lockToken)
+      return locked.size
+    }
+  }
+}

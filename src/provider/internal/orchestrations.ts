@@ -1,0 +1,297 @@
+/**
+ * The operations on claimed instances: a batch of messages, and the turn that answers it.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Metric from "effect/Metric"
+import * as Option from "effect/Option"
+import * as Metrics from "../../model/Metrics.ts"
+import * as WorkItem from "../../model/WorkItem.ts"
+import type { Claimed, OrchestrationItem, Provider } from "../Provider.ts"
+import { suspectAfter } from "../ProviderDriver.ts"
+import type {
+  Abandon,
+  ClaimedInstance,
+  FetchOrchestrationItems,
+  OrchestrationAck,
+  ProviderDriver,
+  Renewal,
+  Settled
+} from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import * as check from "./check.ts"
+import { checked, refused } from "./check.ts"
+import { emptyAck, encodeTurn, sizeOfAck, unreadablePauseMs } from "./encoding.ts"
+import * as fetchPump from "./fetchPump.ts"
+import * as locks from "./locks.ts"
+import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
+import type { Assembled, Undecoded } from "./orchestrationItem.ts"
+import * as renewal from "./renewal.ts"
+import { closed, measured, retried, settle, shared } from "./statement.ts"
+import type { Sharing } from "./statement.ts"
+import type { Wakeups } from "./wakeups.ts"
+
+type Service = Provider["Service"]
+type Driver = ProviderDriver["Service"]
+type Send<Item> = (item: Item) => Effect.Effect<Settled, ProviderError>
+
+/** What the operations share. */
+interface Room {
+  readonly driver: Driver
+  readonly wakeups: Wakeups
+  readonly suspects: locks.Suspects
+  readonly sendAck: Send<OrchestrationAck>
+  readonly sendAbandon: Send<Abandon>
+  readonly sendRenewal: Send<Renewal>
+  readonly sendDeferral: Send<{ lockToken: string; ids: ReadonlyArray<number>; delayMs: number }>
+}
+
+export const make = Effect.fnUntraced(function*(
+  driver: Driver,
+  wakeups: Wakeups,
+  options: Sharing & fetchPump.Polling
+) {
+  const room: Room = {
+    driver,
+    wakeups,
+    suspects: locks.makeSuspects(yield* Clock.Clock),
+    sendAck: yield* shared("ackOrchestrationItem", driver.ackOrchestrationItems, {
+      ...options,
+      retries: Metric.update(Metrics.ackOrchestrationRetries, 1),
+      sizeOf: sizeOfAck
+    }),
+    sendAbandon: yield* shared("abandonOrchestrationItem", driver.abandonOrchestrationItems, options),
+    sendRenewal: yield* shared("renewOrchestrationItemLock", driver.renewOrchestrationItemLocks, {
+      ...options,
+      retries: Effect.void
+    }),
+    sendDeferral: yield* shared("deferMessages", driver.deferMessages, options)
+  }
+  const take = yield* fetchPump.byFilter<Claimed<Undecoded>, ProviderError>({
+    ...options,
+    giveBack: ({ lockToken }) => Effect.ignore(abandonOrchestrationItem(room)({ lockToken, ...asIfNotFetched })),
+    onMade: (pump) => wakeups.orchestrators.add(pump),
+    closed: closed("fetchOrchestrationItem")
+  })
+  return {
+    fetchOrchestrationItem: fetchOrchestrationItem(room, take),
+    ackOrchestrationItem: ackOrchestrationItem(room),
+    dropOrchestrationItem: dropOrchestrationItem(room),
+    abandonOrchestrationItem: abandonOrchestrationItem(room),
+    renewOrchestrationItemLock: renewOrchestrationItemLock(room)
+  }
+})
+
+// -- fetch -----------------------------------------------------------------------------------------
+
+type Take = Effect.Success<ReturnType<typeof fetchPump.byFilter<Claimed<Undecoded>, ProviderError>>>
+
+/**
+ * Where callers keep histories in memory, longer ones are not handed out with a claim; a caller that lacks one reads
+ * it. At about this length its events cost as much as the second statement.
+ */
+const historyLimit = 128
+
+const fetchOrchestrationItem = (room: Room, take: Take): Service["fetchOrchestrationItem"] => (options) => {
+  const { isKnown, lockTimeout, onLook, pollTimeout, serves, versions } = options
+  return checked("fetchOrchestrationItem", [
+    check.length("lockTimeout", lockTimeout, 1),
+    check.versionRange(versions)
+  ], () => {
+    const filter = {
+      lockTimeoutMs: check.wholeMillis(lockTimeout),
+      versions: Option.getOrNull(versions),
+      ...(serves !== undefined && { serves }),
+      ...(isKnown !== undefined && { historyLimit })
+    }
+    const decode = (claimed: Claimed<Undecoded>) => {
+      const end = historyEnd(claimed.item)
+      const rows = end !== undefined && isKnown?.(end) === true
+        ? Effect.succeed(null)
+        : claimed.item.isWholeHistory
+        ? Effect.succeed(claimed.item.rows)
+        : readHistory(room, claimed, lockTimeout)
+      return Effect.map(
+        rows,
+        (rows): Claimed<OrchestrationItem> => ({ ...claimed, item: complete(claimed.item, rows) })
+      )
+    }
+    return Effect.flatMap(
+      take(
+        filter,
+        (limit) => Effect.suspend(() => claim(room, { ...filter, limit, suspects: room.suspects.count() === 0 })),
+        pollTimeout,
+        onLook
+      ),
+      Option.match({
+        onNone: () => Effect.succeedNone,
+        onSome: (claimed) => Effect.asSome(decode(claimed))
+      })
+    )
+  })
+}
+
+/** The whole history of a claimed instance, under its lock: the caller does not know that one yet. */
+const readHistory = (room: Room, { item, lockToken }: Claimed<Undecoded>, lockTimeout: Duration.Duration) =>
+  Effect.raceFirst(
+    retried(room.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId })),
+    Effect.andThen(
+      renewal.untilLost(lockTimeout, renewOrchestrationItemLock(room)({ lockToken, extendFor: lockTimeout })),
+      Effect.never
+    )
+  ).pipe(
+    Effect.onError(() => Effect.ignore(abandonOrchestrationItem(room)({ lockToken, ...asIfNotFetched })))
+  )
+
+/** One statement; instances and messages that cannot be delivered are set aside. */
+const claim = Effect.fnUntraced(function*(room: Room, request: FetchOrchestrationItems) {
+  const claims = yield* measured(
+    "fetch",
+    Metrics.fetchOrchestrationItemDuration,
+    retried(Effect.suspend(() => room.driver.fetchOrchestrationItems(request)))
+  )
+  const items: Array<Claimed<Undecoded>> = []
+  for (const claim of claims) {
+    const { instanceId, lockToken } = claim
+    room.wakeups.locked.lock(lockToken, instanceId)
+    const assembled = assemble(claim)
+    if (assembled.unreadable.length > 0) {
+      yield* Effect.logError("Provider: a message cannot be read by this version; it is hidden for a while").pipe(
+        Effect.annotateLogs({ instanceId, problem: assembled.unreadable[0]!.problem })
+      )
+    }
+    if (assembled._tag === "Item") {
+      const { attemptCount, item } = assembled
+      if (assembled.unreadable.length > 0) yield* Effect.ignore(deferUnreadable(room, claim, assembled))
+      if (attemptCount > suspectAfter) room.suspects.lock(lockToken, request.lockTimeoutMs)
+      items.push({ item, lockToken, attemptCount })
+    } else yield* setAside(room, claim, assembled)
+  }
+  return { items, more: items.length < claims.length }
+})
+
+const deferUnreadable = ({ sendDeferral }: Room, { lockToken }: ClaimedInstance, { unreadable }: Assembled) =>
+  sendDeferral({ lockToken, ids: unreadable.map(({ id }) => id), delayMs: unreadablePauseMs })
+
+/** An error with one instance of a claim leaves the others alone: its lock expires, and it is claimed again. */
+const setAside = (room: Room, claim: ClaimedInstance, assembled: Exclude<Assembled, { readonly _tag: "Item" }>) => {
+  const { instanceId, lockToken } = claim
+  const delayMs = assembled._tag === "Orphan" ? orphanPauseMs : null
+  return (assembled._tag === "Unreadable" ? deferUnreadable(room, claim, assembled) : Effect.void).pipe(
+    Effect.andThen(room.sendAbandon({ lockToken, delayMs, ignoreAttempt: true })),
+    Effect.catch((error) =>
+      Effect.logWarning("Provider: an instance whose messages cannot be delivered was not abandoned").pipe(
+        Effect.annotateLogs({ instanceId, problem: error.message })
+      )
+    ),
+    Effect.ensuring(Effect.sync(() => room.wakeups.locked.release(lockToken)))
+  )
+}
+
+/**
+ * Before an instance is claimed again whose messages do not say which orchestration it is. Only claims without `serves`
+ * meet such instances.
+ */
+const orphanPauseMs = 1_000
+
+const asIfNotFetched = { delay: Option.none(), ignoreAttempt: true }
+
+// -- settle ----------------------------------------------------------------------------------------
+
+/**
+ * Bytes of texts that one turn may store. PostgreSQL takes 256 MB of JSON in one value and Node half a gigabyte in one
+ * text; each text is escaped once more on its way.
+ */
+const maxTurnBytes = 64 * 1024 * 1024
+
+const ackOrchestrationItem = (room: Room): Service["ackOrchestrationItem"] => (lockToken, turn) =>
+  checked("ackOrchestrationItem", [
+    check.text("lockToken", lockToken),
+    check.whole("executionId", turn.executionId, 1),
+    ...turn.historyDelta.map(check.event),
+    ...turn.workerItems.map(check.activity),
+    ...turn.orchestratorItems.map(check.message),
+    check.text("output", turn.metadata.output),
+    check.name("orchestrationName", turn.metadata.orchestrationName),
+    check.name("orchestrationVersion", turn.metadata.orchestrationVersion),
+    check.id("parentInstanceId", turn.metadata.parentInstanceId),
+    turn.metadata.pinnedVersion && check.version("pinnedVersion", turn.metadata.pinnedVersion),
+    ...(turn.left ?? []).map((messageId) => check.whole("left", messageId)),
+    ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
+      check.text("cancelledActivities", instanceId) ?? check.whole("cancelledActivities", executionId) ??
+        check.whole("cancelledActivities", activityId)
+    )
+  ], () => {
+    const { wakeups } = room
+    const ack = encodeTurn(lockToken, turn)
+    const bytes = sizeOfAck(ack)
+    if (bytes > maxTurnBytes) {
+      return refused("ackOrchestrationItem", [
+        "turn",
+        `it stores ${bytes} bytes of events, activities and messages, more than ${maxTurnBytes}: pass references ` +
+        "instead of large values, or fewer of them at once"
+      ])
+    }
+    return measured("ack_orch", Metrics.ackOrchestrationItemDuration, room.sendAck(ack)).pipe(
+      Effect.flatMap((settled) => settle("ackOrchestrationItem", lockToken, settled, turn)),
+      Effect.onExit((exit) =>
+        Effect.sync(() => {
+          release(room, lockToken)
+          if (Exit.isFailure(exit)) return
+          if (turn.workerItems.length > 0) wakeups.workers.wake()
+          for (const item of turn.orchestratorItems) {
+            wakeups.messageSent(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null)
+          }
+          for (const { _tag, instanceId } of turn.historyDelta) {
+            if (_tag === "OrchestrationCompleted" || _tag === "OrchestrationFailed") wakeups.instanceEnded(instanceId)
+          }
+          wakeups.activitiesCancelled(turn.cancelledActivities)
+        })
+      )
+    )
+  })
+
+const dropOrchestrationItem = (room: Room): Service["dropOrchestrationItem"] => (lockToken) =>
+  checked("dropOrchestrationItem", [check.text("lockToken", lockToken)], () =>
+    room.sendAck(emptyAck(lockToken)).pipe(
+      Effect.flatMap((settled) => settle("ackOrchestrationItem", lockToken, settled)),
+      Effect.onExit(() => Effect.sync(() => release(room, lockToken)))
+    ))
+
+const abandonOrchestrationItem =
+  (room: Room): Service["abandonOrchestrationItem"] => ({ delay, ignoreAttempt, lockToken }) =>
+    checked(
+      "abandonOrchestrationItem",
+      [check.text("lockToken", lockToken), check.delay(delay)],
+      () =>
+        room.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt }).pipe(
+          Effect.flatMap((settled) => settle("abandonOrchestrationItem", lockToken, settled)),
+          Effect.onExit(() =>
+            Effect.sync(() => {
+              release(room, lockToken)
+              // With a delay it is left to the next look of any process, as an activity is (see `abandonWorkItem`).
+              if (Option.isNone(delay)) room.wakeups.orchestrators.wake()
+            })
+          )
+        )
+    )
+
+const renewOrchestrationItemLock = (room: Room): Service["renewOrchestrationItemLock"] => ({ extendFor, lockToken }) =>
+  checked("renewOrchestrationItemLock", [
+    check.text("lockToken", lockToken),
+    check.length("extendFor", extendFor, 1)
+  ], () => {
+    const extendForMs = check.wholeMillis(extendFor)
+    return room.sendRenewal({ lockToken, extendForMs }).pipe(
+      Effect.tap((settled) => Effect.sync(() => settled === "Done" && room.suspects.renew(lockToken, extendForMs))),
+      Effect.flatMap((settled) => settle("renewOrchestrationItemLock", lockToken, settled))
+    )
+  })
+
+/** What came meanwhile may be claimed now; and so may the next suspect, if this was one. */
+const release = ({ suspects, wakeups }: Room, lockToken: string) => {
+  const wasSuspect = suspects.release(lockToken)
+  if (wakeups.locked.release(lockToken) || wasSuspect) wakeups.orchestrators.wake()
+}

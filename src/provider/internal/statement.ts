@@ -1,0 +1,164 @@
+/**
+ * One statement of a driver: how calls share it, how often it is sent, what is measured, what its answers come to.
+ *
+ * **How often**
+ *
+ * A statement is sent once, or up to four times: `retried` repeats a retryable failure after 50, 100 and 150
+ * milliseconds. No other part of the package repeats it at once, so four is the number of times. A set of several calls
+ * that fails of one of them (`isOfOneCall`) is not repeated; each call is sent alone instead, up to four times again. One
+ * whose rows are locked by another transaction is the exception: it is sent until `patience` is over, with pauses from 50
+ * to 500 milliseconds (see `coalescer.ts`).
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Metric from "effect/Metric"
+import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as Metrics from "../../model/Metrics.ts"
+import type { Turn } from "../Provider.ts"
+import type { ProviderDriver, Settled } from "../ProviderDriver.ts"
+import { Closed, DuplicateEvent, LockLost, ProviderError } from "../ProviderError.ts"
+import * as coalescer from "./coalescer.ts"
+import type { Outages } from "./outages.ts"
+
+type Driver = ProviderDriver["Service"]
+
+/** The driver, with the outcome of each statement reported. */
+export const watched = (driver: Driver, { watch }: Outages): Driver =>
+  Object.fromEntries(
+    Object.entries(driver).map(([operation, member]) => [
+      operation,
+      typeof member === "function"
+        ? (input: never) =>
+          watch(
+            operation,
+            Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input))
+          )
+        : member
+    ])
+  ) as unknown as Driver
+
+// -- sending ---------------------------------------------------------------------------------------
+
+const retryPolicy = Schedule.recurs(3).pipe(
+  Schedule.addDelay(({ attempt }) => Effect.succeed(Duration.millis(50 * attempt)))
+)
+
+export const retried = <A>(
+  call: Effect.Effect<A, ProviderError>,
+  options?: {
+    readonly onRetry?: Effect.Effect<void>
+    readonly while?: (error: ProviderError) => boolean
+  }
+) =>
+  Effect.retry(call, {
+    schedule: Schedule.tap(retryPolicy, () => options?.onRetry ?? Effect.void),
+    while: (error) => error.isRetryable && (options?.while?.(error) ?? true)
+  })
+
+/** How calls share statements. */
+export interface Sharing {
+  /** Statements of one kind under way at once. */
+  readonly lanes: number
+  /** Most calls in one statement. */
+  readonly maxBatch: number
+  /** How long a call goes on while another transaction locks what it writes. */
+  readonly patience: Duration.Duration
+}
+
+/** Sends one item, and answers for it alone: items of one kind in flight at the same time share a statement. */
+export const shared = <Item, A>(
+  operation: string,
+  send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, ProviderError>,
+  options: Sharing & {
+    /** Repeats retryable failures; then it counts each repetition. */
+    readonly retries?: Effect.Effect<void>
+    /** Bytes, roughly. Defaults to none. */
+    readonly sizeOf?: (item: Item) => number
+  }
+): Effect.Effect<(item: Item) => Effect.Effect<A, ProviderError>, never, Scope.Scope> => {
+  const { lanes, maxBatch, patience, retries, sizeOf } = options
+  return coalescer.make<Item, A, ProviderError>({
+    lanes,
+    maxBatch,
+    maxBytes: maxSetBytes,
+    sizeOf: sizeOf ?? (() => 0),
+    patience,
+    // A failure that one item may have caused is repeated for that item alone, and outside the lanes when it is locked.
+    send: retries === undefined ? send : (items) =>
+      retried(send(items), {
+        onRetry: retries,
+        while: (error) => !isLockedElsewhere(error) && (items.length === 1 || !isOfOneCall(error))
+      }),
+    splitOn: isOfOneCall,
+    isHeld: isLockedElsewhere,
+    closed: closed(operation)
+  })
+}
+
+/** The same answer for every item. */
+export const answeredAlike = <A>(items: ReadonlyArray<unknown>, call: Effect.Effect<A, ProviderError>) =>
+  Effect.map(call, (answer) => items.map(() => answer))
+
+/** Bytes of texts in one statement that stores, after which it takes no further item. */
+const maxSetBytes = 16 * 1024 * 1024
+
+/** One call may be why a set of several failed: it is refused, or it waits for what another one holds. */
+const isOfOneCall = ({ isRetryable, reason }: ProviderError) =>
+  !isRetryable || reason._tag === "Contention" ||
+  (reason._tag === "Unavailable" && reason.sqlState === statementTimeout)
+
+const statementTimeout = "57014"
+
+/** Another transaction locks what the call writes. */
+const isLockedElsewhere = ({ reason }: ProviderError) => reason._tag === "Contention" && reason.sqlState === lockTimeout
+
+const lockTimeout = "55P03"
+
+// -- measuring -------------------------------------------------------------------------------------
+
+export const measured = <A>(
+  operation: string,
+  histogram: Metric.Metric<number, unknown>,
+  call: Effect.Effect<A, ProviderError>
+) =>
+  Effect.clockWith((clock) => {
+    const start = monotonicMs(clock)
+    return Effect.onExit(call, (exit) =>
+      Effect.suspend(() => {
+        const duration = Metric.update(histogram, monotonicMs(clock) - start)
+        const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
+        return reason?._tag !== "Fail" ? duration : Effect.andThen(
+          duration,
+          Metric.update(
+            Metric.withAttributes(Metrics.infrastructureErrors, { operation, error_type: errorType(reason.error) }),
+            1
+          )
+        )
+      }))
+  })
+
+const errorType = ({ reason }: ProviderError) =>
+  reason._tag !== "Contention"
+    ? reason._tag === "ConnectionLost" || reason._tag === "Unavailable" ? "transaction_failed" : "unknown"
+    : reason.sqlState === lockTimeout
+    ? "lock_timeout"
+    : "serialization_error"
+
+// -- settling --------------------------------------------------------------------------------------
+
+export const settle = (operation: string, lockToken: string, settled: Settled, turn?: Turn) => {
+  if (settled === "Done") return Effect.void
+  const reason = settled === "LockLost"
+    ? new LockLost({ lockToken })
+    : new DuplicateEvent({
+      instanceId: turn?.historyDelta[0]?.instanceId ?? "",
+      executionId: turn?.executionId ?? 0
+    })
+  return Effect.fail(new ProviderError({ operation, reason }))
+}
+
+/** The failure of calls that come after the provider's scope was closed, or are under way then. */
+export const closed = (operation: string) => new ProviderError({ operation, reason: new Closed({}) })

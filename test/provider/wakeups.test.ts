@@ -1,0 +1,104 @@
+import { assert, describe, it } from "@effect/vitest"
+import { FromDriver, MemoryDriver } from "duroxide-prisma/provider"
+import type { Provider } from "duroxide-prisma/provider"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/testing/TestClock"
+
+type Service = Provider.Provider["Service"]
+
+const start = (instance: string) => ({
+  start: {
+    _tag: "StartOrchestration",
+    instance,
+    orchestration: "O",
+    input: "1",
+    version: null,
+    parentInstance: null,
+    parentId: null,
+    executionId: 1
+  },
+  pinnedVersion: { major: 1000, minor: 0, patch: 0 },
+  delay: Option.none()
+} as const)
+
+const completed = {
+  _tag: "OrchestrationCompleted",
+  instanceId: "a",
+  executionId: 1,
+  eventId: 1,
+  sourceEventId: null,
+  timestampMs: 0,
+  duroxideVersion: "1000.0.0",
+  output: "1"
+} as const
+
+const turn: Provider.Turn = {
+  executionId: 1,
+  historyDelta: [],
+  workerItems: [],
+  orchestratorItems: [],
+  metadata: {},
+  cancelledActivities: []
+}
+
+const activity = { instanceId: "a", executionId: 1, activityId: 2 }
+
+const claim = (provider: Service) =>
+  Effect.map(
+    provider.fetchOrchestrationItem({
+      lockTimeout: Duration.seconds(30),
+      pollTimeout: Duration.zero,
+      versions: Option.none()
+    }),
+    (claimed) => Option.getOrThrow(claimed).lockToken
+  )
+
+const open = Effect.suspend(() => FromDriver.make(MemoryDriver.make()))
+
+describe("News inside the process:", () => {
+  it.effect("an activity that a stored turn cancels is announced to every listener, until its scope is closed", () =>
+    Effect.gen(function*() {
+      const provider = yield* open
+      const heard: Array<unknown> = []
+      yield* provider.onCancelled((activities) => heard.push(["first", activities]))
+      yield* Effect.scoped(Effect.gen(function*() {
+        yield* provider.onCancelled((activities) => heard.push(["second", activities]))
+        yield* provider.startOrchestration(start("a"))
+        yield* provider.ackOrchestrationItem(yield* claim(provider), { ...turn, cancelledActivities: [activity] })
+      }))
+      assert.deepStrictEqual(heard, [["first", [activity]], ["second", [activity]]])
+      yield* provider.startOrchestration(start("b"))
+      yield* provider.ackOrchestrationItem(yield* claim(provider), { ...turn, cancelledActivities: [activity] })
+      assert.lengthOf(heard, 3)
+    }))
+
+  it.effect("a turn that was not stored cancels nothing, and one without cancellations is no news", () =>
+    Effect.gen(function*() {
+      const provider = yield* open
+      const heard: Array<unknown> = []
+      yield* provider.onCancelled((activities) => heard.push(activities))
+      yield* provider.startOrchestration(start("a"))
+      const lockToken = yield* claim(provider)
+      yield* provider.ackOrchestrationItem(lockToken, turn)
+      const error = yield* Effect.flip(
+        provider.ackOrchestrationItem(lockToken, { ...turn, cancelledActivities: [activity] })
+      )
+      assert.strictEqual(error.reason._tag, "LockLost")
+      assert.deepStrictEqual(heard, [])
+    }).pipe(Effect.provide(Logger.layer([]))))
+
+  it.effect("callers that wait for the end of an instance hear of it, those of another one do not", () =>
+    Effect.gen(function*() {
+      const provider = yield* open
+      const waits = yield* Effect.forEach(["a", "a", "b"], (id) => Effect.forkChild(provider.awaitEnd(id)))
+      yield* TestClock.adjust(0)
+      yield* provider.startOrchestration(start("a"))
+      yield* provider.ackOrchestrationItem(yield* claim(provider), { ...turn, historyDelta: [completed] })
+      yield* Effect.forEach(waits.slice(0, 2), Fiber.join)
+      assert.isUndefined(waits[2]!.pollUnsafe())
+    }))
+})
