@@ -29,8 +29,6 @@ import type { Call } from "./runtime/activityCall.ts"
 import { activityKey } from "./runtime/handlers.ts"
 import type { ActivityHandler } from "./runtime/handlers.ts"
 
-export type { ServedBy } from "./model/internal/definitions.ts"
-
 /**
  * What an orchestration can call: a named step with the Schemas of what goes in and comes out. Its handler is one of this
  * package, or of Duroxide in Rust.
@@ -170,13 +168,7 @@ export interface Options<
  * @category models
  * @since 0.1.0
  */
-export type Retry<E> = Schedule.Schedule<unknown, BadOutcome<E>> | RetryFields<E>
-
-/**
- * @category models
- * @since 0.1.0
- */
-export interface RetryFields<E> {
+export type Retry<E> = Schedule.Schedule<unknown, BadOutcome<E>> | {
   readonly schedule?: Schedule.Schedule<unknown, BadOutcome<E>>
   /** Most retries: the activity is called once more than that. */
   readonly times?: number
@@ -191,14 +183,6 @@ export interface RetryFields<E> {
  * @since 0.1.0
  */
 export type BadOutcome<E> = E | ActivityDied | ActivityTimedOut
-
-/**
- * `ActivityTimedOut` where there is a timeout.
- *
- * @category models
- * @since 0.1.0
- */
-export type TimedOutBy<Timeout> = [Timeout] extends [never] ? never : ActivityTimedOut
 
 /**
  * @category models
@@ -311,13 +295,13 @@ export const make = <
   >
 }
 
-/**
- * What `make` answers with: what Rust serves has no handler here.
- *
- * @category models
- * @since 0.1.0
- */
-export type Made<
+// internal
+
+/** `ActivityTimedOut` where there is a timeout. */
+type TimedOutBy<Timeout> = [Timeout] extends [never] ? never : ActivityTimedOut
+
+/** What `make` returns: a definition that Rust serves has no handler here. */
+type Made<
   By extends ServedBy,
   Name extends string,
   Payload extends PayloadSchema,
@@ -326,8 +310,6 @@ export type Made<
   TimedOut extends ActivityTimedOut
 > = By extends "typescript" ? Activity<Name, Payload, Success, Error, TimedOut>
   : Callable<Name, Payload, Success, Error, TimedOut>
-
-// internal
 
 /** An activity with options; `with` keeps what was made of the Schemas. */
 const makeWith = <

@@ -271,15 +271,6 @@ export const layer: Layer.Layer<Client, never, Provider> = Layer.effect(
 )
 
 /**
- * Where starts and messages go: a `Provider`, or a transaction of the application (`Transaction.make` of
- * `duroxide-prisma/prisma`).
- *
- * @category models
- * @since 0.1.0
- */
-export type Queues = Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator">
-
-/**
  * The methods of a client that only write.
  *
  * @category models
@@ -293,7 +284,7 @@ export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "cance
  * **When to use**
  *
  * Use to start an orchestration in the transaction that writes the application's own rows, so that both are there or
- * neither is: `Client.within(Transaction.make(tx, { schema }))`.
+ * neither is: `Client.within(Transaction.make(tx, { schema }))`, with `Transaction` of `duroxide-prisma/prisma`.
  *
  * @category constructors
  * @since 0.1.0
@@ -337,6 +328,9 @@ export const within = (queues: Queues): Sender => ({
 })
 
 // internal
+
+/** Where starts and messages go: a `Provider`, or a transaction of the application. */
+type Queues = Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator">
 
 /** What `raise` and `send` do, in a span of their name. */
 const message = Effect.fnUntraced(

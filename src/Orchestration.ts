@@ -24,7 +24,6 @@ import * as fit from "./replay/fit.ts"
 import { orchestrationKey } from "./runtime/handlers.ts"
 import type { OrchestrationHandler } from "./runtime/handlers.ts"
 
-export type { ServedBy } from "./model/internal/definitions.ts"
 export type { OrchestrationHandler as Handler } from "./runtime/handlers.ts"
 
 /**
@@ -160,15 +159,6 @@ export interface Orchestration<
  * @category models
  * @since 0.1.0
  */
-export interface ContinueOptions {
-  /** Which program goes on: the newest one, or the one of the definition that continues. Defaults to `newest`. */
-  readonly version?: "newest" | "own" | undefined
-}
-
-/**
- * @category models
- * @since 0.1.0
- */
 export interface Any {
   readonly name: string
   readonly version: string
@@ -297,13 +287,15 @@ export const make = <
   >
 }
 
-/**
- * What `make` answers with: what Rust serves has no program here.
- *
- * @category models
- * @since 0.1.0
- */
-export type Made<
+// internal
+
+interface ContinueOptions {
+  /** Which program goes on: the newest one, or the one of the definition that continues. Defaults to `newest`. */
+  readonly version?: "newest" | "own" | undefined
+}
+
+/** What `make` returns: a definition that Rust serves has no program here. */
+type Made<
   By extends ServedBy,
   Name extends string,
   Payload extends PayloadSchema,
@@ -313,8 +305,6 @@ export type Made<
   Id extends Ids
 > = By extends "typescript" ? Orchestration<Name, Payload, Success, Error, Version, Id>
   : Startable<Name, Payload, Success, Error, Version, Id>
-
-// internal
 
 /** What a definition says of ids, `Id` being the texts it derives. */
 type IdsOf<Payload extends PayloadSchema, Id extends string> = [Id] extends [never] ? undefined

@@ -98,11 +98,13 @@ export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-p
  *
  * **Details**
  *
+ * The list of definitions is what the compiler compares the handlers with: from handler layers alone, a forgotten one
+ * would compile, and its work would wait.
+ *
  * Dies when two activities have one name, or two orchestrations one name and version.
  *
  * Work of definitions that no process serves waits in the store. A process may serve activities only, or orchestrations
- * only.
- * Settings come from `RuntimeConfig`.
+ * only. Settings come from `RuntimeConfig`.
  *
  * **Example** (A process that serves everything)
  *

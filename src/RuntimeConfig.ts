@@ -8,7 +8,6 @@ import * as Layer from "effect/Layer"
 import { defaults, makeUnsafe } from "./runtime/settings.ts"
 import type { Options, Settings } from "./runtime/settings.ts"
 
-export { defaults, makeUnsafe } from "./runtime/settings.ts"
 export type { Options, Settings } from "./runtime/settings.ts"
 
 /**

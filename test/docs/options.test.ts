@@ -2,10 +2,10 @@
  * Tables of options against the code: every option, and the default that holds.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { RuntimeConfig } from "duroxide-prisma"
 import type { PrismaProvider } from "duroxide-prisma/prisma"
 import type { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Duration from "effect/Duration"
+import * as settings from "../../src/runtime/settings.ts"
 import * as Docs from "../utils/docs.ts"
 
 /** The options of the first table behind a text, with their defaults as people read them. */
@@ -60,7 +60,7 @@ describe("README.md:", () => {
   it("RuntimeConfig.layer has these options and defaults", () => {
     assert.deepStrictEqual(
       table("README.md", "`RuntimeConfig.layer(options)`:"),
-      Object.fromEntries(Object.entries(RuntimeConfig.defaults).map(([name, value]) => [name, readable(value)]))
+      Object.fromEntries(Object.entries(settings.defaults).map(([name, value]) => [name, readable(value)]))
     )
   })
 

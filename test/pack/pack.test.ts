@@ -125,6 +125,23 @@ describe("package", () => {
     }
   })
 
+  it("exports: the main entry point keeps to what writing applications needs", async () => {
+    const dist = join(project.folder, "node_modules/duroxide-prisma/dist")
+    const modules = [
+      ...(await readFile(join(dist, "index.d.ts"), "utf8")).matchAll(/export \* as \w+ from "\.\/(.+)\.ts"/g)
+    ]
+    const names = await Promise.all(modules.map(async ([, path]) => {
+      const text = (await readFile(join(dist, `${path}.d.ts`), "utf8")).replace(/\/\*[\s\S]*?\*\//g, "")
+      const declared = [...text.matchAll(/^export (?:declare )?(?:const|class|interface|type) (\w+)/gm)]
+      const passedOn = [...text.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list]) => list!.split(","))
+      const last = passedOn.map((name) => name.trim().split(" as ").at(-1)!)
+      return new Set([...declared.map(([, name]) => name!), ...last].filter((name) => name !== ""))
+    }))
+    assert.lengthOf(names, 9)
+    assert.isAtLeast(names.reduce((sum, { size }) => sum + size, 0), 60) // they were found
+    assert.isAtMost(names.reduce((sum, { size }) => sum + size, 0), 70)
+  })
+
   it("declarations: name no module by the package's private imports", async () => {
     const dist = join(project.folder, "node_modules/duroxide-prisma/dist")
     const declarations = (await readdir(dist, { recursive: true })).filter((path) => path.endsWith(".d.ts"))

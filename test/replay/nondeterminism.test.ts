@@ -226,7 +226,7 @@ describe("nondeterminism", () => {
   })
 
   it("served by: a definition that another side serves by now is the same request; the turn says whose it is", () => {
-    const asks = (servedBy: Activity.ServedBy) => {
+    const asks = (servedBy: "rust" | "typescript") => {
       const child = Orchestration.make("C", { servedBy })
       return Effect.all(
         [Activity.make("A", { servedBy }).execute(), child.startDetached({ instanceId: "d" }), child.execute()],

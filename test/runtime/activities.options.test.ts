@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, RuntimeConfig } from "duroxide-prisma"
 import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 
 class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
@@ -46,7 +47,7 @@ describe("Activity options, as values", () => {
   })
 })
 
-describe("RuntimeConfig.makeUnsafe", () => {
+describe("RuntimeConfig.layer", () => {
   const cases: ReadonlyArray<readonly [RuntimeConfig.Options, problem: string]> = [
     [{ tags: { _tag: "Tags", tags: [] } }, "RuntimeConfig.tags has 0 tags; it must have 1 to 5"],
     [
@@ -74,16 +75,19 @@ describe("RuntimeConfig.makeUnsafe", () => {
   ]
   for (const [options, problem] of cases) {
     it(`refuses ${JSON.stringify(options)}`, () => {
-      assert.throws(() => RuntimeConfig.makeUnsafe(options), RangeError, problem)
+      assert.throws(() => RuntimeConfig.layer(options), RangeError, problem)
     })
   }
 
-  it("takes five tags, no sessions, and a name", () => {
-    const settings = RuntimeConfig.makeUnsafe({
-      tags: { _tag: "DefaultAnd", tags: ["a", "b", "c", "d", "e"] },
-      maxSessions: 0,
-      workerNodeId: "node-1"
-    })
-    assert.deepStrictEqual([settings.maxSessions, settings.workerNodeId], [0, "node-1"])
-  })
+  it.effect("takes five tags, no sessions, and a name", () =>
+    Effect.gen(function*() {
+      const settings = yield* RuntimeConfig.RuntimeConfig
+      assert.deepStrictEqual([settings.maxSessions, settings.workerNodeId], [0, "node-1"])
+    }).pipe(
+      Effect.provide(RuntimeConfig.layer({
+        tags: { _tag: "DefaultAnd", tags: ["a", "b", "c", "d", "e"] },
+        maxSessions: 0,
+        workerNodeId: "node-1"
+      }))
+    ))
 })

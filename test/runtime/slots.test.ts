@@ -1,11 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { RuntimeConfig } from "duroxide-prisma"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import * as v8 from "node:v8"
 import * as vm from "node:vm"
+import * as settings from "../../src/runtime/settings.ts"
 import * as slots from "../../src/runtime/slots.ts"
 import * as supervisors from "../../src/runtime/supervisor.ts"
 
@@ -24,7 +24,7 @@ describe("Slots", () => {
       })
       yield* slots.run(
         [{ name: "test", concurrency: 4, claim, looks: slots.looks(yield* Clock.Clock) }],
-        RuntimeConfig.makeUnsafe({ shutdownTimeout: 0 }),
+        settings.makeUnsafe({ shutdownTimeout: 0 }),
         supervisors.make()
       )
       yield* TestClock.adjust("1 second")
