@@ -396,7 +396,10 @@ const runtime = (scenario: Scenario, tape: tapes.Tape): Layer.Layer<Runtime.Runt
     )),
     Layer.provide(FromDriver.layer({ pollInterval: "1 hour" })),
     Layer.provide(tape.layer),
-    Layer.provide(RuntimeConfig.layer({ orchestrationConcurrency: 1, workerConcurrency: 1, workerLockTimeout: 20 })),
+    // Renewals come soon, but no lock runs out, however busy the machine: without one nothing is stored.
+    Layer.provide(
+      RuntimeConfig.layer({ orchestrationConcurrency: 1, workerConcurrency: 1, cancellationCheckInterval: "10 millis" })
+    ),
     Layer.provide(Logger.layer([]))
   )
 }
