@@ -22,7 +22,7 @@ const envelope = {
   instanceId: Schema.String,
   executionId: U64,
   // The clock of the turn that wrote the event, milliseconds since the Unix epoch. For executions started by this
-  // package it is what `Clock` shows to the code (see `internal/replay/replay.ts`).
+  // package it is what `Clock` shows to the code (see `src/replay/interpreter.ts`).
   timestampMs: U64,
   // Semver of the writer; on event 1 the execution's pinned version.
   duroxideVersion: Schema.String

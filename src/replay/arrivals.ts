@@ -5,7 +5,7 @@ import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Recorded } from "./action.ts"
-import type { Books, Schedule } from "./books.ts"
+import type { Ledger, Schedule } from "./ledger.ts"
 
 type Append = (fields: Recorded, sourceEventId?: number | null) => Event.Event
 
@@ -42,17 +42,17 @@ const nouns: { readonly [K in Schedule]: string } = {
 }
 
 /**
- * Appends the events of a batch to those `books` knows. `abort` is set when an arrival cannot belong to this history, or is a failure that
+ * Appends the events of a batch to those `ledger` knows. `abort` is set when an arrival cannot belong to this history, or is a failure that
  * code must not see: the turn then fails with it, without running the code.
  */
 export const toEvents = (
   executionId: number,
-  books: Books,
+  ledger: Ledger,
   messages: ReadonlyArray<WorkItem.WorkItem>,
   append: Append
 ): { readonly abort: ErrorDetails.ErrorDetails | undefined; readonly warnings: ReadonlyArray<string> } => {
   const answeredNow = new Set<number>()
-  let cancelRequested = books.cancelRequest !== undefined
+  let cancelRequested = ledger.cancelRequest !== undefined
   const warnings: Array<string> = []
   let abort: ErrorDetails.ErrorDetails | undefined
 
@@ -62,11 +62,11 @@ export const toEvents = (
       warnings.push(`${message._tag} for execution ${of} is dropped, ${executionId} runs now`)
       return
     }
-    if (books.answered.has(id) || answeredNow.has(id)) {
+    if (ledger.answered.has(id) || answeredNow.has(id)) {
       warnings.push(`${message._tag} for event ${id} is dropped, it was answered before`)
       return
     }
-    const schedule = books.unanswered.get(id)
+    const schedule = ledger.unanswered.get(id)
     const expected = scheduledBy[message._tag]
     if (schedule !== expected) {
       abort ??= ErrorDetails.nondeterminism(

@@ -8,8 +8,8 @@ import { anyRust } from "../model/internal/coreVersion.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Turn } from "../provider/Provider.ts"
 import * as action from "./action.ts"
-import type { Books } from "./books.ts"
-import type { Dropped } from "./replay.ts"
+import type { Dropped } from "./interpreter.ts"
+import type { Ledger } from "./ledger.ts"
 
 /** The execution a turn is about. */
 export interface Execution {
@@ -35,6 +35,9 @@ export type Outcome =
     readonly carried: ReadonlyArray<readonly [mailbox: string, data: string]>
     readonly customStatus: string | null
   }
+
+/** What ends an execution, if it ends: its code, a cancellation, or the runtime while the code still runs. */
+export type End = "code" | "cancellation" | "runtime"
 
 export interface Result {
   readonly outcome: Outcome
@@ -75,11 +78,11 @@ export const record = (execution: Execution): Recorder => {
   }
 }
 
-/** `books` holds all events up to here, and is kept up. */
+/** `ledger` holds all events up to here, and is kept up. */
 export const conclude = (
   execution: Execution,
   recorder: Recorder,
-  books: Books,
+  ledger: Ledger,
   outcome: Outcome,
   { dropped, end, requests, started }: {
     /** Null when nothing says how the execution began. */
@@ -87,14 +90,13 @@ export const conclude = (
     readonly requests: ReadonlyArray<Request>
     /** Handles the code let go of, ascending by event id. */
     readonly dropped: ReadonlyArray<Dropped>
-    /** Who ended the execution, if it ends: its code, a cancellation, or the runtime while the code went on. */
-    readonly end: "code" | "cancellation" | "runtime"
+    readonly end: End
   }
 ): Omit<Result, "warnings"> => {
   const { executionId, instanceId } = execution
   const append: Recorder["append"] = (fields, sourceEventId) => {
     const event = recorder.append(fields, sourceEventId)
-    books.add(event)
+    ledger.add(event)
     return event
   }
   // What this turn asks for goes out only when the execution goes on; a child that is never started is not cancelled.
@@ -105,18 +107,18 @@ export const conclude = (
   /** Waits that were given up and have no cancel event yet. */
   const waits = (tag: "WaitExternal" | "DequeueEvent") =>
     dropped.flatMap(({ action, eventId }) =>
-      action._tag === tag && !books.cancelledSubscriptions.has(eventId) ? eventId : []
+      action._tag === tag && !ledger.cancelledSubscriptions.has(eventId) ? eventId : []
     )
 
   // Handles count as dropped only where the code itself let go of them. An end that is not the code's own closes what is
   // open anyway, all but children, which would never hear of it otherwise.
   for (const { eventId } of isCodeEnd ? dropped : []) {
-    if (!books.openActivities.has(eventId)) continue
+    if (!ledger.openActivities.has(eventId)) continue
     append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
     cancelledActivities.push(eventId)
   }
   for (const { eventId } of end === "cancellation" ? [] : dropped) {
-    const child = books.openChildren.get(eventId)
+    const child = ledger.openChildren.get(eventId)
     if (child === undefined) continue
     append({ _tag: "SubOrchestrationCancelRequested", reason: "dropped_future" }, eventId)
     if (!neverStarted.has(eventId)) {
@@ -132,19 +134,19 @@ export const conclude = (
   }
 
   if (outcome._tag !== "Waiting") {
-    for (const eventId of [...books.openSubscriptions, ...waits("WaitExternal")].sort(ascending)) {
+    for (const eventId of [...ledger.openSubscriptions, ...waits("WaitExternal")].sort(ascending)) {
       append({ _tag: "ExternalSubscribedCancelled", reason: "orchestration_terminal" }, eventId)
     }
-    for (const eventId of [...books.openDequeues, ...waits("DequeueEvent")].sort(ascending)) {
+    for (const eventId of [...ledger.openDequeues, ...waits("DequeueEvent")].sort(ascending)) {
       append({ _tag: "ExternalSubscribedPersistentCancelled", reason: "orchestration_terminal" }, eventId)
     }
     append(lastEvent(outcome))
-    for (const eventId of books.openActivities) {
+    for (const eventId of ledger.openActivities) {
       append({ _tag: "ActivityCancelRequested", reason: terminalReason[outcome._tag] }, eventId)
       cancelledActivities.push(eventId)
     }
     if (end === "cancellation") {
-      for (const [eventId, child] of books.openChildren) {
+      for (const [eventId, child] of ledger.openChildren) {
         if (!neverStarted.has(eventId)) cancelledChildren.push(cancelChild(child, "parent canceled"))
       }
     }
@@ -154,7 +156,7 @@ export const conclude = (
   const cancelledTimers = outcome._tag !== "Waiting"
     ? []
     : dropped.flatMap(({ action, eventId: id }) =>
-      action._tag === "CreateTimer" && books.unanswered.has(id)
+      action._tag === "CreateTimer" && ledger.unanswered.has(id)
         ? { _tag: "TimerFired" as const, instance: instanceId, executionId, id, fireAtMs: action.fireAtMs }
         : []
     )

@@ -3,7 +3,7 @@
  */
 import { maxTagBytes } from "../model/internal/identifiers.ts"
 import type { Request } from "./conclude.ts"
-import type { Replay } from "./replay.ts"
+import type { Interpreter } from "./interpreter.ts"
 
 const maxCustomStatusBytes = 262_144
 const maxValueBytes = 65_536
@@ -12,9 +12,9 @@ const maxKeys = 150
 /** The first limit this turn exceeds, in words, or undefined. */
 export const limitExceeded = (
   requests: ReadonlyArray<Request>,
-  engine: Pick<Replay, "customStatus" | "keyValues">
+  interpreter: Pick<Interpreter, "customStatus" | "keyValues">
 ): string | undefined => {
-  const status = engine.customStatus()
+  const status = interpreter.customStatus()
   if (status !== null && bytes(status) > maxCustomStatusBytes) {
     return `Custom status size (${bytes(status)} bytes) exceeds limit (${maxCustomStatusBytes} bytes)`
   }
@@ -30,7 +30,7 @@ export const limitExceeded = (
       return `KV value for key '${action.key}' (${size} bytes) exceeds limit (${maxValueBytes} bytes)`
     }
   }
-  const keys = engine.keyValues().size
+  const keys = interpreter.keyValues().size
   return keys > maxKeys ? `KV key count (${keys}) exceeds limit (${maxKeys})` : undefined
 }
 

@@ -13,13 +13,14 @@ import type { CoreVersion } from "../model/Instance.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as action from "./action.ts"
 import * as arrivals from "./arrivals.ts"
-import { Books } from "./books.ts"
 import { conclude, record } from "./conclude.ts"
-import type { Execution, Outcome, Recorder, Request, Result as Decided } from "./conclude.ts"
+import type { End, Execution, Outcome, Recorder, Request, Result as Decided } from "./conclude.ts"
+import { Interpreter, Nondeterminism } from "./interpreter.ts"
+import type { Dropped, Ended, Options } from "./interpreter.ts"
+import { Ledger } from "./ledger.ts"
 import { limitExceeded } from "./limits.ts"
-import * as replay from "./replay.ts"
 
-export interface Input extends Omit<Execution, "lastEventId">, Omit<replay.Options, "strict" | "onStray"> {
+export interface Input extends Omit<Execution, "lastEventId">, Omit<Options, "strict" | "onStray"> {
   /** Stored events; empty on the first turn. */
   readonly history: ReadonlyArray<Event.Event>
   /** Written as event 1 when there is no history. */
@@ -72,8 +73,8 @@ export const run = (input: Input): Ran => {
   // What the execution before left unread comes before everything else.
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
   for (const [name, data] of carried) recorder.append({ _tag: "ExternalEventPersistent", name, data })
-  const books = problem === undefined ? program.books : Books.of(history)
-  const arrived = arrivals.toEvents(executionId, books, input.messages, recorder.append)
+  const ledger = problem === undefined ? program.ledger : Ledger.of(history)
+  const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append)
   const arrivedCount = recorder.added.length
   const ran = arrived.abort === undefined && problem === undefined
     ? program.advance(execution, recorder, arrived.warnings)
@@ -82,8 +83,8 @@ export const run = (input: Input): Ran => {
 
   // A turn that went wrong leaves nothing behind but what had arrived.
   recorder.truncate(arrivedCount)
-  const stored = Books.of([...history, ...recorder.added])
-  const outcome: Outcome = { _tag: "Failed", details: ran.failure }
+  const stored = Ledger.of([...history, ...recorder.added])
+  const outcome = failed(ran.failure)
   return {
     ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end: "runtime", started }),
     warnings: arrived.warnings,
@@ -107,10 +108,10 @@ export const fail = (
   const recorder = record(execution)
   const first = history[0] ?? (options.unreadable ? undefined : recorder.append(input.started))
   const started = first?._tag === "OrchestrationStarted" ? first : null
-  const books = Books.of([...history, ...recorder.added])
-  const outcome: Outcome = { _tag: "Failed", details }
+  const ledger = Ledger.of([...history, ...recorder.added])
+  const outcome = failed(details)
   return {
-    ...conclude(execution, recorder, books, outcome, { requests: [], dropped: [], end: "runtime", started }),
+    ...conclude(execution, recorder, ledger, outcome, { requests: [], dropped: [], end: "runtime", started }),
     warnings: []
   }
 }
@@ -132,14 +133,13 @@ const breadcrumbs: ReadonlySet<string> = new Set<Event.Event["_tag"]>([
   "ExternalSubscribedPersistentCancelled"
 ])
 
-/** A program in the course of its execution, with the books of what it has left open. */
+/** A program in the course of its execution. */
 class Program {
-  readonly books = new Books()
-  private readonly engine: replay.Replay
+  private readonly interpreter: Interpreter
   private readonly started: Event.Of<"OrchestrationStarted">
   private readonly version: CoreVersion
   private readonly isOwn: boolean
-  private dropped: Array<replay.Dropped> = []
+  private dropped: ReadonlyArray<Dropped> = []
   private lastEvent: Event.Event
   private strayed = false
 
@@ -149,7 +149,7 @@ class Program {
     this.lastEvent = started
     this.version = version
     this.isOwn = isOwn(started.duroxideVersion)
-    this.engine = replay.make({
+    this.interpreter = new Interpreter({
       code,
       keyValues,
       services,
@@ -161,87 +161,69 @@ class Program {
     })
   }
 
-  /** Goes through the stored events again. What it returns is why code and history do not fit together. */
+  get ledger(): Ledger {
+    return this.interpreter.ledger
+  }
+
+  /** Replays the stored events. Returns why code and history do not fit together. */
   catchUp(history: ReadonlyArray<Event.Event>): ErrorDetails.ErrorDetails | undefined {
     return attempt(() => {
       for (const [index, event] of history.entries()) {
         this.forbidEnd(history, index)
-        if (this.engine.ended() === undefined) this.feed(event, true)
-        else this.books.add(event)
+        if (this.interpreter.ended() === undefined) this.feed(event, true)
+        else this.ledger.add(event)
       }
       this.forbidEnd(history, history.length)
-      if (this.engine.ended() !== undefined) return
+      this.dropped = this.interpreter.takeDropped()
+      if (this.interpreter.ended() !== undefined) return
       const dropped = new Set(this.dropped.map(({ eventId }) => eventId))
       for (const event of history) {
         if (
           breadcrumbs.has(event._tag) && "reason" in event && event.reason === "dropped_future" &&
           !dropped.has(event.sourceEventId!)
         ) {
-          throw new replay.Nondeterminism(
+          throw new Nondeterminism(
             `event ${event.eventId}: history says the code gave up event ${event.sourceEventId}, now it did not`
           )
         }
       }
-      // The turn that gave a timer up had it cancelled; unlike for the others, no event says so.
+      // The turn in which the code gave up a timer cancelled it. For timers no event says so.
       this.dropped = this.dropped.filter(({ action: { _tag } }) => _tag !== "CreateTimer")
     })
   }
 
-  /** Goes on with what the recorder holds, and decides. */
+  /** Resumes the code with the recorded arrivals, and decides. */
   advance(
     execution: Execution,
     recorder: Recorder,
     warnings: ReadonlyArray<string>
   ): Result.Result<Ran, ErrorDetails.ErrorDetails> {
-    const { engine, started } = this
+    const { interpreter, started } = this
     const requests: Array<Request> = []
     const failure = attempt(() => {
       for (const event of recorder.added.slice()) {
         // The next execution gets the unread messages.
-        if (engine.ended() === undefined || engine.continued() !== undefined) this.feed(event, false)
-        else this.books.add(event)
+        if (interpreter.ended() === undefined || interpreter.continued() !== undefined) this.feed(event, false)
+        else this.ledger.add(event)
       }
-      for (let next = engine.nextAction(); next !== undefined; next = engine.nextAction()) {
+      for (let next = interpreter.nextAction(); next !== undefined; next = interpreter.nextAction()) {
         const { executionId, nowMs } = execution
         const at = { eventId: recorder.nextId(), executionId, nowMs }
         const event = recorder.append(action.record(next, at)) as action.RequestEvent
         requests.push({ action: next, event })
-        engine.bind(event.eventId)
-        this.enter(event)
+        interpreter.bind(event)
       }
-      if (engine.ended() === undefined && engine.continued() === undefined && !engine.isWaiting()) {
-        throw new replay.Nondeterminism(notDurable(started.name))
+      if (interpreter.ended() === undefined && interpreter.continued() === undefined && !interpreter.isWaiting()) {
+        throw new Nondeterminism(notDurable(started.name))
       }
     })
+    const ended = interpreter.ended()
     if (failure !== undefined) return Result.fail(failure)
-    const ended = engine.ended()
     if (ended?._tag === "Died") return Result.fail(ErrorDetails.died(ended.defect))
 
-    const { cancelRequest } = this.books
-    const violation = limitExceeded(requests, engine)
-    const continued = engine.continued()
-    const outcome: Outcome = cancelRequest !== undefined
-      ? { _tag: "Failed", details: ErrorDetails.cancelled(cancelRequest.reason) }
-      : violation !== undefined
-      // Not `OrchestrationFailed`: a caller whose errors are strings would take the text for one of the program's own.
-      ? { _tag: "Failed", details: ErrorDetails.application("Panicked", violation) }
-      : continued !== undefined
-      ? { _tag: "ContinuedAsNew", ...continued, carried: engine.unread(), customStatus: engine.customStatus() }
-      : ended === undefined
-      ? { _tag: "Waiting" }
-      : ended._tag === "Succeeded"
-      ? { _tag: "Completed", output: ended.output }
-      : { _tag: "Failed", details: ErrorDetails.application("OrchestrationFailed", ended.error) }
-    const decided = conclude(execution, recorder, this.books, outcome, {
-      requests,
-      dropped: this.dropped.sort((a, b) => a.eventId - b.eventId),
-      end: cancelRequest !== undefined
-        ? "cancellation"
-        : violation !== undefined || continued !== undefined
-        ? "runtime"
-        : "code",
-      started
-    })
+    const { end, outcome } = this.decide(requests, ended)
+    const dropped = [...this.dropped, ...interpreter.takeDropped()].sort((a, b) => a.eventId - b.eventId)
+    const decided = conclude(execution, recorder, this.ledger, outcome, { requests, dropped, end, started })
     this.dropped = []
     this.lastEvent = recorder.added.at(-1) ?? this.lastEvent
     const suspended = outcome._tag === "Waiting" ? this.suspend() : undefined
@@ -249,43 +231,60 @@ class Program {
   }
 
   diedOf(): Cause.Cause<never> | undefined {
-    const ended = this.engine.ended()
+    const ended = this.interpreter.ended()
     return ended?._tag === "Died" ? Cause.die(ended.defect) : undefined
   }
 
   // Closes over nothing of the turn: it may be kept for long.
   private suspend(): Suspended {
-    const { books, lastEvent, started, version } = this
+    const { lastEvent, ledger, started, version } = this
     const { executionId, instanceId } = started
     return {
       started,
       executionId,
       lastEvent,
-      bytes: programBytes + handleBytes * (books.unanswered.size + books.openWaits) + books.textBytes,
-      isSound: () => !this.strayed && this.engine.ended() === undefined,
+      bytes: programBytes + handleBytes * (ledger.unanswered.size + ledger.openWaits) + ledger.textBytes,
+      isSound: () => !this.strayed && this.interpreter.ended() === undefined,
       resume: ({ messages, nowMs }) => {
         if (this.strayed) return undefined
         const execution = { instanceId, executionId, nowMs, version, lastEventId: lastEvent.eventId }
         const recorder = record(execution)
-        const arrived = arrivals.toEvents(executionId, books, messages, recorder.append)
+        const arrived = arrivals.toEvents(executionId, ledger, messages, recorder.append)
         if (arrived.abort !== undefined) return undefined
         return Result.getOrUndefined(this.advance(execution, recorder, arrived.warnings))
       }
     }
   }
 
-  private feed(event: Event.Event, replaying: boolean): void {
-    this.engine.apply(event, replaying)
+  private feed(event: Event.Event, isReplaying: boolean): void {
+    this.interpreter.apply(event, isReplaying)
     this.lastEvent = event
-    this.enter(event)
   }
 
-  private enter(event: Event.Event): void {
-    this.books.add(event)
-    for (const handle of this.engine.takeDropped()) {
-      this.dropped.push(handle)
-      this.books.giveUpWait(handle.eventId)
+  private decide(
+    requests: ReadonlyArray<Request>,
+    ended: Exclude<Ended, { readonly _tag: "Died" }> | undefined
+  ): { readonly outcome: Outcome; readonly end: End } {
+    const { interpreter, ledger: { cancelRequest } } = this
+    if (cancelRequest !== undefined) {
+      return { outcome: failed(ErrorDetails.cancelled(cancelRequest.reason)), end: "cancellation" }
     }
+    const violation = limitExceeded(requests, interpreter)
+    // Not `OrchestrationFailed`: a caller whose errors are strings would take the text for one of the program's own.
+    if (violation !== undefined) {
+      return { outcome: failed(ErrorDetails.application("Panicked", violation)), end: "runtime" }
+    }
+    const continued = interpreter.continued()
+    if (continued !== undefined) {
+      const [carried, customStatus] = [interpreter.unread(), interpreter.customStatus()]
+      return { outcome: { _tag: "ContinuedAsNew", ...continued, carried, customStatus }, end: "runtime" }
+    }
+    const outcome: Outcome = ended === undefined
+      ? { _tag: "Waiting" }
+      : ended._tag === "Succeeded"
+      ? { _tag: "Completed", output: ended.output }
+      : failed(ErrorDetails.application("OrchestrationFailed", ended.error))
+    return { outcome, end: "code" }
   }
 
   /**
@@ -293,11 +292,11 @@ class Program {
    * the reference are not held to that; and code that died says more than we could.
    */
   private forbidEnd(history: ReadonlyArray<Event.Event>, index: number): void {
-    const ended = this.engine.ended()
-    if (ended === undefined ? this.engine.continued() === undefined : ended._tag === "Died") return
+    const ended = this.interpreter.ended()
+    if (ended === undefined ? this.interpreter.continued() === undefined : ended._tag === "Died") return
     if (history.length === 0 || !this.isOwn) return
     const expected = history.slice(index).find(action.isRequest)
-    throw new replay.Nondeterminism(
+    throw new Nondeterminism(
       expected === undefined
         ? `event ${history.at(-1)!.eventId}: history has the code waiting for more, the code has already ended`
         : `event ${expected.eventId}: history has ${action.describeEvent(expected)}, the code has already ended`
@@ -305,12 +304,14 @@ class Program {
   }
 }
 
+const failed = (details: ErrorDetails.ErrorDetails): Outcome => ({ _tag: "Failed", details })
+
 const attempt = (f: () => void): ErrorDetails.ErrorDetails | undefined => {
   try {
     f()
     return undefined
   } catch (problem) {
-    if (problem instanceof replay.Nondeterminism) return ErrorDetails.nondeterminism(problem.message)
+    if (problem instanceof Nondeterminism) return ErrorDetails.nondeterminism(problem.message)
     throw problem
   }
 }

@@ -4,7 +4,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { ErrorDetails } from "../model/ErrorDetails.ts"
-import type { Code } from "../replay/replay.ts"
+import type { Code } from "../replay/interpreter.ts"
 import type { Call } from "./activityCall.ts"
 
 /**

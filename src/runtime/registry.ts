@@ -4,7 +4,7 @@
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
 import type { ServedOrchestration } from "../provider/ProviderDriver.ts"
-import type { Code } from "../replay/replay.ts"
+import type { Code } from "../replay/interpreter.ts"
 
 export interface Program {
   readonly name: string

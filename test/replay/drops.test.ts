@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { activity, Instance, signal } from "./play.ts"
+import { activity, Instance, signal, take } from "./play.ts"
 
 const A = activity("A")
 const B = activity("B")
@@ -121,6 +121,22 @@ describe("drop", () => {
     instance.turn()
     instance.turn(instance.fired(3), instance.raised("Go", "moved up"))
     assert.deepStrictEqual(instance.output, ["timer", "moved up"])
+  })
+
+  it("drop: a wait that is begun and given up at once takes no message from the next wait", () => {
+    const program = Effect.gen(function*() {
+      yield* signal("Go")
+      yield* Effect.raceFirst(take("Mail"), Effect.void)
+      const read = yield* take("Mail")
+      yield* signal("End")
+      return read
+    })
+    const instance = new Instance(program)
+    instance.turn(instance.sent("Mail", "first"))
+    instance.turn(instance.raised("Go"))
+    instance.turn(instance.raised("End"))
+    assert.strictEqual(instance.output, "first")
+    assert.notInclude(instance.written.join(), "orchestration_terminal")
   })
 
   it("drop: an activity that ended behind the drop in the batch keeps its result, nothing is cancelled", () => {

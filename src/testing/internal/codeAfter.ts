@@ -6,10 +6,10 @@ import * as References from "effect/References"
 import type { ErrorDetails } from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
-import type { Code } from "../../replay/replay.ts"
+import type { Code } from "../../replay/interpreter.ts"
 import * as turns from "../../replay/turn.ts"
 
-export type { Code } from "../../replay/replay.ts"
+export type { Code } from "../../replay/interpreter.ts"
 
 export type Continuation =
   /** The code goes along with the events, and then does this. */

@@ -2,41 +2,32 @@
  * What an execution waits for, in words.
  */
 import type * as Event from "../../model/Event.ts"
+import { Ledger } from "../../replay/ledger.ts"
 
 /** Of the newest execution among `events`. */
 export const describeWaits = (events: ReadonlyArray<Event.Event>): string => {
   const executionId = events.at(-1)?.executionId
   const current = events.filter((event) => event.executionId === executionId)
-  const settled = new Set(current.map(({ sourceEventId }) => sourceEventId))
-  // Signals and messages go to the oldest wait of their name.
-  const arrived = new Map<string, number>()
-  for (const event of current) {
-    if (event._tag === "ExternalEvent" || event._tag === "ExternalEventPersistent") {
-      const line = `${event._tag} ${event.name}`
-      arrived.set(line, (arrived.get(line) ?? 0) + 1)
-    }
-  }
-  const isAnswered = (line: string) => {
-    const left = arrived.get(line) ?? 0
-    arrived.set(line, left - 1)
-    return left > 0
-  }
-  const waits = current.flatMap((event) => {
-    if (settled.has(event.eventId)) return []
-    switch (event._tag) {
-      case "ActivityScheduled":
-        return `activity "${event.name}"`
-      case "TimerCreated":
-        return `a timer of ${new Date(event.fireAtMs).toISOString()}`
-      case "SubOrchestrationScheduled":
-        return `child orchestration "${event.name}" (${event.instance})`
-      case "ExternalSubscribed":
-        return isAnswered(`ExternalEvent ${event.name}`) ? [] : `signal "${event.name}"`
-      case "ExternalSubscribedPersistent":
-        return isAnswered(`ExternalEventPersistent ${event.name}`) ? [] : `a message in mailbox "${event.name}"`
-      default:
-        return []
-    }
-  })
+  const ledger = Ledger.of(current)
+  const waits = current.flatMap((event) => ledger.isOpen(event.eventId) ? describe(event) : [])
   return waits.length === 0 ? "nothing" : waits.join(", ")
+}
+
+// internal
+
+const describe = (request: Event.Event): string | ReadonlyArray<never> => {
+  switch (request._tag) {
+    case "ActivityScheduled":
+      return `activity "${request.name}"`
+    case "TimerCreated":
+      return `a timer of ${new Date(request.fireAtMs).toISOString()}`
+    case "SubOrchestrationScheduled":
+      return `child orchestration "${request.name}" (${request.instance})`
+    case "ExternalSubscribed":
+      return `signal "${request.name}"`
+    case "ExternalSubscribedPersistent":
+      return `a message in mailbox "${request.name}"`
+    default:
+      return []
+  }
 }

@@ -1,8 +1,8 @@
 /**
- * Runs an Effect step by step, without the event loop.
+ * The fibers of a program, run step by step and without the event loop.
  *
- * An orchestration's fibers share one scheduler whose queue is drained by the turn, so that between two events
- * everything that can run has run, in an order that only depends on the code.
+ * They share one scheduler, and only the turn drains its queue. So between two events everything that can run has run, in
+ * an order that depends on the code alone.
  */
 import type * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -17,7 +17,7 @@ import * as Tracer from "effect/Tracer"
 import { Budget } from "./endless.ts"
 import type { Turns } from "./endless.ts"
 
-/** What the code under replay sees of the world. */
+/** What the code sees of the world. */
 export interface World extends Turns {
   /** Milliseconds since the Unix epoch, as recorded. */
   readonly nowMs: () => number
@@ -25,18 +25,18 @@ export interface World extends Turns {
   readonly randomSeed: () => string
 }
 
-export interface Program {
-  /** Runs until every fiber waits or has ended; false when that does not happen. */
+export interface Fibers {
+  /** Runs them until each waits or has ended; false when that does not happen. */
   readonly drain: () => boolean
   readonly exit: () => Exit.Exit<string, Cause.Cause<string> | string> | undefined
 }
 
-/** Starts `effect`; `drain` then runs what it left to run. Its services are `context` and nothing of the caller's. */
+/** Starts `effect`; `drain` runs the rest of it. It gets the services of `context`, and none of the caller's. */
 export const start = (
   effect: Effect.Effect<string, string>,
   context: Context.Context<never>,
   world: World
-): Program => {
+): Fibers => {
   const budget = new Budget(world)
   const scheduler = new TurnScheduler(budget)
   const services = context.pipe(

@@ -1,0 +1,368 @@
+/**
+ * Runs the code of one execution along its events: history in, requests out. No store, no clock, no event loop.
+ *
+ * The code runs from the top while the recorded events are handed to it one by one, in order; after each of them every
+ * fiber runs until it waits. Requests that the code makes are matched with the recorded request events; requests that are
+ * left when the events are used up are new. Answers are delivered in history order, so the order of arrival alone decides
+ * races. A handle that the code drops (the loser of a race, a scope that ends) gives up its answer at once.
+ *
+ * Semantics: the rules that Duroxide's core calls "next", for executions started by 0.1.31 and later.
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as References from "effect/References"
+import type * as Event from "../model/Event.ts"
+import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
+import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
+import { Engine, OrchestrationContext } from "./context.ts"
+import * as fibers from "./fibers.ts"
+import { Ledger } from "./ledger.ts"
+import type { Delivery } from "./ledger.ts"
+import { silentWhile } from "./silence.ts"
+
+/** An orchestration's code as the interpreter runs it: encoded input in, encoded success or error out. */
+export type Code = (input: string) => Effect.Effect<string, string, OrchestrationContext>
+
+export interface Options {
+  readonly code: Code
+  /** Values that ended executions left behind, by key. */
+  readonly keyValues: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs?: number }>
+  /** Loggers of the host; they are silent while recorded events are replayed. */
+  readonly services: Context.Context<never>
+  /** False for executions of Duroxide, which does not notice when some kinds of requests vanish from the code. */
+  readonly strict: boolean
+  /** Called, at least once, when the code continues outside a turn, because it awaits something that is not durable. */
+  readonly onStray: () => void
+}
+
+/** A handle that the code dropped before its answer came. */
+export interface Dropped {
+  readonly eventId: number
+  readonly action: Awaited
+}
+
+/** How the code ended. */
+export type Ended =
+  | { readonly _tag: "Succeeded"; readonly output: string }
+  | { readonly _tag: "Failed"; readonly error: string }
+  | { readonly _tag: "Died"; readonly defect: unknown }
+
+/** The code does not do what its history says. */
+export class Nondeterminism {
+  readonly message: string
+  constructor(message: string) {
+    this.message = message
+  }
+}
+
+export class Interpreter {
+  /** Holds the events that were applied, and the requests that were bound. */
+  readonly ledger = new Ledger()
+  private readonly options: Options
+  private readonly state: State
+  /** Requests without an event, oldest first. */
+  private readonly emitted: Array<Handle | Immediate> = []
+  /** Open handles that have their event, by its id. */
+  private readonly handles = new Map<number, Handle>()
+  /** Messages that a wait would have received if the code had not continued as new. */
+  private readonly undelivered: Array<Event.Of<"ExternalEventPersistent">> = []
+  private dropped: Array<Dropped> = []
+  private taken: Handle | Immediate | undefined
+  private continuation: { readonly input: string; readonly version: string | null } | undefined
+  private running: fibers.Fibers | undefined
+  private isReplaying = true
+  private isInTurn = false
+  private nowMs = 0
+  private name = ""
+
+  constructor(options: Options) {
+    this.options = options
+    this.state = new State(options.keyValues)
+  }
+
+  /** Hands over the next event, recorded (`isReplaying`) or new. Throws `Nondeterminism`. */
+  apply(event: Event.Event, isReplaying: boolean): void {
+    this.turn(() => {
+      this.isReplaying = isReplaying
+      if (this.running === undefined && event._tag !== "OrchestrationStarted") {
+        throw new Nondeterminism(`event ${event.eventId}: history must begin with OrchestrationStarted`)
+      }
+      this.nowMs = Math.max(this.nowMs, event.timestampMs)
+      if (isRequest(event)) return this.match(event)
+      if (isCompletion(event) && !this.ledger.unanswered.has(event.sourceEventId!)) {
+        throw new Nondeterminism(
+          `event ${event.eventId}: ${event._tag} answers event ${event.sourceEventId}, which is not open`
+        )
+      }
+      this.deliver(this.ledger.add(event))
+      if (event._tag === "OrchestrationStarted") this.start(event)
+    })
+  }
+
+  /** Requests without a recorded event, oldest first; each must be bound to its new event before the next call. */
+  nextAction(): Action | undefined {
+    this.taken = this.emitted.shift()
+    return this.taken !== undefined && "action" in this.taken ? this.taken.action : this.taken
+  }
+
+  /** Gives the request last returned by `nextAction` its event. */
+  bind(event: RequestEvent): void {
+    this.turn(() => this.record(this.taken!, event))
+  }
+
+  /** Set when the code asked for the next execution: it runs no further in this one. */
+  continued(): { readonly input: string; readonly version: string | null } | undefined {
+    return this.continuation
+  }
+
+  /** Mailbox messages that the code has not received, oldest first. */
+  unread(): ReadonlyArray<readonly [mailbox: string, data: string]> {
+    return [...this.ledger.unread(), ...this.undelivered]
+      .sort((a, b) => a.eventId - b.eventId)
+      .map(({ data, name }) => [name, data])
+  }
+
+  customStatus(): string | null {
+    return this.state.customStatus
+  }
+
+  keyValues(): ReadonlyMap<string, string> {
+    return this.state.keyValues
+  }
+
+  ended(): Ended | undefined {
+    const exit = this.running?.exit()
+    return exit === undefined ? undefined : describeExit(exit as Exit.Exit<string, string>)
+  }
+
+  /** True while the code waits for something that can still arrive. */
+  isWaiting(): boolean {
+    return this.handles.size > 0
+  }
+
+  /** Handles dropped since the last call, in the order in which that happened. */
+  takeDropped(): ReadonlyArray<Dropped> {
+    const taken = this.dropped
+    this.dropped = []
+    return taken
+  }
+
+  private turn(f: () => void): void {
+    this.isInTurn = true
+    try {
+      f()
+    } finally {
+      this.isInTurn = false
+    }
+  }
+
+  private start(event: Event.Of<"OrchestrationStarted">): void {
+    this.name = event.name
+    this.state.customStatus = event.initialCustomStatus ?? null
+    const { code, onStray, services } = this.options
+    const loggers = Context.get(services, References.CurrentLoggers)
+    this.running = fibers.start(
+      Effect.suspend(() => code(event.input)) as Effect.Effect<string, string>,
+      services.pipe(
+        Context.add(References.CurrentLoggers, silentWhile(loggers, () => this.isReplaying)),
+        Context.add(References.CurrentLogAnnotations, {
+          ...Context.get(services, References.CurrentLogAnnotations),
+          orchestration: event.name,
+          instanceId: event.instanceId,
+          executionId: event.executionId
+        }),
+        Context.add(OrchestrationContext, {
+          instanceId: event.instanceId,
+          executionId: event.executionId,
+          orchestrationName: event.name,
+          orchestrationVersion: event.version,
+          isReplaying: Effect.sync(() => this.isReplaying)
+        }),
+        Context.add(Engine, this.engine)
+      ),
+      {
+        isInTurn: () => this.isInTurn,
+        onStray,
+        nowMs: () => this.nowMs,
+        sleep: (duration) => this.sleep(duration),
+        randomSeed: () => `${event.instanceId}\n${event.executionId}\n${event.timestampMs}`
+      }
+    )
+    this.drain()
+  }
+
+  private readonly engine: Engine = {
+    perform: (action) =>
+      Effect.callback<any>((resume) => {
+        if (!this.isInTurn) return this.options.onStray()
+        if (this.continuation !== undefined) return
+        const handle: Handle = { action, resume, state: "open", eventId: undefined }
+        this.emitted.push(handle)
+        return Effect.sync(() => this.drop(handle))
+      }),
+    request: (action) =>
+      Effect.suspend(() => {
+        if (!this.isInTurn) {
+          this.options.onStray()
+          return Effect.never
+        }
+        if (this.continuation === undefined) {
+          this.emitted.push(action)
+          this.state.change(action, this.nowMs)
+        }
+        return Effect.void
+      }),
+    continueAsNew: (input, version) =>
+      Effect.callback<never>(() => {
+        if (this.isInTurn) this.continuation ??= { input, version }
+        else this.options.onStray()
+      }),
+    customStatus: Effect.sync(() => this.state.customStatus),
+    keyValues: Effect.sync(() => new Map(this.state.keyValues)),
+    keyValueTimes: Effect.sync(() => new Map(this.state.keyValueTimes))
+  }
+
+  private sleep(duration: Duration.Duration): Effect.Effect<void> {
+    const millis = Math.ceil(Duration.toMillis(duration))
+    // A sleep of no time needs no turn of its own.
+    if (millis <= 0) return Effect.yieldNow
+    if (!Number.isSafeInteger(this.nowMs + millis)) return Effect.never
+    return Effect.asVoid(this.engine.perform({ _tag: "CreateTimer", fireAtMs: this.nowMs + millis }))
+  }
+
+  private drain(): void {
+    if (this.running!.drain()) return
+    throw new Nondeterminism(
+      `orchestration "${this.name}" does not come to rest: it keeps running without waiting for anything durable`
+    )
+  }
+
+  private deliver(delivery: Delivery | undefined): void {
+    if (delivery === undefined) return
+    const { answer, requestId } = delivery
+    const handle = this.handles.get(requestId)
+    // The code has dropped it.
+    if (handle === undefined) return
+    // Code that continues as new runs no further: it could not use the answer.
+    if (this.continuation !== undefined) {
+      if (answer._tag === "ExternalEventPersistent") this.undelivered.push(answer)
+      return
+    }
+    this.handles.delete(requestId)
+    handle.state = "answered"
+    handle.resume(Effect.succeed(answer))
+    this.drain()
+  }
+
+  private drop(handle: Handle): void {
+    if (handle.state !== "open") return
+    handle.state = "dropped"
+    const { action, eventId } = handle
+    if (eventId === undefined) return
+    this.handles.delete(eventId)
+    this.ledger.giveUpWait(eventId)
+    this.dropped.push({ eventId, action })
+  }
+
+  private match(event: RequestEvent): void {
+    this.sortClears(event)
+    const next = this.emitted[0]
+    if (next === undefined) {
+      if (!mayBeMissing(event) || this.options.strict) {
+        throw new Nondeterminism(
+          `event ${event.eventId}: history has ${describeEvent(event)}, the code asks for nothing more`
+        )
+      }
+      this.ledger.add(event)
+      return
+    }
+    const problem = mismatch("action" in next ? next.action : next, event)
+    if (problem !== undefined) throw new Nondeterminism(problem)
+    this.emitted.shift()
+    this.record(next, event)
+  }
+
+  private record(request: Handle | Immediate, event: RequestEvent): void {
+    if (!("action" in request)) return void this.ledger.add(event)
+    const { eventId } = event
+    const { action, state } = request
+    request.eventId = eventId
+    if (action._tag === "CallActivity" && action.tryOf !== undefined) action.tryOf.call.firstTryId ??= eventId
+    if (state === "open") this.handles.set(eventId, request)
+    else this.dropped.push({ eventId, action })
+    this.deliver(this.ledger.add(event, state !== "open"))
+  }
+
+  /** Duroxide clears the keys it prunes in no fixed order, so a replay may clear them in another one. */
+  private sortClears(event: RequestEvent): void {
+    if (this.options.strict || event._tag !== "KeyValueCleared") return
+    const isClear = (request: Handle | Immediate) => "_tag" in request && request._tag === "ClearKeyValue"
+    const end = this.emitted.findIndex((request) => !isClear(request))
+    const clears = end < 0 ? this.emitted : this.emitted.slice(0, end)
+    const index = clears.findIndex((request) => "key" in request && request.key === event.key)
+    if (index > 0) this.emitted.unshift(...this.emitted.splice(index, 1))
+  }
+}
+
+// internal
+
+interface Handle {
+  readonly action: Awaited
+  readonly resume: (effect: Effect.Effect<any>) => void
+  state: "open" | "answered" | "dropped"
+  /** Undefined until the request has its event. */
+  eventId: number | undefined
+}
+
+/** Status text and values as the code sees them: its requests take effect as it makes them. */
+class State {
+  customStatus: string | null = null
+  readonly keyValues: Map<string, string>
+  /** Milliseconds since the Unix epoch. */
+  readonly keyValueTimes: Map<string, number>
+
+  constructor(keyValues: Options["keyValues"]) {
+    this.keyValues = new Map([...keyValues].map(([key, { value }]) => [key, value]))
+    this.keyValueTimes = new Map([...keyValues].map(([key, { lastUpdatedAtMs }]) => [key, lastUpdatedAtMs ?? 0]))
+  }
+
+  /** `nowMs` is the recorded clock: the same on every replay. */
+  change(action: Immediate, nowMs: number): void {
+    switch (action._tag) {
+      case "UpdateCustomStatus":
+        this.customStatus = action.status
+        break
+      case "SetKeyValue":
+        this.keyValues.set(action.key, action.value)
+        this.keyValueTimes.set(action.key, nowMs)
+        break
+      case "ClearKeyValue":
+        this.keyValues.delete(action.key)
+        this.keyValueTimes.delete(action.key)
+        break
+      case "ClearKeyValues":
+        this.keyValues.clear()
+        this.keyValueTimes.clear()
+    }
+  }
+}
+
+const completions: ReadonlySet<string> = new Set<Event.Event["_tag"]>([
+  "ActivityCompleted",
+  "ActivityFailed",
+  "TimerFired",
+  "SubOrchestrationCompleted",
+  "SubOrchestrationFailed"
+])
+
+const isCompletion = (event: Event.Event) => completions.has(event._tag)
+
+const describeExit = (exit: Exit.Exit<string, string>): Ended => {
+  if (Exit.isSuccess(exit)) return { _tag: "Succeeded", output: exit.value }
+  const failure = exit.cause.reasons.find((reason) => reason._tag === "Fail")
+  if (failure !== undefined) return { _tag: "Failed", error: failure.error }
+  const death = exit.cause.reasons.find((reason) => reason._tag === "Die")
+  return { _tag: "Died", defect: death === undefined ? "the orchestration interrupted itself" : death.defect }
+}

@@ -1,0 +1,181 @@
+/**
+ * The ledger of an execution: its open work, updated with each event.
+ *
+ * Open are activities, timers, children and waits without an answer, and mailbox messages that no wait has received. The
+ * ledger alone decides which wait receives an arrival: a completion answers the request it names; a signal or message goes
+ * to the oldest open wait of its name. A signal without a wait is lost, a message waits for the next wait.
+ */
+import type * as Event from "../model/Event.ts"
+
+/** The kinds of events that a completion answers. */
+export type Schedule = "ActivityScheduled" | "TimerCreated" | "SubOrchestrationScheduled"
+
+/** An arrival, and the request that it answers. */
+export interface Delivery {
+  readonly requestId: number
+  readonly answer: Event.Event
+}
+
+type Message = Event.Of<"ExternalEventPersistent">
+
+export class Ledger {
+  /** Event ids of activities without a result and without a cancel request, ascending. */
+  readonly openActivities = new Set<number>()
+  /** Children without a result and without a cancel request, by event id, ascending. */
+  readonly openChildren = new Map<number, Event.Of<"SubOrchestrationScheduled">>()
+  /** Event ids of waits for signals that are neither answered nor given up, ascending. */
+  readonly openSubscriptions = new Set<number>()
+  /** The same for waits for mailboxes. */
+  readonly openDequeues = new Set<number>()
+  /** Event ids of waits of both kinds with a cancel event. */
+  readonly cancelledSubscriptions = new Set<number>()
+  /** Requests that no completion has answered yet, given up or not, by event id. */
+  readonly unanswered = new Map<number, Schedule>()
+  /** Event ids of requests that a completion has answered. */
+  readonly answered = new Set<number>()
+  cancelRequest: Event.Of<"OrchestrationCancelRequested"> | undefined
+  /** Bytes of the texts in the events so far, at two per character. */
+  textBytes = 0
+
+  private readonly subscriptions = new Map<string, Line>()
+  private readonly dequeues = new Map<string, Line>()
+  private readonly mailboxes = new Map<string, Array<Message>>()
+  private readonly givenUp: ReadonlySet<number>
+
+  /**
+   * The ledger of a history that is not replayed. A cancel event stands behind all arrivals of its turn, although the code
+   * gave up the wait before they came. So a cancelled wait receives nothing.
+   */
+  static of(events: ReadonlyArray<Event.Event>): Ledger {
+    const givenUp = events.flatMap((event) => isSubscriptionCancel(event) ? event.sourceEventId! : [])
+    const ledger = new Ledger(new Set(givenUp))
+    for (const event of events) ledger.add(event)
+    return ledger
+  }
+
+  constructor(givenUp: ReadonlySet<number> = new Set()) {
+    this.givenUp = givenUp
+  }
+
+  /** Whether a request still waits for its answer. */
+  isOpen(eventId: number): boolean {
+    return this.openActivities.has(eventId) || this.openChildren.has(eventId) || this.openSubscriptions.has(eventId) ||
+      this.openDequeues.has(eventId) || this.unanswered.get(eventId) === "TimerCreated"
+  }
+
+  get openWaits(): number {
+    return this.openSubscriptions.size + this.openDequeues.size
+  }
+
+  /** Messages that no wait has received, in order of arrival. */
+  unread(): ReadonlyArray<Message> {
+    return [...this.mailboxes.values()].flat().sort((a, b) => a.eventId - b.eventId)
+  }
+
+  /** Enters an event. Returns what is delivered because of it; a wait that is given up already receives nothing. */
+  add(event: Event.Event, isGivenUp = this.givenUp.has(event.eventId)): Delivery | undefined {
+    for (const value of Object.values(event)) if (typeof value === "string") this.textBytes += 2 * value.length
+    let delivery: Delivery | undefined
+    switch (event._tag) {
+      case "ActivityScheduled":
+        this.unanswered.set(event.eventId, event._tag)
+        this.openActivities.add(event.eventId)
+        break
+      case "TimerCreated":
+        this.unanswered.set(event.eventId, event._tag)
+        break
+      case "SubOrchestrationScheduled":
+        this.unanswered.set(event.eventId, event._tag)
+        this.openChildren.set(event.eventId, event)
+        break
+      case "ActivityCompleted":
+      case "ActivityFailed":
+      case "TimerFired":
+      case "SubOrchestrationCompleted":
+      case "SubOrchestrationFailed":
+        this.unanswered.delete(event.sourceEventId!)
+        this.answered.add(event.sourceEventId!)
+        this.close(event.sourceEventId!)
+        delivery = { requestId: event.sourceEventId!, answer: event }
+        break
+      case "ActivityCancelRequested":
+      case "SubOrchestrationCancelRequested":
+        this.close(event.sourceEventId!)
+        break
+      case "ExternalSubscribed":
+        if (isGivenUp) break
+        this.openSubscriptions.add(event.eventId)
+        entry(this.subscriptions, event.name, () => new Line()).push(event.eventId)
+        break
+      case "ExternalSubscribedPersistent": {
+        if (isGivenUp) break
+        const message = this.mailboxes.get(event.name)?.shift()
+        if (message !== undefined) delivery = { requestId: event.eventId, answer: message }
+        else {
+          this.openDequeues.add(event.eventId)
+          entry(this.dequeues, event.name, () => new Line()).push(event.eventId)
+        }
+        break
+      }
+      case "ExternalSubscribedCancelled":
+      case "ExternalSubscribedPersistentCancelled":
+        this.cancelledSubscriptions.add(event.sourceEventId!)
+        this.giveUpWait(event.sourceEventId!)
+        break
+      case "ExternalEvent": {
+        const requestId = this.subscriptions.get(event.name)?.next(this.openSubscriptions)
+        if (requestId !== undefined) delivery = { requestId, answer: event }
+        break
+      }
+      case "ExternalEventPersistent": {
+        const requestId = this.dequeues.get(event.name)?.next(this.openDequeues)
+        if (requestId !== undefined) delivery = { requestId, answer: event }
+        else entry(this.mailboxes, event.name, (): Array<Message> => []).push(event)
+        break
+      }
+      case "OrchestrationCancelRequested":
+        this.cancelRequest ??= event
+    }
+    return delivery
+  }
+
+  /** The code has given up this wait: later arrivals are for other waits. Its cancel event may come later. */
+  giveUpWait(eventId: number): void {
+    this.openSubscriptions.delete(eventId)
+    this.openDequeues.delete(eventId)
+  }
+
+  private close(eventId: number): void {
+    this.openActivities.delete(eventId)
+    this.openChildren.delete(eventId)
+  }
+}
+
+// internal
+
+/** Waits for one name in the order they began, including those that were given up. */
+class Line {
+  private readonly ids: Array<number> = []
+  private served = 0
+  push(eventId: number): void {
+    this.ids.push(eventId)
+  }
+  /** Closes the oldest wait that is still open, and returns it. */
+  next(open: Set<number>): number | undefined {
+    while (this.served < this.ids.length) {
+      const id = this.ids[this.served++]!
+      if (open.delete(id)) return id
+    }
+    this.ids.length = this.served = 0
+    return undefined
+  }
+}
+
+const entry = <A>(map: Map<string, A>, name: string, make: () => A): A => {
+  const value = map.get(name) ?? make()
+  map.set(name, value)
+  return value
+}
+
+const isSubscriptionCancel = (event: Event.Event) =>
+  event._tag === "ExternalSubscribedCancelled" || event._tag === "ExternalSubscribedPersistentCancelled"
