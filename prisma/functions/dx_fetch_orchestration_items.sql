@@ -8,7 +8,8 @@
 -- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
 -- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
 -- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
--- delivered twice and not settled is a suspect, and is claimed alone.
+-- delivered twice and not settled is a suspect, and is claimed alone. Without p_takes_over, an expired lock that has a
+-- holder counts as a live one; a pause has none.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -26,6 +27,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
   p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
   p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
+  p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
   p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
@@ -189,7 +191,7 @@ BEGIN
             SELECT l.instance_id
             FROM instance_locks AS l
             WHERE l.instance_id = met.instance_id
-              AND l.locked_until > v_now_ms
+              AND (l.locked_until > v_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
           ) IS NULL AS free
         FROM (
           SELECT
@@ -254,6 +256,7 @@ BEGIN
         FROM instance_locks AS l
         WHERE l.instance_id = ANY (v_held)
           AND l.locked_until <= v_now_ms
+          AND (p_takes_over OR l.lock_token = '')
         ORDER BY l.instance_id COLLATE "C"
         FOR UPDATE SKIP LOCKED
       ),

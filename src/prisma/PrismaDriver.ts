@@ -128,7 +128,8 @@ export const makeOver = (
 
     fetchOrchestrationItems: Effect.fnUntraced(
       function*(
-        { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, versions }: FetchOrchestrationItems
+        { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
+          FetchOrchestrationItems
       ) {
         const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
         const rows = yield* call<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
@@ -141,6 +142,7 @@ export const makeOver = (
           Prisma.sql`${suspects ?? true}::boolean`,
           bigint(maxBytes ?? defaultMaxBytes),
           Prisma.sql`${orphans ?? false}::boolean`,
+          Prisma.sql`${takesOver ?? true}::boolean`,
           Prisma.sql`${historyLimit ?? null}::integer`
         ])
         return yield* claimed("PrismaDriver.fetchOrchestrationItems", rows, Effect.forEach(rows, claimedInstance))
@@ -203,7 +205,7 @@ export const makeOver = (
       ),
 
     fetchWorkItems: Effect.fnUntraced(
-      function*({ activities, limit, lockTimeoutMs, session, suspects, tags }: FetchWorkItems) {
+      function*({ activities, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
         if (tags._tag === "None") return []
         const rows = yield* call<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
           Prisma.sql`${limit}::integer`,
@@ -214,7 +216,8 @@ export const makeOver = (
           bigint(session?.lockTimeoutMs ?? null),
           Prisma.sql`${activities === undefined ? null : [...activities]}::text[]`,
           Prisma.sql`${suspects ?? true}::boolean`,
-          Prisma.sql`${session?.maxNew ?? null}::integer`
+          Prisma.sql`${session?.maxNew ?? null}::integer`,
+          Prisma.sql`${takesOver ?? true}::boolean`
         ])
         return yield* claimed("PrismaDriver.fetchWorkItems", rows, Effect.sync(() => rows.map(claimedWorkItem)))
       }

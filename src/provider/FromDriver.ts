@@ -19,6 +19,7 @@ import * as orchestrations from "./internal/orchestrations.ts"
 import * as outages from "./internal/outages.ts"
 import * as reads from "./internal/reads.ts"
 import * as statement from "./internal/statement.ts"
+import * as takeovers from "./internal/takeovers.ts"
 import * as wakeups from "./internal/wakeups.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
@@ -70,7 +71,8 @@ export const make = Effect.fnUntraced(function*(
     maxBatch: options?.maxBatch ?? 64,
     patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
   }
-  const store = statement.watched(driver, outages.make(yield* Clock.Clock))
+  const clock = yield* Clock.Clock
+  const store = takeovers.spared(statement.watched(driver, outages.make(clock)), clock)
   const news = yield* wakeups.make(store.wakeups)
   return {
     ...(yield* orchestrations.make(store, news, settings)),

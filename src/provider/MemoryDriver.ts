@@ -352,7 +352,15 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
 
     fetchOrchestrationItems: (options) =>
       statement((now) => {
-        const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects = true, versions } = options
+        const {
+          limit,
+          maxBytes = defaultMaxBytes,
+          orphans = false,
+          serves,
+          suspects = true,
+          takesOver = true,
+          versions
+        } = options
         const visible = [...messages]
           .filter(([, message]) =>
             message.visibleAtMs <= now && (
@@ -369,7 +377,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
           const lease = leases.get(instanceId)
           const pinned = tables.executionOf(store, instanceId, instances.get(instanceId)?.executionId ?? 0)?.pinned ??
             null
-          if (lease !== undefined && lease.untilMs > now) continue
+          if (lease !== undefined && (lease.untilMs > now || !takesOver && lease.token !== "")) continue
           if (versions !== null && pinned !== null && !isWithin(pinned, versions)) continue
           const first = visible.find(([, message]) => message.instanceId === instanceId)!
           const isSuspect = first[1].attemptCount >= suspectAfter
@@ -469,7 +477,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         return { deleted, next: null }
       }),
 
-    fetchWorkItems: ({ activities: names, limit, lockTimeoutMs, session, suspects = true, tags }) =>
+    fetchWorkItems: ({ activities: names, limit, lockTimeoutMs, session, suspects = true, tags, takesOver = true }) =>
       statement((now) => {
         const claimed: Array<ClaimedWorkItem> = []
         const bound = new Set<string>()
@@ -477,6 +485,7 @@ const makeOver = (store: tables.Tables): ProviderDriver["Service"] => {
         for (const [id, activity] of inOrder) {
           if (claimed.length === limit) break
           if (activity.visibleAtMs > now || !tables.isFree(activity, now) || !accepts(tags, activity.tag)) continue
+          if (!takesOver && activity.lock !== null) continue
           if (names !== undefined && !names.includes(activity.name)) continue
           const isSuspect = activity.attemptCount >= suspectAfter
           if (isSuspect && (!suspects || claimed.length > 0)) continue

@@ -70,6 +70,8 @@ export interface FetchOrchestrationItems {
   readonly orphans?: boolean
   /** False passes over suspects. Defaults to true: a suspect that is next is claimed, alone. */
   readonly suspects?: boolean
+  /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
+  readonly takesOver?: boolean
   /**
    * Bytes of messages and history after which the call hands out no more: an instance's remaining messages are its next
    * batch, remaining instances are for the next call. At least one message is handed out. Defaults to 16 MiB.
@@ -297,6 +299,8 @@ export interface FetchWorkItems {
   readonly activities?: ReadonlyArray<string>
   /** False passes over suspects. Defaults to true: a suspect that is next is claimed, alone. */
   readonly suspects?: boolean
+  /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
+  readonly takesOver?: boolean
   /** Null takes only activities without a session. */
   readonly session: SessionClaim | null
 }

@@ -6,6 +6,7 @@ import type * as Scope from "effect/Scope"
 import { Approval, Box1, Decision, Flow, Letters } from "../programs/chaos/definitions.ts"
 import * as App from "../utils/app.ts"
 import * as Fleet from "../utils/fleet.ts"
+import * as LatencyProxy from "../utils/latencyProxy.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -61,6 +62,51 @@ const results = (outage: Outage) =>
     assert.deepStrictEqual([...runs].filter(([, count]) => count > 1), [])
   }).pipe(Effect.scoped)
 
+/**
+ * The server is gone for longer than a lock. The processes reach it again one after the other: first the one with most
+ * slots to spare, last the one that runs most.
+ */
+const goneForLongerThanALock = Effect.gen(function*() {
+  const test = yield* PgServer.database
+  const fleet = yield* Fleet.make(test.url)
+  const lockMs = 6_000
+  const processes = yield* Effect.forEach(["one", "two", "three"], (name) =>
+    Effect.gen(function*() {
+      const proxy = yield* LatencyProxy.proxyFor(test.url)
+      const worker = yield* fleet.worker(name, ["1.0.0"], { lockMs, url: proxy.through(test.url) })
+      yield* worker.printed("ready")
+      return { pid: worker.pid, proxy }
+    }))
+  yield* Effect.gen(function*() {
+    const client = yield* Client.Client
+    const ids = Array.from({ length: 24 }, (_, n) => ({ instanceId: `flow-${n}`, n }))
+    yield* Effect.forEach(
+      ids,
+      ({ instanceId, n }) => client.start(Flow, { instanceId, payload: { n, kind: "slow" } }),
+      { concurrency: "unbounded" }
+    )
+    yield* waitUntil(Effect.map(fleet.runs, (runs) => runs.size >= ids.length))
+    for (const { proxy } of processes) {
+      proxy.state.isDown = true
+      proxy.reset()
+    }
+    const held = yield* fleet.runsOf
+    const holds = ({ pid }: { readonly pid: number }) => held.get(pid) ?? 0
+    yield* Effect.sleep(2 * lockMs)
+    for (const { proxy } of processes.toSorted((one, other) => holds(one) - holds(other))) {
+      proxy.state.isDown = false
+      yield* Effect.sleep(lockMs / 3)
+    }
+    const answers = yield* Effect.forEach(ids, ({ instanceId }) => client.wait(Flow, instanceId), {
+      concurrency: "unbounded"
+    })
+    assert.deepStrictEqual(answers, ids.map(({ n }) => n + 5))
+    const runs = yield* fleet.runs
+    assert.strictEqual(runs.size, ids.length * 5)
+    assert.deepStrictEqual([...runs].filter(([, count]) => count > 1), [])
+  }).pipe(Effect.provide(App.store(test.url)))
+}).pipe(Effect.scoped)
+
 describe.concurrent("A store that fails for a while", () => {
   it.live(
     "disk full for 15 s: 60 of 60 complete, each handler ran once",
@@ -77,6 +123,12 @@ describe.concurrent("A store that fails for a while", () => {
   it.live(
     "a table locked for 25 s: 60 of 60 complete, each handler ran once",
     () => results(locking("orchestrator_queue", 25)),
+    120_000
+  )
+
+  it.live(
+    "gone for twice as long as the locks: 24 of 24 complete, each handler ran once",
+    () => goneForLongerThanALock,
     120_000
   )
 

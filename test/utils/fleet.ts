@@ -13,10 +13,12 @@ export interface Fleet {
   readonly worker: (
     name: string,
     versions: ReadonlyArray<string>,
-    options?: { readonly lockMs?: number }
+    options?: { readonly lockMs?: number; readonly url?: string }
   ) => Effect.Effect<Processes.Process, never, Scope.Scope>
   /** How often the handler of each activity call was begun, by idempotency key. */
   readonly runs: Effect.Effect<ReadonlyMap<string, number>>
+  /** How many handlers were begun by each process. */
+  readonly runsOf: Effect.Effect<ReadonlyMap<number, number>>
 }
 
 /** On the database of a URL. Settings are the defaults. */
@@ -28,18 +30,25 @@ export const make = (url: string): Effect.Effect<Fleet, never, Scope.Scope> =>
     ),
     (directory) => {
       const effects = path.join(directory, "effects.jsonl")
-      return {
-        worker: (name, versions, options) =>
-          Processes.start("chaos/worker", JSON.stringify({ url, name, versions, effects, ...options })),
-        runs: Effect.promise(async () => {
-          const runs = new Map<string, number>()
+      const begun = <Key>(keyOf: (call: { readonly key: string; readonly pid: number }) => Key) =>
+        Effect.promise(async () => {
+          const runs = new Map<Key, number>()
           for (const line of (await readFile(effects, "utf8").catch(() => "")).split("\n")) {
             if (line === "") continue
-            const { event, key } = JSON.parse(line) as { readonly event: string; readonly key: string }
-            if (event === "begin") runs.set(key, (runs.get(key) ?? 0) + 1)
+            const { event, ...call } = JSON.parse(line) as {
+              readonly event: string
+              readonly key: string
+              readonly pid: number
+            }
+            if (event === "begin") runs.set(keyOf(call), (runs.get(keyOf(call)) ?? 0) + 1)
           }
           return runs
         })
+      return {
+        worker: (name, versions, options) =>
+          Processes.start("chaos/worker", JSON.stringify({ url, name, versions, effects, ...options })),
+        runs: begun(({ key }) => key),
+        runsOf: begun(({ pid }) => pid)
       }
     }
   )

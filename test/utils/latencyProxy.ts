@@ -16,8 +16,11 @@ export interface Options {
 
 export interface LatencyProxy {
   readonly port: number
-  /** May be changed while connections are open. `blackhole` swallows everything in both directions. */
-  readonly state: { oneWayMs: number; jitterMs: number; blackhole: boolean }
+  /**
+   * May be changed while connections are open. `blackhole` swallows everything in both directions; `isDown` breaks new
+   * connections at once.
+   */
+  readonly state: { oneWayMs: number; jitterMs: number; blackhole: boolean; isDown: boolean }
   /** `url` with host and port of the proxy. */
   readonly through: (url: string) => string
   /** Breaks all connections with RST (ECONNRESET). */
@@ -44,7 +47,7 @@ export const proxyFor = (url: string, options: Omit<Options, "targetPort" | "tar
 // -----------------------------------------------------------------------------
 
 async function listen(options: Options) {
-  const state = { oneWayMs: options.oneWayMs ?? 0, jitterMs: options.jitterMs ?? 0, blackhole: false }
+  const state = { oneWayMs: options.oneWayMs ?? 0, jitterMs: options.jitterMs ?? 0, blackhole: false, isDown: false }
   const sockets = new Set<net.Socket>()
 
   const relay = (from: net.Socket, to: net.Socket) => {
@@ -69,6 +72,7 @@ async function listen(options: Options) {
   }
 
   const server = net.createServer({ noDelay: true }, (client) => {
+    if (state.isDown) return void client.resetAndDestroy()
     const upstream = net.connect({
       port: options.targetPort,
       host: options.targetHost ?? "127.0.0.1",

@@ -1824,7 +1824,8 @@ $$;
 -- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
 -- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
 -- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
--- delivered twice and not settled is a suspect, and is claimed alone.
+-- delivered twice and not settled is a suspect, and is claimed alone. Without p_takes_over, an expired lock that has a
+-- holder counts as a live one; a pause has none.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -1842,6 +1843,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
   p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
   p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
+  p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
   p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
@@ -2005,7 +2007,7 @@ BEGIN
             SELECT l.instance_id
             FROM instance_locks AS l
             WHERE l.instance_id = met.instance_id
-              AND l.locked_until > v_now_ms
+              AND (l.locked_until > v_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
           ) IS NULL AS free
         FROM (
           SELECT
@@ -2070,6 +2072,7 @@ BEGIN
         FROM instance_locks AS l
         WHERE l.instance_id = ANY (v_held)
           AND l.locked_until <= v_now_ms
+          AND (p_takes_over OR l.lock_token = '')
         ORDER BY l.instance_id COLLATE "C"
         FOR UPDATE SKIP LOCKED
       ),
@@ -2307,7 +2310,7 @@ $$;
 -- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
 -- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect, and is claimed
--- alone.
+-- alone. Without p_takes_over, an expired lock counts as a live one.
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
@@ -2329,6 +2332,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_names text[] DEFAULT NULL,     -- activities to take; null: all
   p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
   p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
+  p_takes_over boolean DEFAULT true, -- whether an activity whose lock has expired may be claimed
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -2348,6 +2352,8 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  -- A lock that ended by then may be taken over.
+  v_expired_ms bigint := CASE WHEN p_takes_over THEN v_now_ms ELSE 0 END;
   v_secret text := gen_random_uuid()::text;
   v_missing integer := p_limit;
   v_reach integer := p_limit;
@@ -2460,7 +2466,7 @@ BEGIN
               WHERE num_nulls(w.session_id) = 0
                 AND w.route = wanted.route
                 AND w.visible_at <= v_now
-                AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+                AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
                 AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
                 -- A name may end like the tag of another route.
                 AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
@@ -2519,7 +2525,7 @@ BEGIN
             AND w.route = present.route
             AND w.session_id = present.session_id
             AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end like the tag of another route.
             AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
@@ -2553,7 +2559,7 @@ BEGIN
           WHERE w.session_id IS NULL
             AND w.route = wanted.route
             AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end like the tag of another route.
@@ -2572,7 +2578,7 @@ BEGIN
             AND w.route = program.route
             AND w.session_id = wanted.session_id
             AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
             AND (v_suspects OR w.attempt_count < 2)
             AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
             -- A name may end like the tag of another route.
@@ -2605,7 +2611,7 @@ BEGIN
       JOIN worker_queue AS w ON w.id = candidate.id
       WHERE CASE
           WHEN w.visible_at > v_now THEN false
-          ELSE w.lock_token IS NULL OR w.locked_until <= v_now_ms
+          ELSE w.lock_token IS NULL OR w.locked_until <= v_expired_ms
         END
       ORDER BY candidate.position
       LIMIT v_missing

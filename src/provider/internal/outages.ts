@@ -28,7 +28,7 @@ export const make = (clock: Clock.Clock): Outages => {
 
   const failed = (operation: string, error: ProviderError) =>
     Effect.suspend(() => {
-      if (isOfTheCall.has(error.reason._tag)) return Effect.void
+      if (isOfTheCall(error)) return Effect.void
       const nowMs = monotonicMs(clock)
       const before = failing.get(operation)
       const failures = (before?.failures ?? 0) + 1
@@ -81,10 +81,12 @@ export const make = (clock: Clock.Clock): Outages => {
   }
 }
 
+/** A fault of the request or of its caller: the store works. */
+export const isOfTheCall = ({ reason }: ProviderError) => faultsOfTheCall.has(reason._tag)
+
 // internal
 
-/** Faults of the request or of its caller: the store works. */
-const isOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
+const faultsOfTheCall: ReadonlySet<ProviderError["reason"]["_tag"]> = new Set([
   "LockLost",
   "DuplicateEvent",
   "InvalidInput",

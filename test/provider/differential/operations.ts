@@ -103,6 +103,7 @@ export type Operation =
     readonly serves?: ReadonlyArray<ServedOrchestration>
     readonly orphans: boolean
     readonly suspects: boolean
+    readonly takesOver?: boolean
     readonly maxBytes: number
   }
   | { readonly call: "ackOrchestrationItems"; readonly turns: ReadonlyArray<Turn> }
@@ -122,6 +123,7 @@ export type Operation =
     readonly tags: TagFilter
     readonly activities?: ReadonlyArray<string>
     readonly suspects: boolean
+    readonly takesOver?: boolean
     readonly session: SessionClaim | null
   }
   | {
@@ -324,6 +326,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
         lockTimeoutMs,
         versions: orNull(fc.record({ min: version, max: version }), 3),
         suspects: fc.boolean(),
+        takesOver: fc.boolean(),
         maxBytes: fc.constantFrom(1, 150, 10_000)
       }),
       serves
@@ -353,6 +356,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
         lockTimeoutMs,
         tags,
         suspects: fc.boolean(),
+        takesOver: fc.boolean(),
         session
       }),
       fc.constantFrom({}, {}, { activities: ["One"] }, { activities: ["One #gpu", "Other"] })
