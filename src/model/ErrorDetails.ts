@@ -1,5 +1,5 @@
 /**
- * What a failed activity or orchestration says of itself, as stored in histories and messages.
+ * The failure of an activity or orchestration, as stored in histories and messages.
  *
  * The wire form is Duroxide's externally tagged one (`{"Application":{…}}`); in TypeScript a plain `_tag` union.
  *
@@ -12,7 +12,7 @@ import { externallyTagged } from "./internal/wire.ts"
 import type { Union } from "./internal/wire.ts"
 
 /**
- * Why an application failure happened: the handler failed, it died (`Panicked`), or the instance was cancelled.
+ * Why an application failed: the handler failed, it died (`Panicked`), or the instance was cancelled.
  *
  * @category schemas
  * @since 0.1.0
@@ -40,14 +40,14 @@ const PoisonMessage = Schema.Union([
 const variants = {
   // The storage or the runtime failed.
   Infrastructure: { operation: Schema.String, message: Schema.String, retryable: Schema.Boolean },
-  // Code and history do not fit together, or the code cannot run as an orchestration.
+  // The code does not match its history, or cannot run as an orchestration.
   Configuration: {
     kind: Schema.Literal("Nondeterminism"),
     resource: Schema.String,
     message: Schema.NullOr(Schema.String)
   },
-  // The handler itself failed. `message` is the error of a typed handler as JSON text, or free text. `stack` is where it
-  // died, 2,000 characters at most; readers in Rust pass over it.
+  // The handler itself failed. `message` is the error of a typed handler as JSON text, or free text. `stack` is where
+  // it died, 2,000 characters at most; Rust ignores it.
   Application: {
     kind: AppErrorKind,
     message: Schema.String,
@@ -86,7 +86,7 @@ export const cancelled = (reason: string): ErrorDetails => ({
 })
 
 /**
- * Code that does not fit its history.
+ * Code that does not match its history.
  *
  * @category constructors
  * @since 0.1.0
@@ -123,7 +123,7 @@ export const died = (defect: unknown): ErrorDetails => ({
 })
 
 /**
- * The text a person reads: stored in `executions.output` of a failed execution and shown by clients.
+ * The text for people: stored in `executions.output` of a failed execution and shown by clients.
  *
  * @category rendering
  * @since 0.1.0
@@ -144,7 +144,7 @@ export const display = (details: ErrorDetails): string => {
         : details.message
     case "Poison": {
       const { attemptCount, maxAttempts, messageType } = details
-      // Duroxide counts the delivery that finds out; we count those that came to nothing.
+      // Duroxide also counts the delivery that detects it; we count only those before.
       const outcome = attemptCount > maxAttempts
         ? `exceeded ${attemptCount} attempts (max ${maxAttempts})`
         : `was delivered ${attemptCount} times and never ended (maxAttempts ${maxAttempts})`

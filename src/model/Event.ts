@@ -1,9 +1,9 @@
 /**
  * The events of a history: what happened to one execution, in order, append-only.
  *
- * Event ids are dense from 1 in each execution; event 1 is `OrchestrationStarted`. The encoded form is the row text of
- * `history.event_data`, byte for byte what Duroxide's Rust core writes. Unknown keys are ignored, an unknown variant is
- * an error that names it.
+ * Event ids count from 1 without gaps in each execution; event 1 is `OrchestrationStarted`. The encoded form is the row
+ * text of `history.event_data`, byte for byte what Duroxide's Rust core writes. Unknown keys are ignored; an unknown
+ * variant is an error that names it.
  *
  * @since 0.1.0
  */
@@ -21,8 +21,8 @@ const envelope = {
   sourceEventId: Schema.NullOr(U64),
   instanceId: Schema.String,
   executionId: U64,
-  // The clock of the turn that wrote the event, milliseconds since the Unix epoch. For executions started by this
-  // package it is what `Clock` shows to the code (see `src/replay/interpreter.ts`).
+  // The clock of the turn that wrote the event, milliseconds since the Unix epoch. In executions started by this
+  // package, `Clock` returns it to the code (see `src/replay/interpreter.ts`).
   timestampMs: U64,
   // Semver of the writer; on event 1 the execution's pinned version.
   duroxideVersion: Schema.String

@@ -1,5 +1,5 @@
 /**
- * What the store says of instances, and how executions and activities are told apart by the processes that take them.
+ * The state of an instance in the store, and the filters by which processes select executions and activities.
  *
  * @since 0.1.0
  */
@@ -48,7 +48,7 @@ export type TagFilter =
 export type ExecutionStatus = "Running" | "Completed" | "Failed" | "ContinuedAsNew"
 
 /**
- * What the tables say of one instance and its current execution.
+ * The stored state of one instance and its current execution.
  *
  * @category models
  * @since 0.1.0
@@ -63,8 +63,8 @@ export interface InstanceState {
   /** Result of `Completed`, display text of `Failed`, new input of `ContinuedAsNew`. */
   readonly output: string | null
   /**
-   * The `OrchestrationFailed` event that ended a `Failed` execution: its last event but for the `…CancelRequested` ones
-   * behind it, one for each activity that was open.
+   * The `OrchestrationFailed` event that ended a `Failed` execution. It is the last event, except that one
+   * `…CancelRequested` event may follow for each activity that was open.
    */
   readonly failure: string | null
   readonly customStatus: string | null

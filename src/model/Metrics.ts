@@ -1,5 +1,5 @@
 /**
- * Metric handles, one place.
+ * All metric handles.
  *
  * Provider instruments carry the names of the provider observability guide of Duroxide. Histograms are in
  * milliseconds and change once per call, failed calls included.
@@ -26,7 +26,7 @@ export const fetchOrchestrationItemDuration = milliseconds(
 )
 
 /**
- * One turn, from handing it over until it is stored, retries included.
+ * One turn, from the call until it is stored, retries included.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -48,7 +48,7 @@ export const dequeueWorkerDuration = milliseconds(
 )
 
 /**
- * One activity result, from handing it over until it is stored.
+ * One activity result, from the call until it is stored.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -108,7 +108,7 @@ export const orchestrationStarts = counter("duroxide_orchestration_starts_total"
 export const orchestrationTurns = counter("duroxide_orchestration_turns_total", "Turns stored")
 
 /**
- * Turns that replayed a history because no program was kept for them. Label: `orchestration_name`.
+ * Turns that replayed a history because the instance was not warm. Label: `orchestration_name`.
  *
  * @category runtime metrics
  * @since 0.1.0
@@ -116,7 +116,7 @@ export const orchestrationTurns = counter("duroxide_orchestration_turns_total", 
 export const orchestrationReplays = counter("duroxide_orchestration_replays_total", "Turns that replayed a history")
 
 /**
- * Orchestrations whose program waits in memory, and an upper bound of what their histories take there.
+ * Warm orchestrations (their programs wait in memory), and an upper bound of the memory of their histories.
  *
  * @category runtime metrics
  * @since 0.1.0

@@ -40,7 +40,7 @@ const variants = {
     tag: optionalText,
     // When the execution was started, milliseconds since the Unix epoch. Absent in what Rust wrote.
     startedAtMs: Schema.optionalKey(U64),
-    // Of a further try: its number, from 2, and the event id of the first one.
+    // For a retry: the number of the try, from 2, and the event id of the first try.
     tryNumber: Schema.optionalKey(U64),
     firstTryId: Schema.optionalKey(U64)
   },

@@ -1,8 +1,8 @@
 /**
  * The connection to PostgreSQL: a bounded pool, the Prisma client over it, and the one way to send a statement.
  *
- * Acquiring checks that the server answers, that the login works and that the server is recent enough; each failure is
- * one typed error. Every wait is bounded: for a connection, for a statement, for the end of statements on release.
+ * Opening it checks that the server answers, that the login works and that the server is recent enough; each failure is
+ * one typed error. Every wait has a limit: for a connection, for a statement, and for running statements on release.
  *
  * @since 0.1.0
  */
@@ -40,15 +40,15 @@ export interface Options {
   /** Longest wait for a connection, more than 0. Defaults to 30 seconds. */
   readonly checkoutTimeout?: Duration.Input | undefined
   /**
-   * Longest run of one statement, more than 0. Defaults to 30 seconds. The server stops it then; when the server does
-   * not answer, the connection is given up 5 seconds later. Behind a pooler only the second half holds.
+   * Longest run of one statement, more than 0. Defaults to 30 seconds. The server then cancels the statement; if the
+   * server does not answer, the connection is closed 5 seconds later. Behind a pooler only the latter applies.
    */
   readonly statementTimeout?: Duration.Input | undefined
   /** Shown in `pg_stat_activity`. Defaults to `duroxide-prisma`. */
   readonly applicationName?: string | undefined
   /**
    * Whether our own statements are prepared once per connection. Set to false behind a pooler that shares connections
-   * between clients, such as PgBouncer in transaction mode. Defaults to true, and to false when the URL says
+   * between clients, such as PgBouncer in transaction mode. Defaults to true, and to false if the URL has
    * `pgbouncer=true`.
    */
   readonly preparedStatements?: boolean | undefined
@@ -75,13 +75,13 @@ export class Database extends Context.Service<Database, {
    * **Details**
    *
    * `operation` names the call in errors and counts. Fails with `ProviderError`; `SqlFault` decides the reason. The
-   * statement is its own transaction. Columns must be of types the Prisma adapter reads (cast `void` and the like to
-   * `text`); `bigint` arrives as `bigint`.
+   * statement is its own transaction. Columns must have types that the Prisma adapter can read (cast others, such as
+   * `void`, to `text`); `bigint` arrives as `bigint`.
    *
    * **Gotchas**
    *
-   * An interruption returns at once and drops the result; the statement itself runs to its end, so whether a write
-   * took effect is then unknown.
+   * An interruption returns immediately and drops the result. The statement itself still runs, so it is unknown whether
+   * a write took effect.
    */
   readonly query: <Row>(
     operation: string,
@@ -110,11 +110,11 @@ export const make = Effect.fn("Database.make")(
     const pool = yield* acquirePool(settings)
     const client = new PrismaClient({
       adapter: new PrismaPg(pool, {
-        // The adapter puts the name between quotes as it is.
+        // The adapter quotes the name without escaping it.
         schema: settings.schema.replaceAll("\"", "\"\""),
         ...(settings.preparedStatements ? { statementNameGenerator: statementNames(settings.schema) } : {})
       }),
-      // Anything else reads source files to decorate the message of every failed statement.
+      // Other formats read source files to decorate the message of every failed statement.
       errorFormat: "minimal"
     })
     yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
@@ -177,7 +177,7 @@ interface Settings extends Connection.Connection {
 
 const oldestServer = 14
 
-/** How long a connection outlives the server's own timeout before we give it up. */
+/** How long after the timeout of the server we close a connection that does not answer. */
 const answerGraceMs = 5000
 
 const releaseTimeout = Duration.seconds(5)
@@ -206,7 +206,7 @@ const readSettings = Effect.fnUntraced(
   Effect.mapError(connectFailure)
 )
 
-/** Timers of Node hold 31 bits; 0 would mean "wait for ever" to `pg`. */
+/** Timers of Node have 31 bits, and `pg` would take 0 as "no timeout". */
 const milliseconds = (name: string, input: Duration.Input) => {
   const millis = Math.ceil(Duration.toMillis(Duration.fromInputUnsafe(input)))
   return millis >= 1 && millis < 2 ** 31 - answerGraceMs
@@ -229,9 +229,9 @@ const acquirePool = (settings: Settings) =>
           keepAlive: true,
           onConnect: (client) => client.query(sessionSettings(settings))
         })
-        // The URL holds the password: out of reach of anything that prints the pool.
+        // The URL contains the password: keep it out of anything that prints the pool.
         Object.defineProperty(pool.options, "connectionString", { enumerable: false })
-        // A connection that dies while idle is replaced by the next query; without a listener it ends the process.
+        // The next query replaces a connection that dies while idle; without a listener, the error ends the process.
         pool.on("error", () => {})
         return pool
       },
@@ -241,17 +241,17 @@ const acquirePool = (settings: Settings) =>
   )
 
 /**
- * The adapter misreads `timestamptz` in every session time zone but UTC. A pooler hands the connection to other
- * clients: it tracks the time zone for us, but would leak our statement timeout to them.
+ * The adapter misreads `timestamptz` in every session time zone except UTC. A pooler gives the connection to other
+ * clients as well: it tracks the time zone per client, but would leak our statement timeout to the others.
  */
 const sessionSettings = (settings: Settings) =>
   settings.preparedStatements
-    // The functions look again after they have taken a lock, which only this isolation level shows them.
+    // The functions read again after taking a lock; only this isolation level shows them what was committed meanwhile.
     ? `SET TIME ZONE 'UTC'; SET statement_timeout = ${settings.statementTimeoutMs}; ` +
       `SET default_transaction_isolation = 'read committed'`
     : "SET TIME ZONE 'UTC'"
 
-/** Names calls of our own stored functions, a bounded set of texts; whatever else is sent stays unnamed. */
+/** Names only calls of our own stored functions, a bounded set of texts; other statements stay unnamed. */
 const statementNames = (schema: string) => {
   const ours = `${Connection.quoted(schema)}.dx_`
   const names = new Map<string, string>()

@@ -13,7 +13,7 @@ import * as Connection from "./internal/connection.ts"
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/prisma/MigrationError/${name}` as const
 
 /**
- * Migrations are pending; another process may be applying them right now.
+ * Migrations are pending. Another process may be applying them right now.
  *
  * @category reasons
  * @since 0.1.0
@@ -30,7 +30,7 @@ export class SchemaBehind extends Schema.TaggedError<SchemaBehind>(id("SchemaBeh
 }
 
 /**
- * The schema has migrations this code does not know: a newer release was here.
+ * The schema has migrations this code does not know: a newer release migrated it.
  *
  * @category reasons
  * @since 0.1.0
@@ -47,7 +47,7 @@ export class SchemaAhead extends Schema.TaggedError<SchemaAhead>(id("SchemaAhead
 }
 
 /**
- * Applied migrations have the names, but not the texts of this release: the tables and functions may not be those this
+ * Applied migrations have the names of this release but other texts, so the tables and functions may not be those this
  * code needs. Nothing was written.
  *
  * @category reasons
@@ -61,13 +61,13 @@ export class MigrationsDiffer extends Schema.TaggedError<MigrationsDiffer>(id("M
   override get message() {
     return `schema ${this.schema} has ${this.migrations.length} applied migration(s) whose text differs from this ` +
       `release: ${this.migrations.join(", ")}. Use the release that applied them; or remove them with all data ` +
-      "(Migrator.reset) and migrate anew"
+      "(Migrator.reset) and migrate again"
   }
 }
 
 /**
- * The schema belongs to something else: its tables would collide with ours, or its migrations are another project's.
- * Nothing was written.
+ * The schema belongs to something else: its tables would collide with ours, or another project migrated it. Nothing was
+ * written.
  *
  * @category reasons
  * @since 0.1.0
@@ -84,7 +84,8 @@ export class SchemaOccupied extends Schema.TaggedError<SchemaOccupied>(id("Schem
 }
 
 /**
- * A migration failed, now or at an earlier attempt. Nothing of it was applied; no migration runs until it is resolved.
+ * A migration failed, now or in an earlier attempt. None of its statements took effect, and no migration runs until it
+ * is resolved.
  *
  * @category reasons
  * @since 0.1.0
@@ -115,12 +116,12 @@ export class LockTimeout extends Schema.TaggedError<LockTimeout>(id("LockTimeout
 }) {
   readonly isRetryable = true
   override get message() {
-    return `another process holds the migration lock for more than ${this.waitedMs} ms; try again when it is done`
+    return `another process has held the migration lock for more than ${this.waitedMs} ms; try again when it is done`
   }
 }
 
 /**
- * The schema cannot be adopted: its tables are not those duroxide-pg leaves, so our statements would not work on them.
+ * The schema cannot be adopted: its tables are not those duroxide-pg creates, so our statements would not work on them.
  * Nothing was written.
  *
  * @category reasons
@@ -133,18 +134,18 @@ export class LayoutMismatch extends Schema.TaggedError<LayoutMismatch>(id("Layou
 }) {
   readonly isRetryable = false
   override get message() {
-    return `schema ${this.schema} is not as duroxide-pg leaves it: ${this.differences.join("; ")}. ` +
+    return `schema ${this.schema} differs from what duroxide-pg creates: ${this.differences.join("; ")}. ` +
       "Let the newest duroxide-pg migrate it, then adopt it; or use a schema of its own with Migrator.layer"
   }
 }
 
 /**
- * Work is in progress: processes hold leases that have not expired. Nothing was removed.
+ * Work is in progress: processes hold locks that have not expired. Nothing was removed.
  *
  * @category reasons
  * @since 0.1.0
  */
-export class LeasesLive extends Schema.TaggedError<LeasesLive>(id("LeasesLive"))("LeasesLive", {
+export class LocksLive extends Schema.TaggedError<LocksLive>(id("LocksLive"))("LocksLive", {
   schema: Schema.String,
   instances: Schema.Int,
   activities: Schema.Int,
@@ -152,13 +153,13 @@ export class LeasesLive extends Schema.TaggedError<LeasesLive>(id("LeasesLive"))
 }) {
   readonly isRetryable = true
   override get message() {
-    return `schema ${this.schema} is in use: live leases on ${this.instances} instance(s), ` +
+    return `schema ${this.schema} is in use: live locks on ${this.instances} instance(s), ` +
       `${this.activities} activity(ies), ${this.sessions} session(s). Stop the processes that work on it, or set force`
   }
 }
 
 /**
- * Objects that are not ours depend on what would be removed. Nothing was removed.
+ * Objects that do not belong to this package depend on what would be removed. Nothing was removed.
  *
  * @category reasons
  * @since 0.1.0
@@ -169,13 +170,13 @@ export class ObjectsDepend extends Schema.TaggedError<ObjectsDepend>(id("Objects
 }) {
   readonly isRetryable = false
   override get message() {
-    return `schema ${this.schema} keeps what it has: ${this.problem}. Drop what depends on it first`
+    return `nothing was removed from schema ${this.schema}: ${this.problem}. Drop the dependent objects first`
   }
 }
 
 /**
- * Why a schema could not be migrated, checked, adopted or reset: one of the reasons above, or a reason of the connection
- * (`ConnectionLost`, `AuthenticationFailed`, `ConfigurationInvalid`, `PermissionDenied`, …).
+ * Why a schema could not be migrated, checked, adopted or reset: one of the reasons above, or a reason of the
+ * connection (`ConnectionLost`, `AuthenticationFailed`, `ConfigurationInvalid`, `PermissionDenied`, …).
  *
  * @category reasons
  * @since 0.1.0
@@ -188,7 +189,7 @@ export const Reason = Schema.Union([
   MigrationFailed,
   LockTimeout,
   LayoutMismatch,
-  LeasesLive,
+  LocksLive,
   ObjectsDepend,
   ProviderError.Reason
 ])

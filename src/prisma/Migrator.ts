@@ -1,10 +1,10 @@
 /**
- * Brings a schema to the version of this code, checks that it has it, or takes out what was brought.
+ * Migrates a schema to the version of this code, checks that it has this version, or removes what migrations created.
  *
- * Applies the migrations, which are part of the code, as `prisma migrate deploy` does: same table (`_prisma_migrations`), same lock,
- * same checksums, same rules about failures, so that either can carry on where the other stopped. Any number of
- * processes may start at once: one migrates, the others wait and find nothing to do. Each migration and its row commit
- * together: a process killed half way leaves nothing behind.
+ * Applies the migrations, which are part of the code, as `prisma migrate deploy` does: same table
+ * (`_prisma_migrations`), same lock, same checksums, same rules about failures, so that either can carry on where the
+ * other stopped. Any number of processes may start at the same time: one migrates, the others wait and find nothing to
+ * do. Each migration commits together with its row, so a killed process leaves nothing half done.
  *
  * @since 0.1.0
  */
@@ -33,23 +33,23 @@ import * as MigrationError from "./MigrationError.ts"
  * @since 0.1.0
  */
 export interface Options {
-  /** As for `Database`, but always straight to the server: the lock belongs to the session, which a pooler shares. */
+  /** As for `Database`, but always directly to the server: the lock belongs to the session, which a pooler shares. */
   readonly url: string | Redacted.Redacted<string>
   /** Created when missing. Defaults to the URL's `schema` parameter, then to `public`. */
   readonly schema?: string | undefined
-  /** Longest wait for another process that migrates. Defaults to 1 minute. */
+  /** Longest wait for another process that is migrating. Defaults to 1 minute. */
   readonly lockTimeout?: Duration.Input | undefined
-  /** Accept a schema of a newer release, for the time of a rolling update. Defaults to false. */
+  /** Accept a schema of a newer release, as during a rolling update. Defaults to false. */
   readonly allowAhead?: boolean | undefined
 }
 
 /**
- * Applies what is pending and returns the names of the applied migrations, oldest first; none when nothing was pending.
+ * Applies the pending migrations and returns their names, oldest first; none if nothing was pending.
  *
  * **Details**
  *
- * Fails with `MigrationError`. When nothing is pending, no lock is taken and no right but reading is needed. Applied
- * migrations are recognised by name and checksum.
+ * Fails with `MigrationError`. If nothing is pending, it takes no lock and needs no right but to read. It recognises
+ * applied migrations by name and checksum.
  *
  * @see {@link verify} for roles that may not change tables
  * @category operations
@@ -77,7 +77,7 @@ export const migrate = Effect.fn("Migrator.migrate")(
 )
 
 /**
- * Checks that the schema has exactly the migrations of this code. Writes nothing and needs no right but reading
+ * Checks that the schema has exactly the migrations of this code. Writes nothing and needs no right but to read
  * `_prisma_migrations`.
  *
  * **Details**
@@ -114,16 +114,16 @@ export const verify = Effect.fn("Migrator.verify")(
  *
  * **Details**
  *
- * Every column is checked first, at each call. What is added: our functions, our indexes, storage parameters of tables
- * that have none, and the rows of `_prisma_migrations`. No row, column or function of duroxide-pg is changed, and
- * `_duroxide_migrations` is only read; its lock for migrations is held meanwhile.
+ * Each call checks every column first. It adds our functions, our indexes, storage parameters of tables that have none,
+ * and the rows of `_prisma_migrations`. It changes no row, column or function of duroxide-pg, and only reads
+ * `_duroxide_migrations`; it holds the migration lock of duroxide-pg meanwhile.
  *
- * Fails with `MigrationError`: `LayoutMismatch`, which lists what differs, or a reason of `migrate`. Columns fit but
- * duroxide-pg is newer than this code knows: a warning.
+ * Fails with `MigrationError`: `LayoutMismatch`, which lists the differences, or a reason of `migrate`. If the columns
+ * fit but duroxide-pg is newer than this code knows, it logs a warning.
  *
  * **Gotchas**
  *
- * Needs the role that owns the tables. Building the indexes blocks writes to a table for that time.
+ * Needs the role that owns the tables. Writes to a table wait while its indexes are built.
  *
  * @category operations
  * @since 0.1.0
@@ -167,12 +167,12 @@ export const adopt = Effect.fn("Migrator.adopt")(
  * @since 0.1.0
  */
 export interface ResetOptions extends Options {
-  /** Also while processes hold leases; what they do then fails. Defaults to false. */
+  /** Reset even while processes hold locks; their calls then fail. Defaults to false. */
   readonly force?: boolean | undefined
 }
 
 /**
- * What a reset removed, by name.
+ * The names of what a reset removed.
  *
  * @category models
  * @since 0.1.0
@@ -180,18 +180,19 @@ export interface ResetOptions extends Options {
 export interface Removed extends Reset.Removed {}
 
 /**
- * Removes what `migrate` or `adopt` brought, and nothing else.
+ * Removes what `migrate` or `adopt` created, and nothing else.
  *
  * **Details**
  *
- * Of a schema of our own: the tables with all data, the functions, our rows of `_prisma_migrations`, and the schema
- * itself when nothing is left in it, unless it is `public`. Of an adopted schema: functions, indexes and rows of
- * `_prisma_migrations`; tables and data stay as duroxide-pg knows them. All or nothing, in one transaction. Without
- * our migrations, nothing is touched and nothing returned.
+ * In a schema of our own: the tables with all data, the functions, our rows of `_prisma_migrations`, and the schema
+ * itself if it is then empty and is not `public`. In an adopted schema: functions, indexes and rows of
+ * `_prisma_migrations`; tables and data stay as duroxide-pg knows them. One transaction removes all or nothing. In a
+ * schema without our migrations it removes nothing and returns nothing.
  *
- * Fails with `MigrationError`: `LeasesLive` unless `force`, `ObjectsDepend` when a view or the like was built on our
- * tables, `SchemaAhead` when a newer release was here, which knows what it brought (`allowAhead` leaves that there),
- * or a reason of `migrate`. `MigrationsDiffer` is no reason to refuse: a reset is the way out of it.
+ * Fails with `MigrationError`: `LocksLive` unless `force`; `ObjectsDepend` if a view or another object depends on our
+ * tables; `SchemaAhead` if a newer release migrated the schema, as only that release knows what it created
+ * (`allowAhead` leaves those objects in place); or a reason of `migrate`, except `MigrationsDiffer`, which a reset
+ * resolves.
  *
  * @category operations
  * @since 0.1.0
@@ -220,7 +221,7 @@ export const reset = Effect.fn("Migrator.reset")(
 )
 
 /**
- * Runs `migrate` before whatever is built on top.
+ * Runs `migrate` before the layers built on top.
  *
  * @category layers
  * @since 0.1.0
@@ -240,7 +241,7 @@ export const layerConfig = (
   Layer.effectDiscard(Effect.flatMap(Config.unwrap(options), migrate))
 
 /**
- * Runs `verify` before whatever is built on top.
+ * Runs `verify` before the layers built on top.
  *
  * @category layers
  * @since 0.1.0
@@ -249,7 +250,7 @@ export const layerVerify = (options: Options): Layer.Layer<never, MigrationError
   Layer.effectDiscard(verify(options))
 
 /**
- * Runs `adopt` before whatever is built on top.
+ * Runs `adopt` before the layers built on top.
  *
  * @category layers
  * @since 0.1.0
@@ -268,11 +269,11 @@ const annotated = (schema: string) => Effect.annotateLogs({ package: "duroxide-p
 
 interface State {
   readonly pending: ReadonlyArray<Migration>
-  /** Applied, but not among ours. */
+  /** Applied, but not part of this release. */
   readonly unknown: ReadonlyArray<string>
-  /** Applied under a name of ours, but with another text. */
+  /** Applied with the name of one of our migrations, but with another text. */
   readonly differing: ReadonlyArray<string>
-  /** Begun and not finished: failed, or being applied. */
+  /** Begun but not finished: failed, or in progress. */
   readonly open: { readonly name: string; readonly logs: string | null } | undefined
   readonly none: boolean
 }
@@ -342,7 +343,7 @@ const migrateAdvice = "Migrate with a role that may create tables; others use Mi
 
 const adoptAdvice = "Adopt with the role that owns the tables; others use Migrator.layerVerify"
 
-/** Indexes are built on tables in use: a deadlock with those who work on them is one more attempt. */
+/** Tables are in use while their indexes are built: a deadlock with another transaction costs one more attempt. */
 const unlessDeadlocked = {
   while: (reason: MigrationError.Reason) => reason._tag === "Contention",
   schedule: Schedule.spaced("100 millis"),
@@ -363,7 +364,7 @@ const bookkeeping = `CREATE TABLE _prisma_migrations (
 
 const prepareSchema = Effect.fnUntraced(function*(session: Session.Session, state: State) {
   const { run, schema } = session
-  // A collision would leave a failed migration behind, for nothing: look first.
+  // Check first, as a collision would leave a failed migration behind.
   if (state.none) {
     const tables = Layout.created("TABLE", state.pending)
     const taken = yield* run("SELECT tablename FROM pg_tables WHERE schemaname = $1 AND tablename = ANY($2)", [
@@ -392,9 +393,9 @@ const ensureBooks = Effect.fnUntraced(function*(session: Session.Session, advice
 })
 
 /**
- * Runs one file and writes its row, in one transaction unless a statement of the file forbids that. The row of a
- * failure is the one the CLI leaves; what a later attempt can get past leaves none. Not interruptible: a session cut
- * off here might still commit.
+ * Runs one file and writes its row, in one transaction unless a statement of the file forbids that. A failure leaves
+ * the row that the CLI would leave; a failure that a later attempt can overcome leaves none. Not interruptible: a
+ * session that is cut off here might still commit.
  */
 const apply = (
   session: Session.Session,

@@ -1,8 +1,8 @@
 /**
- * Management of the store on PostgreSQL: what Prisma's models can say is said with them, the rest in SQL.
+ * Management of the store on PostgreSQL: Prisma's models where they suffice, SQL for the rest.
  *
- * The models have no relations, as the tables have no foreign keys; so whatever joins an instance with its current
- * execution is SQL, and so is what compares with the database's clock or must be one transaction.
+ * The models have no relations, as the tables have no foreign keys. So a query is SQL if it joins an instance with its
+ * current execution, compares with the database's clock, or must be one transaction.
  *
  * @since 0.1.0
  */
@@ -20,7 +20,7 @@ import * as SqlFault from "./internal/SqlFault.ts"
 import type { Options } from "./PrismaDriver.ts"
 
 /**
- * The management driver over an open database and the driver on it.
+ * The management driver for an open database and its driver.
  *
  * @category constructors
  * @since 0.1.0
@@ -32,7 +32,7 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
     : Effect.succeed(null)
 
-  /** Runs model queries; what `run` throws is classified like any failure of a statement. */
+  /** Runs model queries. Errors that `run` throws are classified like the failures of statements. */
   const models = <A>(operation: string, run: () => Promise<A>) =>
     Effect.tryPromise({
       try: run,
@@ -98,7 +98,7 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
         }
       }),
 
-    // Five counts of one moment, one of them over a join.
+    // Five counts of the same moment, one of them over a join.
     systemMetrics: Effect.map(
       only<MetricsRow>(
         "systemMetrics",
@@ -124,7 +124,7 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
       })
     ),
 
-    // Both depths at one time of the database's clock.
+    // Both depths at the same time of the database's clock.
     queueDepths: Effect.flatMap(nowMs, (now) =>
       Effect.map(
         only<{ readonly orchestrator_queue: bigint; readonly worker_queue: bigint }>(
@@ -167,7 +167,7 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
         (rows) => rows.map(({ instance_id }) => instance_id)
       ),
 
-    // One transaction with locks in the order every other statement takes them: a stored function.
+    // A stored function: one transaction that locks in the same order as all other statements.
     holdInstances: Effect.fn("PrismaAdmin.holdInstances")(function*({ holdForMs, instanceIds, mustHaveEnded }) {
       const row = yield* only<{
         readonly out_still_running: string | null
@@ -220,7 +220,7 @@ export const layer = (options?: Options): Layer.Layer<AdminDriver, never, Databa
 // internal
 // -----------------------------------------------------------------------------
 
-/** Processes of Duroxide lock a message before its instance, we after it; the server then ends one of the two. */
+/** Duroxide locks a message before its instance, we lock it after; PostgreSQL ends such a deadlock by failing one. */
 const deadlocked = {
   times: 5,
   while: ({ reason }: ProviderError) => reason._tag === "Contention" && reason.sqlState === "40P01"
@@ -290,7 +290,7 @@ const deleteOutcome = (row: DeletedRow): DeleteOutcome =>
       }
     }
 
-/** BIGINT holds more than a number does. */
+/** BIGINT has a larger range than a number. */
 const toNumber = (operation: string, instanceId: string, value: bigint): number => {
   if (value > Number.MAX_SAFE_INTEGER) {
     const reason = new DataCorrupted({ instanceId, problem: `the number ${value} is beyond 2^53 - 1` })

@@ -2,8 +2,8 @@
  * The storage contract on PostgreSQL: every operation is one call of one stored function (`prisma/functions`), sent as
  * one statement, which is its own transaction.
  *
- * This file encodes arguments and maps rows. What a call does to the tables, in which order it locks and how much work
- * it may do is written at the head of its function.
+ * This file encodes arguments and maps rows. The head of each function states what it does to the tables, in which
+ * order it locks, and the bound of its work.
  *
  * @since 0.1.0
  */
@@ -37,8 +37,8 @@ import { Prisma } from "./internal/client.ts"
  */
 export interface Options {
   /**
-   * Whose time decides what is visible and which lease is live: the database's, which all processes share, or Effect's
-   * `Clock`, so that tests own it. Defaults to `database`.
+   * The clock that decides what is visible and which lock is live: that of the database, which all processes share, or
+   * Effect's `Clock`, which tests control. Defaults to `database`.
    */
   readonly clock?: "database" | "effect" | undefined
 }
@@ -48,8 +48,8 @@ export interface Options {
  *
  * **Gotchas**
  *
- * With `clock: "effect"` the clocks of all processes must agree: a process ahead of the others takes their leases
- * before they end.
+ * With `clock: "effect"` the clocks of all processes must agree: a process ahead of the others takes over their locks
+ * too early.
  *
  * @category constructors
  * @since 0.1.0
@@ -58,15 +58,15 @@ export const make = (options?: Options): Effect.Effect<ProviderDriver["Service"]
   Effect.map(Database, ({ query, schemaSql }) => makeOver({ query, schemaSql, lockTimeoutMs }, options))
 
 /**
- * Over whatever takes statements: the driver asks nothing else of a database.
+ * The driver over any function that sends statements; it needs nothing else from a database.
  *
  * @internal
  */
 export const makeOver = (
   { lockTimeoutMs, query, schemaSql }: Pick<Database["Service"], "query" | "schemaSql"> & {
     /**
-     * Longest wait for a lock in a statement that writes items, where the connection has no `lock_timeout` of its own.
-     * Without it, such a statement waits as the connection says.
+     * Longest wait for a database lock in a statement that writes items, if the connection sets no `lock_timeout`.
+     * Without this option, the setting of the connection applies.
      */
     readonly lockTimeoutMs?: number
   },
@@ -84,7 +84,7 @@ export const makeOver = (
         Prisma.sql`SELECT * FROM ${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])})`
       ))
 
-  /** One statement, the answer in one column. */
+  /** One statement with its result in one column. */
   const answer = <A>(
     operation: string,
     name: string,
@@ -107,7 +107,7 @@ export const makeOver = (
       true
     ) IS NOT NULL THEN ${call} END`
 
-  /** As `answer`, for sets of items: one that another transaction holds fails the call soon. */
+  /** As `answer`, for sets of items: an item that another transaction holds fails the call soon. */
   const write = <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
     answer<A>(operation, name, args, withLockTimeout)
 
@@ -330,7 +330,7 @@ const bigint = (value: number | null) => Prisma.sql`${value}::bigint`
 
 const json = (value: unknown) => Prisma.sql`${JSON.stringify(value)}::jsonb`
 
-/** The parts of all acks in one list, each naming its ack by position from 1; null when no ack has one. */
+/** The parts of all acks in one list. Each names its ack by position, from 1. Null if no ack has such a part. */
 const parts = <Part>(
   acks: ReadonlyArray<OrchestrationAck>,
   of: (ack: OrchestrationAck) => ReadonlyArray<Part>,
@@ -356,12 +356,12 @@ const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" }>): Re
 }
 
 /**
- * Milliseconds. Long enough for transactions of this package, which are short; whoever holds a row for longer must not
- * hold the items sent with it.
+ * Milliseconds. Long enough for the transactions of this package, which are short. A transaction that holds one row for
+ * longer must not delay the other items of the call.
  */
 const lockTimeoutMs = 200
 
-/** Of messages of one claim, and of events of one page of a history. */
+/** Limit for the messages of one claim, and for the events of one page of a history. */
 const defaultMaxBytes = 16 * 1024 * 1024
 
 const ackRow = (ack: OrchestrationAck) => ({
@@ -375,7 +375,7 @@ const ackRow = (ack: OrchestrationAck) => ({
   ...(ack.nextVersion !== undefined && { next_version: ack.nextVersion }),
   ...ack.pinnedVersion,
   ...(ack.customStatus === null ? {} : { sets_custom_status: true, custom_status: ack.customStatus.value }),
-  // Keys, not elements: PostgreSQL keeps keys sorted, and looks for one by halves.
+  // Object keys, not array elements: PostgreSQL keeps keys sorted and finds one by binary search.
   ...(ack.cancelledTimers !== undefined && {
     cancelled_timers: Object.fromEntries(ack.cancelledTimers.map((workItem) => [workItem, null]))
   }),
@@ -431,7 +431,7 @@ const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_for_ms: i
 // internal: rows
 // -----------------------------------------------------------------------------
 
-/** A span for each claim that found work; a process that waits looks several times a second. */
+/** A span only for claims that find work, as a waiting process sends several claims a second. */
 const claimed = <A, E>(name: string, rows: ReadonlyArray<unknown>, items: Effect.Effect<A, E>): Effect.Effect<A, E> =>
   rows.length === 0 ? items : Effect.withSpan(items, name, { attributes: { claimed: rows.length } })
 
@@ -533,7 +533,7 @@ interface StoredSizesRow {
   readonly out_value_bytes: bigint
 }
 
-/** Refuses what JavaScript would round: BIGINT holds more than a number does. */
+/** Rejects a value that JavaScript would round: BIGINT has a larger range than a number. */
 const safely = <A>(
   operation: string,
   instanceId: string,

@@ -1,8 +1,7 @@
 /**
  * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out.
  *
- * Contains no behaviour of its own: it puts the migrator before the database, the drivers on the database and the
- * services on the drivers.
+ * It only composes layers: the migrator before the database, the drivers on the database, the services on the drivers.
  *
  * @since 0.1.0
  */
@@ -31,12 +30,12 @@ import * as PrismaDriver from "./PrismaDriver.ts"
  */
 export interface Options extends Database.Options, PrismaDriver.Options, FromDriver.Options {
   /**
-   * What to do with the schema before the first statement: bring it to the version of this code (`apply`), fail unless
-   * it has it (`verify`, for roles that may not change tables), extend one that duroxide-pg made (`adopt`), or trust it
-   * (`none`). Defaults to `apply`.
+   * What to do with the schema before the first statement: migrate it to the version of this code (`apply`), fail if it
+   * has another version (`verify`, for roles that may not change tables), extend a schema that duroxide-pg made
+   * (`adopt`), or trust it (`none`). Defaults to `apply`.
    */
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
-  /** Straight to the server, for migrating, when `url` leads to a pooler. Defaults to `url`. */
+  /** A direct connection to the server for migrations, if `url` leads to a pooler. Defaults to `url`. */
   readonly directUrl?: string | Redacted.Redacted<string> | undefined
 }
 
@@ -49,8 +48,8 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
 export type Services = Provider.Provider | Admin.Admin | ProviderDriver
 
 /**
- * A provider for as long as the layer lives. Fails with `MigrationError` when the schema cannot be brought to, or has
- * not, the version of this code, and with `ProviderError` when the database cannot be opened.
+ * The provider and its database, released with the layer. Fails with `MigrationError` if the schema does not have the
+ * version of this code or cannot be migrated to it, and with `ProviderError` if the database cannot be opened.
  *
  * @category layers
  * @since 0.1.0
@@ -78,11 +77,11 @@ export const layerConfig = (
   Layer.unwrap(Effect.map(Config.unwrap(options), layer))
 
 /**
- * The provider of `DATABASE_URL`, or of an embedded PostgreSQL in the project's folder where that is not set.
+ * The provider for `DATABASE_URL` or, if that is not set, for an embedded PostgreSQL in the folder of the project.
  *
  * **When to use**
  *
- * Use for examples, development and tests; in production say where the database is, with `layer` or `layerConfig`.
+ * Use for examples, development and tests. In production, name the database with `layer` or `layerConfig`.
  *
  * @see {@link DatabaseServer.layer} for where the embedded server keeps its data
  * @category layers

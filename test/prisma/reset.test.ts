@@ -146,7 +146,7 @@ describe("a schema of our own", () => {
       }).pipe(Effect.scoped)
       const before = yield* Duroxide.objects(test.sql, test.schema)
       const reason = yield* refusal(reset({ url: test.url }))
-      assert.deepInclude(reason, { _tag: "LeasesLive", schema: "busy", instances: 1, activities: 2, sessions: 1 })
+      assert.deepInclude(reason, { _tag: "LocksLive", schema: "busy", instances: 1, activities: 2, sessions: 1 })
       assert.isTrue(reason.isRetryable)
       assert.deepStrictEqual(yield* Duroxide.objects(test.sql, test.schema), before)
       assert.isTrue((yield* reset({ url: test.url, force: true })).schema)
@@ -258,7 +258,7 @@ describe("an adopted schema", () => {
       yield* silently(Migrator.adopt({ url }))
       yield* sql("INSERT INTO instance_locks VALUES ('a', 'theirs', 99999999999999, 0)")
       assert.deepInclude(yield* refusal(reset({ url })), {
-        _tag: "LeasesLive",
+        _tag: "LocksLive",
         instances: 1,
         activities: 0,
         sessions: 0

@@ -1,5 +1,5 @@
 /**
- * Checks the options of an activity: one that cannot work is a mistake in the code, and throws at once.
+ * Checks the options of an activity. An option that cannot work is a mistake in the code, so it throws immediately.
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
@@ -19,7 +19,7 @@ const checkLabel = (
   if (problem !== undefined) refuse(of, option, problem)
 }
 
-/** Where an activity may run, as its request says it. */
+/** Where an activity may run, as in its request. */
 export interface Route {
   readonly sessionId?: string
   readonly tag?: string
@@ -36,7 +36,7 @@ export const timeoutUnsafe = (of: string, option: string, input: Duration.Input 
   if (input === undefined) return undefined
   const duration = Option.getOrElse(
     Duration.fromInput(input),
-    () => refuse(of, option, `${JSON.stringify(input)} is no duration`)
+    () => refuse(of, option, `${JSON.stringify(input)} is not a duration`)
   )
   const millis = Duration.toMillis(duration)
   return millis > 0 ? millis : refuse(of, option, `it is ${millis} ms, but must be more than 0`)
@@ -47,7 +47,7 @@ export const checkRetryUnsafe = (
   { schedule, times }: { readonly schedule?: unknown; readonly times?: number }
 ): void => {
   if (schedule === undefined && times === undefined) {
-    refuse(of, "retry", "without schedule and times it would retry without end and without a pause")
+    refuse(of, "retry", "without schedule and times it would retry forever and without a pause")
   }
   if (times !== undefined && !(Number.isInteger(times) && times >= 0)) {
     refuse(of, "retry", `times is ${times}, but must be a whole number from 0`)

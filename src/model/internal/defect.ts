@@ -1,19 +1,19 @@
 /**
- * What is stored of the defect that a handler or a program died of.
+ * The stored form of the defect that ended a handler or a program.
  */
 import * as Cause from "effect/Cause"
 import { storable } from "./text.ts"
 
 export interface Described {
   readonly message: string
-  /** With those of its causes, without the frames of Effect itself. */
+  /** Includes the stacks of its causes, but no frames of Effect itself. */
   readonly stack: string
 }
 
 const maxMessageLength = 4_000
 const maxStackLength = 2_000
 
-/** Never throws; both texts can be stored, and are cut off where they get too long. */
+/** Never throws. Both texts can be stored, and are truncated if they are too long. */
 export const describe = (defect: unknown): Described => {
   const { message, stack } = shown(defect)
   return { message: cut(message, maxMessageLength), stack: cut(stack, maxStackLength) }

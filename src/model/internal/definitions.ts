@@ -1,34 +1,34 @@
 /**
- * Checks of what is defined: a name or version that cannot work is a mistake in the code, and throws at once.
+ * Checks definitions. A name or version that cannot work is a mistake in the code, so it throws immediately.
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
 import { maxNameBytes, problemOfName } from "./identifiers.ts"
 
 /**
- * Whose processes run a definition: those of this package, or those of Duroxide in Rust that share the schema.
+ * Which processes run a definition: those of this package, or Duroxide's Rust processes that share the schema.
  *
  * @category models
  * @since 0.1.0
  */
 export type ServedBy = "typescript" | "rust"
 
-/** How a definition names the instance of a payload; undefined where every start names its own. */
+/** How a definition derives the instance id from a payload; undefined if every start gives its own id. */
 export type Ids = ((payload: never) => string) | undefined
 
-/** The id a start asks for: its own, or the one the definition derives. Empty, and so refused, without either. */
+/** The id a start asks for: its own, else the one the definition derives. Without either it is empty, and is refused. */
 export const idOf = (
   definition: { readonly instanceId: Ids },
   start: { readonly instanceId?: string | undefined; readonly payload?: unknown }
 ): string => start.instanceId ?? definition.instanceId?.(start.payload as never) ?? ""
 
-/** Throws a `RangeError` on a name that cannot be stored. `kind` is what is named: `signal`. */
+/** Throws a `RangeError` if the name cannot be stored. `kind` says what it names, such as `signal`. */
 export const checkNameUnsafe = (kind: string, name: string): void => {
   const problem = problemOfName(name, maxNameBytes)
   if (problem !== undefined) throw new RangeError(`name of ${kind} ${JSON.stringify(name)} is refused: ${problem}`)
 }
 
-/** Throws a `RangeError` on a version of the orchestration that cannot be compared with others. */
+/** Throws a `RangeError` if `version` is not a semantic version. */
 export const checkVersionUnsafe = (name: string, version: string): void => {
   if (version.length <= maxNameBytes && Result.isSuccess(SemVer.parse(version))) return
   throw new RangeError(

@@ -4,36 +4,36 @@
 import * as Effect from "effect/Effect"
 import { problemOf } from "./text.ts"
 
-// The tables are looked up by these: an entry of a PostgreSQL index takes 2,704 bytes, and a key stands in one together
-// with the id of its instance. Ids that people give have half, since those of children begin with them.
+// These are indexed. An entry of a PostgreSQL index holds at most 2,704 bytes, and a key shares its entry with the id
+// of its instance. Ids that people choose may have half of that, as the ids of children begin with them.
 const maxIndexedBytes = 2048
 const maxKeyBytes = 512
 export const maxGivenIdBytes = 1024
-// A name, its version and a prefix stand in one index entry; an activity's name, its tag and its session in another.
+// One index entry holds a name, its version and a prefix; another holds an activity's name, its tag and its session.
 export const maxNameBytes = 1024
 
 /** Duroxide's limit. */
 export const maxTagBytes = 256
 
-/** What a schema shared with Duroxide holds in the column `tag` where there is none; dx_no_tag writes it. */
+/** In a schema shared with Duroxide, the column `tag` holds this for activities without a tag; dx_no_tag returns it. */
 const noTag = "duroxide-prisma"
 
-/** Why the text cannot name anything, or takes more bytes than that; undefined when it can. */
+/** Why the text cannot be a name of at most `maxBytes`; undefined if it can. */
 export const problemOfName = (text: string, maxBytes = Infinity): string | undefined =>
   text === "" ? "it is empty" : problemOfLength(text, maxBytes) ?? problemOf(text)
 
-/** Why the text cannot be the tag of an activity; undefined when it can. */
+/** Why the text cannot be the tag of an activity; undefined if it can. */
 export const problemOfTag = (text: string): string | undefined =>
   text === noTag ? "it is reserved for activities without a tag" : problemOfName(text, maxTagBytes)
 
-/** Why the text cannot be stored where an index has it, or takes more bytes than that; undefined when it can. */
+/** Why the text cannot be stored in an index entry of at most `maxBytes`; undefined if it can. */
 export const problemOfId = (text: string, maxBytes = maxIndexedBytes): string | undefined =>
   problemOfLength(text, maxBytes) ?? problemOf(text)
 
-/** Why the text cannot be the key of a value; undefined when it can. */
+/** Why the text cannot be a key of a key-value; undefined if it can. */
 export const problemOfKey = (text: string): string | undefined => problemOfLength(text, maxKeyBytes) ?? problemOf(text)
 
-/** A text that cannot be what it is for. */
+/** A text that is not valid for its purpose. */
 export interface Unfit {
   readonly _tag: "Unfit"
   readonly field: string
@@ -46,13 +46,13 @@ const unfit = (field: string, problem: string): Effect.Effect<never, Unfit> =>
 const check = (field: string, problem: string | undefined): Effect.Effect<void, Unfit> =>
   problem === undefined ? Effect.void : unfit(field, problem)
 
-/** Text that is stored as it is. */
+/** Text that is stored unchanged. */
 export const checkText = (field: string, text: string): Effect.Effect<void, Unfit> => check(field, problemOf(text))
 
-/** The key of a value. */
+/** The key of a key-value. */
 export const checkKey = (key: string): Effect.Effect<void, Unfit> => check("key", problemOfKey(key))
 
-/** Any id an instance may have. */
+/** The id of any instance. */
 export const checkId = (instanceId: string): Effect.Effect<void, Unfit> =>
   check("instanceId", problemOfName(instanceId, maxGivenIdBytes))
 
@@ -62,7 +62,7 @@ export const checkRootId = (instanceId: string): Effect.Effect<void, Unfit> =>
     ? unfit("instanceId", "'sub::' is reserved for child orchestrations")
     : checkId(instanceId)
 
-/** The id a program gives to a child. */
+/** An id that a program chooses for a child. */
 export const checkChildId = (instanceId: string): Effect.Effect<void, Unfit> =>
   instanceId.startsWith("sub::")
     ? unfit("instanceId", "'sub::' at the beginning marks ids the runtime gives")

@@ -1,5 +1,5 @@
 /**
- * Loggers belong to the application. One that throws, as on a full disk, must not change an outcome.
+ * Loggers belong to the application. A logger that throws, as on a full disk, must not change an outcome.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -8,7 +8,7 @@ import * as References from "effect/References"
 
 type Loggers = ReadonlySet<Logger.Logger<unknown, unknown>>
 
-/** The same loggers; what one of them throws is dropped. */
+/** The same loggers, with errors they throw dropped. */
 export const harmless = (loggers: Loggers): Loggers =>
   new Set([...loggers].map((logger) =>
     Logger.make((options) => {
@@ -20,10 +20,10 @@ export const harmless = (loggers: Loggers): Loggers =>
     })
   ))
 
-/** The same services, with loggers that cannot break what is run with them. */
+/** The same services, with loggers that cannot fail the effects run with them. */
 export const harmlessIn = <R>(services: Context.Context<R>): Context.Context<R> =>
   Context.add(services, References.CurrentLoggers, harmless(Context.get(services, References.CurrentLoggers)))
 
-/** Runs an effect whose logs cannot break it, nor what it starts. */
+/** Runs an effect so that loggers cannot fail it or the fibers it starts. */
 export const withHarmlessLoggers = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.updateService(effect, References.CurrentLoggers, harmless)

@@ -1,5 +1,5 @@
 /**
- * Time for intervals. The wall clock may be set back or forward at any moment, and is for dates only.
+ * Time for intervals. The wall clock may be set back or forward at any moment, so it is used for dates only.
  */
 import type * as Clock from "effect/Clock"
 

@@ -1,5 +1,5 @@
 /**
- * Payloads cross the wire as JSON text, by Schema.
+ * Payloads are JSON text, encoded and decoded by a Schema.
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -13,18 +13,18 @@ export type PayloadSchema = Schema.Codec<any, any>
 /** The fields of a `Schema.Struct`. */
 export type PayloadFields = { readonly [field: PropertyKey]: PayloadSchema }
 
-/** What a definition takes where it needs a Schema. */
+/** A Schema in the options of a definition, or the fields of a Struct. */
 export type PayloadInput = PayloadSchema | PayloadFields
 
-/** The Schema of a `PayloadInput`: itself, or the Struct of the fields. */
+/** The Schema of a `PayloadInput`: the input itself, or the Struct of the fields. */
 export type SchemaOf<Input extends PayloadInput> = Input extends PayloadSchema ? Input
   : Input extends PayloadFields ? Schema.Struct<Input>
   : never
 
-/** A payload as the last argument of a call; it may be left out where it is void. */
+/** A payload as the last argument of a call; optional if it is void. */
 export type PayloadArgument<Payload> = [Payload] extends [void] ? [payload?: Payload] : [payload: Payload]
 
-/** As `SchemaOf`; `otherwise` where nothing was given. */
+/** As `SchemaOf`; `otherwise` if nothing was given. */
 export const schemaOf = <Input extends PayloadInput>(
   input: Input | undefined,
   otherwise: PayloadSchema = Schema.Void
@@ -37,7 +37,7 @@ export const schemaOf = <Input extends PayloadInput>(
   return schema as SchemaOf<Input>
 }
 
-/** The value does not fit the Schema, or the text is not JSON of it. Says where, never what. */
+/** The value does not match the Schema, or the text is not JSON of it. Names the path, never the value. */
 export class PayloadMismatch extends Schema.TaggedError<PayloadMismatch>("duroxide-prisma/PayloadMismatch")(
   "PayloadMismatch",
   {
@@ -52,10 +52,10 @@ export class PayloadMismatch extends Schema.TaggedError<PayloadMismatch>("duroxi
 }
 
 /**
- * The largest payload, bytes of JSON text in UTF-8. Measured on two busy cores: a start with 16 MiB and its turn take four
- * seconds, with 64 MiB a turn outlives its lease, again and again, and with 200 MiB the process dies of it. 64 starts of
- * 4 MiB at once take 36 seconds and 1.1 GB, and go well. It is no setting, as a program would meet another limit in its
- * replay than it met when it ran.
+ * The largest payload, bytes of JSON text in UTF-8. Measured on two busy cores: a start with 16 MiB and its turn take
+ * four seconds; with 64 MiB a turn loses its lock every time, because it takes too long; with 200 MiB the process runs
+ * out of memory. 64 concurrent starts of 4 MiB take 36 seconds and 1.1 GB, and succeed. It is not a setting, because a
+ * replay must apply the same limit as the first run.
  */
 export const maxPayloadBytes = 4 * 1024 * 1024
 
@@ -84,8 +84,8 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
   const encodeExit = Schema.encodeUnknownExit(codec)
   const decodeExit = Schema.decodeUnknownExit(codec)
   const decode = (text: string): Exit.Exit<S["Type"], PayloadMismatch> => {
-    // Duroxide's typed Rust API writes strings bare: what is no JSON, and a number, true, false or null that does not fit, is
-    // such a string. An array or an object is a payload of another Schema.
+    // Duroxide's typed Rust API writes strings without quotes. Text that is not JSON, or is a number, true, false or
+    // null that does not match the Schema, is such a string. An array or an object is a payload of another Schema.
     let json: unknown
     try {
       json = JSON.parse(text)

@@ -1,5 +1,5 @@
 /**
- * What PostgreSQL and Rust can hold: no NUL, no lone surrogates.
+ * Which texts PostgreSQL and Rust can store: no NUL, no lone surrogates.
  */
 
 /** Why the text cannot be stored, or undefined when it can. */
@@ -8,9 +8,9 @@ export const problemOf = (text: string): string | undefined =>
     ? "it holds a NUL character (U+0000), which PostgreSQL cannot store"
     : isWellFormed(text)
     ? undefined
-    : "it holds half of a surrogate pair, which is no valid Unicode text"
+    : "it holds half of a surrogate pair, which is not valid Unicode text"
 
-/** The text with everything replaced that cannot be stored: for messages of errors, never for payloads. */
+/** The text with unstorable characters replaced: for error messages, never for payloads. */
 export const storable = (text: string): string => text.replace(/[\0\ud800-\udfff]/gu, "\ufffd")
 
 // With the `u` flag a class of surrogates matches lone ones only.

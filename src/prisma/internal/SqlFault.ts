@@ -1,9 +1,9 @@
 /**
- * Says what a thrown value means: anything `pg`, the Prisma adapter or the Prisma client throws becomes one
- * `ProviderError` reason, which knows whether the same call may succeed later.
+ * Classifies thrown values: anything `pg`, the Prisma adapter or the Prisma client throws becomes one `ProviderError`
+ * reason, which states whether the same call may succeed later.
  *
- * A pure function over one table of SQLSTATEs. Messages of a reason name conditions and objects, never values: no
- * password, no URL, nothing of a payload.
+ * A pure function over one table of SQLSTATEs. The message of a reason names conditions and objects, never values: no
+ * password, no URL, no payload.
  *
  * @since 0.1.0
  */
@@ -11,16 +11,16 @@ import * as Predicate from "effect/Predicate"
 import * as ProviderError from "../../provider/ProviderError.ts"
 
 /**
- * The reason behind a thrown value.
+ * The reason for a thrown value.
  *
  * **Details**
  *
  * Accepts the errors of raw and of model queries, of transactions (a failed COMMIT arrives without a code), of `pg`
- * itself and of sockets. What it does not know is `Unexpected`, not retryable, with the scrubbed error as `cause`.
+ * itself and of sockets. An unknown error is `Unexpected`, not retryable, with the scrubbed error as `cause`.
  *
  * **Gotchas**
  *
- * A cancelled statement (57014) is retryable only when the server says in English that its statement timeout fired.
+ * A cancelled statement (57014) is retryable only if the server reports in English that its statement timeout expired.
  *
  * @category conversions
  * @since 0.1.0
@@ -35,13 +35,13 @@ export const classify = (thrown: unknown): ProviderError.Reason => {
 }
 
 /**
- * Refusals our stored functions raise for a whole call, by SQLSTATE.
+ * Errors that our stored functions raise for a whole call, by SQLSTATE.
  *
  * **Details**
  *
- * Each is raised with `DETAIL` holding the reason's fields as JSON text, for example
+ * Each is raised with the fields of the reason in `DETAIL`, as JSON text, for example
  * `RAISE EXCEPTION 'bad limit' USING ERRCODE = 'DX003', DETAIL = '{"field":"limit","problem":"must be at least 1"}'`.
- * Where items can fail on their own, a function answers per item and raises nothing.
+ * A function that takes items which can fail separately returns an outcome per item, and raises nothing.
  *
  * @category models
  * @since 0.1.0
@@ -85,7 +85,7 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
       return /cached plan must not change result type/.test(message)
         ? new ProviderError.Contention({ sqlState, problem })
         : unexpected(thrown, problem, sqlState)
-    case "57014": // cancelled: by our own timeout, or by a person who does not want it repeated
+    case "57014": // cancelled: by our own timeout, or by a person, who does not want it repeated
       return /statement timeout/.test(message)
         ? new ProviderError.Unavailable({ sqlState, problem })
         : unexpected(thrown, problem, sqlState)
@@ -133,7 +133,7 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
   return unexpected(thrown, problem, sqlState)
 }
 
-/** PgBouncer says most things with this one code. */
+/** PgBouncer uses this one code for most errors. */
 const fromProtocolViolation = (problem: string): ProviderError.Reason =>
   /unsupported startup parameter|no such database|database .* does not exist/i.test(problem)
     ? new ProviderError.ConfigurationInvalid({ problem })
@@ -198,7 +198,7 @@ const fromCode = (code: string, thrown: unknown): ProviderError.Reason | undefin
   return undefined
 }
 
-/** `pg` and its pool throw plain errors; only the message tells them apart. */
+/** `pg` and its pool throw plain errors; only the messages distinguish them. */
 const fromMessage = (thrown: unknown): ProviderError.Reason => {
   const message = text(thrown, "message") ?? String(thrown)
   if (/^(Connection terminated|Client has encountered a connection error|Client was closed)/.test(message)) {
@@ -245,7 +245,7 @@ const sqlError = (value: unknown): SqlError | undefined => {
 }
 
 const unexpected = (thrown: unknown, problem: string, sqlState: string | null = null): ProviderError.Reason => {
-  // The original may hold values in its message and its fields: keep only where it was thrown.
+  // The message and fields of the original may contain values: keep only the stack frames.
   const cause = new Error(problem)
   const stack = text(thrown, "stack")
   if (stack !== undefined) {

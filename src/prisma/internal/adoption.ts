@@ -1,5 +1,5 @@
 /**
- * Looks at a schema of duroxide-pg: whether our statements work on its tables, and what they need beside them.
+ * Examines a schema of duroxide-pg: whether our statements work on its tables, and what has to be added.
  *
  * Nothing here writes.
  */
@@ -8,11 +8,11 @@ import * as MigrationError from "../MigrationError.ts"
 import * as Layout from "./layout.ts"
 import { duroxideBooks, hasTable, type Session } from "./migrationSession.ts"
 
-/** What `examine` found. */
+/** The result of `examine`. */
 export interface Examined {
-  /** Migrations of duroxide-pg this version does not know. */
+  /** Migrations of duroxide-pg that this version does not know. */
   readonly unknown: ReadonlyArray<string>
-  /** Adds to the schema what our first migration would have brought besides the tables. */
+  /** SQL that adds what our first migration creates besides the tables. */
   readonly extension: string
 }
 
@@ -45,7 +45,7 @@ export const examine = Effect.fnUntraced(function*(session: Session, createTable
       String(name)
     ),
     extension: [
-      // Parameters somebody chose stay.
+      // Leave storage parameters that are set already.
       ...tables.filter(({ name, storage }) => storage !== undefined && plain.includes(name))
         .map(({ name, storage }) => `ALTER TABLE ${name} SET (${storage})`),
       ...additions
@@ -57,5 +57,5 @@ export const examine = Effect.fnUntraced(function*(session: Session, createTable
 // internal
 // -----------------------------------------------------------------------------
 
-/** Of the migrations that are known, 22 was never released and 23 changes nothing but indexes. */
+/** Of the known migrations, 22 was never released and 23 changes only indexes. */
 const needed = Array.from({ length: 21 }, (_, index) => index + 1)

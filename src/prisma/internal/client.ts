@@ -1,8 +1,8 @@
 /**
  * The generated Prisma client, from its parts.
  *
- * The file Prisma means to be imported, `generated/client.ts`, sets a global `__dirname` in the application from
- * `import.meta.url`, which a bundle in CommonJS does not have. Nothing here needs a folder.
+ * Prisma's own entry file, `generated/client.ts`, sets a global `__dirname` in the application from `import.meta.url`,
+ * which a bundle in CommonJS does not have. Nothing here needs a folder.
  */
 import { getPrismaClientClass, type PrismaClient as Client } from "../generated/internal/class.js"
 

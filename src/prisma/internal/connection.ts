@@ -1,21 +1,21 @@
 /**
  * Reads a connection URL the way people write it for Prisma, and checks the name of a schema.
  *
- * Prisma's own parameters (`schema`, `pgbouncer`, …) are understood or dropped here; everything else in the URL is left
- * to `pg`. Nothing taken from the URL but host, port and database is ever shown.
+ * Prisma's own parameters (`schema`, `pgbouncer`, …) are used or dropped here; everything else in the URL is left to
+ * `pg`. Of the URL, only host, port and database are ever shown.
  */
 import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
 import * as pg from "pg"
 import * as ProviderError from "../../provider/ProviderError.ts"
 
-/** What a URL says, ready for `pg`. */
+/** A connection URL, parsed for `pg`. */
 export interface Connection {
-  /** For `pg.Pool` and `pg.Client`; its keys win over sibling settings. */
+  /** For `pg.Pool` and `pg.Client`; its keys override sibling settings. */
   readonly connectionString: string
   /** The schema that holds the tables. */
   readonly schema: string
-  /** The URL says that a pooler stands between us and the server. */
+  /** The URL names a pooler, not the server itself. */
   readonly pooled: boolean
   /** `host:port/database`, fit for messages. */
   readonly address: string
@@ -73,7 +73,7 @@ export const checkSchema = (name: string): Result.Result<string, ProviderError.C
 /** The name as SQL writes it. */
 export const quoted = (schema: string): string => pg.escapeIdentifier(schema)
 
-/** Says where nothing answered. */
+/** Adds the address that did not answer. */
 export const located = (reason: ProviderError.Reason, address: string): ProviderError.Reason =>
   reason._tag === "ConnectionLost"
     ? new ProviderError.ConnectionLost({ problem: `${address}: ${reason.problem}` })

@@ -1,8 +1,8 @@
 /**
- * What the migrations put into a schema, read from their own text, and how a schema that is there differs from it.
+ * What the migrations create in a schema, read from their text, and how an existing schema differs from it.
  *
- * Pure: the first migration is the one description of the tables both languages share, in a form plain enough to be
- * read here.
+ * Pure: the first migration is the only description of the tables both languages share, and is simple enough to be
+ * parsed here.
  */
 
 export interface Table {
@@ -15,7 +15,7 @@ export interface Table {
 
 export interface Column {
   readonly name: string
-  /** As PostgreSQL writes it. */
+  /** As PostgreSQL prints it. */
   readonly type: string
   readonly nullable: boolean
   /** As SQL, without casts; `counted` for a number of a sequence. */
@@ -24,11 +24,11 @@ export interface Column {
 
 export interface Layout {
   readonly tables: ReadonlyArray<Table>
-  /** The other statements: indexes, and columns that only we know. */
+  /** The other statements: indexes, and columns that only this package has. */
   readonly additions: ReadonlyArray<string>
 }
 
-/** Reads the migration that creates the tables. Throws on a table that is written in another form. */
+/** Reads the migration that creates the tables. Throws if a table is written in another form. */
 export const parse = (sql: string): Layout => {
   const all = statements(sql)
   const isTable = (text: string) => text.startsWith("CREATE TABLE ")
@@ -40,7 +40,7 @@ export const parse = (sql: string): Layout => {
 
 type Migrations = ReadonlyArray<{ readonly sql: string }>
 
-/** Names of what migrations create. */
+/** Names of the objects that migrations create. */
 export const created = (
   kind: "TABLE" | "INDEX" | "FUNCTION" | "TRIGGER",
   migrations: Migrations
@@ -51,7 +51,7 @@ export const created = (
   return [...new Set(migrations.flatMap(({ sql }) => statements(sql).flatMap((text) => pattern.exec(text)?.[1] ?? [])))]
 }
 
-/** Columns that migrations add to tables which were there before. */
+/** Columns that migrations add to existing tables. */
 export const addedColumns = (
   migrations: Migrations
 ): ReadonlyArray<{ readonly table: string; readonly column: string }> =>
@@ -62,20 +62,20 @@ export const addedColumns = (
       : [...text.matchAll(/\bADD COLUMN (?:IF NOT EXISTS )?(\w+)/g)].map(([, column]) => ({ table, column: column! }))
   })
 
-/** One column of a table that is there. */
+/** One column of an existing table. */
 export interface Found {
   readonly table: string
   readonly column: string
   readonly type: string
   readonly nullable: boolean
   readonly default: string | null
-  /** An identity or generated column: it fills itself. */
+  /** An identity or generated column, which needs no value. */
   readonly filled: boolean
   /** The columns of the table's primary key, separated by commas. */
   readonly primaryKey: string | null
 }
 
-/** Reads `Found`, of the tables of schema `$1` named in `$2`. */
+/** Selects a `Found` for each column of the tables named in `$2`, in schema `$1`. */
 export const query = `
   SELECT c.relname::text AS table, a.attname::text AS column, format_type(a.atttypid, a.atttypmod) AS type,
     NOT a.attnotnull AS nullable, pg_get_expr(d.adbin, d.adrelid) AS default,
@@ -92,8 +92,8 @@ export const query = `
     AND c.relkind IN ('r', 'p') AND c.relname = ANY($2)`
 
 /**
- * One line per difference, none when our statements work on the tables. Columns we do not know are welcome unless a row
- * cannot be inserted without them.
+ * One line per difference, none if our statements work on the tables. Unknown columns are accepted unless an insert
+ * must set them.
  */
 export const differences = (tables: ReadonlyArray<Table>, found: ReadonlyArray<Found>): ReadonlyArray<string> =>
   tables.flatMap(({ columns, name, primaryKey }) => {
@@ -116,7 +116,7 @@ export const differences = (tables: ReadonlyArray<Table>, found: ReadonlyArray<F
 // internal
 // -----------------------------------------------------------------------------
 
-/** Comments, texts and bodies may hold semicolons, which end no statement. */
+/** Comments, texts and bodies may contain semicolons that do not end a statement. */
 const statements = (sql: string): ReadonlyArray<string> => {
   const found: Array<string> = []
   let statement = ""

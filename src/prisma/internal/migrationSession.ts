@@ -1,5 +1,5 @@
 /**
- * The one session a migration runs in: a connection of its own straight to the server, and the locks it holds.
+ * The session a migration runs in: its own connection directly to the server, and the locks it holds.
  */
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
@@ -19,7 +19,7 @@ export interface Session extends Connection.Connection {
   ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.Reason>
 }
 
-/** Open for the current scope, its search path at the schema. */
+/** Open for the current scope, with the schema as its search path. */
 export const open = Effect.fnUntraced(
   function*(options: {
     readonly url: string | Redacted.Redacted<string>
@@ -44,17 +44,17 @@ export const open = Effect.fnUntraced(
     )
     const run: Session["run"] = (sql, values) =>
       Effect.tryPromise({
-        // Without values the text goes as one simple query: a whole file, whatever it contains.
+        // Without values, the text is sent as one simple query, which may be a whole file.
         try: async () => (await client.query<Row>(sql, values === undefined ? undefined : [...values])).rows ?? [],
         catch: SqlFault.classify
       })
-    // Names in migrations carry no schema, and stored functions keep the search path they are created under.
+    // Names in migrations are unqualified, and stored functions keep the search path they are created with.
     yield* run(`SET search_path = ${Connection.quoted(connection.schema)}; SET statement_timeout = 0`)
     return { ...connection, run }
   }
 )
 
-/** As `open`, for what takes locks: these belong to a session, and a pooler shares its sessions. */
+/** As `open`, for callers that take locks: these belong to a session, and a pooler shares its sessions. */
 export const openDirect = Effect.fnUntraced(function*(options: Parameters<typeof open>[0]) {
   const session = yield* open(options)
   return session.pooled
@@ -68,8 +68,8 @@ export const openDirect = Effect.fnUntraced(function*(options: Parameters<typeof
 const lockKey = 72707369
 
 /**
- * Takes the lock of the Prisma CLI and that of duroxide-pg's own migrations, so that neither sees a schema half made.
- * Held until the session ends.
+ * Takes the locks of the Prisma CLI and of duroxide-pg's own migrations, so that neither sees an unfinished schema.
+ * They are held until the session ends.
  */
 export const lock = ({ run, schema }: Session, timeoutMs: number) =>
   run(
@@ -113,10 +113,10 @@ export const hasTable = ({ run, schema }: Session, table: string) =>
     (rows) => rows.length > 0
   )
 
-/** The books of duroxide-pg: where they are, a schema is shared with it. */
+/** The table in which duroxide-pg records its migrations; a schema that has it is shared with duroxide-pg. */
 export const duroxideBooks = "_duroxide_migrations"
 
-/** Adds what to do to a refusal of the server. */
+/** Adds advice to an error of the server about missing rights. */
 export const withAdvice = <A, E extends MigrationError.Reason, R>(effect: Effect.Effect<A, E, R>, advice: string) =>
   Effect.mapError(effect, (reason) =>
     reason._tag === "PermissionDenied"

@@ -1,13 +1,13 @@
 /**
- * The migrations of this release. They are part of the code: a bundle has no folder of its own beside it, and must not
- * take that of the application for ours.
+ * The migrations of this release. They are part of the code: a bundle has no folder beside it, and must not mistake the
+ * application's migrations for ours.
  */
 import * as Context from "effect/Context"
 import { createHash } from "node:crypto"
 import type { All, Migration } from "./migration.ts"
 import * as generated from "./migrations.generated.ts"
 
-/** What `Migrator` applies; only tests put others in their place. */
+/** The migrations that `Migrator` applies; only tests replace them. */
 export const Migrations = Context.Reference<All>("duroxide-prisma/prisma/migrations/Migrations", {
   defaultValue: () => generated.migrations
 })

