@@ -47,7 +47,7 @@ const description = Effect.fnUntraced(function*({ schema, sql }: Pick<PgServer.T
 const books = ({ sql }: Rust.Shared) => sql("SELECT * FROM _duroxide_migrations ORDER BY version")
 
 describe("a schema duroxide-pg made", () => {
-  it.live("fixtures/duroxide-pg-schema.sql describes it", () =>
+  it.live("duroxide-pg-schema.sql describes it", () =>
     Effect.gen(function*() {
       const { functions, ...live } = yield* description(yield* Rust.open)
       const { functions: standIns, ...fixture } = yield* description(yield* Duroxide.empty("fixture"))

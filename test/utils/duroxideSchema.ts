@@ -1,5 +1,5 @@
 /**
- * A schema as duroxide-pg leaves it, with what its processes wrote.
+ * A schema that duroxide-pg made, with rows that its processes wrote.
  */
 import * as Effect from "effect/Effect"
 import { readFile } from "node:fs/promises"
@@ -8,7 +8,7 @@ import * as PgServer from "./PgServer.ts"
 
 const folder = new URL("../recordings/", import.meta.url)
 
-/** Recorded scenarios of `fixtures/duroxide` that end, and one that waits for ever. */
+/** Recorded scenarios of Duroxide: some that end, and one that waits forever. */
 export const scenarios = ["timer", "kv", "fan-out-5", "sub-orchestration-ok", "continue-as-new", "version-too-new"]
 
 /** Made by duroxide-pg alone, without rows. */
@@ -16,7 +16,7 @@ export const empty = Effect.fnUntraced(function*(schema: string) {
   const test = yield* PgServer.emptyDatabase
   const quoted = pg.escapeIdentifier(schema)
   yield* Effect.addFinalizer(() => test.sql(`DROP SCHEMA IF EXISTS ${quoted} CASCADE`))
-  const text = yield* Effect.promise(() => readFile(new URL("duroxide-pg-schema.sql", folder), "utf8"))
+  const text = yield* Effect.promise(() => readFile(new URL("duroxide-pg-schema.sql", import.meta.url), "utf8"))
   yield* test.sql(`CREATE SCHEMA ${quoted}; SET search_path = ${quoted}; ${text}`)
   const url = new URL(test.url)
   url.searchParams.set("schema", schema)
