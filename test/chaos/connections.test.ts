@@ -23,8 +23,7 @@ describe("One process", () => {
             Layer.provide(
               RuntimeConfig.layer({
                 orchestrationLockTimeout: "500 millis",
-                workerLockTimeout: "500 millis",
-                maxAttempts: 1000
+                workerLockTimeout: "500 millis"
               })
             ),
             Layer.provideMerge(App.store(proxy.through(url)))

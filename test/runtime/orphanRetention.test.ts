@@ -1,0 +1,49 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { MemoryDriver, ProviderDriver } from "duroxide-prisma/provider"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import * as Process from "../utils/process.ts"
+
+const Words = Mailbox.make("Words", { payload: Schema.String })
+const Reads = Orchestration.make("Reads", { success: Schema.Option(Schema.String) })
+
+const runtime = Runtime.layer({ orchestrations: [Reads] }).pipe(
+  Layer.provide(Reads.toLayer(() => Effect.timeoutOption(Words.take, "10 seconds")))
+)
+
+const options = { runtime: { orphanRetention: "2 minutes" }, provider: { pollInterval: "1 second" } } as const
+
+/** What an instance reads that is started so many seconds after its message was sent, and what the store held then. */
+const startedAfter = (seconds: number) =>
+  Effect.gen(function*() {
+    const driver = yield* ProviderDriver.ProviderDriver
+    const { client } = yield* Process.start(runtime, options)
+    yield* client.send(Words, "late", "hello")
+    for (let second = 0; second < seconds; second++) yield* TestClock.adjust("1 second")
+    // A claim of tools: messages without an instance, too. It is given back.
+    const waiting = yield* driver.fetchOrchestrationItems({ limit: 1, lockTimeoutMs: 1, versions: null, orphans: true })
+    yield* driver.abandonOrchestrationItems(
+      waiting.map(({ lockToken }) => ({ lockToken, delayMs: null, ignoreAttempt: true }))
+    )
+    yield* client.start(Reads, { instanceId: "late", payload: undefined })
+    for (let second = 0; second < 20; second++) yield* TestClock.adjust("1 second")
+    return { kept: waiting.length, read: yield* client.wait(Reads, "late") }
+  }).pipe(Effect.provide([MemoryDriver.layer, Logger.layer([])]))
+
+describe("orphanRetention", () => {
+  it.effect("a start within that time gets the message", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* startedAfter(119), { kept: 1, read: Option.some("hello") })
+    }))
+
+  it.effect("after it the message is deleted with the next sweep, and a start comes too late", () =>
+    Effect.gen(function*() {
+      // A sweep comes every ten seconds, give or take two.
+      assert.deepStrictEqual(yield* startedAfter(133), { kept: 0, read: Option.none() })
+    }))
+})
