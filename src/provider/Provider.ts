@@ -160,9 +160,18 @@ export interface InstanceStats {
  *
  * **Details**
  *
- * Every call fails with `ProviderError`; `isRetryable` says whether the same call may succeed later. Claims, turn acks,
- * renewals and reads repeat a retryable failure up to three times before they report it, after 50, 100 and 150
- * milliseconds; enqueues do not, because a repeated enqueue could deliver twice.
+ * Every call fails with `ProviderError`; `isRetryable` says whether the same call may succeed later.
+ *
+ * **How often a call is sent**
+ *
+ * Claims, turn acks, renewals and reads repeat a retryable failure 50, 100 and 150 milliseconds after it: they are sent up
+ * to four times, or five where the first time was together with other calls, one of which made it fail. All other calls
+ * are sent once: a repeated enqueue could deliver twice, and who settles an activity can keep its result meanwhile. A
+ * call that stores what another transaction has locked is sent until `statementTimeout` is over. Nothing above repeats
+ * a failed call at once: the runtime pauses the instance, or keeps the result, and comes back after 100 milliseconds or
+ * more.
+ *
+ * **Input**
  *
  * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; to be
  * stored, ids of instances of more than 2,048 bytes of UTF-8, names, versions and ids of sessions of more than 1,024, keys

@@ -22,15 +22,7 @@ import * as turns from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { failedTurn, poisonedInstance, refusedByStore, withRefusals } from "./failing.ts"
-import {
-  isRefusedData,
-  longestStorePause,
-  pauseAfter,
-  Pauses,
-  problem,
-  storeRetries,
-  unservedPause
-} from "./policies.ts"
+import { isRefusedData, longestStorePause, pauseAfter, Pauses, problem, unservedPause } from "./policies.ts"
 import type { Registry } from "./registry.ts"
 import { report, reportWarm, StrayReport } from "./reports.ts"
 import type { Settings } from "./settings.ts"
@@ -93,7 +85,6 @@ export const make = Effect.fnUntraced(function*(options: {
 
     const store = (turn: Turn, onRefusal: (error: ProviderError) => Effect.Effect<void>): Effect.Effect<boolean> =>
       provider.ackOrchestrationItem(lockToken, turn).pipe(
-        Effect.retry({ schedule: storeRetries, while: (error) => error.isRetryable }),
         Effect.map(() => (pauses.forget(instanceId), true)),
         Effect.catch((error) =>
           Effect.as(

@@ -1,13 +1,12 @@
 /**
- * How both dispatchers retry, pause and log failures.
+ * How both dispatchers pause and log failures.
+ *
+ * A statement that fails is repeated by the provider. Here only work is: a turn that cannot be stored pauses its instance,
+ * an activity's result is kept and sent again after a pause.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Schedule from "effect/Schedule"
 import type { ProviderError } from "../provider/ProviderError.ts"
-
-/** Storing a turn again, after the provider's own retries: 10, 20, 40, 80, 160 milliseconds. */
-export const storeRetries = Schedule.max([Schedule.exponential(Duration.millis(10)), Schedule.recurs(5)])
 
 /** Pause before work that this process does not serve, and should not have been given, may be claimed again. */
 export const unservedPause = Duration.seconds(1)

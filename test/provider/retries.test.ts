@@ -1,10 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
+import { Client, Orchestration, Runtime } from "duroxide-prisma"
 import { FromDriver, MemoryDriver, Provider } from "duroxide-prisma/provider"
 import type { ProviderDriver } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
@@ -19,16 +21,17 @@ const denied = new PermissionDenied({ problem: "no right" })
 
 /**
  * A provider whose driver fails so often as `failures` says, and then works. With `answerLost` a failing call has done
- * its work all the same. `calls` are the driver's calls: what, and when by the clock.
+ * its work all the same. Operations that are `broken` always fail. `calls` are the driver's calls: what, and when by the clock.
  */
 const open = Effect.fnUntraced(function*(answerLost = false) {
   const store = MemoryDriver.make()
   const calls: Array<readonly [operation: string, atMs: number]> = []
   const failures: Array<Reason> = []
+  const broken = new Set<string>()
   const failing = (operation: string, call: Effect.Effect<unknown, ProviderError>) =>
     Effect.gen(function*() {
       calls.push([operation, yield* Clock.currentTimeMillis])
-      const reason = failures.shift()
+      const reason = broken.has(operation) ? lost : failures.shift()
       if (reason === undefined) return yield* call
       if (answerLost) yield* call
       return yield* new ProviderError({ operation, reason })
@@ -43,7 +46,7 @@ const open = Effect.fnUntraced(function*(answerLost = false) {
         : member
     ])
   ) as unknown as Driver
-  return { provider: yield* FromDriver.make(driver), calls, failures, store }
+  return { provider: yield* FromDriver.make(driver), broken, calls, failures, store }
 })
 
 /** Runs a call to its end, however much time it needs; time passes only when everything that can happen has. */
@@ -163,6 +166,47 @@ describe("Retries:", () => {
       assert.strictEqual(yield* settled(provider.startOrchestration(start)), "AlreadyExists")
       assert.lengthOf(calls, 2)
       assert.lengthOf((yield* settled(fetchInstance(provider))).item.messages, 1)
+    }).pipe(silent))
+
+  it.effect("two turns that fail together of a conflict are sent once together, then each four times alone", () =>
+    Effect.gen(function*() {
+      const { calls, failures, provider } = yield* open()
+      failures.push(...Array.from({ length: 9 }, () => contention))
+      const acks = ["t", "u"].map((lockToken) => Effect.flip(provider.ackOrchestrationItem(lockToken, turn)))
+      const errors = yield* settled(Effect.all(acks, { concurrency: "unbounded" }))
+      assert.deepStrictEqual(errors.map(({ reason }) => reason._tag), ["Contention", "Contention"])
+      assert.deepStrictEqual(calls.map(([, atMs]) => atMs), [0, 0, 0, 50, 50, 150, 150, 300, 300])
+    }).pipe(silent))
+
+  // Every further level of retries would multiply the statements that a database in trouble gets.
+  it.effect("a turn of the runtime is sent four times, then its instance is paused", () =>
+    Effect.gen(function*() {
+      const { broken, calls, provider } = yield* open()
+      const Nothing = Orchestration.make("Nothing")
+      const app = Layer.provide(
+        Layer.merge(
+          Client.layer,
+          Layer.provide(Runtime.layer({ orchestrations: [Nothing] }), Nothing.toLayer(() => Effect.void))
+        ),
+        Layer.succeed(Provider.Provider, provider)
+      )
+      broken.add("ackOrchestrationItems")
+      yield* settled(
+        Effect.gen(function*() {
+          const client = yield* Client.Client
+          yield* client.start(Nothing, { instanceId: "a" })
+          yield* Effect.sleep("1 second")
+          broken.clear()
+        }).pipe(Effect.provide(app))
+      )
+      const settling = calls.filter(([operation]) => /^(ack|abandon)Orchestration/.test(operation))
+      const first = settling[0]![1]
+      assert.deepStrictEqual(settling.slice(0, 6).map(([operation, atMs]) => [operation, atMs - first]), [
+        ...[0, 50, 150, 300].map((atMs) => ["ackOrchestrationItems", atMs]),
+        ["abandonOrchestrationItems", 300],
+        // After the pause, the first of the next four.
+        ["ackOrchestrationItems", 400]
+      ])
     }).pipe(silent))
 
   const calls: Record<
