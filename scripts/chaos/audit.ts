@@ -106,7 +106,7 @@ export const audit = async (options: {
     keys(effects),
     reruns.violations,
     deaf(calls),
-    deaths(processes, effects)
+    deaths(processes, effects, injected)
   ]
   const count = (program: string) => rows.filter(({ name }) => name === program).length
   const counted = (list: ReadonlyArray<{ readonly name: string }>) => {
@@ -342,15 +342,21 @@ const deaf = (calls: ReadonlyArray<ClientLine>) => {
     .map(({ id }) => `${id} lives, but takes no work: ${pings.find((ping) => ping.id === id && ping.message)?.message}`)
 }
 
-/** No worker has ended but by a pill or because the run ended it. */
-const deaths = (processes: ReadonlyArray<Process>, effects: ReadonlyArray<EffectLine>) => {
+/** No worker has ended but by a pill, because the run ended it, or because its connections were cut while it started. */
+const deaths = (
+  processes: ReadonlyArray<Process>,
+  effects: ReadonlyArray<EffectLine>,
+  injected: ReadonlyArray<Injected>
+) => {
   const victims = new Set(
     effects.flatMap((line) => line.event === "begin" && /^(Kill|TurnPill)$/.test(line.activity) ? [line.pid] : [])
   )
-  return processes.filter(({ endedAt, endingAt, pid }) =>
-    endedAt !== undefined && endedAt < (endingAt ?? Infinity) && !victims.has(pid)
-    // One that starts while its connections are cut fails, and says so.
-  ).filter(({ output }) => !output().includes("verify: no connection to the database")).map((
-    { code, name, output, signal }
-  ) => `${name} ended by itself (${signal ?? code}): ${output().slice(-500)}`)
+  // Without a connection a worker does not start, and says so.
+  const isCutOff = ({ endedAt, output, startedAt }: Process) =>
+    output().includes("verify: no connection to the database") &&
+    injected.some(({ from, name, to }) => name === "cuts" && from < endedAt! && to > startedAt)
+  return processes.filter((process) =>
+    process.endedAt !== undefined && process.endedAt < (process.endingAt ?? Infinity) && !victims.has(process.pid) &&
+    !isCutOff(process)
+  ).map(({ code, name, output, signal }) => `${name} ended by itself (${signal ?? code}): ${output().slice(-500)}`)
 }
