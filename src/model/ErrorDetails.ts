@@ -37,6 +37,9 @@ const PoisonMessage = Schema.Union([
   })
 ])
 
+/** The resource of `invalidProgram`. */
+const program = "program"
+
 const variants = {
   // The storage or the runtime failed.
   Infrastructure: { operation: Schema.String, message: Schema.String, retryable: Schema.Boolean },
@@ -123,6 +126,20 @@ export const died = (defect: unknown): ErrorDetails => ({
 })
 
 /**
+ * Code that cannot run as an orchestration: it awaits something that is not durable, or never comes to rest. Duroxide
+ * has no kind of its own for it; the resource sets it apart.
+ *
+ * @category constructors
+ * @since 0.1.0
+ */
+export const invalidProgram = (message: string): ErrorDetails => ({
+  _tag: "Configuration",
+  kind: "Nondeterminism",
+  resource: program,
+  message
+})
+
+/**
  * The text for people: stored in `executions.output` of a failed execution and shown by clients.
  *
  * @category rendering
@@ -135,7 +152,7 @@ export const display = (details: ErrorDetails): string => {
     case "Configuration":
       return details.message === null
         ? `nondeterministic in ${details.resource}`
-        : `nondeterministic: ${details.message}`
+        : `${details.resource === program ? "invalid program" : "nondeterministic"}: ${details.message}`
     case "Application":
       return typeof details.kind === "object"
         ? `canceled: ${details.kind.Cancelled.reason}`

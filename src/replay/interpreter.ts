@@ -49,6 +49,14 @@ export type Ended =
   | { readonly _tag: "Failed"; readonly error: string }
   | { readonly _tag: "Died"; readonly defect: unknown }
 
+/** The code cannot run as an orchestration, whatever its history. */
+export class InvalidProgram {
+  readonly message: string
+  constructor(message: string) {
+    this.message = message
+  }
+}
+
 /** The code does not do what its history says. */
 export class Nondeterminism {
   readonly message: string
@@ -82,7 +90,7 @@ export class Interpreter {
     this.state = new State(options.keyValues)
   }
 
-  /** Hands over the next event, recorded (`isReplaying`) or new. Throws `Nondeterminism`. */
+  /** Hands over the next event, recorded (`isReplaying`) or new. Throws `Nondeterminism` or `InvalidProgram`. */
   apply(event: Event.Event, isReplaying: boolean): void {
     this.turn(() => {
       this.isReplaying = isReplaying
@@ -234,7 +242,7 @@ export class Interpreter {
 
   private drain(): void {
     if (this.running!.drain()) return
-    throw new Nondeterminism(
+    throw new InvalidProgram(
       `orchestration "${this.name}" does not come to rest: it keeps running without waiting for anything durable`
     )
   }

@@ -15,7 +15,7 @@ import * as action from "./action.ts"
 import * as arrivals from "./arrivals.ts"
 import { conclude, record } from "./conclude.ts"
 import type { End, Execution, Outcome, Recorder, Request, Result as Decided } from "./conclude.ts"
-import { Interpreter, Nondeterminism } from "./interpreter.ts"
+import { Interpreter, InvalidProgram, Nondeterminism } from "./interpreter.ts"
 import type { Dropped, Ended, Options } from "./interpreter.ts"
 import { Ledger } from "./ledger.ts"
 import { limitExceeded } from "./limits.ts"
@@ -214,7 +214,7 @@ class Program {
         interpreter.bind(event)
       }
       if (interpreter.ended() === undefined && interpreter.continued() === undefined && !interpreter.isWaiting()) {
-        throw new Nondeterminism(notDurable(started.name))
+        throw new InvalidProgram(notDurable(started.name))
       }
     })
     const ended = interpreter.ended()
@@ -312,6 +312,7 @@ const attempt = (f: () => void): ErrorDetails.ErrorDetails | undefined => {
     return undefined
   } catch (problem) {
     if (problem instanceof Nondeterminism) return ErrorDetails.nondeterminism(problem.message)
+    if (problem instanceof InvalidProgram) return ErrorDetails.invalidProgram(problem.message)
     throw problem
   }
 }

@@ -133,6 +133,10 @@ describe("WorkItem", () => {
 })
 
 describe("ErrorDetails", () => {
+  it("display: does not call a program nondeterministic that cannot run at all", () => {
+    assert.strictEqual(ErrorDetails.display(ErrorDetails.invalidProgram("x")), "invalid program: x")
+  })
+
   it("display: says what a Rust client would say", () => {
     const { display } = ErrorDetails
     assert.strictEqual(display(ErrorDetails.cancelled("too late")), "canceled: too late")

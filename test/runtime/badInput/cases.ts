@@ -413,12 +413,12 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     ),
     "a program awaits a promise, or anything else that is not durable": deedFails(
       "await a promise",
-      `orchestration "Does" awaits something that is not durable`,
+      `invalid program: orchestration "Does" awaits something that is not durable`,
       "Put it into an activity"
     ),
     "a program never waits and never ends": deedFails(
       "loop without waiting",
-      `orchestration "Does" does not come to rest`
+      `invalid program: orchestration "Does" does not come to rest`
     ),
     "change the code of a running instance without a new version": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Edited, { instanceId })
