@@ -11,7 +11,7 @@ const report = "build/validate.json"
 
 /** The first part of the name each suite is run under; a second part says how. */
 const drivers = ["memory", "prisma"]
-const files = { memory: "test/MemoryDriver.suite", prisma: "test/prisma/PrismaDriver.suite" }
+const files = { memory: "test/provider/MemoryDriver.suite", prisma: "test/prisma/PrismaDriver.suite" }
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)))
 mkdirSync("build", { recursive: true })

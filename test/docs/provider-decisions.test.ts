@@ -3,13 +3,13 @@ import * as Docs from "../utils/docs.ts"
 
 const page = Docs.read("docs/provider-decisions.md")
 const files = Docs.references(page)
-const rows = page.split("\n").filter((line) => /^\| (?!Matter|Promise|-)/.test(line))
+const items = page.split(/\n(?=- |\n)/).filter((part) => part.startsWith("- **"))
 
-/** `[label]: ``name``, ``name``` in the last cell of a row. */
-const named = (row: string) =>
-  [...row.split("|").at(-2)!.matchAll(/\[(\w+)\]: ((?:`[^`]+`(?:, )?)+)/g)].flatMap(([, label, names]) =>
-    [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => ({ label: label!, name: name! }))
-  )
+/** `[label]: ``name``, ``name``` in the last line of an item. */
+const named = (item: string) =>
+  [...(/^ {2}- tests: (.*)/ms.exec(item)?.[1] ?? "").matchAll(/\[(\w+)\]: ((?:`[^`]+`(?:, )?)+)/g)].flatMap((
+    [, label, names]
+  ) => [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => ({ label: label!, name: name! })))
 
 /** As a test is declared: the first argument of a call, also of `each`, a key of a topic, or the first part of a case. */
 const declares = (text: string, name: string) =>
@@ -17,13 +17,13 @@ const declares = (text: string, name: string) =>
     .test(text)
 
 describe("docs/provider-decisions.md:", () => {
-  it("every row names a test", () => {
-    assert.isAbove(rows.length, 30)
-    for (const row of rows) assert.isNotEmpty(named(row), row)
+  it("every item names a test", () => {
+    assert.isAbove(items.length, 30)
+    for (const item of items) assert.isNotEmpty(named(item), item)
   })
 
   it("every test it names is there", () => {
-    for (const { label, name } of rows.flatMap(named)) {
+    for (const { label, name } of items.flatMap(named)) {
       const path = files.get(label)
       assert.isDefined(path, label)
       assert.isTrue(declares(Docs.read(path), name), `${path} has no test "${name}"`)
@@ -31,7 +31,7 @@ describe("docs/provider-decisions.md:", () => {
   })
 
   it("every file it lists is used", () => {
-    const labels = new Set(rows.flatMap(named).map(({ label }) => label))
+    const labels = new Set(items.flatMap(named).map(({ label }) => label))
     assert.deepStrictEqual([...files.keys()].filter((label) => !labels.has(label)), [])
   })
 })

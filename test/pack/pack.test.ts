@@ -91,6 +91,11 @@ describe("package", () => {
     assert.deepStrictEqual(broken, [])
   })
 
+  it("files: the SQL that migrations are built from is not shipped", async () => {
+    const shipped = await readdir(join(project.folder, "node_modules/duroxide-prisma/prisma"))
+    assert.deepStrictEqual(shipped.sort(), ["migrations", "schema.prisma"])
+  })
+
   it("package.json: says where the project lives", async () => {
     const { bugs, homepage, repository } = JSON.parse(Docs.read("package.json"))
     const place = repository.url.replace(/^git\+|\.git$/g, "")
