@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest"
-import { Activity, Client, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
@@ -53,7 +53,7 @@ const attempts = (instanceId: string) =>
 
 it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Bytes:", (it) => {
   it.effect(
-    "132 MiB of unread messages are read in parts, with few deliveries on the busiest machine",
+    "132 MiB of unread messages are read in parts, each delivered once",
     () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
@@ -70,13 +70,17 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Bytes:", (
         yield* sql(
           `CREATE TRIGGER note_delivery BEFORE DELETE ON orchestrator_queue FOR EACH ROW EXECUTE FUNCTION note_delivery()`
         )
-        yield* Layer.build(RuntimeLive)
+        // Part by part is what is looked at here; no lock runs out, however busy the machine.
+        yield* Layer.build(
+          RuntimeLive.pipe(Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 minutes" })))
+        )
         assert.strictEqual(yield* client.wait(Reads, "reads"), count * large.length)
         assert.deepStrictEqual(
           yield* sql(
-            "SELECT count(*)::int AS messages, max(attempt_count) <= 5 AS few, count(DISTINCT lock_token) > 4 AS parts FROM deliveries"
+            "SELECT count(*)::int AS messages, max(attempt_count) AS most, count(DISTINCT lock_token) >= 7 AS parts FROM deliveries"
           ),
-          [{ messages: count + 1, few: true, parts: true }]
+          // 16 MiB hold four of them, and the fifth begins below that: 34 rows are at least seven parts.
+          [{ messages: count + 1, most: 1, parts: true }]
         )
         yield* sql("DROP TRIGGER note_delivery ON orchestrator_queue")
       }).pipe(Effect.scoped),
