@@ -156,7 +156,7 @@ export const layer = <
       yield* messageSweep.run(provider, settings, supervisor)
       const eventLoop = yield* eventLoops.watch(running.names)
       // A process that serves none of a kind claims none.
-      const turns = registry.known.length === 0 ? [] : [
+      const turns = registry.names.length === 0 ? [] : [
         yield* orchestrationDispatcher.make({
           provider,
           registry,
@@ -170,7 +170,7 @@ export const layer = <
       const dispatchers = [...turns, ...activities]
       const { underWay } = yield* slots.run(dispatchers, settings, supervisor)
       yield* withHarmlessLoggers(
-        startLine.log({ orchestrations: registry.known, activities: [...handlers.keys()], settings })
+        startLine.log({ orchestrations: registry.names, activities: [...handlers.keys()], settings })
       )
       const healthOf = (of: ReadonlyArray<slots.Dispatcher>) =>
         Option.map(Option.fromUndefinedOr(of[0]), (dispatcher): DispatcherHealth => ({
@@ -182,7 +182,7 @@ export const layer = <
         ({ cause, loop }) => Effect.fail(new RuntimeFailed({ loop, problem: Cause.pretty(cause) }))
       )
       return Runtime.of({
-        orchestrations: registry.known,
+        orchestrations: registry.names,
         activities: [...handlers.keys()],
         health: Effect.sync(() => ({
           state: Deferred.isDoneUnsafe(supervisor.failure)

@@ -37,13 +37,13 @@ export type { Outcome, Result } from "./conclude.ts"
 
 export interface Ran extends Decided {
   /** The program as this turn has left it, when it waits. Worth something once the turn is stored. */
-  readonly suspended: Suspended | undefined
+  readonly warm: WarmProgram | undefined
   /** What the program died of in this turn, whole: the failure that is stored has an excerpt. */
   readonly diedOf?: Cause.Cause<never> | undefined
 }
 
 /** A program between two turns. */
-export interface Suspended {
+export interface WarmProgram {
   readonly started: Event.Of<"OrchestrationStarted">
   readonly executionId: number
   /** The history it has seen ends with this event. */
@@ -88,7 +88,7 @@ export const run = (input: Input): Ran => {
   return {
     ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end: "runtime", started }),
     warnings: arrived.warnings,
-    suspended: undefined,
+    warm: undefined,
     diedOf: program.diedOf()
   }
 }
@@ -226,8 +226,8 @@ class Program {
     const decided = conclude(execution, recorder, this.ledger, outcome, { requests, dropped, end, started })
     this.dropped = []
     this.lastEvent = recorder.added.at(-1) ?? this.lastEvent
-    const suspended = outcome._tag === "Waiting" ? this.suspend() : undefined
-    return Result.succeed({ ...decided, warnings, suspended })
+    const warm = outcome._tag === "Waiting" ? this.keepWarm() : undefined
+    return Result.succeed({ ...decided, warnings, warm })
   }
 
   diedOf(): Cause.Cause<never> | undefined {
@@ -236,7 +236,7 @@ class Program {
   }
 
   // Closes over nothing of the turn: it may be kept for long.
-  private suspend(): Suspended {
+  private keepWarm(): WarmProgram {
     const { lastEvent, ledger, started, version } = this
     const { executionId, instanceId } = started
     return {

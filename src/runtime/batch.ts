@@ -9,22 +9,24 @@ import type { StartedFields } from "../replay/turn.ts"
 import { anyVersion } from "./registry.ts"
 import type { Wanted } from "./registry.ts"
 
+export interface Run {
+  readonly _tag: "Run"
+  readonly executionId: number
+  readonly history: ReadonlyArray<Event.Event>
+  readonly started: StartedFields
+  /** The version the execution is pinned to, or asked for. */
+  readonly version: Wanted
+  /** Messages in order of arrival, without those that start an execution. */
+  readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  /** Notices to parents whose child could not start, because its id is taken by this instance. */
+  readonly rejections: ReadonlyArray<WorkItem.WorkItem>
+}
+
 export type Batch =
-  | {
-    readonly _tag: "Run"
-    readonly executionId: number
-    readonly history: ReadonlyArray<Event.Event>
-    readonly started: StartedFields
-    /** The version the execution is pinned to, or asked for. */
-    readonly version: Wanted
-    /** Messages in order of arrival, without those that start an execution. */
-    readonly messages: ReadonlyArray<WorkItem.WorkItem>
-    /** Answers to children that were to be started under this id, which is taken. */
-    readonly refusals: ReadonlyArray<WorkItem.WorkItem>
-  }
+  | Run
   /** The instance has ended. */
-  | { readonly _tag: "Drop"; readonly refusals: ReadonlyArray<WorkItem.WorkItem> }
-  /** What would start the execution is not visible yet. */
+  | { readonly _tag: "Drop"; readonly rejections: ReadonlyArray<WorkItem.WorkItem> }
+  /** The message that starts the execution is not visible yet. */
   | { readonly _tag: "Early" }
 
 /** `running` is how an execution began whose history the item leaves out: one that has not ended. */
@@ -39,25 +41,25 @@ export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationS
   if (recorded?._tag === "OrchestrationStarted") {
     const ended = history.findLast(isTerminal)
     const state = ended === undefined ? "running" : "terminal"
-    const refusals = item.messages.flatMap((message) => refuse(recorded, message, state))
+    const rejections = item.messages.flatMap((message) => rejectStart(recorded, message, state))
     if (ended === undefined) {
       const { executionId } = item
-      return run({ executionId, history, started: recorded, messages, refusals })
+      return run({ executionId, history, started: recorded, messages, rejections })
     }
-    if (ended._tag !== "OrchestrationContinuedAsNew") return { _tag: "Drop", refusals }
+    if (ended._tag !== "OrchestrationContinuedAsNew") return { _tag: "Drop", rejections }
     if (continued === undefined) return { _tag: "Early" }
     // A process that has not heard of the newest version must not take the instance back to an older one.
     const atLeast = recorded.version
     const started = fromContinue(continued)
-    return run({ executionId: item.executionId + 1, history: [], started, messages, refusals }, { atLeast })
+    return run({ executionId: item.executionId + 1, history: [], started, messages, rejections }, { atLeast })
   }
 
   const start = item.messages.find((message) => message._tag === "StartOrchestration")
   const started = start === undefined ? continued && fromContinue(continued) : fromStart(start)
   if (started === undefined) return { _tag: "Early" }
   // Others wanted to start the same instance at the same time.
-  const refusals = item.messages.flatMap((message) => refuse(started, message, "running"))
-  return run({ executionId: item.executionId, history, started, messages, refusals })
+  const rejections = item.messages.flatMap((message) => rejectStart(started, message, "running"))
+  return run({ executionId: item.executionId, history, started, messages, rejections })
 }
 
 /** Stands in for a start that is not there, where an execution fails without one. */
@@ -103,7 +105,7 @@ const isTerminal = (event: Event.Event) =>
   event._tag === "OrchestrationContinuedAsNew"
 
 const run = (
-  fields: Omit<Extract<Batch, { readonly _tag: "Run" }>, "_tag" | "version">,
+  fields: Omit<Run, "_tag" | "version">,
   otherwise: Wanted = null
 ): Batch => {
   const { version } = fields.started
@@ -134,7 +136,7 @@ const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => (
 })
 
 /** Notifies a parent whose child cannot start; it would wait without end. A start delivered twice is the same child. */
-const refuse = (
+const rejectStart = (
   recorded: StartedFields,
   message: WorkItem.WorkItem,
   state: "running" | "terminal"

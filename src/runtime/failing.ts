@@ -65,7 +65,7 @@ export const refusedByStore = (error: ProviderError): ErrorDetails.ErrorDetails 
 
 /** An execution that fails without its code being run. */
 export const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: ErrorDetails.ErrorDetails): Turn =>
-  withRefusals(
+  withRejections(
     turns.fail(
       {
         ...item,
@@ -78,5 +78,5 @@ export const failedTurn = (item: OrchestrationItem, batch: batches.Batch, detail
     batch
   )
 
-export const withRefusals = (turn: Turn, batch: batches.Batch): Turn =>
-  batch._tag === "Run" ? { ...turn, orchestratorItems: [...turn.orchestratorItems, ...batch.refusals] } : turn
+export const withRejections = (turn: Turn, batch: batches.Batch): Turn =>
+  batch._tag === "Run" ? { ...turn, orchestratorItems: [...turn.orchestratorItems, ...batch.rejections] } : turn

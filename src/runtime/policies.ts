@@ -1,15 +1,12 @@
 /**
  * How both dispatchers pause and log failures.
  *
- * A statement that fails is repeated by the provider. Here only work is: a turn that cannot be stored pauses its instance,
- * an activity's result is kept and sent again after a pause.
+ * The provider repeats a failed statement. Here only work is repeated: an instance whose turn cannot be stored is paused,
+ * the outcome of an activity is kept and sent again after a pause.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type { ProviderError } from "../provider/ProviderError.ts"
-
-/** Pause before work that this process does not serve, and should not have been given, may be claimed again. */
-export const unservedPause = Duration.seconds(1)
 
 /** 100 milliseconds, doubled by every failure so far, at most a minute. */
 export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2 ** Math.min(failures, 10), 60_000))
@@ -38,10 +35,6 @@ export class Pauses {
 
 /** Annotates a log line with the problem, which never has a payload. */
 export const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
-
-/** The payload is at fault. A schema that does not fit or a missing right is for the operator to mend. */
-export const isRefusedData = ({ reason }: ProviderError) =>
-  reason._tag === "DataRefused" || reason._tag === "InvalidInput"
 
 // internal
 

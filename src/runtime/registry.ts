@@ -1,12 +1,13 @@
 /**
- * The programs of one process, by name and version.
+ * The orchestrations and activities that a process serves, by name and version.
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
 import type { ServedOrchestration } from "../provider/ProviderDriver.ts"
 import type { Code } from "../replay/interpreter.ts"
 
-export interface Program {
+/** One version of an orchestration. */
+export interface Registration {
   readonly name: string
   readonly version: string
   readonly code: Code
@@ -16,9 +17,9 @@ export interface Program {
 export type Wanted = string | null | { readonly atLeast: string }
 
 export interface Registry {
-  readonly resolve: (name: string, version: Wanted) => Program | undefined
+  readonly resolve: (name: string, version: Wanted) => Registration | undefined
   /** `name@version` of everything registered, for messages. */
-  readonly known: ReadonlyArray<string>
+  readonly names: ReadonlyArray<string>
   /** For claims: what `resolve` finds a program for. */
   readonly serves: ReadonlyArray<ServedOrchestration>
 }
@@ -27,16 +28,16 @@ export interface Registry {
 export const anyVersion: ReadonlyArray<string> = ["unknown", "0.0.0"]
 
 /** Throws on two programs of one name and version: a defect of the application. */
-export const makeUnsafe = (programs: ReadonlyArray<Program>): Registry => {
-  const versions = new Map<string, Map<string, Program>>()
-  const newest = new Map<string, Program>()
-  for (const program of programs) {
-    const { name, version } = program
-    const ofName = versions.get(name) ?? new Map<string, Program>()
+export const makeUnsafe = (registrations: ReadonlyArray<Registration>): Registry => {
+  const versions = new Map<string, Map<string, Registration>>()
+  const newest = new Map<string, Registration>()
+  for (const registration of registrations) {
+    const { name, version } = registration
+    const ofName = versions.get(name) ?? new Map<string, Registration>()
     if (ofName.has(version)) throw new Error(`orchestration "${name}" ${version} is registered twice`)
-    versions.set(name, ofName.set(version, program))
+    versions.set(name, ofName.set(version, registration))
     const best = newest.get(name)
-    if (best === undefined || isNewer(version, best.version)) newest.set(name, program)
+    if (best === undefined || isNewer(version, best.version)) newest.set(name, registration)
   }
   return {
     resolve: (name, wanted) => {
@@ -44,7 +45,7 @@ export const makeUnsafe = (programs: ReadonlyArray<Program>): Registry => {
       const best = newest.get(name)
       return best !== undefined && wanted !== null && isNewer(wanted.atLeast, best.version) ? undefined : best
     },
-    known: programs.map(({ name, version }) => `${name}@${version}`),
+    names: registrations.map(({ name, version }) => `${name}@${version}`),
     serves: [...versions].map(([name, ofName]) => ({ name, versions: [...ofName.keys(), ...anyVersion] }))
   }
 }

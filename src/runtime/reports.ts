@@ -8,7 +8,7 @@ import * as Metrics from "../model/Metrics.ts"
 import type * as turns from "../replay/turn.ts"
 import type { WarmInstances } from "./warmInstances.ts"
 
-const component = "Orchestration dispatcher"
+export const component = "Orchestration dispatcher"
 
 export const reportWarm = (warm: WarmInstances) =>
   Effect.andThen(

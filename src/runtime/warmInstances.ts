@@ -1,23 +1,23 @@
 /**
- * Programs that wait in memory for their next turn, so that it need not replay.
+ * Warm instances: their programs wait in memory for the next turn, so that it need not replay the history.
  *
- * Nothing depends on them: a program is gone on with only when the history in the store is the one it has seen, and
- * thrown away on the first doubt. The least recently used go first when there are too many.
+ * Correctness does not depend on them. A warm program resumes only if the history in the store is the one it has seen;
+ * otherwise it is discarded. When there are too many, the least recently used are discarded first.
  */
 import * as Event from "../model/Event.ts"
 import type { HistoryEnd } from "../provider/Provider.ts"
-import type { Suspended } from "../replay/turn.ts"
+import type { WarmProgram } from "../replay/turn.ts"
 import type { Settings } from "./settings.ts"
 
-interface Kept {
-  readonly suspended: Suspended
+interface Entry {
+  readonly program: WarmProgram
   /** Row text. */
   readonly lastEvent: string
 }
 
 export class WarmInstances {
   // In order of last use.
-  private readonly kept = new Map<string, Kept>()
+  private readonly entries = new Map<string, Entry>()
   private readonly limits: Pick<Settings, "warmInstances" | "warmInstanceBytes">
   private total = 0
 
@@ -26,7 +26,7 @@ export class WarmInstances {
   }
 
   get count() {
-    return this.kept.size
+    return this.entries.size
   }
 
   /** Estimated from above. */
@@ -34,27 +34,27 @@ export class WarmInstances {
     return this.total
   }
 
-  /** Whether the program kept for the instance has seen this history and no other. */
-  isKnown(end: HistoryEnd): boolean {
-    const kept = this.kept.get(end.instanceId)
-    return kept !== undefined && kept.suspended.executionId === end.executionId && kept.lastEvent === end.lastEvent &&
-      kept.suspended.isSound()
+  /** Whether the instance is warm, and its program has seen this history and no other. */
+  hasSeen(end: HistoryEnd): boolean {
+    const entry = this.entries.get(end.instanceId)
+    return entry !== undefined && entry.program.executionId === end.executionId && entry.lastEvent === end.lastEvent &&
+      entry.program.isSound()
   }
 
-  /** Hands a program out: it is kept again when its next turn is stored. */
-  take(instanceId: string): Suspended | undefined {
-    const kept = this.kept.get(instanceId)
-    if (kept === undefined) return undefined
-    this.kept.delete(instanceId)
-    this.total -= kept.suspended.bytes
-    return kept.suspended
+  /** Removes a program for its next turn; `add` returns it when that turn is stored. */
+  take(instanceId: string): WarmProgram | undefined {
+    const entry = this.entries.get(instanceId)
+    if (entry === undefined) return undefined
+    this.entries.delete(instanceId)
+    this.total -= entry.program.bytes
+    return entry.program
   }
 
-  keep(instanceId: string, suspended: Suspended): void {
+  add(instanceId: string, program: WarmProgram): void {
     this.take(instanceId)
-    this.kept.set(instanceId, { suspended, lastEvent: Event.encode(suspended.lastEvent) })
-    this.total += suspended.bytes
-    for (const oldest of this.kept.keys()) {
+    this.entries.set(instanceId, { program, lastEvent: Event.encode(program.lastEvent) })
+    this.total += program.bytes
+    for (const oldest of this.entries.keys()) {
       if (this.count <= this.limits.warmInstances && this.total <= this.limits.warmInstanceBytes) break
       this.take(oldest)
     }

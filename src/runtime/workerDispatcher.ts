@@ -5,28 +5,25 @@ import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
+import type * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { ErrorDetails } from "../model/ErrorDetails.ts"
 import * as Metrics from "../model/Metrics.ts"
-import type * as WorkItem from "../model/WorkItem.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { Call } from "./activityCall.ts"
-import { poisonedActivity, refusedByStore } from "./failing.ts"
+import * as decide from "./decide.ts"
+import type { Activity, Completion } from "./decide.ts"
 import type { ActivityCode } from "./handlers.ts"
-import { isRefusedData, longestStorePause, pauseAfter, Pauses, problem, unservedPause } from "./policies.ts"
-import type { RunningActivities } from "./running.ts"
+import { longestStorePause, pauseAfter, Pauses, problem } from "./policies.ts"
+import type { Running, RunningActivities } from "./running.ts"
 import * as sessionsOf from "./sessions.ts"
 import type { Settings } from "./settings.ts"
 import * as slots from "./slots.ts"
 import type { Supervisor } from "./supervisor.ts"
-
-type Activity = WorkItem.Of<"ActivityExecute">
-type Completion = WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">
 
 export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
@@ -37,7 +34,6 @@ export const make = Effect.fnUntraced(function*(options: {
 }): Effect.fn.Return<slots.Dispatcher, never, Scope.Scope> {
   const { handlers, provider, running, settings, supervisor } = options
   const looks = slots.looks(yield* Clock.Clock)
-  const pauses = new Pauses()
   const sessions = yield* sessionsOf.make({
     provider,
     settings,
@@ -45,125 +41,152 @@ export const make = Effect.fnUntraced(function*(options: {
     activities: [...handlers.keys()],
     onLook: looks.answered
   })
-
-  const handle = ({ attemptCount, item, lockToken }: Claimed<Activity>): Effect.Effect<void> => {
-    // From here on until its outcome is stored.
-    const one = running.enter(item, lockToken)
-
-    const giveBack = (options: { readonly delay: Option.Option<Duration.Duration>; readonly counts: boolean }) =>
-      provider.abandonWorkItem({ lockToken, delay: options.delay, ignoreAttempt: !options.counts }).pipe(
-        Effect.catch((error) =>
-          error.reason._tag === "LockLost"
-            ? Effect.void
-            : Effect.logWarning(`${component}: activity not abandoned, it is delivered again when its lock expires`)
-              .pipe(
-                problem(error)
-              )
-        )
-      )
-
-    /** Tries until the store has the outcome, or its lock is lost: the handler is not run again for it. */
-    const store = (completion: Completion, failures = 0): Effect.Effect<void> =>
-      running.holdLock(one).pipe(
-        Effect.andThen(provider.ackWorkItem(lockToken, Option.some(completion))),
-        Effect.matchEffect({
-          onSuccess: () => count(item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
-          onFailure: (error) => {
-            if (error.reason._tag === "LockLost") {
-              return Effect.logWarning(
-                `${component}: outcome not stored, its lock is lost: cancelled, run elsewhere, or stored by an earlier try`
-              )
-            }
-            if (isRefusedData(error)) return storeRefusal(completion, error)
-            const log = failures === 0
-              ? Effect.logWarning(`${component}: outcome not stored yet`)
-              : Effect.logDebug(`${component}: outcome not stored yet`)
-            return log.pipe(
-              problem(error),
-              Effect.andThen(Effect.raceFirst(
-                Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause)),
-                Deferred.await(one.lost)
-              )),
-              Effect.andThen(Effect.suspend(() => store(completion, failures + 1)))
-            )
-          }
-        })
-      )
-
-    /** The database will never take the outcome, so running the handler again would only repeat that. */
-    const storeRefusal = (completion: Completion, error: ProviderError): Effect.Effect<void> =>
-      Effect.logError(`${component}: activity fails, the database refuses its outcome`).pipe(
-        problem(error),
-        Effect.andThen(
-          completion._tag === "ActivityFailed" && completion.details._tag === "Infrastructure"
-            ? Effect.suspend(() => giveBack({ delay: Option.some(pauses.next(one.key).pause), counts: true }))
-            : store(failed(item, refusedByStore(error)))
-        )
-      )
-
-    const call = (handler: ActivityCode) =>
-      Effect.gen(function*() {
-        // Not a child: one that does not end when it is interrupted must not keep the slot, or a shutdown, waiting.
-        const fiber = yield* Effect.forkDetach(
-          provideCall(handler.run(item.input), item, attemptCount, sessions.workerId)
-        )
-        const ended = yield* Effect.raceFirst(
-          Effect.asSome(Fiber.await(fiber)),
-          Effect.as(Deferred.await(one.lost), Option.none<Exit.Exit<string, ErrorDetails>>())
-        ).pipe(Effect.onInterrupt(() => interruptWithin(fiber, settings.activityGracePeriod)))
-        if (Option.isNone(ended)) {
-          yield* Effect.logInfo(`${component}: activity cancelled, it is interrupted`)
-          yield* interruptWithin(fiber, settings.activityGracePeriod)
-          return yield* count(item, "cancelled")
-        }
-        const completion = complete(item, ended.value)
-        return yield* completion === undefined
-          ? giveBack({ delay: Option.none(), counts: true })
-          : store(completion)
-      })
-
-    const handler = handlers.get(item.name)
-    const deliveries = attemptCount - 1
-    const work: Effect.Effect<void> = deliveries >= settings.maxAttempts
-      ? Effect.logError(`${component}: activity fails as poison, no delivery ended with an outcome`).pipe(
-        Effect.annotateLogs({ deliveries }),
-        Effect.andThen(store(failed(item, poisonedActivity(item, deliveries, settings.maxAttempts))))
-      )
-      : handler === undefined
-      ? giveBack({ delay: Option.some(unservedPause), counts: false })
-      : call(handler)
-
-    return work.pipe(
-      Effect.catchDefect((defect) =>
-        Effect.andThen(
-          Effect.logError(`${component}: activity broke`, defect),
-          Effect.suspend(() => giveBack({ delay: Option.some(pauses.next(one.key).pause), counts: true }))
-        )
-      ),
-      // Shutdown: the activity is not at fault, the next process runs it again.
-      Effect.onInterrupt(() => giveBack({ delay: Option.none(), counts: false })),
-      Effect.ensuring(Effect.sync(() => running.leave(one))),
-      Effect.ensuring(sessions.leave(item)),
-      Effect.annotateLogs({
-        instanceId: item.instance,
-        executionId: item.executionId,
-        activityId: item.id,
-        activityName: item.name
-      })
-    )
-  }
-
+  const room: Room = { provider, handlers, running, settings, sessions, pauses: new Pauses() }
   return {
     name: component,
     concurrency: settings.workerConcurrency,
     looks,
-    claim: Effect.map(Effect.andThen(running.inTouch, sessions.claim), Option.map(handle))
+    claim: Effect.map(
+      Effect.andThen(running.inTouch, sessions.claim),
+      Option.map((claimed) => handle(room, claimed))
+    )
   }
 })
 
 // internal
 
+/** What all deliveries share. */
+interface Room {
+  readonly provider: Provider["Service"]
+  readonly handlers: ReadonlyMap<string, ActivityCode>
+  readonly running: RunningActivities
+  readonly settings: Settings
+  readonly sessions: sessionsOf.Sessions
+  readonly pauses: Pauses
+}
+
+/** Settles the delivery, whatever happens. */
+const handle = (room: Room, claimed: Claimed<Activity>): Effect.Effect<void> => {
+  const { pauses, provider, running, sessions } = room
+  const { item, lockToken } = claimed
+  const entry = running.enter(item, lockToken)
+
+  const abandon = ({ counts, pause }: Pick<decide.Abandon<string>, "counts" | "pause">) =>
+    Effect.suspend(() =>
+      provider.abandonWorkItem({
+        lockToken,
+        delay: pause === "none"
+          ? Option.none()
+          : Option.some(pause === "growing" ? pauses.next(entry.key).pause : pause),
+        ignoreAttempt: !counts
+      })
+    ).pipe(
+      Effect.catch((error) =>
+        error.reason._tag === "LockLost"
+          ? Effect.void
+          : Effect.logWarning(`${component}: activity not abandoned, it is delivered again when its lock expires`).pipe(
+            problem(error)
+          )
+      )
+    )
+
+  return Effect.suspend(() => deliver(room, claimed, entry, abandon)).pipe(
+    Effect.catchDefect((defect) =>
+      Effect.andThen(Effect.logError(`${component}: activity broke`, defect), abandon(decide.broken))
+    ),
+    // Shutdown: the activity is not at fault, the next process runs it again.
+    Effect.onInterrupt(() => abandon({ pause: "none", counts: false })),
+    Effect.ensuring(Effect.sync(() => running.leave(entry))),
+    Effect.ensuring(sessions.leave(item)),
+    Effect.annotateLogs({
+      instanceId: item.instance,
+      executionId: item.executionId,
+      activityId: item.id,
+      activityName: item.name
+    })
+  )
+}
+
+/** Carries out what the delivery comes to. */
+const deliver = (
+  room: Room,
+  { attemptCount, item, lockToken }: Claimed<Activity>,
+  entry: Running,
+  abandon: (decision: decide.Abandon<string>) => Effect.Effect<void>
+): Effect.Effect<void> => {
+  const { handlers, provider, running, sessions, settings } = room
+
+  /** Tries until the store has the outcome, or its lock is lost: the handler is not run again for it. */
+  const store = (completion: Completion, failures = 0): Effect.Effect<void> =>
+    running.holdLock(entry).pipe(
+      Effect.andThen(provider.ackWorkItem(lockToken, Option.some(completion))),
+      Effect.matchEffect({
+        onSuccess: () => count(item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
+        onFailure: (error) => settleUnstored(error, completion, failures)
+      })
+    )
+
+  const settleUnstored = (error: ProviderError, completion: Completion, failures: number): Effect.Effect<void> => {
+    const decision = decide.unstoredOutcome(item, completion, error)
+    switch (decision._tag) {
+      case "Leave":
+        return Effect.logWarning(
+          `${component}: outcome not stored, its lock is lost: cancelled, run elsewhere, or stored by an earlier try`
+        )
+      case "Fail":
+        return Effect.andThen(refused(error), Effect.suspend(() => store(decision.completion)))
+      case "Abandon":
+        return Effect.andThen(refused(error), abandon(decision))
+      case "Retry":
+        return (failures === 0 ? Effect.logWarning(notStoredYet) : Effect.logDebug(notStoredYet)).pipe(
+          problem(error),
+          Effect.andThen(Effect.raceFirst(
+            Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause)),
+            Deferred.await(entry.lost)
+          )),
+          Effect.andThen(Effect.suspend(() => store(completion, failures + 1)))
+        )
+    }
+  }
+
+  const call = Effect.fnUntraced(function*(handler: ActivityCode) {
+    // Not a child: a handler that does not end when it is interrupted must not hold up the slot, or a shutdown.
+    const fiber = yield* Effect.forkDetach(
+      provideCall(handler.run(item.input), item, attemptCount, sessions.workerId)
+    )
+    const ended = yield* Effect.raceFirst(
+      Effect.asSome(Fiber.await(fiber)),
+      Effect.as(Deferred.await(entry.lost), Option.none<Exit.Exit<string, ErrorDetails>>())
+    ).pipe(Effect.onInterrupt(() => interruptWithin(fiber, settings.activityGracePeriod)))
+    if (Option.isNone(ended)) {
+      yield* Effect.logInfo(`${component}: activity cancelled, it is interrupted`)
+      yield* interruptWithin(fiber, settings.activityGracePeriod)
+      return yield* count(item, "cancelled")
+    }
+    const decision = decide.handlerEnd(item, ended.value)
+    return yield* decision._tag === "Store" ? store(decision.completion) : abandon(decision)
+  })
+
+  const decision = decide.activity({ attemptCount, item }, { handlers, maxAttempts: settings.maxAttempts })
+  switch (decision._tag) {
+    case "Run":
+      return call(decision.handler)
+    case "FailAsPoison":
+      return Effect.logError(`${component}: activity fails as poison, no delivery ended with an outcome`).pipe(
+        Effect.annotateLogs({ deliveries: decision.deliveries }),
+        Effect.andThen(store(decision.completion))
+      )
+    case "Abandon":
+      return abandon(decision)
+  }
+}
+
 const component = "Worker dispatcher"
+
+const notStoredYet = `${component}: outcome not stored yet`
+
+const refused = (error: ProviderError) =>
+  problem(error)(Effect.logError(`${component}: activity fails, the database refuses its outcome`))
 
 const provideCall = <A, E>(
   run: Effect.Effect<A, E, Call>,
@@ -196,27 +219,6 @@ const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Dura
         : Effect.logWarning(`${component}: an interrupted activity does not end, it is left alone`)
     )
   )
-
-/** Undefined when the handler interrupted itself: its outcome is unknown. */
-const complete = (
-  item: Activity,
-  exit: Exit.Exit<string, ErrorDetails>
-): Completion | undefined => {
-  if (Exit.isSuccess(exit)) {
-    const { executionId, id, instance } = item
-    return { _tag: "ActivityCompleted", instance, executionId, id, result: exit.value }
-  }
-  const reason = exit.cause.reasons.find((reason) => reason._tag === "Fail")
-  return reason && failed(item, reason.error)
-}
-
-const failed = (item: Activity, details: ErrorDetails): Completion => ({
-  _tag: "ActivityFailed",
-  instance: item.instance,
-  executionId: item.executionId,
-  id: item.id,
-  details
-})
 
 const count = (item: Activity, outcome: "success" | "app_error" | "cancelled") =>
   Metric.update(

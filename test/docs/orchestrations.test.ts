@@ -432,7 +432,7 @@ describe("docs/orchestrations.md", () => {
         const error = yield* Effect.flip(wait)
         assert.include(
           error.message,
-          `orchestration "Program" is not deterministic: replayed, it decides otherwise than when it went on in memory`
+          `orchestration "Program" is not deterministic: its replay decides otherwise than its program did in memory`
         )
       })))
 

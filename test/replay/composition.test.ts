@@ -617,7 +617,7 @@ describe("batch", () => {
     const read = batches.read(item(start("p"), start("q"), start("p"), start(null)))
     if (read._tag !== "Run") return assert.fail(read._tag)
     assert.strictEqual(read.started.parentInstance, "p")
-    assert.deepStrictEqual(read.refusals, [{
+    assert.deepStrictEqual(read.rejections, [{
       _tag: "SubOrchFailed",
       parentInstance: "q",
       parentExecutionId: 1,

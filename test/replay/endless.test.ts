@@ -180,10 +180,10 @@ describe("endless", () => {
     it(`${what}: the turn ends, the instance fails, and the code never runs again`, async () => {
       let rounds = 0
       const instance = new Instance(loop(() => void rounds++))
-      const { outcome, suspended, turn } = turns.run(instance.claimed([]))
+      const { outcome, turn, warm } = turns.run(instance.claimed([]))
       if (outcome._tag !== "Failed" || outcome.details._tag !== "Configuration") return assert.fail(outcome._tag)
       assert.include(outcome.details.message, `orchestration "Tested" does not come to rest`)
-      assert.isUndefined(suspended)
+      assert.isUndefined(warm)
       assert.deepStrictEqual(turn.historyDelta.map(({ _tag }) => _tag), ["OrchestrationStarted", "OrchestrationFailed"])
       const made = rounds
       for (let i = 0; i < 5; i++) await laterTasks()

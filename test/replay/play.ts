@@ -85,7 +85,7 @@ export class Instance {
   diedOf: Cause.Cause<never> | undefined
   /** Turns that went on with the program the turn before had left. */
   resumed = 0
-  private suspended: turns.Suspended | undefined
+  private warm: turns.WarmProgram | undefined
   private code: Code
   private readonly options: Options
 
@@ -99,29 +99,29 @@ export class Instance {
   /** From now on another program runs on the same history. */
   become(program: Program | Code): this {
     this.code = Effect.isEffect(program) ? plain(program) : program
-    this.suspended = undefined
+    this.warm = undefined
     return this
   }
 
   /** Runs a turn; its decisions become part of the instance. */
   turn(...messages: ReadonlyArray<WorkItem.WorkItem>): turns.Result {
-    const { diedOf, suspended, ...result } = turns.run(this.claimed(messages))
+    const { diedOf, warm, ...result } = turns.run(this.claimed(messages))
     const logged = this.logs.length
     const strays = this.strays
-    const { diedOf: _, suspended: again, ...second } = turns.run({
+    const { diedOf: _, warm: again, ...second } = turns.run({
       ...this.claimed(messages),
       history: this.history.map(throughText)
     })
     same(second, result, "a turn decides the same when it is run again")
-    assert.strictEqual(again === undefined, suspended === undefined)
-    const ran = this.suspended?.isSound() ? this.suspended.resume({ nowMs: this.nowMs, messages }) : undefined
+    assert.strictEqual(again === undefined, warm === undefined)
+    const ran = this.warm?.isSound() ? this.warm.resume({ nowMs: this.nowMs, messages }) : undefined
     if (ran !== undefined) {
-      const { suspended: goesOn, ...third } = ran
+      const { warm: goesOn, ...third } = ran
       same(third, result, "a turn decides the same when its program was kept")
-      assert.strictEqual(goesOn === undefined, suspended === undefined)
+      assert.strictEqual(goesOn === undefined, warm === undefined)
       this.resumed++
     }
-    this.suspended = this.options.keepProgram === false ? undefined : ran === undefined ? suspended : ran.suspended
+    this.warm = this.options.keepProgram === false ? undefined : ran === undefined ? warm : ran.warm
     this.logs.length = logged
     this.strays = strays
     const { historyDelta } = result.turn

@@ -114,13 +114,13 @@ describe("code that is not durable", () => {
   ) {
     it(`go on after a promise ${what}: the program is not gone on with`, async () => {
       const promised = Effect.andThen(Effect.promise(() => Promise.resolve()), after)
-      const { suspended } = turns.run(
+      const { warm } = turns.run(
         new Instance(Effect.all([Effect.sleep("1 hour"), promised], { concurrency: 2 })).claimed([])
       )
-      assert.isTrue(suspended?.isSound())
+      assert.isTrue(warm?.isSound())
       await laterTasks()
-      assert.isFalse(suspended?.isSound())
-      assert.isUndefined(suspended?.resume({ nowMs: 0, messages: [] }))
+      assert.isFalse(warm?.isSound())
+      assert.isUndefined(warm?.resume({ nowMs: 0, messages: [] }))
     })
   }
 })

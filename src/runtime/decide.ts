@@ -1,0 +1,190 @@
+/**
+ * What a delivery comes to, as values: the dispatchers carry them out.
+ *
+ * A claimed instance or activity runs, fails for good, is dropped, or is abandoned: given back, to be delivered again.
+ * The same holds for a turn or an outcome that the store did not take.
+ */
+import * as Duration from "effect/Duration"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
+import type { ErrorDetails } from "../model/ErrorDetails.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { Claimed, OrchestrationItem, Turn } from "../provider/Provider.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import type { WarmProgram } from "../replay/turn.ts"
+import * as batches from "./batch.ts"
+import { failedTurn, poisonedActivity, poisonedInstance, refusedByStore } from "./failing.ts"
+import type { Registration, Registry } from "./registry.ts"
+
+/** The work is given back, to be delivered again. */
+export interface Abandon<Because extends string> {
+  readonly _tag: "Abandon"
+  readonly because: Because
+  /** Until the work is delivered again; `growing` pauses double with each failure in a row. */
+  readonly pause: Duration.Duration | "none" | "growing"
+  /** Whether the delivery counts towards `maxAttempts`, after which work is poison. */
+  readonly counts: boolean
+  /** For the log. */
+  readonly problem?: string
+}
+
+/** For work that is not at fault. */
+export const postponed = <Because extends string>(because: Because, problem?: string): Abandon<Because> => ({
+  _tag: "Abandon",
+  because,
+  pause: "growing",
+  counts: false,
+  ...(problem !== undefined && { problem })
+})
+
+/** For work that may be at fault: its handling threw. */
+export const broken: Abandon<"Broke"> = { _tag: "Abandon", because: "Broke", pause: "growing", counts: true }
+
+// -- instances -------------------------------------------------------------------------------------
+
+export type InstanceDecision =
+  /** The warm program resumes. */
+  | { readonly _tag: "Resume"; readonly batch: batches.Run; readonly warm: WarmProgram }
+  /** The history is not in the item, and no program can do without it. */
+  | { readonly _tag: "ReadHistory" }
+  | { readonly _tag: "Replay"; readonly batch: batches.Run; readonly registration: Registration }
+  /** The instance has ended: its messages are deleted, and parents whose child could not start are notified. */
+  | { readonly _tag: "Drop"; readonly rejections: ReadonlyArray<WorkItem.WorkItem> }
+  | { readonly _tag: "FailAsPoison"; readonly turn: Turn; readonly deliveries: number }
+  | Abandon<"HistoryUnreadable" | "Early" | "Unserved">
+
+/** Why an instance is given back. */
+export type InstanceAbandoned =
+  | "HistoryUnreadable"
+  | "HistoryNotRead"
+  | "Early"
+  | "Unserved"
+  | "TurnNotStored"
+  | "MessagesNotDropped"
+  | "Broke"
+
+/** `warm` is the program of this instance that waits in memory, if there is one. */
+export const instance = (
+  { attemptCount, item }: Pick<Claimed<OrchestrationItem>, "attemptCount" | "item">,
+  { maxAttempts, registry, warm }: {
+    readonly registry: Pick<Registry, "resolve">
+    readonly maxAttempts: number
+    readonly warm: WarmProgram | undefined
+  }
+): InstanceDecision => {
+  const deliveries = attemptCount - 1
+  if (item.isKnownHistory) {
+    const batch = warm === undefined || deliveries >= maxAttempts ? undefined : batches.read(item, warm.started)
+    return batch?._tag === "Run" ? { _tag: "Resume", batch, warm: warm! } : { _tag: "ReadHistory" }
+  }
+  const batch = batches.read(item)
+  // An instance that has ended stays as it ended, however often its messages were delivered.
+  if (batch._tag === "Drop") return { _tag: "Drop", rejections: batch.rejections }
+  if (deliveries >= maxAttempts) {
+    const turn = failedTurn(item, batch, poisonedInstance(item, deliveries, maxAttempts))
+    return { _tag: "FailAsPoison", turn, deliveries }
+  }
+  // Another release may be able to read it.
+  if (Option.isSome(item.historyError)) return postponed("HistoryUnreadable", item.historyError.value)
+  // The start of the execution is not visible yet.
+  if (batch._tag === "Early") return postponed("Early")
+  const registration = registry.resolve(batch.started.name, batch.version)
+  if (registration === undefined) return unserved(`${batch.started.name}@${batch.started.version}`)
+  return { _tag: "Replay", batch, registration }
+}
+
+/** What a turn comes to that the store did not take. */
+export type UnstoredTurn =
+  | { readonly _tag: "Replay" }
+  | { readonly _tag: "Fail"; readonly turn: Turn }
+  /** Another process may have the instance. If its lock has only expired, the delivery does not count. */
+  | { readonly _tag: "Release" }
+  | Abandon<"TurnNotStored">
+
+/** Where a turn came from: a warm program; a replay, or poison; or a failure because the store refused another turn. */
+export type TurnOrigin = "Resume" | "Replay" | "Refusal"
+
+export const unstoredTurn = (error: ProviderError, origin: TurnOrigin, item: OrchestrationItem): UnstoredTurn => {
+  if (error.reason._tag === "LockLost") return { _tag: "Release" }
+  if (!isRefusedData(error) || origin === "Refusal") return postponed("TurnNotStored", error.message)
+  // The store will refuse the turn of the replay as well, but only a replay can fail the instance.
+  if (origin === "Resume") return { _tag: "Replay" }
+  // The store will never take what this turn stores, so running it again would only repeat that.
+  return { _tag: "Fail", turn: failedTurn(item, batches.read(item), refusedByStore(error)) }
+}
+
+// -- activities ------------------------------------------------------------------------------------
+
+export type Activity = WorkItem.Of<"ActivityExecute">
+export type Completion = WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">
+
+export type ActivityDecision<Handler> =
+  | { readonly _tag: "Run"; readonly handler: Handler }
+  | { readonly _tag: "FailAsPoison"; readonly completion: Completion; readonly deliveries: number }
+  | Abandon<"Unserved">
+
+export const activity = <Handler>(
+  { attemptCount, item }: Pick<Claimed<Activity>, "attemptCount" | "item">,
+  { handlers, maxAttempts }: { readonly handlers: ReadonlyMap<string, Handler>; readonly maxAttempts: number }
+): ActivityDecision<Handler> => {
+  const deliveries = attemptCount - 1
+  if (deliveries >= maxAttempts) {
+    const completion = failed(item, poisonedActivity(item, deliveries, maxAttempts))
+    return { _tag: "FailAsPoison", completion, deliveries }
+  }
+  const handler = handlers.get(item.name)
+  return handler === undefined ? unserved(item.name) : { _tag: "Run", handler }
+}
+
+/** What the end of a handler comes to. */
+export type HandlerEnd = { readonly _tag: "Store"; readonly completion: Completion } | Abandon<"HandlerInterrupted">
+
+export const handlerEnd = (item: Activity, exit: Exit.Exit<string, ErrorDetails>): HandlerEnd => {
+  if (Exit.isSuccess(exit)) {
+    const { executionId, id, instance } = item
+    return { _tag: "Store", completion: { _tag: "ActivityCompleted", instance, executionId, id, result: exit.value } }
+  }
+  const reason = exit.cause.reasons.find((reason) => reason._tag === "Fail")
+  if (reason !== undefined) return { _tag: "Store", completion: failed(item, reason.error) }
+  // The handler interrupted itself: its outcome is unknown.
+  return { _tag: "Abandon", because: "HandlerInterrupted", pause: "none", counts: true }
+}
+
+/** What an outcome comes to that the store did not take. The handler is never run again for it. */
+export type UnstoredOutcome =
+  | { readonly _tag: "Retry" }
+  | { readonly _tag: "Fail"; readonly completion: Completion }
+  /** The activity was cancelled, runs in another process, or an earlier try has stored its outcome. */
+  | { readonly _tag: "Leave" }
+  | Abandon<"OutcomeRefused">
+
+export const unstoredOutcome = (item: Activity, completion: Completion, error: ProviderError): UnstoredOutcome => {
+  if (error.reason._tag === "LockLost") return { _tag: "Leave" }
+  if (!isRefusedData(error)) return { _tag: "Retry" }
+  // The store will never take this outcome, so running the handler again would only repeat that.
+  return completion._tag === "ActivityFailed" && completion.details._tag === "Infrastructure"
+    ? { _tag: "Abandon", because: "OutcomeRefused", pause: "growing", counts: true }
+    : { _tag: "Fail", completion: failed(item, refusedByStore(error)) }
+}
+
+// internal
+
+/** This process does not serve the work, and should not have been given it. */
+const unserved = (name: string): Abandon<"Unserved"> => ({
+  _tag: "Abandon",
+  because: "Unserved",
+  pause: Duration.seconds(1),
+  counts: false,
+  problem: `this process does not serve ${name}`
+})
+
+/** The payload is at fault. A schema that does not fit, or a missing right, is for the operator to mend. */
+const isRefusedData = ({ reason }: ProviderError) => reason._tag === "DataRefused" || reason._tag === "InvalidInput"
+
+const failed = (item: Activity, details: ErrorDetails): Completion => ({
+  _tag: "ActivityFailed",
+  instance: item.instance,
+  executionId: item.executionId,
+  id: item.id,
+  details
+})

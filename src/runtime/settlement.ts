@@ -1,0 +1,88 @@
+/**
+ * Ends the claim of an instance: by storing a turn, by deleting its messages, or by giving it back.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { Provider, Turn } from "../provider/Provider.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import type { Abandon, InstanceAbandoned } from "./decide.ts"
+import { longestStorePause, pauseAfter, problem } from "./policies.ts"
+import type { Pauses } from "./policies.ts"
+import { component } from "./reports.ts"
+
+export interface Settlement {
+  readonly ack: (turn: Turn) => Effect.Effect<void, ProviderError>
+  /** Notifies parents, and deletes the messages. */
+  readonly drop: (rejections: ReadonlyArray<WorkItem.WorkItem>) => Effect.Effect<void, ProviderError>
+  /** Tries until the store has it: otherwise the lock expires, and the delivery counts. */
+  readonly abandon: (decision: Abandon<InstanceAbandoned>) => Effect.Effect<void>
+  /** Tries once to give the instance back. */
+  readonly release: Effect.Effect<void>
+}
+
+export const make = ({ instanceId, lockToken, pauses, provider }: {
+  readonly provider: Provider["Service"]
+  /** Of all instances. */
+  readonly pauses: Pauses
+  readonly instanceId: string
+  readonly lockToken: string
+}): Settlement => {
+  const forget = Effect.sync(() => pauses.forget(instanceId))
+
+  const abandon = (
+    options: { readonly delay: Option.Option<Duration.Duration>; readonly ignoreAttempt: boolean },
+    failures = 0
+  ): Effect.Effect<void> =>
+    provider.abandonOrchestrationItem({ lockToken, ...options }).pipe(
+      Effect.catch((error) =>
+        error.reason._tag === "LockLost"
+          ? Effect.logDebug(`${component}: instance not abandoned, its lock is lost`)
+          : Effect.logDebug(`${component}: instance not abandoned yet`).pipe(
+            problem(error),
+            Effect.andThen(Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause))),
+            Effect.andThen(Effect.suspend(() => abandon(options, failures + 1)))
+          )
+      )
+    )
+
+  return {
+    ack: (turn) => Effect.andThen(provider.ackOrchestrationItem(lockToken, turn), forget),
+    // A notice is sent again when the process dies before the drop. A parent takes the first one only.
+    drop: (rejections) =>
+      Effect.forEach(rejections, (rejection) => provider.enqueueForOrchestrator(rejection, Option.none())).pipe(
+        Effect.andThen(provider.dropOrchestrationItem(lockToken)),
+        Effect.andThen(forget)
+      ),
+    abandon: ({ because, counts, pause, problem }) =>
+      Effect.suspend(() => {
+        const { isFirst, pause: delay } = pause === "growing"
+          ? pauses.next(instanceId)
+          : { isFirst: false, pause: pause === "none" ? undefined : pause }
+        const line = `${component}: ${lines[because].text}`
+        const log = isFirst && lines[because].isError ? Effect.logError(line) : Effect.logDebug(line)
+        return Effect.andThen(
+          problem === undefined ? log : Effect.annotateLogs(log, { problem }),
+          abandon({ delay: Option.fromUndefinedOr(delay), ignoreAttempt: !counts })
+        )
+      }),
+    release: Effect.ignore(
+      provider.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
+    )
+  }
+}
+
+// internal
+
+/** What is logged: an error once, until a turn of the instance is stored. */
+const lines: { readonly [B in InstanceAbandoned]: { readonly text: string; readonly isError: boolean } } = {
+  HistoryUnreadable: { text: "history cannot be read", isError: true },
+  HistoryNotRead: { text: "history not read", isError: true },
+  TurnNotStored: { text: "turn not stored", isError: true },
+  MessagesNotDropped: { text: "messages not dropped", isError: true },
+  Early: { text: "messages wait for the start of their execution", isError: false },
+  Unserved: { text: "instance abandoned, its version is not served here", isError: false },
+  // Logged with its cause.
+  Broke: { text: "instance abandoned, its turn broke", isError: false }
+}

@@ -1,0 +1,170 @@
+/**
+ * Runs turns of programs, which do not yield: by resuming a warm program, or by replaying a history.
+ */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import * as References from "effect/References"
+import * as ErrorDetails from "../model/ErrorDetails.ts"
+import * as Event from "../model/Event.ts"
+import * as coreVersion from "../model/internal/coreVersion.ts"
+import { harmless } from "../model/internal/logging.ts"
+import * as Metrics from "../model/Metrics.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { OrchestrationItem } from "../provider/Provider.ts"
+import { silentWhile } from "../replay/silence.ts"
+import * as turns from "../replay/turn.ts"
+import type * as batches from "./batch.ts"
+import type { EventLoop } from "./eventLoop.ts"
+import type { Registration } from "./registry.ts"
+import { component, StrayReport } from "./reports.ts"
+import type { Settings } from "./settings.ts"
+import * as unreadMail from "./unreadMail.ts"
+
+export interface TurnRunner {
+  /** `Replay` where the warm program cannot run this turn; with `ran` when only its unread mail is to stay behind. */
+  readonly resume: (
+    warm: turns.WarmProgram,
+    item: OrchestrationItem,
+    batch: batches.Run
+  ) => Effect.Effect<Resumed>
+  /** `ran` is the turn that the warm program has run already. */
+  readonly replay: (options: {
+    readonly item: OrchestrationItem
+    readonly batch: batches.Run
+    readonly registration: Registration
+    readonly warm: turns.WarmProgram | undefined
+    readonly ran: turns.Ran | undefined
+  }) => Effect.Effect<turns.Ran>
+  /** Logs the programs that have continued outside their turns since the last call. */
+  readonly reportStrays: Effect.Effect<void>
+}
+
+export type Resumed =
+  | { readonly _tag: "Ran"; readonly ran: turns.Ran }
+  | { readonly _tag: "Replay"; readonly ran: turns.Ran | undefined }
+
+export const make = (
+  context: Context.Context<never>,
+  { eventLoop, settings: { verifyReplay } }: {
+    readonly eventLoop: EventLoop
+    readonly settings: Pick<Settings, "verifyReplay">
+  }
+): TurnRunner => {
+  const secondRun = { isUnderWay: false }
+  const services = hostServices(context, secondRun)
+  const strays = new StrayReport()
+
+  /** Warns of a turn that blocks the event loop. */
+  const atOnce = <A>(name: string, run: () => A): Effect.Effect<A> =>
+    Effect.suspend(() => {
+      const { blockedMs, result } = eventLoop.turn(run)
+      if (blockedMs === undefined) return Effect.succeed(result)
+      return Effect.logWarning(`${component}: a turn blocked the event loop; computing belongs in activities`).pipe(
+        Effect.annotateLogs({ orchestration: name, milliseconds: blockedMs }),
+        Effect.as(result)
+      )
+    })
+
+  /** The second run of a turn logs nothing. */
+  const silently = <A>(run: () => A): A => {
+    secondRun.isUnderWay = true
+    try {
+      return run()
+    } finally {
+      secondRun.isUnderWay = false
+    }
+  }
+
+  return {
+    resume: (warm, item, { messages }) =>
+      Effect.map(
+        atOnce(warm.started.name, () => warm.resume({ nowMs: item.nowMs, messages })),
+        // Only a replay can run the turn again, without the mail that stays behind.
+        (ran) => ran === undefined || unreadMail.leavesMail(ran, item) ? { _tag: "Replay", ran } : { _tag: "Ran", ran }
+      ),
+    replay: ({ batch, item, ran, registration, warm }) => {
+      const run = (messages: ReadonlyArray<WorkItem.WorkItem>) =>
+        turns.run({
+          instanceId: item.instanceId,
+          executionId: batch.executionId,
+          nowMs: item.nowMs,
+          history: batch.history,
+          started: { ...batch.started, version: registration.version },
+          messages,
+          keyValues: item.keyValues,
+          version: coreVersion.current,
+          code: registration.code,
+          services,
+          onStray: () => strays.add(registration.name, item.instanceId)
+        })
+      const verified = (replayed: turns.Ran) => {
+        if (!verifyReplay || warm === undefined || !warm.isSound() || !hasSeen(warm, item.history)) return replayed
+        return agreed(
+          replayed,
+          silently(() => warm.resume({ nowMs: item.nowMs, messages: batch.messages })),
+          warm,
+          item
+        )
+      }
+      const turn = atOnce(registration.name, () =>
+        unreadMail.leave(
+          verified(ran ?? run(batch.messages)),
+          item,
+          (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
+        ))
+      return batch.history.length === 0 ? turn : Effect.tap(
+        turn,
+        Metric.update(Metric.withAttributes(Metrics.orchestrationReplays, { orchestration_name: registration.name }), 1)
+      )
+    },
+    reportStrays: strays.flush
+  }
+}
+
+// internal
+
+/** What code under replay inherits from its host: where logs go, nothing else. */
+const hostServices = (
+  context: Context.Context<never>,
+  secondRun: { readonly isUnderWay: boolean }
+): Context.Context<never> => {
+  const loggers = harmless(Context.get(context, References.CurrentLoggers))
+  return Context.empty().pipe(
+    Context.add(References.CurrentLoggers, silentWhile(loggers, () => secondRun.isUnderWay)),
+    Context.add(References.MinimumLogLevel, Context.get(context, References.MinimumLogLevel))
+  )
+}
+
+/** Whether the stored history is the one that the program has seen. */
+const hasSeen = ({ executionId, lastEvent }: turns.WarmProgram, history: ReadonlyArray<Event.Event>) => {
+  const last = history.at(-1)
+  return last !== undefined && last.executionId === executionId && Event.encode(last) === Event.encode(lastEvent)
+}
+
+/** The turn when the warm program has decided the same as its replay; otherwise one that fails the instance. */
+const agreed = (
+  replayed: turns.Ran,
+  resumed: turns.Ran | undefined,
+  { executionId, started }: turns.WarmProgram,
+  item: OrchestrationItem
+): turns.Ran => {
+  // Failures are left to replays.
+  if (resumed === undefined && replayed.outcome._tag === "Failed") return replayed
+  if (resumed !== undefined && sameDecisions(resumed, replayed)) return resumed
+  return {
+    ...turns.fail(
+      { ...item, executionId, started, version: coreVersion.current },
+      ErrorDetails.nondeterminism(notReproduced(started.name)),
+      { unreadable: false }
+    ),
+    warm: undefined
+  }
+}
+
+const sameDecisions = (a: turns.Result, b: turns.Result) =>
+  JSON.stringify([a.outcome, a.turn]) === JSON.stringify([b.outcome, b.turn])
+
+const notReproduced = (name: string) =>
+  `orchestration "${name}" is not deterministic: its replay decides otherwise than its program did in memory. ` +
+  `Time, chance and everything outside must come from Effect's Clock and Random, or from activities`
