@@ -2,8 +2,8 @@
  * Activities: the steps of an orchestration that touch the world.
  *
  * An activity runs at least once, on any worker that has a handler for its name and takes its tag. Its result is recorded
- * once, so the orchestration sees one outcome however often the handler ran. Handlers that change something should pass
- * `Call.idempotencyKey` on to what they change: it is the same for all tries and deliveries of one call.
+ * once, so the orchestration sees one outcome however often the handler ran. A handler that changes something should pass
+ * `Call.idempotencyKey` along: it is the same for all tries and deliveries of one call.
  *
  * @since 0.1.0
  */
@@ -30,8 +30,8 @@ import { activityKey } from "./runtime/handlers.ts"
 import type { ActivityHandler } from "./runtime/handlers.ts"
 
 /**
- * What an orchestration can call: a named step with the Schemas of what goes in and comes out. Its handler is one of this
- * package, or of Duroxide in Rust.
+ * A definition that an orchestration can call: a named step with the Schemas of payload, result and error. Its handler
+ * runs in processes of this package, or of Duroxide in Rust.
  *
  * @category models
  * @since 0.1.0
@@ -53,26 +53,26 @@ export interface Callable<
    *
    * **Details**
    *
-   * A failure of the handler arrives as a typed failure. A handler that died, or answered with something its Schema
-   * refuses, arrives as the defect `ActivityDied`. With a timeout, `ActivityTimedOut` is one more typed failure.
-   * Interruption cancels the activity: it is not started any more, or a running handler is interrupted.
+   * A failure of the handler stays a typed failure. A handler that dies, or returns a value its Schema refuses, becomes
+   * the defect `ActivityDied`. With a timeout, the call can also fail with `ActivityTimedOut`. Interruption cancels the
+   * activity: a waiting one is not started, a running handler is interrupted.
    *
    * **Gotchas**
    *
    * A cancelled activity may or may not have had its effect. `Effect.all` interrupts the others when one of them fails;
-   * where each effect must be known to be undone, wait for all of them, for example with `Effect.partition`.
+   * if each effect must be undone, wait for all of them, for example with `Effect.partition`.
    *
-   * What a handler dies of is recorded at once, as any other outcome: only `retry` makes another call of it.
+   * A defect of the handler is recorded at once, like any other outcome; only `retry` calls the handler again.
    */
   readonly execute: (
     payload: Payload["Type"]
   ) => Effect.Effect<Success["Type"], Error["Type"] | TimedOut, OrchestrationContext>
   /**
-   * The same activity with other options; those not named stay as they are.
+   * Returns the same activity with other options; options that are left out keep their values.
    *
    * **Details**
    *
-   * Throws a `RangeError` on an option that cannot work. In an orchestration that is a defect.
+   * Throws a `RangeError` on an invalid option, which is a defect when it happens in an orchestration.
    *
    * **Example** (Options of one call)
    *
@@ -86,7 +86,7 @@ export interface Callable<
 }
 
 /**
- * A named step with the Schemas of what goes in and comes out.
+ * A named step with the Schemas of payload, result and error, whose handler runs in processes of this package.
  *
  * @category models
  * @since 0.1.0
@@ -99,12 +99,12 @@ export interface Activity<
   out TimedOut extends ActivityTimedOut = never
 > extends Callable<Name, Payload, Success, Error, TimedOut> {
   readonly servedBy: "typescript"
-  /** As that of `Callable`. */
+  /** Like `with` of `Callable`. */
   readonly with: <Timeout extends Duration.Input = never, TotalTimeout extends Duration.Input = never>(
     options: Options<Error["Type"], Timeout, TotalTimeout>
   ) => Activity<Name, Payload, Success, Error, TimedOut | TimedOutBy<Timeout | TotalTimeout>>
   /**
-   * The handler, as a layer for `Runtime.layer`. It may use any service; what it fails with and dies of is recorded.
+   * Provides the handler to `Runtime.layer`. It may use any service. Its failures and defects are recorded.
    */
   readonly toLayer: <R>(
     handler:
@@ -114,8 +114,8 @@ export interface Activity<
 }
 
 /**
- * How an activity is called. A convenience: each of them is a plain Effect combinator over recorded calls and durable
- * timers, so `Effect.retry` and `Effect.timeout` around `execute` work as well.
+ * Options of a call. Each of them is a plain Effect combinator over recorded calls and durable timers, so `Effect.retry`
+ * and `Effect.timeout` around `execute` work as well.
  *
  * @category models
  * @since 0.1.0
@@ -130,54 +130,54 @@ export interface Options<
    *
    * **Details**
    *
-   * Each try is a recorded call of its own, pauses are durable timers. Unlike `Effect.retry` around `execute`, which sees
-   * typed failures only, it also covers `ActivityDied`: behind a handler are machines and libraries, whose passing faults
-   * often are defects, and a bug that was deployed can be mended while the retries go on. `while` narrows that. The
-   * outcome of the last try is the one the orchestration sees.
+   * Each try is recorded, and pauses are durable timers. Unlike `Effect.retry` around `execute`, which retries typed
+   * failures only, it also retries `ActivityDied`: temporary faults of machines and libraries are often defects, and a
+   * deployed bug can be fixed while the retries continue. `while` narrows this. The orchestration sees the outcome of the
+   * last try.
    *
    * **Gotchas**
    *
-   * All tries have the same idempotency key, so what takes the key has its effect once. A service that answers a known key
-   * with its recorded failure needs another key for another try: add `tryNumber` to it.
+   * All tries have the same idempotency key, so a service that honours the key has its effect once. A service that
+   * answers a known key with its recorded failure needs a new key for each try: append `tryNumber`.
    *
    * `Effect.retry` around `execute` makes further calls, each with a key of its own.
    */
   readonly retry?: Retry<E>
   /**
-   * Longest time of one try, from the call on: waiting in the queue counts. Then the handler is interrupted, and the try
-   * fails with `ActivityTimedOut`. Defaults to none; must be more than 0.
+   * Longest duration of one try, including the time it waits in the queue. After it, the handler is interrupted and the
+   * try fails with `ActivityTimedOut`. More than 0; defaults to no limit.
    */
   readonly timeout?: Timeout
-  /** Longest time of all tries and the pauses between them; as `timeout`. */
+  /** Longest duration of all tries and the pauses between them, otherwise like `timeout`. */
   readonly totalTimeout?: TotalTimeout
   /**
-   * Only workers whose `RuntimeConfig` takes this tag run the activity; without one, those that take untagged work. At
-   * most 256 bytes. An activity whose tag no worker takes waits.
+   * Only workers whose `RuntimeConfig` takes this tag run the activity; without a tag, those that take untagged work. At
+   * most 256 bytes. While no worker takes the tag, the activity waits.
    */
   readonly tag?: string
   /**
-   * All activities of one session run in one process, one after the other or at once, as long as that process lives and
-   * the session is not idle for long. At most 1,024 bytes.
+   * All activities of one session run in the same process, in sequence or at once, while that process lives and the
+   * session is not idle for longer than `RuntimeConfig.sessionIdleTimeout`. At most 1,024 bytes.
    */
   readonly sessionId?: string
 }
 
 /**
- * When to call again: any Schedule without services, or the fields of `Effect.retry`, at least `schedule` or `times`.
+ * When to retry: any Schedule without services, or the fields of `Effect.retry`, at least `schedule` or `times`.
  *
  * @category models
  * @since 0.1.0
  */
 export type Retry<E> = Schedule.Schedule<unknown, BadOutcome<E>> | {
   readonly schedule?: Schedule.Schedule<unknown, BadOutcome<E>>
-  /** Most retries: the activity is called once more than that. */
+  /** Maximum number of retries, not counting the first try. */
   readonly times?: number
   readonly while?: (outcome: BadOutcome<E>) => boolean
   readonly until?: (outcome: BadOutcome<E>) => boolean
 }
 
 /**
- * How a try can end badly.
+ * An unsuccessful outcome of a try: a typed failure, a defect or a timeout.
  *
  * @category models
  * @since 0.1.0
@@ -185,6 +185,8 @@ export type Retry<E> = Schedule.Schedule<unknown, BadOutcome<E>> | {
 export type BadOutcome<E> = E | ActivityDied | ActivityTimedOut
 
 /**
+ * Any activity whose handler runs in processes of this package: what `Runtime.layer` accepts.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -198,8 +200,8 @@ export { Call } from "./runtime/activityCall.ts"
 export type { ActivityHandler as Handler } from "./runtime/handlers.ts"
 
 /**
- * A handler died, or its answer did not match its Schema. A defect in the orchestration, because no typed code expects
- * it; `Effect.catchDefect` sees it.
+ * A handler died, or its result did not match its Schema. The orchestration receives it as a defect, because it is not
+ * part of the activity's declared errors; `Effect.catchDefect` catches it.
  *
  * @category errors
  * @since 0.1.0
@@ -214,7 +216,7 @@ export class ActivityDied extends Schema.TaggedError<ActivityDied>("duroxide-pri
 }
 
 /**
- * An activity did not end in time. It was cancelled, and may or may not have had its effect.
+ * An activity exceeded its `timeout` or `totalTimeout`. It was cancelled, and may or may not have had its effect.
  *
  * @category errors
  * @since 0.1.0
@@ -222,7 +224,7 @@ export class ActivityDied extends Schema.TaggedError<ActivityDied>("duroxide-pri
 export class ActivityTimedOut
   extends Schema.TaggedError<ActivityTimedOut>("duroxide-prisma/ActivityTimedOut")("ActivityTimedOut", {
     activityName: Schema.String,
-    /** The option that ended it. */
+    /** Which limit it exceeded. */
     option: Schema.Literals(["timeout", "totalTimeout"]),
     timeoutMs: Schema.Number
   })
@@ -233,14 +235,15 @@ export class ActivityTimedOut
 }
 
 /**
- * Defines an activity. The name is what histories and queues know it by: renaming it strands running instances.
+ * Defines an activity. Histories and queues refer to it by name, so renaming it strands running instances.
  *
  * **Details**
  *
  * `payload` and `success` default to `Schema.Void`, `error` to `Schema.Never`; each takes a Schema, or the fields of a
- * `Schema.Struct`. All three travel as JSON text. The other options hold for every call, unless `with` says otherwise. Throws a `RangeError` on an option that cannot work.
+ * `Schema.Struct`. All three are stored as JSON text. The other options apply to every call, unless `with` changes them.
+ * Throws a `RangeError` on an invalid option, and if the name is empty, is too long or cannot be stored.
  *
- * With `servedBy: "rust"` the handler is one of Duroxide in Rust, in a schema that both share: the definition can be
+ * With `servedBy: "rust"` the handler belongs to Duroxide in Rust, in a schema that both share: the definition can be
  * called, and has no handler here.
  *
  * **Example** (An activity and its handler)
@@ -272,7 +275,7 @@ export const make = <
       readonly payload?: Payload
       readonly success?: Success
       readonly error?: Error
-      /** Whose processes run it. Defaults to `typescript`. */
+      /** Which processes run it: those of this package, or those of Duroxide in Rust. Defaults to `typescript`. */
       readonly servedBy?: By
     }
     & Omit<Options<SchemaOf<Error>["Type"], Timeout, TotalTimeout>, "sessionId">
@@ -311,7 +314,7 @@ type Made<
 > = By extends "typescript" ? Activity<Name, Payload, Success, Error, TimedOut>
   : Callable<Name, Payload, Success, Error, TimedOut>
 
-/** An activity with options; `with` keeps what was made of the Schemas. */
+/** Builds an activity with options; `with` reuses the codecs of its Schemas. */
 const makeWith = <
   const Name extends string,
   Payload extends PayloadSchema,
@@ -394,7 +397,7 @@ const makeWith = <
             }),
             Effect.catchDefect((defect) =>
               Effect.logError("Worker dispatcher: activity died", Cause.die(defect)).pipe(
-                // A logger that throws must not decide what is recorded.
+                // A logger that throws must not change what is recorded.
                 Effect.exit,
                 Effect.andThen(Effect.fail(ErrorDetails.died(defect)))
               )
@@ -406,7 +409,7 @@ const makeWith = <
   return withOptions(options)
 }
 
-/** What the options make of a call. */
+/** Turns options into a route and into combinators around a call. */
 const policyUnsafe = <E>(name: string, options: Options<E>) => {
   const of = `activity "${name}"`
   const limit = (option: "timeout" | "totalTimeout") => {
@@ -425,7 +428,7 @@ const policyUnsafe = <E>(name: string, options: Options<E>) => {
     retry === undefined ? self : Effect.retry(self, retry)
   return {
     route: checks.routeUnsafe(of, options),
-    // Where a timeout can come out, the types of `make` and `with` say so.
+    // The types of `make` and `with` declare ActivityTimedOut where there is a timeout.
     apply: <A, R>(call: Effect.Effect<A, E | ActivityDied, R>): Effect.Effect<A, E, R> =>
       limitedInTotal(retried(limited(call))).pipe(
         Effect.catch((outcome) => outcome instanceof ActivityDied ? Effect.die(outcome) : Effect.fail(outcome as E))
@@ -433,6 +436,6 @@ const policyUnsafe = <E>(name: string, options: Options<E>) => {
   }
 }
 
-// What a Rust client would show calls every panic one of the orchestration.
+// `ErrorDetails.display`, the text Rust clients show, calls every panic a panic of the orchestration.
 const problemOf = (details: ErrorDetails.ErrorDetails) =>
   details._tag === "Application" && details.kind === "Panicked" ? details.message : ErrorDetails.display(details)

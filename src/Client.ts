@@ -1,7 +1,7 @@
 /**
- * Starts orchestrations, talks to them, and waits for what becomes of them.
+ * Starts orchestrations, sends them signals and messages, reads their state, and waits for their results.
  *
- * A client needs the store only, no runtime: any process can use it.
+ * A client needs a store but no runtime, so any process can use it.
  *
  * @since 0.1.0
  */
@@ -46,7 +46,7 @@ export {
 } from "./model/internal/payload.ts"
 
 /**
- * The id is taken, by a running or an ended instance; nothing was started.
+ * The id is taken by a running or an ended instance; nothing was started.
  *
  * @category errors
  * @since 0.1.0
@@ -60,7 +60,7 @@ export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExi
 }
 
 /**
- * The instance was cancelled, for this reason.
+ * The instance was cancelled; `reason` is the one given to `Client.cancel`.
  *
  * @category errors
  * @since 0.1.0
@@ -77,8 +77,8 @@ export class InstanceCancelled
 }
 
 /**
- * The instance ended without a typed result: it died, it was poisoned, or its code and history do not fit together.
- * `details` says which.
+ * The instance ended without a typed result: its program died, its work was poison, or its code does not match its
+ * history. `details` says which.
  *
  * @category errors
  * @since 0.1.0
@@ -91,14 +91,14 @@ export class InstanceFailed
 {
   override get message() {
     const { details } = this
-    // What poisoned an instance is a payload, unless the runtime had something to say.
+    // The message of a poison failure is the payload, which is not shown, unless the runtime has set a text.
     const reason = details._tag === "Poison" && !/^[[{]/.test(details.message) ? `: ${details.message}` : ""
     return `instance ${this.instanceId} failed: ${ErrorDetails.display(details)}${reason}`
   }
 }
 
 /**
- * The instance had not ended when the time was over. It goes on.
+ * The instance had not ended within `timeout`. It continues to run.
  *
  * @category errors
  * @since 0.1.0
@@ -113,7 +113,7 @@ export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prism
 }
 
 /**
- * The current status of an instance. `output` is encoded, as the orchestration's Schema wrote it.
+ * The current status of an instance. `output` is JSON text, as encoded by the orchestration's Schema.
  *
  * @category models
  * @since 0.1.0
@@ -137,55 +137,58 @@ type Definition<
 > = Orchestration.Startable<any, Payload, Success, Error, any, Id>
 
 /**
- * Which instance to start, with what, and how.
+ * Names the instance to start, its payload, and how to start it.
  *
  * **Details**
  *
- * An id is taken until the instance is deleted. A meaningful one makes a start idempotent.
+ * An id is taken until its instance is deleted. A meaningful id makes a start idempotent.
  *
  * @category models
  * @since 0.1.0
  */
 export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.Start<Payload, Id> & {
   /**
-   * What becomes of a start whose id is taken, by an instance of whatever orchestration and version: `refuse` fails with
+   * What happens if the id is taken, by an instance of any orchestration and version: `refuse` fails with
    * `InstanceAlreadyExists`, `ignore` leaves the instance as it is. Defaults to `refuse`.
    */
   readonly ifExists?: "refuse" | "ignore" | undefined
   /**
-   * Which program runs: that of the definition's version, or the newest one of the process that takes the start. It reads
+   * Which version runs: that of the definition, or the newest one served by the process that claims the start. It decodes
    * the payload by its own Schema. Defaults to `own`.
    */
   readonly version?: "own" | "newest" | undefined
 }
 
 /**
+ * Options of a wait.
+ *
  * @category models
  * @since 0.1.0
  */
 export interface WaitOptions {
-  /** Longest wait. Defaults to no limit. */
+  /** Longest wait; then `WaitTimeout`. Defaults to no limit. */
   readonly timeout?: Duration.Input | undefined
 }
 
 /**
+ * Starts, messages, reads, awaits and cancels instances in the store of the `Provider` it was made with.
+ *
  * **Details**
  *
- * Every method fails with `ProviderError` when the store does. Bad input (`InvalidInput` as its reason,
- * `PayloadMismatch`, `PayloadTooLarge`) is refused before anything is written.
+ * Every method fails with `ProviderError` when the store fails. Bad input is refused before anything is written:
+ * `PayloadMismatch`, `PayloadTooLarge`, or a `ProviderError` with the reason `InvalidInput`.
  *
  * @category services
  * @since 0.1.0
  */
 export class Client extends Context.Service<Client, {
   /**
-   * Starts an instance. When this returns, the start is stored: it will run, whatever becomes of this process.
+   * Starts an instance. When this returns, the start is stored: the instance will run even if this process ends.
    *
-   * A process that does not serve the orchestration in this version leaves the start to others. While none serves it, the
-   * instance waits, however long.
+   * Only processes that serve this version of the orchestration claim the start. Until there is one, the instance waits.
    *
-   * After `ConnectionLost` it may be stored or not. The same start again, with `ifExists: "ignore"`, makes sure of it:
-   * there is one instance then, never two.
+   * After `ConnectionLost` the start may be stored or not. Repeat it with `ifExists: "ignore"`: this never makes a second
+   * instance.
    */
   readonly start: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, Id extends Ids>(
     orchestration: Definition<P, S, E, Id>,
@@ -193,7 +196,8 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<void, InstanceAlreadyExists | PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
-   * Waits until the instance has ended, and answers with its typed result or failure. An unknown id is waited for.
+   * Waits until the instance has ended, and returns its typed result or failure. If the id is unknown, waits for its start
+   * as well.
    */
   readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     orchestration: Definition<P, S, E>,
@@ -204,7 +208,7 @@ export class Client extends Context.Service<Client, {
     E["Type"] | InstanceFailed | InstanceCancelled | WaitTimeout | PayloadMismatch | ProviderError
   >
 
-  /** `start`, then `wait`. */
+  /** Starts an instance and waits for its outcome: `start`, then `wait`. */
   readonly execute: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema, Id extends Ids>(
     orchestration: Definition<P, S, E, Id>,
     options: StartOptions<P["Type"], Id> & WaitOptions
@@ -220,14 +224,14 @@ export class Client extends Context.Service<Client, {
     | ProviderError
   >
 
-  /** Reads the instance's row, not its history. */
+  /** Reads the status of an instance from its row, not from its history. */
   readonly status: (instanceId: string) => Effect.Effect<Status, ProviderError>
 
   /**
-   * Sends a signal. It reaches the oldest open wait of its name; without one it is lost. An ended instance swallows it,
-   * and one for an unknown id stays in the queue until there is a start, which comes too late for it.
+   * Sends a signal. It reaches the oldest open wait of its name, and is lost if there is no such wait. An ended instance
+   * drops it. For an unknown id it stays in the queue until a start, and is then lost, as no wait is open yet.
    *
-   * After `ConnectionLost` it may be sent or not: to send it again until that succeeds is to send it at least once.
+   * After `ConnectionLost` it may be sent or not. Repeating it until it succeeds sends it at least once.
    */
   readonly raise: <P extends PayloadSchema>(
     signal: Signal.Signal<P>,
@@ -236,8 +240,8 @@ export class Client extends Context.Service<Client, {
   ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
 
   /**
-   * Puts a message into a mailbox of an instance, where it stays until it is read. For an id without an instance it waits
-   * for the start, until `RuntimeConfig.orphanRetention` is over. An ended instance drops it.
+   * Puts a message into a mailbox of an instance, where it stays until it is read. For an unknown id it waits for the
+   * start, and is deleted after `RuntimeConfig.orphanRetention`. An ended instance drops it.
    */
   readonly send: <P extends PayloadSchema>(
     mailbox: Mailbox.Mailbox<P>,
@@ -245,22 +249,22 @@ export class Client extends Context.Service<Client, {
     ...payload: PayloadArgument<P["Type"]>
   ) => Effect.Effect<void, PayloadMismatch | PayloadTooLarge | ProviderError>
 
-  /** Reads a value of an instance as it is now; `none` when it is not set or the instance unknown. */
+  /** Reads the current value of a key of an instance; `none` if it is not set or the instance is unknown. */
   readonly read: <V extends PayloadSchema>(
     keyValue: KeyValue.KeyValue<V>,
     instanceId: string
   ) => Effect.Effect<Option.Option<V["Type"]>, PayloadMismatch | ProviderError>
 
   /**
-   * Asks an instance to end. It is `Cancelled` at its next turn, and its open activities are cancelled. An ended
-   * instance is left alone; for an unknown id the request waits, as a message does, and an instance that is started under
-   * it is cancelled in its first turn.
+   * Cancels an instance. It becomes `Cancelled` at its next turn, and its open activities are cancelled. An ended instance
+   * stays as it is. For an unknown id the request waits, as a message does, and cancels an instance that is started with
+   * this id in its first turn.
    */
   readonly cancel: (instanceId: string, reason: string) => Effect.Effect<void, ProviderError>
 }>()("duroxide-prisma/Client") {}
 
 /**
- * A client of the `Provider` in context.
+ * Provides a client of the `Provider` in context.
  *
  * @category layers
  * @since 0.1.0
@@ -279,11 +283,11 @@ export const layer: Layer.Layer<Client, never, Provider> = Layer.effect(
 export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "cancel">
 
 /**
- * `start`, `raise`, `send` and `cancel` that go through the given queues, with the checks of the client.
+ * Returns `start`, `raise`, `send` and `cancel` that write to the given queues, with the checks of the client.
  *
  * **When to use**
  *
- * Use to start an orchestration in the transaction that writes the application's own rows, so that both are there or
+ * Use to start an orchestration in the transaction that writes the application's own rows, so that both are stored or
  * neither is: `Client.within(Transaction.make(tx, { schema }))`, with `Transaction` of `duroxide-prisma/prisma`.
  *
  * @category constructors
@@ -402,7 +406,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
   return client
 }
 
-/** Looks at once when this process stored the instance's last turn, else after 5, 10, 20, … 500 milliseconds. */
+/** Polls after 5, 10, 20, … 500 milliseconds, and at once when this process stores the last turn of the instance. */
 const untilEnded = (provider: Provider["Service"], instanceId: string): Effect.Effect<InstanceState, ProviderError> => {
   const look = (pauseMs: number): Effect.Effect<InstanceState, ProviderError> =>
     Effect.flatMap(
@@ -421,11 +425,11 @@ const failureOf = (state: InstanceState): ErrorDetails.ErrorDetails => {
   const event = state.failure === null ? undefined : Result.getOrUndefined(Event.decode(state.failure))
   return event?._tag === "OrchestrationFailed"
     ? event.details
-    // Never taken for a typed failure of the program.
+    // An unreadable failure must not be mistaken for a typed failure of the program.
     : { _tag: "Infrastructure", operation: "readInstance", message: state.output ?? "", retryable: false }
 }
 
-/** Why it was cancelled; undefined when it failed otherwise. */
+/** The reason of a cancellation; undefined for other failures. */
 const reasonOf = (details: ErrorDetails.ErrorDetails): string | undefined =>
   details._tag === "Application" && typeof details.kind === "object" ? details.kind.Cancelled.reason : undefined
 

@@ -1,8 +1,8 @@
 /**
- * Values an instance keeps: by key, typed, readable from outside while it runs.
+ * Typed values of an instance, by key, that clients can read while it runs.
  *
- * They outlive executions: an instance that continues as new finds what it left. At most 150 keys of 512 bytes,
- * with values of 65,536 bytes.
+ * The next execution of an instance that continues as new inherits them. At most 150 keys of at most 512 bytes, with
+ * values of at most 65,536 bytes.
  *
  * @since 0.1.0
  */
@@ -17,22 +17,26 @@ import type { OrchestrationContext } from "./replay/context.ts"
 import * as fit from "./replay/fit.ts"
 
 /**
+ * A typed value that every instance may have.
+ *
  * @category models
  * @since 0.1.0
  */
 export interface KeyValue<in out V extends PayloadSchema> {
   readonly key: string
   readonly value: V
-  /** The value as the program has left it; `none` when it was never set, or cleared. */
+  /** Reads the value that the program has set last; `none` if it was never set, or cleared. */
   readonly get: Effect.Effect<Option.Option<V["Type"]>, never, OrchestrationContext>
+  /** Sets the value. A value the Schema refuses is a defect; one beyond the limits above fails the instance. */
   readonly set: (value: V["Type"]) => Effect.Effect<void, never, OrchestrationContext>
+  /** Removes the value. */
   readonly clear: Effect.Effect<void, never, OrchestrationContext>
   /** @internal */
   readonly codec: Payload<V["Type"]>
 }
 
 /**
- * Removes all values of the instance, whatever their keys, also those that earlier executions and other code have set.
+ * Removes all values of the instance, including those that earlier executions and other code have set.
  *
  * @category removal
  * @since 0.1.0
@@ -43,8 +47,8 @@ export const clearAll: Effect.Effect<void, never, OrchestrationContext> = Effect
 )
 
 /**
- * Removes all values of the instance that were last set before `time`, and answers how many. Times are those of the
- * turns that set them; values that Rust wrote without one are the oldest.
+ * Removes all values of the instance that were last set before `time`, and returns their number. A value counts as set at
+ * the time of its turn; values that Rust wrote without a time count as older than any other.
  *
  * @category removal
  * @since 0.1.0
@@ -60,7 +64,8 @@ export const clearSetBefore = (time: DateTime.DateTime.Input): Effect.Effect<num
   })
 
 /**
- * Defines a value every instance may have under `key`.
+ * Defines a value that every instance may have. `value` is a Schema, or the fields of a `Schema.Struct`. `set` and
+ * `clear` die on a key that is too long or cannot be stored.
  *
  * @category constructors
  * @since 0.1.0
@@ -92,5 +97,5 @@ export const make = <V extends PayloadInput>(key: string, value: V): KeyValue<Sc
 
 // internal
 
-/** By code units, whatever the language of the machine. */
+/** By code units, independent of the locale. */
 const ascending = (a: string, b: string) => a < b ? -1 : a > b ? 1 : 0

@@ -1,9 +1,9 @@
 /**
- * Mailboxes: messages to an instance that are kept until it reads them, in order of arrival.
+ * Mailboxes: messages that wait, in order of arrival, until an instance reads them.
  *
  * Unlike a signal, a message is kept until the program takes it, and an instance that continues as new keeps all unread
- * messages, however many they are. (Duroxide's core keeps the oldest 100 and drops the others.) A message sent before the
- * start of its instance is kept for it, until `RuntimeConfig.orphanRetention` is over; one sent after its end is lost.
+ * messages. (Duroxide's core keeps the oldest 100 and drops the others.) A message sent before the start of its instance
+ * waits for it, and is deleted after `RuntimeConfig.orphanRetention`; a message sent after its end is lost.
  *
  * @since 0.1.0
  */
@@ -16,6 +16,8 @@ import { engine } from "./replay/context.ts"
 import type { OrchestrationContext } from "./replay/context.ts"
 
 /**
+ * A named queue of typed messages that every instance has.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -23,8 +25,8 @@ export interface Mailbox<in out P extends PayloadSchema> {
   readonly name: string
   readonly payload: P
   /**
-   * Takes the oldest unread message, waiting for one if there is none. Of several takers the first that asked is
-   * served first; an interrupted one takes no message. A payload its Schema refuses is a defect.
+   * Takes the oldest unread message, and waits for one if there is no message. Concurrent takes receive messages in the
+   * order of their calls; an interrupted take receives no message. A payload the Schema refuses is a defect.
    */
   readonly take: Effect.Effect<P["Type"], never, OrchestrationContext>
   /** @internal */
@@ -32,8 +34,8 @@ export interface Mailbox<in out P extends PayloadSchema> {
 }
 
 /**
- * Defines a mailbox of every instance. `payload` defaults to `Schema.Void`. Throws a `RangeError` on a name that cannot
- * be stored.
+ * Defines a mailbox that every instance has. `payload` is a Schema, or the fields of a `Schema.Struct`, and defaults to
+ * `Schema.Void`. Throws a `RangeError` if the name is empty, is too long or cannot be stored.
  *
  * @category constructors
  * @since 0.1.0

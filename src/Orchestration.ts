@@ -2,8 +2,8 @@
  * Orchestrations: ordinary Effect programs that survive crashes, deploys and months of waiting.
  *
  * Inside an orchestration `Effect.sleep`, `all`, `race`, `timeout`, `retry`, `forkChild`, `Clock`, `DateTime.now` and
- * `Random` are durable: they are recorded, and replayed when the program goes on in another process. Everything that
- * touches the world belongs in an activity; the program itself has no services but `Orchestration.Instance`.
+ * `Random` are durable: they are recorded, and replayed when the program continues in another process. Everything that
+ * touches the world belongs in an activity; the only service of the program itself is `Orchestration.Instance`.
  *
  * @since 0.1.0
  */
@@ -27,8 +27,8 @@ import type { OrchestrationHandler } from "./runtime/handlers.ts"
 export type { OrchestrationHandler as Handler } from "./runtime/handlers.ts"
 
 /**
- * The service every durable operation needs, and what the program may know of the instance it runs for: `instanceId`,
- * `executionId`, `orchestrationName`, `orchestrationVersion`, `isReplaying`.
+ * Describes the instance a program runs for: `instanceId`, `executionId`, `orchestrationName`, `orchestrationVersion`,
+ * `isReplaying`. Every durable operation requires it.
  *
  * @category context
  * @since 0.1.0
@@ -36,14 +36,16 @@ export type { OrchestrationHandler as Handler } from "./runtime/handlers.ts"
 export const Instance: typeof OrchestrationContext = OrchestrationContext
 
 /**
+ * The type of the service `Instance`.
+ *
  * @category context
  * @since 0.1.0
  */
 export type Instance = OrchestrationContext
 
 /**
- * What can be started: a name and a version, with the Schemas of what goes in and comes out. Its program is one of this
- * package, or of Duroxide in Rust.
+ * A definition that can be started: a name and a version, with the Schemas of payload, result and error. Its program runs
+ * in processes of this package, or of Duroxide in Rust.
  *
  * @category models
  * @since 0.1.0
@@ -57,34 +59,34 @@ export interface Startable<
   out Id extends Ids = any
 > {
   readonly name: Name
-  /** Semver. A running execution keeps the version it began with. */
+  /** A semantic version. A running execution keeps the one it began with. */
   readonly version: Version
+  /** Which processes run the program: those of this package, or those of Duroxide in Rust. */
   readonly servedBy: ServedBy
   readonly payload: Payload
   readonly success: Success
   readonly error: Error
-  /** Names the instance of a payload, where the definition says how; undefined where every start names its own. */
+  /** Derives the id of an instance from its payload; undefined if every start must give an id. */
   readonly instanceId: Id
   /**
-   * Runs another instance of this orchestration as a child of the one that calls, and waits for its outcome.
+   * Runs an instance of this orchestration as a child of the calling one, and waits for its outcome.
    *
    * **Details**
    *
-   * The child is named after its parent, and runs the version of this definition. Its typed failure arrives as such; a
-   * child that died, was cancelled or could not be started arrives as the defect `ChildFailed`. Interruption cancels the
-   * child.
+   * The id of the child is derived from that of its parent, and it runs the version of this definition. Its typed failure
+   * stays a typed failure; a child that died, was cancelled or could not be started becomes the defect `ChildFailed`.
+   * Interruption cancels the child.
    */
   readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
-   * As `execute`, under the given instance id, or the one the definition derives. An id that is taken is the defect
-   * `ChildFailed`.
+   * Like `execute`, with the given id, or the one this definition derives. Dies with `ChildFailed` if the id is taken.
    */
   readonly executeWithId: (
     options: Start<Payload["Type"], Id>
   ) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
   /**
-   * Starts an instance that goes its own way, in the version of this definition: without result, not cancelled with the
-   * one that calls. An id that is taken is left alone.
+   * Starts an independent instance, in the version of this definition. The caller receives no result, and its cancellation
+   * does not reach the instance. Does nothing if the id is taken.
    */
   readonly startDetached: (options: Start<Payload["Type"], Id>) => Effect.Effect<void, never, OrchestrationContext>
   /** @internal */
@@ -96,12 +98,12 @@ export interface Startable<
 }
 
 /**
- * Which instance to start, and with what.
+ * Names the instance to start, and its payload.
  *
  * **Details**
  *
- * `instanceId` may be left out where the definition derives it from the payload, `payload` where it is void. At most
- * 1,024 bytes of UTF-8 without NUL, and without `::sub::`.
+ * `instanceId` may be left out if the definition derives it from the payload, and `payload` if it is void. An id has at
+ * most 1,024 bytes of UTF-8 and holds neither NUL nor `::sub::`.
  *
  * @category models
  * @since 0.2.0
@@ -111,7 +113,7 @@ export type Start<Payload, Id extends Ids = undefined> =
   & ([Payload] extends [void] ? { readonly payload?: Payload } : { readonly payload: Payload })
 
 /**
- * A named, versioned program with the Schemas of what goes in and comes out.
+ * A named, versioned program with the Schemas of payload, result and error.
  *
  * @category models
  * @since 0.1.0
@@ -126,28 +128,29 @@ export interface Orchestration<
 > extends Startable<Name, Payload, Success, Error, Version, Id> {
   readonly servedBy: "typescript"
   /**
-   * The program, as a layer for `Runtime.layer`. It has no services of the application: those belong in activities.
+   * Provides the program to `Runtime.layer`. It cannot use services of the application: those belong in activities.
    */
   readonly toLayer: <R = never>(
     program: ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>) & WithoutServices<R>
   ) => Layer.Layer<OrchestrationHandler<Name, Version>>
   /**
-   * Ends this execution and begins the next one of the same instance with `payload`: the way of an orchestration that
-   * runs without end. The program goes no further.
+   * Ends this execution and begins the next one of the same instance with `payload`. This keeps the history of an
+   * endless orchestration short. No code after it runs.
    *
    * **Details**
    *
-   * All unread mailbox messages, values, status text and the link to a parent go over; activities, timers and waits end
-   * here. Each message that goes over is an event of the new history, so read them before they pile up.
+   * The next execution inherits all unread mailbox messages, the values, the status text and the link to a parent;
+   * activities, timers and waits end here. Each inherited message is an event of the new history, so read messages before
+   * they pile up.
    *
-   * The next execution takes the newest version of the program that the process it begins in has, never an older one
-   * than this execution's: a process that has none such leaves it to others. With `version: "own"` it takes the version
-   * of this definition.
+   * The next execution runs the newest version served by the process that claims it, never an older one than this
+   * execution's; a process without such a version does not claim it. With `version: "own"` it runs the version of this
+   * definition.
    *
    * **Gotchas**
    *
-   * The newest version reads `payload` by its own Schema, and fails the instance (`Panicked`) when that refuses it. Give
-   * a version that takes another payload a default for what is new, or continue with `version: "own"`.
+   * The newest version decodes `payload` by its own Schema, and the instance fails (`Panicked`) if the Schema refuses it.
+   * Give new fields a default, or continue with `version: "own"`.
    */
   readonly continueAsNew: (
     payload: Payload["Type"],
@@ -156,6 +159,8 @@ export interface Orchestration<
 }
 
 /**
+ * Any orchestration whose program runs in processes of this package: what `Runtime.layer` accepts.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -169,7 +174,8 @@ export interface Any {
 }
 
 /**
- * A child orchestration has no typed outcome: it died, was cancelled, or could not be started.
+ * A child orchestration ended without a typed outcome: it died, was cancelled, or could not be started. `problem` says
+ * which.
  *
  * @category errors
  * @since 0.1.0
@@ -184,7 +190,8 @@ export class ChildFailed extends Schema.TaggedError<ChildFailed>("duroxide-prism
 }
 
 /**
- * The status text of the instance, for people and dashboards; null removes it. At most 262,144 bytes.
+ * Sets the status text of the instance, for people and dashboards; null removes it. A text of more than 262,144
+ * bytes of UTF-8 fails the instance.
  *
  * @category status
  * @since 0.1.0
@@ -197,7 +204,7 @@ export const setCustomStatus = (status: string | null): Effect.Effect<void, neve
     ))
 
 /**
- * The status text as the program has left it; it goes over into the next execution.
+ * Reads the status text that the program has set last. The next execution inherits it.
  *
  * @category status
  * @since 0.1.0
@@ -208,8 +215,8 @@ export const customStatus: Effect.Effect<string | null, never, OrchestrationCont
 )
 
 /**
- * A random UUID (version 4). Unlike one of the platform it is the same on every replay, as it is drawn from the
- * orchestration's `Random`. No two instances and executions share them; they are no secrets.
+ * Creates a random UUID (version 4). Unlike `crypto.randomUUID` it is the same on every replay, because it is drawn from
+ * the orchestration's `Random`. Unique per execution; not suitable as a secret.
  *
  * @category random
  * @since 0.1.0
@@ -221,20 +228,23 @@ export const uuid: Effect.Effect<string, never, OrchestrationContext> = Effect.f
 )
 
 /**
- * Defines an orchestration. Name and version are what stored instances know it by.
+ * Defines an orchestration. Stored instances refer to it by name and version.
  *
  * **Details**
  *
  * `version` is a semantic version and defaults to `1.0.0`, `payload` and `success` default to `Schema.Void`, `error` to
- * `Schema.Never`; each takes a Schema, or the fields of a `Schema.Struct`. All three travel as JSON text. What the program
- * fails with becomes the typed failure of `Client.wait`; a defect becomes `InstanceFailed`. Throws a `RangeError` if
- * `version` is not a semantic version, and on a name that cannot be stored.
+ * `Schema.Never`; each takes a Schema, or the fields of a `Schema.Struct`. All three are stored as JSON text. A failure of
+ * the program becomes the typed failure of `Client.wait`; a defect becomes `InstanceFailed`. Throws a `RangeError` if
+ * `version` is not a semantic version, or if the name is empty, is too long or cannot be stored.
  *
- * A program changed under running instances needs a new version, which is a definition of its own. `Runtime.layer` takes
- * any number of them; each needs its program. A start runs the version of the definition it is given. An execution
- * keeps its version to its end, in whichever process; `continueAsNew` goes on with the newest.
+ * `instanceId` derives the id of an instance from its payload, so that starts may leave it out. It must depend on the
+ * payload alone: a replay calls it again.
  *
- * With `servedBy: "rust"` the program is one of Duroxide in Rust, in a schema that both share: the definition can be
+ * A program that changes while instances run needs a new version, which is a definition of its own. `Runtime.layer` takes
+ * any number of them; each needs its program. A start runs the version of the definition it is given. An execution keeps
+ * its version until it ends, in every process; `continueAsNew` continues with the newest.
+ *
+ * With `servedBy: "rust"` the program belongs to Duroxide in Rust, in a schema that both share: the definition can be
  * started, called and waited for, and has no program here.
  *
  * **Example** (Two versions side by side)
@@ -264,7 +274,7 @@ export const make = <
   readonly error?: Error
   /** Which processes run it: those of this package, or those of Duroxide in Rust. Defaults to `typescript`. */
   readonly servedBy?: By
-  /** Names the instance of a payload, so that a start need not. Defaults to none: every start names its instance. */
+  /** Derives the id of an instance from its payload. Defaults to none: every start gives an id. */
   readonly instanceId?: (payload: SchemaOf<Payload>["Type"]) => Id
 }): Made<By, Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>, Version, IdsOf<SchemaOf<Payload>, Id>> => {
   const version = options?.version ?? "1.0.0" as Version
@@ -290,7 +300,7 @@ export const make = <
 // internal
 
 interface ContinueOptions {
-  /** Which program goes on: the newest one, or the one of the definition that continues. Defaults to `newest`. */
+  /** Which version runs next: the newest one, or that of this definition. Defaults to `newest`. */
   readonly version?: "newest" | "own" | undefined
 }
 
@@ -306,7 +316,7 @@ type Made<
 > = By extends "typescript" ? Orchestration<Name, Payload, Success, Error, Version, Id>
   : Startable<Name, Payload, Success, Error, Version, Id>
 
-/** What a definition says of ids, `Id` being the texts it derives. */
+/** The type of `instanceId`, `Id` being the type of what it returns. */
 type IdsOf<Payload extends PayloadSchema, Id extends string> = [Id] extends [never] ? undefined
   : (payload: Payload["Type"]) => string
 
@@ -384,7 +394,7 @@ const withProgram = <
     toLayer: (program) =>
       Layer.succeed(orchestrationKey(name, version), (input: string) =>
         Effect.orDie(codecs.payload.decode(input)).pipe(
-          // `WithoutServices` lets no other program through.
+          // `WithoutServices` refuses every other program.
           Effect.flatMap(
             program as (value: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], OrchestrationContext>
           ),

@@ -2,7 +2,7 @@
  * Runs orchestrations and activities in this process.
  *
  * A runtime is a scoped layer: building it starts the dispatchers, closing its scope stops them gracefully. Any number
- * of processes may run on one store; each serves the definitions it was given.
+ * of processes may share one store; each serves the definitions it was given.
  *
  * @since 0.1.0
  */
@@ -31,7 +31,7 @@ import * as workerDispatcher from "./runtime/workerDispatcher.ts"
 import * as RuntimeConfig from "./RuntimeConfig.ts"
 
 /**
- * What a running runtime serves.
+ * A running runtime: what it serves, and how it is.
  *
  * @category services
  * @since 0.1.0
@@ -41,16 +41,18 @@ export class Runtime extends Context.Service<Runtime, {
   readonly orchestrations: ReadonlyArray<string>
   /** Names of the activities this process runs. */
   readonly activities: ReadonlyArray<string>
-  /** For health checks. Asks nothing of the store. */
+  /** The state of the runtime, for health checks. Does not query the store. */
   readonly health: Effect.Effect<Health>
   /**
-   * Fails when the runtime cannot continue, and otherwise never ends. Its claims have stopped by then: end the process, so
-   * that its supervisor restarts it. `launch` ends a program that consists of one layer.
+   * Fails when the runtime cannot continue, and otherwise never ends. A failed runtime claims no more work: end the
+   * process, so that its supervisor restarts it. `launch` does this for a program that consists of one layer.
    */
   readonly failure: Effect.Effect<never, RuntimeFailed>
 }>()("duroxide-prisma/Runtime") {}
 
 /**
+ * The state of a runtime at one moment.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -64,21 +66,24 @@ export interface Health {
 }
 
 /**
+ * The state of the loops that claim one kind of work.
+ *
  * @category models
  * @since 0.1.0
  */
 export interface DispatcherHealth {
   /**
-   * Time since the store last answered a look for work; `none` before the first answer. A process with a free slot looks
-   * every `pollInterval`; one whose slots are all in use does not.
+   * Time since the store last answered a claim; `none` before the first answer. A process with a free slot polls every
+   * `pollInterval`; a process without one does not.
    */
   readonly sinceLastLook: Option.Option<Duration.Duration>
-  /** Turns, or activities, under way. */
+  /** Number of turns, or of activities, that this process runs now. */
   readonly underWay: number
 }
 
 /**
- * One of the runtime's loops has ended: a defect of this package, or of the `Provider`. The runtime takes no more work.
+ * One of the runtime's loops has ended, through a defect of this package or of the `Provider`. The runtime claims no more
+ * work.
  *
  * @category errors
  * @since 0.1.0
@@ -155,7 +160,7 @@ export const layer = <
       const running = yield* runningActivities.make(provider, settings, supervisor)
       yield* messageSweep.run(provider, settings, supervisor)
       const eventLoop = yield* eventLoops.watch(running.names)
-      // A process that serves none of a kind claims none.
+      // A process that serves no definition of a kind claims no work of that kind.
       const turns = registry.names.length === 0 ? [] : [
         yield* orchestrationDispatcher.make({
           provider,
@@ -199,8 +204,8 @@ export const layer = <
   ) as never
 
 /**
- * Builds a layer that contains a runtime, and runs it until it is interrupted; fails when the runtime fails. The main
- * program of a worker, in place of `Layer.launch`.
+ * Builds a layer that contains a runtime, and keeps it until interruption; fails when the runtime fails. Use it as the
+ * main program of a worker, instead of `Layer.launch`.
  *
  * @category execution
  * @since 0.1.0

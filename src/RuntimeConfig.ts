@@ -1,5 +1,5 @@
 /**
- * Every knob of the runtime, with unit and default.
+ * The settings of the runtime, with units and defaults.
  *
  * @since 0.1.0
  */
@@ -11,7 +11,7 @@ import type { Options, Settings } from "./runtime/settings.ts"
 export type { Options, Settings } from "./runtime/settings.ts"
 
 /**
- * The settings in force; the defaults unless a layer says otherwise.
+ * The settings in force: the defaults, unless `layer` changes them.
  *
  * @category services
  * @since 0.1.0
@@ -21,7 +21,7 @@ export const RuntimeConfig: Context.Reference<Settings> = Context.Reference<Sett
 })
 
 /**
- * Sets what `options` names, keeps the defaults for the rest.
+ * Sets the given options, and keeps the defaults of the others. Throws a `RangeError` on an invalid one.
  *
  * @category layers
  * @since 0.1.0

@@ -1,8 +1,7 @@
 /**
  * Signals: events from outside that an orchestration waits for.
  *
- * Signals are positional: a signal reaches the oldest open wait of its name. One that finds no open wait is
- * recorded and lost.
+ * A signal reaches the oldest open wait of its name. A signal without an open wait is recorded and lost.
  *
  * @since 0.1.0
  */
@@ -15,6 +14,8 @@ import { engine } from "./replay/context.ts"
 import type { OrchestrationContext } from "./replay/context.ts"
 
 /**
+ * A named event with a typed payload.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -22,13 +23,12 @@ export interface Signal<in out P extends PayloadSchema> {
   readonly name: string
   readonly payload: P
   /**
-   * Waits for the next signal of this name. A payload its Schema refuses is a defect.
+   * Waits for the next signal of this name. A payload the Schema refuses is a defect.
    *
    * **Gotchas**
    *
-   * The wait is open from the end of the turn that began it; a signal sent before that is lost. When an activity asks
-   * for the signal, let the wait begin with it: `Effect.all([Approved.wait, AskForApproval.execute(order)], {
-   * concurrency: "unbounded" })`.
+   * The wait opens when the turn that began it is stored; a signal sent earlier is lost. When an activity asks for the
+   * signal, begin both together: `Effect.all([Approved.wait, AskForApproval.execute(order)], { concurrency: "unbounded" })`.
    */
   readonly wait: Effect.Effect<P["Type"], never, OrchestrationContext>
   /** @internal */
@@ -36,7 +36,8 @@ export interface Signal<in out P extends PayloadSchema> {
 }
 
 /**
- * Defines a signal. `payload` defaults to `Schema.Void`. Throws a `RangeError` on a name that cannot be stored.
+ * Defines a signal. `payload` is a Schema, or the fields of a `Schema.Struct`, and defaults to `Schema.Void`. Throws a
+ * `RangeError` if the name is empty, is too long or cannot be stored.
  *
  * **Example** (Waiting for an answer, within a time)
  *

@@ -1,8 +1,8 @@
 /**
- * All metric handles.
+ * All metrics.
  *
- * Provider instruments carry the names of the provider observability guide of Duroxide. Histograms are in
- * milliseconds and change once per call, failed calls included.
+ * Metrics of the provider have the names of Duroxide's observability guide for providers. Histograms are in milliseconds
+ * and change once per call, including calls that fail.
  *
  * @since 0.1.0
  */
@@ -116,7 +116,7 @@ export const orchestrationTurns = counter("duroxide_orchestration_turns_total", 
 export const orchestrationReplays = counter("duroxide_orchestration_replays_total", "Turns that replayed a history")
 
 /**
- * Warm orchestrations (their programs wait in memory), and an upper bound of the memory of their histories.
+ * Warm instances: those whose program waits in memory.
  *
  * @category runtime metrics
  * @since 0.1.0
@@ -126,6 +126,8 @@ export const warmInstances = Metric.gauge("duroxide_warm_instances", {
 })
 
 /**
+ * An upper bound of the memory of warm instances, in bytes.
+ *
  * @category runtime metrics
  * @since 0.1.0
  */

@@ -7,6 +7,8 @@ import { maxGivenIdBytes, problemOfName, problemOfTag } from "../model/internal/
 import * as renewal from "../provider/internal/renewal.ts"
 
 /**
+ * All settings of a runtime.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -86,10 +88,7 @@ export interface Settings {
   readonly verifyReplay: boolean
 }
 
-/**
- * @category configuration
- * @since 0.1.0
- */
+/** The settings of a runtime that is given none. */
 export const defaults: Settings = {
   orchestrationConcurrency: 16,
   workerConcurrency: 16,
