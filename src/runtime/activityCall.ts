@@ -33,6 +33,6 @@ export class Call extends Context.Service<Call, {
   readonly idempotencyKey: string
   readonly sessionId: Option.Option<string>
   readonly tag: Option.Option<string>
-  /** Of the process: `RuntimeConfig.workerNodeId`, or the one its runtime gave itself. */
+  /** Id of the process: `RuntimeConfig.workerId`, or the id that its runtime gave itself. */
   readonly workerId: string
 }>()("duroxide-prisma/Activity/Call") {}

@@ -37,7 +37,7 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly onLook: () => void
 }): Effect.fn.Return<Sessions, never, Scope.Scope> {
   const { activities, onLook, provider, settings, supervisor } = options
-  const workerId = settings.workerNodeId ?? globalThis.crypto.randomUUID()
+  const workerId = settings.workerId ?? globalThis.crypto.randomUUID()
   /** Sessions with claimed activities, and how many of these. */
   const underWay = new Map<string, number>()
   /** Done, and made anew, whenever the limit is reached or left. */
@@ -125,7 +125,7 @@ export const make = Effect.fnUntraced(function*(options: {
     })
   const renewals = Effect.andThen(
     // What a process of this name left behind is ours at once.
-    settings.workerNodeId === undefined ? Effect.void : renewWhileOwning(Duration.zero),
+    settings.workerId === undefined ? Effect.void : renewWhileOwning(Duration.zero),
     Effect.forever(Effect.andThen(owning.await, renewWhileOwning(pace.interval)))
   )
 
@@ -141,7 +141,7 @@ export const make = Effect.fnUntraced(function*(options: {
 
   // No other process will have this name, so sessions must not wait for it.
   yield* Effect.addFinalizer(() =>
-    settings.workerNodeId !== undefined || !owning.isOpen() ? Effect.void : provider.renewSessionLock({
+    settings.workerId !== undefined || !owning.isOpen() ? Effect.void : provider.renewSessionLock({
       workerIds: [workerId],
       extendFor: Duration.millis(1),
       idleTimeout: settings.sessionIdleTimeout

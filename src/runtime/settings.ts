@@ -52,11 +52,11 @@ export interface Settings {
    */
   readonly tags: TagFilter
   /**
-   * The owner of the sessions of this process, at most 1,024 bytes. With a name that outlives the process its sessions are
-   * still there when it starts again within `sessionLockTimeout`. Two processes with one name share their sessions.
-   * Defaults to undefined: every runtime has a name of its own, and its sessions are free as soon as it is shut down.
+   * Owner of the sessions of this process, at most 1,024 bytes. A process that starts again with the same id within
+   * `sessionLockTimeout` finds its sessions again. Two processes with one id share their sessions. Defaults to undefined:
+   * each runtime gets an id of its own, and its sessions are free as soon as it is shut down.
    */
-  readonly workerNodeId: string | undefined
+  readonly workerId: string | undefined
   /**
    * Lock duration of a session, renewed at half this interval. After a crash the session is free once it expires.
    * Defaults to 30 seconds.
@@ -101,7 +101,7 @@ export const defaults: Settings = {
   activityGracePeriod: Duration.seconds(10),
   cancellationCheckInterval: Duration.seconds(1),
   tags: { _tag: "DefaultOnly" },
-  workerNodeId: undefined,
+  workerId: undefined,
   sessionLockTimeout: Duration.seconds(30),
   sessionIdleTimeout: Duration.minutes(5),
   sessionCleanupInterval: Duration.minutes(5),
@@ -134,7 +134,7 @@ export const makeUnsafe = (options: Options = {}): Settings => {
     if (value === undefined) continue
     settings[key] = key === "tags"
       ? checkedTags(value as TagFilter)
-      : key === "workerNodeId"
+      : key === "workerId"
       ? checkedText(key, value as string, (text) => problemOfName(text, maxGivenIdBytes))
       : typeof value === "boolean"
       ? value
@@ -144,7 +144,7 @@ export const makeUnsafe = (options: Options = {}): Settings => {
   const renewalMs = Duration.toMillis(activityRenewal(complete).interval)
   const idleMs = Duration.toMillis(complete.sessionIdleTimeout)
   if (!(idleMs > renewalMs)) {
-    return refuse(
+    return invalid(
       "sessionIdleTimeout",
       `is ${idleMs} milliseconds; running activities are renewed every ${renewalMs} milliseconds, and it must be more ` +
         "than that, or their sessions would be given up"
@@ -168,7 +168,7 @@ const mayBeZero: ReadonlySet<string> = new Set([
   "warmInstanceBytes"
 ])
 
-const refuse = (key: string, problem: string): never => {
+const invalid = (key: string, problem: string): never => {
   throw new RangeError(`RuntimeConfig.${key} ${problem}`)
 }
 
@@ -178,18 +178,18 @@ const checkedAmount = (key: string, value: Duration.Input): unknown => {
   const least = mayBeZero.has(key) ? 0 : 1
   return amount >= least
     ? setting
-    : refuse(key, `is ${amount}${Duration.isDuration(setting) ? " milliseconds" : ""}; it must be at least ${least}`)
+    : invalid(key, `is ${amount}${Duration.isDuration(setting) ? " milliseconds" : ""}; it must be at least ${least}`)
 }
 
 const checkedTags = (filter: TagFilter): TagFilter => {
   if (!("tags" in filter)) return filter
   const { length } = filter.tags
-  if (length < 1 || length > 5) refuse("tags", `has ${length} tags; it must have 1 to 5`)
+  if (length < 1 || length > 5) invalid("tags", `has ${length} tags; it must have 1 to 5`)
   for (const tag of filter.tags) checkedText("tags", tag, problemOfTag)
   return filter
 }
 
 const checkedText = (key: string, text: string, problemOf: (text: string) => string | undefined): string => {
   const problem = problemOf(text)
-  return problem === undefined ? text : refuse(key, `cannot be used: ${problem}`)
+  return problem === undefined ? text : invalid(key, `cannot be used: ${problem}`)
 }

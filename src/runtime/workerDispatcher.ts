@@ -134,9 +134,9 @@ const deliver = (
           `${component}: outcome not stored, its lock is lost: cancelled, run elsewhere, or stored by an earlier try`
         )
       case "Fail":
-        return Effect.andThen(refused(error), Effect.suspend(() => store(decision.completion)))
+        return Effect.andThen(logRefusal(error), Effect.suspend(() => store(decision.completion)))
       case "Abandon":
-        return Effect.andThen(refused(error), abandon(decision))
+        return Effect.andThen(logRefusal(error), abandon(decision))
       case "Retry":
         return (failures === 0 ? Effect.logWarning(notStoredYet) : Effect.logDebug(notStoredYet)).pipe(
           problem(error),
@@ -185,7 +185,7 @@ const component = "Worker dispatcher"
 
 const notStoredYet = `${component}: outcome not stored yet`
 
-const refused = (error: ProviderError) =>
+const logRefusal = (error: ProviderError) =>
   problem(error)(Effect.logError(`${component}: activity fails, the database refuses its outcome`))
 
 const provideCall = <A, E>(

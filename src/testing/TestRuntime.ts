@@ -35,7 +35,7 @@ import type { ProviderError } from "../provider/ProviderError.ts"
 import { SweepInterval } from "../runtime/messageSweep.ts"
 import * as RuntimeConfig from "../RuntimeConfig.ts"
 import { readExecutions } from "./internal/executions.ts"
-import * as processes from "./internal/process.ts"
+import * as mortalProvider from "./internal/mortalProvider.ts"
 import * as virtualTime from "./internal/virtualTime.ts"
 import { describeWaits } from "./internal/waits.ts"
 
@@ -151,7 +151,7 @@ export const layer = <A, E, R>(
 
     const start = <A, E, R>(runtime: Layer.Layer<A, E, R>, context: Context.Context<Exclude<R, Provided>>) =>
       Effect.gen(function*() {
-        const generation = { process: processes.make(provider, onActivity), scope: yield* Scope.make() }
+        const generation = { store: mortalProvider.make(provider, onActivity), scope: yield* Scope.make() }
         const built = yield* Layer.buildWithMemoMap(
           // Memoized with nobody, as a process starts with nothing.
           runtime.pipe(Layer.provide(quietConfig)),
@@ -161,7 +161,7 @@ export const layer = <A, E, R>(
           Effect.provideContext(
             Context.merge(outer, context).pipe(
               Context.merge(services),
-              Context.add(Provider.Provider, generation.process.provider),
+              Context.add(Provider.Provider, generation.store.provider),
               Context.add(virtualTime.InBackground, true),
               Context.add(SweepInterval, Duration.infinity),
               Context.merge(time.context)
@@ -308,7 +308,7 @@ export const layer = <A, E, R>(
       history: (instanceId) => restful(history(instanceId)),
       restart: Effect.andThen(time.rest, Effect.orDie(again)),
       crash: time.rest.pipe(
-        Effect.andThen(Effect.sync(() => current?.process.kill())),
+        Effect.andThen(Effect.sync(() => current?.store.kill())),
         Effect.andThen(Effect.orDie(again))
       ),
       deploy: <A, E, R>(next: Layer.Layer<A, E, R>) =>
@@ -410,7 +410,7 @@ const quietConfig = RuntimeConfig.layer({
 })
 
 interface Generation {
-  readonly process: processes.Process
+  readonly store: mortalProvider.MortalProvider
   readonly scope: Scope.Closeable
 }
 

@@ -4,8 +4,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { FiveSteps } from "../programs/steps.ts"
 import * as App from "../utils/app.ts"
+import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import * as Processes from "../utils/processes.ts"
 
 const rounds = 10
 const instances = 200
@@ -29,10 +29,10 @@ describe("Two processes", () => {
             ),
             ([row]) => row!.count
           )
-        let survivor = yield* Processes.start("worker", url)
+        let survivor = yield* ChildProcess.start("worker", url)
         let heldAtKill = 0
         for (let round = 0; round < rounds; round++) {
-          const victim = yield* Processes.start("worker", url)
+          const victim = yield* ChildProcess.start("worker", url)
           yield* victim.printed("ready")
           yield* survivor.printed("ready")
           const ids = Array.from({ length: instances }, (_, i) => `round-${round}-${i}`)
@@ -57,7 +57,7 @@ describe("Two processes", () => {
           // Roles change, so that both the older and the younger process are killed in turn.
           if (round % 2 === 1) {
             yield* survivor.kill
-            survivor = yield* Processes.start("worker", url)
+            survivor = yield* ChildProcess.start("worker", url)
           }
         }
         yield* survivor.printed("ready")

@@ -15,7 +15,7 @@ import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 
 const Step = Activity.make("Step", { payload: Schema.Int, success: Schema.Int })
 const Hang = Activity.make("Hang")
@@ -52,14 +52,14 @@ describe("Defects of the reference:", () => {
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       let refusals = 0
-      const away = Process.intercept(driver, (call, operation) =>
+      const away = LocalProcess.intercept(driver, (call, operation) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           if (now >= 60_000 || operation !== "ackOrchestrationItems") return call
           refusals++
           const reason = new ProviderError.Unavailable({ sqlState: "57P03", problem: "it is starting up" })
           return Effect.fail(new ProviderError.ProviderError({ operation, reason }))
         }))
-      const { client } = yield* Process.start(runtime).pipe(
+      const { client } = yield* LocalProcess.start(runtime).pipe(
         Effect.provideService(ProviderDriver.ProviderDriver, away)
       )
       const running = yield* Effect.forkChild(client.execute(Steps, { instanceId: "i", payload: 1 }))
@@ -100,11 +100,11 @@ describe("Defects of the reference:", () => {
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const calls: Array<string> = []
-      const watched = Process.intercept(driver, (call, operation) => {
+      const watched = LocalProcess.intercept(driver, (call, operation) => {
         calls.push(operation)
         return call
       })
-      const { client } = yield* Process.start(runtime).pipe(
+      const { client } = yield* LocalProcess.start(runtime).pipe(
         Effect.provideService(ProviderDriver.ProviderDriver, watched)
       )
       const running = yield* Effect.forkChild(client.execute(Steps, { instanceId: "i", payload: 1 }))

@@ -7,8 +7,8 @@ import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as App from "../utils/app.ts"
 import * as Docs from "../utils/docs.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import * as Process from "../utils/process.ts"
 
 const Order = Schema.Struct({ id: Schema.String, cents: Schema.Int })
 const Receipt = Schema.String
@@ -76,7 +76,7 @@ const handlers = Layer.merge(
 
 const GpuWorker = RuntimeConfig.layer({
   tags: { _tag: "DefaultAnd", tags: ["gpu"] }, // untagged work as well
-  workerNodeId: "gpu-1",
+  workerId: "gpu-1",
   maxSessions: 4
 })
 
@@ -94,7 +94,7 @@ it("docs/activities.md: its examples are those tested here", () => {
 it.live("docs/activities.md: a retried charge, and frames on one worker", () =>
   Effect.gen(function*() {
     const runtime = Runtime.layer({ orchestrations: [Checkout, Film], activities: [Charge, Render] })
-    yield* Process.start(runtime.pipe(Layer.provide([CheckoutLive, FilmLive, handlers]), Layer.provide(GpuWorker)))
+    yield* LocalProcess.start(runtime.pipe(Layer.provide([CheckoutLive, FilmLive, handlers]), Layer.provide(GpuWorker)))
     const client = yield* Client.Client
     const result = yield* client.execute(Checkout, { instanceId: "checkout", payload: { id: "o1", cents: 4200 } })
     assert.deepStrictEqual(result, ["paid", "gpu-1 0", "gpu-1 1", "gpu-1 2"])

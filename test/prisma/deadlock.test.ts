@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import * as Processes from "../utils/processes.ts"
 
 const processes = 4
 const claimsInFlight = 50
@@ -38,7 +38,7 @@ describe("deadlocks:", () => {
 
         const running = yield* Effect.all(
           Array.from({ length: processes }, () =>
-            Processes.start(
+            ChildProcess.start(
               "churn",
               url,
               schema,

@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import * as Drivers from "../utils/driver.ts"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 
 const lockTimeout = Duration.seconds(20)
 
@@ -71,7 +71,7 @@ const setup = Effect.gen(function*() {
   const driver = yield* ProviderDriver.ProviderDriver
   let isAway = false
   const open = FromDriver.make(
-    Process.intercept(driver, (call, operation) =>
+    LocalProcess.intercept(driver, (call, operation) =>
       isAway
         ? Effect.fail(
           new ProviderError.ProviderError({ operation, reason: new ProviderError.ConnectionLost({ problem: "gone" }) })

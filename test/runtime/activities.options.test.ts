@@ -59,8 +59,8 @@ describe("RuntimeConfig.layer", () => {
       { tags: { _tag: "Tags", tags: ["duroxide-prisma"] } },
       "RuntimeConfig.tags cannot be used: it is reserved for activities without a tag"
     ],
-    [{ workerNodeId: "" }, "RuntimeConfig.workerNodeId cannot be used: it is empty"],
-    [{ workerNodeId: "a\0b" }, "RuntimeConfig.workerNodeId cannot be used: it holds a NUL character"],
+    [{ workerId: "" }, "RuntimeConfig.workerId cannot be used: it is empty"],
+    [{ workerId: "a\0b" }, "RuntimeConfig.workerId cannot be used: it holds a NUL character"],
     [{ maxSessions: -1 }, "RuntimeConfig.maxSessions is -1; it must be at least 0"],
     [{ sessionLockTimeout: 0 }, "RuntimeConfig.sessionLockTimeout is 0 milliseconds; it must be at least 1"],
     [
@@ -82,12 +82,12 @@ describe("RuntimeConfig.layer", () => {
   it.effect("takes five tags, no sessions, and a name", () =>
     Effect.gen(function*() {
       const settings = yield* RuntimeConfig.RuntimeConfig
-      assert.deepStrictEqual([settings.maxSessions, settings.workerNodeId], [0, "node-1"])
+      assert.deepStrictEqual([settings.maxSessions, settings.workerId], [0, "node-1"])
     }).pipe(
       Effect.provide(RuntimeConfig.layer({
         tags: { _tag: "DefaultAnd", tags: ["a", "b", "c", "d", "e"] },
         maxSessions: 0,
-        workerNodeId: "node-1"
+        workerId: "node-1"
       }))
     ))
 })

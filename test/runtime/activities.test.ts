@@ -8,8 +8,8 @@ import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as App from "../utils/app.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import * as Process from "../utils/process.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 class Busy extends Schema.TaggedError<Busy>()("Busy", { tries: Schema.Int }) {}
@@ -105,7 +105,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
   describe("retry", () => {
     it.effect("each try is a recorded call of one key, each pause a timer; the last outcome counts", () =>
       Effect.gen(function*() {
-        yield* Process.start(runtime, options)
+        yield* LocalProcess.start(runtime, options)
         const { exit, history } = yield* run(Stubborn, "retried", ["fail", "die", "succeed"])
         assert.deepStrictEqual(exit, yield* Effect.exit(Effect.succeed(3)))
         assert.deepStrictEqual(history, [
@@ -128,7 +128,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
 
     it.effect("ends with the last typed failure, or dies of the last defect", () =>
       Effect.gen(function*() {
-        yield* Process.start(runtime, options)
+        yield* LocalProcess.start(runtime, options)
         const client = yield* Client.Client
         const failed = yield* Effect.flip(
           client.execute(Stubborn, { instanceId: "gives-up", payload: ["die", "die", "fail"] })
@@ -143,7 +143,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
 
     it.effect("while: an outcome it refuses is the last one", () =>
       Effect.gen(function*() {
-        yield* Process.start(runtime, options)
+        yield* LocalProcess.start(runtime, options)
         const client = yield* Client.Client
         const died = yield* Effect.flip(
           client.execute(Choosy, { instanceId: "choosy", payload: ["fail", "die", "succeed"] })
@@ -153,7 +153,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
 
     it.effect("without the option neither a failure nor a defect is called again", () =>
       Effect.gen(function*() {
-        yield* Process.start(runtime, options)
+        yield* LocalProcess.start(runtime, options)
         yield* run(Once, "fails-once", ["fail", "succeed"])
         yield* run(Once, "dies-once", ["die", "succeed"])
         assert.deepStrictEqual([tries.get("fails-once"), tries.get("dies-once")], [1, 1])
@@ -163,7 +163,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
   describe("bad outcomes", () => {
     const outcome = (instanceId: string, behaviour: (typeof Behaviour)["Type"]) =>
       Effect.gen(function*() {
-        yield* Process.start(runtime, options)
+        yield* LocalProcess.start(runtime, options)
         const client = yield* Client.Client
         return yield* client.execute(Survivor, { instanceId, payload: behaviour })
       })
@@ -185,7 +185,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
 
     it.effect("delivered more often than maxAttempts it is poison, and fails the instance", () =>
       Effect.gen(function*() {
-        yield* Process.start(runtime, options)
+        yield* LocalProcess.start(runtime, options)
         const client = yield* Client.Client
         const error = yield* Effect.flip(
           client.execute(Survivor, { instanceId: "poisoned", payload: ["stop", "stop", "stop"] })
@@ -209,9 +209,12 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         )
       )
     const worker = (name: string, settings: App.Options["runtime"]) =>
-      Process.start(Runtime.layer({ orchestrations, activities: [Who] }).pipe(Layer.provide([who(name), programs])), {
-        runtime: { workerNodeId: `node of ${name}`, ...settings }
-      })
+      LocalProcess.start(
+        Runtime.layer({ orchestrations, activities: [Who] }).pipe(Layer.provide([who(name), programs])),
+        {
+          runtime: { workerId: `node of ${name}`, ...settings }
+        }
+      )
 
     it.effect("routes to the workers that take it; the handler sees it", () =>
       Effect.gen(function*() {
@@ -284,10 +287,10 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
             Effect.onInterrupt(() => Deferred.succeed(interrupted, undefined))
           )
         )
-        yield* Process.start(Runtime.layer({ activities: [Who] }).pipe(Layer.provide(endless)), {
+        yield* LocalProcess.start(Runtime.layer({ activities: [Who] }).pipe(Layer.provide(endless)), {
           runtime: { workerLockTimeout: "1 hour", tags: { _tag: "Any" }, cancellationCheckInterval: "50 millis" }
         })
-        const { client } = yield* Process.start(Runtime.layer({ orchestrations }).pipe(Layer.provide(programs)))
+        const { client } = yield* LocalProcess.start(Runtime.layer({ orchestrations }).pipe(Layer.provide(programs)))
         yield* client.start(Misled, { instanceId: "cancelled", payload: "far away" })
         yield* Deferred.await(running)
         yield* client.cancel("cancelled", "not wanted")

@@ -9,7 +9,7 @@ import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 
 const Task = Activity.make("Task", { payload: Schema.String, success: Schema.String })
 
@@ -69,7 +69,7 @@ describe("Activity, in virtual time", () => {
     it.effect("fails the call at its time, and interrupts the handler, which runs its finalizers", () =>
       Effect.gen(function*() {
         const { ended, handler, log, running } = yield* endless
-        const { client } = yield* Process.start(all(handler), { runtime: never })
+        const { client } = yield* LocalProcess.start(all(handler), { runtime: never })
         yield* client.start(Hasty, { instanceId: "hasty" })
         yield* running
         yield* TestClock.adjust("10 seconds")
@@ -84,7 +84,7 @@ describe("Activity, in virtual time", () => {
     it.effect("counts for each try; pauses lie between the end of one and the beginning of the next", () =>
       Effect.gen(function*() {
         const { handler, log, running } = yield* endless
-        const { client } = yield* Process.start(all(handler), { runtime: never })
+        const { client } = yield* LocalProcess.start(all(handler), { runtime: never })
         yield* client.start(Persistent, { instanceId: "persistent" })
         yield* running
         yield* TestClock.adjust("1 minute")
@@ -105,7 +105,7 @@ describe("Activity, in virtual time", () => {
     it.effect("totalTimeout ends a try and all that would follow", () =>
       Effect.gen(function*() {
         const { handler, log, running } = yield* endless
-        const { client } = yield* Process.start(all(handler), { runtime: never })
+        const { client } = yield* LocalProcess.start(all(handler), { runtime: never })
         yield* client.start(Limited, { instanceId: "limited" })
         yield* running
         yield* TestClock.adjust("1 minute")
@@ -128,7 +128,7 @@ describe("Activity, in virtual time", () => {
     it.effect("from its own process reaches a running activity at once", () =>
       Effect.gen(function*() {
         const { ended, handler, running } = yield* endless
-        const { client } = yield* Process.start(all(handler), { runtime: never })
+        const { client } = yield* LocalProcess.start(all(handler), { runtime: never })
         yield* client.start(Job, { instanceId: "cancelled", payload: "" })
         yield* running
         yield* client.cancel("cancelled", "not wanted")
@@ -139,8 +139,8 @@ describe("Activity, in virtual time", () => {
     it.effect("from another process reaches it within the check interval, though locks are renewed much later", () =>
       Effect.gen(function*() {
         const { ended, handler, running } = yield* endless
-        yield* Process.start(worker(handler))
-        const { client } = yield* Process.start(brain)
+        yield* LocalProcess.start(worker(handler))
+        const { client } = yield* LocalProcess.start(brain)
         yield* client.start(Job, { instanceId: "cancelled", payload: "" })
         const found = yield* Effect.forkChild(running)
         yield* Effect.repeat(TestClock.adjust("100 millis"), { until: () => found.pollUnsafe() !== undefined })
@@ -167,7 +167,7 @@ describe("Activity, in virtual time", () => {
             return driver.renewWorkItemLocks(items)
           }
         })
-        const { client } = yield* Process.start(
+        const { client } = yield* LocalProcess.start(
           all(Task.toLayer(() => Effect.as(Effect.sleep("10500 millis"), "done")))
         ).pipe(Effect.provideService(ProviderDriver.ProviderDriver, counted))
         yield* TestClock.adjust("1 minute")
@@ -201,7 +201,7 @@ describe("Activity, in virtual time", () => {
                 )
             )
         })
-        const { client } = yield* Process.start(
+        const { client } = yield* LocalProcess.start(
           all(Task.toLayer(() => Effect.as(Effect.sleep("2 minutes"), "done")))
         ).pipe(Effect.provideService(ProviderDriver.ProviderDriver, troubled))
         yield* client.start(Job, { instanceId: "troubled", payload: "" })
@@ -213,7 +213,7 @@ describe("Activity, in virtual time", () => {
     it.effect("a handler that ignores its interruption is left alone: slot and shutdown do not wait for it", () =>
       Effect.gen(function*() {
         const running = yield* Deferred.make<void>()
-        const { client, stop } = yield* Process.start(
+        const { client, stop } = yield* LocalProcess.start(
           all(Task.toLayer((what) =>
             what === "stuck"
               ? Effect.uninterruptible(Effect.andThen(Deferred.succeed(running, undefined), Effect.never))

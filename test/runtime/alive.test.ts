@@ -14,7 +14,7 @@ import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import type * as App from "../utils/app.ts"
 import * as Clocks from "../utils/clock.ts"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 
 const Work = Activity.make("Work", { success: Schema.String })
 const Job = Orchestration.make("Job", { success: Schema.String })
@@ -27,7 +27,7 @@ const jobs = (handler: Effect.Effect<string> = Effect.succeed("done")) =>
 
 const everySecond: App.Options = { provider: { pollInterval: "1 second" } }
 
-const run = (instanceId: string, client: Effect.Success<ReturnType<typeof Process.start>>["client"]) =>
+const run = (instanceId: string, client: Effect.Success<ReturnType<typeof LocalProcess.start>>["client"]) =>
   Effect.forkChild(client.execute(Job, { instanceId }))
 
 const pass = Effect.fnUntraced(function*(seconds: number) {
@@ -41,7 +41,7 @@ const awayUntil = (untilMs: number) =>
   Effect.map(
     ProviderDriver.ProviderDriver,
     (driver) =>
-      Process.intercept(driver, (call, operation) =>
+      LocalProcess.intercept(driver, (call, operation) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) =>
           now >= untilMs ? call : Effect.fail(new ProviderError.ProviderError({ operation, reason: away }))))
   )
@@ -65,10 +65,13 @@ describe("A process that is alive takes work", () => {
       Effect.gen(function*() {
         const driver = yield* ProviderDriver.ProviderDriver
         let defects = 0
-        const { client } = yield* Process.start(jobs(Effect.as(Effect.sleep("1 minute"), "done")), everySecond).pipe(
-          onStore(Process.intercept(driver, (call, name) =>
-            name === operation && defects++ === 0 ? Effect.die(new Error("once")) : call))
-        )
+        const { client } = yield* LocalProcess.start(jobs(Effect.as(Effect.sleep("1 minute"), "done")), everySecond)
+          .pipe(
+            onStore(
+              LocalProcess.intercept(driver, (call, name) =>
+                name === operation && defects++ === 0 ? Effect.die(new Error("once")) : call)
+            )
+          )
         const job = yield* run("i", client)
         yield* pass(70)
         assert.isAtLeast(defects, 1)
@@ -78,7 +81,7 @@ describe("A process that is alive takes work", () => {
 
   it.effect("after an outage in which its logger throws, which changes the outcome of no program", () =>
     Effect.gen(function*() {
-      const { client } = yield* Process.start(jobs(), everySecond).pipe(onStore(yield* awayUntil(3_000)))
+      const { client } = yield* LocalProcess.start(jobs(), everySecond).pipe(onStore(yield* awayUntil(3_000)))
       yield* pass(5)
       const job = yield* run("i", client)
       yield* pass(5)
@@ -93,7 +96,7 @@ describe("A process that is alive takes work", () => {
   it.effect("after its last activity ended while the store did not answer the renewal of its lock", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
-      const store = Process.intercept(
+      const store = LocalProcess.intercept(
         driver,
         (call, operation) =>
           Effect.flatMap(
@@ -105,7 +108,7 @@ describe("A process that is alive takes work", () => {
           )
       )
       let begun = 0
-      const { client } = yield* Process.start(
+      const { client } = yield* LocalProcess.start(
         jobs(
           Effect.suspend(() =>
             begun++ === 0 ? Effect.andThen(Effect.sleep("2 seconds"), Effect.interrupt) : Effect.succeed("done")
@@ -123,18 +126,18 @@ describe("A process that is alive takes work", () => {
       const clock = yield* Clock.Clock
       const driver = yield* ProviderDriver.ProviderDriver
       // The store has a clock of its own.
-      const store = Process.intercept(driver, (call) => Effect.provideService(call, Clock.Clock, clock))
+      const store = LocalProcess.intercept(driver, (call) => Effect.provideService(call, Clock.Clock, clock))
       const stepping = Clocks.stepping(clock)
       let begun = 0
       const slow = jobs(Effect.suspend(() => (begun++, Effect.as(Effect.sleep("5 minutes"), "done"))))
-      const first = yield* Process.start(slow, everySecond).pipe(
+      const first = yield* LocalProcess.start(slow, everySecond).pipe(
         onStore(store),
         Effect.provideService(Clock.Clock, stepping.clock)
       )
       const job = yield* run("i", first.client)
       yield* pass(2)
       stepping.setBack(3_600_000)
-      yield* Process.start(slow, everySecond).pipe(onStore(store))
+      yield* LocalProcess.start(slow, everySecond).pipe(onStore(store))
       yield* pass(120)
       const soon = yield* run("another", first.client)
       yield* pass(2)
@@ -153,8 +156,8 @@ describe("A process that is alive takes work", () => {
       Effect.gen(function*() {
         const driver = yield* ProviderDriver.ProviderDriver
         let looks = 0
-        yield* Process.start(jobs(), options).pipe(
-          onStore(Process.intercept(driver, (call, operation) => {
+        yield* LocalProcess.start(jobs(), options).pipe(
+          onStore(LocalProcess.intercept(driver, (call, operation) => {
             if (operation.startsWith("fetch")) looks++
             return call
           }))
@@ -171,7 +174,7 @@ describe("Logs", () => {
   it.effect("tell of an outage once, and of its end with its length", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
-      yield* Process.start(jobs()).pipe(onStore(yield* awayUntil(15_000)))
+      yield* LocalProcess.start(jobs()).pipe(onStore(yield* awayUntil(15_000)))
       yield* pass(30)
       assert.deepStrictEqual(
         lines.filter((line) => /^(Warn|Error|Fatal)/.test(line) || line.includes("Provider")),
@@ -186,7 +189,7 @@ describe("Logs", () => {
   it.effect("tell of an outage of an hour a few times more, at growing pauses", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
-      yield* Process.start(jobs()).pipe(onStore(yield* awayUntil(3_600_000)))
+      yield* LocalProcess.start(jobs()).pipe(onStore(yield* awayUntil(3_600_000)))
       yield* pass(3_610)
       assert.isAtMost(lines.filter((line) => line.startsWith("Warn")).length, 8)
       assert.strictEqual(lines.filter((line) => line.includes("still cannot")).length, 5)
@@ -209,7 +212,7 @@ describe("Health", () => {
       const driver = yield* ProviderDriver.ProviderDriver
       let isAway = false
       const runtime = yield* start(
-        Process.intercept(driver, (call, operation) =>
+        LocalProcess.intercept(driver, (call, operation) =>
           isAway ? Effect.fail(new ProviderError.ProviderError({ operation, reason: away })) : call)
       )
       yield* pass(60)

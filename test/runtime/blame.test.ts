@@ -9,7 +9,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 
 const Charge = Activity.make("Charge", { success: Schema.String })
 const Pay = Orchestration.make("Pay", { success: Schema.String })
@@ -31,7 +31,7 @@ const failing = (reason: ProviderError.Reason, untilMs: number, operations?: Rea
   Effect.map(
     ProviderDriver.ProviderDriver,
     (driver) =>
-      Process.intercept(driver, (call, operation) =>
+      LocalProcess.intercept(driver, (call, operation) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) =>
           now >= untilMs || operations?.includes(operation) === false
             ? call
@@ -48,8 +48,8 @@ const settled = Effect.fnUntraced(function*<A, E>(call: Effect.Effect<A, E>, unt
   return yield* Fiber.join(fiber)
 })
 
-const start = (runtime: Parameters<typeof Process.start>[0], store: ProviderDriver.ProviderDriver["Service"]) =>
-  Process.start(runtime, { provider: { pollInterval: "1 second" } }).pipe(
+const start = (runtime: Parameters<typeof LocalProcess.start>[0], store: ProviderDriver.ProviderDriver["Service"]) =>
+  LocalProcess.start(runtime, { provider: { pollInterval: "1 second" } }).pipe(
     Effect.provideService(ProviderDriver.ProviderDriver, store)
   )
 
@@ -129,7 +129,7 @@ describe("Only the delivery at fault counts:", () => {
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       // Slower than the lock of 30 seconds.
-      const slow = Process.intercept(
+      const slow = LocalProcess.intercept(
         driver,
         (call, operation) => operation === "ackWorkItems" ? Effect.delay(call, "45 seconds") : call
       )
@@ -170,7 +170,7 @@ describe("Only the delivery at fault counts:", () => {
       const driver = yield* ProviderDriver.ProviderDriver
       let isOlder = true
       const { runtime } = payments(Effect.as(Effect.sleep("1 second"), "paid"))
-      const { client } = yield* Process.start(runtime, {
+      const { client } = yield* LocalProcess.start(runtime, {
         provider: { pollInterval: "1 second" },
         runtime: { warmInstances: 0 }
       }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, {
@@ -198,7 +198,7 @@ describe("Only the delivery at fault counts:", () => {
     const { client } = yield* start(Runtime.layer({}), driver)
     yield* start(
       runtime,
-      Process.intercept(driver, (call, operation) =>
+      LocalProcess.intercept(driver, (call, operation) =>
         Effect.suspend(() =>
           isAway(operation)
             ? Effect.fail(new ProviderError.ProviderError({ operation, reason: reasons["a lost connection"]! }))
@@ -244,7 +244,7 @@ describe("Only the delivery at fault counts:", () => {
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const { runs, runtime } = payments()
-      const slow = Process.intercept(
+      const slow = LocalProcess.intercept(
         driver,
         (call, operation) =>
           Effect.flatMap(Clock.currentTimeMillis, (now) =>
@@ -257,7 +257,7 @@ describe("Only the delivery at fault counts:", () => {
               : call)
       )
       // One slot, as another one would take the instance over meanwhile.
-      const { client } = yield* Process.start(runtime, {
+      const { client } = yield* LocalProcess.start(runtime, {
         provider: { pollInterval: "1 second" },
         runtime: { orchestrationConcurrency: 1 }
       }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, slow))
@@ -281,14 +281,14 @@ describe("Only the delivery at fault counts:", () => {
         }))
       ]))
       const options = { provider: { pollInterval: "1 second" }, runtime: { verifyReplay: false } } as const
-      const first = yield* Process.start(runtime, options)
+      const first = yield* LocalProcess.start(runtime, options)
       yield* first.client.start(Long, { instanceId: "i" })
       for (let i = 0; i < 60; i++) yield* TestClock.adjust("1 second")
       yield* first.stop
       let claims = 0
       // Leases are five seconds long.
       const slow = {
-        ...Process.intercept(
+        ...LocalProcess.intercept(
           driver,
           (call, operation) => operation === "readHistory" ? Effect.delay(call, "12 seconds") : call
         ),
@@ -296,8 +296,8 @@ describe("Only the delivery at fault counts:", () => {
           Effect.tap(driver.fetchOrchestrationItems(request), ({ length }) => Effect.sync(() => claims += length))
       }
       const onSlow = Effect.provideService(ProviderDriver.ProviderDriver, slow)
-      const { client } = yield* Process.start(runtime, options).pipe(onSlow)
-      yield* Process.start(runtime, options).pipe(onSlow)
+      const { client } = yield* LocalProcess.start(runtime, options).pipe(onSlow)
+      yield* LocalProcess.start(runtime, options).pipe(onSlow)
       yield* client.raise(Go, "i")
       const done = yield* Effect.forkChild(client.wait(Long, "i"))
       for (let i = 0; i < 40; i++) yield* TestClock.adjust("1 second")

@@ -14,14 +14,14 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 
 const Work = Activity.make("Work", { success: Schema.String })
 const Job = Orchestration.make("Job", { success: Schema.String })
 const Quick = Orchestration.make("Quick")
 
 const start = (work: Effect.Effect<string>, runtime: RuntimeConfig.Options = {}) =>
-  Process.start(
+  LocalProcess.start(
     Runtime.layer({ orchestrations: [Job, Quick], activities: [Work] }).pipe(Layer.provide([
       Work.toLayer(() => work),
       Job.toLayer(() => Work.execute()),
@@ -42,7 +42,7 @@ describe("Closing a runtime", () => {
       yield* TestClock.adjust("1 second")
       const closing = yield* Effect.forkChild(stop)
       yield* TestClock.adjust("1 second")
-      const other = yield* Process.start(Runtime.layer({}))
+      const other = yield* LocalProcess.start(Runtime.layer({}))
       yield* other.client.start(Quick, { instanceId: "late" })
       yield* TestClock.adjust("5 seconds")
       assert.isUndefined(closing.pollUnsafe())
@@ -68,7 +68,7 @@ describe("Closing a runtime", () => {
         { shutdownTimeout: "10 seconds", activityGracePeriod: "10 seconds" }
       ).pipe(Effect.provideService(
         ProviderDriver.ProviderDriver,
-        Process.intercept(driver, (call) => Effect.suspend(() => isStuck ? Effect.never : call))
+        LocalProcess.intercept(driver, (call) => Effect.suspend(() => isStuck ? Effect.never : call))
       ))
       for (let i = 0; i < 3; i++) yield* client.start(Job, { instanceId: `i${i}` })
       yield* TestClock.adjust("1 second")

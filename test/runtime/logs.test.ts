@@ -8,7 +8,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as TestClock from "effect/testing/TestClock"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 interface Line {
@@ -51,7 +51,7 @@ describe("Logs of a runtime", () => {
   it.live("name the instance whose turn blocks the event loop, and the activities that may do so", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
-      const { client } = yield* Process.start(runtime)
+      const { client } = yield* LocalProcess.start(runtime)
       yield* client.execute(Computes, { instanceId: "a turn" })
       yield* client.execute(Calls, { instanceId: "an activity" })
       const blocked = () => lines.filter(({ message }) => message.includes("blocked the event loop"))
@@ -68,7 +68,7 @@ describe("Logs of a runtime", () => {
   it.effect("say once what is served, and which settings differ; and that it has stopped", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
-      const { stop } = yield* Process.start(runtime, {
+      const { stop } = yield* LocalProcess.start(runtime, {
         runtime: { maxAttempts: 3, shutdownTimeout: "1 minute", tags: { _tag: "Any" } }
       })
       yield* TestClock.adjust("1 minute")
@@ -90,7 +90,7 @@ describe("Logs of a runtime", () => {
       Dies.toLayer(() => Effect.die(new Error("no such order", { cause: new Error("socket closed") })))
     ))
     return Effect.gen(function*() {
-      const { client } = yield* Process.start(failing)
+      const { client } = yield* LocalProcess.start(failing)
       yield* client.start(Dies, { instanceId: "order-1" })
       yield* TestClock.adjust("1 minute")
       const errors = lines.filter(({ level }) => level === "Error")
@@ -116,7 +116,7 @@ describe("Logs of a runtime", () => {
       )
     ))
     return Effect.gen(function*() {
-      const { client } = yield* Process.start(logging)
+      const { client } = yield* LocalProcess.start(logging)
       yield* client.start(Logs, { instanceId: "order-1" })
       yield* TestClock.adjust("1 minute")
       const ids = { instanceId: "order-1", orchestration: "Logs", executionId: 1 }
@@ -141,7 +141,7 @@ describe("Logs of a runtime", () => {
       )
     ))
     return Effect.gen(function*() {
-      const { client } = yield* Process.start(straying)
+      const { client } = yield* LocalProcess.start(straying)
       yield* client.start(Strays, { instanceId: "order-1" })
       yield* TestClock.adjust("1 minute")
       yield* client.start(Strays, { instanceId: "order-2" })

@@ -7,8 +7,8 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as App from "../utils/app.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import * as Process from "../utils/process.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const Words = Mailbox.make("Words", { payload: Schema.String })
@@ -135,7 +135,7 @@ describe("Mail at continueAsNew:", () => {
     const logger = Logger.layer([
       Logger.make(({ message }) => void (String(message).startsWith("pair") && lines.push(String(message))))
     ])
-    const { client } = yield* Process.start(
+    const { client } = yield* LocalProcess.start(
       Runtime.layer({ orchestrations: [Pairs], activities: [] }).pipe(Layer.provide([PairsLive, logger]))
     )
     yield* client.start(Pairs, { instanceId: "i", payload: 0 })

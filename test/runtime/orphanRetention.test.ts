@@ -7,7 +7,7 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 
 const Words = Mailbox.make("Words", { payload: Schema.String })
 const Reads = Orchestration.make("Reads", { success: Schema.Option(Schema.String) })
@@ -22,7 +22,7 @@ const options = { runtime: { orphanRetention: "2 minutes" }, provider: { pollInt
 const startedAfter = (seconds: number) =>
   Effect.gen(function*() {
     const driver = yield* ProviderDriver.ProviderDriver
-    const { client } = yield* Process.start(runtime, options)
+    const { client } = yield* LocalProcess.start(runtime, options)
     yield* client.send(Words, "late", "hello")
     for (let second = 0; second < seconds; second++) yield* TestClock.adjust("1 second")
     // A claim of tools: messages without an instance, too. It is given back.

@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
-import * as Process from "../utils/process.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 
 const Job = Activity.make("Job", { payload: Schema.String })
 const Jobs = Orchestration.make("Jobs", { payload: Schema.String })
@@ -40,11 +40,11 @@ const runtime = (runs: Map<string, number>, die: () => void) => {
 const restarting = Effect.gen(function*() {
   const runs = new Map<string, number>()
   let deaths = 0
-  const client = (yield* Process.start(Runtime.layer({}))).client
+  const client = (yield* LocalProcess.start(Runtime.layer({}))).client
   yield* Effect.gen(function*() {
     while (true) {
       const died = yield* Deferred.make<void>()
-      const process = yield* Process.start(
+      const process = yield* LocalProcess.start(
         runtime(runs, () => {
           deaths++
           Deferred.doneUnsafe(died, Effect.void)

@@ -11,8 +11,8 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import * as App from "../utils/app.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import * as Process from "../utils/process.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 /** An activity on a session, or without one for "". */
@@ -31,7 +31,10 @@ const worker = (
   runtime: RuntimeConfig.Options = {},
   provider: FromDriver.Options = {}
 ) =>
-  Process.start(Runtime.layer({ activities: [Step] }).pipe(Layer.provide(Step.toLayer(handler))), { runtime, provider })
+  LocalProcess.start(Runtime.layer({ activities: [Step] }).pipe(Layer.provide(Step.toLayer(handler))), {
+    runtime,
+    provider
+  })
 
 const answer = (text: string) => () => Effect.succeed(text)
 
@@ -43,7 +46,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
   it.effect("all activities of a session run in one process, others in both", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
-      yield* Process.start(brain)
+      yield* LocalProcess.start(brain)
       const waiting = { a: yield* Deferred.make<void>(), b: yield* Deferred.make<void>() }
       // A session that only one of two equal workers may take: whoever has it first keeps it.
       const both = (name: "a" | "b", other: "a" | "b") => (sessionId: string) =>
@@ -68,9 +71,9 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
     Effect.gen(function*() {
       const client = yield* Client.Client
       const { sql } = yield* PgServer.PgServer
-      yield* Process.start(brain)
+      yield* LocalProcess.start(brain)
       const named = yield* worker(() => Effect.map(Activity.Call, ({ workerId }) => workerId), {
-        workerNodeId: "node-7"
+        workerId: "node-7"
       })
       const [workerId] = yield* client.execute(Steps, { instanceId: "named", payload: ["of node-7"] })
       assert.strictEqual(workerId, "node-7")
@@ -83,7 +86,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
   it.effect("maxSessions: with more to do than that nothing is lost, delivered twice or held up", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
-      yield* Process.start(brain)
+      yield* LocalProcess.start(brain)
       const running = new Map<string, number>()
       let most = 0
       yield* worker((sessionId) =>
@@ -105,7 +108,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
     Effect.gen(function*() {
       const client = yield* Client.Client
       const { sql } = yield* PgServer.PgServer
-      yield* Process.start(brain)
+      yield* LocalProcess.start(brain)
       yield* worker(answer("done"), { sessionCleanupInterval: "50 millis", sessionLockTimeout: "100 millis" }).pipe(
         Effect.flatMap(({ stop }) =>
           Effect.andThen(client.execute(Steps, { instanceId: "swept", payload: ["swept", "swept too"] }), stop)
@@ -125,7 +128,7 @@ const passUntil = (condition: () => boolean) => Effect.repeat(TestClock.adjust("
 describe("Sessions, in virtual time", () => {
   /** A worker owns session "s", the second one waits for it; ends with the owner. */
   const owned = Effect.fnUntraced(function*(owner: RuntimeConfig.Options = {}) {
-    const { client } = yield* Process.start(brain)
+    const { client } = yield* LocalProcess.start(brain)
     const first = yield* worker(answer("first"), owner)
     const step = (instanceId: string) =>
       Effect.andThen(
@@ -167,11 +170,11 @@ describe("Sessions, in virtual time", () => {
 
   it.effect("a process with a name finds them again after its restart", () =>
     Effect.gen(function*() {
-      const { first, timed } = yield* owned({ workerNodeId: "node" })
+      const { first, timed } = yield* owned({ workerId: "node" })
       yield* worker(answer("second"))
       yield* first.stop
       yield* TestClock.adjust("20 seconds")
-      yield* worker(answer("first again"), { workerNodeId: "node" })
+      yield* worker(answer("first again"), { workerId: "node" })
       // Renewed at the start: longer than the lease the first one left behind.
       yield* TestClock.adjust("20 seconds")
       const { by, tookMs } = yield* timed("after the restart")
@@ -183,7 +186,7 @@ describe("Sessions, in virtual time", () => {
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       let renewals = 0
-      const counted = Process.intercept(driver, (call, operation) => {
+      const counted = LocalProcess.intercept(driver, (call, operation) => {
         if (operation === "renewSessionLocks") renewals++
         return call
       })
@@ -194,7 +197,7 @@ describe("Sessions, in virtual time", () => {
           return renewals - before
         })
       const seldom = { pollInterval: "10 seconds" } as const
-      const { client } = yield* Process.start(brain, { provider: seldom })
+      const { client } = yield* LocalProcess.start(brain, { provider: seldom })
       yield* worker(() => Effect.as(Effect.sleep("20 minutes"), "done"), {}, seldom).pipe(
         Effect.provideService(ProviderDriver.ProviderDriver, counted)
       )
@@ -210,7 +213,7 @@ describe("Sessions, in virtual time", () => {
 
   it.effect("maxSessions: so many at once, activities without one all the same, no delivery is counted", () =>
     Effect.gen(function*() {
-      const { client } = yield* Process.start(brain)
+      const { client } = yield* LocalProcess.start(brain)
       const gate = yield* Deferred.make<void>()
       const running = new Set<string>()
       const deliveries: Array<number> = []
@@ -244,7 +247,7 @@ describe("Sessions, in virtual time", () => {
 
   it.effect("maxSessions: below the limit again, all that wait for work take sessions", () =>
     Effect.gen(function*() {
-      const { client } = yield* Process.start(brain)
+      const { client } = yield* LocalProcess.start(brain)
       const end = yield* Deferred.make<void>()
       let running: Array<string> = []
       const ended = new Set<string>()
@@ -268,7 +271,7 @@ describe("Sessions, in virtual time", () => {
 
   it.effect("maxSessions: what is above the limit is not kept from an idle process", () =>
     Effect.gen(function*() {
-      const { client } = yield* Process.start(brain)
+      const { client } = yield* LocalProcess.start(brain)
       const sessions = Array.from({ length: 8 }, (_, i) => `s${i}`)
       yield* client.start(Steps, { instanceId: "many", payload: sessions })
       yield* TestClock.adjust(1)
@@ -285,7 +288,7 @@ describe("Sessions, in virtual time", () => {
 
   it.effect("maxSessions 0: a process takes none; they wait for another one", () =>
     Effect.gen(function*() {
-      const { client } = yield* Process.start(brain)
+      const { client } = yield* LocalProcess.start(brain)
       let others = 0
       yield* worker(() => Effect.sync(() => `takes none ${++others}`), { maxSessions: 0 })
       const fiber = yield* Effect.forkChild(client.execute(Steps, { instanceId: "waits", payload: ["s", ""] }))

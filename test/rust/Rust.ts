@@ -3,8 +3,8 @@
  */
 import * as Effect from "effect/Effect"
 import { createRequire } from "node:module"
+import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
-import * as Processes from "../utils/processes.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 export interface Status {
@@ -71,7 +71,7 @@ export const open = Effect.gen(function*() {
   /** A runtime in a process of its own, which serves when this returns. */
   const run = (options: Options = {}) =>
     Effect.tap(
-      Processes.start("rust", binary, plain, schema, JSON.stringify(options)),
+      ChildProcess.start("rust", binary, plain, schema, JSON.stringify(options)),
       ({ printed }) => printed("ready")
     )
   return { url: plain, schema, sql: test.sql, client, connect, run }
@@ -88,7 +88,7 @@ export const ended = (shared: Shared, instanceId: string) =>
   ask(shared, (client) => client.waitForOrchestration(instanceId, 20_000))
 
 /** The activities a process has run, `<name> <instance> <input>` each. */
-export const ran = (rust: Processes.Process): ReadonlyArray<string> =>
+export const ran = (rust: ChildProcess.Process): ReadonlyArray<string> =>
   [...rust.output().matchAll(/^ran (.*)$/gm)].map(([, call]) => call!)
 
 /** Until an errand of any side has told its status text: it waits for its answer then. */

@@ -6,7 +6,7 @@ import type * as Scope from "effect/Scope"
 import { mkdtemp, readFile, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import path from "node:path"
-import * as Processes from "./processes.ts"
+import * as ChildProcess from "./childProcess.ts"
 
 export interface Fleet {
   /** Starts a process; `versions` are those of `Box` it serves, none make it a stranger to all other work. */
@@ -14,7 +14,7 @@ export interface Fleet {
     name: string,
     versions: ReadonlyArray<string>,
     options?: { readonly lockMs?: number; readonly url?: string }
-  ) => Effect.Effect<Processes.Process, never, Scope.Scope>
+  ) => Effect.Effect<ChildProcess.Process, never, Scope.Scope>
   /** How often the handler of each activity call was begun, by idempotency key. */
   readonly runs: Effect.Effect<ReadonlyMap<string, number>>
   /** How many handlers were begun by each process. */
@@ -46,7 +46,7 @@ export const make = (url: string): Effect.Effect<Fleet, never, Scope.Scope> =>
         })
       return {
         worker: (name, versions, options) =>
-          Processes.start("chaos/worker", JSON.stringify({ url, name, versions, effects, ...options })),
+          ChildProcess.start("chaos/worker", JSON.stringify({ url, name, versions, effects, ...options })),
         runs: begun(({ key }) => key),
         runsOf: begun(({ pid }) => pid)
       }

@@ -2,7 +2,7 @@
  * The stored form of the defect that ended a handler or a program.
  */
 import * as Cause from "effect/Cause"
-import { storable } from "./text.ts"
+import { replaceUnstorable } from "./text.ts"
 
 export interface Described {
   readonly message: string
@@ -32,4 +32,5 @@ const shown = (defect: unknown): Described => {
   }
 }
 
-const cut = (text: string, length: number) => storable(text.length > length ? `${text.slice(0, length - 1)}…` : text)
+const cut = (text: string, length: number) =>
+  replaceUnstorable(text.length > length ? `${text.slice(0, length - 1)}…` : text)

@@ -11,7 +11,7 @@ export const problemOf = (text: string): string | undefined =>
     : "it holds half of a surrogate pair, which is not valid Unicode text"
 
 /** The text with unstorable characters replaced: for error messages, never for payloads. */
-export const storable = (text: string): string => text.replace(/[\0\ud800-\udfff]/gu, "\ufffd")
+export const replaceUnstorable = (text: string): string => text.replace(/[\0\ud800-\udfff]/gu, "\ufffd")
 
 // With the `u` flag a class of surrogates matches lone ones only.
 const isWellFormed = (text: string) => !/[\ud800-\udfff]/u.test(text)

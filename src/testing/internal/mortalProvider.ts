@@ -1,5 +1,5 @@
 /**
- * One process of a test: what its runtime sees of the store, and how it dies.
+ * The provider of one process of a test, which can be killed.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -8,23 +8,23 @@ import type * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, Provider } from "../../provider/Provider.ts"
 import { InBackground } from "./virtualTime.ts"
 
-export interface Process {
+export interface MortalProvider {
   readonly provider: Provider["Service"]
-  /** From now on nothing the process does reaches the store, and it gets nothing from there. */
+  /** From now on no call of the process reaches the store, and no answer reaches the process. */
   readonly kill: () => void
 }
 
 export const make = (
   provider: Provider["Service"],
   onActivity: (claimed: Claimed<WorkItem.Of<"ActivityExecute">>) => void
-): Process => {
+): MortalProvider => {
   let alive = true
   const whileAlive = <A, E>(call: () => Effect.Effect<A, E>) => Effect.suspend(() => alive ? call() : Effect.interrupt)
   const claims = <A, E>(call: () => Effect.Effect<A, E>) =>
     Effect.suspend(() => alive ? call() : Effect.never).pipe(
-      // What falls due in the store is what time passes for.
+      // Time passes for whatever falls due in the store.
       Effect.provideService(InBackground, false),
-      // What was claimed at the moment of death stays claimed.
+      // Work that was claimed at the moment of death stays claimed.
       Effect.flatMap((claimed) => alive ? Effect.succeed(claimed) : Effect.never)
     )
   const gated = Object.fromEntries(
@@ -42,7 +42,7 @@ export const make = (
     provider: {
       ...gated,
       onCancelled: (listener) => provider.onCancelled((activities) => alive ? listener(activities) : undefined),
-      // To wait for work is nothing that happens: it takes as long as it takes.
+      // Waiting for work is not an event: it must not end because a poll timeout is due.
       fetchOrchestrationItem: (options) =>
         claims(() => provider.fetchOrchestrationItem({ ...options, pollTimeout: Duration.infinity })),
       fetchWorkItem: (options) =>
