@@ -76,6 +76,7 @@ function checkSources() {
       breaches.push(`${file}: stands in no room; give it one in the table of scripts/imports.mjs`)
       continue
     }
+    if (entryPoints.has(file)) breaches.push(...exportedInternals(file))
     const imports = importsOf(file)
     graph.set(file, imports.flatMap(({ target }) => target ?? []))
     for (const one of imports) {
@@ -160,6 +161,17 @@ function importsOf(file) {
     line: text.slice(0, match.index).split("\n").length
   })
   return [...text.matchAll(statement), ...text.matchAll(dynamic)].map(found)
+}
+
+/** Names marked `@internal` in the modules an entry point exports whole. */
+function exportedInternals(file) {
+  return importsOf(file).flatMap(({ target }) => {
+    if (target === undefined || !existsSync(join(root, target))) return []
+    const text = readFileSync(join(root, target), "utf8")
+    return [...text.matchAll(/@internal(?:(?!\*\/)[\s\S])*\*\/\nexport \w+ (\w+)/g)].map((match) =>
+      `${target}: exports ${match[1]}, which is internal, through ${file}: move it to a folder that is private`
+    )
+  })
 }
 
 function isOwnName(name) {

@@ -14,8 +14,8 @@ import type { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ProviderError } from "../provider/ProviderError.ts"
 import { Prisma } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
+import * as drivers from "./internal/driver.ts"
 import * as SqlFault from "./internal/SqlFault.ts"
-import * as PrismaDriver from "./PrismaDriver.ts"
 
 /**
  * A connection in a transaction: the `tx` of `prisma.$transaction(async (tx) => …)`, of any generated client, or a `pg`
@@ -76,7 +76,7 @@ export const make = (
 ): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
   const driver = Result.map(
     Connection.checkSchema(options?.schema ?? "public"),
-    (schema) => PrismaDriver.makeOver({ query: queryOn(connection), schemaSql: Prisma.raw(Connection.quoted(schema)) })
+    (schema) => drivers.make({ query: queryOn(connection), schemaSql: Prisma.raw(Connection.quoted(schema)) })
   )
   const using = <A>(call: (driver: ProviderDriver["Service"]) => Effect.Effect<A, ProviderError>) =>
     Result.isSuccess(driver)

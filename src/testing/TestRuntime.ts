@@ -26,8 +26,9 @@ import type * as WorkItem from "../model/WorkItem.ts"
 import * as Admin from "../provider/Admin.ts"
 import type { AdminDriver } from "../provider/AdminDriver.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
+import * as memory from "../provider/internal/memory/driver.ts"
 import * as tables from "../provider/internal/memory/tables.ts"
-import * as MemoryDriver from "../provider/MemoryDriver.ts"
+
 import * as Provider from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import type { Abandon, Wakeup } from "../provider/ProviderDriver.ts"
@@ -130,7 +131,7 @@ export const layer = <A, E, R>(
 
     const store = tables.make()
     const wakeups = yield* Queue.unbounded<Wakeup>()
-    const drivers = yield* Layer.buildWithScope(MemoryDriver.layerOver(store), scope)
+    const drivers = yield* Layer.buildWithScope(memory.layer(store), scope)
     const services = yield* Layer.buildWithScope(
       FromDriver.layerAdmin.pipe(
         Layer.provideMerge(Client.layer),

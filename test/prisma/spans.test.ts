@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Tracer from "effect/Tracer"
 import { Prisma } from "../../src/prisma/generated/client.js"
-import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
+import * as drivers from "../../src/prisma/internal/driver.ts"
 
 describe("Spans of claims", () => {
   it.effect("a look that finds nothing has none, each that finds work has one", () =>
@@ -15,7 +15,7 @@ describe("Spans of claims", () => {
         }
       })
       let rows: ReadonlyArray<object> = []
-      const driver = PrismaDriver.makeOver({
+      const driver = drivers.make({
         query: <Row>() => Effect.sync(() => rows as ReadonlyArray<Row>),
         schemaSql: Prisma.raw("s")
       })

@@ -15,8 +15,8 @@ import * as Database from "../../src/prisma/Database.ts"
 import * as PrismaAdmin from "../../src/prisma/PrismaAdmin.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import { AdminDriver } from "../../src/provider/AdminDriver.ts"
+import * as memoryDriver from "../../src/provider/internal/memory/driver.ts"
 import * as memory from "../../src/provider/internal/memory/tables.ts"
-import * as MemoryDriver from "../../src/provider/MemoryDriver.ts"
 import { ProviderDriver } from "../../src/provider/ProviderDriver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { found } from "./differential/found.ts"
@@ -30,7 +30,7 @@ const seed = process.env["DIFFERENTIAL_SEED"]
 
 const memoryStore = Effect.suspend(() => {
   const tables = memory.make()
-  return Effect.map(Layer.build(MemoryDriver.layerOver(tables)), (context) => ({
+  return Effect.map(Layer.build(memoryDriver.layer(tables)), (context) => ({
     driver: Context.get(context, ProviderDriver),
     admin: Context.get(context, AdminDriver),
     tables: Tables.ofMemory(tables)

@@ -18,8 +18,9 @@ import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
+import * as memory from "../../src/provider/internal/memory/driver.ts"
 import * as tables from "../../src/provider/internal/memory/tables.ts"
-import * as MemoryDriver from "../../src/provider/MemoryDriver.ts"
+
 import { Dice, make } from "../replay/randomPrograms.ts"
 
 const programs = 1_000
@@ -136,7 +137,7 @@ const runGroup = Effect.fnUntraced(function*(
   )
   const app = Layer.mergeAll(runtime, Client.layer).pipe(
     Layer.provideMerge(FromDriver.layer({ pollInterval: "1000 days" })),
-    Layer.provide(MemoryDriver.layerOver(store)),
+    Layer.provide(memory.layer(store)),
     Layer.provide(Logger.layer([]))
   )
   return yield* Effect.gen(function*() {
@@ -179,7 +180,7 @@ const died = new ProviderError.ProviderError({
 const settled = Effect.fnUntraced(function*(store: tables.Tables) {
   while (true) {
     const now = yield* Clock.currentTimeMillis
-    if (store.leases.size === 0 && [...store.messages.values()].every(({ visibleAtMs }) => visibleAtMs > now)) return
+    if (store.locks.size === 0 && [...store.messages.values()].every(({ visibleAtMs }) => visibleAtMs > now)) return
     yield* Effect.promise(() => new Promise<void>((resolve) => void setImmediate(resolve)))
   }
 })

@@ -131,6 +131,12 @@ describe("imports", () => {
       "src/index.ts:1: imports src/replay/turn.ts: an entry point exports nothing internal"
     ],
     [
+      "refuses an entry point that exports a name marked as internal",
+      "src/model/Event.ts",
+      `/**\n * For tests.\n *\n * @internal\n */\nexport const decodeUnsafe = 1`,
+      "src/model/Event.ts: exports decodeUnsafe, which is internal, through src/index.ts: move it to a folder that is private"
+    ],
+    [
       "refuses a folder that is no room",
       "src/helpers/dates.ts",
       ``,

@@ -2,18 +2,19 @@
  * The memory driver as the validation suite wants it: both drivers over an empty store, and a way behind them.
  */
 import type { AdminDriver, ProviderDriver } from "duroxide-prisma/provider"
-import { MemoryDriver } from "duroxide-prisma/provider"
+
 import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as memory from "../../src/provider/internal/memory/driver.ts"
 import * as tables from "../../src/provider/internal/memory/tables.ts"
 
 export const storage: Layer.Layer<
   ProviderDriver.ProviderDriver | AdminDriver.AdminDriver | ProviderTest.Backdoor
 > = Layer.unwrap(Effect.sync(() => {
   const store = tables.make()
-  return Layer.merge(MemoryDriver.layerOver(store), Layer.succeed(ProviderTest.Backdoor, backdoor(store)))
+  return Layer.merge(memory.layer(store), Layer.succeed(ProviderTest.Backdoor, backdoor(store)))
 }))
 
 // -----------------------------------------------------------------------------

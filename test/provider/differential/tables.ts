@@ -50,7 +50,7 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
       row.sessionId,
       row.tag
     ]),
-    instance_locks: sorted([...tables.leases].map(([instanceId, lease]) => [instanceId, lease.untilMs])),
+    instance_locks: sorted([...tables.locks].map(([instanceId, lock]) => [instanceId, lock.untilMs])),
     sessions: sorted([...tables.sessions].map(([sessionId, row]) => [
       sessionId,
       row.workerId,

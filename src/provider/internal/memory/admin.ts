@@ -6,9 +6,10 @@ import * as Effect from "effect/Effect"
 import { AdminDriver } from "../../AdminDriver.ts"
 import type { DeleteOutcome, HoldOutcome, Selection } from "../../AdminDriver.ts"
 import * as tables from "./tables.ts"
+import * as texts from "./texts.ts"
 
-export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
-  const { activities, changed, executions, history, instances, leases, messages, stored } = store
+export const make = (store: tables.Tables): AdminDriver["Service"] => {
+  const { activities, changed, executions, history, instances, locks, messages, stored } = store
 
   const currentOf = (instanceId: string) =>
     tables.executionOf(store, instanceId, instances.get(instanceId)?.executionId ?? 0)
@@ -17,10 +18,8 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
     const status = currentOf(instanceId)?.status ?? "Running"
     const isKnown = instances.has(instanceId)
     if (isKnown && status !== "ContinuedAsNew") return status !== "Running"
-    const goesOn = isKnown ? `{"ContinueAsNew"` : `{"StartOrchestration"`
-    return ![...messages.values()].some((message) =>
-      message.instanceId === instanceId && message.workItem.startsWith(goesOn)
-    )
+    const goesOn = isKnown ? texts.isContinueAsNew : texts.isStart
+    return ![...messages.values()].some((message) => message.instanceId === instanceId && goesOn(message.workItem))
   }
 
   const newestFirst = () => [...instances].sort(([, a], [, b]) => b.createdAtMs - a.createdAtMs).map(([id]) => id)
@@ -37,10 +36,8 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
   const queuedChildrenOf = (instanceIds: ReadonlyArray<string>) => {
     const parents = new Set(instanceIds.map((instanceId) => JSON.stringify(instanceId)))
     return [...messages.values()].flatMap(({ instanceId, workItem }) => {
-      // As text: an unreadable message must not fail this. Inside a payload the quotes would be escaped.
-      const parent = /"parent_instance": ?("(?:[^"\\]|\\.)*")/.exec(workItem)?.[1] ?? ""
-      const isStart = workItem.startsWith(`{"StartOrchestration"`)
-      return isStart && parents.has(parent) && !instances.has(instanceId) ? [instanceId] : []
+      const isChild = texts.isStart(workItem) && parents.has(texts.parentOf(workItem))
+      return isChild && !instances.has(instanceId) ? [instanceId] : []
     })
   }
 
@@ -63,7 +60,7 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
         }
       }
       if (instances.delete(instanceId)) deleted.instancesDeleted++
-      for (const table of [executions, history, leases, stored, changed]) table.delete(instanceId)
+      for (const table of [executions, history, locks, stored, changed]) table.delete(instanceId)
     }
     return { _tag: "Deleted", deleted }
   }
@@ -117,7 +114,7 @@ export const makeAdmin = (store: tables.Tables): AdminDriver["Service"] => {
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
         for (const id of instanceIds) {
           // No claim hands out such a token.
-          if (!hasEnded(id)) leases.set(id, { token: "held", untilMs: now + holdForMs })
+          if (!hasEnded(id)) locks.set(id, { token: "held", untilMs: now + holdForMs })
         }
         return { _tag: "Held", childIds: [...new Set([...childrenOf(instanceIds), ...queuedChildrenOf(instanceIds)])] }
       }),

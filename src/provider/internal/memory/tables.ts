@@ -1,10 +1,13 @@
 /**
  * The tables of the memory driver: plain maps, and the look-ups both drivers over them need.
  */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState } from "../../../model/Instance.ts"
-import type { EncodedActivity } from "../../ProviderDriver.ts"
+import type { EncodedActivity, EncodedEvent } from "../../ProviderDriver.ts"
+import * as texts from "./texts.ts"
 
-export interface Lease {
+export interface Lock {
   readonly token: string
   untilMs: number
 }
@@ -34,7 +37,7 @@ export interface Execution {
 
 export interface Queued {
   visibleAtMs: number
-  lock: Lease | null
+  lock: Lock | null
   attemptCount: number
 }
 
@@ -71,11 +74,15 @@ export interface Tables {
   readonly history: Map<string, Map<number, Map<number, string>>>
   readonly messages: Map<number, Message>
   readonly activities: Map<number, Activity>
-  readonly leases: Map<string, Lease>
+  /** Of instances, pauses included: their token is empty. */
+  readonly locks: Map<string, Lock>
   readonly sessions: Map<string, Session>
   /** Key-values that ended executions left, and what the current execution changed. */
   readonly stored: Map<string, Map<string, StoredValue>>
   readonly changed: Map<string, Map<string, ChangedValue>>
+  /** Of both queues. */
+  lastRowId: number
+  lastToken: number
 }
 
 export const make = (): Tables => ({
@@ -84,11 +91,17 @@ export const make = (): Tables => ({
   history: new Map(),
   messages: new Map(),
   activities: new Map(),
-  leases: new Map(),
+  locks: new Map(),
   sessions: new Map(),
   stored: new Map(),
-  changed: new Map()
+  changed: new Map(),
+  lastRowId: 0,
+  lastToken: 0
 })
+
+/** One statement: everything it does happens at one time of the clock. */
+export const statement = <A>(f: (now: number) => A): Effect.Effect<A> =>
+  Effect.map(Clock.currentTimeMillis, (now) => f(Math.floor(now)))
 
 export const entry = <K, V>(map: Map<K, V>, key: K, make: () => V): V => {
   const found = map.get(key)
@@ -101,6 +114,31 @@ export const entry = <K, V>(map: Map<K, V>, key: K, make: () => V): V => {
 export const executionOf = (tables: Tables, instanceId: string, executionId: number): Execution | undefined =>
   tables.executions.get(instanceId)?.get(executionId)
 
+/** Running, unless it is there already. */
+export const createExecution = (tables: Tables, instanceId: string, executionId: number, now: number): Execution => {
+  const ofInstance = entry(tables.executions, instanceId, () => new Map<number, Execution>())
+  return entry(ofInstance, executionId, (): Execution => ({
+    status: "Running",
+    output: null,
+    startedAtMs: now,
+    completedAtMs: null,
+    pinned: null
+  }))
+}
+
+export const newInstance = (name: string, now: number): Instance => ({
+  name,
+  version: null,
+  parentInstanceId: null,
+  executionId: 1,
+  customStatus: null,
+  customStatusVersion: 0,
+  asksFor: null,
+  takesNewer: false,
+  createdAtMs: now,
+  updatedAtMs: now
+})
+
 /** 0 when there is none. */
 export const newestExecution = (tables: Tables, instanceId: string): number =>
   Math.max(0, ...(tables.executions.get(instanceId)?.keys() ?? []))
@@ -111,9 +149,39 @@ export const historyOf = (tables: Tables, instanceId: string, executionId: numbe
     eventData
   )
 
+/** No event makes no history. */
+export const addEvents = (
+  tables: Tables,
+  instanceId: string,
+  executionId: number,
+  events: ReadonlyArray<EncodedEvent>
+): void => {
+  if (events.length === 0) return
+  const ofInstance = entry(tables.history, instanceId, () => new Map<number, Map<number, string>>())
+  const ofExecution = entry(ofInstance, executionId, () => new Map<number, string>())
+  for (const { eventData, eventId } of events) ofExecution.set(eventId, eventData)
+}
+
+/** Whether one of the event ids is in the history, or twice among the new ones. */
+export const hasTaken = (
+  tables: Tables,
+  instanceId: string,
+  executionId: number,
+  events: ReadonlyArray<EncodedEvent>
+): boolean => {
+  const known = tables.history.get(instanceId)?.get(executionId)
+  const ids = events.map(({ eventId }) => eventId)
+  return new Set(ids).size < ids.length || ids.some((id) => known?.has(id))
+}
+
 /** 0 where there is no event. */
 export const lastEventId = (tables: Tables, instanceId: string, executionId: number): number =>
   Math.max(0, ...tables.history.get(instanceId)?.get(executionId)?.keys() ?? [])
+
+export const abandon = (row: Queued, ignoreAttempt: boolean): void => {
+  row.lock = null
+  if (ignoreAttempt) row.attemptCount = Math.max(0, row.attemptCount - 1)
+}
 
 export const isFree = ({ lock }: Queued, now: number): boolean => lock === null || lock.untilMs <= now
 
@@ -128,16 +196,12 @@ export const visibleValues = (tables: Tables, instanceId: string): ReadonlyMap<s
   return visible
 }
 
-// Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
-const cancelRequested = /"type": ?"[A-Za-z]+CancelRequested"/
-const failed = /"type": ?"OrchestrationFailed"/
-
 export const stateOf = (tables: Tables, instanceId: string): InstanceState | undefined => {
   const instance = tables.instances.get(instanceId)
   if (instance === undefined) return undefined
   const execution = executionOf(tables, instanceId, instance.executionId)
   const end = execution?.status === "Failed"
-    ? historyOf(tables, instanceId, instance.executionId).findLast((eventData) => !cancelRequested.test(eventData))
+    ? historyOf(tables, instanceId, instance.executionId).findLast((eventData) => !texts.isCancelRequested(eventData))
     : undefined
   return {
     instanceId,
@@ -147,10 +211,13 @@ export const stateOf = (tables: Tables, instanceId: string): InstanceState | und
     executionId: instance.executionId,
     status: execution?.status ?? "Running",
     output: execution?.output ?? null,
-    failure: end !== undefined && failed.test(end) ? end : null,
+    failure: end !== undefined && texts.isFailure(end) ? end : null,
     customStatus: instance.customStatus,
     customStatusVersion: instance.customStatusVersion,
     createdAtMs: instance.createdAtMs,
     updatedAtMs: instance.updatedAtMs
   }
 }
+
+export const bytesOf = (texts: ReadonlyArray<string>): number =>
+  texts.reduce((sum, text) => sum + new TextEncoder().encode(text).length, 0)

@@ -1,0 +1,334 @@
+/**
+ * The storage contract on PostgreSQL: every operation is one call of one stored function (`prisma/functions`), sent as
+ * one statement, which is its own transaction.
+ *
+ * Arguments are encoded and rows are mapped by `rows.ts`. The head of each function states what it does to the tables,
+ * in which order it locks, and the bound of its work.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Stream from "effect/Stream"
+import { ProviderDriver } from "../../provider/ProviderDriver.ts"
+import type {
+  FetchOrchestrationItems,
+  FetchWorkItems,
+  OrchestrationAck,
+  Settled
+} from "../../provider/ProviderDriver.ts"
+import type { Database } from "../Database.ts"
+import { Prisma } from "./client.ts"
+import {
+  abandonRow,
+  acceptedTags,
+  ackRow,
+  activityRow,
+  bigint,
+  claimedInstance,
+  claimedWorkItem,
+  eventRow,
+  instanceState,
+  json,
+  keyValueRow,
+  messageRow,
+  parts,
+  renewalRow,
+  versionTuple
+} from "./rows.ts"
+import type {
+  ClaimedInstanceRow,
+  ClaimedWorkItemRow,
+  HistoryPageRow,
+  InstanceStateRow,
+  StoredSizesRow
+} from "./rows.ts"
+
+type Driver = ProviderDriver["Service"]
+
+export interface Options {
+  /** Sends statements; nothing else is needed of a database. */
+  readonly query: Database["Service"]["query"]
+  readonly schemaSql: Database["Service"]["schemaSql"]
+  /** Absent: that of the database. */
+  readonly clock?: "database" | "effect" | undefined
+  /**
+   * Longest wait for a database lock in a statement that writes items, if the connection sets no `lock_timeout`.
+   * Without this option, the setting of the connection applies.
+   */
+  readonly lockTimeoutMs?: number
+}
+
+export const make = (options: Options): Driver => {
+  const statements = makeStatements(options)
+  return ProviderDriver.of({
+    name: "prisma",
+    ...orchestrations(statements),
+    ...activities(statements),
+    ...reads(statements),
+    wakeups: Stream.never
+  })
+}
+
+/**
+ * Milliseconds. Long enough for the transactions of this package, which are short. A transaction that holds one row for
+ * longer must not delay the other items of the call.
+ */
+export const lockTimeoutMs = 200
+
+// -- statements ------------------------------------------------------------------------------------
+
+type Statements = ReturnType<typeof makeStatements>
+
+const makeStatements = ({ clock, lockTimeoutMs, query, schemaSql }: Options) => {
+  const nowMs: Effect.Effect<number | null> = clock === "effect"
+    ? Effect.map(Clock.currentTimeMillis, Math.floor)
+    : Effect.succeed(null)
+
+  /** One statement: the rows of `dx_…(arguments, now)`. */
+  const call = <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+    Effect.flatMap(nowMs, (now) =>
+      query<Row>(
+        operation,
+        Prisma.sql`SELECT * FROM ${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])})`
+      ))
+
+  /** One statement with its result in one column. */
+  const answer = <A>(
+    operation: string,
+    name: string,
+    args: ReadonlyArray<Prisma.Sql>,
+    wrap = (call: Prisma.Sql): Prisma.Sql => call
+  ) =>
+    Effect.flatMap(nowMs, (now) => {
+      const call = wrap(Prisma.sql`${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])})`)
+      return Effect.map(
+        query<{ readonly answer: A }>(operation, Prisma.sql`SELECT ${call} AS answer`),
+        (rows) => rows[0]!.answer
+      )
+    })
+
+  /** `CASE` evaluates its condition first. The setting ends with the statement. */
+  const withLockTimeout = (call: Prisma.Sql) =>
+    lockTimeoutMs === undefined ? call : Prisma.sql`CASE WHEN set_config(
+      'lock_timeout',
+      COALESCE(NULLIF(current_setting('lock_timeout'), '0'), ${Prisma.raw(`'${lockTimeoutMs}'`)}),
+      true
+    ) IS NOT NULL THEN ${call} END`
+
+  /** As `answer`, for sets of items: an item that another transaction holds fails the call soon. */
+  const write = <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+    answer<A>(operation, name, args, withLockTimeout)
+
+  const settle =
+    <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
+      items.length === 0
+        ? Effect.succeed<ReadonlyArray<Settled>>([])
+        : write<ReadonlyArray<Settled>>(operation, name, [json(items.map(encode))])
+
+  const insert =
+    <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
+      items.length === 0
+        ? Effect.void
+        : Effect.asVoid(write<bigint>(operation, name, [json(items.map(encode))]))
+
+  return { answer, call, insert, query, schemaSql, settle, write }
+}
+
+/** A span only for claims that find work, as a waiting process sends several claims a second. */
+const claimed = <A, E>(name: string, rows: ReadonlyArray<unknown>, items: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  rows.length === 0 ? items : Effect.withSpan(items, name, { attributes: { claimed: rows.length } })
+
+/** Limit for the messages of one claim, and for the events of one page of a history. */
+const defaultMaxBytes = 16 * 1024 * 1024
+
+// -- operations ------------------------------------------------------------------------------------
+
+const orchestrations = ({ call, insert, settle, write }: Statements) => ({
+  fetchOrchestrationItems: Effect.fnUntraced(
+    function*(
+      { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
+        FetchOrchestrationItems
+    ) {
+      const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
+      const rows = yield* call<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
+        Prisma.sql`${limit}::integer`,
+        bigint(lockTimeoutMs),
+        versionTuple(versions?.min),
+        versionTuple(versions?.max),
+        Prisma.sql`${programs?.map(({ name }) => name) ?? null}::text[]`,
+        Prisma.sql`${programs?.map(({ version }) => version) ?? null}::text[]`,
+        Prisma.sql`${suspects ?? true}::boolean`,
+        bigint(maxBytes ?? defaultMaxBytes),
+        Prisma.sql`${orphans ?? false}::boolean`,
+        Prisma.sql`${takesOver ?? true}::boolean`,
+        Prisma.sql`${historyLimit ?? null}::integer`
+      ])
+      return yield* claimed("PrismaDriver.fetchOrchestrationItems", rows, Effect.forEach(rows, claimedInstance))
+    }
+  ),
+
+  ackOrchestrationItems: Effect.fn("PrismaDriver.ackOrchestrationItems")(
+    function*(acks: ReadonlyArray<OrchestrationAck>) {
+      if (acks.length === 0) return []
+      return yield* write<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", [
+        json(acks.map(ackRow)),
+        parts(acks, (ack) => ack.history, eventRow),
+        parts(acks, (ack) => ack.keyValues, keyValueRow),
+        parts(acks, (ack) => ack.workerItems, activityRow),
+        parts(acks, (ack) => ack.cancelledActivities, (key) => ({
+          instance_id: key.instanceId,
+          execution_id: key.executionId,
+          activity_id: key.activityId
+        })),
+        parts(acks, (ack) => ack.orchestratorItems, messageRow)
+      ])
+    }
+  ),
+
+  abandonOrchestrationItems: settle("abandonOrchestrationItems", "dx_abandon_orchestration_items", abandonRow),
+  renewOrchestrationItemLocks: settle("renewOrchestrationItemLocks", "dx_renew_orchestration_item_locks", renewalRow),
+  deferMessages: settle("deferMessages", "dx_defer_messages", (item) => ({
+    token: item.lockToken,
+    ids: item.ids,
+    delay_ms: item.delayMs
+  })),
+
+  enqueueForOrchestrator: insert("enqueueForOrchestrator", "dx_enqueue_for_orchestrator", messageRow),
+  enqueueForWorker: insert("enqueueForWorker", "dx_enqueue_for_worker", activityRow),
+
+  startOrchestrations: Effect.fn("PrismaDriver.startOrchestrations")(function*(starts) {
+    if (starts.length === 0) return []
+    return yield* write<ReadonlyArray<"Started" | "AlreadyExists">>(
+      "startOrchestrations",
+      "dx_start_orchestrations",
+      [json(starts.map((start) => ({
+        instance_id: start.instanceId,
+        orchestration_name: start.orchestrationName,
+        orchestration_version: start.orchestrationVersion,
+        work_item: start.workItem,
+        ...start.pinnedVersion,
+        delay_ms: start.delayMs
+      })))]
+    )
+  }),
+
+  sweepMessages: ({ after, limit, maxAgeMs }) =>
+    Effect.map(
+      call<{ readonly out_deleted: bigint; readonly out_next: string | null }>("sweepMessages", "dx_sweep_messages", [
+        bigint(maxAgeMs),
+        Prisma.sql`${limit}::integer`,
+        Prisma.sql`${after}::text`
+      ]),
+      ([row]) => ({ deleted: Number(row!.out_deleted), next: row!.out_next })
+    )
+} satisfies Partial<Driver>)
+
+const activities = ({ answer, call, settle }: Statements) => ({
+  fetchWorkItems: Effect.fnUntraced(
+    function*({ activities, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
+      if (tags._tag === "None") return []
+      const rows = yield* call<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
+        Prisma.sql`${limit}::integer`,
+        bigint(lockTimeoutMs),
+        Prisma.sql`${tags._tag !== "Tags"}::boolean`,
+        Prisma.sql`${acceptedTags(tags)}::text[]`,
+        Prisma.sql`${session?.workerId ?? null}::text`,
+        bigint(session?.lockTimeoutMs ?? null),
+        Prisma.sql`${activities === undefined ? null : [...activities]}::text[]`,
+        Prisma.sql`${suspects ?? true}::boolean`,
+        Prisma.sql`${session?.maxNew ?? null}::integer`,
+        Prisma.sql`${takesOver ?? true}::boolean`
+      ])
+      return yield* claimed("PrismaDriver.fetchWorkItems", rows, Effect.sync(() => rows.map(claimedWorkItem)))
+    }
+  ),
+
+  ackWorkItems: settle("ackWorkItems", "dx_ack_work_items", (item) => ({
+    token: item.lockToken,
+    instance_id: item.completion?.instanceId ?? null,
+    work_item: item.completion?.workItem ?? null
+  })),
+  abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
+  renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", (item) => ({
+    ...renewalRow(item),
+    sufficient_ms: item.sufficientMs
+  })),
+
+  renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
+    workerIds.length === 0 ? Effect.succeed(0) : Effect.map(
+      answer<bigint>("renewSessionLocks", "dx_renew_session_locks", [
+        Prisma.sql`${[...workerIds]}::text[]`,
+        bigint(extendForMs),
+        bigint(idleTimeoutMs)
+      ]),
+      Number
+    ),
+
+  cleanupOrphanedSessions: Effect.map(
+    answer<bigint>("cleanupOrphanedSessions", "dx_cleanup_orphaned_sessions", []),
+    Number
+  )
+} satisfies Partial<Driver>)
+
+const reads = ({ answer, query, schemaSql }: Statements) => ({
+  readHistory: Effect.fnUntraced(function*({ executionId, instanceId }) {
+    const texts: Array<string> = []
+    let last: HistoryPageRow | undefined
+    do {
+      const rows: ReadonlyArray<HistoryPageRow> = yield* query<HistoryPageRow>(
+        "readHistory",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_history(
+          ${instanceId}::text,
+          ${last?.out_execution_id ?? executionId}::bigint,
+          ${last?.out_event_id ?? 0}::bigint,
+          ${defaultMaxBytes}::bigint
+        )`
+      )
+      for (const row of rows) texts.push(row.out_event_data)
+      last = rows.at(-1)
+    } while (last?.out_is_last === false)
+    return texts
+  }),
+
+  appendHistory: ({ executionId, history, instanceId }) =>
+    history.length === 0
+      ? Effect.void
+      : Effect.asVoid(answer<bigint>("appendHistory", "dx_append_history", [
+        Prisma.sql`${instanceId}::text`,
+        bigint(executionId),
+        json(history.map(eventRow))
+      ])),
+
+  readInstances: Effect.fn("PrismaDriver.readInstances")(function*(instanceIds) {
+    if (instanceIds.length === 0) return []
+    const rows = yield* query<InstanceStateRow>(
+      "readInstances",
+      Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instances(${[...instanceIds]}::text[])`
+    )
+    return yield* Effect.forEach(rows, instanceState)
+  }),
+
+  readKeyValues: ({ instanceId, key }) =>
+    Effect.map(
+      query<{ readonly out_key: string; readonly out_value: string }>(
+        "readKeyValues",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_key_values(${instanceId}::text, ${key}::text)`
+      ),
+      (rows) => rows.map((row) => ({ key: row.out_key, value: row.out_value }))
+    ),
+
+  readInstanceStats: (instanceId) =>
+    Effect.map(
+      query<StoredSizesRow>(
+        "readInstanceStats",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instance_stats(${instanceId}::text)`
+      ),
+      ([row]) =>
+        row === undefined ? null : {
+          eventCount: Number(row.out_event_count),
+          historyBytes: Number(row.out_history_bytes),
+          firstEvent: row.out_first_event,
+          keyCount: Number(row.out_key_count),
+          valueBytes: Number(row.out_value_bytes)
+        }
+    )
+} satisfies Partial<Driver>)

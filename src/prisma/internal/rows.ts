@@ -1,0 +1,228 @@
+/**
+ * The arguments of the stored functions, made of what a driver gets, and what it answers, made of their rows.
+ */
+import * as Effect from "effect/Effect"
+import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter } from "../../model/Instance.ts"
+import type {
+  Abandon,
+  ClaimedInstance,
+  ClaimedWorkItem,
+  EncodedActivity,
+  EncodedEvent,
+  EncodedMessage,
+  KeyValueChange,
+  OrchestrationAck,
+  Renewal
+} from "../../provider/ProviderDriver.ts"
+import { DataCorrupted, ProviderError } from "../../provider/ProviderError.ts"
+import { Prisma } from "./client.ts"
+
+// -- arguments -------------------------------------------------------------------------------------
+
+export const bigint = (value: number | null) => Prisma.sql`${value}::bigint`
+
+export const json = (value: unknown) => Prisma.sql`${JSON.stringify(value)}::jsonb`
+
+/** The parts of all acks in one list. Each names its ack by position, from 1. Null if no ack has such a part. */
+export const parts = <Part>(
+  acks: ReadonlyArray<OrchestrationAck>,
+  of: (ack: OrchestrationAck) => ReadonlyArray<Part>,
+  encode: (part: Part) => object
+) => {
+  const rows = acks.flatMap((ack, index) => of(ack).map((part) => ({ ack: index + 1, ...encode(part) })))
+  return Prisma.sql`${rows.length === 0 ? null : JSON.stringify(rows)}::jsonb`
+}
+
+export const versionTuple = (version: CoreVersion | undefined) =>
+  Prisma.sql`${version === undefined ? null : [version.major, version.minor, version.patch]}::integer[]`
+
+/** Null means every tag. */
+export const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" }>): ReadonlyArray<string> | null => {
+  switch (filter._tag) {
+    case "Any":
+      return null
+    case "DefaultOnly":
+      return []
+    default:
+      return [...filter.tags]
+  }
+}
+
+export const ackRow = (ack: OrchestrationAck) => ({
+  token: ack.lockToken,
+  execution_id: ack.executionId,
+  orchestration_name: ack.orchestrationName,
+  orchestration_version: ack.orchestrationVersion,
+  status: ack.status,
+  output: ack.output,
+  parent_instance_id: ack.parentInstanceId,
+  ...(ack.nextVersion !== undefined && { next_version: ack.nextVersion }),
+  ...ack.pinnedVersion,
+  ...(ack.customStatus === null ? {} : { sets_custom_status: true, custom_status: ack.customStatus.value }),
+  // Object keys, not array elements: PostgreSQL keeps keys sorted and finds one by binary search.
+  ...(ack.cancelledTimers !== undefined && {
+    cancelled_timers: Object.fromEntries(ack.cancelledTimers.map((workItem) => [workItem, null]))
+  }),
+  ...(ack.left !== undefined && { left_ids: ack.left })
+})
+
+export const keyValueRow = (change: KeyValueChange) =>
+  change.action === "set"
+    ? { action: change.action, key: change.key, value: change.value, last_updated_at_ms: change.lastUpdatedAtMs }
+    : change
+
+export const activityRow = (activity: EncodedActivity) => ({
+  work_item: activity.workItem,
+  name: activity.name,
+  instance_id: activity.instanceId,
+  execution_id: activity.executionId,
+  activity_id: activity.activityId,
+  session_id: activity.sessionId,
+  tag: activity.tag,
+  ...(activity.servedBy !== undefined && { served_by: activity.servedBy })
+})
+
+export const eventRow = (event: EncodedEvent) => ({
+  event_id: event.eventId,
+  event_type: event.eventType,
+  event_data: event.eventData
+})
+
+export const messageRow = (message: EncodedMessage) => ({
+  instance_id: message.instanceId,
+  work_item: message.workItem,
+  visible_at_ms: message.visibleAtMs,
+  delay_ms: message.delayMs,
+  ...(message.start !== undefined && {
+    start: {
+      orchestration_name: message.start.orchestrationName,
+      orchestration_version: message.start.orchestrationVersion,
+      parent_instance_id: message.start.parentInstanceId,
+      ...message.start.pinnedVersion
+    }
+  })
+})
+
+export const abandonRow = (item: Abandon) => ({
+  token: item.lockToken,
+  delay_ms: item.delayMs,
+  ignore_attempt: item.ignoreAttempt
+})
+
+export const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_for_ms: item.extendForMs })
+
+// -- rows ------------------------------------------------------------------------------------------
+
+export interface ClaimedInstanceRow {
+  readonly out_instance_id: string
+  readonly out_lock_token: string
+  readonly out_now_ms: bigint
+  readonly out_orchestration_name: string | null
+  readonly out_orchestration_version: string | null
+  readonly out_execution_id: bigint
+  readonly out_history: ReadonlyArray<string> | null
+  readonly out_is_whole_history: boolean
+  readonly out_message_ids: ReadonlyArray<number>
+  readonly out_messages: ReadonlyArray<string>
+  readonly out_enqueued_at_ms: ReadonlyArray<number>
+  readonly out_attempt_counts: ReadonlyArray<number>
+  readonly out_key_values: ClaimedInstance["keyValues"] | null
+}
+
+export const claimedInstance = (row: ClaimedInstanceRow): Effect.Effect<ClaimedInstance, ProviderError> =>
+  safely("fetchOrchestrationItems", row.out_instance_id, {
+    instanceId: row.out_instance_id,
+    lockToken: row.out_lock_token,
+    nowMs: Number(row.out_now_ms),
+    instance: row.out_orchestration_name === null
+      ? null
+      : { orchestrationName: row.out_orchestration_name, orchestrationVersion: row.out_orchestration_version },
+    executionId: Number(row.out_execution_id),
+    history: row.out_history ?? [],
+    isWholeHistory: row.out_is_whole_history,
+    messages: row.out_message_ids.map((id, index) => ({
+      id,
+      workItem: row.out_messages[index]!,
+      enqueuedAtMs: row.out_enqueued_at_ms[index]!,
+      attemptCount: row.out_attempt_counts[index]!
+    })),
+    keyValues: row.out_key_values ?? []
+  }, (claimed) => [
+    claimed.executionId,
+    ...claimed.messages.map((message) => message.id),
+    ...claimed.keyValues.map((entry) => entry.lastUpdatedAtMs)
+  ])
+
+export interface HistoryPageRow {
+  readonly out_execution_id: bigint
+  readonly out_event_id: bigint
+  readonly out_event_data: string
+  readonly out_is_last: boolean
+}
+
+export interface ClaimedWorkItemRow {
+  readonly out_work_item: string
+  readonly out_lock_token: string
+  readonly out_attempt_count: number
+}
+
+export const claimedWorkItem = (row: ClaimedWorkItemRow): ClaimedWorkItem => ({
+  workItem: row.out_work_item,
+  lockToken: row.out_lock_token,
+  attemptCount: row.out_attempt_count
+})
+
+export interface InstanceStateRow {
+  readonly out_instance_id: string
+  readonly out_orchestration_name: string
+  readonly out_orchestration_version: string | null
+  readonly out_parent_instance_id: string | null
+  readonly out_execution_id: bigint
+  readonly out_status: ExecutionStatus
+  readonly out_output: string | null
+  readonly out_failure: string | null
+  readonly out_custom_status: string | null
+  readonly out_custom_status_version: number
+  readonly out_created_at_ms: bigint
+  readonly out_updated_at_ms: bigint
+}
+
+export const instanceState = (row: InstanceStateRow): Effect.Effect<InstanceState, ProviderError> =>
+  safely("readInstances", row.out_instance_id, {
+    instanceId: row.out_instance_id,
+    orchestrationName: row.out_orchestration_name,
+    orchestrationVersion: row.out_orchestration_version,
+    parentInstanceId: row.out_parent_instance_id,
+    executionId: Number(row.out_execution_id),
+    status: row.out_status,
+    output: row.out_output,
+    failure: row.out_failure,
+    customStatus: row.out_custom_status,
+    customStatusVersion: row.out_custom_status_version,
+    createdAtMs: Number(row.out_created_at_ms),
+    updatedAtMs: Number(row.out_updated_at_ms)
+  }, (state) => [state.executionId, state.createdAtMs, state.updatedAtMs])
+
+export interface StoredSizesRow {
+  readonly out_event_count: bigint
+  readonly out_history_bytes: bigint
+  readonly out_first_event: string | null
+  readonly out_key_count: bigint
+  readonly out_value_bytes: bigint
+}
+
+/** Rejects a value that JavaScript would round: BIGINT has a larger range than a number. */
+const safely = <A>(
+  operation: string,
+  instanceId: string,
+  value: A,
+  numbers: (value: A) => ReadonlyArray<number>
+): Effect.Effect<A, ProviderError> => {
+  const beyond = numbers(value).find((number) => !Number.isSafeInteger(number))
+  return beyond === undefined ? Effect.succeed(value) : Effect.fail(
+    new ProviderError({
+      operation,
+      reason: new DataCorrupted({ instanceId, problem: `the number ${beyond} is beyond 2^53 - 1` })
+    })
+  )
+}

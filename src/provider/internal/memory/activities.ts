@@ -1,0 +1,150 @@
+/**
+ * The queue of activities, and the sessions that bind some of them to a worker.
+ */
+import type { TagFilter } from "../../../model/Instance.ts"
+import { suspectAfter } from "../../ProviderDriver.ts"
+import type { ClaimedWorkItem, EncodedActivity, FetchWorkItems, ProviderDriver } from "../../ProviderDriver.ts"
+import * as messages from "./messages.ts"
+import * as tables from "./tables.ts"
+
+export const make = (store: tables.Tables) =>
+  ({
+    enqueueForWorker: (items) => tables.statement((now) => items.forEach((item) => insert(store, item, now))),
+
+    fetchWorkItems: (options) => tables.statement((now) => fetch(store, options, now)),
+
+    ackWorkItems: (items) =>
+      tables.statement((now) =>
+        items.map(({ completion, lockToken }) => {
+          const found = lockedBy(store, lockToken, now)
+          if (found === undefined) return "LockLost"
+          store.activities.delete(found.id)
+          stampSession(store, found.activity, now)
+          if (completion !== null) messages.insert(store, { ...completion, visibleAtMs: null, delayMs: null }, now)
+          return "Done"
+        })
+      ),
+
+    abandonWorkItems: (items) =>
+      tables.statement((now) =>
+        items.map(({ delayMs, ignoreAttempt, lockToken }) => {
+          const found = lockedBy(store, lockToken, "any time")
+          if (found === undefined) return "LockLost"
+          tables.abandon(found.activity, ignoreAttempt)
+          if (delayMs !== null && delayMs > 0) found.activity.visibleAtMs = now + delayMs
+          return "Done"
+        })
+      ),
+
+    renewWorkItemLocks: (items) =>
+      tables.statement((now) =>
+        items.map(({ lockToken, sufficientMs = Infinity, ...item }) => {
+          const found = lockedBy(store, lockToken, "any time")
+          const isSufficient = found?.activity.sessionId === null && found.activity.lock!.untilMs - now >= sufficientMs
+          return { ...item, found, isSufficient }
+        }).map(({ extendForMs, found, isSufficient }) => {
+          if (found === undefined) return "LockLost"
+          if (isSufficient) return "Done"
+          found.activity.lock!.untilMs = now + extendForMs
+          stampSession(store, found.activity, now)
+          return "Done"
+        })
+      ),
+
+    renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
+      tables.statement((now) => {
+        const live = [...store.sessions.values()].filter((session) =>
+          workerIds.includes(session.workerId) && session.untilMs > now &&
+          session.lastActivityAtMs > now - idleTimeoutMs
+        )
+        for (const session of live) session.untilMs = now + extendForMs
+        return live.length
+      }),
+
+    cleanupOrphanedSessions: tables.statement((now) => {
+      const needed = new Set([...store.activities.values()].map(({ sessionId }) => sessionId))
+      const orphans = [...store.sessions].filter(([id, session]) => session.untilMs < now && !needed.has(id))
+      for (const [id] of orphans) store.sessions.delete(id)
+      return orphans.length
+    })
+  }) satisfies Partial<ProviderDriver["Service"]>
+
+export const insert = (store: tables.Tables, activity: EncodedActivity, now: number): void =>
+  void store.activities.set(++store.lastRowId, { ...activity, visibleAtMs: now, lock: null, attemptCount: 0 })
+
+// internal
+
+const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): ReadonlyArray<ClaimedWorkItem> => {
+  const { activities: names, limit, lockTimeoutMs, session, suspects = true, tags, takesOver = true } = options
+  const claimed: Array<ClaimedWorkItem> = []
+  const bound = new Set<string>()
+  const inOrder = [...store.activities].sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+  for (const [id, activity] of inOrder) {
+    if (claimed.length === limit) break
+    if (activity.visibleAtMs > now || !tables.isFree(activity, now) || !accepts(tags, activity.tag)) continue
+    if (!takesOver && activity.lock !== null) continue
+    if (names !== undefined && !names.includes(activity.name)) continue
+    const isSuspect = activity.attemptCount >= suspectAfter
+    if (isSuspect && (!suspects || claimed.length > 0)) continue
+    if (!takeSession(store, activity, session, now, bound)) continue
+    const lockToken = `${id}.${++store.lastToken}`
+    activity.lock = { token: lockToken, untilMs: now + lockTimeoutMs }
+    activity.attemptCount++
+    claimed.push({ workItem: activity.workItem, lockToken, attemptCount: activity.attemptCount })
+    if (isSuspect) break
+  }
+  return claimed
+}
+
+/** The row of a token as it was handed out, `<row id>.<secret>`. */
+const lockedBy = ({ activities }: tables.Tables, lockToken: string, now: number | "any time") => {
+  const id = Number(lockToken.slice(0, lockToken.indexOf(".")))
+  const activity = activities.get(id)
+  const isOurs = activity?.lock?.token === lockToken && (now === "any time" || activity.lock.untilMs > now)
+  return isOurs ? { id, activity } : undefined
+}
+
+const accepts = (filter: TagFilter, tag: string | null): boolean => {
+  switch (filter._tag) {
+    case "DefaultOnly":
+      return tag === null
+    case "Tags":
+      return tag !== null && filter.tags.includes(tag)
+    case "DefaultAnd":
+      return tag === null || filter.tags.includes(tag)
+    case "Any":
+      return true
+    case "None":
+      return false
+  }
+}
+
+/** Whether the worker may take the activity, and, when it may, its session with it. */
+const takeSession = (
+  { sessions }: tables.Tables,
+  activity: tables.Activity,
+  request: FetchWorkItems["session"],
+  now: number,
+  bound: Set<string>
+) => {
+  if (activity.sessionId === null) return true
+  if (request === null) return false
+  const session = sessions.get(activity.sessionId)
+  const isLive = session !== undefined && session.untilMs > now
+  if (isLive && session.workerId !== request.workerId) return false
+  if (!isLive && !bound.has(activity.sessionId)) {
+    if (bound.size >= (request.maxNew ?? Infinity)) return false
+    bound.add(activity.sessionId)
+  }
+  sessions.set(activity.sessionId, {
+    workerId: request.workerId,
+    untilMs: now + request.lockTimeoutMs,
+    lastActivityAtMs: now
+  })
+  return true
+}
+
+const stampSession = ({ sessions }: tables.Tables, activity: tables.Activity, now: number) => {
+  const session = activity.sessionId === null ? undefined : sessions.get(activity.sessionId)
+  if (session !== undefined && session.untilMs > now) session.lastActivityAtMs = now
+}

@@ -1,0 +1,189 @@
+/**
+ * Claims of instances, and what ends them without a turn.
+ */
+import * as Result from "effect/Result"
+import * as SemVer from "effect/SemVer"
+import type { CoreVersion, VersionRange } from "../../../model/Instance.ts"
+import { suspectAfter } from "../../ProviderDriver.ts"
+import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../../ProviderDriver.ts"
+import { askedBy, batchOf } from "./messages.ts"
+import * as tables from "./tables.ts"
+
+export const make = (store: tables.Tables) =>
+  ({
+    fetchOrchestrationItems: (options) => tables.statement((now) => fetch(store, options, now)),
+
+    abandonOrchestrationItems: (items) =>
+      tables.statement((now) =>
+        items.map(({ delayMs, ignoreAttempt, lockToken }) => {
+          const found = lockOf(store, lockToken, "any time")
+          if (found === undefined) return "LockLost"
+          const isPaused = delayMs !== null && delayMs > 0
+          for (const [, message] of batchOf(store, found.instanceId, lockToken)) tables.abandon(message, ignoreAttempt)
+          // A pause is a lock without a holder: what comes meanwhile waits behind the batch.
+          if (isPaused) store.locks.set(found.instanceId, { token: "", untilMs: now + delayMs })
+          else store.locks.delete(found.instanceId)
+          return "Done"
+        })
+      ),
+
+    renewOrchestrationItemLocks: (items) =>
+      tables.statement((now) =>
+        items.map(({ extendForMs, lockToken }) => {
+          const found = lockOf(store, lockToken, "any time")
+          if (found === undefined) return "LockLost"
+          found.lock.untilMs = now + extendForMs
+          return "Done"
+        })
+      ),
+
+    deferMessages: (items) =>
+      tables.statement((now) =>
+        items.map(({ delayMs, ids, lockToken }) => {
+          const found = lockOf(store, lockToken, "any time")
+          if (found === undefined) return "LockLost"
+          for (const [id, message] of batchOf(store, found.instanceId, lockToken)) {
+            if (!ids.includes(id)) continue
+            tables.abandon(message, true)
+            message.visibleAtMs = now + delayMs
+          }
+          return "Done"
+        })
+      )
+  }) satisfies Partial<ProviderDriver["Service"]>
+
+/** The lock of a token as it was handed out, `<secret>.<instance>`; expired ones only where that does not matter. */
+export const lockOf = ({ locks }: tables.Tables, lockToken: string, now: number | "any time") => {
+  const instanceId = lockToken.slice(lockToken.indexOf(".") + 1)
+  const lock = locks.get(instanceId)
+  const isOurs = lock?.token === lockToken && (now === "any time" || lock.untilMs > now)
+  return isOurs ? { instanceId, lock } : undefined
+}
+
+// internal
+
+const defaultMaxBytes = 16 * 1024 * 1024
+
+const fetch = (
+  store: tables.Tables,
+  options: FetchOrchestrationItems,
+  now: number
+): ReadonlyArray<ClaimedInstance> => {
+  const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects = true, takesOver = true, versions } =
+    options
+  const visible = [...store.messages]
+    .filter(([, message]) =>
+      message.visibleAtMs <= now && (
+        isServed(store, message, serves) ??
+          (serves === undefined && (orphans || store.history.has(message.instanceId)))
+      )
+    )
+    .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+    .map(([, message]) => message)
+  const claimed: Array<ClaimedInstance> = []
+  let bytes = 0
+  for (const instanceId of new Set(visible.map(({ instanceId }) => instanceId))) {
+    if (claimed.length === limit || bytes >= maxBytes) break
+    const lock = store.locks.get(instanceId)
+    if (lock !== undefined && (lock.untilMs > now || !takesOver && lock.token !== "")) continue
+    const executionId = store.instances.get(instanceId)?.executionId ?? 0
+    const pinned = tables.executionOf(store, instanceId, executionId)?.pinned ?? null
+    if (versions !== null && pinned !== null && !isWithin(pinned, versions)) continue
+    const first = visible.find((message) => message.instanceId === instanceId)!
+    const isSuspect = first.attemptCount >= suspectAfter
+    if (isSuspect && (!suspects || claimed.length > 0)) continue
+    const item = claim(store, instanceId, options, now, maxBytes - bytes)
+    if (item === undefined) continue
+    claimed.push(item)
+    bytes += tables.bytesOf(item.messages.map(({ workItem }) => workItem))
+    if (isSuspect) break
+  }
+  return claimed
+}
+
+const claim = (
+  store: tables.Tables,
+  instanceId: string,
+  { historyLimit, lockTimeoutMs }: FetchOrchestrationItems,
+  now: number,
+  maxBytes: number
+): ClaimedInstance | undefined => {
+  const batch = upTo(
+    maxBytes,
+    [...store.messages].filter(([, message]) =>
+      message.instanceId === instanceId && message.visibleAtMs <= now && tables.isFree(message, now)
+    )
+  )
+  if (batch.length === 0) return undefined
+  const lock = { token: `${++store.lastToken}.${instanceId}`, untilMs: now + lockTimeoutMs }
+  store.locks.set(instanceId, lock)
+  for (const [, message] of batch) {
+    message.lock = lock
+    message.attemptCount++
+  }
+  const instance = store.instances.get(instanceId)
+  const executionId = instance?.executionId ?? Math.max(1, tables.newestExecution(store, instanceId))
+  const history = tables.historyOf(store, instanceId, executionId)
+  const isWholeHistory = historyLimit === undefined || instance === undefined ||
+    (tables.lastEventId(store, instanceId, executionId) <= historyLimit && tables.bytesOf(history) <= maxBytes)
+  return {
+    instanceId,
+    lockToken: lock.token,
+    nowMs: now,
+    instance: instance === undefined
+      ? null
+      : { orchestrationName: instance.name, orchestrationVersion: instance.version },
+    executionId,
+    history: isWholeHistory ? history : history.slice(-1),
+    isWholeHistory,
+    messages: batch.map(([id, { attemptCount, createdAtMs, workItem }]) => ({
+      id,
+      workItem,
+      enqueuedAtMs: createdAtMs,
+      attemptCount
+    })),
+    keyValues: [...store.stored.get(instanceId) ?? []].map(([key, { lastUpdatedAtMs, value }]) => ({
+      key,
+      value,
+      lastUpdatedAtMs
+    }))
+  }
+}
+
+/** Whether a process that serves `served` may take the message; undefined when nothing says what it is for. */
+const isServed = (
+  store: tables.Tables,
+  message: tables.Message,
+  served: FetchOrchestrationItems["serves"]
+): boolean | undefined => {
+  const asked = askedBy(store, message)
+  if (asked === undefined) return undefined
+  return served === undefined || served.some(({ name, versions }) =>
+    name === asked.name && (
+      asked.asksFor === null || versions.includes(asked.asksFor) ||
+      (asked.takesNewer && versions.some((version) => !isOlder(version, asked.asksFor!)))
+    )
+  )
+}
+
+/** The first ones to become visible, until they have so many bytes of text; at least one. In the order of ids. */
+const upTo = (maxBytes: number, batch: ReadonlyArray<[number, tables.Message]>) => {
+  let bytes = 0
+  return [...batch].sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+    .filter(([, { workItem }]) => {
+      const isWithin = bytes < maxBytes
+      bytes += tables.bytesOf([workItem])
+      return isWithin
+    })
+    .sort(([a], [b]) => a - b)
+}
+
+const isOlder = (version: string, than: string): boolean => {
+  const [one, other] = [SemVer.parse(version), SemVer.parse(than)]
+  return Result.isSuccess(other) && (Result.isFailure(one) || SemVer.isLessThan(one.success, other.success))
+}
+
+const isWithin = (version: CoreVersion, { max, min }: VersionRange) =>
+  order(min, version) <= 0 && order(version, max) <= 0
+
+const order = (a: CoreVersion, b: CoreVersion) => a.major - b.major || a.minor - b.minor || a.patch - b.patch

@@ -1,0 +1,32 @@
+/**
+ * Both drivers over the same tables.
+ */
+import * as Context from "effect/Context"
+import * as Layer from "effect/Layer"
+import * as Stream from "effect/Stream"
+import { AdminDriver } from "../../AdminDriver.ts"
+import { ProviderDriver } from "../../ProviderDriver.ts"
+import * as activities from "./activities.ts"
+import * as admin from "./admin.ts"
+import * as claims from "./claims.ts"
+import * as messages from "./messages.ts"
+import * as reads from "./reads.ts"
+import type { Tables } from "./tables.ts"
+import * as turns from "./turns.ts"
+
+export const make = (store: Tables): ProviderDriver["Service"] =>
+  ProviderDriver.of({
+    name: "memory",
+    ...claims.make(store),
+    ...turns.make(store),
+    ...messages.make(store),
+    ...activities.make(store),
+    ...reads.make(store),
+    wakeups: Stream.never
+  })
+
+/** Over tables that tests look into, too. */
+export const layer = (store: Tables): Layer.Layer<ProviderDriver | AdminDriver> =>
+  Layer.succeedContext(
+    Context.make(ProviderDriver, make(store)).pipe(Context.add(AdminDriver, admin.make(store)))
+  )

@@ -1,0 +1,36 @@
+/**
+ * What the driver recognises of the texts it stores, by the rule of `ProviderDriver`: the kind of a message is the first
+ * thing in its text.
+ */
+import * as Result from "effect/Result"
+import * as WorkItem from "../../../model/WorkItem.ts"
+
+export const isTimer = (workItem: string): boolean => workItem.startsWith(`{"TimerFired"`)
+
+export const isStart = (workItem: string): boolean => workItem.startsWith(`{"StartOrchestration"`)
+
+export const isContinueAsNew = (workItem: string): boolean => workItem.startsWith(`{"ContinueAsNew"`)
+
+/** Whether it begins an execution. */
+export const begins = (workItem: string): boolean => isStart(workItem) || isContinueAsNew(workItem)
+
+/** The orchestration and the version that a message asks for which begins an execution. */
+export const asked = (workItem: string) => {
+  if (!begins(workItem)) return undefined
+  const item = Result.getOrUndefined(WorkItem.decode(workItem))
+  return item?._tag === "StartOrchestration" || item?._tag === "ContinueAsNew"
+    ? { name: item.orchestration, asksFor: item.version, takesNewer: false }
+    : undefined
+}
+
+/**
+ * The parent of a start, as JSON; empty where there is none. As text: an unreadable message must not fail this. Inside a
+ * payload the quotes would be escaped.
+ */
+export const parentOf = (workItem: string): string =>
+  /"parent_instance": ?("(?:[^"\\]|\\.)*")/.exec(workItem)?.[1] ?? ""
+
+// Quotes inside a payload are escaped, so this is the event's own type. Compact or spaced JSON.
+export const isCancelRequested = (eventData: string): boolean => /"type": ?"[A-Za-z]+CancelRequested"/.test(eventData)
+
+export const isFailure = (eventData: string): boolean => /"type": ?"OrchestrationFailed"/.test(eventData)

@@ -1,0 +1,175 @@
+/**
+ * Stores turns: in steps over a whole set, as one statement does it, so that no turn sees another one half stored.
+ */
+import type { ActivityKey, EncodedMessage, OrchestrationAck, ProviderDriver, Settled } from "../../ProviderDriver.ts"
+import * as activities from "./activities.ts"
+import { lockOf } from "./claims.ts"
+import { batchOf, earliest, insert, queuedStarts, startInstance } from "./messages.ts"
+import * as tables from "./tables.ts"
+import * as texts from "./texts.ts"
+
+export const make = (store: tables.Tables) =>
+  ({
+    ackOrchestrationItems: (acks) => tables.statement((now) => ackAll(store, acks, now))
+  }) satisfies Partial<ProviderDriver["Service"]>
+
+// internal
+
+interface StoredTurn {
+  readonly turn: OrchestrationAck
+  readonly instanceId: string
+}
+
+const ackAll = (
+  store: tables.Tables,
+  acks: ReadonlyArray<OrchestrationAck>,
+  now: number
+): ReadonlyArray<Settled> => {
+  const done: Array<StoredTurn> = []
+  const queued = queuedStarts(store)
+  const answers = acks.map((turn) => ack(store, turn, done, now))
+  for (const { turn } of done) turn.cancelledActivities.forEach((key) => cancelActivity(store, key))
+  for (const { instanceId, turn } of done) {
+    // The timers of an ended execution would wait for their time, wake the instance, and be dropped then.
+    if (turn.status !== null && turn.status !== "Running") dropMessages(store, instanceId, now, texts.isTimer)
+  }
+  for (const { turn } of done) {
+    for (const { instanceId, start } of turn.orchestratorItems) {
+      if (start !== undefined) startInstance(store, instanceId, start, now, queued)
+    }
+  }
+  const before = new Map(
+    done.flatMap(({ turn }) => turn.orchestratorItems)
+      .map(({ instanceId }) => [instanceId, earliest(store, instanceId)])
+  )
+  for (const { turn } of done) {
+    for (const item of turn.orchestratorItems) {
+      const { instanceId } = item
+      const isKnown = store.instances.has(instanceId)
+      sendMessage(store, item, now, isKnown ? before.get(instanceId)! : earliest(store, instanceId))
+    }
+  }
+  for (const { instanceId, turn: { cancelledTimers = [] } } of done) {
+    dropMessages(store, instanceId, now, (workItem) => cancelledTimers.includes(workItem))
+  }
+  return answers
+}
+
+const ack = (store: tables.Tables, turn: OrchestrationAck, done: Array<StoredTurn>, now: number): Settled => {
+  const found = lockOf(store, turn.lockToken, now)
+  if (found === undefined) return "LockLost"
+  const { instanceId, lock } = found
+  if (turn.executionId !== null) {
+    if (tables.hasTaken(store, instanceId, turn.executionId, turn.history)) return "DuplicateEvent"
+    storeTurn(store, turn, instanceId, turn.executionId, now)
+    done.push({ turn, instanceId })
+  }
+  for (const [id, message] of batchOf(store, instanceId, lock.token)) {
+    if (turn.left?.includes(id) !== true) store.messages.delete(id)
+    else {
+      message.lock = null
+      message.attemptCount = 0
+    }
+  }
+  store.locks.delete(instanceId)
+  return "Done"
+}
+
+const storeTurn = (
+  store: tables.Tables,
+  turn: OrchestrationAck,
+  instanceId: string,
+  executionId: number,
+  now: number
+) => {
+  if (turn.orchestrationName !== null && turn.orchestrationVersion !== null) {
+    const { orchestrationName } = turn
+    const instance = tables.entry(store.instances, instanceId, () => tables.newInstance(orchestrationName, now))
+    instance.name = turn.orchestrationName
+    instance.version = turn.orchestrationVersion
+    instance.parentInstanceId ??= turn.parentInstanceId
+  }
+  const isNew = tables.executionOf(store, instanceId, executionId) === undefined
+  const execution = tables.createExecution(store, instanceId, executionId, now)
+  const instance = store.instances.get(instanceId)
+  if (instance !== undefined) {
+    instance.executionId = Math.max(instance.executionId, executionId)
+    instance.updatedAtMs = now
+    if (isNew || turn.orchestrationName !== null || turn.pinnedVersion !== null) {
+      instance.asksFor = instance.version
+      instance.takesNewer = false
+    }
+    if (turn.status === "ContinuedAsNew") {
+      instance.takesNewer = (turn.nextVersion ?? null) === null
+      instance.asksFor = turn.nextVersion ?? instance.version
+    }
+    if (turn.customStatus !== null) {
+      instance.customStatus = turn.customStatus.value
+      instance.customStatusVersion++
+    }
+  }
+  tables.addEvents(store, instanceId, executionId, turn.history)
+  if (turn.status !== null) {
+    execution.status = turn.status
+    execution.output = turn.output
+    execution.completedAtMs = turn.status === "Running" ? null : now
+  }
+  execution.pinned = turn.pinnedVersion ?? execution.pinned
+  changeKeyValues(store, turn, instanceId, executionId, now)
+  for (const item of turn.workerItems) activities.insert(store, item, now)
+}
+
+const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {
+  for (const [id, activity] of activities) {
+    const isMeant = activity.instanceId === key.instanceId && activity.executionId === key.executionId &&
+      activity.activityId === key.activityId
+    if (isMeant) activities.delete(id)
+  }
+}
+
+const sendMessage = (store: tables.Tables, item: EncodedMessage, now: number, before: number) => {
+  const message = insert(store, item, now)
+  // In an ack a time in the past is kept as it is.
+  if (item.visibleAtMs !== null && item.delayMs === null) message.visibleAtMs = item.visibleAtMs
+  if (message.visibleAtMs <= now && texts.begins(item.workItem)) {
+    message.visibleAtMs = Math.min(message.visibleAtMs, before)
+  }
+}
+
+/** Of what is not due yet. */
+const dropMessages = (
+  { messages }: tables.Tables,
+  instanceId: string,
+  now: number,
+  isMeant: (workItem: string) => boolean
+) => {
+  for (const [id, message] of messages) {
+    const isDue = message.visibleAtMs <= now
+    if (message.instanceId === instanceId && !isDue && isMeant(message.workItem)) messages.delete(id)
+  }
+}
+
+const changeKeyValues = (
+  { changed, stored }: tables.Tables,
+  turn: OrchestrationAck,
+  instanceId: string,
+  executionId: number,
+  now: number
+) => {
+  const changes = tables.entry(changed, instanceId, () => new Map<string, tables.ChangedValue>())
+  const values = tables.entry(stored, instanceId, () => new Map<string, tables.StoredValue>())
+  for (const change of turn.keyValues) {
+    if (change.action === "set") {
+      changes.set(change.key, { value: change.value, lastUpdatedAtMs: change.lastUpdatedAtMs })
+    } else {
+      const keys = change.action === "clear_key" ? [change.key] : [...changes.keys(), ...values.keys()]
+      for (const key of keys) changes.set(key, { value: null, lastUpdatedAtMs: now })
+    }
+  }
+  if (turn.status === null || turn.status === "Running") return
+  for (const [key, { lastUpdatedAtMs, value }] of changes) {
+    if (value === null) values.delete(key)
+    else values.set(key, { value, lastUpdatedAtMs, executionId })
+  }
+  changes.clear()
+}
