@@ -46,10 +46,10 @@ const exceptions = [
 const unfinished = [
   ["CHANGELOG.md", 4],
   ["README.md", 3],
-  ["docs/", 60],
+  ["docs/", 22],
   ["examples/", 41],
   ["scripts/", 19],
-  ["src/", 114],
+  ["src/", 106],
   ["test/", 340]
 ]
 
