@@ -60,8 +60,7 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
         const { isFirst, pause: delay } = pause === "growing"
           ? pauses.next(instanceId)
           : { isFirst: false, pause: pause === "none" ? undefined : pause }
-        const line = `${component}: ${lines[because].text}`
-        const log = isFirst && lines[because].isError ? Effect.logError(line) : Effect.logDebug(line)
+        const log = lines[because](isFirst)
         return Effect.andThen(
           problem === undefined ? log : Effect.annotateLogs(log, { problem }),
           abandon({ delay: Option.fromUndefinedOr(delay), ignoreAttempt: !counts })
@@ -75,14 +74,23 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
 
 // internal
 
-/** What is logged: an error once, until a turn of the instance is stored. */
-const lines: { readonly [B in InstanceAbandoned]: { readonly text: string; readonly isError: boolean } } = {
-  HistoryUnreadable: { text: "history cannot be read", isError: true },
-  HistoryNotRead: { text: "history not read", isError: true },
-  TurnNotStored: { text: "turn not stored", isError: true },
-  MessagesNotDropped: { text: "messages not dropped", isError: true },
-  Early: { text: "messages wait for the start of their execution", isError: false },
-  Unserved: { text: "instance abandoned, its version is not served here", isError: false },
-  // Logged with its cause.
-  Broke: { text: "instance abandoned, its turn broke", isError: false }
+type Log = (isFirst: boolean) => Effect.Effect<void>
+
+/** An error at the first failure of an instance, until one of its turns is stored. */
+const errorOnce = (what: string): Log => (isFirst) => {
+  const line = `${component}: ${what}`
+  return isFirst ? Effect.logError(line) : Effect.logDebug(line)
+}
+
+const debug = (what: string): Log => () => Effect.logDebug(`${component}: ${what}`)
+
+const lines: { readonly [B in InstanceAbandoned]: Log } = {
+  HistoryUnreadable: errorOnce("history cannot be read"),
+  HistoryNotRead: errorOnce("history not read"),
+  TurnNotStored: errorOnce("turn not stored"),
+  MessagesNotDropped: errorOnce("messages not dropped"),
+  Early: debug("messages wait for the start of their execution"),
+  Unserved: debug("instance abandoned, its version is not served here"),
+  // Logged before, with its cause.
+  Broke: debug("instance abandoned, its turn broke")
 }

@@ -138,14 +138,16 @@ const deliver = (
       case "Abandon":
         return Effect.andThen(logRefusal(error), abandon(decision))
       case "Retry":
-        return (failures === 0 ? Effect.logWarning(notStoredYet) : Effect.logDebug(notStoredYet)).pipe(
-          problem(error),
-          Effect.andThen(Effect.raceFirst(
-            Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause)),
-            Deferred.await(entry.lost)
-          )),
-          Effect.andThen(Effect.suspend(() => store(completion, failures + 1)))
-        )
+        return (failures === 0
+          ? Effect.logWarning(`${component}: outcome not stored yet`)
+          : Effect.logDebug(`${component}: outcome not stored yet`)).pipe(
+            problem(error),
+            Effect.andThen(Effect.raceFirst(
+              Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause)),
+              Deferred.await(entry.lost)
+            )),
+            Effect.andThen(Effect.suspend(() => store(completion, failures + 1)))
+          )
     }
   }
 
@@ -182,8 +184,6 @@ const deliver = (
 }
 
 const component = "Worker dispatcher"
-
-const notStoredYet = `${component}: outcome not stored yet`
 
 const logRefusal = (error: ProviderError) =>
   problem(error)(Effect.logError(`${component}: activity fails, the database refuses its outcome`))

@@ -23,17 +23,22 @@ const calls: ReadonlyArray<{ readonly call: string; readonly level: string; read
   { call: "Effect.logWarning", level: "Warn" },
   { call: "Effect.logError", level: "Error" },
   { call: "Effect.logFatal", level: "Fatal" },
-  // A turn that is given back.
-  { call: "setAside", level: "Error" },
+  // An instance that is given back.
+  { call: "errorOnce", level: "Error", component: "Orchestration dispatcher: " },
   // What a turn found in its messages.
   { call: "warnings.push", level: "Warn", component: "Orchestration dispatcher: " }
 ]
 /** They log the lines of the last two. */
-const passesOn = /Effect\.logError\(what\)|Effect\.logWarning\(`\$\{component\}: \$\{warning\}`\)/g
+const passesOn = /Effect\.logError\(line\)|Effect\.logWarning\(`\$\{component\}: \$\{warning\}`\)/g
+
+const naming = /const component = "([^"]+)"/
+/** The parts of the orchestration dispatcher share the name that `reports.ts` gives it. */
+const importsComponent = /import \{[^}]*\bcomponent\b[^}]*\} from "\.\/reports\.ts"/
+const dispatcher = naming.exec(readFileSync(path.join(sources, "runtime/reports.ts"), "utf8"))?.[1]
 
 const logged = (file: string): ReadonlyArray<Line> => {
   const code = readFileSync(path.join(sources, file), "utf8").replace(passesOn, "")
-  const named = /const component = "([^"]+)"/.exec(code)?.[1]
+  const named = naming.exec(code)?.[1] ?? (importsComponent.test(code) ? dispatcher : undefined)
   return calls.flatMap(({ call, component = "", level }) => {
     const begins = [...code.matchAll(new RegExp(String.raw`${call.replace(".", "\\.")}\((\s*[\x60"])?`, "g"))]
     const texts = [...code.matchAll(new RegExp(String.raw`${call.replace(".", "\\.")}\(\s*${strings}`, "g"))]
