@@ -44,10 +44,7 @@ const exceptions = [
 
 /** Turns still to be rewritten below a path. These counts only fall, and the list ends empty. */
 const unfinished = [
-  ["CHANGELOG.md", 4],
-  ["README.md", 3],
   ["docs/", 22],
-  ["examples/", 41],
   ["scripts/", 19],
   ["src/", 106],
   ["test/", 340]

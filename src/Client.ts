@@ -108,7 +108,7 @@ export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prism
   timeoutMs: Schema.Number
 }) {
   override get message() {
-    return `instance ${this.instanceId} had not ended after ${this.timeoutMs} ms; it goes on`
+    return `instance ${this.instanceId} had not ended after ${this.timeoutMs} ms; it continues`
   }
 }
 

@@ -63,7 +63,7 @@ export const Think = Activity.make("Think", {
   retry: { schedule: Schedule.exponential("500 millis"), times: 5 }
 })
 
-/** Ends when nobody has written for `idleFor`; its result is the number of answers. */
+/** Ends when no message has arrived for `idleFor`; its result is the number of answers. */
 export const Chat = Orchestration.make("Chat", {
   payload: Schema.Struct({ idleFor: Schema.DurationFromString, answers: Schema.Int }),
   success: Schema.Int

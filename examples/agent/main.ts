@@ -52,7 +52,7 @@ const second = Effect.gen(function*() {
   yield* answer(2)
   yield* ask("thank you")
   yield* answer(3)
-  yield* Console.log(`nobody writes any more: ${yield* client.wait(Chat, instanceId)} answers were given`)
+  yield* Console.log(`no more messages: ${yield* client.wait(Chat, instanceId)} answers were given`)
 })
 
 const main = Effect.gen(function*() {

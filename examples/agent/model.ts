@@ -1,5 +1,5 @@
 /**
- * What stands in for a language model: it asks for tools when it reads of an order, and tells what they found.
+ * A stand-in for a language model: it asks for tools when a message mentions an order, and answers with their results.
  */
 import { Context, Effect, Layer, Schema } from "effect"
 

@@ -1,6 +1,6 @@
 /**
- * An expense over a limit waits for a person: the manager is asked, reminded, passed over for the director after three
- * days, and after seven days nobody is waited for any more. The status text tells the stage.
+ * An expense over a limit waits for a person: the manager is asked and reminded, after three days the director is asked
+ * instead, and after seven days the request fails. The status text shows the stage.
  */
 import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Console, Duration, Effect, Layer, Option, Schedule, Schema } from "effect"
@@ -58,14 +58,14 @@ const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy })
 }))
 
 const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
-  // One wait for all the time, begun before anybody is asked: a signal that comes while nobody waits is lost.
+  // One wait for the whole time, begun before the first request: a signal without an open wait is lost.
   const decision = yield* Effect.raceFirst(
     Effect.asSome(Decision.wait),
     Effect.as(ask(expense, policy), Option.none())
   )
   if (Option.isNone(decision)) {
-    yield* Orchestration.setCustomStatus("nobody answered")
-    yield* Notify.execute({ to: expense.employee, text: `nobody answered about ${expense.purpose}` })
+    yield* Orchestration.setCustomStatus("no one answered")
+    yield* Notify.execute({ to: expense.employee, text: `no one answered about ${expense.purpose}` })
     return yield* new NobodyAnswered()
   }
   const { approved, by } = decision.value

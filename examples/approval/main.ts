@@ -18,7 +18,7 @@ const main = Effect.gen(function*() {
   const day = yield* Config.Duration("DAY").pipe(Config.withDefault(Duration.millis(500)))
   const days = (count: number) => Duration.times(day, count)
   const quick = { ...policy, remindEvery: day, escalateAfter: days(3), giveUpAfter: days(7) }
-  const run = new Date().toISOString() // an instance id is taken for ever, so each run has its own
+  const run = new Date().toISOString() // an id is taken until its instance is deleted, so each run has its own
   const submit = (purpose: string, cents: number) => {
     const instanceId = `${purpose} ${run}`
     const expense = { id: instanceId, employee: "Ada", purpose, cents }

@@ -17,7 +17,7 @@ const App = Layer.mergeAll(RuntimeLive, Client.layer).pipe(
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
   const admin = yield* Admin.Admin
-  // An instance that lives for ever would go on beside this run's own when a run was stopped half way.
+  // When an earlier run was stopped half way, its endless instance would still run beside the one of this run.
   const leftBehind = yield* admin.listInstancesByStatus("Running")
   yield* Effect.forEach(leftBehind, (instanceId) => client.cancel(instanceId, "left behind"))
   const instanceId = `monitor ${new Date().toISOString()}`
@@ -35,13 +35,13 @@ const main = Effect.gen(function*() {
   yield* Console.log("the service is up; it breaks")
   isUp = false
   yield* untilStatus("down")
-  yield* Console.log("somebody repairs it")
+  yield* Console.log("someone repairs it")
   isUp = true
   yield* untilStatus("up")
 
   yield* client.send(Orders, instanceId, "pause")
   yield* untilStatus("paused")
-  yield* Console.log("paused; nobody notices that it breaks again")
+  yield* Console.log("paused; it breaks again, and the monitor does not notice")
   isUp = false
   yield* Effect.sleep("1 second")
   isUp = true

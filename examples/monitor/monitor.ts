@@ -1,6 +1,6 @@
 /**
- * Watches a service for ever: looks every minute, raises the alarm when it goes down and when it comes back, counts, and
- * takes orders. Each hour it continues as new, so that its history stays small however old it gets.
+ * Watches a service indefinitely: probes it every minute, raises an alarm when it goes down and when it recovers, counts,
+ * and takes commands. It continues as new each hour, so that its history stays small.
  */
 import { Activity, KeyValue, Mailbox, Orchestration, Runtime } from "duroxide-prisma"
 import { Console, Context, Effect, Layer, Option, Schema } from "effect"
@@ -30,7 +30,7 @@ export const Monitor = Orchestration.make("Monitor", {
     every: Schema.DurationFromString,
     /** After so many probes the next execution begins. */
     probesPerExecution: Schema.Int,
-    /** What one execution tells the next. */
+    /** What one execution passes to the next. */
     state: State
   }),
   success: Counters.value

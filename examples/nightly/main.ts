@@ -27,7 +27,7 @@ const App = RuntimeLive.pipe(
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
   const admin = yield* Admin.Admin
-  // An instance that lives for ever would go on beside this run's own when a run was stopped half way.
+  // When an earlier run was stopped half way, its endless instance would still run beside the one of this run.
   const leftBehind = yield* admin.listInstancesByStatus("Running")
   yield* Effect.forEach(leftBehind, (instanceId) => client.cancel(instanceId, "left behind"))
   const instanceId = `nightly ${new Date().toISOString()}`
@@ -44,7 +44,7 @@ const main = Effect.gen(function*() {
     })
   )
   yield* client.cancel(instanceId, "the example is over")
-  yield* Effect.sleep("1 second") // reports go on without their schedule, the last one too
+  yield* Effect.sleep("1 second") // reports that have started continue without their schedule
   yield* Console.log(`${nights.started} reports were started, ${nights.skipped} left out`)
 })
 

@@ -53,7 +53,7 @@ const NightlyLive = Nightly.toLayer(Effect.fn(function*(plan) {
     yield* Nights.set({ started, skipped: skipped + 1 })
     return yield* Nightly.continueAsNew(plan)
   }
-  // Detached: it goes on whatever becomes of this instance, which does not wait for it.
+  // Detached: it runs independently of this instance, which does not wait for it.
   const latest = `${instanceId}/${night}`
   yield* Report.startDetached({ instanceId: latest, payload: night })
   yield* Nights.set({ started: started + 1, skipped })

@@ -58,12 +58,12 @@ const fiber = Effect.runFork(demo)
 
 const stop = () => fiber.interruptUnsafe()
 process.once("SIGINT", stop).once("SIGTERM", stop).once("SIGHUP", stop)
-process.stdout.on("error", stop) // nobody reads any more
+process.stdout.on("error", stop) // the reader has closed the pipe
 
 fiber.addObserver((exit) => {
   if (Exit.isSuccess(exit)) process.exit(exit.value)
   if (Cause.hasInterruptsOnly(exit.cause)) process.exit(130)
-  // Expected failures say what to do; of what nobody expected, the trace is the interesting part.
+  // Expected failures say what to do; unexpected ones are shown with their trace.
   const failure = exit.cause.reasons.find((reason) => reason._tag === "Fail")?.error
   console.error(failure instanceof Error ? `The demo failed: ${failure.message}` : Cause.pretty(exit.cause))
   process.exit(1)

@@ -1,8 +1,8 @@
 /**
  * How an order is fulfilled: an ordinary Effect program that survives the death of its process.
  *
- * Every `execute`, `wait` and `sleep` is recorded. Whatever happens, the program goes on where its records end: on this
- * machine or another one, seconds or months later.
+ * Every `execute`, `wait` and `sleep` is recorded. After any interruption, the program continues where its records end:
+ * on this machine or another one, seconds or months later.
  */
 import { Orchestration, Signal } from "duroxide-prisma"
 import * as Duration from "effect/Duration"
@@ -28,7 +28,8 @@ export const Fulfil = Orchestration.make("Fulfil", {
   version: "1.0.0",
   payload: Order,
   success: Shipment,
-  error: NotFulfilled
+  error: NotFulfilled,
+  instanceId: (order) => order.id
 })
 
 export const FulfilLive = Fulfil.toLayer(Effect.fn(function*(order) {
@@ -66,8 +67,7 @@ export const FulfilLive = Fulfil.toLayer(Effect.fn(function*(order) {
 
 const approve = Effect.fnUntraced(function*(order: Order) {
   if (totalCents(order) <= approvalLimitCents) return
-  // A signal reaches a wait that is open, so the wait begins together with the request and not after it: nobody can
-  // answer too early.
+  // A signal reaches only an open wait, so the wait begins together with the request: no answer can come too early.
   const answer = yield* Effect.all([Approval.wait, RequestApproval.execute(order)], { concurrency: "unbounded" }).pipe(
     Effect.timeoutOption(Duration.seconds(order.approvalWithinSeconds ?? 60))
   )

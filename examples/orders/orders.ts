@@ -16,7 +16,7 @@ export const Line = Schema.Struct({
 })
 
 export const Order = Schema.Struct({
-  /** Unique for ever; also the id of the instance that fulfils the order. */
+  /** Unique; also the id of the instance that fulfils the order. */
   id: Schema.NonEmptyString,
   /** Where the goods are taken from. */
   warehouse: Schema.NonEmptyString,
@@ -26,7 +26,7 @@ export const Order = Schema.Struct({
   card: Schema.Literals(["accepted", "declined", "busy once", "busy twice", "always busy"]),
   /** Made to order: ready so much later. */
   shipAfterSeconds: Schema.optionalKey(Schema.Int),
-  /** How long somebody may take to approve an order above the limit. */
+  /** Time within which an order above the limit must be approved. */
   approvalWithinSeconds: Schema.optionalKey(Schema.Int)
 })
 

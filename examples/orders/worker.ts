@@ -27,9 +27,9 @@ const RuntimeLive = Runtime.layer({
   ]
 }).pipe(
   Layer.provide([FulfilLive, Activities.layer]),
-  // Nobody can tell a process that was killed from one that is slow: its work is free for others when its leases run
-  // out, and not before. Short leases mean a quick takeover, and more renewals; one that is lost by mistake, because a
-  // process hangs for longer, costs a repeated attempt and nothing else. The defaults are 5 and 30 seconds.
+  // A killed process cannot be distinguished from a slow one: other processes take its work over when its locks expire.
+  // Short locks mean a quick takeover, and more renewals; a lock that is lost because a process hangs costs one repeated
+  // attempt. The defaults are 5 and 30 seconds.
   Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 seconds", workerLockTimeout: "2 seconds" }))
 )
 
@@ -44,7 +44,7 @@ const main = Run.makeRunMain(({ fiber, teardown }) => {
   const stop = () => fiber.interruptUnsafe()
   process.once("SIGINT", stop).once("SIGTERM", stop)
   process.once("disconnect", stop) // started by another Node process, which has gone
-  // To be stopped is no failure: an interruption, which is 130 otherwise, ends with 0.
+  // A requested stop is not a failure: an interruption exits with 0 instead of 130.
   fiber.addObserver((exit) => teardown(exit, (code) => process.exit(code === 130 ? 0 : code)))
 })
 

@@ -45,7 +45,7 @@ const tools = [
 ]
 
 describe("agent", () => {
-  it.effect("answers, uses tools where it needs them, and ends when nobody writes any more", () =>
+  it.effect("answers, uses tools where it needs them, and ends when no more messages arrive", () =>
     on(Effect.fnUntraced(function*() {
       const client = yield* Client.Client
       yield* start

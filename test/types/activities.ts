@@ -32,7 +32,7 @@ export const execute = () => {
     .toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
   // A timeout stays when other options are changed.
   expectTypeOf(Hasty.with({ tag: "gpu" }).execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
-  // Nobody knows what is in options of the wide type.
+  // Options of the wide type may have a timeout.
   const wide: Activity.Options<Declined> = {}
   expectTypeOf(Plain.with(wide).execute).toEqualTypeOf<Execute<Declined | Activity.ActivityTimedOut>>()
 }
@@ -66,7 +66,7 @@ export const retry = () => {
 
 /** make: takes no session, which belongs to a call; execute takes no options, which a loop would fill. */
 export const make = () => {
-  // @ts-expect-error a session is no option of a definition
+  // @ts-expect-error a session is not an option of a definition
   Activity.make("Bound", { sessionId: "s" })
   // @ts-expect-error options go through `with`
   Plain.execute(1, { tag: "gpu" })

@@ -183,7 +183,7 @@ void client.raise(Approved, "i")
 void client.send(Orders, "i")
 // @ts-expect-error the payload of Orders is a number
 void client.send(Orders, "i", "1")
-// @ts-expect-error an activity is no orchestration
+// @ts-expect-error an activity is not an orchestration
 void client.start(Charge, { instanceId: "i", payload: 1 })
 
 // An id that the definition derives may be left out, or given.

@@ -50,7 +50,7 @@ serve(runtime.pipe(Layer.provide([program1, program2, charge])))
 // @ts-expect-error the handler of an activity is missing
 serve(runtime.pipe(Layer.provide([program1, program2, plain])))
 
-// A version known at run time only cannot be told from others of its name.
+// A version known at run time only cannot be distinguished from others of its name.
 const fromEnvironment = Orchestration.make("Fulfil", { version: String(process.env.VERSION) })
 expectTypeOf(fromEnvironment.version).toEqualTypeOf<string>()
 serve(Runtime.layer({ orchestrations: [fromEnvironment] }).pipe(Layer.provide(fromEnvironment.toLayer(Effect.succeed))))

@@ -21,7 +21,7 @@ export interface Options {
   readonly schema: string
   /** The compiled `worker.ts`. */
   readonly workerFile: string
-  /** Told what happens, `atMs` after the beginning. */
+  /** Receives each event, `atMs` after the beginning. */
   readonly tell: (atMs: number, event: Event) => void
 }
 
@@ -82,17 +82,17 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
   const mine = [`${warehouse}/`]
   const outcomes = new Map<string, string>()
 
-  // The first failure of anything that goes on in the background ends the run.
+  // The first failure of any background task ends the run.
   const trouble = yield* Deferred.make<never, unknown>()
   const inBackground = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     Effect.forkChild(Effect.tapCause(effect, (cause) => Deferred.failCause(trouble, cause)))
 
-  /** A customer places an order and waits for what becomes of it. */
+  /** A customer places an order and waits for its outcome. */
   const buy = Effect.fnUntraced(function*(entry: Entry) {
     const { expect: _, manager: __, number: ___, ...order } = entry
     const id = orderId(warehouse, entry)
     yield* query("INSERT INTO orders (order_id, total_cents) VALUES ($1, $2)", [id, totalCents(entry)])
-    yield* client.start(Fulfil, { instanceId: id, payload: { ...order, id, warehouse } })
+    yield* client.start(Fulfil, { payload: { ...order, id, warehouse } })
     const outcome = yield* client.wait(Fulfil, id, { timeout: "60 seconds" }).pipe(
       Effect.as("Shipped"),
       Effect.catchTag(
@@ -167,7 +167,7 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
        FROM (${openActivities}) AS open`,
       mine
     )
-    // A lease that a killed process leaves stands in the table until somebody takes the work over.
+    // The lock of a killed process stays in the table until another process takes the work over.
     const earlier = new Set(kills.flatMap(({ activities }) => activities.map(attemptOf)))
     const activities = open.filter((activity) => !earlier.has(attemptOf(activity)))
     const kill: Kill = { pid: worker.pid, afterMs, ...counts!, activities }
@@ -183,7 +183,7 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
     )
     yield* inBackground(Effect.repeat(watch, Schedule.spaced("100 millis")))
 
-    // Orders come in one after the other; from now on no matter whether anybody works.
+    // From now on orders arrive one after the other, whether a worker runs or not.
     const first = yield* startWorker
     yield* first.ready
     const customers = yield* inBackground(Effect.forEach(
@@ -192,7 +192,7 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
       { concurrency: "unbounded", discard: true }
     ))
     yield* killHalfWay(first)
-    // Answers reach orders that wait, too, while nobody works.
+    // Answers also reach waiting orders while no worker runs.
     yield* inBackground(Effect.forEach(book.orders, answer, { concurrency: "unbounded", discard: true }))
     let worker = yield* startWorker
     // By chance, all that was seen to run may have ended in the last milliseconds: then once more.

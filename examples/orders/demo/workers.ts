@@ -17,7 +17,7 @@ export interface Worker {
   readonly pid: number
   /** Waits until it serves. */
   readonly ready: Effect.Effect<void>
-  /** SIGKILL: nothing of the process runs any more when this is done. */
+  /** Sends SIGKILL, and waits until the process has ended. */
   readonly kill: Effect.Effect<void>
   /** SIGTERM; fails unless the process ends in good order. */
   readonly stop: Effect.Effect<void, WorkerEnded>
@@ -36,7 +36,7 @@ export const start = (
     Effect.sync(() => {
       const child = spawn(process.execPath, [file], {
         env: { ...process.env, ...environment },
-        stdio: ["ignore", "pipe", "pipe", "ipc"] // the channel tells the worker when we are gone
+        stdio: ["ignore", "pipe", "pipe", "ipc"] // the channel closes when this process ends, which the worker notices
       })
       let log = ""
       const keep = (chunk: Buffer) => {

@@ -325,7 +325,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "wait for less time than it takes": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
-      yield* refused(client.wait(App.Waits, instanceId, { timeout: "30 millis" }), "WaitTimeout", "it goes on")
+      yield* refused(client.wait(App.Waits, instanceId, { timeout: "30 millis" }), "WaitTimeout", "it continues")
       yield* client.raise(App.Go, instanceId, "done")
       assert.strictEqual(yield* client.wait(App.Waits, instanceId), "done")
     }),
