@@ -327,7 +327,10 @@ export const within = (queues: Queues): Sender => ({
   cancel: Effect.fn("Client.cancel")(function*(instanceId, reason) {
     yield* checkInstanceId("Client.cancel", instanceId)
     yield* refused("Client.cancel")(checkText("reason", reason))
-    yield* queues.enqueueForOrchestrator({ _tag: "CancelInstance", instance: instanceId, reason }, Option.none())
+    yield* queues.enqueueForOrchestrator({
+      message: { _tag: "CancelInstance", instance: instanceId, reason },
+      delay: Option.none()
+    })
   })
 })
 
@@ -348,7 +351,10 @@ const message = Effect.fnUntraced(
   ) {
     yield* checkInstanceId(operation, instanceId)
     const data = yield* to.codec.encode(payload)
-    yield* queues.enqueueForOrchestrator({ _tag: tag, instance: instanceId, name: to.name, data }, Option.none())
+    yield* queues.enqueueForOrchestrator({
+      message: { _tag: tag, instance: instanceId, name: to.name, data },
+      delay: Option.none()
+    })
   },
   (self, _, operation) => Effect.withSpan(self, operation)
 )

@@ -134,7 +134,7 @@ export class AdminDriver extends Context.Service<AdminDriver, {
     readonly holdForMs: number
   }) => Call<HoldOutcome>
   /**
-   * Deletes all of the set, or nothing: history, executions, rows of both queues, leases, key-values, instances.
+   * Deletes all of the set, or nothing: history, executions, rows of both queues, locks, key-values, instances.
    * `mustHaveEnded` names those that must not be running, looked at while no claim can take them.
    */
   readonly deleteInstances: (options: {

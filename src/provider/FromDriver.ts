@@ -19,7 +19,6 @@ import * as orchestrations from "./internal/orchestrations.ts"
 import * as outages from "./internal/outages.ts"
 import * as reads from "./internal/reads.ts"
 import * as statement from "./internal/statement.ts"
-import * as takeovers from "./internal/takeovers.ts"
 import * as wakeups from "./internal/wakeups.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
@@ -71,8 +70,7 @@ export const make = Effect.fnUntraced(function*(
     maxBatch: options?.maxBatch ?? 64,
     patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
   }
-  const clock = yield* Clock.Clock
-  const store = takeovers.spared(statement.watched(driver, outages.make(clock)), clock)
+  const store = statement.watched(driver, outages.make(yield* Clock.Clock))
   const news = yield* wakeups.make(store.wakeups)
   return {
     ...(yield* orchestrations.make(store, news, settings)),

@@ -171,6 +171,9 @@ export interface InstanceStats {
  * a failed call at once: the runtime pauses the instance, or keeps the result, and comes back after 100 milliseconds or
  * more.
  *
+ * A call takes ids, tokens and what is stored by position. One that takes a time or another setting takes a single
+ * object, in which every value has its name.
+ *
  * **Input**
  *
  * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; to be
@@ -215,7 +218,7 @@ export class Provider extends Context.Service<Provider, {
   readonly dropOrchestrationItem: (lockToken: string) => Effect.Effect<void, ProviderError>
 
   /**
-   * Gives a batch back. With `delay` the instance is paused: neither the batch nor later messages are claimed before, and
+   * Abandons a claim: its batch may be claimed again. With `delay` the instance is paused: neither the batch nor later messages are claimed before, and
    * their order holds. `ignoreAttempt` takes the delivery back. Works on an expired lock that was not taken over; else
    * fails with `LockLost`.
    */
@@ -237,13 +240,13 @@ export class Provider extends Context.Service<Provider, {
    * Sends a message to an instance, visible after `delay`. The instance need not exist and is not created.
    * `ActivityExecute` is refused with `InvalidInput`.
    */
-  readonly enqueueForOrchestrator: (
-    item: WorkItem.WorkItem,
-    delay: Option.Option<Duration.Duration>
-  ) => Effect.Effect<void, ProviderError>
+  readonly enqueueForOrchestrator: (options: {
+    readonly message: WorkItem.WorkItem
+    readonly delay: Option.Option<Duration.Duration>
+  }) => Effect.Effect<void, ProviderError>
 
   /** Enqueues an activity, visible at once. */
-  readonly enqueueForWorker: (item: WorkItem.Of<"ActivityExecute">) => Effect.Effect<void, ProviderError>
+  readonly enqueueForWorker: (activity: WorkItem.Of<"ActivityExecute">) => Effect.Effect<void, ProviderError>
 
   /**
    * Creates an instance, pinned to `pinnedVersion`, together with its start message. `AlreadyExists` when the id is
@@ -273,7 +276,7 @@ export class Provider extends Context.Service<Provider, {
     completion: Option.Option<WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">>
   ) => Effect.Effect<void, ProviderError>
 
-  /** Gives an activity back, visible after `delay`; otherwise as `abandonOrchestrationItem`. */
+  /** Abandons the claim of an activity, which is visible again after `delay`; otherwise as `abandonOrchestrationItem`. */
   readonly abandonWorkItem: (options: {
     readonly lockToken: string
     readonly delay: Option.Option<Duration.Duration>

@@ -19,6 +19,21 @@
  * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests.
  * - `lockToken` is opaque and leads to its row by primary key.
  *
+ * **What a driver recognises in texts**
+ *
+ * The kind of a message is the first thing in its text, and its only key: `{"TimerFired":{…}}`, without a space before
+ * the colon. That holds for texts of Duroxide in Rust as well. A driver looks for no more than this:
+ *
+ * - `{"StartOrchestration"` and `{"ContinueAsNew"` begin an execution. A claim with `serves` needs their fields
+ *   `orchestration` and `version` where no instance says them; a deletion needs `parent_instance` of a start, because a
+ *   queued start is a child that has no row yet.
+ * - `{"TimerFired"` messages are deleted when their execution ends, unless they are due by then.
+ * - An event has its kind in `type`: `InstanceState.failure` is the last event of a failed execution, passing over those
+ *   whose kind ends with `CancelRequested`, if it is `OrchestrationFailed`.
+ *
+ * Everything else is opaque. Compare kinds as prefixes of the text. Where a field is needed, a text that no parser can
+ * read has none: it must fail neither a claim nor a deletion.
+ *
  * @since 0.1.0
  */
 import * as Context from "effect/Context"
@@ -312,7 +327,7 @@ export interface FetchWorkItems {
 export interface SessionClaim {
   readonly workerId: string
   readonly lockTimeoutMs: number
-  /** How many sessions the call may bind that are not the owner's already. Defaults to no limit. */
+  /** How many sessions the call may bind that are not the worker's already. Defaults to no limit. */
   readonly maxNew?: number
 }
 
@@ -392,7 +407,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly fetchOrchestrationItems: (options: FetchOrchestrationItems) => Call<ReadonlyArray<ClaimedInstance>>
   /** Stores turns and releases their locks. Needs a live lock. */
   readonly ackOrchestrationItems: (acks: ReadonlyArray<OrchestrationAck>) => Call<ReadonlyArray<Settled>>
-  /** Gives batches back. The lock may have expired, but not have been taken over. */
+  /** Abandons claims: their batches may be claimed again. The lock may have expired, but not have been taken over. */
   readonly abandonOrchestrationItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
   /** Extends locks that no other claim took over, expired ones too, and the marks of their batches. */
   readonly renewOrchestrationItemLocks: (items: ReadonlyArray<Renewal>) => Call<ReadonlyArray<Settled>>
@@ -439,7 +454,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
       }
     >
   ) => Call<ReadonlyArray<Settled>>
-  /** Gives activities back. The lock may have expired, but not have been taken over. */
+  /** Abandons claims of activities. The lock may have expired, but not have been taken over. */
   readonly abandonWorkItems: (items: ReadonlyArray<Abandon>) => Call<ReadonlyArray<Settled>>
   /**
    * Extends locks that no other worker took over. `LockLost` is how a running activity learns that it was cancelled: it
@@ -472,7 +487,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly readInstanceStats: (instanceId: string) => Call<StoredSizes | null>
 
   /**
-   * Extends live locks of sessions of these owners that were active within the idle timeout; returns their number. An
+   * Extends live locks of sessions of these workers that were active within the idle timeout; returns their number. An
    * expired one is never revived.
    */
   readonly renewSessionLocks: (options: {

@@ -51,7 +51,10 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
     ack: (turn) => Effect.andThen(provider.ackOrchestrationItem(lockToken, turn), forget),
     // A notice is sent again when the process dies before the drop. A parent takes the first one only.
     drop: (rejections) =>
-      Effect.forEach(rejections, (rejection) => provider.enqueueForOrchestrator(rejection, Option.none())).pipe(
+      Effect.forEach(
+        rejections,
+        (rejection) => provider.enqueueForOrchestrator({ message: rejection, delay: Option.none() })
+      ).pipe(
         Effect.andThen(provider.dropOrchestrationItem(lockToken)),
         Effect.andThen(forget)
       ),

@@ -132,13 +132,16 @@ describe("Defects of the reference:", () => {
         { ...envelope, eventId: 2, _tag: "OrchestrationContinuedAsNew", input: "null" }
       ])
       yield* provider.enqueueForOrchestrator({
-        _tag: "ContinueAsNew",
-        instance: "loop",
-        orchestration: "Loop",
-        input: "null",
-        version: "1.0.0",
-        carryForwardEvents: []
-      }, Option.none())
+        message: {
+          _tag: "ContinueAsNew",
+          instance: "loop",
+          orchestration: "Loop",
+          input: "null",
+          version: "1.0.0",
+          carryForwardEvents: []
+        },
+        delay: Option.none()
+      })
       // Processes that take it and die.
       for (let delivery = 1; delivery <= 2; delivery++) {
         yield* provider.fetchOrchestrationItem({

@@ -285,7 +285,10 @@ describe("Transaction.make:", () => {
       for (const schema of ["", "x".repeat(64), "a\0b", "pg_catalog"]) {
         const queues = Transaction.make(connection, { schema })
         const error = yield* Effect.flip(
-          queues.enqueueForOrchestrator({ _tag: "CancelInstance", instance: "a", reason: "" }, Option.none())
+          queues.enqueueForOrchestrator({
+            message: { _tag: "CancelInstance", instance: "a", reason: "" },
+            delay: Option.none()
+          })
         )
         assert.strictEqual(error.reason._tag, "ConfigurationInvalid")
       }

@@ -189,28 +189,34 @@ const refused: ReadonlyArray<[string, Call]> = [
   ...each(
     "enqueueForOrchestrator delay",
     noDelays,
-    (delay) => ({ provider }) => provider.enqueueForOrchestrator(cancel("a"), Option.some(delay))
+    (delay) => ({ provider }) => provider.enqueueForOrchestrator({ message: cancel("a"), delay: Option.some(delay) })
   ),
   ...each(
     "enqueueForOrchestrator instance",
     { ...texts, ...tooLong },
-    (id) => ({ provider }) => provider.enqueueForOrchestrator(cancel(id), delay)
+    (id) => ({ provider }) => provider.enqueueForOrchestrator({ message: cancel(id), delay })
   ),
   ...each(
     "enqueueForOrchestrator reason",
     texts,
-    (reason) => ({ provider }) => provider.enqueueForOrchestrator(cancel("a", reason), delay)
+    (reason) => ({ provider }) => provider.enqueueForOrchestrator({ message: cancel("a", reason), delay })
   ),
   ...each(
     "enqueueForOrchestrator fireAtMs",
     noIds,
     (fireAtMs) => ({ provider }) =>
-      provider.enqueueForOrchestrator({ _tag: "TimerFired", instance: "a", executionId: 1, id: 1, fireAtMs }, delay)
+      provider.enqueueForOrchestrator({
+        message: { _tag: "TimerFired", instance: "a", executionId: 1, id: 1, fireAtMs },
+        delay
+      })
   ),
-  ["enqueueForOrchestrator item: an activity", ({ provider }) => provider.enqueueForOrchestrator(activity({}), delay)],
+  [
+    "enqueueForOrchestrator item: an activity",
+    ({ provider }) => provider.enqueueForOrchestrator({ message: activity({}), delay })
+  ],
   [
     "enqueueForOrchestrator item: of no known kind",
-    ({ provider }) => provider.enqueueForOrchestrator({ ...cancel("a"), _tag: "Nonsense" } as never, delay)
+    ({ provider }) => provider.enqueueForOrchestrator({ message: { ...cancel("a"), _tag: "Nonsense" } as never, delay })
   ],
   ...each(
     "enqueueForWorker name",
@@ -534,21 +540,26 @@ const answered: ReadonlyArray<[string, Call, unknown]> = [
 const stored: ReadonlyArray<[string, Call]> = [
   [
     "a delay of 1.5 ms",
-    ({ provider }) => provider.enqueueForOrchestrator(cancel("a"), Option.some(Duration.micros(1500n)))
+    ({ provider }) =>
+      provider.enqueueForOrchestrator({ message: cancel("a"), delay: Option.some(Duration.micros(1500n)) })
   ],
   [
     "a delay of 5000 years",
-    ({ provider }) => provider.enqueueForOrchestrator(cancel("a"), Option.some(Duration.days(5000 * 365)))
+    ({ provider }) =>
+      provider.enqueueForOrchestrator({ message: cancel("a"), delay: Option.some(Duration.days(5000 * 365)) })
   ],
   [
     "a timer at 2^53 - 1",
     ({ provider }) =>
-      provider.enqueueForOrchestrator(
-        { _tag: "TimerFired", instance: "a", executionId: 1, id: 1, fireAtMs: most },
+      provider.enqueueForOrchestrator({
+        message: { _tag: "TimerFired", instance: "a", executionId: 1, id: 1, fireAtMs: most },
         delay
-      )
+      })
   ],
-  ["an escaped NUL", ({ provider }) => provider.enqueueForOrchestrator(cancel("a", "\\u0000 \\ud800"), delay)],
+  [
+    "an escaped NUL",
+    ({ provider }) => provider.enqueueForOrchestrator({ message: cancel("a", "\\u0000 \\ud800"), delay })
+  ],
   [
     "payloads with an escaped NUL",
     ({ provider }) =>

@@ -25,7 +25,7 @@ describe("A closed provider", () => {
         readInstance: provider.readInstance("i"),
         getKvValue: provider.getKvValue("i", "k"),
         getInstanceStats: provider.getInstanceStats("i"),
-        enqueue: provider.enqueueForOrchestrator(cancel, Option.none()),
+        enqueue: provider.enqueueForOrchestrator({ message: cancel, delay: Option.none() }),
         fetchOrchestrationItem: provider.fetchOrchestrationItem({ ...leases, versions: Option.none() }),
         fetchWorkItem: provider.fetchWorkItem({ ...leases, tags: { _tag: "Any" }, session: Option.none() })
       }

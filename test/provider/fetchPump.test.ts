@@ -26,7 +26,7 @@ const setup = (items: Array<string>) =>
           if (failure !== undefined) return Effect.fail(failure)
           return Effect.succeed({ items: items.splice(0, limit), more: false })
         }),
-      giveBack: (item) => Effect.sync(() => returned.push(item))
+      abandon: (item) => Effect.sync(() => returned.push(item))
     })
     return { pump, looks, returned, fail: (error: string | undefined) => failure = error }
   })
@@ -58,7 +58,7 @@ describe("FetchPump", () => {
         closed: "closed",
         pollInterval: Duration.seconds(1),
         fetch: () => Effect.sync(() => answers.shift() ?? { items: [], more: false }),
-        giveBack: () => Effect.void
+        abandon: () => Effect.void
       })
       assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.some("a"))
       assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
@@ -144,7 +144,7 @@ describe("FetchPump", () => {
         closed: "closed",
         pollInterval: Duration.minutes(1),
         fetch: () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
-        giveBack: (item) => Effect.sync(() => returned.push(item))
+        abandon: (item) => Effect.sync(() => returned.push(item))
       })
       const waiting = yield* Effect.forkChild(pump.take(long))
       yield* TestClock.adjust(20)
@@ -195,7 +195,7 @@ describe("FetchPump", () => {
         closed: "closed",
         pollInterval: Duration.seconds(1),
         fetch: () => answers.shift()!(),
-        giveBack: () => Effect.die(new Error("broken"))
+        abandon: () => Effect.die(new Error("broken"))
       })
       for (let i = 0; i < 2; i++) assert.isTrue(Exit.isFailure(yield* Effect.exit(pump.take(long))))
       const waiting = yield* Effect.forkChild(pump.take(long))

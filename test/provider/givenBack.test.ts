@@ -37,7 +37,7 @@ interface Case {
 
 const cases: Record<string, Case> = {
   "a start": {
-    enqueue: (provider) => provider.enqueueForOrchestrator(start, Option.none()),
+    enqueue: (provider) => provider.enqueueForOrchestrator({ message: start, delay: Option.none() }),
     claim: (provider) => provider.fetchOrchestrationItem({ ...poll, versions: Option.none() }),
     giveBack: (provider, lockToken) => provider.abandonOrchestrationItem({ ...pause, lockToken })
   },

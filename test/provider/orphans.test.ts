@@ -43,12 +43,12 @@ describe("Orphans", () => {
   it.effect("are not claimed, which keeps no other from being claimed", () =>
     Effect.gen(function*() {
       const { claimed, provider } = yield* open
-      yield* provider.enqueueForOrchestrator(cancel("never"), Option.none())
+      yield* provider.enqueueForOrchestrator({ message: cancel("never"), delay: Option.none() })
       const taken = yield* Effect.forkChild(provider.fetchOrchestrationItem(claim(Duration.minutes(5))))
       for (let second = 0; second < 190; second++) yield* TestClock.adjust("1 second")
       assert.deepStrictEqual(claimed, [])
 
-      yield* provider.enqueueForOrchestrator(start("other"), Option.none())
+      yield* provider.enqueueForOrchestrator({ message: start("other"), delay: Option.none() })
       yield* TestClock.adjust(0)
       assert.strictEqual(Option.getOrThrow(yield* Fiber.join(taken)).item.instanceId, "other")
     }))
@@ -57,11 +57,11 @@ describe("Orphans", () => {
     Effect.gen(function*() {
       const { claimed, provider } = yield* open
       const look = provider.fetchOrchestrationItem(claim(Duration.zero))
-      yield* provider.enqueueForOrchestrator(cancel("late"), Option.none())
+      yield* provider.enqueueForOrchestrator({ message: cancel("late"), delay: Option.none() })
       yield* TestClock.adjust("2 hours")
-      yield* provider.enqueueForOrchestrator(cancel("late"), Option.none())
+      yield* provider.enqueueForOrchestrator({ message: cancel("late"), delay: Option.none() })
       assert.deepStrictEqual(yield* look, Option.none())
-      yield* provider.enqueueForOrchestrator(start("late"), Option.none())
+      yield* provider.enqueueForOrchestrator({ message: start("late"), delay: Option.none() })
       const { attemptCount, item } = Option.getOrThrow(yield* look)
       assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), [
         "CancelInstance",

@@ -235,7 +235,10 @@ describe("Retries:", () => {
     readInstances: [true, (provider) => provider.readInstance("a")],
     readKeyValues: [true, (provider) => provider.getKvAllValues("a")],
     readInstanceStats: [true, (provider) => provider.getInstanceStats("a")],
-    enqueueForOrchestrator: [false, (provider) => provider.enqueueForOrchestrator(cancel, Option.none())],
+    enqueueForOrchestrator: [
+      false,
+      (provider) => provider.enqueueForOrchestrator({ message: cancel, delay: Option.none() })
+    ],
     enqueueForWorker: [false, (provider) => provider.enqueueForWorker(activity)],
     startOrchestrations: [false, (provider) => provider.startOrchestration(start)],
     // Settled by their tokens; the runtime decides whether to come back.

@@ -151,7 +151,7 @@ const runGroup = Effect.fnUntraced(function*(
       // They arrive together: when the clock moves on.
       yield* Effect.forEach(
         due,
-        (message) => provider.enqueueForOrchestrator(message, Option.some(Duration.millis(1))),
+        (message) => provider.enqueueForOrchestrator({ message, delay: Option.some(Duration.millis(1)) }),
         { concurrency: "unbounded", discard: true }
       )
       yield* TestClock.adjust(1)

@@ -90,15 +90,18 @@ describe("Statements", () => {
       const instances = Array.from({ length: 20 }, (_, i) => `in-flight-${i}`)
       yield* Effect.forEach(instances, (instance) =>
         provider.enqueueForOrchestrator({
-          _tag: "StartOrchestration",
-          instance,
-          orchestration: "Nobody",
-          input: "null",
-          version: "1.0.0",
-          parentInstance: null,
-          parentId: null,
-          executionId: 1
-        }, Option.none()), { concurrency: "unbounded" })
+          message: {
+            _tag: "StartOrchestration",
+            instance,
+            orchestration: "Nobody",
+            input: "null",
+            version: "1.0.0",
+            parentInstance: null,
+            parentId: null,
+            executionId: 1
+          },
+          delay: Option.none()
+        }), { concurrency: "unbounded" })
       const claimed = yield* Effect.forEach(instances, () =>
         provider.fetchOrchestrationItem({
           lockTimeout,

@@ -88,15 +88,18 @@ const versions = (instanceId: string) =>
 const enqueue = (instance: string, version: string | null) =>
   Effect.flatMap(Provider.Provider, (provider) =>
     provider.enqueueForOrchestrator({
-      _tag: "StartOrchestration",
-      instance,
-      orchestration: "Loop",
-      input: `{"rounds":0}`,
-      version,
-      parentInstance: null,
-      parentId: null,
-      executionId: 1
-    }, Option.none()))
+      message: {
+        _tag: "StartOrchestration",
+        instance,
+        orchestration: "Loop",
+        input: `{"rounds":0}`,
+        version,
+        parentInstance: null,
+        parentId: null,
+        executionId: 1
+      },
+      delay: Option.none()
+    }))
 
 describe("Versions", () => {
   it.effect("start: takes the definition's version, or the newest on request", () =>

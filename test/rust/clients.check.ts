@@ -83,15 +83,18 @@ describe("our client", () => {
       yield* Effect.gen(function*() {
         const provider = yield* Provider.Provider
         yield* provider.enqueueForOrchestrator({
-          _tag: "StartOrchestration",
-          instance: "steps",
-          orchestration: "RustSteps",
-          input: "1",
-          version: null,
-          parentInstance: null,
-          parentId: null,
-          executionId: 1
-        }, Option.none())
+          message: {
+            _tag: "StartOrchestration",
+            instance: "steps",
+            orchestration: "RustSteps",
+            input: "1",
+            version: null,
+            parentInstance: null,
+            parentId: null,
+            executionId: 1
+          },
+          delay: Option.none()
+        })
         assert.deepInclude(yield* Rust.ended(shared, "steps"), { status: "Completed", output: "6" })
       }).pipe(Effect.provide(Ours.app(shared)))
     }))

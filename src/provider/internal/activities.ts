@@ -18,6 +18,7 @@ import * as fetchPump from "./fetchPump.ts"
 import * as locks from "./locks.ts"
 import { closed, measured, retried, settle, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
+import * as takeovers from "./takeovers.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 type Service = Provider["Service"]
@@ -30,6 +31,7 @@ interface Room {
   readonly driver: Driver
   readonly wakeups: Wakeups
   readonly suspects: locks.Suspects
+  readonly takeovers: takeovers.Takeovers
   readonly sendAck: Send<{ lockToken: string; completion: { instanceId: string; workItem: string } | null }>
   readonly sendAbandon: Send<Abandon>
   readonly sendRenewal: Send<Renewal & { readonly sufficientMs?: number }>
@@ -40,20 +42,26 @@ export const make = Effect.fnUntraced(function*(
   wakeups: Wakeups,
   options: Sharing & fetchPump.Polling
 ) {
+  const clock = yield* Clock.Clock
+  const taking = takeovers.make(clock)
   const room: Room = {
     driver,
     wakeups,
-    suspects: locks.makeSuspects(yield* Clock.Clock),
+    suspects: locks.makeSuspects(clock),
+    takeovers: taking,
     sendAck: yield* shared("ackWorkItem", driver.ackWorkItems, {
       ...options,
       sizeOf: ({ completion }) => completion === null ? 0 : sizeOfItem(completion)
     }),
     sendAbandon: yield* shared("abandonWorkItem", driver.abandonWorkItems, options),
-    sendRenewal: yield* shared("renewWorkItemLock", driver.renewWorkItemLocks, { ...options, retries: Effect.void })
+    sendRenewal: yield* shared("renewWorkItemLock", taking.renewing(driver.renewWorkItemLocks), {
+      ...options,
+      retries: Effect.void
+    })
   }
   const take = yield* fetchPump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
-    giveBack: ({ lockToken }) => Effect.ignore(abandonWorkItem(room)({ lockToken, ...asIfNotFetched })),
+    abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(room)({ lockToken, ...asIfNotFetched })),
     onMade: (pump) => wakeups.workers.add(pump),
     closed: closed("fetchWorkItem")
   })
@@ -110,8 +118,12 @@ const fetchWorkItem = (room: Room, take: Take): Service["fetchWorkItem"] => (opt
 }
 
 /** One statement; rows this version cannot read are set aside. */
-const claim = Effect.fnUntraced(function*({ driver, sendAbandon, suspects }: Room, request: FetchWorkItems) {
-  const rows = yield* measured("fetch", Metrics.dequeueWorkerDuration, retried(driver.fetchWorkItems(request)))
+const claim = Effect.fnUntraced(function*({ driver, sendAbandon, suspects, takeovers }: Room, request: FetchWorkItems) {
+  const rows = yield* measured(
+    "fetch",
+    Metrics.dequeueWorkerDuration,
+    retried(takeovers.claiming(request, driver.fetchWorkItems))
+  )
   const items: Array<ClaimedActivity> = []
   for (const { attemptCount, lockToken, workItem } of rows) {
     const item = WorkItem.decode(workItem)

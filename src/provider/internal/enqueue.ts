@@ -88,24 +88,27 @@ const startOrchestration =
       ).pipe(Effect.tap((answer) => answer === "Started" ? wakeAfter(wakeups, start.instance, delayMs) : Effect.void))
     })
 
-const enqueueForOrchestrator = ({ sendMessage, wakeups }: Way): Enqueue["enqueueForOrchestrator"] => (item, delay) =>
-  checked("enqueueForOrchestrator", [
-    item._tag === "ActivityExecute" ? ["item", "ActivityExecute belongs to the worker queue"] : check.message(item),
-    check.delay(delay)
-  ], () => {
-    const delayMs = check.millisOrNull(delay)
-    return measured(
-      "enqueue",
-      Metrics.enqueueOrchestratorDuration,
-      sendMessage({ ...encodeMessage(item), delayMs })
-    ).pipe(Effect.tap(() => wakeAfter(wakeups, WorkItem.target(item), delayMs)))
-  })
+const enqueueForOrchestrator =
+  ({ sendMessage, wakeups }: Way): Enqueue["enqueueForOrchestrator"] => ({ delay, message }) =>
+    checked("enqueueForOrchestrator", [
+      message._tag === "ActivityExecute"
+        ? ["item", "ActivityExecute belongs to the worker queue"]
+        : check.message(message),
+      check.delay(delay)
+    ], () => {
+      const delayMs = check.millisOrNull(delay)
+      return measured(
+        "enqueue",
+        Metrics.enqueueOrchestratorDuration,
+        sendMessage({ ...encodeMessage(message), delayMs })
+      ).pipe(Effect.tap(() => wakeAfter(wakeups, WorkItem.target(message), delayMs)))
+    })
 
-const enqueueForWorker = ({ sendActivity, wakeups }: Way): Enqueue["enqueueForWorker"] => (item) =>
+const enqueueForWorker = ({ sendActivity, wakeups }: Way): Enqueue["enqueueForWorker"] => (activity) =>
   checked(
     "enqueueForWorker",
-    [check.activity(item)],
-    () => Effect.tap(sendActivity(encodeActivity(item)), () => Effect.sync(() => wakeups?.workers.wake()))
+    [check.activity(activity)],
+    () => Effect.tap(sendActivity(encodeActivity(activity)), () => Effect.sync(() => wakeups?.workers.wake()))
   )
 
 // internal

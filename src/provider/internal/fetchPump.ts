@@ -18,7 +18,7 @@ export interface Options<A, E> {
   /** Claims up to `limit` items with one statement. `more` asks for another round at once. */
   readonly fetch: (limit: number) => Effect.Effect<{ readonly items: ReadonlyArray<A>; readonly more: boolean }, E>
   /** Abandons a claimed item whose caller no longer waits. */
-  readonly giveBack: (item: A) => Effect.Effect<void>
+  readonly abandon: (item: A) => Effect.Effect<void>
   /** Most items to claim with one statement. */
   readonly maxBatch: number
   /** Longest pause between two statements while a caller waits. */
@@ -86,7 +86,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
     if (more || items.length >= limit) woken = true
     for (const item of items) {
       const waiter = waiters.shift()
-      if (waiter === undefined) yield* options.giveBack(item)
+      if (waiter === undefined) yield* options.abandon(item)
       else waiter.resume(Exit.succeed(Option.some(item)))
     }
     // With more to look at, it is not said yet that there is nothing.

@@ -31,6 +31,7 @@ import type { Assembled, Undecoded } from "./orchestrationItem.ts"
 import * as renewal from "./renewal.ts"
 import { closed, measured, retried, settle, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
+import * as takeovers from "./takeovers.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 type Service = Provider["Service"]
@@ -42,6 +43,7 @@ interface Room {
   readonly driver: Driver
   readonly wakeups: Wakeups
   readonly suspects: locks.Suspects
+  readonly takeovers: takeovers.Takeovers
   readonly sendAck: Send<OrchestrationAck>
   readonly sendAbandon: Send<Abandon>
   readonly sendRenewal: Send<Renewal>
@@ -53,17 +55,20 @@ export const make = Effect.fnUntraced(function*(
   wakeups: Wakeups,
   options: Sharing & fetchPump.Polling
 ) {
+  const clock = yield* Clock.Clock
+  const taking = takeovers.make(clock)
   const room: Room = {
     driver,
     wakeups,
-    suspects: locks.makeSuspects(yield* Clock.Clock),
+    suspects: locks.makeSuspects(clock),
+    takeovers: taking,
     sendAck: yield* shared("ackOrchestrationItem", driver.ackOrchestrationItems, {
       ...options,
       retries: Metric.update(Metrics.ackOrchestrationRetries, 1),
       sizeOf: sizeOfAck
     }),
     sendAbandon: yield* shared("abandonOrchestrationItem", driver.abandonOrchestrationItems, options),
-    sendRenewal: yield* shared("renewOrchestrationItemLock", driver.renewOrchestrationItemLocks, {
+    sendRenewal: yield* shared("renewOrchestrationItemLock", taking.renewing(driver.renewOrchestrationItemLocks), {
       ...options,
       retries: Effect.void
     }),
@@ -71,7 +76,7 @@ export const make = Effect.fnUntraced(function*(
   }
   const take = yield* fetchPump.byFilter<Claimed<Undecoded>, ProviderError>({
     ...options,
-    giveBack: ({ lockToken }) => Effect.ignore(abandonOrchestrationItem(room)({ lockToken, ...asIfNotFetched })),
+    abandon: ({ lockToken }) => Effect.ignore(abandonOrchestrationItem(room)({ lockToken, ...asIfNotFetched })),
     onMade: (pump) => wakeups.orchestrators.add(pump),
     closed: closed("fetchOrchestrationItem")
   })
@@ -150,7 +155,7 @@ const claim = Effect.fnUntraced(function*(room: Room, request: FetchOrchestratio
   const claims = yield* measured(
     "fetch",
     Metrics.fetchOrchestrationItemDuration,
-    retried(Effect.suspend(() => room.driver.fetchOrchestrationItems(request)))
+    retried(room.takeovers.claiming(request, room.driver.fetchOrchestrationItems))
   )
   const items: Array<Claimed<Undecoded>> = []
   for (const claim of claims) {

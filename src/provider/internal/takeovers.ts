@@ -12,32 +12,23 @@
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
-import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import { isOfTheCall } from "./outages.ts"
 
-type Driver = ProviderDriver["Service"]
-
-/** The same driver, whose claims take over only what they may. */
-export const spared = (driver: Driver, clock: Clock.Clock): Driver => {
-  // A table may be locked while the other one works.
-  const turns = make(clock)
-  const activities = make(clock)
-  return {
-    ...driver,
-    fetchOrchestrationItems: (options) =>
-      turns.watch(options.lockTimeoutMs, (takesOver) => driver.fetchOrchestrationItems({ ...options, takesOver })),
-    renewOrchestrationItemLocks: (items) =>
-      turns.watch(lockTimeoutOf(items), () => driver.renewOrchestrationItemLocks(items)),
-    fetchWorkItems: (options) =>
-      activities.watch(options.lockTimeoutMs, (takesOver) => driver.fetchWorkItems({ ...options, takesOver })),
-    renewWorkItemLocks: (items) => activities.watch(lockTimeoutOf(items), () => driver.renewWorkItemLocks(items))
-  }
+/** Of one queue: its table may be locked while the other one works. */
+export interface Takeovers {
+  /** Sends a claim, and says in its request whether it takes over. */
+  readonly claiming: <Request extends { readonly lockTimeoutMs: number }, A>(
+    request: Request,
+    claim: (request: Request & { readonly takesOver: boolean }) => Effect.Effect<A, ProviderError>
+  ) => Effect.Effect<A, ProviderError>
+  /** The renewal, with its outcome noted. */
+  readonly renewing: <Item extends { readonly extendForMs: number }, A>(
+    renew: (items: ReadonlyArray<Item>) => Effect.Effect<A, ProviderError>
+  ) => (items: ReadonlyArray<Item>) => Effect.Effect<A, ProviderError>
 }
 
-// internal
-
-const make = (clock: Clock.Clock) => {
+export const make = (clock: Clock.Clock): Takeovers => {
   // Monotonic milliseconds.
   let failingSinceMs: number | undefined
   let sparesUntilMs = Number.NEGATIVE_INFINITY
@@ -45,27 +36,32 @@ const make = (clock: Clock.Clock) => {
   const isOutage = (lockTimeoutMs: number, nowMs: number) =>
     failingSinceMs !== undefined && nowMs - failingSinceMs >= lockTimeoutMs / 4
 
-  return {
-    watch: <A>(lockTimeoutMs: number, call: (takesOver: boolean) => Effect.Effect<A, ProviderError>) =>
-      Effect.suspend(() => {
-        const begunMs = monotonicMs(clock)
-        return call(begunMs >= sparesUntilMs && !isOutage(lockTimeoutMs, begunMs)).pipe(
-          Effect.tap(() =>
-            Effect.sync(() => {
-              const nowMs = monotonicMs(clock)
-              if (isOutage(lockTimeoutMs, nowMs)) sparesUntilMs = nowMs + lockTimeoutMs
-              failingSinceMs = undefined
-            })
-          ),
-          Effect.tapError((error) =>
-            Effect.sync(() => {
-              if (!isOfTheCall(error)) failingSinceMs ??= begunMs
-            })
-          )
+  const watch = <A>(lockTimeoutMs: number, call: (takesOver: boolean) => Effect.Effect<A, ProviderError>) =>
+    Effect.suspend(() => {
+      const begunMs = monotonicMs(clock)
+      return call(begunMs >= sparesUntilMs && !isOutage(lockTimeoutMs, begunMs)).pipe(
+        Effect.tap(() =>
+          Effect.sync(() => {
+            const nowMs = monotonicMs(clock)
+            if (isOutage(lockTimeoutMs, nowMs)) sparesUntilMs = nowMs + lockTimeoutMs
+            failingSinceMs = undefined
+          })
+        ),
+        Effect.tapError((error) =>
+          Effect.sync(() => {
+            if (!isOfTheCall(error)) failingSinceMs ??= begunMs
+          })
         )
-      })
+      )
+    })
+
+  return {
+    claiming: (request, claim) => watch(request.lockTimeoutMs, (takesOver) => claim({ ...request, takesOver })),
+    renewing: (renew) => (items) => watch(lockTimeoutOf(items), () => renew(items))
   }
 }
+
+// internal
 
 const lockTimeoutOf = (items: ReadonlyArray<{ readonly extendForMs: number }>) =>
   Math.max(...items.map(({ extendForMs }) => extendForMs))

@@ -293,7 +293,7 @@ export const stamp = (instanceId: string, executionId: number, event: EventInput
 
 /** Enqueues for the orchestrator. */
 export const send = (item: WorkItem.WorkItem, delay?: Duration.Input) =>
-  Effect.flatMap(Provider, (provider) => provider.enqueueForOrchestrator(item, duration(delay)))
+  Effect.flatMap(Provider, (provider) => provider.enqueueForOrchestrator({ message: item, delay: duration(delay) }))
 
 export const enqueueStart = (instance: string, fields?: Fields<WorkItem.Of<"StartOrchestration">>) =>
   send(startItem(instance, fields))
