@@ -1,4 +1,4 @@
-// Runs all checks on a clean checkout, each with the command a person would type, and goes on after a failure so
+// Runs all checks on a clean checkout, each with the command a person would type, and continues after a failure so
 // that one run shows all of them. The last line is `N passed, M failed`: vitest's totals, to which every other
 // check that failed adds one failure, so that the line never looks better than the exit code.
 

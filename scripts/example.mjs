@@ -12,7 +12,7 @@ if (wanted !== "all" && !names.includes(wanted)) {
   process.exit(2)
 }
 
-// An example that waits for ever must not hold up the checks.
+// An example that waits forever must not block the checks.
 const timeout = wanted === "all" ? 60_000 : undefined
 
 const failed = (wanted === "all" ? names : [wanted]).filter((name) => {

@@ -137,7 +137,7 @@ function findCycles(graph) {
 // reading
 // -----------------------------------------------------------------------------
 
-/** The folder decides; a folder that is no room has none. */
+/** Decided by the folder; undefined for a folder that is not a room. */
 function roomOf(file) {
   const [, folder, more] = file.split("/")
   return more === undefined ? "author" : Object.hasOwn(rooms, folder) && folder !== "author" ? folder : undefined

@@ -150,7 +150,7 @@ function npm(...args) {
   return startedByNpm && path?.endsWith(".js") ? command(process.execPath, path, ...args) : command("npm", ...args)
 }
 
-/** Runs a command to its end. When it fails, this process ends in the same way. */
+/** Runs a command. If it fails, this process exits in the same way. */
 function command(file, ...args) {
   return new Promise((resolve) => {
     const child = spawn(file, args, { stdio: "inherit", env: environment })

@@ -2,7 +2,7 @@
 // of all of them.
 //
 // The other side is the binary of duroxide's Node binding, an npm package installed on first use into `.duroxide/rust`.
-// It is no dependency, because npm can install it on one platform only. Elsewhere nothing can be run: that is said, and
+// It is not a dependency, because npm can install it on one platform only. Elsewhere nothing can be run: that is said, and
 // is a failure where the variable CI is set, so that no build is green for want of these tests.
 
 import { spawnSync } from "node:child_process"

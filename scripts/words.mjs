@@ -39,15 +39,15 @@ const turns = [
 const exceptions = [
   ["src/server/internal/embeddedPostgres.ts", "nobody", "an account of the operating system"],
   ["src/server/DatabaseServer.ts", "nobody", "the same"],
-  ["test/recordings/programs/ours.ts", "any more", "a recorded text"]
+  ["test/recordings/programs/ours.ts", "any more", "a recorded text"],
+  ["test/recordings/programs/ours.ts", "nobody", "a recorded text"]
 ]
 
 /** Turns still to be rewritten below a path. These counts only fall, and the list ends empty. */
 const unfinished = [
-  ["docs/", 22],
-  ["scripts/", 19],
-  ["src/", 106],
-  ["test/", 340]
+  ["docs/", 3],
+  ["src/", 81],
+  ["test/", 18]
 ]
 
 /** Not ours to word: installed, built or recorded; migrations are built from `prisma/functions`, or applied already. */

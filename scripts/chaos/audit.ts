@@ -56,7 +56,7 @@ export const unfinished = async (store: Store, lines: ReadonlyArray<ClientLine>)
   }
 }
 
-/** Waits until no instance runs and no queue holds anything; says what is left after so long. */
+/** Waits until no instance runs and the queues are empty; returns what is left after the timeout. */
 export const untilQuiet = async (store: Store, timeoutMs: number): Promise<ReadonlyArray<string>> => {
   const deadline = now() + timeoutMs
   while (true) {

@@ -91,7 +91,7 @@ const faults: Record<string, Fault> = {
       fleet.replace(chance.one(fleet.slots), { clockSeed: chance.between(0, 2 ** 31), order: "startFirst" })
   },
 
-  /** A worker stands still for longer than a lock, and goes on. */
+  /** A worker is suspended for longer than a lock lasts, then continues. */
   freezes: {
     lane: "processes",
     inject: ({ chance, fleet }) => chance.one(fleet.slots).process.freeze(chance.between(500, 6_000))

@@ -1,6 +1,6 @@
 /**
  * The processes of a run: workers in slots, each replaced by deploys and restarted when it dies, a stranger that serves
- * nothing of the others' work, and clients.
+ * none of the work of the others, and clients.
  */
 import type { Chance } from "../../test/programs/chaos/random.ts"
 import * as logs from "./logs.ts"
@@ -46,7 +46,7 @@ export interface Fleet {
       readonly order?: "stopFirst" | "startFirst"
     }
   ) => Promise<void>
-  /** Starts a process where there is none any more. */
+  /** Starts a process in place of one that has ended. */
   readonly restart: (slot: Slot) => Promise<void>
   /** Kills one of the clients; another takes over its boxes. */
   readonly killClient: () => Promise<void>
@@ -125,7 +125,7 @@ export const make = (options: {
       task: { task: "work", seed: chance.between(0, 2 ** 31), flows, versions: everyVersion, openBoxes }
     })
 
-  /** Runs a client to its end. */
+  /** Runs a client until it exits. */
   const runClient = async (name: string, task: object) => {
     const process = startProcess("client", name, { log: logs.clientFile(directory, name), task })
     process.endingAt = processes.now()

@@ -49,7 +49,7 @@ export const readClients = (directory: string): ReadonlyArray<ClientLine> =>
 
 export const readEffects = (directory: string) => readLines(effectsFile(directory)) as ReadonlyArray<EffectLine>
 
-/** The boxes of a client that it may go on writing to: begun for certain, and never asked to close. */
+/** The boxes a client may keep writing to: certainly begun, and never asked to close. */
 export const openBoxes = (lines: ReadonlyArray<ClientLine>): ReadonlyArray<string> => {
   const closed = new Set(lines.filter(({ call }) => call === "close").map(({ id }) => id))
   return lines.filter(({ event }) => event === "acknowledged").flatMap(boxOf).filter((id) => !closed.has(id))

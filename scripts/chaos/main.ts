@@ -19,7 +19,7 @@ import * as stores from "./store.ts"
 
 const { values } = parseArgs({
   options: {
-    /** How long faults go on. The checks afterwards take about half a minute. */
+    /** How long faults are injected. The checks afterwards take about half a minute. */
     minutes: { type: "string", default: "2" },
     /** Chooses faults and their times; a random one is printed. */
     seed: { type: "string", default: String(Date.now() % 1_000_000) },

@@ -55,7 +55,7 @@ export const start = ({ clockSeed, directory, name, options, program }: StartOpt
   let onReady = () => {}
   let onEarlyEnd = (_error: Error) => {}
   const ready = new Promise<void>((resolve, reject) => [onReady, onEarlyEnd] = [resolve, reject])
-  ready.catch(() => {}) // whoever waits hears of it
+  ready.catch(() => {}) // callers that await it get the failure
   let isReady = false
   const collect = (chunk: Buffer) => {
     log.write(chunk)

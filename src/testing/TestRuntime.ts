@@ -55,7 +55,7 @@ export interface Options {
 }
 
 /**
- * Time cannot go on, or nothing will ever end what a test waits for; the message says why. A defect.
+ * Time cannot continue, or nothing will ever end what a test waits for; the message says why. A defect.
  *
  * @category errors
  * @since 0.1.0

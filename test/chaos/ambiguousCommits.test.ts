@@ -70,7 +70,7 @@ it.live(
 
       let unknown = 0
       let wereStored = 0
-      /** What a caller does who is told that the outcome is unknown: the same once more. */
+      /** What a caller does if the outcome is unknown: the same call again. */
       const insistently = <E>(instanceId: string, call: Effect.Effect<void, E | ProviderError>, table: string) =>
         call.pipe(
           Effect.tapError(Effect.fnUntraced(function*() {
@@ -146,7 +146,7 @@ it.live(
       })
       assert.isAtLeast(runs, results)
       console.log(
-        `${cuts} cuts: ${unknown} starts were told nothing, ${wereStored} of them were stored; ` +
+        `${cuts} cuts: ${unknown} starts got no answer, ${wereStored} of them were stored; ` +
           `${runs - results} of ${runs} activity runs were repetitions`
       )
     }).pipe(Effect.scoped, Effect.provide(PgServer.layer)),

@@ -46,8 +46,8 @@ const inTime = Effect.fnUntraced(function*<A, E>(fiber: Fiber.Fiber<A, E>) {
 const counted = (metric: typeof Metrics.orchestrationStarts, labels: Record<string, string>) =>
   Effect.map(Metric.value(Metric.withAttributes(metric, labels)), ({ count }) => count)
 
-describe("Defects of the reference:", () => {
-  // The reference tries a commit six times within half a second, then fails the instance for good.
+describe("Defects of Duroxide:", () => {
+  // Duroxide tries a commit six times within half a second, then fails the instance for good.
   it.effect("a store that takes no turns for a minute fails no instance", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
@@ -68,7 +68,7 @@ describe("Defects of the reference:", () => {
       assert.isAbove(refusals, 6)
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  // The reference counts a start for every turn, activities twice, and a cancelled one as a failure of the store.
+  // Duroxide counts a start in every turn, activities twice, and a cancelled activity as a failure of the store.
   it.effect("starts, ends, activities and cancellations are counted once", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
@@ -95,7 +95,7 @@ describe("Defects of the reference:", () => {
       Effect.provideService(Metric.MetricRegistry, new Map())
     ))
 
-  // The reference reads the whole history for each of these.
+  // Duroxide reads the whole history for each of these.
   it.effect("waiting, asking for the status and running an activity read no history", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
@@ -114,7 +114,7 @@ describe("Defects of the reference:", () => {
       assert.notInclude(calls, "readHistory")
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  // The reference writes the failure behind the end of the execution before.
+  // Duroxide writes the failure after the end of the previous execution.
   it.effect("a next execution that is poison fails itself, and leaves the one before alone", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client

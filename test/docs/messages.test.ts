@@ -118,7 +118,7 @@ describe("docs/messages.md", () => {
     }).pipe(Effect.provide(TestRuntime.layer(runtimeOf(question, asked))))
   })
 
-  it.effect("a mailbox keeps what comes while nobody takes, in order", () =>
+  it.effect("a mailbox keeps messages in order while no take is open", () =>
     Effect.gen(function*() {
       yield* start()
       yield* send("a", 100)
@@ -138,7 +138,7 @@ describe("docs/messages.md", () => {
       ({ instanceId }) => instanceId === "giver" ? giver : twoOrders
     ))))
 
-  it.effect("a signal is lost while nobody waits; a message is not", () =>
+  it.effect("a signal without an open wait is lost; a message is not", () =>
     Effect.gen(function*() {
       yield* start()
       yield* raise("too early")
@@ -201,7 +201,7 @@ describe("docs/messages.md", () => {
       assert.deepStrictEqual(yield* wait, none)
     }).pipe(on(Effect.timeoutOption(Orders.take, "1 hour"))))
 
-  /** What becomes of an answer that comes so late, to a program that waits an hour. */
+  /** The outcome of an answer with this delay, for a program that waits an hour. */
   const answeredAfter = (
     minutes: number,
     { outage, program }: {

@@ -144,7 +144,7 @@ describe("docs/state.md", () => {
       assert.deepStrictEqual(yield* admin.listExecutions("rounds"), [2, 3])
     }).pipe(virtually))
 
-  it.effect("activities under way end with the execution, children go on", () =>
+  it.effect("activities under way end with the execution, children continue", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.execute(Leaver, { instanceId: "leaver", payload: true })

@@ -55,7 +55,7 @@ it.effect("Fulfil: ships three days after it was approved", () =>
     assert.strictEqual(yield* client.wait(Fulfil, "order-1"), "shipped with receipt for 4200")
   }).pipe(Effect.provide(TestRuntime.layer(RuntimeTest))))
 
-it.effect("Fulfil: is refused when nobody answers", () =>
+it.effect("Fulfil: is refused without an answer", () =>
   Effect.gen(function*() {
     const client = yield* Client.Client
     const parcel = yield* client.execute(Fulfil, { instanceId: "order-1", payload: 4200 })

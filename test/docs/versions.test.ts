@@ -130,7 +130,7 @@ describe("docs/versions.md", () => {
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
-  it.effect("what runs goes on with its own version, what starts takes the newest", () => {
+  it.effect("running instances keep their version, starts take the newest", () => {
     const did: Array<string> = []
     return Effect.gen(function*() {
       yield* start("1")
@@ -143,7 +143,7 @@ describe("docs/versions.md", () => {
     }).pipe(Effect.provide(TestRuntime.layer(onlyOld(did))))
   })
 
-  it.effect("an instance that lives for ever takes the new version with its next execution", () =>
+  it.effect("an endless instance takes the new version with its next execution", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(Meter1, { instanceId: "meter", payload: { total: 0 } })
@@ -194,7 +194,7 @@ describe("docs/versions.md", () => {
         yield* Effect.yieldNow
         const proof = yield* Charge.execute({ id, cents })
         yield* Approved.wait
-        yield* Effect.sleep("2 hours") // nobody is there yet
+        yield* Effect.sleep("2 hours") // no process serves it yet
         return `${yield* Ship.execute(proof)}, insured`
       }))
       yield* Effect.provide(replayHistory(Fulfil1, yield* recordHistory("order-1")), renamed)

@@ -59,7 +59,7 @@ describe("agent", () => {
       assert.strictEqual(yield* client.wait(Chat, "c"), 2)
     })))
 
-  it.effect("goes on in another process where it was, in the middle of a tool call", () =>
+  it.effect("continues in another process in the middle of a tool call", () =>
     on(Effect.fnUntraced(function*(lines) {
       const client = yield* Client.Client
       yield* start

@@ -29,7 +29,7 @@ const on = <A, E, R>(test: (lines: ReadonlyArray<string>) => Effect.Effect<A, E,
 }
 
 describe("approval", () => {
-  it.effect("small expenses are paid at once, and nobody is asked", () =>
+  it.effect("small expenses are paid at once, without an approval", () =>
     on(Effect.fnUntraced(function*(lines) {
       const client = yield* Client.Client
       yield* submit(policy.limitCents)
@@ -71,7 +71,7 @@ describe("approval", () => {
       assert.strictEqual(yield* stage, "refused by the manager")
     })))
 
-  it.effect("after seven days nobody is waited for any more", () =>
+  it.effect("after seven days it stops waiting", () =>
     on(Effect.fnUntraced(function*(lines) {
       const client = yield* Client.Client
       yield* submit(20_000)

@@ -101,7 +101,7 @@ describe("monitor", () => {
       })
     ))
 
-  it.effect("goes on after a crash without probing twice", () =>
+  it.effect("continues after a crash without probing twice", () =>
     on(() => true, () =>
       Effect.gen(function*() {
         yield* start()

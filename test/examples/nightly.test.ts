@@ -98,7 +98,7 @@ describe("nightly", () => {
         }
       })))
 
-  it.effect("reports go on when the schedule is cancelled", () =>
+  it.effect("reports continue when the schedule is cancelled", () =>
     on({ startAt: "2030-06-01T12:00:00Z" }, () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
@@ -110,7 +110,7 @@ describe("nightly", () => {
         assert.strictEqual(report._tag, "Completed")
       })))
 
-  it.effect("what is no cron expression is a typed failure", () =>
+  it.effect("an invalid cron expression is a typed failure", () =>
     on({ startAt: "2030-06-01T12:00:00Z" }, () =>
       Effect.gen(function*() {
         const client = yield* Client.Client

@@ -41,10 +41,10 @@ describe("orders", () => {
         assert.isAtLeast(report.attempts, report.calls + report.repeated)
         assert.include(table(result, report), "orders                        40")
 
-        const told = events.flatMap((event) => event._tag === "Progress" ? [] : [event._tag])
-        assert.deepStrictEqual(told.slice(0, 2), ["WorkerStarted", "WorkerKilled"])
-        assert.strictEqual(told.filter((tag) => tag === "Answered").length, 2)
-        assert.strictEqual(told.at(-1), "WorkerStopped")
+        const shown = events.flatMap((event) => event._tag === "Progress" ? [] : [event._tag])
+        assert.deepStrictEqual(shown.slice(0, 2), ["WorkerStarted", "WorkerKilled"])
+        assert.strictEqual(shown.filter((tag) => tag === "Answered").length, 2)
+        assert.strictEqual(shown.at(-1), "WorkerStopped")
 
         // The audit's own sums, taken from the tables by other means.
         const [orders] = yield* sql(
@@ -125,7 +125,7 @@ describe("shop", () => {
       assert.deepStrictEqual(yield* parcels, [{ parcels: 1 }])
     }).pipe(Effect.provide(layer)))
 
-  it.live("Shop.once: leaves nothing behind when it does not get to its end, and can be repeated", () =>
+  it.live("Shop.once: leaves nothing behind if it is interrupted, and can be repeated", () =>
     Effect.gen(function*() {
       const shop = yield* Shop.Shop
       yield* Shop.createTables

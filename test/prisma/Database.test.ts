@@ -50,7 +50,7 @@ describe("make: fails with one clear reason when", () => {
       "the login is refused",
       () => ({
         url: PgServer.urlWith((url) => {
-          // A server that trusts everybody still has to know the name.
+          // A server without authentication must still know the name.
           if (PgServer.server().source === "DATABASE_URL") url.username = "nobody_of_that_name"
           url.password = "hunter2"
         })
@@ -77,7 +77,7 @@ describe("make: fails with one clear reason when", () => {
       "ENOENT"
     ],
     ["the URL is empty", () => ({ url: "" }), "ConfigurationInvalid", "DATABASE_URL"],
-    ["the URL is no URL", () => ({ url: "hunter2 at home" }), "ConfigurationInvalid", "percent-encoded"],
+    ["the URL cannot be parsed", () => ({ url: "hunter2 at home" }), "ConfigurationInvalid", "percent-encoded"],
     [
       "the URL is not encoded",
       () => ({ url: "postgresql://u:hunter2%@h/d" }),

@@ -76,7 +76,7 @@ describe("migrate", () => {
       }))
   }
 
-  it.live("migrate: keeps what was committed when its session is killed, and blocks nobody", () =>
+  it.live("migrate: keeps committed migrations when its session is killed, and blocks no other process", () =>
     Effect.gen(function*() {
       const { test, url } = yield* freshSchema("killed")
       const slow = "CREATE TABLE slow (); SELECT pg_sleep(CASE WHEN EXISTS (SELECT FROM gate) THEN 60 ELSE 0 END)"
@@ -307,7 +307,7 @@ describe("refusals", () => {
       assert.isTrue(reason.isRetryable)
     }))
 
-  it.live("a role without rights: cannot migrate, is told so, and can verify", () =>
+  it.live("a role without rights: cannot migrate, gets an error that says so, and can verify", () =>
     Effect.gen(function*() {
       const { quoted, test, url } = yield* freshSchema("restricted")
       yield* test.sql(`CREATE SCHEMA ${quoted}`)

@@ -265,7 +265,7 @@ describe("abandonWorkItems:", () => {
       assert.deepStrictEqual([late!.workItem, late!.attemptCount], ["1", 2])
     }))
 
-  it.effect("works on an expired lock nobody took over, not on a superseded one, and once", () =>
+  it.effect("works once on an expired lock that no other worker took over, not on a superseded one", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       yield* driver.enqueueForWorker([named("1")])

@@ -78,7 +78,7 @@ describe("claims:", () => {
       yield* other("COMMIT")
     }))
 
-  it.live("the only instance, whose messages somebody holds, is given up without a lease", () =>
+  it.live("the only instance is given up without a lock if another transaction holds its messages", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("a")])
@@ -90,7 +90,7 @@ describe("claims:", () => {
       assert.strictEqual(Test.attempts(yield* Test.claimOne(test.driver)), 1)
     }))
 
-  it.live("an expired lease somebody works on is not taken over, and nobody waits for it", () =>
+  it.live("an expired lock in use by another transaction is neither taken over nor waited for", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])

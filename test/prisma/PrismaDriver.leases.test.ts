@@ -145,7 +145,7 @@ describe("abandonOrchestrationItems:", () => {
       assert.deepStrictEqual(messages.map(({ workItem }) => workItem), ["first", "meanwhile", "later"])
     }))
 
-  it.effect("works on an expired lease nobody took over, not on a superseded one", () =>
+  it.effect("works on an expired lock that no other process took over, not on a superseded one", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       const first = yield* Test.claimed(driver, "a", 10)

@@ -141,7 +141,7 @@ describe("enqueueForOrchestrator:", () => {
     }))
 
   for (const [name, text] of [["NUL", "a\0b"], ["a lone surrogate", "a\ud800b"]] as const) {
-    it.effect(`${name} is refused, and nothing of the set is stored`, () =>
+    it.effect(`${name} is refused, and no start of the set is stored`, () =>
       Effect.gen(function*() {
         const { driver, sql } = yield* open
         const error = yield* Effect.flip(

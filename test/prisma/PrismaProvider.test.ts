@@ -14,7 +14,7 @@ import * as PgServer from "../utils/PgServer.ts"
 
 const silently = Layer.provide(Logger.layer([]))
 
-/** A provider built on `options`, and what comes of using it. */
+/** Builds a provider with `options` and uses it; returns the outcome. */
 const using = <A, E>(
   options: PrismaProvider.Options,
   use: Effect.Effect<A, E, Provider.Provider | ProviderDriver>
@@ -120,7 +120,7 @@ describe("PrismaProvider.layer:", () => {
       assert.include(String(error), "DATABASE_URL")
     }))
 
-  it.live("the database's clock decides unless told otherwise", () =>
+  it.live("the clock of the database decides by default", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database
       const begin = Date.now()

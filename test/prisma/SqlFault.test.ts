@@ -19,7 +19,7 @@ const assertReason = (reason: Reason, expected: Expected) => {
   )
 }
 
-/** The database of a `describe`, with a function that raises what it is told. */
+/** The database of a `describe`, with a function that raises the given error. */
 const SharedDatabase = Layer.effect(Database.Database)(Effect.gen(function*() {
   const { schema, sql, url } = yield* PgServer.PgServer
   yield* sql(
@@ -207,10 +207,10 @@ it.layer(SharedDatabase, { excludeTestServices: true })("refused by the server",
     ["null in a required column", `INSERT INTO sessions VALUES ('${secret}', NULL, 0, 0)`, refused("23502")],
     ["foreign key", `INSERT INTO child VALUES ('${secret}', 'missing')`, refused("23503")],
     ["check", `INSERT INTO child VALUES ('${secret}', 'checked')`, refused("23514")],
-    ["text that is no number", `SELECT '${secret}'::integer`, refused("22P02")],
+    ["text that is not a number", `SELECT '${secret}'::integer`, refused("22P02")],
     ["number out of range", "SELECT 4711000000000::integer", refused("22003")],
     ["text too long", `INSERT INTO child VALUES ('${secret}${secret}${secret}', NULL)`, refused("22001")],
-    ["text that is no JSON", `SELECT '${secret}'::jsonb`, refused("22P02")],
+    ["text that is not JSON", `SELECT '${secret}'::jsonb`, refused("22P02")],
     ["missing table", "SELECT 1 FROM dx_missing", mismatch("42P01")],
     ["missing column", "SELECT dx_missing FROM sessions", mismatch("42703")],
     ["missing function", "SELECT dx_missing()", mismatch("42883")],
@@ -273,7 +273,7 @@ it.layer(SharedDatabase, { excludeTestServices: true })("raised", (it) => {
     ["57P05", "idle session timeout", unavailable("57P05")],
     ["0A000", "cannot do that", unexpected("0A000")],
     ["XX000", "internal error", unexpected("XX000")],
-    ["P0001", "raised by somebody", unexpected("P0001")],
+    ["P0001", "raised by an application", unexpected("P0001")],
     ["DX999", "a refusal this code does not know", unexpected("DX999")],
     ["DX003", "a refusal without fields", unexpected("DX003")]
   ]
@@ -303,7 +303,7 @@ it.layer(SharedDatabase, { excludeTestServices: true })("raised", (it) => {
 })
 
 describe("anything else", () => {
-  it("a value that is no error: is Unexpected", () => {
+  it("a value that is not an error: is Unexpected", () => {
     for (const thrown of ["text", null, undefined, 42, {}]) {
       assert.strictEqual(SqlFault.classify(thrown)._tag, "Unexpected")
     }

@@ -107,7 +107,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
           await Effect.runPromise(client.start(Fulfil, { instanceId: "order-1", payload: "o-1" }))
           await Effect.runPromise(client.raise(Approved, "order-1", true))
           await Effect.runPromise(client.cancel("order-1", "changed our minds"))
-          // Nobody else sees anything of it yet.
+          // No other session sees it yet.
           assert.deepStrictEqual(await Effect.runPromise(stored), nothing)
         })
         assert.deepStrictEqual(exit, Exit.void)
@@ -223,7 +223,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         assert.deepStrictEqual(yield* stored, nothing)
       }).pipe(Effect.scoped))
 
-    it.live("a savepoint takes a failed call back, and the transaction goes on", () =>
+    it.live("after a rollback to a savepoint the transaction continues", () =>
       Effect.gen(function*() {
         const { schema, stored, url } = yield* open
         const exit = yield* transact(url, async (inside) => {

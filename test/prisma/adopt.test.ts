@@ -100,7 +100,7 @@ describe("adopt", () => {
       assert.deepStrictEqual(added(yield* Duroxide.objects(sql, schema), extras), [])
     }))
 
-  it.live("adopt: does nothing the second time, and leaves storage parameters somebody chose", () =>
+  it.live("adopt: does nothing the second time, and leaves storage parameters that were set", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* Duroxide.empty("rust")
       yield* sql("ALTER TABLE worker_queue SET (fillfactor = 60)")
@@ -250,7 +250,7 @@ describe("refusals", () => {
       assert.include(reason.message, "Migrator.adopt")
     }))
 
-  it.live("adopt: a role that does not own the tables is told so", () =>
+  it.live("adopt: a role that does not own the tables gets an error that says so", () =>
     Effect.gen(function*() {
       const { quoted, sql, url } = yield* Duroxide.empty("rust")
       const [role] = yield* sql<{ super: boolean }>(

@@ -100,7 +100,7 @@ describe("while a deletion is under way,", () => {
       }))
   }
 
-  it.live("and is rolled back, everything is there, and the turn goes on", () =>
+  it.live("and is rolled back, nothing is lost, and the turn continues", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       const tokens = yield* inATurn(test, "a")

@@ -1,7 +1,7 @@
 /**
  * Deletion against everything at once: turns, results, messages, starts and prunings of the same few instances, in a
  * random order on many connections, several hundred times. Which of them wins is left to chance; that an instance is
- * there with all it needs or gone with all it had is not, nor that no call hears of a deadlock.
+ * complete or fully deleted is not, nor that no call fails because of a deadlock.
  *
  * Half a minute is enough: a busy machine plays fewer rounds.
  */
@@ -23,7 +23,7 @@ const childStart = `{"StartOrchestration":{"instance":"child","parent_instance":
 
 type Call = Effect.Effect<unknown, ProviderError>
 
-/** A turn as the runtime takes it: what has no name, no start and no history is no instance. */
+/** A turn as the runtime takes it: without a name, a start and a history there is no instance. */
 const settle = (driver: Test.Driver, claimed: ClaimedInstance): Call => {
   const { executionId, history, instance, instanceId, lockToken, messages } = claimed
   const isStarted = instance !== null ||

@@ -192,7 +192,7 @@ describe("a big tree", () => {
     60_000
   )
 
-  it.live("with one instance that runs is refused as a whole, and goes on", () =>
+  it.live("with one running instance is refused as a whole, and continues", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* tree(test, "root", 1501)

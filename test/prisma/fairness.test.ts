@@ -1,5 +1,5 @@
 /**
- * Who gets what in which order, with many at work: every producer's messages in its own order, and nobody starves
+ * The order of deliveries under concurrency: the messages of each producer keep their order, and no instance starves
  * beside an instance that always has something to do.
  */
 import { assert, describe, it } from "@effect/vitest"
@@ -84,7 +84,7 @@ describe("starvation:", () => {
       assert.deepStrictEqual(claimed, ["hot", ...cold, "hot"])
     }))
 
-  it.live("a leased instance with thousands of messages hides nobody behind it", () =>
+  it.live("a locked instance with thousands of messages does not hide others", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
       yield* Test.claimed(driver, "hot")
@@ -93,7 +93,7 @@ describe("starvation:", () => {
       assert.strictEqual((yield* Test.claimOne(driver)).instanceId, "cold")
     }))
 
-  it.live("a hundred leased instances hide nobody behind them", () =>
+  it.live("a hundred locked instances do not hide others", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
       const hot = numbers(100).map((i) => Test.message(`hot-${i}`))
@@ -104,7 +104,7 @@ describe("starvation:", () => {
       assert.strictEqual((yield* Test.claimOne(driver)).instanceId, "cold")
     }))
 
-  it.live("activities of a busy session, or of another tag, hide nobody behind them", () =>
+  it.live("activities of a busy session or of another tag do not hide others", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
       const session = (workerId: string) => ({ session: { workerId, lockTimeoutMs: 60_000 } })

@@ -7,7 +7,7 @@ import { type Counted, counted } from "../utils/reads.ts"
 /**
  * What each stored function reads while large backlogs of other work lie around, counted by the server in the
  * transaction of the call: no table is scanned, and few index entries and pages are read. Plans are kept by a session, so a
- * session that planned on empty tables, before anybody ran ANALYZE, or after an ANALYZE that met empty tables, must do as
+ * session that planned on empty tables, before ANALYZE ran, or after an ANALYZE that met empty tables, must do as
  * well as one that knows the sizes.
  */
 
@@ -51,7 +51,7 @@ const queued = `
     SELECT 'child' || g, '{"StartOrchestration":{"input":"","parent_instance":"parent' || g || '"}}', ${at(60_000)},
       now(), '${route}'
     FROM generate_series(1, 100) AS g;
-  -- For processes of Duroxide, for other definitions, and for nobody.
+  -- For processes of Duroxide, for other definitions, and for no process.
   INSERT INTO instances SELECT 'foreign' || g, 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0,
       CASE WHEN g <= 100 THEN '1000.0.0 =1.0.0 P' || g ELSE '0.1.30 =1.0.0 O' END
     FROM generate_series(1, ${many}) AS g;
@@ -361,7 +361,7 @@ describe("indexes:", () => {
             const entries = reads.reduce((sum, read) => sum + read.entries, 0)
             const detail = JSON.stringify(reads.filter((read) => read.blocks > 0))
             assert.isAtMost(entries, most, `${label}: entries read, ${detail}`)
-            // What a scan steps over inside an index is no entry read, but its pages are; a look climbs three of them.
+            // Entries that a scan skips inside an index do not count as read, but its pages do; a look climbs three of them.
             const indexed = reads.filter(({ is_table }) => !is_table)
             const pages = indexed.reduce((sum, read) => sum + read.blocks, 0)
             const looks = indexed.reduce((sum, read) => sum + read.scans, 0)

@@ -73,7 +73,7 @@ describe("a message committed after its instance changed its version", () => {
       const { sender, test } = yield* sentBeforeTheChange
       yield* changeVersion(test)
       yield* sender("COMMIT")
-      // Stored for the old version, which has no process any more.
+      // Stored for the old version, which no process serves now.
       assert.deepStrictEqual(yield* claimAs(test, "2.0.0"), [])
       yield* sweep(test)
       const claimed = yield* claimAs(test, "2.0.0")

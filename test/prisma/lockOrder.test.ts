@@ -7,7 +7,7 @@ import { session } from "../utils/session.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 /**
- * Two sets that share three rows, given in opposite orders, while somebody else holds the middle row. When rows were
+ * Two sets that share three rows, given in opposite orders, while another session holds the middle row. When rows were
  * locked in the order given, each set would hold one end and wait for the middle, and then for the other's end.
  */
 const meet = Effect.fnUntraced(function*<A, B>(
@@ -188,7 +188,7 @@ describe("instances are created by id:", () => {
     }))
 })
 
-describe("deletions lock what everybody locks, in the same order:", () => {
+describe("deletions lock rows in the same order as all functions:", () => {
   const remove = (test: Test.Opened, instanceIds: ReadonlyArray<string>) =>
     test.admin.deleteInstances({ instanceIds, mustHaveEnded: [] })
   const lease = "SELECT FROM instance_locks WHERE instance_id = 'm' FOR UPDATE"

@@ -67,7 +67,7 @@ describe("schemas", () => {
       assert.deepStrictEqual(rows, [{ one: 3, two: 2 }])
     }))
 
-  it.live("two schemas of one database: a lease in one is no lease in the other", () =>
+  it.live("two schemas of one database: a lock in one does not lock the other", () =>
     Effect.gen(function*() {
       const test = yield* named("one", "Two")
       const open = (schema: string) =>
@@ -90,7 +90,7 @@ describe("schemas", () => {
 })
 
 describe("temporary tables of the caller", () => {
-  it.live("tables with our names and columns in an application's transaction take nothing of a start", () =>
+  it.live("temporary tables with our names in an application's transaction do not affect a start", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const application = yield* PgServer.connect(withUrl(test.url, {}))

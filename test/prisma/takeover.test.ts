@@ -73,7 +73,7 @@ describe("a turn that", () => {
       assert.lengthOf(yield* test.sql("SELECT FROM worker_queue"), 1)
     }))
 
-  it.live("comes while somebody takes over waits, and is lost", () =>
+  it.live("that arrives during a takeover waits, and is lost", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
@@ -149,7 +149,7 @@ describe("the result of an activity that", () => {
       assert.lengthOf(yield* test.sql("SELECT FROM orchestrator_queue"), 1)
     }))
 
-  it.live("comes while somebody takes over waits, and is lost", () =>
+  it.live("that arrives during a takeover waits, and is lost", () =>
     Effect.gen(function*() {
       const test = yield* claimed
       const taker = yield* session(test)

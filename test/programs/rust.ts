@@ -106,7 +106,7 @@ const orchestrations: Record<string, (input: any, instanceId: string) => Steps> 
   // oxlint-disable-next-line require-yield
   *RustPause() {
     if (options.hang === true) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)
-    return "went on"
+    return "continued"
   },
   /** Has the name of an orchestration of the other side. */
   // oxlint-disable-next-line require-yield

@@ -35,7 +35,7 @@ const long = Duration.minutes(10)
 const settle = TestClock.adjust(0)
 
 describe("FetchPump", () => {
-  it.effect("take: everybody who waits shares one statement", () =>
+  it.effect("take: all waiting callers share one statement", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup(["a", "b", "c"])
       const taken = yield* Effect.forEach([1, 2, 3], () => pump.take(long), { concurrency: "unbounded" })
@@ -64,7 +64,7 @@ describe("FetchPump", () => {
       assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
     }))
 
-  it.effect("take: sends nothing while nobody waits, and looks once per interval while somebody does", () =>
+  it.effect("take: sends nothing without a waiting caller, and claims once per interval with one", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup([])
       yield* TestClock.adjust("1 hour")
@@ -79,7 +79,7 @@ describe("FetchPump", () => {
       assert.strictEqual(looks.length, 6)
     }))
 
-  it.effect("wake: work is seen at once, and a wake-up that nobody waits for is kept", () =>
+  it.effect("wake: work is seen at once, and a wake-up without a waiting caller is kept", () =>
     Effect.gen(function*() {
       const items: Array<string> = []
       const { looks, pump } = yield* setup(items)
@@ -126,7 +126,7 @@ describe("FetchPump", () => {
       assert.deepStrictEqual(yield* Fiber.join(waiting), Option.none())
     }))
 
-  it.effect("take: a failure reaches everybody, and the next call looks again", () =>
+  it.effect("take: a failure reaches all callers, and the next call claims again", () =>
     Effect.gen(function*() {
       const { fail, pump } = yield* setup(["a"])
       fail("down")
@@ -136,7 +136,7 @@ describe("FetchPump", () => {
       assert.deepStrictEqual(yield* pump.take(long), Option.some("a"))
     }))
 
-  it.effect("take: a claim that nobody waits for any longer is given back", () =>
+  it.effect("take: a claim whose caller no longer waits is abandoned", () =>
     Effect.gen(function*() {
       const returned: Array<string> = []
       const pump = yield* fetchPump.make<string, string>({
@@ -180,7 +180,7 @@ describe("FetchPump", () => {
       }).pipe(Effect.provideService(Clock.Clock, clock))
     }))
 
-  it.effect("goes on looking after a look that dies, and after giving back dies", () =>
+  it.effect("keeps claiming after a claim or an abandon died", () =>
     Effect.gen(function*() {
       const answers = [
         () => {

@@ -49,7 +49,7 @@ const cases: Record<string, Case> = {
 }
 
 // Who gives work back for want of a handler must not be the first to see it again, each time, until it is poison.
-describe("Work given back with a pause is no hint to the process that gave it back:", () => {
+describe("Work abandoned with a pause does not wake the process that abandoned it:", () => {
   for (const [what, { claim, enqueue, giveBack }] of Object.entries(cases)) {
     it.effect(`${what} goes to the one that looks next`, () =>
       Effect.gen(function*() {

@@ -20,8 +20,8 @@ const contention = new Contention({ sqlState: "40001", problem: "conflict" })
 const denied = new PermissionDenied({ problem: "no right" })
 
 /**
- * A provider whose driver fails so often as `failures` says, and then works. With `answerLost` a failing call has done
- * its work all the same. Operations that are `broken` always fail. `calls` are the driver's calls: what, and when by the clock.
+ * A provider whose driver fails `failures` times, and then works. With `answerLost` a failing call has done
+ * its work nevertheless. Operations that are `broken` always fail. `calls` are the driver's calls: what, and when by the clock.
  */
 const open = Effect.fnUntraced(function*(answerLost = false) {
   const store = MemoryDriver.make()
@@ -49,7 +49,7 @@ const open = Effect.fnUntraced(function*(answerLost = false) {
   return { provider: yield* FromDriver.make(driver), broken, calls, failures, store }
 })
 
-/** Runs a call to its end, however much time it needs; time passes only when everything that can happen has. */
+/** Runs a call until it ends, in virtual time that passes only when nothing can happen without it. */
 const settled = <A, E>(call: Effect.Effect<A, E>) =>
   Effect.gen(function*() {
     const fiber = yield* Effect.forkChild(Effect.exit(call), { startImmediately: true })
@@ -118,7 +118,7 @@ describe("Retries:", () => {
       assert.deepStrictEqual(calls, [0, 50, 150].map((atMs) => ["ackOrchestrationItems", now + atMs]))
     }).pipe(silent))
 
-  it.effect("after the fourth failure, 300 ms after the first, the caller is told the last one", () =>
+  it.effect("after the fourth failure, 300 ms after the first, the caller gets the last one", () =>
     Effect.gen(function*() {
       const { calls, failures, provider } = yield* open()
       failures.push(lost, lost, lost, contention, lost)
@@ -128,7 +128,7 @@ describe("Retries:", () => {
       assert.deepStrictEqual(calls, [0, 50, 150, 300].map((atMs) => ["readHistory", atMs]))
     }).pipe(silent))
 
-  it.effect("a permanent failure is told at once, also after a retryable one", () =>
+  it.effect("a permanent failure is not retried, even after a retryable one", () =>
     Effect.gen(function*() {
       const { calls, failures, provider } = yield* open()
       failures.push(denied)
@@ -254,7 +254,7 @@ describe("Retries:", () => {
     cleanupOrphanedSessions: [false, (provider) => provider.cleanupOrphanedSessions]
   }
   for (const [operation, [isRetried, call]] of Object.entries(calls)) {
-    it.effect(`${operation}: a retryable failure is ${isRetried ? "tried again up to three times" : "told at once"}`, () =>
+    it.effect(`${operation}: a retryable failure is ${isRetried ? "retried up to three times" : "returned at once"}`, () =>
       Effect.gen(function*() {
         const { calls, failures, provider } = yield* open()
         failures.push(lost, lost, lost, lost)

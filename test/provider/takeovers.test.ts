@@ -66,7 +66,7 @@ const queues: Record<string, Queue> = {
   }
 }
 
-/** Two processes on one store, which may be away from both. */
+/** Two processes on one store that can be unavailable to both. */
 const setup = Effect.gen(function*() {
   const driver = yield* ProviderDriver.ProviderDriver
   let isAway = false
@@ -130,7 +130,7 @@ for (const [name, { claim, enqueue, renew }] of Object.entries(queues)) {
         assert.isTrue(Option.isSome(yield* claim(taker)))
       }).pipe(Effect.provide(MemoryDriver.layer)))
 
-    it.effect("is taken over at once by a process that knows nothing of the outage", () =>
+    it.effect("is taken over at once by a process that has not noticed the outage", () =>
       Effect.gen(function*() {
         const { away, holder, taker } = yield* setup
         yield* enqueue(holder, 1)

@@ -76,7 +76,7 @@ describe("News inside the process:", () => {
       assert.lengthOf(heard, 3)
     }))
 
-  it.effect("a turn that was not stored cancels nothing, and one without cancellations is no news", () =>
+  it.effect("a turn that was not stored cancels nothing, and one without cancellations notifies no worker", () =>
     Effect.gen(function*() {
       const provider = yield* open
       const heard: Array<unknown> = []
@@ -91,7 +91,7 @@ describe("News inside the process:", () => {
       assert.deepStrictEqual(heard, [])
     }).pipe(Effect.provide(Logger.layer([]))))
 
-  it.effect("callers that wait for the end of an instance hear of it, those of another one do not", () =>
+  it.effect("callers that wait for the end of an instance are notified, those of another instance are not", () =>
     Effect.gen(function*() {
       const provider = yield* open
       const waits = yield* Effect.forEach(["a", "a", "b"], (id) => Effect.forkChild(provider.awaitEnd(id)))

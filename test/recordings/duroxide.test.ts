@@ -92,7 +92,7 @@ describe("recordings of Duroxide", () => {
             if (altered === message || message.includes(`"second`)) continue
             // What a start says that is refused is not looked at.
             if (turn.stored.events.length === 0) continue
-            // What comes for a history nobody can read is not looked at.
+            // Messages for an unreadable history are not examined.
             if (name === "poison-bad-history" && turn.turn === 2) continue
             const messages = turn.batch.messages.with(index, altered)
             yield* mustDiffer(`${name}: ${altered}`, scenario, withBatch(steps, turn, { messages }))
@@ -185,7 +185,7 @@ describe("recordings of Duroxide", () => {
       }
     }))
 
-  it.live("poison: a parent whose child cannot be hears of it, and what has ended stays as it ended", () =>
+  it.live("poison: a parent is notified of a child that cannot start, and ended instances do not change", () =>
     Effect.gen(function*() {
       const deliveredTooOften = (name: string, isOne: (step: Step) => boolean) => {
         const step = planned(name).find(isOne)

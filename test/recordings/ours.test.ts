@@ -1,5 +1,5 @@
 /**
- * The promise to running instances: what earlier releases recorded, this one goes on with.
+ * The promise to running instances: this release continues the histories that earlier ones recorded.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { replayHistory } from "duroxide-prisma/testing"

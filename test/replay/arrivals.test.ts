@@ -127,7 +127,7 @@ describe("arrival", () => {
     assert.strictEqual(instance.failure._tag, "Configuration")
   })
 
-  it("signal: every one is recorded, also what nobody waits for", () => {
+  it("signal: every one is recorded, even without an open wait", () => {
     const instance = waiting()
     instance.turn(instance.raised("Go", 1), instance.raised("Go", 2), instance.raised("Unknown"))
     assert.deepStrictEqual(instance.written, ["6 ExternalEvent", "7 ExternalEvent", "8 ExternalEvent"])

@@ -271,7 +271,7 @@ describe("timeout", () => {
     assert.strictEqual(instance.nowMs, start + 1000 + 3_600_000)
   })
 
-  it("timeoutOrElse: goes on with the other program", () => {
+  it("timeoutOrElse: continues with the other program", () => {
     const program = Effect.timeoutOrElse(A(1), { duration: 10, orElse: () => B(2) })
     assert.strictEqual(play(program, { activities: { A: () => never, B: (value) => ({ value }) } }).output, 2)
   })
@@ -347,7 +347,7 @@ describe("retry", () => {
 })
 
 describe("fibers", () => {
-  it("forkChild: join waits for what went on beside", () => {
+  it("forkChild: join waits for the forked fiber", () => {
     const program = Effect.gen(function*() {
       const fiber = yield* Effect.forkChild(A(1))
       const beside = yield* B(2)
@@ -470,7 +470,7 @@ describe("finalizers", () => {
     assert.deepInclude(instance.failure, { kind: "OrchestrationFailed", message: "\"broken\"" })
   })
 
-  it("onInterrupt: the loser of a race compensates before the winner goes on", () => {
+  it("onInterrupt: the loser of a race compensates before the winner continues", () => {
     const loser = Effect.onInterrupt(A(1), () => Effect.orDie(B("undo")))
     const program = Effect.andThen(
       Effect.race(loser, Effect.as(Effect.sleep(10), "timer")),

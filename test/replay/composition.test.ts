@@ -42,7 +42,7 @@ describe("child", () => {
     assert.deepStrictEqual(second.output, ["a", "b"])
   })
 
-  it("child: the notice for another execution reaches nobody", () => {
+  it("child: a result for another execution is dropped", () => {
     const instance = new Instance(child("C"))
     instance.turn()
     const { warnings } = instance.turn({ ...instance.childCompleted(2, "old"), parentExecutionId: 7 })
@@ -80,7 +80,7 @@ describe("child", () => {
     assert.deepStrictEqual(instance.failure, ErrorDetails.nondeterminism("changed"))
   })
 
-  it("child: the loser of a race is told once, and its late notice reaches nobody", () => {
+  it("child: the loser of a race is cancelled once, and its late result is dropped", () => {
     const instance = new Instance(Effect.andThen(Effect.raceFirst(child("C"), signal("Win")), signal("End")))
     instance.turn()
     instance.turn(instance.raised("Win"))
@@ -139,7 +139,7 @@ describe("end with children", () => {
     "9 SubOrchestrationCancelRequested <7 dropped_future"
   ]
 
-  it("complete and fail: losers that run are told, those that never started are not; open ones run on", () => {
+  it("complete and fail: running losers are cancelled, those that never started are not; open children keep running", () => {
     for (
       const [last, event] of [
         [Effect.void, "10 OrchestrationCompleted"],
@@ -152,13 +152,13 @@ describe("end with children", () => {
     }
   })
 
-  it("continue as new: losers are told, although the execution goes no further", () => {
+  it("continue as new: losers are cancelled, although the execution ends", () => {
     const instance = ended(continueAsNew(2))
     assert.deepStrictEqual(instance.written, [...scheduled, ...givenUp, "10 OrchestrationContinuedAsNew"])
     assert.deepStrictEqual(sent(instance), [loser, "ContinueAsNew"])
   })
 
-  it("cancel: every child that runs is told, with the reason of the parent", () => {
+  it("cancel: every running child is cancelled, with the reason of the parent", () => {
     const instance = ended(Effect.never, (instance) => instance.cancel("stop"))
     assert.deepStrictEqual(instance.written, [
       "5 ExternalEvent",
@@ -170,7 +170,7 @@ describe("end with children", () => {
     assert.deepStrictEqual(sent(instance), ["cancel i::sub::2: parent canceled", "cancel i::sub::3: parent canceled"])
   })
 
-  it("cancel: a child that was told before is not told again", () => {
+  it("cancel: a child that was cancelled before is not cancelled again", () => {
     const instance = new Instance(Effect.andThen(Effect.raceFirst(child("C"), signal("Win")), signal("End")))
     instance.turn()
     instance.turn(instance.raised("Win"))
@@ -178,7 +178,7 @@ describe("end with children", () => {
     assert.deepStrictEqual(sent(instance), [])
   })
 
-  it("exceed a limit: losers are told", () => {
+  it("exceed a limit: losers are cancelled", () => {
     const instance = ended(tagged("t".repeat(257)))
     assert.deepStrictEqual(sent(instance), [loser])
     assert.deepStrictEqual(instance.written.slice(3), [
@@ -190,7 +190,7 @@ describe("end with children", () => {
     ])
   })
 
-  it("die: nothing of the turn is left, nobody is told", () => {
+  it("die: the turn stores none of its requests and notifies no child", () => {
     const instance = ended(Effect.die("oh"))
     assert.deepStrictEqual(instance.written, ["5 ExternalEvent", "6 OrchestrationFailed"])
     assert.deepStrictEqual(sent(instance), [])
@@ -444,7 +444,7 @@ describe("limits", () => {
     return outcome.details.message
   }
 
-  it("limits: a turn that exceeds one fails instead of ending otherwise, and the parent hears of it", () => {
+  it("limits: a turn that exceeds one fails whatever its own end, and the parent is notified", () => {
     const status = (length: number) => Orchestration.setCustomStatus("é".repeat(length / 2))
     assert.strictEqual(problemOf(status(262_144)), "Completed")
     assert.strictEqual(problemOf(status(262_146)), "Custom status size (262146 bytes) exceeds limit (262144 bytes)")
@@ -529,7 +529,7 @@ describe("status and values", () => {
     })
   })
 
-  it("replay: a run of removals is known again in any order where the reference recorded it, never where we did", () => {
+  it("replay: a run of removals matches in any order if Duroxide recorded it, never if we did", () => {
     const removing = (...keys: ReadonlyArray<string>) => Effect.andThen(Effect.forEach(keys, clear), signal("Go"))
     for (const [major, outcome] of [[0, "Completed"], [1000, "Failed"]] as const) {
       const instance = new Instance(removing("a", "b", "c"), { version: { major, minor: 1, patch: 30 } })

@@ -32,7 +32,7 @@ const nextBatch = (dice: Dice, instance: Instance, sent: Array<WorkItem.WorkItem
     if (takes(0.15)) due.push(instance.raised(name, `${name} ${turn}`))
     if (takes(0.15)) due.push(instance.sent(name, `${name} ${turn}`))
   }
-  if (dice.happens(0.05)) due.push(instance.raised("nobody waits for this"))
+  if (dice.happens(0.05)) due.push(instance.raised("no wait is open for this"))
   if (sent.length > 0 && dice.happens(0.2)) due.push(dice.pick(sent))
   if (sent.length > 0 && dice.happens(0.1)) {
     const old = dice.pick(sent)
@@ -177,7 +177,7 @@ describe("replay", () => {
     const { ended, events, executions, resumed, turns } = counts
     assert.strictEqual(ended, programs)
     assert.isAbove(executions, programs)
-    assert.strictEqual(resumed, turns - executions, "every turn but the first of an execution goes on with its program")
+    assert.strictEqual(resumed, turns - executions, "every turn but the first of an execution resumes its program")
     console.log(
       `replayed ${programs} programs in ${executions} executions, ${turns} turns (${resumed} also without replay), ${events} events`
     )

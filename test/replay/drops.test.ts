@@ -56,14 +56,14 @@ describe("drop", () => {
     assert.deepStrictEqual(instance.written, ["5 ActivityCompleted <3", "6 ExternalSubscribed"])
   })
 
-  it("drop: a timer that nobody waits for is cancelled, once", () => {
+  it("drop: a dropped timer is cancelled, once", () => {
     const instance = new Instance(losing(Effect.sleep("7 days")))
     instance.turn()
     const [timer] = instance.timers.values()
     instance.turn(instance.raised("Win"))
     assert.deepStrictEqual(instance.last.turn.cancelledTimers, [timer!])
     assert.deepStrictEqual(instance.written, ["4 ExternalEvent", "5 ExternalSubscribed"])
-    // One that fires all the same is for nobody.
+    // If it fires anyway, the firing reaches no wait.
     instance.turn(instance.fired(3))
     assert.strictEqual(instance.outcome._tag, "Waiting")
     assert.isUndefined(instance.last.turn.cancelledTimers)
@@ -94,7 +94,7 @@ describe("drop", () => {
     assert.deepStrictEqual(instance.written, ["5 ExternalEvent", "6 OrchestrationCompleted"])
   })
 
-  it("drop: a wait gives up its place at once; a signal behind it in the batch is nobody's", () => {
+  it("drop: a dropped wait gives up its place at once; a later signal of the batch does not reach it", () => {
     const program = Effect.gen(function*() {
       const first = yield* Effect.raceFirst(signal("Go"), Effect.as(Effect.sleep(10), "timer"))
       return [first, yield* signal("Go")]
@@ -162,7 +162,7 @@ describe("drop", () => {
     ])
   })
 
-  it("drop: a late result of a cancelled activity is recorded and reaches nobody", () => {
+  it("drop: a late result of a cancelled activity is recorded and reaches no wait", () => {
     const instance = new Instance(losing(A(1)))
     instance.turn()
     instance.turn(instance.raised("Win"))
@@ -199,7 +199,7 @@ describe("drop", () => {
     })
   })
 
-  it("drop: code that gives up more than history says goes on", () => {
+  it("drop: code that drops more than the history says continues", () => {
     const instance = new Instance(Effect.andThen(Effect.all([signal("Win"), A(1)], { concurrency: 2 }), signal("End")))
     instance.turn()
     instance.turn(instance.raised("Win"))

@@ -66,7 +66,7 @@ describe("end", () => {
     ])
   })
 
-  it("complete: what arrives behind the end reaches nobody", () => {
+  it("complete: messages after the end reach no wait", () => {
     const program = Effect.andThen(
       Effect.forkDetach(Effect.andThen(A(1), B(2)), { startImmediately: true }),
       signal("Go")
@@ -120,7 +120,7 @@ describe("end", () => {
   it("die: only what had arrived is kept", () => {
     const instance = ended(Effect.andThen(
       Effect.forkDetach(B(2), { startImmediately: true }),
-      Effect.die(new Error("cannot go on"))
+      Effect.die(new Error("cannot continue"))
     ))
     assert.deepStrictEqual(instance.written, [
       "6 ExternalEvent",
@@ -128,13 +128,13 @@ describe("end", () => {
       "8 OrchestrationFailed",
       "9 ActivityCancelRequested <2 orchestration_terminal_failed"
     ])
-    assert.deepInclude(instance.failure, ErrorDetails.application("Panicked", "cannot go on"))
-    assert.strictEqual(instance.last.turn.metadata.output, "orchestration panicked: cannot go on")
+    assert.deepInclude(instance.failure, ErrorDetails.application("Panicked", "cannot continue"))
+    assert.strictEqual(instance.last.turn.metadata.output, "orchestration panicked: cannot continue")
     assert.strictEqual(notice(instance)[0]?._tag, "SubOrchFailed")
   })
 
   it("die: the whole defect is there to be logged, and a stack with its causes is stored", () => {
-    const defect = new TypeError("cannot go on", { cause: new Error("x".repeat(3_000)) })
+    const defect = new TypeError("cannot continue", { cause: new Error("x".repeat(3_000)) })
     const instance = new Instance(Effect.andThen(A(1), Effect.die(defect)))
     instance.turn()
     assert.isUndefined(instance.diedOf)
@@ -142,7 +142,7 @@ describe("end", () => {
     assert.strictEqual(instance.diedOf && Cause.squash(instance.diedOf), defect)
     const { failure } = instance
     if (failure._tag !== "Application" || failure.stack === undefined) return assert.fail(JSON.stringify(failure))
-    assert.match(failure.stack, /^TypeError: cannot go on\n +at .*endings\.test\.ts/)
+    assert.match(failure.stack, /^TypeError: cannot continue\n +at .*endings\.test\.ts/)
     assert.include(failure.stack, "xxx")
     assert.isAtMost(failure.stack.length, 2_000)
     const stored = Result.getOrThrow(Event.decode(Event.encode(instance.history.at(-1)!)))
@@ -194,14 +194,14 @@ describe("end", () => {
       retryable: false
     }
     for (const details of [poison, down, ErrorDetails.nondeterminism("elsewhere")]) {
-      let told = 0
-      const tell = Effect.sync(() => told++)
+      let calls = 0
+      const tell = Effect.sync(() => calls++)
       const instance = new Instance(
         Effect.all([Effect.ensuring(A(1), tell), Effect.ensuring(B(2), tell)], { concurrency: "unbounded" })
       )
       instance.turn()
       instance.turn(instance.completed(3), instance.failedWith(2, details), instance.cancel("too late"))
-      assert.strictEqual(told, 0, "the code hears nothing of it")
+      assert.strictEqual(calls, 0, "the code did not run")
       assert.deepStrictEqual(instance.written, [
         "4 ActivityCompleted <3",
         "5 ActivityFailed <2",
@@ -238,16 +238,16 @@ describe("end", () => {
     assert.include(ended(B(2), "cancel").written, "12 ActivityCancelRequested <8 orchestration_terminal_failed")
   })
 
-  it("cancel: the code is not told; what it drops in that turn leaves no breadcrumb", () => {
-    const told: Array<string> = []
+  it("cancel: the code does not run; handles it drops in that turn leave no breadcrumb", () => {
+    const interrupted: Array<string> = []
     const program = Effect.raceFirst(
       signal("Go"),
-      Effect.onInterrupt(A(1), () => Effect.sync(() => told.push("interrupted")))
+      Effect.onInterrupt(A(1), () => Effect.sync(() => interrupted.push("interrupted")))
     )
     const alone = new Instance(program)
     alone.turn()
     alone.turn(alone.cancel("why"))
-    assert.deepStrictEqual(told, [])
+    assert.deepStrictEqual(interrupted, [])
     const instance = new Instance(program)
     instance.turn()
     instance.turn(instance.raised("Go"), instance.cancel("why"))
@@ -321,7 +321,7 @@ describe("end", () => {
     assert.deepInclude(dying.failure, { kind: "Panicked" })
   })
 
-  it("end: a root tells nobody", () => {
+  it("end: a root sends no message", () => {
     const instance = new Instance(Effect.succeed(1))
     const { turn } = instance.turn()
     assert.deepStrictEqual(turn.orchestratorItems, [])
@@ -467,7 +467,7 @@ describe("unreadable history", () => {
     return turns.fail({ ...instance.claimed([]), history }, details, { unreadable: true }).turn
   }
 
-  it("the parent hears of the end where the first event can be read", () => {
+  it("the parent is notified if the first event can be read", () => {
     const { historyDelta, metadata, orchestratorItems } = fail("last")
     assert.deepStrictEqual(orchestratorItems, [
       { _tag: "SubOrchFailed", parentInstance: "p", parentExecutionId: 3, parentId: 7, details }

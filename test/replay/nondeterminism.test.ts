@@ -30,7 +30,7 @@ const changed = (
   assert.strictEqual(failure.resource, "")
   assert.notInclude(failure.message, "secret", "payloads are not shown")
   assert.strictEqual(instance.last.turn.metadata.output, `nondeterministic: ${failure.message}`)
-  // Nothing of what the changed code wanted is left behind.
+  // No request of the changed code is stored.
   assert.notInclude(instance.written.join(), "Scheduled")
   assert.deepStrictEqual(instance.last.turn.workerItems, [])
   return failure.message
@@ -105,7 +105,7 @@ describe("nondeterminism", () => {
     )
   })
 
-  it("timer: another duration is no mistake, the recorded one counts", () => {
+  it("timer: another duration is allowed, and the recorded one counts", () => {
     const instance = new Instance(Effect.as(Effect.sleep(100), "slept"))
     instance.turn()
     instance.become(Effect.as(Effect.sleep(5_000), "slept"))
@@ -120,7 +120,7 @@ describe("nondeterminism", () => {
     )
   })
 
-  it("removed call: a history of many turns tells the event", () => {
+  it("removed call: in a history of many turns, the error names the event", () => {
     const instance = new Instance(Effect.forEach([1, 2, 3], (n) => A(n)))
     instance.turn()
     instance.turn(instance.completed(2))
@@ -145,7 +145,7 @@ describe("nondeterminism", () => {
     assert.deepInclude(instance.failure, { message: "event 4: history has activity \"A\", the code has already ended" })
   })
 
-  it("early return: an execution of the reference completes, by its rule", () => {
+  it("early return: an execution of Duroxide completes, by its rule", () => {
     const instance = new Instance(Effect.all([A(1), B(2)], { concurrency: 2 }), {
       version: { major: 0, minor: 1, patch: 30 }
     })
@@ -171,7 +171,7 @@ describe("nondeterminism", () => {
     })
   })
 
-  it("early death: is told as what it is", () => {
+  it("early death: is reported as a panic", () => {
     const instance = new Instance(Effect.andThen(A(1), B(2)))
     instance.turn()
     instance.turn(instance.completed(2))
@@ -195,7 +195,7 @@ describe("nondeterminism", () => {
     assert.deepStrictEqual(instance.written, ["3 ActivityCompleted <2", "4 ActivityScheduled"])
   })
 
-  it("a call before the recorded ones: is told by the first of them", () => {
+  it("a call before the recorded ones: the error names the first of them", () => {
     assert.strictEqual(
       changed(A("secret"), Effect.andThen(Effect.forkChild(B(1), { startImmediately: true }), A("secret"))),
       "event 2: history has activity \"A\", the code asks for activity \"B\""

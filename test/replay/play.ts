@@ -2,7 +2,7 @@
  * Runs orchestrations turn by turn, without a store: decisions come back as messages.
  *
  * Whatever a test does, every turn is run three times, and must decide the same: by replaying, by replaying the row
- * texts of its history, and, where the turn before left its program waiting, by going on with that.
+ * texts of its history, and, if the previous turn left its program waiting, by resuming that.
  */
 import { assert } from "@effect/vitest"
 import type * as Cause from "effect/Cause"
@@ -35,7 +35,7 @@ export interface Options {
   readonly executionId?: number
   /** Encoded. */
   readonly input?: string
-  /** The version new events are stamped with: ours, unless the execution is to be somebody else's. */
+  /** The version stamped on new events: ours, unless the execution belongs to Duroxide. */
   readonly version?: { readonly major: number; readonly minor: number; readonly patch: number }
   readonly parent?: { readonly instance: string; readonly id: number; readonly executionId: number }
   /** What the execution before has left. */
@@ -71,19 +71,19 @@ export class Instance {
   readonly executionId: number
   readonly history: Array<Event.Event> = []
   nowMs = start
-  /** Times the code went on outside a turn. */
+  /** How often the code continued outside a turn. */
   strays = 0
   /** What the code has logged, all replays included. */
   readonly logs: Array<unknown> = []
   /** All that was ever enqueued and is not cancelled. */
   readonly activities = new Map<number, WorkItem.Of<"ActivityExecute">>()
   readonly timers = new Map<number, WorkItem.Of<"TimerFired">>()
-  /** By event id; those that were told to cancel are still to answer. */
+  /** By event id; cancelled ones still have to answer. */
   readonly children = new Map<number, WorkItem.Of<"StartOrchestration">>()
   last!: turns.Result
   /** What its code died of in the last turn. */
   diedOf: Cause.Cause<never> | undefined
-  /** Turns that went on with the program the turn before had left. */
+  /** Turns that resumed the program of the previous turn. */
   resumed = 0
   private warm: turns.WarmProgram | undefined
   private code: Code
@@ -309,7 +309,7 @@ export interface Play extends Options {
   readonly signals?: ReadonlyArray<{ readonly at: number; readonly name: string; readonly value?: unknown }>
 }
 
-/** Runs an instance to its end in virtual time, one message per turn, in the order in which they fall due. */
+/** Runs an instance until it ends, in virtual time, one message per turn in the order of their due times. */
 export const play = (program: Program | Code, options: Play = {}): Instance => {
   const instance = new Instance(program, options)
   const attempts = new Map<string, number>()
@@ -325,7 +325,7 @@ export const play = (program: Program | Code, options: Play = {}): Instance => {
       const attempt = (attempts.get(name) ?? 0) + 1
       attempts.set(name, attempt)
       const handler = options.activities?.[name]
-      if (handler === undefined) assert.fail(`nobody has told how to run activity ${name}`)
+      if (handler === undefined) assert.fail(`the test has no handler for activity ${name}`)
       const { after = 0, error, value } = handler(JSON.parse(input), attempt)
       pending.push({
         at: instance.nowMs + after,

@@ -1,5 +1,5 @@
 /**
- * Random orchestrations, and a way to run them that knows nothing of replay.
+ * Random orchestrations, and a way to run them without replay.
  */
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
@@ -354,7 +354,7 @@ export class Uninterrupted {
     return this.operations.get(id)
   }
 
-  /** Gives what was begun ids from `firstId` on, in order, and tells what that was. */
+  /** Gives new requests ids from `firstId`, in order, and returns them. */
   async bind(firstId: number): Promise<ReadonlyArray<Action>> {
     const begun: Array<Action> = []
     for (let next = this.fresh.shift(); next !== undefined; next = this.fresh.shift()) {
@@ -375,7 +375,7 @@ export class Uninterrupted {
     return { customStatus: this.customStatus, keyValues: this.values, messages: this.unread }
   }
 
-  /** Ids of unanswered operations that the program has let go of. */
+  /** Ids of unanswered operations that the program has dropped. */
   dropped(tag: Action["_tag"]): ReadonlyArray<number> {
     return [...this.operations].flatMap(([id, { action, state }]) =>
       state === "dropped" && action._tag === tag && !this.answered.has(id) ? id : []
@@ -395,7 +395,7 @@ interface Operation {
   state: "open" | "answered" | "dropped"
 }
 
-/** Effect's scheduler, one queue for all fibers; tells how much is scheduled. */
+/** Effect's scheduler with one queue for all fibers; counts the scheduled tasks. */
 class SharedScheduler extends Scheduler.MixedScheduler {
   private readonly shared: ReturnType<Scheduler.MixedScheduler["makeDispatcher"]>
   constructor(count: (by: number) => void) {

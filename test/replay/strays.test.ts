@@ -19,9 +19,9 @@ describe("code that is not durable", () => {
       ["a real timer", () => Effect.callback((resume) => void setTimeout(() => resume(Effect.void), 0))],
       ["a callback that never comes", () => Effect.callback(() => {})],
       ["nothing at all", () => Effect.never],
-      ["a queue nobody fills", () => Effect.andThen(Queue.unbounded<number>(), Queue.take)],
+      ["a queue without a producer", () => Effect.andThen(Queue.unbounded<number>(), Queue.take)],
       ["a sleep beyond every date", () => Effect.sleep("1000000000 weeks")],
-      ["a sleep without end", () => Effect.sleep(Infinity)]
+      ["an infinite sleep", () => Effect.sleep(Infinity)]
     ] as const
   ) {
     it(`await ${what}: fails, names the orchestration and says what to do`, () => {
@@ -66,14 +66,14 @@ describe("code that is not durable", () => {
     assert.deepInclude(instance.failure, { message })
   })
 
-  it("await beside something durable that wins: is no mistake", () => {
+  it("await beside something durable that wins: is allowed", () => {
     const instance = new Instance(Effect.race(Effect.never, signal("Go")))
     instance.turn()
     instance.turn(instance.raised("Go", "went"))
     assert.strictEqual(instance.output, "went")
   })
 
-  it("go on after a promise: nothing is recorded, and the runtime is told", async () => {
+  it("continue after a promise: nothing is recorded, and the runtime is notified", async () => {
     const reached: Array<string> = []
     const program = Effect.gen(function*() {
       yield* Effect.race(Effect.sleep("1 hour"), Effect.promise(() => Promise.resolve()))
@@ -88,12 +88,12 @@ describe("code that is not durable", () => {
     await laterTasks()
     assert.notInclude(reached, "after the activity")
     assert.isAbove(instance.strays, 0)
-    // A later turn does not see what went on outside.
+    // A later turn does not see what happened outside.
     instance.turn(instance.raised("Other"))
     assert.deepStrictEqual(instance.events(), ["1 OrchestrationStarted", "2 TimerCreated", "3 ExternalEvent"])
   })
 
-  it("go on after a real timer beside a turn: the turn's decisions are as if it had not", async () => {
+  it("continue after a real timer beside a turn: the decisions of the turn do not change", async () => {
     const program = Effect.all([
       A(1),
       Effect.callback<void>((resume) => void setImmediate(() => resume(Effect.void)))
@@ -112,7 +112,7 @@ describe("code that is not durable", () => {
       ["and ends the program", Effect.interrupt]
     ] as const
   ) {
-    it(`go on after a promise ${what}: the program is not gone on with`, async () => {
+    it(`continue after a promise ${what}: the program is not resumed`, async () => {
       const promised = Effect.andThen(Effect.promise(() => Promise.resolve()), after)
       const { warm } = turns.run(
         new Instance(Effect.all([Effect.sleep("1 hour"), promised], { concurrency: 2 })).claimed([])

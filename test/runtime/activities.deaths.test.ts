@@ -80,7 +80,7 @@ describe("a handler that dies", () => {
       assert.notInclude(cause, "4711")
     }))
 
-  it.effect("a defect that is no Error is kept as well", () =>
+  it.effect("a defect that is not an Error is kept as well", () =>
     Effect.gen(function*() {
       const { deaths, details } = yield* died(() => Effect.die({ code: 7 }))
       assert.lengthOf(deaths, 1)

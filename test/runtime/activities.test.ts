@@ -52,7 +52,7 @@ const Misled = Orchestration.make("Misled", { payload: Schema.String, success: S
 const Lost = Orchestration.make("Lost")
 const Where = Orchestration.make("Where", { success: Schema.Array(Schema.String) })
 
-const Nobody = Activity.make("Nobody")
+const Unserved = Activity.make("Unserved")
 const Who = Activity.make("Who", { success: Schema.String })
 
 const orchestrations = [Once, Stubborn, Choosy, Survivor, Misled, Lost, Where] as const
@@ -70,7 +70,7 @@ const programs = Layer.mergeAll(
     )
   ),
   Misled.toLayer((tag) => Who.with({ tag }).execute()),
-  Lost.toLayer(() => Nobody.execute()),
+  Lost.toLayer(() => Unserved.execute()),
   Where.toLayer(Effect.fn(function*() {
     const { instanceId } = yield* Orchestration.Instance
     return yield* Effect.all([
@@ -255,7 +255,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         assert.deepStrictEqual(yield* answers("and"), ["both", "both", "disk", "both"])
       }))
 
-    it.effect("nobody takes it: it waits for a worker that does", () =>
+    it.effect("no worker takes it: it waits for one that does", () =>
       Effect.gen(function*() {
         const { sql } = yield* PgServer.PgServer
         const client = yield* Client.Client

@@ -19,17 +19,19 @@ const Limited = Orchestration.make("Limited", { success: Schema.String })
 const Job = Orchestration.make("Job", { payload: Schema.String, success: Schema.String })
 const Three = Orchestration.make("Three", { success: Schema.Array(Schema.String) })
 
-const told = (error: Activity.ActivityTimedOut) => Effect.succeed(error.message)
+const message = (error: Activity.ActivityTimedOut) => Effect.succeed(error.message)
 
 const programs = Layer.mergeAll(
-  Hasty.toLayer(() => Task.with({ timeout: "10 seconds" }).execute("").pipe(Effect.catchTag("ActivityTimedOut", told))),
+  Hasty.toLayer(() =>
+    Task.with({ timeout: "10 seconds" }).execute("").pipe(Effect.catchTag("ActivityTimedOut", message))
+  ),
   Persistent.toLayer(() =>
     Task.with({ timeout: "10 seconds", retry: { schedule: Schedule.exponential("1 second"), times: 2 } }).execute("")
-      .pipe(Effect.catchTag("ActivityTimedOut", told))
+      .pipe(Effect.catchTag("ActivityTimedOut", message))
   ),
   Limited.toLayer(() =>
     Task.with({ timeout: "10 seconds", totalTimeout: "25 seconds", retry: Schedule.spaced("1 second") }).execute("")
-      .pipe(Effect.catchTag("ActivityTimedOut", told))
+      .pipe(Effect.catchTag("ActivityTimedOut", message))
   ),
   Job.toLayer(Task.execute),
   Three.toLayer(() => Effect.all(["1", "2", "3"].map(Task.execute), { concurrency: "unbounded" }))

@@ -36,7 +36,7 @@ const pass = Effect.fnUntraced(function*(seconds: number) {
 
 const away = new ProviderError.ConnectionLost({ problem: "connect ECONNREFUSED" })
 
-/** A store that is away until then. */
+/** A store that is unavailable until then. */
 const awayUntil = (untilMs: number) =>
   Effect.map(
     ProviderDriver.ProviderDriver,
@@ -228,7 +228,7 @@ describe("Health", () => {
       }
     }).pipe(Effect.provide([MemoryDriver.layer, silent])))
 
-  it.effect("a loop that ends all the same stops the claims, and fails the runtime", () => {
+  it.effect("a loop that ends nevertheless stops the claims, and fails the runtime", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
       const clock = yield* Clock.Clock

@@ -86,7 +86,7 @@ describe("Only the delivery at fault counts:", () => {
   }
 
   for (const seconds of [15, 400]) {
-    it.effect(`the store is away: ${seconds} s from the start on delay everything and fail nothing`, () =>
+    it.effect(`the store is unavailable: ${seconds} s from the start delay everything and fail nothing`, () =>
       Effect.gen(function*() {
         const driver = yield* ProviderDriver.ProviderDriver
         const other = yield* start(Runtime.layer({}), driver)
@@ -165,7 +165,7 @@ describe("Only the delivery at fault counts:", () => {
       assert.strictEqual(runs.count, 60)
     }).pipe(inMemory))
 
-  it.effect("a history cannot be read: the instance goes on when a release comes that can read it", () =>
+  it.effect("a history cannot be read: the instance continues when a release can read it", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       let isOlder = true
@@ -210,7 +210,7 @@ describe("Only the delivery at fault counts:", () => {
     return { done, pass, runs, setAway: (is: typeof isAway) => void (isAway = is) }
   })
 
-  it.effect("the store is away: an activity whose lock ran out meanwhile goes on, and is begun once", () =>
+  it.effect("the store is unavailable: an activity with an expired lock continues, and does not begin again", () =>
     Effect.gen(function*() {
       const { done, pass, runs, setAway } = yield* away(Effect.as(Effect.sleep("5 minutes"), "paid"))
       yield* pass(3)
@@ -225,7 +225,7 @@ describe("Only the delivery at fault counts:", () => {
       assert.strictEqual(runs.count, 1)
     }).pipe(inMemory))
 
-  it.effect("results cannot be stored: one whose lock ran out while the store was away is stored then", () =>
+  it.effect("results cannot be stored: a result with a lock that expired during the outage is stored after it", () =>
     Effect.gen(function*() {
       const { done, pass, runs, setAway } = yield* away(Effect.as(Effect.sleep("10 seconds"), "paid"))
       yield* pass(5)

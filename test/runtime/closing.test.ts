@@ -62,7 +62,7 @@ describe("Closing a runtime", () => {
       const driver = yield* ProviderDriver.ProviderDriver
       const started = yield* Deferred.make<void>()
       let isStuck = false
-      // Neither the activity nor the store answers any more.
+      // Neither the activity nor the store answers now.
       const { client, stop } = yield* start(
         Effect.andThen(Deferred.succeed(started, undefined), Effect.uninterruptible(Effect.never)),
         { shutdownTimeout: "10 seconds", activityGracePeriod: "10 seconds" }

@@ -14,7 +14,7 @@ const Double = Activity.make("Double", { payload: Schema.Int, success: Schema.In
 const Halve = Orchestration.make("Halve", { payload: Schema.Int, success: Schema.Int, error: Odd })
 const Sum = Orchestration.make("Sum", { payload: Schema.Array(Schema.Int), success: Schema.Int, error: Odd })
 /** Fails with a string, as far as its parents know. */
-const Told = Orchestration.make("Halve", { version: "2.0.0", payload: Schema.Int, error: Schema.String })
+const WithText = Orchestration.make("Halve", { version: "2.0.0", payload: Schema.Int, error: Schema.String })
 const Caught = Orchestration.make("Caught", { success: Schema.String })
 const Named = Orchestration.make("Named", { payload: Schema.Int, success: Schema.Int, error: Odd })
 const Patient = Orchestration.make("Patient", { success: Schema.String })
@@ -41,7 +41,7 @@ const runtime = Runtime.layer({
     )
   ),
   Caught.toLayer(() =>
-    Told.executeWithId({ instanceId: "taken", payload: 1 }).pipe(
+    WithText.executeWithId({ instanceId: "taken", payload: 1 }).pipe(
       Effect.as("it ran"),
       Effect.catch((error) => Effect.succeed(`failed: ${error}`)),
       Effect.catchDefect(() => Effect.succeed("died"))
@@ -95,7 +95,7 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
         assert.include(error.message, "sub-orchestration instance id 'half-of-it' already exists and is terminal")
       }))
 
-    it.effect("an id that is taken is no failure of the child's own, also where those are strings", () =>
+    it.effect("a taken id is not a typed failure of the child, even if its errors are strings", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         yield* client.start(Patient, { instanceId: "taken" })
@@ -115,14 +115,14 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
   })
 
   describe("Client.wait", () => {
-    it.effect("a failure that cannot be read is none of the program's, also where its errors are strings", () =>
+    it.effect("an unreadable failure is not a typed failure of the program, even if its errors are strings", () =>
       Effect.gen(function*() {
         const provider = yield* Provider.Provider
         yield* (yield* Client.Client).start(Patient, { instanceId: "illegible" })
         const state = Option.getOrThrow(yield* provider.readInstance("illegible"))
         const illegible = { ...state, status: "Failed" as const, failure: "no event", output: "a text" }
         const error = yield* Effect.gen(function*() {
-          return yield* failure((yield* Client.Client).wait(Told, "illegible"))
+          return yield* failure((yield* Client.Client).wait(WithText, "illegible"))
         }).pipe(
           Effect.provide(Layer.provide(
             Layer.fresh(Client.layer),

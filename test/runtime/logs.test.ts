@@ -129,7 +129,7 @@ describe("Logs of a runtime", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
-  it.effect("name the instance whose program goes on outside its turn", () => {
+  it.effect("name the instance when its program continues outside its turn", () => {
     const { layer, lines } = collect()
     const Strays = Orchestration.make("Strays")
     const straying = Runtime.layer({ orchestrations: [Strays] }).pipe(Layer.provide(

@@ -118,7 +118,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
   )
 })
 
-/** Takes two messages, and goes on in the next execution. */
+/** Takes two messages, and continues in the next execution. */
 const Pairs = Orchestration.make("Pairs", { payload: Schema.Int, success: Schema.Int })
 
 const PairsLive = Pairs.toLayer(Effect.fn(function*(pair) {

@@ -55,7 +55,7 @@ const runtime = Runtime.layer({
   Deciding.toLayer((timeout) =>
     Approved.wait.pipe(
       Effect.map(({ by }) => `approved by ${by}`),
-      Effect.race(Effect.as(Effect.sleep(timeout as `${number} millis`), "nobody came"))
+      Effect.race(Effect.as(Effect.sleep(timeout as `${number} millis`), "timed out"))
     )
   ),
   Measuring.toLayer(Effect.fn(function*() {
@@ -116,7 +116,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
   })
 
   describe("Signal.wait", () => {
-    it.effect("a signal wins the race against a timer, and the timer against nobody", () =>
+    it.effect("a signal wins the race against a timer, and without a signal the timer wins", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const approved = yield* Effect.forkChild(
@@ -127,13 +127,13 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         assert.strictEqual(yield* Fiber.join(approved), "approved by the boss")
         assert.strictEqual(
           yield* client.execute(Deciding, { instanceId: "alone", payload: "30 millis" }),
-          "nobody came"
+          "timed out"
         )
       }))
   })
 
   describe("Clock and Random", () => {
-    it.effect("go on from what was recorded when the program is replayed", () =>
+    it.effect("continue from the recorded state when the program is replayed", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const numbers = yield* client.execute(Measuring, { instanceId: "measures" })
@@ -188,7 +188,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         const client = yield* Client.Client
         yield* client.start(Deciding, { instanceId: "visible", payload: "100000 millis" })
         assert.strictEqual((yield* client.status("visible"))._tag, "Running")
-        assert.strictEqual((yield* client.status("nobody"))._tag, "NotFound")
+        assert.strictEqual((yield* client.status("unknown"))._tag, "NotFound")
         yield* client.cancel("visible", "done")
       }))
   })
@@ -261,7 +261,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
       }))
   })
 
-  it.effect("Client.wait: says when the time is over, and the instance goes on", () =>
+  it.effect("Client.wait: fails when the time has passed, and the instance continues", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(Deciding, { instanceId: "late", payload: "100000 millis" })

@@ -104,7 +104,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
       assert.strictEqual(most, 3)
     }))
 
-  it.effect("sessions nobody holds or needs are swept", () =>
+  it.effect("sessions without an owner or activities are swept", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const { sql } = yield* PgServer.PgServer
@@ -158,7 +158,7 @@ describe("Sessions, in virtual time", () => {
       assert.isAtMost(tookMs, 31_000)
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("a process that is shut down lets go of them", () =>
+  it.effect("a process that shuts down releases them", () =>
     Effect.gen(function*() {
       const { first, timed } = yield* owned()
       yield* first.stop
@@ -211,7 +211,7 @@ describe("Sessions, in virtual time", () => {
       assert.strictEqual(yield* count(10), 0)
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("maxSessions: so many at once, activities without one all the same, no delivery is counted", () =>
+  it.effect("maxSessions: limits concurrent sessions, not activities without one, and counts no delivery", () =>
     Effect.gen(function*() {
       const { client } = yield* LocalProcess.start(brain)
       const gate = yield* Deferred.make<void>()

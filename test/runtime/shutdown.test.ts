@@ -48,7 +48,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
         const { sql } = yield* PgServer.PgServer
         yield* Effect.repeat(sql(`SELECT 1 FROM worker_queue`), { until: (rows) => rows.length === 0 })
         assert.isDefined(stopping)
-        // Its orchestration may or may not have gone on in the first process; the second one must not run the activity.
+        // Its orchestration may or may not have continued in the first process; the second one must not run the activity.
         const second = yield* start(Effect.die("ran again"), { shutdownTimeout: 0 })
         assert.strictEqual(yield* client.wait(Job, "ends"), "done by the first")
         yield* second.stop

@@ -93,7 +93,7 @@ describe("Statements", () => {
           message: {
             _tag: "StartOrchestration",
             instance,
-            orchestration: "Nobody",
+            orchestration: "Unserved",
             input: "null",
             version: "1.0.0",
             parentInstance: null,

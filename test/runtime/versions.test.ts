@@ -15,7 +15,7 @@ import * as registry from "../../src/runtime/registry.ts"
 const Go = Signal.make("Go")
 const schemas = { payload: Schema.Struct({ rounds: Schema.Int }), success: Schema.String } as const
 
-/** Waits as often as it is told to, continuing as new each time, and says which version it was. */
+/** Waits the given number of times, continuing as new each time, and returns its version. */
 const One = Orchestration.make("Loop", { ...schemas, version: "1.0.0" })
 const Two = Orchestration.make("Loop", { ...schemas, version: "2.0.0" })
 /** As `Two`, but reads another payload. */
@@ -178,7 +178,7 @@ describe("Versions", () => {
       assert.strictEqual(yield* client.wait(One, "new"), "two")
     }).pipe(Effect.provide(TestRuntime.layer(onlyOne))))
 
-  it.effect("continueAsNew: goes on with the newest version there is then", () =>
+  it.effect("continueAsNew: continues with the version that is then the newest", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(One, { instanceId: "loop", payload: { rounds: 2 } })
@@ -200,7 +200,7 @@ describe("Versions", () => {
       assert.deepStrictEqual(yield* versions("loop"), ["1.5.0", "1.5.0"])
     }).pipe(Effect.provide(TestRuntime.layer(three))))
 
-  it.effect("continueAsNew: a process that has not heard of the newer version does not take the instance back", () =>
+  it.effect("continueAsNew: a process without the newer version does not take the instance back", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       // As a process with 2.0.0 leaves it that dies after its turn.
@@ -284,7 +284,7 @@ describe("Versions", () => {
       assert.deepStrictEqual(yield* versions("lost"), ["2.0.0"])
     }).pipe(Effect.provide(TestRuntime.layer(onlyOne))))
 
-  it.effect("missing: a running instance whose version was taken away waits, and goes on when it is back", () =>
+  it.effect("missing: a running instance waits while its version is not served, and continues when it is served again", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(One, { instanceId: "stranded", payload: { rounds: 0 } })
@@ -340,7 +340,7 @@ describe("Definitions", () => {
   for (
     const [what, define, problem] of [
       [
-        "a version that is none",
+        "an invalid version",
         () => Orchestration.make("X", { version: "1" }),
         "it is not a semantic version like 1.0.0"
       ],

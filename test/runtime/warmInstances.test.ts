@@ -36,7 +36,7 @@ const patient = { provider: { pollInterval: "10 minutes" }, runtime: { verifyRep
 
 describe("WarmInstances", () => {
   it.live(
-    "a long chain goes on in memory: two statements a turn, no replay, the same cost at its end as at its start",
+    "a long chain continues in memory: two statements a turn, no replay, the same cost at its end as at its start",
     () => {
       const Long = chain("LongChain")
       const steps: Array<{ readonly cpu: number; readonly time: number }> = []
@@ -72,7 +72,7 @@ describe("WarmInstances", () => {
     120_000
   )
 
-  it.live("two processes on one instance: each goes on only with the history it has seen", () => {
+  it.live("two processes on one instance: each resumes only from the history it has seen", () => {
     const Shared = chain("SharedChain")
     const runtime = Runtime.layer({ orchestrations: [Shared], activities: [Step] }).pipe(Layer.provide([
       Shared.toLayer(stepByStep),
@@ -91,7 +91,7 @@ describe("WarmInstances", () => {
     }).pipe(Effect.scoped, Effect.provide(App.layer(runtime, { runtime: { verifyReplay: false } })))
   }, 60_000)
 
-  it.effect("an instance that is deleted and begins anew in the same millisecond has nothing of the old one", () => {
+  it.effect("an instance that is deleted and starts again in the same millisecond keeps no state of the old one", () => {
     const Echo = Orchestration.make("EchoOnce", { payload: Schema.String, success: Schema.String })
     const runtime = Runtime.layer({ orchestrations: [Echo] }).pipe(Layer.provide([
       Echo.toLayer((text) => Effect.map(Go.wait, (word) => `${text} ${word}`))
@@ -144,7 +144,7 @@ describe("WarmInstances", () => {
   })
 
   for (const verifyReplay of [true, false]) {
-    it.effect(`verifyReplay ${verifyReplay}: code that is not deterministic ${verifyReplay ? "fails" : "may go on"}`, () => {
+    it.effect(`verifyReplay ${verifyReplay}: code that is not deterministic ${verifyReplay ? "fails" : "may continue"}`, () => {
       const Dice = Orchestration.make("Dice", { success: Schema.Number })
       const runtime = Runtime.layer({ orchestrations: [Dice], activities: [Step] }).pipe(Layer.provide([
         Dice.toLayer(() => {
@@ -239,7 +239,7 @@ describe("WarmInstances", () => {
       assert.isAtLeast(all.count, 2_000)
       const unbounded = all.grown * 5
       assert.isBelow(bounded.grown, unbounded / 4)
-      assert.isBelow(all.grown, 1.5 * all.bytes, "the estimate is no fairy tale")
+      assert.isBelow(all.grown, 1.5 * all.bytes, "the estimate is realistic")
     })
   }, 180_000)
 })

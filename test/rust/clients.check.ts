@@ -12,7 +12,7 @@ import * as Rust from "./Rust.ts"
 const weLookSeldom = { pollInterval: "1700 millis" } as const
 const theyLookSeldom = { settings: { orchestrationConcurrency: 1, dispatcherPollIntervalMs: 1700 } } as const
 
-const told = { name: "anna", answer: "yes", letter: "dear" }
+const heard = { name: "anna", answer: "yes", letter: "dear" }
 
 /** As if every delivery but the last one it may have was over. */
 const wearOut = ({ sql }: Rust.Shared) => sql("UPDATE orchestrator_queue SET attempt_count = 10, visible_at = now()")
@@ -35,13 +35,13 @@ describe("our client", () => {
         yield* Rust.asking(shared, "errand")
         assert.strictEqual((yield* Effect.flip(start))._tag, "InstanceAlreadyExists")
         assert.deepInclude(yield* client.status("errand"), { _tag: "Running", customStatus: Option.some("asking") })
-        yield* client.raise(Ours.Answer, "errand", told.answer)
-        yield* client.send(Ours.Letters, "errand", told.letter)
-        assert.deepStrictEqual(yield* client.wait(Ours.RustErrand, "errand"), told)
-        assert.deepStrictEqual(yield* client.read(Ours.Heard, "errand"), Option.some(told.answer))
+        yield* client.raise(Ours.Answer, "errand", heard.answer)
+        yield* client.send(Ours.Letters, "errand", heard.letter)
+        assert.deepStrictEqual(yield* client.wait(Ours.RustErrand, "errand"), heard)
+        assert.deepStrictEqual(yield* client.read(Ours.Heard, "errand"), Option.some(heard.answer))
         assert.deepStrictEqual(yield* client.status("errand"), {
           _tag: "Completed",
-          output: JSON.stringify(told),
+          output: JSON.stringify(heard),
           customStatus: Option.some("asking")
         })
         assert.deepStrictEqual(
@@ -55,7 +55,7 @@ describe("our client", () => {
       }).pipe(Effect.provide(Ours.app(shared)))
     }))
 
-  it.live("hears of failures of theirs, as JSON or plain text, and cancels", () =>
+  it.live("receives failures of Rust, as JSON or plain text, and cancels", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -112,7 +112,7 @@ describe("their client", () => {
         yield* Rust.ask(shared, (client) => client.raiseEvent("errand", "Answer", "\"yes\""))
         yield* Rust.ask(shared, (client) => client.enqueueEvent("errand", "Letters", "\"dear\""))
         const { output, status } = yield* Rust.ended(shared, "errand")
-        assert.deepStrictEqual([status, JSON.parse(output!)], ["Completed", told])
+        assert.deepStrictEqual([status, JSON.parse(output!)], ["Completed", heard])
         assert.deepStrictEqual(yield* Rust.ask(shared, (client) => client.getKvAllValues("errand")), {
           answer: "\"yes\""
         })
@@ -122,7 +122,7 @@ describe("their client", () => {
       ])
     }))
 
-  it.live("hears of failures of ours, and cancels", () =>
+  it.live("receives failures of TypeScript, and cancels", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* Effect.gen(function*() {
@@ -145,8 +145,8 @@ describe("their client", () => {
         assert.strictEqual(yield* client.wait(Ours.OurEverything, "all"), 2)
         yield* client.start(Ours.OurErrand, { instanceId: "errand", payload: "anna" })
         yield* Rust.asking(shared, "errand")
-        yield* client.raise(Ours.Answer, "errand", told.answer)
-        yield* client.send(Ours.Letters, "errand", told.letter)
+        yield* client.raise(Ours.Answer, "errand", heard.answer)
+        yield* client.send(Ours.Letters, "errand", heard.letter)
         yield* client.wait(Ours.OurErrand, "errand")
         yield* client.wait(Ours.OurSteps, "detached")
         yield* waitUntil(
@@ -238,7 +238,7 @@ describe("children", () => {
       }).pipe(Effect.provide(Ours.app(shared)))
     }))
 
-  it.live("of ours under an id that is taken: their parent hears of it", () =>
+  it.live("of TypeScript under an id that is taken: their Rust parent is notified", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run(theyLookSeldom)

@@ -50,7 +50,7 @@ const unpinned = (instance: string) =>
     }
   })
 
-/** Ours asks for what is pinned to it, or to nobody. */
+/** Our claim takes executions pinned to our versions, or unpinned. */
 const claim = (driver: Test.Driver, lockTimeoutMs = 30_000, limit = 1) =>
   driver.fetchOrchestrationItems({
     limit,

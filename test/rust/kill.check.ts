@@ -52,7 +52,7 @@ describe("a Rust process is killed", () => {
           for (let n = 0; n < held; n++) {
             assert.strictEqual(yield* client.wait(Ours.RustSteps, `theirs-${n}`), n + 5)
           }
-          assert.strictEqual(yield* client.wait(Ours.RustPause, "pause"), "went on")
+          assert.strictEqual(yield* client.wait(Ours.RustPause, "pause"), "continued")
           assert.deepStrictEqual([Rust.ran(victim).length, Rust.ran(next).length], [held, 5 * held])
         }).pipe(Effect.provide(Ours.app(shared, ran)))
         assert.deepStrictEqual(

@@ -24,7 +24,7 @@ const errand = {
 
 export const OurStep = Activity.make("OurStep", number)
 const Failing = Activity.make("Failing", { error: Schema.String })
-const Nobody = Activity.make("Nobody", { ...number, tag: "nobody" })
+const Unserved = Activity.make("Unserved", { ...number, tag: "unserved" })
 
 /** Five activities in a row and side by side: n + 5. */
 export const OurSteps = Orchestration.make("OurSteps", number)
@@ -98,8 +98,8 @@ const handlers = (ran: Array<string>) =>
       yield* Orchestration.setCustomStatus("everything")
       yield* Effect.raceAll([
         Effect.sleep("10 millis"),
-        Effect.asVoid(OurErrand.execute("nobody")),
-        Effect.asVoid(Nobody.execute(1)),
+        Effect.asVoid(OurErrand.execute("unserved")),
+        Effect.asVoid(Unserved.execute(1)),
         Effect.asVoid(Letters.take),
         Effect.asVoid(Answer.wait)
       ])

@@ -76,7 +76,7 @@ describe("a schema duroxide-pg made", () => {
       yield* Migrator.verify(shared)
     }))
 
-  it.live("adopt and reset: an instance of the other side goes on over both", () =>
+  it.live("adopt and reset: an instance of the other side continues through both", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       const before = yield* Duroxide.objects(shared.sql, shared.schema)

@@ -106,7 +106,7 @@ describe("of a database", () => {
       assert.strictEqual(exitCode, 1, output)
     }), patient)
 
-  it.live("one that a do-nothing engine would hide: fails all the same", () =>
+  it.live("a drift that a do-nothing engine would hide: fails nevertheless", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database
       yield* sql("ALTER TABLE sessions ADD COLUMN colour text")

@@ -137,7 +137,7 @@ describe("imports", () => {
       "src/model/Event.ts: exports decodeUnsafe, which is internal, through src/index.ts: move it to a folder that is private"
     ],
     [
-      "refuses a folder that is no room",
+      "refuses a folder that is not a room",
       "src/helpers/dates.ts",
       ``,
       "src/helpers/dates.ts: stands in no room; give it one in the table of scripts/imports.mjs"

@@ -184,7 +184,7 @@ describe("makeEmbedded", () => {
 
   it.live("makeEmbedded: works in a folder that is closed to the server's user", () =>
     Effect.gen(function*() {
-      const closed = yield* folder // made with mode 0700; as root, the server runs as somebody else
+      const closed = yield* folder // made with mode 0700; as root, the server runs as another user
       const server = yield* embedded({ directory: path.join(closed, "postgres") })
       assert.deepStrictEqual(yield* query(server, "SELECT 1 AS one"), [{ one: 1 }])
       const used = /data in (.*)$/.exec(server.description)?.[1] ?? ""

@@ -73,7 +73,7 @@ describe("TestRuntime", () => {
       assert.strictEqual(yield* hours, 30 * 24)
     }).pipe(on(Effect.as(Effect.sleep("30 days"), "slept")), Effect.runPromise))
 
-  it.effect("time: it is virtual for the test, the program and the activities alike, and starts where it is told to", () =>
+  it.effect("time: is virtual for the test, the program and the activities alike, and starts at startAt", () =>
     Effect.gen(function*() {
       const times = yield* Effect.andThen(start, wait())
       const end = DateTime.formatIso(yield* DateTime.now)
@@ -233,7 +233,7 @@ describe("TestRuntime", () => {
       { patience: "20 millis" }
     )))
 
-  it.effect("stuck: also while an activity hangs, whose lease is renewed for ever", () =>
+  it.effect("stuck: also while an activity hangs and its lock is renewed forever", () =>
     Effect.gen(function*() {
       yield* start
       assert.include(yield* stuck(wait()), `instance p waits for activity "Step", signal "Approved"`)
@@ -275,7 +275,7 @@ describe("TestRuntime", () => {
       assert.isAbove(yield* hours, 1 + 10 / 60)
     }).pipe(on(Step.execute("an hour"), hourOfWork), silent))
 
-  it.effect("crash: programs go on from their history, and timers fire although they fell due meanwhile", () => {
+  it.effect("crash: programs continue from their history, and timers that fell due meanwhile fire", () => {
     let runs = 0
     return Effect.gen(function*() {
       yield* start
@@ -295,7 +295,7 @@ describe("TestRuntime", () => {
     ))
   })
 
-  it.effect("deploy: new code goes on with what the old code began", () =>
+  it.effect("deploy: new code continues the instances of the old code", () =>
     Effect.gen(function*() {
       yield* start
       yield* TestRuntime.advance("1 hour")

@@ -575,13 +575,13 @@ ${cutLines("+", "b")}
   })
 })
 
-describe("replayHistory: what is no history", () => {
+describe("replayHistory: an invalid history", () => {
   const cases: ReadonlyArray<readonly [name: string, change: (objects: Array<any>) => History, problem: string]> = [
     ["no JSON", () => "[", "it is not JSON"],
-    ["no array", () => "{}", "it is no array of events, or an empty one"],
+    ["not an array", () => "{}", "it is no array of events, or an empty one"],
     ["empty", () => [], "it is no array of events, or an empty one"],
     ["an unknown event", (all) => [all[0], { ...all[1], type: "Later" }], `its item 1: unknown Event variant "Later"`],
-    ["an item that is no event", (all) => [...all, 7 as never], "its item 10: Event is not a JSON object"],
+    ["an item that is not an event", (all) => [...all, 7 as never], "its item 10: Event is not a JSON object"],
     ["a gap", (all) => all.toSpliced(3, 1), "execution 1 has no event 4, or two of them"],
     ["without its start", (all) => all.slice(1), "execution 1 does not begin with OrchestrationStarted"],
     ["of another program", (all) => all.with(0, { ...all[0], name: "Other" }), `it is of "Other", not of "Fulfil"`],

@@ -10,7 +10,7 @@ export interface Process {
   readonly pid: number
   /** Ends when the process has printed a line that holds `text`; dies when the process ends before. */
   readonly printed: (text: string) => Effect.Effect<void>
-  /** SIGKILL: nothing of the process runs any more when this returns. */
+  /** SIGKILL: the process has ended when this returns. */
   readonly kill: Effect.Effect<void>
   /** SIGTERM, then the exit code. */
   readonly stop: Effect.Effect<number | null>

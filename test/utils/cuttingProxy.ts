@@ -10,7 +10,7 @@ import * as net from "node:net"
 export interface Cut {
   /**
    * `statement`: so many bytes of what the client sends get through. `answer`: so many bytes of what the server sends.
-   * `between`: the server is given everything the client sends next, and the client nothing of the answer.
+   * `between`: the server receives everything the client sends next, and the client gets no answer.
    */
   readonly within: "statement" | "answer" | "between"
   readonly afterBytes: number

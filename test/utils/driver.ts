@@ -88,7 +88,7 @@ export const start = (instanceId: string, changes: Partial<OrchestrationStart> =
   ...changes
 })
 
-/** A turn that stores nothing but its end, unless told otherwise. */
+/** A turn that by default stores only its end. */
 export const turn = (lockToken: string, changes: Partial<OrchestrationAck> = {}): OrchestrationAck => ({
   lockToken,
   executionId: 1,

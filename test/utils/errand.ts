@@ -42,7 +42,7 @@ export const app = (sender: string, options: PrismaProvider.Options) =>
     Layer.provideMerge(Logger.layer([]))
   )
 
-/** Runs `Errand` to its end, sending the answer until it is heard. */
+/** Runs `Errand` until it ends, sending the answer until it is received. */
 export const run = Effect.fnUntraced(function*(name: string, answer: string) {
   const client = yield* Client.Client
   yield* client.start(Errand, { instanceId: name, payload: name })

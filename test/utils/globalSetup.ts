@@ -17,7 +17,7 @@ import type { TestProject } from "vitest/node"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as DatabaseServer from "../../src/server/DatabaseServer.ts"
 
-/** What tests are told about the server. */
+/** What tests know about the server. */
 export interface ProvidedServer {
   /** Superuser of a server of our own, or whatever role `DATABASE_URL` has. */
   readonly url: string

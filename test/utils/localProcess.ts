@@ -35,11 +35,11 @@ export const start = (
       Layer.buildWithScope(scope)
     )
     return {
-      /** Of this process: what it sends wakes nobody else. */
+      /** The wake-ups of this process: its calls wake no other process. */
       client: Context.get(services, Client.Client),
       /** A graceful shutdown. */
       stop,
-      /** From now on the store hears nothing of it. */
+      /** From now on it sends nothing to the store. */
       kill: Effect.sync(() => dead = true)
     }
   })

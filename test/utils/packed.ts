@@ -76,7 +76,7 @@ export const printed = (text: string): ReadonlyArray<string> =>
 const logged = /^\[\d\d:\d\d:\d\d\.\d\d\d\] [A-Z]+ \(#\d+\): (?:.*\{\n(?: .*\n)*\}|.*)$/gm
 
 const run = (folder: string): Project["run"] => (file, args, env = {}) =>
-  // npm, when it started the tests, has told them the settings of this repository.
+  // If npm started the tests, its environment has the settings of this repository.
   promisify(execFile)(file, args, {
     cwd: folder,
     env: { ...outsideEnvironment(), ...env },

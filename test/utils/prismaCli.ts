@@ -10,7 +10,7 @@ export interface Finished {
   readonly output: string
 }
 
-/** Runs a Node program of the repository to its end. */
+/** Runs a Node program of the repository until it exits. */
 export const node = (
   program: string,
   args: ReadonlyArray<string>,

@@ -23,7 +23,7 @@ const App = definitions.runtime(served).pipe(
   Layer.provide(PrismaProvider.layer({ url, migrate: "verify" }))
 )
 
-// A machine with more to do than it can is no fault of the runtime: an auditor excuses what happened in such a time.
+// An overloaded machine is not the fault of the runtime: the audit excuses what happened during such a time.
 const note = definitions.journal(served.effects)
 let lastLook = performance.now()
 setInterval(() => {

@@ -150,7 +150,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
   "deleteInstances: an unreadable start fails nothing": [
     send(message("b.1", { kind: "brokenStart" }), message("ç 😀")),
     { call: "deleteInstances", instanceIds: ["ç 😀"], force: true },
-    // It names its parent all the same.
+    // It names its parent anyway.
     { call: "deleteInstances", instanceIds: ["a"], force: true }
   ]
 }

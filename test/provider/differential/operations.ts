@@ -13,7 +13,7 @@ export const instanceIds = ["a", "b.1", "ç 😀"] as const
 export const lastExecutionId = 3
 
 /**
- * A token: of a claim that was not settled yet, counted back from the newest; of any claim; or one nobody handed out.
+ * A token: of a claim that was not settled yet, counted back from the newest; of any claim; or one that was never handed out.
  */
 export type Handle = { readonly open: number } | { readonly any: number } | { readonly forged: string }
 

@@ -83,7 +83,7 @@ const compare = Effect.fnUntraced(function*<A, E extends { readonly reason: { re
   assert.deepStrictEqual(answers[0], answers[1], `${sides[0].name} and ${sides[1].name} differ in ${what}`)
 })
 
-/** One call; its answer without tokens, row ids, and orders nobody promises. */
+/** One call; its result without tokens, row ids, and unspecified orders. */
 const perform = Effect.fnUntraced(function*(
   side: Side,
   operation: Exclude<operations.Operation, { readonly call: "wait" }>,
@@ -242,7 +242,7 @@ const claimActivities = (side: Side, options: Parameters<Driver["fetchWorkItems"
       return claim
     }))
 
-/** Everything the driver tells without changing it. */
+/** Everything that can be read from the driver without changing it. */
 const read = Effect.fnUntraced(function*({ driver }: Side) {
   const executionIds = [null, ...Array.from({ length: lastExecutionId }, (_, index) => index + 1)]
   return {

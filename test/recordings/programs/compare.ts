@@ -3,19 +3,19 @@
  *
  * Texts are compared byte for byte, keys in their order, after these rules:
  *
- * - Clock: the reference reads its clock for every event, we read the store's once per turn. So our `timestamp_ms` is
+ * - Clock: Duroxide reads its clock for every event, we read the store's once per turn. So our `timestamp_ms` is
  *   the turn's clock in every event and value, and the recorded one is at most a few milliseconds later
  *   (`recording.ts`).
  * - Due times of timers are compared as distances from the time of the event that created them.
  * - An activity's message has fields of ours, which are left out.
- * - `duroxide_version` of new events is ours; the recorded one is the reference's (`recording.ts`).
+ * - `duroxide_version` of new events is ours; the recorded one is Duroxide's (`recording.ts`).
  * - Errors: variant, kind and every field but free text agree. The texts of nondeterminism and unreadable histories are
- *   debug output of the reference; ours must say something, too. Poison counts the deliveries that came to nothing, one
- *   less than the reference, and says so instead of repeating the messages. The error an orchestration failed with travels
+ *   debug output of Duroxide; ours must not be empty. Our poison counts only the failed deliveries, one
+ *   less than Duroxide, and does not repeat the messages. The error an orchestration failed with travels
  *   as JSON text here and bare there, in its history and in the notice to its parent. What the runtime says itself, of a
  *   limit that was exceeded or of an id that is taken, is a program that died here. The stack of a program that died is
  *   ours alone.
- * - Queue rows written by a turn are compared as JSON values, because the reference sorts their keys.
+ * - Queue rows written by a turn are compared as JSON values, because Duroxide sorts their keys.
  */
 import { ErrorDetails, Event, Instance, WorkItem } from "duroxide-prisma/provider"
 import type { ProviderDriver } from "duroxide-prisma/provider"

@@ -1,7 +1,7 @@
 /**
  * The recorded orchestrations, written as one would write them here.
  *
- * The recordings were made through the reference's Node binding. Where its results have a shape of their own (a join
+ * The recordings were made through Duroxide's Node binding. Where its results have a shape of their own (a join
  * yields `{ok}` objects, a race `{index, value}`, an uncaught error the text `Error: …`), the helpers below give that
  * shape to what plain Effect combinators return. Where its calls leave open what a definition of ours says (which
  * version of a child is started) or keep texts as they are (values that are no JSON), they are made one level below.
@@ -61,7 +61,7 @@ const race = <E, R, E2, R2>(first: Effect.Effect<unknown, E, R>, second: Effect.
 /** What an error looks like that a Node orchestration throws on. */
 const thrown = (message: string) => `Error: ${message}`
 
-/** An activity as the reference's context offers it: on a session, with a tag, or with a payload that is no JSON. */
+/** An activity as Duroxide's context offers it: on a session, with a tag, or with a payload that is not JSON. */
 const call = (name: string, input: string, options: { readonly sessionId?: string; readonly tag?: string } = {}) =>
   Effect.gen(function*() {
     const { perform } = yield* engine
@@ -69,7 +69,7 @@ const call = (name: string, input: string, options: { readonly sessionId?: strin
     return answer._tag === "ActivityCompleted" ? answer.result : yield* Effect.die("the recorded call succeeded")
   })
 
-/** A child as the reference's context calls it: of any version, and failing with a text. */
+/** A child as Duroxide's context calls it: of any version, and failing with a text. */
 const child = (name: string, input: unknown, instance: string | null = null) =>
   Effect.gen(function*() {
     const { perform } = yield* engine

@@ -1,5 +1,5 @@
 /**
- * Programs whose histories every later release must be able to go on with: one for each construct, as a user writes it.
+ * Programs whose histories every later release must be able to continue: one for each construct, as users write it.
  *
  * What they ask for must never change, and neither may what this package and Effect make of it: the same timers,
  * retries, random numbers and texts. A new construct gets a new program.
@@ -31,7 +31,7 @@ type Program = (input: any) => Effect.Effect<unknown, unknown, Orchestration.Ins
 
 export const instanceId = "history"
 
-/** Starts the program and lets it run to its end, if nothing else is said. */
+/** Starts the program and lets it run until it ends, by default. */
 const scenario = (name: string, program: Program, options: {
   readonly payload?: unknown
   readonly drive?: Scenario["drive"]
@@ -55,7 +55,7 @@ const scenario = (name: string, program: Program, options: {
 // -- what they call ----------------------------------------------------------------------------------
 
 const Echo = Activity.make("Echo", { payload: Schema.Unknown, success: Schema.Unknown })
-/** Succeeds at the attempt it is told, counted by the program; fails before. */
+/** Succeeds at the given attempt, counted by the program; fails before. */
 const Flaky = Activity.make("Flaky", { payload: Schema.Int, success: Schema.Int, error: Schema.String })
 const Sleepy = Activity.make("Sleepy", { payload: Schema.String, success: Schema.String })
 const Broken = Activity.make("Broken", { payload: Schema.String })
@@ -183,7 +183,7 @@ export const scenarios: { readonly [name: string]: Scenario } = {
     }), {
     drive: Effect.gen(function*() {
       yield* raise(true)
-      // Nobody waits for this one.
+      // No instance waits for this one.
       yield* raise(false)
       yield* TestRuntime.advance("1 day")
       yield* raise(true)

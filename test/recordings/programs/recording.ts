@@ -1,5 +1,5 @@
 /**
- * Reads a recording of the reference runtime and says, turn by turn, what went in and what was stored.
+ * Reads a recording of Duroxide's runtime and returns, turn by turn, its input and what was stored.
  *
  * A recording holds the rows of `history`, each with the turn that wrote it, and a log of every row the two queues ever
  * got. From both follows what each turn was handed: the history of the turns before it, the values that ended executions
@@ -105,7 +105,7 @@ export type Step =
   | { readonly _tag: "Turn"; readonly turn: number; readonly batch: Batch; readonly stored: Stored }
   /** The batch is settled, nothing else: no event, no message, the same state. */
   | { readonly _tag: "Nothing"; readonly batch: Batch }
-  /** The instance has ended: the batch is deleted without a turn; parents of children that cannot be are told. */
+  /** The instance has ended: the batch is deleted without a turn; parents of children that cannot start are notified. */
   | { readonly _tag: "Dropped"; readonly batch: Batch; readonly messages: ReadonlyArray<QueueRow> }
   | {
     readonly _tag: "GivenBack"
@@ -148,7 +148,7 @@ type Delivery = Extract<Step, { readonly batch: Batch }>
 /** The recorder polled every 30 milliseconds: what lay there longer was taken in a turn of its own. */
 const idleCycleMs = 100
 
-/** The reference reads its clock for every event it makes; a turn takes a few milliseconds, one that panics fifty. */
+/** Duroxide reads its clock for every event it makes; a turn takes a few milliseconds, one that panics fifty. */
 const turnMs = 50
 
 const groupTurns = ({ history }: Recording) => {
@@ -193,7 +193,7 @@ const readTurn = (recording: Recording, log: Log, rows: ReadonlyArray<Recording[
   const arrived = events.toSpliced(1, carried).flatMap((event) => log.consumed(event) ?? [])
   const ended = events.some(isTerminal)
   const later = ofExecution(executionId).some((row) => row.turn > turn)
-  if (ended && later) throw new RecordingError(`${instanceId} turn ${turn}: the execution goes on after its end`)
+  if (ended && later) throw new RecordingError(`${instanceId} turn ${turn}: the execution continues after its end`)
   if (ended) checkEnd(events, execution)
   else if (!later && execution.status !== "Running") throw new RecordingError(`${instanceId} ends nowhere`)
   // What continues an execution is claimed with the one before it.
@@ -355,7 +355,7 @@ class Log {
     })
   }
 
-  /** What a parent was told of a child that could not be. */
+  /** The notice to a parent about a child that could not start. */
   refusalOf(start: WorkItem.WorkItem): ReadonlyArray<QueueRow> {
     return this.explain((row) => {
       if (row.queue === "worker" || start._tag !== "StartOrchestration") return false

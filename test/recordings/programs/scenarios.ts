@@ -56,7 +56,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
   "nondeterminism-in-child": { definitions: () => [programs.ParentOfNd, programs.makeChildNd()] },
   "nondeterminism-kind": { definitions: () => [programs.makeNdMissing()] },
   "nondeterminism-mismatch": { definitions: () => [programs.makeNdMismatch()] },
-  // Executions of the reference keep its rule: code that returns early completes. Ours are held to more.
+  // Executions of Duroxide keep its rule: code that returns early completes. For ours that is an error.
   "nondeterminism-returned-early": { definitions: () => [programs.makeNdNone()] },
   "parent-continue-as-new-then-child": plain(programs.CanThenSub, programs.Child),
   "queue-messages": plain(programs.Queue),
@@ -102,7 +102,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
     ...plain(programs.Waiter),
     steps: (recorded) => {
       const [, last] = poisoned(recorded)
-      // The reference leaves an execution unpinned that it never ran; ours is pinned from its start on.
+      // Duroxide leaves an execution unpinned until it runs; ours is pinned from its start.
       const pinned = better(last, { identity: { ...last.stored.identity!, pinned: true } })
       return [given(last, 1, 1_000), given(last, 10, 1_000), pinned]
     }
@@ -144,7 +144,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
 
   // -- where we do better --------------------------------------------------------------------------
 
-  // The reference loses what overtakes the start of its instance. Ours waits for it.
+  // Duroxide loses messages that overtake the start of their instance. Ours wait for it.
   "message-before-start": {
     ...plain(programs.Waiter),
     steps: (recorded) =>
@@ -163,7 +163,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
       return replace(recorded, second, better(second, completed(second, output)))
     }
   },
-  // The event that came after the timer is nobody's; the next one reaches the second wait.
+  // The event after the timer reaches no wait; the next one reaches the second wait.
   "defect-event-race-replay": {
     ...plain(programs.ETimer),
     steps: (recorded) => {
@@ -180,7 +180,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
       return replace(recorded, third, better(third, completed(third, `"msg"`)))
     }
   },
-  // What was started detached starts, whatever becomes of the one that started it.
+  // Detached starts are made, whatever happens to the instance that made them.
   "cancel-with-event-in-batch": {
     ...plain(programs.CancelBatch),
     steps: (recorded) => startsDetached(recorded, turn(recorded, 2), "fx-cancel-batch-child")
@@ -189,7 +189,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
     ...plain(programs.DetCan),
     steps: (recorded) => startsDetached(recorded, turn(recorded, 1), "fx-lost-detached-child")
   },
-  // A parent whose child cannot be started under an id that runs already hears of it.
+  // A parent is notified if its child cannot start because its id is in use.
   "defect-collision-with-running-hangs-parent": {
     ...plain(programs.CollideRunning, programs.Waiter),
     steps: (recorded) => {
@@ -197,14 +197,14 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
       const parent = turn(recorded, 1, "p3-coll")
       const problem = "sub-orchestration instance id 'p3-run' already exists and is running"
       const notice = childFailed(parent, 2, applicationError(problem))
-      const told: Turn = {
+      const notified: Turn = {
         _tag: "Turn",
         turn: 0,
         batch: nothing.batch,
         stored: { ...empty, executionId: 1, messages: [row("p3-coll", notice)] }
       }
       return [
-        ...replace(recorded, nothing, told),
+        ...replace(recorded, nothing, notified),
         hears(parent, notice, (next) => [
           eventText(next, 3, 2, { type: "SubOrchestrationFailed", details: applicationError(problem) }),
           eventText(next, 4, null, { type: "OrchestrationCompleted", output: JSON.stringify({ caught: problem }) })
@@ -212,7 +212,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
       ]
     }
   },
-  // A child that was given up in the turn that continues as new is told, and ends.
+  // A child that was dropped in the turn that continues as new is cancelled, and ends.
   "defect-continue-as-new-orphans-child": {
     ...plain(programs.CanOrphan, programs.Waiter),
     steps: (recorded) => {
@@ -263,7 +263,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
       )
     }
   },
-  // The parent of a child that exceeds a limit hears of it.
+  // The parent of a child that exceeds a limit is notified.
   "defect-limit-in-child-hangs-parent": {
     ...plain(programs.LimitParent, programs.LimitKid),
     steps: (recorded) => {
@@ -305,7 +305,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
       )
     }
   },
-  // A renewal that fails for another reason than a lost lock says nothing of the lock: the result is delivered.
+  // A renewal that fails for another reason does not mean that the lock is lost: the result is delivered.
   "defect-renewal-error-loses-activity": {
     ...plain(programs.Long),
     slow: (tape) => Effect.as(tape.renewalsFailed, 42),
@@ -353,7 +353,7 @@ export const plan = (recording: Recording, scenario: Scenario): ReadonlyArray<St
   return scenario.steps?.(recorded, recording) ?? recorded
 }
 
-/** Runs the steps and tells those that went another way. */
+/** Runs the steps and returns those that differ. */
 export const check = (plan: ReadonlyArray<Step>, scenario: Scenario): Effect.Effect<ReadonlyArray<string>> =>
   Effect.gen(function*() {
     const found: Array<string> = []
@@ -363,7 +363,7 @@ export const check = (plan: ReadonlyArray<Step>, scenario: Scenario): Effect.Eff
     return found
   })
 
-/** Runs the steps and tells what became of each. */
+/** Runs the steps and returns the outcome of each. */
 export const play = (
   plan: ReadonlyArray<Step>,
   scenario: Scenario
@@ -429,10 +429,10 @@ const replace = (recorded: ReadonlyArray<Step>, old: Step, next: Step) =>
 const insertAfter = (recorded: ReadonlyArray<Step>, place: Step, more: ReadonlyArray<Step>) =>
   recorded.flatMap((step) => step === place ? [step, ...more] : [step])
 
-/** The recorded turn with what we do instead. What is no change is no improvement. */
+/** The recorded turn with what we do instead. Fails if that is the same. */
 const better = (recorded: Turn, change: Partial<Stored>): Turn => {
   const stored = { ...recorded.stored, ...change }
-  if (isDeepStrictEqual(stored, recorded.stored)) throw new RecordingError("the reference does the same")
+  if (isDeepStrictEqual(stored, recorded.stored)) throw new RecordingError("Duroxide does the same")
   return { ...recorded, stored }
 }
 
@@ -490,7 +490,7 @@ const applicationError = (message: string) => ({
   Application: { kind: "OrchestrationFailed", message, retryable: false }
 })
 
-/** What tells a parent that its child has failed. */
+/** The message to a parent that its child has failed. */
 const childFailed = ({ batch }: Turn, parentId: number, details: object) => ({
   SubOrchFailed: {
     parent_instance: batch.instanceId,

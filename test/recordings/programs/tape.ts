@@ -1,5 +1,5 @@
 /**
- * A storage that hands over one delivery at a time, as a recording has it, and tells what the runtime does with it.
+ * A storage that hands over one recorded delivery at a time, and reports what the runtime does with it.
  *
  * It stands where a database would: below `FromDriver.make`, so that what is compared with a recording are the very
  * texts that would be stored.
@@ -20,7 +20,7 @@ export type Reaction =
   | { readonly _tag: "Dropped"; readonly enqueued: ReadonlyArray<ProviderDriver.EncodedMessage> }
   | { readonly _tag: "GivenBack"; readonly delayMs: number | null; readonly counted: boolean }
   | { readonly _tag: "Completed"; readonly completion: string | null }
-  /** Nobody settled it in time. */
+  /** It was not settled in time. */
   | { readonly _tag: "Kept" }
   /** Nothing was delivered: the versions the claims ask for. */
   | { readonly _tag: "Asked"; readonly versions: Instance.VersionRange | null | undefined }
@@ -91,7 +91,7 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
     ackWorkItems: settleEach(({ completion }) => ({ _tag: "Completed", completion: completion?.workItem ?? null })),
     abandonWorkItems: givenBack,
     renewOrchestrationItemLocks: (items) => Effect.succeed(items.map(() => "Done")),
-    // The fault of one recording: the procedure is missing. It says nothing of the lock.
+    // The fault of one recording: the procedure is missing. The lock is not lost.
     renewWorkItemLocks: () =>
       Effect.suspend(() => {
         if (++renewals === 2) renewalsFailed.openUnsafe()

@@ -33,7 +33,7 @@ const text = { payload: Word, success: Schema.String } as const
 export const Work = Activity.make("Work", { ...text, error: Declined })
 /** `Work` as a caller thinks of it that knows another version of the code. */
 const OtherWork = Activity.make("Work", { payload: Schema.Int, success: Schema.String, error: Declined })
-const Nobodys = Activity.make("Nobodys")
+const UnservedActivity = Activity.make("UnservedActivity")
 
 /** What has become of the activity `hang`, by instance. */
 export const hanging = new Map<string, "running" | "interrupted">()
@@ -97,16 +97,16 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
   "call with nonsense": ask(1 as unknown as string),
   "call with too much": ask(tooLarge),
   "call as others do": Effect.orDie(OtherWork.execute(4711)),
-  "call nobody's activity": Effect.as(Nobodys.execute(), ""),
+  "call an unserved activity": Effect.as(UnservedActivity.execute(), ""),
   "time out": Work.with({ timeout: "20 millis" }).execute("hang").pipe(
     Effect.result,
     Effect.map((answer) => Result.isSuccess(answer) ? answer.success : answer.failure._tag)
   ),
   "start a child under a reserved id": Echo.executeWithId({ instanceId: "sub::1", payload: "" }),
-  "start a child under a taken id": Echo.executeWithId({ instanceId: "taken by somebody", payload: "" }),
+  "start a child under a taken id": Echo.executeWithId({ instanceId: "taken", payload: "" }),
   "start detached under a reserved id": Effect.as(Echo.startDetached({ instanceId: "a::sub::b", payload: "" }), ""),
   "start detached under a taken id": Effect.as(
-    Echo.startDetached({ instanceId: "taken by somebody", payload: "second" }),
+    Echo.startDetached({ instanceId: "taken", payload: "second" }),
     "started"
   ),
   "set a large value": Effect.as(Note.set("x".repeat(65_537)), ""),
@@ -134,7 +134,7 @@ export const handlers = Layer.mergeAll(
   Fans.toLayer(() =>
     Effect.forEach(
       Array.from({ length: 20 }),
-      () => Nobodys.with({ tag: "no process takes this" }).execute(),
+      () => UnservedActivity.with({ tag: "no process takes this" }).execute(),
       { concurrency: "unbounded", discard: true }
     )
   ),
@@ -149,7 +149,7 @@ export const handlers = Layer.mergeAll(
 )
 
 /**
- * Everything but a store. What is delivered twice in vain is poison, so that nobody waits for long; and every turn is a
+ * Everything but a store. Two failed deliveries make work poison, so that tests do not wait long; and every turn is a
  * replay, as after a deployment.
  */
 export const runtime = Runtime.layer({

@@ -68,7 +68,7 @@ const queued = Effect.map(
 /** Until a message that was just sent has been taken out of the queue, so that `before` are left. */
 const untilTaken = (before: number) => Effect.repeat(queued, { until: (now) => now <= before })
 
-/** Such definitions are a mistake in the code, which is told at once. */
+/** Such definitions are a mistake in the code, and throw at once. */
 const isRefused = (problem: string, ...definitions: ReadonlyArray<() => unknown>): Test => () =>
   Effect.sync(() => {
     for (const define of definitions) assert.throws(define, RangeError, problem)
@@ -382,7 +382,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* Effect.repeat(client.status(instanceId), { until: () => App.hanging.get(instanceId) === "interrupted" })
     }),
     "call an activity that no process serves": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Does, { instanceId, payload: "call nobody's activity" })
+      yield* client.start(App.Does, { instanceId, payload: "call an unserved activity" })
       yield* refused(client.wait(App.Does, instanceId, { timeout: "300 millis" }), "WaitTimeout")
       assert.strictEqual((yield* client.status(instanceId))._tag, "Running")
       assert.deepStrictEqual(yield* history(instanceId), ["OrchestrationStarted", "ActivityScheduled"])
@@ -435,11 +435,11 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "orchestration panicked: instanceId is refused: 'sub::' at the beginning marks ids the runtime gives"
     ),
     "start a child under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Echo, { instanceId: "taken by somebody", payload: "first", ifExists: "ignore" })
-      yield* client.wait(App.Echo, "taken by somebody")
+      yield* client.start(App.Echo, { instanceId: "taken", payload: "first", ifExists: "ignore" })
+      yield* client.wait(App.Echo, "taken")
       yield* fails(
         client.execute(App.Does, { instanceId, payload: "start a child under a taken id" }),
-        `orchestration panicked: sub-orchestration instance id 'taken by somebody' already exists`
+        `orchestration panicked: sub-orchestration instance id 'taken' already exists`
       )
     }),
     "start detached under an id that contains `::sub::`": deedFails(
@@ -447,12 +447,12 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "orchestration panicked: instanceId is refused: 'sub::' is reserved for child orchestrations"
     ),
     "start detached under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Echo, { instanceId: "taken by somebody", payload: "first", ifExists: "ignore" })
-      yield* client.wait(App.Echo, "taken by somebody")
+      yield* client.start(App.Echo, { instanceId: "taken", payload: "first", ifExists: "ignore" })
+      yield* client.wait(App.Echo, "taken")
       const before = yield* queued
       yield* client.execute(App.Does, { instanceId, payload: "start detached under a taken id" })
       yield* untilTaken(before)
-      assert.strictEqual(yield* client.wait(App.Echo, "taken by somebody"), "first")
+      assert.strictEqual(yield* client.wait(App.Echo, "taken"), "first")
     }),
     "set a value of more than 65,536 bytes": deedFails(
       "set a large value",
