@@ -120,6 +120,25 @@ describe("docs/bundling.md:", () => {
       yield* runs(made, "dist/server/worker.mjs")
     }))
 
+  it.live("esbuild: the first program of README.md runs as an ES module", () =>
+    Effect.gen(function*() {
+      const { code } = Docs.blocks(Docs.read("README.md"), "ts")[0]!
+      const [, prints] = /<!-- prints:(.*?)-->/s.exec(Docs.read("README.md")) ?? []
+      const command = block("esbuild", "sh").find((one) => one.includes("--format=esm"))
+      const { url } = yield* PgServer.emptyDatabase
+      const copy = yield* Effect.promise(async () => {
+        const made = await project(`esbuild@${versions.esbuild}`)
+        await made.write("worker.ts", code)
+        await made.run("/bin/sh", ["-c", command!])
+        return moved(made, "dist")
+      })
+      const output = yield* Effect.promise(() =>
+        projects[0]!.run(process.execPath, [join(copy, "dist/server/worker.mjs")], { DATABASE_URL: url })
+      )
+      yield* Effect.promise(() => rm(copy, { recursive: true }))
+      assert.deepStrictEqual(Packed.printed(output), Packed.printed(prints!))
+    }))
+
   it.live("Vite: an SSR build does the same", () =>
     Effect.gen(function*() {
       const [config] = block("Vite", "js")
