@@ -62,6 +62,8 @@ const variants = {
 }
 
 /**
+ * Why an activity or an instance failed, as it is stored.
+ *
  * @category models
  * @since 0.1.0
  */

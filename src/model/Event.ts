@@ -73,6 +73,8 @@ const variants = {
 }
 
 /**
+ * An event of a history.
+ *
  * @category models
  * @since 0.1.0
  */

@@ -42,6 +42,8 @@ export type TagFilter =
   | { readonly _tag: "None" }
 
 /**
+ * The stored status of an execution. A cancelled one is `Failed`.
+ *
  * @category models
  * @since 0.1.0
  */

@@ -67,6 +67,8 @@ const variants = {
 }
 
 /**
+ * A message to an instance, or an activity to run.
+ *
  * @category models
  * @since 0.1.0
  */

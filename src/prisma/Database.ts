@@ -146,6 +146,8 @@ export const make = Effect.fn("Database.make")(
 )
 
 /**
+ * Opens a connection pool, and closes it with the scope.
+ *
  * @category layers
  * @since 0.1.0
  */

@@ -195,6 +195,8 @@ export const Reason = Schema.Union([
 ])
 
 /**
+ * One of the reasons above.
+ *
  * @category reasons
  * @since 0.1.0
  */

@@ -210,6 +210,8 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
 })
 
 /**
+ * Provides the management driver over a `Database`.
+ *
  * @category layers
  * @since 0.1.0
  */

@@ -10,6 +10,8 @@ import { Database } from "./Database.ts"
 import * as driver from "./internal/driver.ts"
 
 /**
+ * Options of the driver.
+ *
  * @category options
  * @since 0.1.0
  */
@@ -40,6 +42,8 @@ export const make = (options?: Options): Effect.Effect<ProviderDriver["Service"]
   )
 
 /**
+ * Provides the driver over a `Database`.
+ *
  * @category layers
  * @since 0.1.0
  */

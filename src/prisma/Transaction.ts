@@ -29,6 +29,8 @@ export type TransactionConnection =
   | { readonly query: (text: string, values: Array<any>) => PromiseLike<{ readonly rows: ReadonlyArray<unknown> }> }
 
 /**
+ * Where the tables are.
+ *
  * @category options
  * @since 0.1.0
  */

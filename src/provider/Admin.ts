@@ -26,6 +26,8 @@ export interface InstanceTree {
 }
 
 /**
+ * Selects instances; every given field must match.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -52,6 +54,8 @@ export interface PruneOptions {
 }
 
 /**
+ * What a pruning examined and deleted.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -86,6 +90,8 @@ export interface BulkDeleted extends Deleted {
 type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
+ * Lists, inspects, deletes and prunes instances, for operators and tools.
+ *
  * **Details**
  *
  * Every call fails with `ProviderError`. Bad input is refused with `InvalidInput` before anything is read or written:

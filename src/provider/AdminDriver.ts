@@ -12,6 +12,8 @@ import type { ExecutionStatus, InstanceState } from "../model/Instance.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 /**
+ * One execution of an instance.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -26,6 +28,8 @@ export interface ExecutionInfo {
 }
 
 /**
+ * Counts over all instances.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -51,6 +55,8 @@ export interface QueueDepths {
 }
 
 /**
+ * What a deletion deleted.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -63,6 +69,8 @@ export interface Deleted {
 }
 
 /**
+ * The outcome of a deletion.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -74,6 +82,8 @@ export type DeleteOutcome =
   | { readonly _tag: "ChildLeftBehind"; readonly instanceId: string }
 
 /**
+ * The outcome of holding instances for a deletion.
+ *
  * @category models
  * @since 0.1.0
  */

@@ -125,6 +125,8 @@ export interface ExecutionMetadata {
 }
 
 /**
+ * The owner and the limits of the sessions that a claim may bind.
+ *
  * @category models
  * @since 0.1.0
  */

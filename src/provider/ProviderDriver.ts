@@ -69,6 +69,8 @@ export interface ServedOrchestration {
 export const suspectAfter = 2
 
 /**
+ * Which instances to claim, how many, and for how long.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -127,6 +129,8 @@ export interface ClaimedInstance {
 }
 
 /**
+ * A message of a claimed instance.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -184,6 +188,8 @@ export interface OrchestrationAck {
 }
 
 /**
+ * A change of the values of an instance.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -193,6 +199,8 @@ export type KeyValueChange =
   | { readonly action: "clear_all" }
 
 /**
+ * Identifies an activity by its schedule event.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -276,6 +284,8 @@ export interface StartedInstance {
 export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 
 /**
+ * A claim to give back.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -291,6 +301,8 @@ export interface Abandon {
 }
 
 /**
+ * A lock to extend.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -301,6 +313,8 @@ export interface Renewal {
 }
 
 /**
+ * Which activities to claim, how many, and for how long.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -321,6 +335,8 @@ export interface FetchWorkItems {
 }
 
 /**
+ * The worker that claims activities with sessions.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -332,6 +348,8 @@ export interface SessionClaim {
 }
 
 /**
+ * A claimed activity.
+ *
  * @category models
  * @since 0.1.0
  */

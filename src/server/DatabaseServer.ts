@@ -123,6 +123,8 @@ const embed = Effect.fn("DatabaseServer.makeEmbedded")(
 )
 
 /**
+ * Provides the server of `make`.
+ *
  * @category layers
  * @since 0.1.0
  */
@@ -130,6 +132,8 @@ export const layer = (options?: Options): Layer.Layer<DatabaseServer, DatabaseSe
   Layer.effect(DatabaseServer, make(options))
 
 /**
+ * Provides the server of `makeEmbedded`.
+ *
  * @category layers
  * @since 0.1.0
  */

@@ -71,12 +71,16 @@ export class StartFailed extends Schema.TaggedError<StartFailed>(id("StartFailed
 }
 
 /**
+ * Why there is no server.
+ *
  * @category reasons
  * @since 0.1.0
  */
 export const Reason = Schema.Union([PackageMissing, PortTaken, DirectoryUnusable, StartFailed])
 
 /**
+ * One of the reasons above.
+ *
  * @category reasons
  * @since 0.1.0
  */

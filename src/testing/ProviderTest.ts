@@ -30,6 +30,8 @@ export {
 } from "./ProviderTest/harness.ts"
 
 /**
+ * Options of the suite.
+ *
  * @category models
  * @since 0.1.0
  */
@@ -53,6 +55,8 @@ export interface Options {
 }
 
 /**
+ * The name of a topic of the suite.
+ *
  * @category models
  * @since 0.1.0
  */

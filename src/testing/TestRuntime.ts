@@ -41,6 +41,8 @@ import * as virtualTime from "./internal/virtualTime.ts"
 import { describeWaits } from "./internal/waits.ts"
 
 /**
+ * Options of the simulated runtime.
+ *
  * @category models
  * @since 0.1.0
  */
