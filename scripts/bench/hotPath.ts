@@ -22,7 +22,7 @@ const { values } = parseArgs({
     lanes: { type: "string", default: "1" },
     /** Set sizes, one after the other. */
     sets: { type: "string", default: "1,10,50" },
-    /** Messages of one leased instance and delayed activities that lie in the way. */
+    /** Messages of one locked instance and delayed activities that lie in the way. */
     backlog: { type: "string", default: "0" }
   }
 })

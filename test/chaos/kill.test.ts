@@ -40,7 +40,7 @@ describe("Two processes", () => {
             concurrency: "unbounded",
             discard: true
           })
-          // The moment to kill: half of the work is done, and leases are held.
+          // The moment to kill: half of the work is done, and locks are held.
           yield* Effect.repeat(completed(round), { until: (count) => count >= instances / 2 })
           yield* victim.kill
           const [held] = yield* sql<{ count: number }>(
@@ -79,7 +79,7 @@ describe("Two processes", () => {
                   count(*) FILTER (WHERE event_data::jsonb ->> 'type' = 'ActivityCompleted')::int AS results,
                   (SELECT count(*) FROM orchestrator_queue)::int AS messages,
                   (SELECT count(*) FROM worker_queue)::int AS activities,
-                  (SELECT count(*) FROM instance_locks)::int AS leases,
+                  (SELECT count(*) FROM instance_locks)::int AS locks,
                   (SELECT count(*) FROM sessions)::int AS sessions
            FROM history`
         )
@@ -89,10 +89,10 @@ describe("Two processes", () => {
           results: total * 5,
           messages: 0,
           activities: 0,
-          leases: 0,
+          locks: 0,
           sessions: 0
         })
-        console.log(`${rounds} rounds, ${heldAtKill} leases held when a process was killed`)
+        console.log(`${rounds} rounds, ${heldAtKill} locks held when a process was killed`)
       })).pipe(Effect.provide(layer)),
     240_000
   )

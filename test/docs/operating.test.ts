@@ -110,7 +110,7 @@ const contents = `
     ('late', 2, 2, 'TimerCreated', repeat('é', 300), now());
 
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, locked_until, created_at, attempt_count)
-  SELECT q.id, q.item, now() + q.due, (extract(epoch FROM now()) * 1000)::bigint + q.leased_ms, now(), q.attempts
+  SELECT q.id, q.item, now() + q.due, (extract(epoch FROM now()) * 1000)::bigint + q.locked_ms, now(), q.attempts
   FROM (VALUES
     ('late', '{"ExternalRaised":{"name":"\\"TimerFired\\""}}', interval '-120 seconds', -1, 1),
     ('poisoned', '{"CancelInstance":{}}', interval '-60 seconds', NULL, 4),
@@ -119,7 +119,7 @@ const contents = `
     ('sleeps', '{"TimerFired":{}}', interval '1 day', NULL, 0),
     ('sleeps', '{"ExternalRaised":{}}', interval '1 hour', NULL, 0),
     ('waits-for-its-start', '{"QueueMessage":{}}', interval '-900 seconds', NULL, 0)
-  ) AS q (id, item, due, leased_ms, attempts);
+  ) AS q (id, item, due, locked_ms, attempts);
 
   -- Of an instance whose row is missing, but which was routed before.
   UPDATE orchestrator_queue SET route = '- =1.0.0 Ship' WHERE instance_id = 'poisoned';
@@ -129,7 +129,7 @@ const contents = `
     'asks',
     jsonb_build_object('ActivityExecute', jsonb_build_object('name', w.name))::text,
     now() + w.due,
-    (extract(epoch FROM now()) * 1000)::bigint + w.leased_ms,
+    (extract(epoch FROM now()) * 1000)::bigint + w.locked_ms,
     now() - w.age,
     w.attempts,
     w.tag
@@ -140,7 +140,7 @@ const contents = `
     ('Quick', interval '1 minute', NULL, interval '2 hours', 0, NULL),
     ('Kill', interval '0', -1, interval '1 hour', 9, NULL),
     ('Kill', interval '0', NULL, interval '1 hour', 2, NULL)
-  ) AS w (name, due, leased_ms, age, attempts, tag);
+  ) AS w (name, due, locked_ms, age, attempts, tag);
 
   INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
   SELECT l.id, 't', (extract(epoch FROM now()) * 1000)::bigint + l.until_ms, (extract(epoch FROM now()) * 1000)::bigint - l.since_ms

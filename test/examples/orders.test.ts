@@ -65,9 +65,9 @@ describe("orders", () => {
         const [left] = yield* sql(
           `SELECT (SELECT count(*) FROM worker_queue)::int AS activities,
                 (SELECT count(*) FROM orchestrator_queue WHERE visible_at <= now())::int AS messages,
-                (SELECT count(*) FROM instance_locks)::int AS leases`
+                (SELECT count(*) FROM instance_locks)::int AS locks`
         )
-        assert.deepStrictEqual(left, { activities: 0, messages: 0, leases: 0 })
+        assert.deepStrictEqual(left, { activities: 0, messages: 0, locks: 0 })
 
         // An audit that finds nothing must be able to find something.
         yield* sql("UPDATE orders SET charged_cents = 2 * charged_cents WHERE order_id LIKE '%/A-1001'")

@@ -68,7 +68,7 @@ describe("ackOrchestrationItems:", () => {
       assert.deepStrictEqual(first.map(({ messages }) => messages.map(({ workItem }) => workItem)), [[next]])
     }))
 
-  it.effect("stores a turn, deletes its batch and ends the lease", () =>
+  it.effect("stores a turn, deletes its batch and ends the lock", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const { lockToken } = yield* Test.claimed(driver, "a")
@@ -190,7 +190,7 @@ describe("ackOrchestrationItems:", () => {
       assert.lengthOf(yield* sql("SELECT FROM instance_locks"), 0)
     }))
 
-  it.effect("without an execution id deletes the batch and ends the lease, nothing else", () =>
+  it.effect("without an execution id deletes the batch and ends the lock, nothing else", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const { lockToken } = yield* Test.claimed(driver, "a")
@@ -363,7 +363,7 @@ describe("ackOrchestrationItems:", () => {
       assert.deepStrictEqual(yield* driver.ackWorkItems(ack), ["LockLost"])
     }))
 
-  it.effect("refuses an expired lease exactly at its end, and changes nothing", () =>
+  it.effect("refuses an expired lock exactly at its end, and changes nothing", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const { lockToken } = yield* Test.claimed(driver, "a", 1000)
@@ -376,7 +376,7 @@ describe("ackOrchestrationItems:", () => {
       assert.lengthOf(yield* sql("SELECT FROM orchestrator_queue WHERE lock_token IS NOT NULL"), 1)
     }))
 
-  it.effect("refuses a superseded token; the newer lease is untouched", () =>
+  it.effect("refuses a superseded token; the newer lock is untouched", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       const first = yield* Test.claimed(driver, "a", 1000)
@@ -388,7 +388,7 @@ describe("ackOrchestrationItems:", () => {
       )
     }))
 
-  it.effect("a duplicate event refuses the whole turn and keeps the lease", () =>
+  it.effect("a duplicate event refuses the whole turn and keeps the lock", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const { lockToken } = yield* Test.claimed(driver, "a")

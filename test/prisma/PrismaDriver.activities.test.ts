@@ -170,7 +170,7 @@ describe("sessions:", () => {
       ])
     }))
 
-  it.effect("acks and renewals stamp the session's last activity while its lease is live, and do not extend it", () =>
+  it.effect("acks and renewals stamp the session's last activity while its lock is live, and do not extend it", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForWorker(rows)

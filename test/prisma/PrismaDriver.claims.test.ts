@@ -116,7 +116,7 @@ describe("fetchOrchestrationItems:", () => {
       )
     }))
 
-  it.effect("takes over an expired lease exactly at its end, and counts the delivery", () =>
+  it.effect("takes over an expired lock exactly at its end, and counts the delivery", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open({ clock: "effect" })
       const first = yield* Test.claimed(driver, "a", 1000)
@@ -238,7 +238,7 @@ describe("fetchOrchestrationItems:", () => {
         assert.deepStrictEqual(yield* claimIn(driver, { min: version(2), max: version(2) }), ["a"])
       }))
 
-    it.live("a rejected instance is neither leased nor counted, and does not hide those behind it", () =>
+    it.live("a rejected instance is neither locked nor counted, and does not hide those behind it", () =>
       Effect.gen(function*() {
         const { driver, sql } = yield* Test.open()
         yield* driver.startOrchestrations(

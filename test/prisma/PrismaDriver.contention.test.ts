@@ -55,7 +55,7 @@ describe("claims:", () => {
       assert.lengthOf(yield* Test.claim(test.driver), 1)
     }))
 
-  it.live("a lease is whole although another instance could not be had", () =>
+  it.live("a lock is whole although another instance could not be had", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
@@ -64,14 +64,14 @@ describe("claims:", () => {
       const { instanceId, nowMs } = yield* Test.claimOne(test.driver, 5000)
       assert.strictEqual(instanceId, "b")
       // It runs from the moment of the lock, which comes after the look; its message carries the same end.
-      const leases = yield* test.sql<{ instance_id: string; until: number; marked: number; latest: number }>(
+      const locks = yield* test.sql<{ instance_id: string; until: number; marked: number; latest: number }>(
         `SELECT l.instance_id, l.locked_until::float8 AS until, q.locked_until::float8 AS marked,
            extract(epoch FROM clock_timestamp())::float8 * 1000 + 5000 AS latest
          FROM instance_locks AS l
          JOIN orchestrator_queue AS q ON q.lock_token = l.lock_token`
       )
-      assert.deepStrictEqual(leases.map(({ instance_id }) => instance_id), ["b"])
-      const { latest, marked, until } = leases[0]!
+      assert.deepStrictEqual(locks.map(({ instance_id }) => instance_id), ["b"])
+      const { latest, marked, until } = locks[0]!
       assert.strictEqual(marked, until)
       assert.isAtLeast(until, nowMs + 5000)
       assert.isAtMost(until, latest)
@@ -102,7 +102,7 @@ describe("claims:", () => {
       assert.deepStrictEqual((yield* Test.claim(test.driver)).map(({ instanceId }) => instanceId), ["a"])
     }))
 
-  it.live("messages that are being deleted leave no lease behind, and the next instance is claimed", () =>
+  it.live("messages that are being deleted leave no lock behind, and the next instance is claimed", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])

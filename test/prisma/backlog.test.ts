@@ -127,11 +127,11 @@ describe("behind a backlog of others a claim costs what it costs alone:", () => 
       }
     }), patience)
 
-  it.live("of leased instances each costs one look at its lock", () =>
+  it.live("of locked instances each costs one look at its lock", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       yield* test.sql(ours)
-      const lease = (from: number, to: number) =>
+      const lock = (from: number, to: number) =>
         test.sql(
           `INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at, route)
              SELECT 'l' || g, 'Ours', now(), now(), '${route}' FROM generate_series(${from}, ${to}) AS g;
@@ -143,11 +143,11 @@ describe("behind a backlog of others a claim costs what it costs alone:", () => 
           }, 1 FROM generate_series(${from}, ${to}) AS g`
         )
       const run = yield* counted(test)
-      yield* lease(1, 500)
+      yield* lock(1, 500)
       const few = yield* measure(test, run, claims.instances(1))
-      yield* lease(501, 2000)
+      yield* lock(501, 2000)
       const many = yield* measure(test, run, claims.instances(1))
-      const label = `behind 500 leased instances ${JSON.stringify(few)}, behind 2000 ${JSON.stringify(many)}`
+      const label = `behind 500 locked instances ${JSON.stringify(few)}, behind 2000 ${JSON.stringify(many)}`
       console.log(label)
       assert.strictEqual(many.claimed, 1, label)
       // Its message and its lock; what the last round reads too much is at most as much again.

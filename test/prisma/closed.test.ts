@@ -11,7 +11,7 @@ import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const cancel = { _tag: "CancelInstance", instance: "i", reason: "" } as const
-const leases = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.millis(100) }
+const options = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.millis(100) }
 
 describe("A closed provider", () => {
   it.live("fails each call as Closed, what was under way and what comes later; none hangs", () =>
@@ -26,12 +26,12 @@ describe("A closed provider", () => {
         getKvValue: provider.getKvValue("i", "k"),
         getInstanceStats: provider.getInstanceStats("i"),
         enqueue: provider.enqueueForOrchestrator({ message: cancel, delay: Option.none() }),
-        fetchOrchestrationItem: provider.fetchOrchestrationItem({ ...leases, versions: Option.none() }),
-        fetchWorkItem: provider.fetchWorkItem({ ...leases, tags: { _tag: "Any" }, session: Option.none() })
+        fetchOrchestrationItem: provider.fetchOrchestrationItem({ ...options, versions: Option.none() }),
+        fetchWorkItem: provider.fetchWorkItem({ ...options, tags: { _tag: "Any" }, session: Option.none() })
       }
       const waiting = yield* Effect.forkChild(
         Effect.flip(provider.fetchOrchestrationItem({
-          ...leases,
+          ...options,
           pollTimeout: Duration.minutes(5),
           versions: Option.none()
         }))

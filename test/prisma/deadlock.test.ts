@@ -7,7 +7,7 @@ const processes = 4
 const claimsInFlight = 50
 const seconds = 20
 
-/** What must have happened; leases that end under their holders are part of it. */
+/** What must have happened; locks that end under their holders are part of it. */
 const outcomes = [
   "ackOrchestrationItems Done",
   "ackOrchestrationItems LockLost",
@@ -67,7 +67,7 @@ describe("deadlocks:", () => {
 
         for (const outcome of outcomes) assert.isAbove(counts[outcome] ?? 0, 2 * processes, outcome)
 
-        // A live mark is always that of the lease.
+        // A live mark is always that of the lock.
         const strays = yield* sql(
           `SELECT q.id FROM orchestrator_queue AS q
            LEFT JOIN instance_locks AS l ON l.instance_id = q.instance_id AND l.lock_token = q.lock_token

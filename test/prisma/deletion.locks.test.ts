@@ -17,7 +17,7 @@ const json = JSON.stringify
 const childStart = (id: string, parent: string) =>
   Test.message(id, json({ StartOrchestration: { instance: id, parent_instance: parent } }))
 
-/** An instance with rows in every table, its turn's lease and its activity's lock. */
+/** An instance with rows in every table, its turn's lock and its activity's lock. */
 const inATurn = Effect.fnUntraced(function*(test: Test.Opened, instanceId: string) {
   yield* test.driver.startOrchestrations([Test.start(instanceId)])
   const first = yield* Test.claimOne(test.driver)
@@ -339,7 +339,7 @@ describe("a deletion of a parent", () => {
       assert.deepStrictEqual(yield* Test.tablesWith(test, "child"), ["executions", "instances"])
     }))
 
-  it.live("with its child leaves the child's first turn without a lease", () =>
+  it.live("with its child leaves the child's first turn without a lock", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.startOrchestrations([Test.start("parent", { delayMs: 60_000 })])

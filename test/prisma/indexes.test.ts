@@ -38,7 +38,7 @@ const queued = `
   INSERT INTO instances SELECT 'start' || g, 'O', NULL, 1, now(), now(), NULL, NULL, 0, '${route}'
     FROM generate_series(1, ${many}) AS g;
 
-  -- Timers whose time has not come, a busy instance with many messages, leases at work, and one instance to claim.
+  -- Timers whose time has not come, a busy instance with many messages, locks at work, and one instance to claim.
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT 'i' || g, '{}', ${at(60_000)}, now(), '${route}' FROM generate_series(1, ${many}) AS g;
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
@@ -109,13 +109,13 @@ const held = `
   INSERT INTO sessions SELECT 's' || g, 'other', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g
     ON CONFLICT DO NOTHING;
   INSERT INTO sessions VALUES ('mine', 'me', ${now + 60_000}, 1);
-  INSERT INTO instance_locks SELECT 'leased' || g, 'x', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO instance_locks SELECT 'locked' || g, 'x', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g;
   INSERT INTO instance_locks VALUES ('hot', 'x', ${now + 60_000}, 1), ('i2', '${uuid}', ${now + 60_000}, ${now})
     ON CONFLICT DO NOTHING;`
 
-const lease = `${uuid}.i2`
+const token = `${uuid}.i2`
 const lock = `(SELECT id || '.${uuid}' FROM worker_queue WHERE session_id = 's1' AND lock_token IS NOT NULL LIMIT 1)`
-const acks = (fields: string) => `'[{"token":"${lease}","execution_id":1${fields}}]'`
+const acks = (fields: string) => `'[{"token":"${token}","execution_id":1${fields}}]'`
 
 /** Name: the statement, what it must read, and how many entries it may read. */
 const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
@@ -174,17 +174,17 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     100
   ],
   "abandonOrchestrationItems": [
-    `SELECT dx_abandon_orchestration_items('[{"token":"${lease}"}]', ${now})`,
+    `SELECT dx_abandon_orchestration_items('[{"token":"${token}"}]', ${now})`,
     ["instance_locks_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
     20
   ],
   "renewOrchestrationItemLocks": [
-    `SELECT dx_renew_orchestration_item_locks('[{"token":"${lease}","extend_for_ms":1}]', ${now})`,
+    `SELECT dx_renew_orchestration_item_locks('[{"token":"${token}","extend_for_ms":1}]', ${now})`,
     ["instance_locks_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
     20
   ],
   "deferMessages": [
-    `SELECT dx_defer_messages('[{"token":"${lease}","ids":[1,2],"delay_ms":1}]', ${now})`,
+    `SELECT dx_defer_messages('[{"token":"${token}","ids":[1,2],"delay_ms":1}]', ${now})`,
     ["orchestrator_queue_pkey"],
     20
   ],
@@ -339,7 +339,7 @@ describe("indexes:", () => {
   it.live.each([
     "on empty tables",
     "on empty tables, analyzed",
-    "before there were executions, leases and sessions, analyzed",
+    "before there were executions, locks and sessions, analyzed",
     "without statistics"
   ])("every function finds its rows through them, planned %s", (planned) =>
     Effect.gen(function*() {
@@ -373,7 +373,7 @@ describe("indexes:", () => {
       if (planned === "on empty tables, analyzed") yield* test.sql("ANALYZE")
       if (planned.startsWith("on empty tables")) yield* plan(early)
       yield* test.sql(queued)
-      if (planned === "before there were executions, leases and sessions, analyzed") {
+      if (planned === "before there were executions, locks and sessions, analyzed") {
         yield* test.sql("ANALYZE")
         yield* plan(early)
       }
@@ -391,20 +391,20 @@ describe("indexes:", () => {
       yield* driver.enqueueForWorker(two.map((instanceId) => Test.activity({ instanceId, workItem: "x".repeat(400) })))
       // One statement, so that its transaction's counters can be read by its end.
       const [counts] = yield* sql(
-        `SELECT claims.leases, claims.locks, updates.*
+        `SELECT claims.instances, claims.activities, updates.*
          FROM (
-           SELECT (SELECT count(*)::int FROM dx_fetch_orchestration_items(200, 60000, NULL, NULL, p_orphans => true)) AS leases,
-             (SELECT count(*)::int FROM dx_fetch_work_items(200, 60000, true, NULL, NULL, NULL)) AS locks
+           SELECT (SELECT count(*)::int FROM dx_fetch_orchestration_items(200, 60000, NULL, NULL, p_orphans => true)) AS instances,
+             (SELECT count(*)::int FROM dx_fetch_work_items(200, 60000, true, NULL, NULL, NULL)) AS activities
            OFFSET 0
          ) AS claims
          CROSS JOIN LATERAL (
            SELECT sum(pg_stat_get_xact_tuples_updated(oid))::int AS all,
              sum(pg_stat_get_xact_tuples_hot_updated(oid))::int AS heap_only
            FROM pg_class
-           WHERE relname IN ('orchestrator_queue', 'worker_queue', 'instance_locks') AND claims.leases >= 0
+           WHERE relname IN ('orchestrator_queue', 'worker_queue', 'instance_locks') AND claims.instances >= 0
              AND pg_table_is_visible(oid)
          ) AS updates`
       )
-      assert.deepStrictEqual(counts, { leases: 200, locks: 200, all: 400, heap_only: 400 })
+      assert.deepStrictEqual(counts, { instances: 200, activities: 200, all: 400, heap_only: 400 })
     }))
 })

@@ -58,7 +58,7 @@ const activities: Operations = {
     driver.renewWorkItemLocks(tokens.map((lockToken) => ({ lockToken, extendForMs: 60_000 })))
 }
 
-describe("leases are locked by instance:", () => {
+describe("locks are locked by instance:", () => {
   const open = Effect.gen(function*() {
     const test = yield* Test.open({ patient: true })
     yield* test.driver.enqueueForOrchestrator(ids.map((id) => Test.message(id)))
@@ -74,7 +74,7 @@ describe("leases are locked by instance:", () => {
           const test = yield* open
           const [forward, backward] = both(test.tokens)
           const answers = yield* meet(test, middle, [operation(test.driver, forward), other(test.driver, backward)])
-          // Whoever comes second finds all leases or none.
+          // Whoever comes second finds all locks or none.
           for (const each of answers) assert.lengthOf(new Set(each), 1)
         }))
     }
@@ -191,7 +191,7 @@ describe("instances are created by id:", () => {
 describe("deletions lock rows in the same order as all functions:", () => {
   const remove = (test: Test.Opened, instanceIds: ReadonlyArray<string>) =>
     test.admin.deleteInstances({ instanceIds, mustHaveEnded: [] })
-  const lease = "SELECT FROM instance_locks WHERE instance_id = 'm' FOR UPDATE"
+  const lock = "SELECT FROM instance_locks WHERE instance_id = 'm' FOR UPDATE"
 
   const open = Effect.gen(function*() {
     const test = yield* Test.open({ patient: true })
@@ -206,7 +206,7 @@ describe("deletions lock rows in the same order as all functions:", () => {
   it.live("two of them", () =>
     Effect.gen(function*() {
       const test = yield* open
-      const answers = yield* meet(test, lease, [remove(test, ids), remove(test, ids.toReversed())])
+      const answers = yield* meet(test, lock, [remove(test, ids), remove(test, ids.toReversed())])
       const counts = answers.map((answer) => answer._tag === "Deleted" ? answer.deleted.instancesDeleted : answer)
       assert.sameMembers(counts, [3, 0])
       assert.strictEqual(yield* instancesLeft(test), 0)
@@ -217,7 +217,7 @@ describe("deletions lock rows in the same order as all functions:", () => {
       Effect.gen(function*() {
         for (const [given, tokens] of [[ids, "against"], [ids.toReversed(), "along"]] as const) {
           const test = yield* open
-          const [answers, removed] = yield* meet(test, lease, [
+          const [answers, removed] = yield* meet(test, lock, [
             operation(test.driver, tokens === "along" ? test.turns : test.turns.toReversed()),
             remove(test, given)
           ])

@@ -135,7 +135,7 @@ describe("a schema of our own", () => {
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
     }))
 
-  it.live("reset: refuses while leases are live, unless forced", () =>
+  it.live("reset: refuses while locks are live, unless forced", () =>
     Effect.gen(function*() {
       const test = yield* ownSchema("busy")
       yield* Effect.gen(function*() {
@@ -159,7 +159,7 @@ describe("a schema of our own", () => {
       assert.isTrue((yield* reset({ url: test.url })).schema)
     }))
 
-  it.live("reset: leases that have expired are no reason to stay", () =>
+  it.live("reset: locks that have expired are no reason to stay", () =>
     Effect.gen(function*() {
       const test = yield* ownSchema("expired")
       yield* Effect.flatMap(Test.openOn(test), ({ driver }) => Test.claimed(driver, "a")).pipe(Effect.scoped)
@@ -252,7 +252,7 @@ describe("an adopted schema", () => {
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
     }))
 
-  it.live("reset: leases of either side are a reason to stay", () =>
+  it.live("reset: locks of either side are a reason to stay", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* Duroxide.empty("rust")
       yield* silently(Migrator.adopt({ url }))

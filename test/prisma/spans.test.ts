@@ -19,10 +19,10 @@ describe("Spans of claims", () => {
         query: <Row>() => Effect.sync(() => rows as ReadonlyArray<Row>),
         schemaSql: Prisma.raw("s")
       })
-      const lease = { limit: 1, lockTimeoutMs: 1_000 }
+      const lock = { limit: 1, lockTimeoutMs: 1_000 }
       yield* Effect.gen(function*() {
-        yield* driver.fetchOrchestrationItems({ ...lease, versions: null })
-        const look = driver.fetchWorkItems({ ...lease, tags: { _tag: "Any" }, session: null })
+        yield* driver.fetchOrchestrationItems({ ...lock, versions: null })
+        const look = driver.fetchWorkItems({ ...lock, tags: { _tag: "Any" }, session: null })
         yield* look
         assert.deepStrictEqual(spans, [])
         rows = [{ out_work_item: "{}", out_lock_token: "t", out_attempt_count: 1 }]

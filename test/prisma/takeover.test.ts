@@ -1,6 +1,6 @@
 /**
- * Holders and takers at the end of a lease, two sessions at a time: one of them stands still inside its transaction.
- * Whoever came first wins; never both. Times are given to the functions, so nothing waits for a lease to run out.
+ * Holders and takers at the end of a lock, two sessions at a time: one of them stands still inside its transaction.
+ * Whoever came first wins; never both. Times are given to the functions, so nothing waits for a lock to run out.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -12,7 +12,7 @@ import { waitForStatement } from "../utils/waitUntil.ts"
 
 const json = JSON.stringify
 
-/** Later than any lease of these tests on the database's clock. */
+/** Later than any lock of these tests on the database's clock. */
 const start = () => Date.now() + 3_600_000
 
 const claimAt = (run: Run, now: number) =>
@@ -40,7 +40,7 @@ const ackWorkAt = (run: Run, token: string, now: number) =>
   )
 
 describe("a turn that", () => {
-  it.live("began to be stored before the lease ended keeps takers out, and they see its result", () =>
+  it.live("began to be stored before the lock ended keeps takers out, and they see its result", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
@@ -82,7 +82,7 @@ describe("a turn that", () => {
       const taker = yield* session(test)
       const [taken] = yield* claimAt(taker, now + 5000)
       assert.deepStrictEqual(taken.out_attempt_counts, [2])
-      // By its own clock the lease is still good.
+      // By its own clock the lock is still good.
       const holder = yield* session(test)
       const late = yield* Effect.forkChild(ackAt(holder, claimed.out_lock_token, 1, now + 999))
       yield* waitForStatement(test, "dx_ack_orchestration_items", "Lock")
@@ -112,7 +112,7 @@ describe("a turn that", () => {
       assert.deepStrictEqual(yield* claimAt(test.sql, now + 5000), [])
     }))
 
-  it.live("renews its lease keeps takers out, too", () =>
+  it.live("renews its lock keeps takers out, too", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])

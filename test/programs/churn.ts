@@ -1,6 +1,6 @@
 /**
  * Works on one schema as hard and as carelessly as it can: claims sets of both queues, settles them in any order, lets
- * leases run out, starts, sends, cancels and deletes at random. Several of these run side by side in
+ * locks run out, starts, sends, cancels and deletes at random. Several of these run side by side in
  * `deadlock.test.ts`.
  *
  *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections> <outcomes>
@@ -60,7 +60,7 @@ const tags = () =>
     { _tag: "DefaultAnd", tags: ["tag-3"] }
   ])
 /** Mostly long, at times over before the work is done. */
-const lease = () => chance(0.1) ? between(1, 20) : 5000
+const lock = () => chance(0.1) ? between(1, 20) : 5000
 
 const ack = (claimed: ProviderDriver.ClaimedInstance): ProviderDriver.OrchestrationAck => {
   const ends = chance(0.1)
@@ -97,7 +97,7 @@ const given = ({ lockToken }: { readonly lockToken: string }) => ({
   delayMs: chance(0.5) ? between(0, 50) : null,
   ignoreAttempt: chance(0.5)
 })
-const renewal = ({ lockToken }: { readonly lockToken: string }) => ({ lockToken, extendForMs: lease() })
+const renewal = ({ lockToken }: { readonly lockToken: string }) => ({ lockToken, extendForMs: lock() })
 
 type Settling = Effect.Effect<void, ProviderError.ProviderError>
 const settle = (operation: string, outcomes: Effect.Effect<ReadonlyArray<string>, ProviderError.ProviderError>) =>
@@ -113,7 +113,7 @@ const work = Effect.fnUntraced(function*(
   const turns = Effect.gen(function*() {
     const claimed = yield* driver.fetchOrchestrationItems({
       limit: between(1, 40),
-      lockTimeoutMs: lease(),
+      lockTimeoutMs: lock(),
       versions: chance(0.5) ? null : { min: pinned, max: pinned }
     })
     count("claimed instances", claimed.length)
@@ -142,9 +142,9 @@ const work = Effect.fnUntraced(function*(
   const activities = Effect.gen(function*() {
     const claimed = yield* driver.fetchWorkItems({
       limit: between(1, 40),
-      lockTimeoutMs: lease(),
+      lockTimeoutMs: lock(),
       tags: tags(),
-      session: chance(0.7) ? { workerId: `owner-${process.pid % 3}`, lockTimeoutMs: lease() } : null
+      session: chance(0.7) ? { workerId: `owner-${process.pid % 3}`, lockTimeoutMs: lock() } : null
     })
     count("claimed activities", claimed.length)
     if (chance(0.05)) return

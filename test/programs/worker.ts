@@ -9,7 +9,7 @@ import { RuntimeLive } from "./steps.js"
 const url = process.argv[2]!
 
 const App = RuntimeLive.pipe(
-  // Short leases: the work of a killed process is taken over within a second.
+  // Short locks: the work of a killed process is taken over within a second.
   Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })),
   Layer.provide(PrismaProvider.layer({ url, migrate: "verify" }))
 )

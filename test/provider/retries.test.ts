@@ -61,7 +61,7 @@ const settled = <A, E>(call: Effect.Effect<A, E>) =>
   })
 
 const second = Duration.seconds(1)
-const leases = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.zero }
+const options = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.zero }
 const cancel = { _tag: "CancelInstance", instance: "a", reason: "" } as const
 const activity = { _tag: "ActivityExecute", instance: "a", executionId: 1, id: 2, name: "A", input: "1" } as const
 const start = {
@@ -88,7 +88,7 @@ const turn = {
 }
 
 const fetchInstance = (provider: Provider.Provider["Service"]) =>
-  Effect.map(provider.fetchOrchestrationItem({ ...leases, versions: Option.none() }), Option.getOrThrow)
+  Effect.map(provider.fetchOrchestrationItem({ ...options, versions: Option.none() }), Option.getOrThrow)
 
 const silent = Effect.provide(Logger.layer([]))
 
@@ -215,7 +215,7 @@ describe("Retries:", () => {
   > = {
     fetchOrchestrationItems: [
       true,
-      (provider) => provider.fetchOrchestrationItem({ ...leases, versions: Option.none() })
+      (provider) => provider.fetchOrchestrationItem({ ...options, versions: Option.none() })
     ],
     ackOrchestrationItems: [true, (provider) => provider.ackOrchestrationItem("t", turn)],
     renewOrchestrationItemLocks: [
@@ -224,7 +224,7 @@ describe("Retries:", () => {
     ],
     fetchWorkItems: [
       true,
-      (provider) => provider.fetchWorkItem({ ...leases, tags: { _tag: "Any" }, session: Option.none() })
+      (provider) => provider.fetchWorkItem({ ...options, tags: { _tag: "Any" }, session: Option.none() })
     ],
     renewWorkItemLocks: [true, (provider) => provider.renewWorkItemLock({ lockToken: "t", extendFor: second })],
     renewSessionLocks: [

@@ -240,7 +240,7 @@ describe("Only the delivery at fault counts:", () => {
       assert.strictEqual(runs.count, 1)
     }).pipe(inMemory))
 
-  it.effect("turns cannot be stored: not before their leases have run out, for two minutes", () =>
+  it.effect("turns cannot be stored: not before their locks have run out, for two minutes", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const { runs, runtime } = payments()
@@ -266,7 +266,7 @@ describe("Only the delivery at fault counts:", () => {
       assert.strictEqual(runs.count, 1)
     }).pipe(inMemory))
 
-  it.effect("a lease is kept while the history of its turn is being read, however long that takes", () =>
+  it.effect("a lock is kept while the history of its turn is being read, however long that takes", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const Long = Orchestration.make("Long", { success: Schema.Int })
@@ -286,7 +286,7 @@ describe("Only the delivery at fault counts:", () => {
       for (let i = 0; i < 60; i++) yield* TestClock.adjust("1 second")
       yield* first.stop
       let claims = 0
-      // Leases are five seconds long.
+      // Locks are five seconds long.
       const slow = {
         ...LocalProcess.intercept(
           driver,

@@ -82,7 +82,7 @@ describe("Closing a runtime", () => {
 })
 
 describe("Closing a provider", () => {
-  const leases = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.millis(100), versions: Option.none() }
+  const options = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.millis(100), versions: Option.none() }
 
   it.effect("fails what is under way, and what is called later, as Closed", () =>
     Effect.gen(function*() {
@@ -93,9 +93,9 @@ describe("Closing a provider", () => {
       )
       const calls: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
         provider.readInstance("i"),
-        provider.fetchOrchestrationItem({ ...leases, pollTimeout: Duration.minutes(5) }),
-        provider.fetchWorkItem({ ...leases, tags: { _tag: "Any" }, session: Option.none() }),
-        provider.fetchOrchestrationItem(leases)
+        provider.fetchOrchestrationItem({ ...options, pollTimeout: Duration.minutes(5) }),
+        provider.fetchWorkItem({ ...options, tags: { _tag: "Any" }, session: Option.none() }),
+        provider.fetchOrchestrationItem(options)
       ]
       const all = Effect.forEach(calls, Effect.flip, { concurrency: "unbounded" })
       const underWay = yield* Effect.forkChild(all)

@@ -99,7 +99,7 @@ const runGroup = Effect.fnUntraced(function*(
   }
   let crashes = 0
   const crashing = (provider: Provider.Provider["Service"]): Provider.Provider["Service"] => {
-    const leased = new Map<string, string>()
+    const locked = new Map<string, string>()
     return {
       ...provider,
       fetchOrchestrationItem: (options) =>
@@ -107,14 +107,14 @@ const runGroup = Effect.fnUntraced(function*(
           provider.fetchOrchestrationItem(options),
           (claimed) =>
             Effect.sync(() =>
-              Option.isSome(claimed) && leased.set(claimed.value.lockToken, claimed.value.item.instanceId)
+              Option.isSome(claimed) && locked.set(claimed.value.lockToken, claimed.value.item.instanceId)
             )
         ),
       ackOrchestrationItem: (lockToken, { orchestratorItems, ...rest }) =>
         Effect.suspend(() => {
           // Children are played by who sends the messages.
           const turn = { ...rest, orchestratorItems: orchestratorItems.filter((item) => !isForChild(item)) }
-          const instance = instanceOf(leased.get(lockToken)!)
+          const instance = instanceOf(locked.get(lockToken)!)
           const crash = mode.crash(instance.instanceId, ++instance.attempts)
           if (crash !== undefined) crashes++
           return crash === "before"

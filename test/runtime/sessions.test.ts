@@ -146,7 +146,7 @@ describe("Sessions, in virtual time", () => {
     return { first, timed }
   })
 
-  it.effect("a process that dies loses them when their lease is over", () =>
+  it.effect("a process that dies loses them when their lock is over", () =>
     Effect.gen(function*() {
       const { first, timed } = yield* owned()
       yield* TestClock.adjust("2 minutes") // renewed meanwhile
@@ -175,7 +175,7 @@ describe("Sessions, in virtual time", () => {
       yield* first.stop
       yield* TestClock.adjust("20 seconds")
       yield* worker(answer("first again"), { workerId: "node" })
-      // Renewed at the start: longer than the lease the first one left behind.
+      // Renewed at the start: longer than the lock the first one left behind.
       yield* TestClock.adjust("20 seconds")
       const { by, tookMs } = yield* timed("after the restart")
       assert.strictEqual(by, "first again")

@@ -62,14 +62,14 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
         const { sql } = yield* PgServer.PgServer
         const started = yield* Deferred.make<void>()
         let interrupted = false
-        // With leases of an hour only a given back activity can be run by the second process.
-        const leases = { workerLockTimeout: "1 hour", orchestrationLockTimeout: "1 hour" } as const
+        // With locks of an hour only a given back activity can be run by the second process.
+        const locks = { workerLockTimeout: "1 hour", orchestrationLockTimeout: "1 hour" } as const
         const first = yield* start(
           Deferred.succeed(started, undefined).pipe(
             Effect.andThen(Effect.never),
             Effect.onInterrupt(() => Effect.sync(() => interrupted = true))
           ),
-          { ...leases, shutdownTimeout: 0 }
+          { ...locks, shutdownTimeout: 0 }
         )
         yield* client.start(Job, { instanceId: "interrupted" })
         yield* Deferred.await(started)
@@ -82,7 +82,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
         assert.deepStrictEqual(yield* sql(`SELECT * FROM instance_locks`), [])
         const second = yield* start(
           Effect.map(Activity.Call, ({ deliveryNumber }) => `delivery ${deliveryNumber}`),
-          leases
+          locks
         )
         assert.strictEqual(yield* client.wait(Job, "interrupted"), "delivery 1")
         yield* second.stop

@@ -15,8 +15,8 @@ const both = Effect.gen(function*() {
   return { ...shared, driver, theirs: yield* Functions.open(shared) }
 })
 
-/** What one side's lease is to the other. */
-const excluded = "a live lease keeps the other side out, an expired one is taken over, and the late ack changes nothing"
+/** What one side's lock is to the other. */
+const excluded = "a live lock keeps the other side out, an expired one is taken over, and the late ack changes nothing"
 
 const named = { orchestration_name: "Orchestration", orchestration_version: "1.0.0" }
 const activityItem = (instance: string, id: number, fields: object = {}) => ({
@@ -58,7 +58,7 @@ const claim = (driver: Test.Driver, lockTimeoutMs = 30_000, limit = 1) =>
     versions: { min: { major: 1000, minor: 0, patch: 0 }, max: { major: 1000, minor: 1, patch: 0 } }
   })
 
-describe("leases of instances", () => {
+describe("locks of instances", () => {
   it.live(`our turn: ${excluded}`, () =>
     Effect.gen(function*() {
       const { driver, sql, theirs } = yield* both
@@ -109,7 +109,7 @@ describe("leases of instances", () => {
     }))
 })
 
-describe("leases of activities", () => {
+describe("locks of activities", () => {
   it.live(`our activity: ${excluded}`, () =>
     Effect.gen(function*() {
       const { driver, sql, theirs } = yield* both

@@ -23,7 +23,7 @@ describe("a Rust process is killed", () => {
           for (let n = 0; n < held; n++) {
             yield* client.start(Ours.RustSteps, { instanceId: `theirs-${n}`, payload: n })
           }
-          const leases = (table: string, count: number) =>
+          const locks = (table: string, count: number) =>
             waitUntil(
               Effect.map(
                 shared.sql(
@@ -33,9 +33,9 @@ describe("a Rust process is killed", () => {
                 (rows) => rows.length === count
               )
             )
-          yield* leases("worker_queue", held)
+          yield* locks("worker_queue", held)
           yield* client.start(Ours.RustPause, { instanceId: "pause", payload: null })
-          yield* leases("instance_locks", 1)
+          yield* locks("instance_locks", 1)
 
           const ours = yield* Effect.forkChild(
             Effect.forEach(instances, (n) => client.execute(Ours.OurSteps, { instanceId: `ours-${n}`, payload: n }), {
@@ -44,7 +44,7 @@ describe("a Rust process is killed", () => {
           )
           yield* waitUntil(Effect.sync(() => ran.length > instances.length))
           yield* victim.kill
-          yield* leases("instance_locks", 1)
+          yield* locks("instance_locks", 1)
           assert.deepStrictEqual(yield* Fiber.join(ours), instances.map((n) => n + 5))
           assert.deepStrictEqual([ran.length, new Set(ran).size], [5 * instances.length, 5 * instances.length])
 
@@ -58,9 +58,9 @@ describe("a Rust process is killed", () => {
         assert.deepStrictEqual(
           yield* shared.sql(
             `SELECT (SELECT count(*) FROM orchestrator_queue)::int AS messages,
-             (SELECT count(*) FROM worker_queue)::int AS activities, (SELECT count(*) FROM instance_locks)::int AS leases`
+             (SELECT count(*) FROM worker_queue)::int AS activities, (SELECT count(*) FROM instance_locks)::int AS locks`
           ),
-          [{ messages: 0, activities: 0, leases: 0 }]
+          [{ messages: 0, activities: 0, locks: 0 }]
         )
       }),
     60_000

@@ -9,7 +9,7 @@ import * as Rust from "./Rust.ts"
 
 const instances = 12
 const messagesEach = 40
-const leaseMs = 300
+const lockMs = 300
 
 const instanceIds = Array.from({ length: instances }, (_, i) => `instance-${i}`)
 const numbers = Array.from({ length: messagesEach }, (_, i) => i)
@@ -63,14 +63,14 @@ const settle = Effect.fnUntraced(function*({ abandon, ack }: Claim) {
     return "Abandoned"
   }
   if (n < 0.9) return "Forgotten"
-  yield* Effect.sleep(leaseMs + 50)
+  yield* Effect.sleep(lockMs + 50)
   assert.strictEqual(yield* ack, "LockLost")
   return "LockLost"
 })
 
 const ourTurns = (driver: Test.Driver) =>
   Effect.map(
-    driver.fetchOrchestrationItems({ limit: 3, lockTimeoutMs: leaseMs, versions: null }),
+    driver.fetchOrchestrationItems({ limit: 3, lockTimeoutMs: lockMs, versions: null }),
     (claims) =>
       claims.map(({ history, instanceId, lockToken, messages }): Claim => {
         const parsed = messages.map(({ workItem }) => JSON.parse(workItem) as Message)
@@ -94,7 +94,7 @@ const ourTurns = (driver: Test.Driver) =>
   )
 
 const theirTurns = (theirs: Functions.Functions) =>
-  Effect.map(theirs.fetchInstance(leaseMs), (claim): ReadonlyArray<Claim> => {
+  Effect.map(theirs.fetchInstance(lockMs), (claim): ReadonlyArray<Claim> => {
     if (claim === undefined) return []
     const { out_history, out_instance_id, out_lock_token, out_messages } = claim
     const metadata = { orchestration_name: "Orchestration", orchestration_version: "1.0.0" }
@@ -109,7 +109,7 @@ const theirTurns = (theirs: Functions.Functions) =>
 
 const ourActivities = (driver: Test.Driver) =>
   Effect.map(
-    Test.take(driver, { limit: 3, lockTimeoutMs: leaseMs }),
+    Test.take(driver, { limit: 3, lockTimeoutMs: lockMs }),
     (taken) =>
       taken.map(({ lockToken, workItem }): Claim => ({
         ack: Effect.map(
@@ -121,7 +121,7 @@ const ourActivities = (driver: Test.Driver) =>
   )
 
 const theirActivities = (theirs: Functions.Functions) =>
-  Effect.map(theirs.fetchActivity(leaseMs), (taken): ReadonlyArray<Claim> =>
+  Effect.map(theirs.fetchActivity(lockMs), (taken): ReadonlyArray<Claim> =>
     taken === undefined ? [] : [{
       ack: theirs.ackActivity(taken.out_lock_token, completion(taken.out_work_item)),
       abandon: theirs.abandonActivity(taken.out_lock_token)
@@ -129,7 +129,7 @@ const theirActivities = (theirs: Functions.Functions) =>
 
 describe("both sides on the same rows", () => {
   it.live(
-    `${instances * messagesEach} messages, acks, abandons, dead leases: each is recorded once, by one of them`,
+    `${instances * messagesEach} messages, acks, abandons, dead locks: each is recorded once, by one of them`,
     () =>
       Effect.gen(function*() {
         const shared = yield* Rust.open

@@ -58,13 +58,13 @@ describe("side by side", () => {
           yield* shared.sql(
             `SELECT (SELECT count(*) FROM orchestrator_queue)::int AS messages,
              (SELECT count(*) FROM worker_queue)::int AS activities,
-             (SELECT count(*) FROM instance_locks)::int AS leases,
+             (SELECT count(*) FROM instance_locks)::int AS locks,
              (SELECT count(*) FROM (
                SELECT FROM history WHERE event_data::jsonb ->> 'source_event_id' IS NOT NULL
                GROUP BY instance_id, event_data::jsonb ->> 'source_event_id' HAVING count(*) > 1
              ) AS twice)::int AS twice`
           ),
-          [{ messages: 0, activities: 0, leases: 0, twice: 0 }]
+          [{ messages: 0, activities: 0, locks: 0, twice: 0 }]
         )
       }),
     60_000

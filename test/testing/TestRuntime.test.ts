@@ -151,7 +151,7 @@ describe("TestRuntime", () => {
       yield* Approved.wait
     }))))
 
-  it.effect("activities: one that sleeps lets time pass, and keeps its lease however long it sleeps", () =>
+  it.effect("activities: one that sleeps lets time pass, and keeps its lock however long it sleeps", () =>
     Effect.gen(function*() {
       yield* start
       assert.strictEqual(yield* wait(), "delivery 1")
@@ -265,7 +265,7 @@ describe("TestRuntime", () => {
       assert.closeTo(yield* hours, 1 + 10 / 60, 0.001)
     }).pipe(on(Step.execute("an hour"), hourOfWork), silent))
 
-  it.effect("crash: work under way begins again when its lease has run out, as a second delivery", () =>
+  it.effect("crash: work under way begins again when its lock has run out, as a second delivery", () =>
     Effect.gen(function*() {
       yield* start
       yield* TestRuntime.advance("10 minutes")

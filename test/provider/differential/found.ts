@@ -103,7 +103,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     }
   ],
 
-  "renewOrchestrationItemLocks: of two renewals of one lease the last counts": [
+  "renewOrchestrationItemLocks: of two renewals of one lock the last counts": [
     send(message("a")),
     claim,
     {
@@ -125,7 +125,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     { call: "ackWorkItems", items: [{ token: { open: 0 }, completes: "a" }] }
   ],
 
-  "ackOrchestrationItems: a refused ack leaves the lease to another one of the set": [
+  "ackOrchestrationItems: a refused ack leaves the lock to another one of the set": [
     send(message("a"), message("b.1")),
     claim,
     ack(

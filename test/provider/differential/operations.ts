@@ -189,7 +189,7 @@ const few = <A>(arbitrary: fc.Arbitrary<A>, most = 2) => fc.array(arbitrary, { m
 
 const instanceId = fc.constantFrom(...instanceIds)
 const executionId = fc.integer({ min: 1, max: lastExecutionId })
-// Round times meet: a lease ends exactly when a message becomes visible.
+// Round times meet: a lock ends exactly when a message becomes visible.
 const ms = fc.constantFrom(0, 1, 10, 100, 1000, 1001, 5000)
 const lockTimeoutMs = fc.constantFrom(10, 1000, 5000, 30_000, 30_000)
 const delayMs = orNull(ms)

@@ -43,7 +43,7 @@ describe("tokens:", () => {
           items([...garbage, good]),
           (answers) => assert.deepStrictEqual(answers as unknown, [...garbage.map(() => "LockLost"), "Done"])
         )
-      const lease = (id: string) => Effect.map(Test.claimed(driver, id), ({ lockToken }) => lockToken)
+      const tokenOf = (id: string) => Effect.map(Test.claimed(driver, id), ({ lockToken }) => lockToken)
       const lock = Effect.gen(function*() {
         yield* driver.enqueueForWorker([Test.activity()])
         const [taken] = yield* Test.take(driver, { limit: 1 })
@@ -59,10 +59,10 @@ describe("tokens:", () => {
       const results = (tokens: ReadonlyArray<string>) =>
         tokens.map((lockToken) => ({ lockToken, completion: { instanceId: "a", workItem: "{}" } }))
 
-      yield* settle((tokens) => driver.renewOrchestrationItemLocks(renewals(tokens)), yield* lease("a"))
-      yield* settle((tokens) => driver.deferMessages(deferrals(tokens)), yield* lease("b"))
-      yield* settle((tokens) => driver.ackOrchestrationItems(acks(tokens)), yield* lease("c"))
-      yield* settle((tokens) => driver.abandonOrchestrationItems(backs(tokens)), yield* lease("d"))
+      yield* settle((tokens) => driver.renewOrchestrationItemLocks(renewals(tokens)), yield* tokenOf("a"))
+      yield* settle((tokens) => driver.deferMessages(deferrals(tokens)), yield* tokenOf("b"))
+      yield* settle((tokens) => driver.ackOrchestrationItems(acks(tokens)), yield* tokenOf("c"))
+      yield* settle((tokens) => driver.abandonOrchestrationItems(backs(tokens)), yield* tokenOf("d"))
       yield* settle((tokens) => driver.renewWorkItemLocks(renewals(tokens)), yield* lock)
       yield* settle((tokens) => driver.abandonWorkItems(backs(tokens)), yield* lock)
       yield* settle((tokens) => driver.ackWorkItems(results(tokens)), (yield* Test.take(driver))[0]!.lockToken)
@@ -87,7 +87,7 @@ describe("tokens:", () => {
       assert.strictEqual(yield* statements, 0)
     }))
 
-  it.live("instance ids of any form lead back to their lease", () =>
+  it.live("instance ids of any form lead back to their lock", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
       const ids = ["a.b", ".", "1.2", "", " ", "sub::1::2", "ünï-код-例-😀", "\"quoted\" \\ 'x'", "x".repeat(2000)]
@@ -160,7 +160,7 @@ describe("abandonOrchestrationItems:", () => {
 })
 
 describe("renewOrchestrationItemLocks:", () => {
-  it.effect("extends by milliseconds from now, the marks of the batch with the lease", () =>
+  it.effect("extends by milliseconds from now, the marks of the batch with the lock", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const { lockToken } = yield* Test.claimed(driver, "a", 100)
@@ -187,7 +187,7 @@ describe("renewOrchestrationItemLocks:", () => {
       assert.deepStrictEqual(yield* driver.renewOrchestrationItemLocks([{ lockToken, extendForMs: 9 }]), ["LockLost"])
     }))
 
-  it.effect("the lease renewed is still the one that settles", () =>
+  it.effect("the lock renewed is still the one that settles", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
