@@ -26,6 +26,26 @@ import type { Options } from "./PrismaDriver.ts"
  * @since 0.1.0
  */
 export const make = Effect.fnUntraced(function*(options?: Options) {
+  const store = yield* openStore(options)
+  return AdminDriver.of({ ...reads(store), ...deletions(store) })
+})
+
+/**
+ * Provides the management driver over a `Database`.
+ *
+ * @category layers
+ * @since 0.1.0
+ */
+export const layer = (options?: Options): Layer.Layer<AdminDriver, never, Database | ProviderDriver> =>
+  Layer.effect(AdminDriver, make(options))
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+type Store = Effect.Success<ReturnType<typeof openStore>>
+
+const openStore = Effect.fnUntraced(function*(options?: Options) {
   const { client, query, schemaSql } = yield* Database
   const { readInstances } = yield* ProviderDriver
   const nowMs: Effect.Effect<number | null> = options?.clock === "effect"
@@ -44,183 +64,174 @@ export const make = Effect.fnUntraced(function*(options?: Options) {
 
   const only = <Row>(operation: string, sql: Prisma.Sql) => Effect.map(query<Row>(operation, sql), (rows) => rows[0]!)
 
-  return AdminDriver.of({
-    listInstances: (status) =>
-      status === null
-        ? models("listInstances", async () => {
-          const rows = await client.instance.findMany({
-            select: { instanceId: true },
-            orderBy: [{ createdAt: "desc" }, { instanceId: "asc" }]
-          })
-          return rows.map(({ instanceId }) => instanceId)
-        })
-        // A join: see the head of this file.
-        : Effect.map(
-          query<{ readonly instance_id: string }>(
-            "listInstances",
-            Prisma.sql`
-              SELECT i.instance_id
-              FROM ${schemaSql}.instances AS i
-              JOIN ${schemaSql}.executions AS e
-                ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-              WHERE e.status = ${status}
-              ORDER BY i.created_at DESC, i.instance_id`
-          ),
-          (rows) => rows.map(({ instance_id }) => instance_id)
-        ),
+  return { client, models, nowMs, only, query, readInstances, schemaSql }
+})
 
-    readInstances,
-
-    listExecutions: (instanceId) =>
-      models("listExecutions", async () => {
-        const rows = await client.execution.findMany({
-          where: { instanceId },
-          select: { executionId: true },
-          orderBy: { executionId: "asc" }
-        })
-        return rows.map(({ executionId }) => toNumber("listExecutions", instanceId, executionId))
-      }),
-
-    readExecution: ({ executionId, instanceId }) =>
-      models("readExecution", async () => {
-        const key = { instanceId, executionId: BigInt(executionId) }
-        const [execution, eventCount] = await client.$transaction([
-          client.execution.findUnique({ where: { instanceId_executionId: key } }),
-          client.historyEvent.count({ where: key })
-        ])
-        return execution === null ? null : {
-          executionId,
-          status: execution.status as ExecutionStatus,
-          output: execution.output,
-          startedAtMs: execution.startedAt.getTime(),
-          completedAtMs: execution.completedAt?.getTime() ?? null,
-          eventCount
-        }
-      }),
-
-    // Five counts of the same moment, one of them over a join.
-    systemMetrics: Effect.map(
-      only<MetricsRow>(
-        "systemMetrics",
-        Prisma.sql`
-          SELECT
-            count(*) AS total_instances,
-            count(*) FILTER (WHERE e.status = 'Running') AS running_instances,
-            count(*) FILTER (WHERE e.status = 'Completed') AS completed_instances,
-            count(*) FILTER (WHERE e.status = 'Failed') AS failed_instances,
-            (SELECT count(*) FROM ${schemaSql}.executions) AS total_executions,
-            (SELECT count(*) FROM ${schemaSql}.history) AS total_events
-          FROM ${schemaSql}.instances AS i
-          LEFT JOIN ${schemaSql}.executions AS e
-            ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id`
-      ),
-      (row) => ({
-        totalInstances: Number(row.total_instances),
-        totalExecutions: Number(row.total_executions),
-        runningInstances: Number(row.running_instances),
-        completedInstances: Number(row.completed_instances),
-        failedInstances: Number(row.failed_instances),
-        totalEvents: Number(row.total_events)
-      })
-    ),
-
-    // Both depths at the same time of the database's clock.
-    queueDepths: Effect.flatMap(nowMs, (now) =>
-      Effect.map(
-        only<{ readonly orchestrator_queue: bigint; readonly worker_queue: bigint }>(
-          "queueDepths",
-          Prisma.sql`
-            WITH clock AS MATERIALIZED (
-              SELECT COALESCE(${now}::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now_ms
-            )
-            SELECT
-              (
-                SELECT count(*)
-                FROM ${schemaSql}.orchestrator_queue AS q
-                WHERE q.visible_at <= to_timestamp(clock.now_ms::float8 / 1000)
-                  AND (q.lock_token IS NULL OR q.locked_until <= clock.now_ms)
-              ) AS orchestrator_queue,
-              (
-                SELECT count(*)
-                FROM ${schemaSql}.worker_queue AS w
-                WHERE w.visible_at <= to_timestamp(clock.now_ms::float8 / 1000)
-                  AND (w.lock_token IS NULL OR w.locked_until <= clock.now_ms)
-              ) AS worker_queue
-            FROM clock`
-        ),
-        (row) => ({ orchestratorQueue: Number(row.orchestrator_queue), workerQueue: Number(row.worker_queue) })
-      )),
-
-    listChildren: (instanceIds) =>
-      instanceIds.length === 0 ? Effect.succeed([]) : models("listChildren", async () => {
+const reads = ({ client, models, nowMs, only, query, readInstances, schemaSql }: Store) => ({
+  listInstances: (status) =>
+    status === null
+      ? models("listInstances", async () => {
         const rows = await client.instance.findMany({
-          where: { parentInstanceId: { in: [...instanceIds] } },
           select: { instanceId: true },
-          orderBy: [{ createdAt: "asc" }, { instanceId: "asc" }]
+          orderBy: [{ createdAt: "desc" }, { instanceId: "asc" }]
         })
         return rows.map(({ instanceId }) => instanceId)
-      }),
-
-    selectInstances: (selection) =>
-      Effect.map(
-        query<{ readonly instance_id: string }>("selectInstances", selectSql(schemaSql, selection)),
+      })
+      // A join: see the head of this file.
+      : Effect.map(
+        query<{ readonly instance_id: string }>(
+          "listInstances",
+          Prisma.sql`
+            SELECT i.instance_id
+            FROM ${schemaSql}.instances AS i
+            JOIN ${schemaSql}.executions AS e
+              ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+            WHERE e.status = ${status}
+            ORDER BY i.created_at DESC, i.instance_id`
+        ),
         (rows) => rows.map(({ instance_id }) => instance_id)
       ),
 
-    // A stored function: one transaction that locks in the same order as all other statements.
-    holdInstances: Effect.fn("PrismaAdmin.holdInstances")(function*({ holdForMs, instanceIds, mustHaveEnded }) {
-      const row = yield* only<{
-        readonly out_still_running: string | null
-        readonly out_children: ReadonlyArray<string> | null
-      }>(
-        "holdInstances",
-        Prisma.sql`SELECT * FROM ${schemaSql}.dx_hold_instances(
-          ${[...instanceIds]}::text[], ${[...mustHaveEnded]}::text[], ${holdForMs}::bigint, ${yield* nowMs}::bigint)`
-      ).pipe(Effect.retry(deadlocked))
-      return row.out_still_running === null
-        ? { _tag: "Held" as const, childIds: row.out_children ?? [] }
-        : { _tag: "StillRunning" as const, instanceId: row.out_still_running }
+  readInstances,
+
+  listExecutions: (instanceId) =>
+    models("listExecutions", async () => {
+      const rows = await client.execution.findMany({
+        where: { instanceId },
+        select: { executionId: true },
+        orderBy: { executionId: "asc" }
+      })
+      return rows.map(({ executionId }) => toNumber("listExecutions", instanceId, executionId))
     }),
 
-    // As above.
-    deleteInstances: Effect.fn("PrismaAdmin.deleteInstances")(function*({ instanceIds, mustHaveEnded }) {
-      const row = yield* only<DeletedRow>(
-        "deleteInstances",
-        Prisma.sql`SELECT * FROM ${schemaSql}.dx_delete_instances(
-          ${[...instanceIds]}::text[], ${[...mustHaveEnded]}::text[])`
-      ).pipe(Effect.retry(deadlocked))
-      return deleteOutcome(row)
-    }),
-
-    // One statement over two tables.
-    pruneExecutions: Effect.fn("PrismaAdmin.pruneExecutions")(
-      function*({ completedBeforeMs, instanceId, keepLast }) {
-        const row = yield* only<{ readonly out_executions_deleted: bigint; readonly out_events_deleted: bigint }>(
-          "pruneExecutions",
-          Prisma.sql`SELECT * FROM ${schemaSql}.dx_prune_executions(
-            ${instanceId}::text, ${keepLast}::bigint, ${completedBeforeMs}::bigint)`
-        )
-        return {
-          executionsDeleted: Number(row.out_executions_deleted),
-          eventsDeleted: Number(row.out_events_deleted)
-        }
+  readExecution: ({ executionId, instanceId }) =>
+    models("readExecution", async () => {
+      const key = { instanceId, executionId: BigInt(executionId) }
+      const [execution, eventCount] = await client.$transaction([
+        client.execution.findUnique({ where: { instanceId_executionId: key } }),
+        client.historyEvent.count({ where: key })
+      ])
+      return execution === null ? null : {
+        executionId,
+        status: execution.status as ExecutionStatus,
+        output: execution.output,
+        startedAtMs: execution.startedAt.getTime(),
+        completedAtMs: execution.completedAt?.getTime() ?? null,
+        eventCount
       }
+    }),
+
+  // Five counts of the same moment, one of them over a join.
+  systemMetrics: Effect.map(
+    only<MetricsRow>(
+      "systemMetrics",
+      Prisma.sql`
+        SELECT
+          count(*) AS total_instances,
+          count(*) FILTER (WHERE e.status = 'Running') AS running_instances,
+          count(*) FILTER (WHERE e.status = 'Completed') AS completed_instances,
+          count(*) FILTER (WHERE e.status = 'Failed') AS failed_instances,
+          (SELECT count(*) FROM ${schemaSql}.executions) AS total_executions,
+          (SELECT count(*) FROM ${schemaSql}.history) AS total_events
+        FROM ${schemaSql}.instances AS i
+        LEFT JOIN ${schemaSql}.executions AS e
+          ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id`
+    ),
+    (row) => ({
+      totalInstances: Number(row.total_instances),
+      totalExecutions: Number(row.total_executions),
+      runningInstances: Number(row.running_instances),
+      completedInstances: Number(row.completed_instances),
+      failedInstances: Number(row.failed_instances),
+      totalEvents: Number(row.total_events)
+    })
+  ),
+
+  // Both depths at the same time of the database's clock.
+  queueDepths: Effect.flatMap(nowMs, (now) =>
+    Effect.map(
+      only<{ readonly orchestrator_queue: bigint; readonly worker_queue: bigint }>(
+        "queueDepths",
+        Prisma.sql`
+          WITH clock AS MATERIALIZED (
+            SELECT COALESCE(${now}::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now_ms
+          )
+          SELECT
+            (
+              SELECT count(*)
+              FROM ${schemaSql}.orchestrator_queue AS q
+              WHERE q.visible_at <= to_timestamp(clock.now_ms::float8 / 1000)
+                AND (q.lock_token IS NULL OR q.locked_until <= clock.now_ms)
+            ) AS orchestrator_queue,
+            (
+              SELECT count(*)
+              FROM ${schemaSql}.worker_queue AS w
+              WHERE w.visible_at <= to_timestamp(clock.now_ms::float8 / 1000)
+                AND (w.lock_token IS NULL OR w.locked_until <= clock.now_ms)
+            ) AS worker_queue
+          FROM clock`
+      ),
+      (row) => ({ orchestratorQueue: Number(row.orchestrator_queue), workerQueue: Number(row.worker_queue) })
+    )),
+
+  listChildren: (instanceIds) =>
+    instanceIds.length === 0 ? Effect.succeed([]) : models("listChildren", async () => {
+      const rows = await client.instance.findMany({
+        where: { parentInstanceId: { in: [...instanceIds] } },
+        select: { instanceId: true },
+        orderBy: [{ createdAt: "asc" }, { instanceId: "asc" }]
+      })
+      return rows.map(({ instanceId }) => instanceId)
+    }),
+
+  selectInstances: (selection) =>
+    Effect.map(
+      query<{ readonly instance_id: string }>("selectInstances", selectSql(schemaSql, selection)),
+      (rows) => rows.map(({ instance_id }) => instance_id)
     )
-  })
-})
+} satisfies Partial<AdminDriver["Service"]>)
 
-/**
- * Provides the management driver over a `Database`.
- *
- * @category layers
- * @since 0.1.0
- */
-export const layer = (options?: Options): Layer.Layer<AdminDriver, never, Database | ProviderDriver> =>
-  Layer.effect(AdminDriver, make(options))
+const deletions = ({ nowMs, only, schemaSql }: Store) => ({
+  // A stored function: one transaction that locks in the same order as all other statements.
+  holdInstances: Effect.fn("PrismaAdmin.holdInstances")(function*({ holdForMs, instanceIds, mustHaveEnded }) {
+    const row = yield* only<{
+      readonly out_still_running: string | null
+      readonly out_children: ReadonlyArray<string> | null
+    }>(
+      "holdInstances",
+      Prisma.sql`SELECT * FROM ${schemaSql}.dx_hold_instances(
+        ${[...instanceIds]}::text[], ${[...mustHaveEnded]}::text[], ${holdForMs}::bigint, ${yield* nowMs}::bigint)`
+    ).pipe(Effect.retry(deadlocked))
+    return row.out_still_running === null
+      ? { _tag: "Held" as const, childIds: row.out_children ?? [] }
+      : { _tag: "StillRunning" as const, instanceId: row.out_still_running }
+  }),
 
-// -----------------------------------------------------------------------------
-// internal
-// -----------------------------------------------------------------------------
+  // As above.
+  deleteInstances: Effect.fn("PrismaAdmin.deleteInstances")(function*({ instanceIds, mustHaveEnded }) {
+    const row = yield* only<DeletedRow>(
+      "deleteInstances",
+      Prisma.sql`SELECT * FROM ${schemaSql}.dx_delete_instances(
+        ${[...instanceIds]}::text[], ${[...mustHaveEnded]}::text[])`
+    ).pipe(Effect.retry(deadlocked))
+    return deleteOutcome(row)
+  }),
+
+  // One statement over two tables.
+  pruneExecutions: Effect.fn("PrismaAdmin.pruneExecutions")(
+    function*({ completedBeforeMs, instanceId, keepLast }) {
+      const row = yield* only<{ readonly out_executions_deleted: bigint; readonly out_events_deleted: bigint }>(
+        "pruneExecutions",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_prune_executions(
+          ${instanceId}::text, ${keepLast}::bigint, ${completedBeforeMs}::bigint)`
+      )
+      return {
+        executionsDeleted: Number(row.out_executions_deleted),
+        eventsDeleted: Number(row.out_events_deleted)
+      }
+    }
+  )
+} satisfies Partial<AdminDriver["Service"]>)
 
 /** Duroxide locks a message before its instance, we lock it after; PostgreSQL ends such a deadlock by failing one. */
 const deadlocked = {

@@ -8,66 +8,14 @@ import type { DeleteOutcome, HoldOutcome, Selection } from "../../AdminDriver.ts
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
-export const make = (store: tables.Tables): AdminDriver["Service"] => {
-  const { activities, changed, executions, history, instances, locks, messages, stored } = store
+export const make = (store: tables.Tables): AdminDriver["Service"] =>
+  AdminDriver.of({ ...reads(store), ...deletions(store) })
 
-  const currentOf = (instanceId: string) =>
-    tables.executionOf(store, instanceId, instances.get(instanceId)?.executionId ?? 0)
-
-  const hasEnded = (instanceId: string): boolean => {
-    const status = currentOf(instanceId)?.status ?? "Running"
-    const isKnown = instances.has(instanceId)
-    if (isKnown && status !== "ContinuedAsNew") return status !== "Running"
-    const goesOn = isKnown ? texts.isContinueAsNew : texts.isStart
-    return ![...messages.values()].some((message) => message.instanceId === instanceId && goesOn(message.workItem))
-  }
-
-  const newestFirst = () => [...instances].sort(([, a], [, b]) => b.createdAtMs - a.createdAtMs).map(([id]) => id)
-
-  const childrenOf = (instanceIds: ReadonlyArray<string>) => {
-    const parents = new Set(instanceIds)
-    return [...instances].filter(([, { parentInstanceId }]) =>
-      parentInstanceId !== null && parents.has(parentInstanceId)
-    )
-      .map(([id]) => id)
-  }
-
-  /** Targets of queued starts, not begun, whose parent is one of these. */
-  const queuedChildrenOf = (instanceIds: ReadonlyArray<string>) => {
-    const parents = new Set(instanceIds.map((instanceId) => JSON.stringify(instanceId)))
-    return [...messages.values()].flatMap(({ instanceId, workItem }) => {
-      const isChild = texts.isStart(workItem) && parents.has(texts.parentOf(workItem))
-      return isChild && !instances.has(instanceId) ? [instanceId] : []
-    })
-  }
-
-  const matches = (instanceId: string, selection: Selection) => {
-    const completedAtMs = currentOf(instanceId)?.completedAtMs ?? null
-    return (selection.instanceIds?.includes(instanceId) ?? true) &&
-      (selection.completedBeforeMs === null ||
-        (completedAtMs !== null && completedAtMs < selection.completedBeforeMs)) &&
-      (!selection.endedRootsOnly || (instances.get(instanceId)?.parentInstanceId === null && hasEnded(instanceId)))
-  }
-
-  const remove = (instanceIds: ReadonlyArray<string>): DeleteOutcome => {
-    const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
-    for (const instanceId of new Set(instanceIds)) {
-      deleted.executionsDeleted += executions.get(instanceId)?.size ?? 0
-      for (const events of history.get(instanceId)?.values() ?? []) deleted.eventsDeleted += events.size
-      for (const queue of [messages, activities]) {
-        for (const [id, row] of queue) {
-          if (row.instanceId === instanceId && queue.delete(id)) deleted.queueMessagesDeleted++
-        }
-      }
-      if (instances.delete(instanceId)) deleted.instancesDeleted++
-      for (const table of [executions, history, locks, stored, changed]) table.delete(instanceId)
-    }
-    return { _tag: "Deleted", deleted }
-  }
-
-  return AdminDriver.of({
+const reads = (store: tables.Tables) => {
+  const { activities, executions, history, instances, messages } = store
+  return {
     listInstances: (status) =>
-      Effect.sync(() => newestFirst().filter((id) => status === null || currentOf(id)?.status === status)),
+      Effect.sync(() => newestFirst(store).filter((id) => status === null || currentOf(store, id)?.status === status)),
 
     readInstances: (instanceIds) =>
       Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
@@ -85,7 +33,8 @@ export const make = (store: tables.Tables): AdminDriver["Service"] => {
       }),
 
     systemMetrics: Effect.sync(() => {
-      const count = (status: string) => [...instances.keys()].filter((id) => currentOf(id)?.status === status).length
+      const count = (status: string) =>
+        [...instances.keys()].filter((id) => currentOf(store, id)?.status === status).length
       const all = [...history.values()].flatMap((ofInstance) => [...ofInstance.values()])
       return {
         totalInstances: instances.size,
@@ -103,29 +52,37 @@ export const make = (store: tables.Tables): AdminDriver["Service"] => {
       return { orchestratorQueue: depth(messages.values()), workerQueue: depth(activities.values()) }
     }),
 
-    listChildren: (instanceIds) => Effect.sync(() => childrenOf(instanceIds)),
+    listChildren: (instanceIds) => Effect.sync(() => childrenOf(store, instanceIds)),
 
     selectInstances: (selection) =>
-      Effect.sync(() => [...instances.keys()].filter((id) => matches(id, selection)).slice(0, selection.limit)),
+      Effect.sync(() => [...instances.keys()].filter((id) => matches(store, id, selection)).slice(0, selection.limit))
+  } satisfies Partial<AdminDriver["Service"]>
+}
 
+const deletions = (store: tables.Tables) => {
+  const { executions, history, instances, locks } = store
+  return {
     holdInstances: ({ holdForMs, instanceIds, mustHaveEnded }) =>
       Effect.map(Clock.currentTimeMillis, (now): HoldOutcome => {
-        const running = mustHaveEnded.find((id) => !hasEnded(id))
+        const running = mustHaveEnded.find((id) => !hasEnded(store, id))
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
         for (const id of instanceIds) {
           // No claim hands out such a token.
-          if (!hasEnded(id)) locks.set(id, { token: "held", untilMs: now + holdForMs })
+          if (!hasEnded(store, id)) locks.set(id, { token: "held", untilMs: now + holdForMs })
         }
-        return { _tag: "Held", childIds: [...new Set([...childrenOf(instanceIds), ...queuedChildrenOf(instanceIds)])] }
+        return {
+          _tag: "Held",
+          childIds: [...new Set([...childrenOf(store, instanceIds), ...queuedChildrenOf(store, instanceIds)])]
+        }
       }),
 
     deleteInstances: ({ instanceIds, mustHaveEnded }) =>
       Effect.sync((): DeleteOutcome => {
-        const running = mustHaveEnded.find((id) => !hasEnded(id))
+        const running = mustHaveEnded.find((id) => !hasEnded(store, id))
         if (running !== undefined) return { _tag: "StillRunning", instanceId: running }
-        const left = [...childrenOf(instanceIds), ...queuedChildrenOf(instanceIds)]
+        const left = [...childrenOf(store, instanceIds), ...queuedChildrenOf(store, instanceIds)]
           .find((id) => !instanceIds.includes(id))
-        return left === undefined ? remove(instanceIds) : { _tag: "ChildLeftBehind", instanceId: left }
+        return left === undefined ? remove(store, instanceIds) : { _tag: "ChildLeftBehind", instanceId: left }
       }),
 
     pruneExecutions: ({ completedBeforeMs, instanceId, keepLast }) =>
@@ -147,5 +104,64 @@ export const make = (store: tables.Tables): AdminDriver["Service"] => {
         if (ofInstance?.size === 0) executions.delete(instanceId)
         return { executionsDeleted, eventsDeleted }
       })
+  } satisfies Partial<AdminDriver["Service"]>
+}
+
+// internal
+
+const currentOf = (store: tables.Tables, instanceId: string) =>
+  tables.executionOf(store, instanceId, store.instances.get(instanceId)?.executionId ?? 0)
+
+const hasEnded = (store: tables.Tables, instanceId: string): boolean => {
+  const status = currentOf(store, instanceId)?.status ?? "Running"
+  const isKnown = store.instances.has(instanceId)
+  if (isKnown && status !== "ContinuedAsNew") return status !== "Running"
+  const goesOn = isKnown ? texts.isContinueAsNew : texts.isStart
+  return ![...store.messages.values()].some((message) => message.instanceId === instanceId && goesOn(message.workItem))
+}
+
+const newestFirst = ({ instances }: tables.Tables) =>
+  [...instances].sort(([, a], [, b]) => b.createdAtMs - a.createdAtMs).map(([id]) => id)
+
+const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {
+  const parents = new Set(instanceIds)
+  return [...instances].filter(([, { parentInstanceId }]) => parentInstanceId !== null && parents.has(parentInstanceId))
+    .map(([id]) => id)
+}
+
+/** Targets of queued starts, not begun, whose parent is one of these. */
+const queuedChildrenOf = ({ instances, messages }: tables.Tables, instanceIds: ReadonlyArray<string>) => {
+  const parents = new Set(instanceIds.map((instanceId) => JSON.stringify(instanceId)))
+  return [...messages.values()].flatMap(({ instanceId, workItem }) => {
+    const isChild = texts.isStart(workItem) && parents.has(texts.parentOf(workItem))
+    return isChild && !instances.has(instanceId) ? [instanceId] : []
   })
+}
+
+const matches = (store: tables.Tables, instanceId: string, selection: Selection) => {
+  const completedAtMs = currentOf(store, instanceId)?.completedAtMs ?? null
+  return (selection.instanceIds?.includes(instanceId) ?? true) &&
+    (selection.completedBeforeMs === null ||
+      (completedAtMs !== null && completedAtMs < selection.completedBeforeMs)) &&
+    (!selection.endedRootsOnly ||
+      (store.instances.get(instanceId)?.parentInstanceId === null && hasEnded(store, instanceId)))
+}
+
+const remove = (
+  { activities, changed, executions, history, instances, locks, messages, stored }: tables.Tables,
+  instanceIds: ReadonlyArray<string>
+): DeleteOutcome => {
+  const deleted = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, queueMessagesDeleted: 0 }
+  for (const instanceId of new Set(instanceIds)) {
+    deleted.executionsDeleted += executions.get(instanceId)?.size ?? 0
+    for (const events of history.get(instanceId)?.values() ?? []) deleted.eventsDeleted += events.size
+    for (const queue of [messages, activities]) {
+      for (const [id, row] of queue) {
+        if (row.instanceId === instanceId && queue.delete(id)) deleted.queueMessagesDeleted++
+      }
+    }
+    if (instances.delete(instanceId)) deleted.instancesDeleted++
+    for (const table of [executions, history, locks, stored, changed]) table.delete(instanceId)
+  }
+  return { _tag: "Deleted", deleted }
 }
