@@ -319,4 +319,4 @@ const attempt = (f: () => void): ErrorDetails.ErrorDetails | undefined => {
 
 const notDurable = (name: string) =>
   `orchestration "${name}" awaits something that is not durable (a promise, a callback, a real timer): ` +
-  `nothing recorded can ever wake it. Put it into an activity. Instead of sleeping without end, wait for a signal`
+  `nothing recorded can ever wake it. Put it in an activity. Instead of an endless sleep, wait for a signal`

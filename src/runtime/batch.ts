@@ -1,5 +1,5 @@
 /**
- * What a claimed batch is for: which execution it starts or continues, or that it is dropped.
+ * Reads the messages of a claimed instance: which execution they start or continue, or that they are dropped.
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
@@ -14,7 +14,7 @@ export interface Run {
   readonly executionId: number
   readonly history: ReadonlyArray<Event.Event>
   readonly started: StartedFields
-  /** The version the execution is pinned to, or asked for. */
+  /** The version that the execution is pinned to, or that its start asks for. */
   readonly version: Wanted
   /** Messages in order of arrival, without those that start an execution. */
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
@@ -29,7 +29,7 @@ export type Batch =
   /** The message that starts the execution is not visible yet. */
   | { readonly _tag: "Early" }
 
-/** `running` is how an execution began whose history the item leaves out: one that has not ended. */
+/** `running` is the first event of an execution that has not ended, where the item leaves out its history. */
 export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationStarted">): Batch => {
   const { history } = item
   const messages = inOrderOfArrival(item).filter(({ _tag }) =>
@@ -48,7 +48,7 @@ export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationS
     }
     if (ended._tag !== "OrchestrationContinuedAsNew") return { _tag: "Drop", rejections }
     if (continued === undefined) return { _tag: "Early" }
-    // A process that has not heard of the newest version must not take the instance back to an older one.
+    // A process that does not serve the newest version yet must not take the instance back to an older one.
     const atLeast = recorded.version
     const started = fromContinue(continued)
     return run({ executionId: item.executionId + 1, history: [], started, messages, rejections }, { atLeast })
@@ -57,12 +57,12 @@ export const read = (item: OrchestrationItem, running?: Event.Of<"OrchestrationS
   const start = item.messages.find((message) => message._tag === "StartOrchestration")
   const started = start === undefined ? continued && fromContinue(continued) : fromStart(start)
   if (started === undefined) return { _tag: "Early" }
-  // Others wanted to start the same instance at the same time.
+  // Other parents may have started the same instance at the same time.
   const rejections = item.messages.flatMap((message) => rejectStart(started, message, "running"))
   return run({ executionId: item.executionId, history, started, messages, rejections })
 }
 
-/** Stands in for a start that is not there, where an execution fails without one. */
+/** Takes the place of a missing start, when an execution fails without one. */
 export const unknownStart = (item: OrchestrationItem): StartedFields => ({
   _tag: "OrchestrationStarted",
   name: item.orchestrationName,
@@ -75,13 +75,12 @@ export const unknownStart = (item: OrchestrationItem): StartedFields => ({
 // internal
 
 /**
- * A timer stands in the queue from the moment it was set, but arrives when it is due: after an outage a signal that came
- * in time must not lose against a timeout that passed meanwhile. It only ever moves back; all other messages keep their
- * places.
+ * A timer is in the queue from the moment it is set, but it arrives when it is due. So after an outage, a signal that came
+ * in time does not lose against a timeout that passed later. Timers only move back; all other messages keep their places.
  */
 const inOrderOfArrival = ({ enqueuedAtMs, messages }: OrchestrationItem): ReadonlyArray<WorkItem.WorkItem> => {
   const ordered: Array<WorkItem.WorkItem> = []
-  // Not due yet, the next one first.
+  // Not due yet, earliest first.
   let timers: Array<WorkItem.Of<"TimerFired">> = []
   for (const [index, message] of messages.entries()) {
     if (message._tag === "TimerFired") {
@@ -135,7 +134,7 @@ const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => (
   ...(message.initialCustomStatus !== undefined && { initialCustomStatus: message.initialCustomStatus })
 })
 
-/** Notifies a parent whose child cannot start; it would wait without end. A start delivered twice is the same child. */
+/** Notifies a parent that its child cannot start; it would wait forever. A start that is delivered twice is accepted. */
 const rejectStart = (
   recorded: StartedFields,
   message: WorkItem.WorkItem,
@@ -151,7 +150,7 @@ const rejectStart = (
     parentInstance: message.parentInstance,
     parentExecutionId: message.parentExecutionId ?? 1,
     parentId: message.parentId,
-    // Not `OrchestrationFailed`: a parent whose child fails with strings would take the text for one of the child's errors.
+    // Not `OrchestrationFailed`: where the child's errors are strings, its parent would take the text for one of them.
     details: ErrorDetails.application("Panicked", problem)
   }]
 }

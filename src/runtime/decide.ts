@@ -1,8 +1,8 @@
 /**
- * What a delivery comes to, as values: the dispatchers carry them out.
+ * Decides what a delivery comes to. Pure: the dispatchers carry the decisions out.
  *
- * A claimed instance or activity runs, fails for good, is dropped, or is abandoned: given back, to be delivered again.
- * The same holds for a turn or an outcome that the store did not take.
+ * A claimed instance or activity runs, fails for good, is dropped, or is abandoned, that is, given back to be delivered
+ * again. The same holds when the store does not take the turn or the outcome.
  */
 import * as Duration from "effect/Duration"
 import * as Exit from "effect/Exit"
@@ -20,7 +20,7 @@ import type { Registration, Registry } from "./registry.ts"
 export interface Abandon<Because extends string> {
   readonly _tag: "Abandon"
   readonly because: Because
-  /** Until the work is delivered again; `growing` pauses double with each failure in a row. */
+  /** Pause before the next delivery; `growing` pauses double with each failure in a row. */
   readonly pause: Duration.Duration | "none" | "growing"
   /** Whether the delivery counts towards `maxAttempts`, after which work is poison. */
   readonly counts: boolean
@@ -45,7 +45,7 @@ export const broken: Abandon<"Broke"> = { _tag: "Abandon", because: "Broke", pau
 export type InstanceDecision =
   /** The warm program resumes. */
   | { readonly _tag: "Resume"; readonly batch: batches.Run; readonly warm: WarmProgram }
-  /** The history is not in the item, and no program can do without it. */
+  /** The item has no history, and no warm program can resume without it. */
   | { readonly _tag: "ReadHistory" }
   | { readonly _tag: "Replay"; readonly batch: batches.Run; readonly registration: Registration }
   /** The instance has ended: its messages are deleted, and parents whose child could not start are notified. */
@@ -93,7 +93,7 @@ export const instance = (
   return { _tag: "Replay", batch, registration }
 }
 
-/** What a turn comes to that the store did not take. */
+/** What happens to an instance when the store does not take its turn. */
 export type UnstoredTurn =
   | { readonly _tag: "Replay" }
   | { readonly _tag: "Fail"; readonly turn: Turn }
@@ -136,7 +136,7 @@ export const activity = <Handler>(
   return handler === undefined ? unserved(item.name) : { _tag: "Run", handler }
 }
 
-/** What the end of a handler comes to. */
+/** What happens when a handler has ended. */
 export type HandlerEnd = { readonly _tag: "Store"; readonly completion: Completion } | Abandon<"HandlerInterrupted">
 
 export const handlerEnd = (item: Activity, exit: Exit.Exit<string, ErrorDetails>): HandlerEnd => {
@@ -150,7 +150,7 @@ export const handlerEnd = (item: Activity, exit: Exit.Exit<string, ErrorDetails>
   return { _tag: "Abandon", because: "HandlerInterrupted", pause: "none", counts: true }
 }
 
-/** What an outcome comes to that the store did not take. The handler is never run again for it. */
+/** What happens to an activity when the store does not take its outcome. The handler never runs again for it. */
 export type UnstoredOutcome =
   | { readonly _tag: "Retry" }
   | { readonly _tag: "Fail"; readonly completion: Completion }
@@ -169,7 +169,7 @@ export const unstoredOutcome = (item: Activity, completion: Completion, error: P
 
 // internal
 
-/** This process does not serve the work, and should not have been given it. */
+/** This process does not serve the work, and should not have received it. */
 const unserved = (name: string): Abandon<"Unserved"> => ({
   _tag: "Abandon",
   because: "Unserved",
@@ -178,7 +178,7 @@ const unserved = (name: string): Abandon<"Unserved"> => ({
   problem: `this process does not serve ${name}`
 })
 
-/** The payload is at fault. A schema that does not fit, or a missing right, is for the operator to mend. */
+/** The payload is at fault. A database schema that does not fit, or a missing right, is for the operator to fix. */
 const isRefusedData = ({ reason }: ProviderError) => reason._tag === "DataRefused" || reason._tag === "InvalidInput"
 
 const failed = (item: Activity, details: ErrorDetails): Completion => ({

@@ -1,19 +1,19 @@
 /**
- * Names what blocks the event loop: code that computes for long without a break holds everything else of its process,
- * the renewal of locks included.
+ * Finds the code that blocks the event loop. Code that computes for a long time without a break stops everything else in
+ * its process, including the renewal of locks.
  *
- * Turns are measured one by one. Activities interleave, so all that are under way are named.
+ * Turns are measured one by one. Activities interleave, so the log names all activities that are running.
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 
 export interface EventLoop {
-  /** Runs a turn; `ms` is how long it held the event loop, when that is worth a warning. */
+  /** Runs a turn; `blockedMs` is how long it blocked the event loop, if that is worth a warning. */
   readonly turn: <A>(run: () => A) => { readonly result: A; readonly blockedMs: number | undefined }
 }
 
-/** Measures real time, whatever clock the runtime uses: the process is what blocks. */
+/** Measures real time, whatever clock the runtime uses: it is the process that blocks. */
 export const watch = Effect.fnUntraced(function*(
   activities: () => Iterable<string>
 ): Effect.fn.Return<EventLoop, never, Scope.Scope> {
@@ -25,15 +25,15 @@ export const watch = Effect.fnUntraced(function*(
     const blockedMs = nowMs - lastMs - turnsMs
     lastMs = nowMs
     turnsMs = 0
-    if (blockedMs < warnedOfMs) return
+    if (blockedMs < warningMs) return
     const names = [...activities()]
     if (names.length === 0) return
-    Effect.logWarning("Worker dispatcher: the event loop was blocked, probably by an activity under way").pipe(
+    Effect.logWarning("Worker dispatcher: the event loop was blocked, probably by a running activity").pipe(
       Effect.annotateLogs({
         package: "duroxide-prisma",
         milliseconds: Math.round(blockedMs),
-        activities: names.slice(0, namedAtMost).join(", "),
-        ...(names.length > namedAtMost && { andOthers: names.length - namedAtMost })
+        activities: names.slice(0, maxNamed).join(", "),
+        ...(names.length > maxNamed && { andOthers: names.length - maxNamed })
       }),
       withHarmlessLoggers,
       runLog
@@ -42,7 +42,7 @@ export const watch = Effect.fnUntraced(function*(
   yield* Effect.acquireRelease(
     Effect.sync(() => {
       const timer = setInterval(tick, intervalMs)
-      // Does not keep a process alive that has nothing else to do.
+      // The timer alone does not keep the process alive.
       timer.unref()
       return timer
     }),
@@ -54,16 +54,16 @@ export const watch = Effect.fnUntraced(function*(
       const result = run()
       const ms = performance.now() - begunMs
       turnsMs += ms
-      return { result, blockedMs: ms < warnedOfMs ? undefined : Math.round(ms) }
+      return { result, blockedMs: ms < warningMs ? undefined : Math.round(ms) }
     }
   }
 })
 
 // internal
 
-/** The precision of what is measured. */
+/** The precision of the measurement. */
 const intervalMs = 100
 
-const warnedOfMs = 1_000
+const warningMs = 1_000
 
-const namedAtMost = 5
+const maxNamed = 5

@@ -1,5 +1,5 @@
 /**
- * Turns that fail an execution without running its code.
+ * Failures that the runtime decides, and the turns that store them without running any code.
  */
 import * as Option from "effect/Option"
 import type * as ErrorDetails from "../model/ErrorDetails.ts"
@@ -10,7 +10,7 @@ import type { ProviderError } from "../provider/ProviderError.ts"
 import * as turns from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 
-/** `deliveries` ended without a stored turn. */
+/** The failure of an instance after this number of deliveries without a stored turn. */
 export const poisonedInstance = (
   item: OrchestrationItem,
   deliveries: number,
@@ -34,7 +34,7 @@ export const poisonedInstance = (
   )
 })
 
-/** `deliveries` ended without an outcome. */
+/** The failure of an activity after this number of deliveries without an outcome. */
 export const poisonedActivity = (
   item: WorkItem.Of<"ActivityExecute">,
   deliveries: number,
@@ -55,7 +55,7 @@ export const poisonedActivity = (
     "interrupted itself"
 })
 
-/** The database will never take what was to be stored. */
+/** The failure of an instance or activity whose data the database refuses. */
 export const refusedByStore = (error: ProviderError): ErrorDetails.ErrorDetails => ({
   _tag: "Infrastructure",
   operation: error.operation,
@@ -63,7 +63,7 @@ export const refusedByStore = (error: ProviderError): ErrorDetails.ErrorDetails 
   retryable: false
 })
 
-/** An execution that fails without its code being run. */
+/** The turn that fails an execution without running its code. */
 export const failedTurn = (item: OrchestrationItem, batch: batches.Batch, details: ErrorDetails.ErrorDetails): Turn =>
   withRejections(
     turns.fail(
@@ -78,5 +78,6 @@ export const failedTurn = (item: OrchestrationItem, batch: batches.Batch, detail
     batch
   )
 
+/** Adds the notices to parents whose child could not start. */
 export const withRejections = (turn: Turn, batch: batches.Batch): Turn =>
   batch._tag === "Run" ? { ...turn, orchestratorItems: [...turn.orchestratorItems, ...batch.rejections] } : turn

@@ -1,5 +1,5 @@
 /**
- * How layers of handlers and programs meet the runtime that serves them: a service for each definition.
+ * The services through which the layers of handlers and programs reach the runtime: one for each definition.
  */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
@@ -8,7 +8,7 @@ import type { Code } from "../replay/interpreter.ts"
 import type { Call } from "./activityCall.ts"
 
 /**
- * Marks, in the type of a layer, that a handler of the activity `Name` is there.
+ * Marks, in the type of a layer, that it provides a handler of the activity `Name`.
  *
  * @category models
  * @since 0.1.0
@@ -19,8 +19,7 @@ export interface ActivityHandler<Name extends string> {
 }
 
 /**
- * Marks, in the type of a layer, that a program of the orchestration `Name` is there, in this version; without one, in
- * any.
+ * Marks, in the type of a layer, that it provides a program of the orchestration `Name` in this version, or in any version.
  *
  * @category models
  * @since 0.1.0
@@ -35,7 +34,7 @@ export interface OrchestrationHandler<Name extends string, Version extends strin
  * What the runtime runs for an activity.
  */
 export interface ActivityCode {
-  /** Fails with what is recorded; only interruption stays what it is. */
+  /** Fails with the details to record; interruption is passed on. */
   readonly run: (input: string) => Effect.Effect<string, ErrorDetails, Call>
 }
 

@@ -1,5 +1,5 @@
 /**
- * Sweeps messages for ids without an instance: those whose instance exists by now, and those that are too old.
+ * Sweeps messages for ids without an instance: delivers those whose instance exists by now, deletes those that are too old.
  */
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
@@ -10,7 +10,7 @@ import type { Provider } from "../provider/Provider.ts"
 import type { Settings } from "./settings.ts"
 import type { Supervisor } from "./supervisor.ts"
 
-/** Time between two sweeps, give or take a fifth. Changed in virtual time only, where every sweep is a step. */
+/** Time between two sweeps, plus or minus a fifth. Changed in virtual time only, where each sweep would be a step. */
 export const SweepInterval = Context.Reference<Duration.Duration>("duroxide-prisma/internal/SweepInterval", {
   defaultValue: () => Duration.seconds(10)
 })
@@ -32,7 +32,7 @@ export const run = Effect.fnUntraced(function*(
   )
   const interval = Duration.toMillis(yield* SweepInterval)
   const loop = Effect.forever(
-    // Processes that start together need not sweep together.
+    // So processes that start together do not sweep together.
     Effect.andThen(Effect.flatMap(Random.nextBetween(0.8, 1.2), (factor) => Effect.sleep(factor * interval)), sweep)
   )
   yield* Effect.forkScoped(supervisor.watch("sweep of messages", loop))

@@ -1,5 +1,7 @@
 /**
- * Claims instances, runs one turn of each, stores what the turn decided. What a delivery comes to is in `decide.ts`.
+ * Claims instances, runs a turn of each, and stores what the turn decides.
+ *
+ * `decide.ts` says what a delivery comes to; this module carries it out.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -54,7 +56,7 @@ export const make = Effect.fnUntraced(function*(options: {
 
 // internal
 
-/** What all deliveries share. */
+/** Shared by all deliveries. */
 interface Room {
   readonly provider: Provider["Service"]
   readonly registry: Registry
@@ -64,7 +66,7 @@ interface Room {
   readonly pauses: Pauses
 }
 
-/** Settles the delivery, whatever happens. */
+/** Handles a delivery, and settles its claim whatever happens. */
 const handle = (room: Room, claimed: Claimed<OrchestrationItem>): Effect.Effect<void> => {
   const { pauses, provider, runner, settings } = room
   const { item: { executionId, instanceId }, lockToken } = claimed
@@ -78,14 +80,14 @@ const handle = (room: Room, claimed: Claimed<OrchestrationItem>): Effect.Effect<
     Effect.catchDefect((defect) =>
       Effect.andThen(Effect.logError(`${component}: turn broke`, defect), settlement.abandon(decide.broken))
     ),
-    // Shutdown. If the turn was stored anyway, there is nothing left to give back.
+    // Shutdown. If the turn was stored nevertheless, the store ignores this.
     Effect.onInterrupt(() => settlement.release),
     Effect.annotateLogs({ instanceId, executionId }),
     Effect.andThen(runner.reportStrays)
   )
 }
 
-/** Carries out what the delivery comes to. */
+/** Decides what the delivery comes to, and carries it out. */
 const deliver = (
   room: Room,
   { attemptCount, item: claimedItem }: Claimed<OrchestrationItem>,
@@ -95,7 +97,7 @@ const deliver = (
   const { instanceId } = claimedItem
   const warm = room.warm.take(instanceId)
 
-  /** `ran` is the turn that the warm program has run already. */
+  /** `ran` is the turn that the warm program has already run, if it has. */
   const proceed = (item: OrchestrationItem, ran?: turns.Ran): Effect.Effect<void> =>
     Effect.suspend(() => {
       const decision = decide.instance({ attemptCount, item }, { registry, maxAttempts, warm })

@@ -8,18 +8,18 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type { ProviderError } from "../provider/ProviderError.ts"
 
-/** 100 milliseconds, doubled by every failure so far, at most a minute. */
+/** 100 milliseconds, doubled with each failure so far, at most one minute. */
 export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2 ** Math.min(failures, 10), 60_000))
 
-/** Longest pause between two tries to store a result or to abandon work: how late either is after an outage. */
+/** Longest pause between two tries to store an outcome or to abandon work, and so their longest delay after an outage. */
 export const longestStorePause = Duration.seconds(10)
 
-/** Growing pauses, counted for each key by itself. */
+/** Growing pauses, counted separately for each key. */
 export class Pauses {
   // In order of the last failure.
   private readonly failures = new Map<string, number>()
 
-  /** Counts a failure, and says how long to wait after it. */
+  /** Counts a failure, and returns how long to wait after it. */
   next(key: string): { readonly pause: Duration.Duration; readonly isFirst: boolean } {
     const failures = this.failures.get(key) ?? 0
     this.failures.delete(key)
@@ -33,7 +33,7 @@ export class Pauses {
   }
 }
 
-/** Annotates a log line with the problem, which never has a payload. */
+/** Annotates a log line with the problem, which never contains a payload. */
 export const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
 
 // internal

@@ -13,21 +13,21 @@ export interface Registration {
   readonly code: Code
 }
 
-/** Exactly this version; or the newest one, for null; or the newest one that is not older. */
+/** Exactly this version; or, for null, the newest version; or the newest version if it is not older than `atLeast`. */
 export type Wanted = string | null | { readonly atLeast: string }
 
 export interface Registry {
   readonly resolve: (name: string, version: Wanted) => Registration | undefined
-  /** `name@version` of everything registered, for messages. */
+  /** `name@version` of each registered orchestration, for logs. */
   readonly names: ReadonlyArray<string>
-  /** For claims: what `resolve` finds a program for. */
+  /** For claims: the orchestrations that `resolve` finds. */
   readonly serves: ReadonlyArray<ServedOrchestration>
 }
 
-/** How other clients ask for whatever version there is. */
+/** With these, other clients ask for any version. */
 export const anyVersion: ReadonlyArray<string> = ["unknown", "0.0.0"]
 
-/** Throws on two programs of one name and version: a defect of the application. */
+/** Throws on two registrations with the same name and version: a defect of the application. */
 export const makeUnsafe = (registrations: ReadonlyArray<Registration>): Registry => {
   const versions = new Map<string, Map<string, Registration>>()
   const newest = new Map<string, Registration>()
@@ -50,7 +50,7 @@ export const makeUnsafe = (registrations: ReadonlyArray<Registration>): Registry
   }
 }
 
-/** Activities by name. Throws on two of one name, and on a name that is Duroxide's. */
+/** Activities by name. Throws when two have the same name, and on a name that Duroxide reserves. */
 export const handlersUnsafe = <A>(activities: ReadonlyArray<readonly [name: string, handler: A]>): Map<string, A> => {
   const handlers = new Map<string, A>()
   for (const [name, handler] of activities) {
@@ -63,10 +63,10 @@ export const handlersUnsafe = <A>(activities: ReadonlyArray<readonly [name: stri
 
 // internal
 
-/** Activities that every Rust runtime has; it answers what is asked for under these names. */
+/** Prefix of the activities that are built into each Rust runtime, which would answer calls of these names. */
 const builtIn = "__duroxide_syscall:"
 
-/** Versions of other processes may be anything; what is no version is older than all others. */
+/** Other processes may use any text as a version; a text that is not a semantic version is older than all versions. */
 const isNewer = (version: string, than: string): boolean => {
   const [one, other] = [SemVer.parse(version), SemVer.parse(than)]
   return Result.isSuccess(one) && (Result.isFailure(other) || SemVer.isGreaterThan(one.success, other.success))

@@ -1,5 +1,5 @@
 /**
- * What logs and metrics say of turns.
+ * Logs and metrics of turns.
  */
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
@@ -40,10 +40,10 @@ export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
   )
 }
 
-// A failure of the program's own Schema and a cancellation are outcomes that were asked for.
+// Errors of the program's own Schema and cancellations are outcomes that the application asked for.
 const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
 
-// The message of an application error is a payload; only that of a limit, which kills no program, is ours.
+// The message of an application error is a payload. The message of an exceeded limit is written by this package.
 const failureReason = (details: ErrorDetails.ErrorDetails) =>
   details._tag !== "Application"
     ? ErrorDetails.display(details)
@@ -53,7 +53,7 @@ const failureReason = (details: ErrorDetails.ErrorDetails) =>
     ? details.kind
     : "Cancelled"
 
-/** Programs that go on outside their turn, each reported once. */
+/** Programs that continue outside their turn; each is reported once. */
 export class StrayReport {
   private readonly reported = new Set<string>()
   private readonly pending: Array<{ readonly name: string; readonly instanceId: string }> = []
@@ -65,7 +65,7 @@ export class StrayReport {
   readonly flush: Effect.Effect<void> = Effect.suspend(() =>
     Effect.forEach(this.pending.splice(0), ({ instanceId, name }) =>
       Effect.logError(
-        `${component}: program goes on outside its turn: it awaits something that is not durable. Put it into an activity`
+        `${component}: program continues outside its turn: it awaits something that is not durable. Put it in an activity`
       ).pipe(Effect.annotateLogs({ orchestration: name, instanceId })), { discard: true })
   )
 }

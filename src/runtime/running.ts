@@ -1,9 +1,9 @@
 /**
- * The activities running in this process: how each learns that it was cancelled, and how all keep their locks.
+ * The activities running in this process: how they learn that they were cancelled, and how they keep their locks.
  *
- * The provider says at once which activities a turn stored by this process cancels. For everything else one check asks
- * the store about all of them, as soon as one has run for the check interval: a renewal of their locks, in one
- * statement. Nothing is sent while nothing runs that long.
+ * When a turn that this process stores cancels activities, the provider announces them at once. All other cancellations
+ * are found by a check: once an activity has run for the check interval, one statement renews the locks of all running
+ * activities. While no activity runs that long, no statement is sent.
  */
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
@@ -24,17 +24,17 @@ import type { Supervisor } from "./supervisor.ts"
 type Service = Provider["Service"]
 
 export interface RunningActivities {
-  /** Its lock is kept and its cancellation noticed until `leave`. */
+  /** Until `leave`, its lock is renewed and its cancellation is noticed. */
   readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Running
   readonly leave: (running: Running) => void
-  /** Revives its lock if it may have expired, as long as no other process has taken it. */
+  /** Revives its lock if it may have expired, unless another process has taken it. */
   readonly holdLock: (running: Running) => Effect.Effect<void, ProviderError>
   /**
-   * Waits while no lock can be renewed: otherwise the first claim after an outage would take work that still runs here
-   * under an expired lock.
+   * Waits while no lock can be renewed. Otherwise the first claim after an outage would take activities that still run
+   * here under an expired lock.
    */
   readonly inTouch: Effect.Effect<void>
-  /** Of each one, for logs. */
+  /** Names of all running activities, for logs. */
   readonly names: () => Iterable<string>
 }
 
@@ -43,29 +43,29 @@ export interface Running {
   /** For logs. */
   readonly name: string
   readonly lockToken: string
-  /** Done when the activity was cancelled, or its lock is lost. */
+  /** Done when the activity is cancelled, or its lock is lost. */
   readonly lost: Deferred.Deferred<void>
   /** Monotonic milliseconds. */
   checkedAtMs: number
-  /** The same: its lock holds until then at least, as far as this process knows. */
+  /** Monotonic milliseconds until which its lock is certain to be live. */
   lockedUntilMs: number
 }
 
-/** Keeps the locks of what runs until its scope is closed. */
+/** Renews the locks of running activities until its scope is closed. */
 export const make = Effect.fnUntraced(function*(
   provider: Service,
   settings: Settings,
   supervisor: Supervisor
 ): Effect.fn.Return<RunningActivities, never, Scope.Scope> {
   const clock = yield* Clock.Clock
-  // In order of `checkedAtMs`: a check stamps all that are there, and later ones are younger.
+  // In order of `checkedAtMs`: a check stamps all of them, and activities that start later are stamped later.
   const running = new Set<Running>()
   const occupied = Latch.makeUnsafe()
   const inTouch = Latch.makeUnsafe(true)
   const pace = activityRenewal(settings)
   const intervalMs = Duration.toMillis(pace.interval)
   const lockTimeoutMs = Duration.toMillis(settings.workerLockTimeout)
-  // A lock that is only read now must hold beyond the next check, with half of its length to spare.
+  // A lock that a check does not extend must outlast the next check by half of its length.
   const sufficientMs = Math.min(lockTimeoutMs, lockTimeoutMs / 2 + intervalMs)
 
   const renew = (one: Running) =>
@@ -81,7 +81,7 @@ export const make = Effect.fnUntraced(function*(
       )
     })
 
-  /** The error when the store did not answer: then nothing is known, and nothing is interrupted. */
+  /** Returns the error when the store did not answer. Then the lock may still be live, and the activity keeps running. */
   const checkOne = (one: Running): Effect.Effect<ProviderError | undefined> =>
     Effect.matchEffect(renew(one), {
       onSuccess: () => Effect.undefined,
@@ -91,7 +91,7 @@ export const make = Effect.fnUntraced(function*(
           : Effect.succeed(error)
     })
 
-  /** Fails when the store left one without an answer. */
+  /** Fails when the store did not answer for one of them. */
   const check = Effect.gen(function*() {
     const now = monotonicMs(clock)
     for (const one of running) one.checkedAtMs = now

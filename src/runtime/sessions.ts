@@ -1,8 +1,9 @@
 /**
- * Sessions of one process: how many of them it serves at once, and how they stay with it.
+ * The sessions of one process: how many it serves at once, and how it keeps them.
  *
- * The store binds a session to its owner when the owner claims an activity of it. Here its lock is renewed while it is
- * used, and sessions without lock and work are swept. Nothing is renewed before a session was claimed.
+ * When a process claims an activity of a session, the store binds the session to that process. This module renews the
+ * locks of sessions in use, and sweeps sessions that have neither a lock nor activities. It renews nothing before the
+ * first session is claimed.
  */
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
@@ -22,7 +23,7 @@ type Activity = WorkItem.Of<"ActivityExecute">
 
 export interface Sessions {
   readonly workerId: string
-  /** One activity this process may run now; `none` when there was none. */
+  /** An activity that this process may run now; `none` when there is none. */
   readonly claim: Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError>
   /** A claimed activity has ended. */
   readonly leave: (item: Activity) => Effect.Effect<void>
@@ -38,9 +39,9 @@ export const make = Effect.fnUntraced(function*(options: {
 }): Effect.fn.Return<Sessions, never, Scope.Scope> {
   const { activities, onLook, provider, settings, supervisor } = options
   const workerId = settings.workerId ?? globalThis.crypto.randomUUID()
-  /** Sessions with claimed activities, and how many of these. */
+  /** Sessions with claimed activities, and the number of these. */
   const underWay = new Map<string, number>()
-  /** Done, and made anew, whenever the limit is reached or left. */
+  /** Done, and replaced, whenever the limit is reached or no longer reached. */
   let limitCrossed = Deferred.makeUnsafe<void>()
   const owning = Latch.makeUnsafe()
   const room = () => Math.max(0, settings.maxSessions - underWay.size)
@@ -53,14 +54,14 @@ export const make = Effect.fnUntraced(function*(options: {
     else underWay.delete(sessionId)
     if (isFull() === wasFull) return
     const crossed = limitCrossed
-    // Whoever is woken waits for the next time.
+    // Replaced first: those that are woken may wait again at once.
     limitCrossed = Deferred.makeUnsafe()
     Deferred.doneUnsafe(crossed, Effect.void)
   }
 
   /**
-   * A claim binds no more new sessions than there is room for. But several sessions that are ours already may get work at
-   * the same time: what exceeds the limit is abandoned, and not claimed again before there is room.
+   * A claim binds no more new sessions than there is room for. But several sessions of this process may get work at the
+   * same time: work beyond the limit is abandoned, and not claimed again until there is room.
    */
   const admit = (claimed: Claimed<Activity>): Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError> => {
     const { sessionId } = claimed.item
@@ -93,7 +94,7 @@ export const make = Effect.fnUntraced(function*(options: {
       Effect.as(Deferred.await(limitCrossed), Option.none())
     )
   ).pipe(Effect.flatMap(Option.match({
-    // With another limit the claim is another one.
+    // The limit was crossed, so the claim asks for other sessions.
     onNone: () => claim,
     onSome: Option.match({ onNone: () => Effect.succeedNone, onSome: admit })
   })))
@@ -124,7 +125,7 @@ export const make = Effect.fnUntraced(function*(options: {
       onUnanswered: (cause) => Effect.logDebug("Worker dispatcher: sessions not renewed yet", cause)
     })
   const renewals = Effect.andThen(
-    // What a process of this name left behind is ours at once.
+    // The sessions of an earlier process with this id belong to this process from the start.
     settings.workerId === undefined ? Effect.void : renewWhileOwning(Duration.zero),
     Effect.forever(Effect.andThen(owning.await, renewWhileOwning(pace.interval)))
   )
@@ -139,7 +140,7 @@ export const make = Effect.fnUntraced(function*(options: {
     )
   )
 
-  // No other process will have this name, so sessions must not wait for it.
+  // No other process will have this id, so its sessions must not wait for one.
   yield* Effect.addFinalizer(() =>
     settings.workerId !== undefined || !owning.isOpen() ? Effect.void : provider.renewSessionLock({
       workerIds: [workerId],
@@ -159,5 +160,5 @@ export const make = Effect.fnUntraced(function*(options: {
 
 // internal
 
-/** A shutdown waits no longer for the store to release sessions; their locks expire. */
+/** How long a shutdown waits for the store to release sessions; after that, their locks expire. */
 const releaseTimeout = Duration.seconds(2)

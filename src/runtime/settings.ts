@@ -1,5 +1,5 @@
 /**
- * What a runtime is set to, and which settings can work.
+ * The settings of a runtime, and their limits.
  */
 import * as Duration from "effect/Duration"
 import type { TagFilter } from "../model/Instance.ts"
@@ -13,9 +13,9 @@ import * as renewal from "../provider/internal/renewal.ts"
  * @since 0.1.0
  */
 export interface Settings {
-  /** Turns of different instances under way at once in this process. Defaults to 16. */
+  /** Turns of different instances that run at once in this process. Defaults to 16. */
   readonly orchestrationConcurrency: number
-  /** Activities running at once in this process. Defaults to 16. */
+  /** Activities that run at once in this process. Defaults to 16. */
   readonly workerConcurrency: number
   /**
    * Lock duration of a claimed instance, renewed at half this interval. After a crash, another process takes over once it
@@ -24,31 +24,31 @@ export interface Settings {
   readonly orchestrationLockTimeout: Duration.Duration
   /** The same for a claimed activity. Defaults to 30 seconds. */
   readonly workerLockTimeout: Duration.Duration
-  /** Longest wait for work of one claim, before it begins anew. Defaults to 30 seconds. */
+  /** How long a claim waits for work before it is repeated. Defaults to 30 seconds. */
   readonly pollTimeout: Duration.Duration
   /**
-   * Deliveries without an end after which work is poison: its activity or instance fails for good. A delivery counts when
-   * its process died, or its lock expired, during the work; see `docs/outcomes.md`. Defaults to 10.
+   * Deliveries without an outcome after which work is poison: its activity or instance fails for good. A delivery counts
+   * when its process died, or its lock expired, during the work; see `docs/outcomes.md`. Defaults to 10.
    */
   readonly maxAttempts: number
   /**
-   * How long messages for an id without an instance wait for a start of that id, which receives them; then they are
-   * deleted. Defaults to 7 days.
+   * How long messages for an id without an instance wait for an instance with that id. After that they are deleted.
+   * Defaults to 7 days.
    */
   readonly orphanRetention: Duration.Duration
-  /** On shutdown, time for turns and activities to end by themselves before they are interrupted. Defaults to 10 seconds. */
+  /** How long a shutdown waits for turns and activities to end before it interrupts them. Defaults to 10 seconds. */
   readonly shutdownTimeout: Duration.Duration
-  /** Time for an interrupted activity to run its finalizers before it is left to itself. Defaults to 10 seconds. */
+  /** How long an interrupted activity may run its finalizers before its slot is freed. Defaults to 10 seconds. */
   readonly activityGracePeriod: Duration.Duration
   /**
-   * How soon a running activity learns that it was cancelled from another process: all that run here for longer are
-   * checked with one statement, which renews their locks as well. From this process it learns at once. `Infinity` leaves
-   * it to the renewal, every half `workerLockTimeout`. Defaults to 1 second.
+   * How soon a running activity learns that another process cancelled it: one statement at this interval checks all
+   * activities that run for longer, and renews their locks. A cancellation by this process is noticed at once. With
+   * `Infinity` only the renewal checks, at half of `workerLockTimeout`. Defaults to 1 second.
    */
   readonly cancellationCheckInterval: Duration.Duration
   /**
-   * Which activities this process takes, by tag: `{ _tag: "DefaultOnly" }` those without a tag, `Tags` those with one of
-   * 1 to 5 `tags`, `DefaultAnd` both, `Any` all, `None` no activity at all. Defaults to `DefaultOnly`.
+   * Which activities this process claims, by tag: `{ _tag: "DefaultOnly" }` activities without a tag, `Tags` those with
+   * one of 1 to 5 `tags`, `DefaultAnd` both, `Any` all, `None` no activities. Defaults to `DefaultOnly`.
    */
   readonly tags: TagFilter
   /**
@@ -63,27 +63,27 @@ export interface Settings {
    */
   readonly sessionLockTimeout: Duration.Duration
   /**
-   * A session without activities for this time is given up. Must be more than `cancellationCheckInterval` or half of
-   * `workerLockTimeout`, so that one with a running activity is not. Defaults to 5 minutes.
+   * A session without activities for this time is released. Must be more than `cancellationCheckInterval` or half of
+   * `workerLockTimeout`, so that a session with a running activity is not released. Defaults to 5 minutes.
    */
   readonly sessionIdleTimeout: Duration.Duration
   /** Time between two sweeps of sessions that have neither a lock nor activities. Defaults to 5 minutes. */
   readonly sessionCleanupInterval: Duration.Duration
   /**
-   * Sessions with activities running in this process, at most. At the limit it takes activities without a session only;
-   * with 0 it never takes others. Defaults to 10.
+   * Most sessions that may have activities running in this process. At the limit it claims only activities without a
+   * session; with 0 it never claims others. Defaults to 10.
    */
   readonly maxSessions: number
   /**
-   * Waiting orchestrations whose program stays in memory, at most: their next turn goes on with it instead of replaying
-   * the history. The least recently used give way; 0 replays every turn. Defaults to 1,000.
+   * Most waiting instances that stay warm: their programs wait in memory and resume at the next turn, without replaying
+   * the history. The least recently used are discarded first; 0 replays every turn. Defaults to 1,000.
    */
   readonly warmInstances: number
-  /** Memory for them, bytes, estimated from above. Defaults to 67,108,864 (64 MiB). */
+  /** Most memory of warm instances, in bytes, estimated from above. Defaults to 67,108,864 (64 MiB). */
   readonly warmInstanceBytes: number
   /**
-   * Replays every turn, also where the program is in memory, and fails an instance whose replay decides otherwise than its
-   * program: it is not deterministic. For tests, as it costs what keeping programs saves. Defaults to false.
+   * Replays every turn, also of warm instances. An instance fails when its replay decides otherwise than its warm program,
+   * because the program is not deterministic. For tests: it costs what warm instances save. Defaults to false.
    */
   readonly verifyReplay: boolean
 }
@@ -112,7 +112,7 @@ export const defaults: Settings = {
 }
 
 /**
- * Settings as a user writes them: durations in any form Effect takes.
+ * Settings as an application writes them: durations in any form that Effect accepts.
  *
  * @category models
  * @since 0.1.0
@@ -122,8 +122,8 @@ export type Options = {
 }
 
 /**
- * Completes `options` with the defaults. Throws a `RangeError` on a setting that cannot work: a count below 1, a lock of
- * no length, an empty tag.
+ * Completes `options` with the defaults. Throws a `RangeError` on an invalid setting: a count below 1, a lock timeout of
+ * zero, an empty tag.
  *
  * @category configuration
  * @since 0.1.0
@@ -153,7 +153,7 @@ export const makeUnsafe = (options: Options = {}): Settings => {
   return complete
 }
 
-/** When the locks of running activities are renewed: each renewal also asks whether they were cancelled. */
+/** When the locks of running activities are renewed. Each renewal also checks whether they were cancelled. */
 export const activityRenewal = (settings: Settings): renewal.Pace =>
   renewal.pace(settings.workerLockTimeout, settings.cancellationCheckInterval)
 

@@ -16,7 +16,7 @@ export interface Settlement {
   readonly ack: (turn: Turn) => Effect.Effect<void, ProviderError>
   /** Notifies parents, and deletes the messages. */
   readonly drop: (rejections: ReadonlyArray<WorkItem.WorkItem>) => Effect.Effect<void, ProviderError>
-  /** Tries until the store has it: otherwise the lock expires, and the delivery counts. */
+  /** Repeats until the store answers: otherwise the lock would expire, and the delivery would count. */
   readonly abandon: (decision: Abandon<InstanceAbandoned>) => Effect.Effect<void>
   /** Tries once to give the instance back. */
   readonly release: Effect.Effect<void>

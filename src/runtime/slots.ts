@@ -1,8 +1,9 @@
 /**
- * The loop both dispatchers share: claim one item, handle it, again. As many of them as the concurrency says.
+ * Slots: the loop of both dispatchers, which claims an item, handles it, and starts again. Each dispatcher has as many
+ * slots as its concurrency.
  *
- * Shutting down: all claims stop at once, what is being handled may end within the shutdown timeout, then it is
- * interrupted and has the grace period to clean up. What has not ended then is left to itself.
+ * A shutdown stops all claims at once. Work that is being handled may end within the shutdown timeout; after that it is
+ * interrupted, and may clean up during the grace period. Work that has not ended by then is abandoned where it is.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -24,14 +25,14 @@ export interface Dispatcher {
   readonly name: string
   readonly concurrency: number
   /**
-   * Claims one item and returns the effect that handles it, which settles the item whatever happens, also when it is
-   * interrupted.
+   * Claims one item and returns the effect that handles it. That effect settles the claim whatever happens, also when it
+   * is interrupted.
    */
   readonly claim: Effect.Effect<Option.Option<Effect.Effect<void>>, ProviderError>
   readonly looks: Looks
 }
 
-/** When the store last answered a look for work. */
+/** When the store last answered a claim. */
 export interface Looks {
   readonly answered: () => void
   /** Milliseconds since then; undefined before the first answer. */
@@ -51,7 +52,7 @@ export interface Running {
   readonly underWay: () => ReadonlyArray<number>
 }
 
-/** Starts all slots. Their finalizer must be the last one added to the scope, so that it is the first to run. */
+/** Starts all slots. Add their finalizer to the scope last, so that it runs first. */
 export const run = Effect.fnUntraced(function*(
   dispatchers: ReadonlyArray<Dispatcher>,
   settings: Settings,
@@ -62,7 +63,7 @@ export const run = Effect.fnUntraced(function*(
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
   const defects = new Pauses()
 
-  /** One pause for all slots of a dispatcher that find nothing, so that they look again together. */
+  /** All slots of a dispatcher that find no work share one pause, so that they claim again together. */
   const pauses = new Map<string, Deferred.Deferred<void>>()
   const pause = (name: string, ms: number) =>
     Effect.suspend(() => {
@@ -79,7 +80,7 @@ export const run = Effect.fnUntraced(function*(
       )
     })
 
-  /** Waits until there is work, whatever claims fail with meanwhile. */
+  /** Waits until there is work, and repeats claims that fail. */
   const next = (
     { claim, name }: Pick<Dispatcher, "claim" | "name">,
     failures = 0
@@ -108,7 +109,7 @@ export const run = Effect.fnUntraced(function*(
   const slot = (dispatcher: Dispatcher, index: number) =>
     Effect.whileLoop({
       while: () => !isStopping(),
-      // No local variable holds the item: it would live through the next wait.
+      // No local variable holds the item, because it would not be collected during the next wait.
       body: () =>
         Effect.flatMap(
           Effect.raceFirst(next(dispatcher), stopped),
@@ -159,10 +160,10 @@ export const run = Effect.fnUntraced(function*(
 
 // internal
 
-/** A claim that found nothing is not repeated sooner, whatever the provider's way of waiting. */
+/** A claim without work is not repeated sooner, even if the provider does not wait for work. */
 const shortestPollMs = 100
 
 const longestClaimPause = Duration.seconds(3)
 
-/** After the grace period: to give back what was interrupted. */
+/** Time after the grace period to abandon the interrupted work. */
 const lastStatements = Duration.seconds(2)

@@ -1,5 +1,5 @@
 /**
- * The log line of a runtime that starts.
+ * The log line at the start of a runtime.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"

@@ -1,6 +1,6 @@
 /**
- * Watches the loops of a runtime. One that ends before the runtime is closed fails the runtime, so that no process is
- * alive without claiming work.
+ * Watches the loops of a runtime. When a loop ends before the runtime is closed, the runtime fails, so that no process
+ * stays alive without claiming work.
  */
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
@@ -11,10 +11,10 @@ import { withHarmlessLoggers } from "../model/internal/logging.ts"
 export interface Supervisor {
   /** Runs a loop, with loggers that cannot break it. */
   readonly watch: <E>(name: string, loop: Effect.Effect<void, E>) => Effect.Effect<void, E>
-  /** Done when no more work is to be claimed: the runtime is being closed, or has failed. */
+  /** Done when the runtime must claim no more work, because it is closing or has failed. */
   readonly stopping: Deferred.Deferred<void>
   readonly stop: Effect.Effect<void>
-  /** Done with the first loop that ended, and what it ended with. */
+  /** Done with the first loop that ended, and its cause. */
   readonly failure: Deferred.Deferred<Failure>
 }
 

@@ -22,13 +22,13 @@ import type { Settings } from "./settings.ts"
 import * as unreadMail from "./unreadMail.ts"
 
 export interface TurnRunner {
-  /** `Replay` where the warm program cannot run this turn; with `ran` when only its unread mail is to stay behind. */
+  /** `Replay` when the warm program cannot run this turn, or has run it but unread mail must stay in the queue. */
   readonly resume: (
     warm: turns.WarmProgram,
     item: OrchestrationItem,
     batch: batches.Run
   ) => Effect.Effect<Resumed>
-  /** `ran` is the turn that the warm program has run already. */
+  /** `ran` is the turn that the warm program has already run, if it has. */
   readonly replay: (options: {
     readonly item: OrchestrationItem
     readonly batch: batches.Run
@@ -36,7 +36,7 @@ export interface TurnRunner {
     readonly warm: turns.WarmProgram | undefined
     readonly ran: turns.Ran | undefined
   }) => Effect.Effect<turns.Ran>
-  /** Logs the programs that have continued outside their turns since the last call. */
+  /** Logs programs that continued outside their turns since the last call. */
   readonly reportStrays: Effect.Effect<void>
 }
 
@@ -124,7 +124,7 @@ export const make = (
 
 // internal
 
-/** What code under replay inherits from its host: where logs go, nothing else. */
+/** Code inherits only its host's loggers. */
 const hostServices = (
   context: Context.Context<never>,
   secondRun: { readonly isUnderWay: boolean }
@@ -149,7 +149,7 @@ const agreed = (
   { executionId, started }: turns.WarmProgram,
   item: OrchestrationItem
 ): turns.Ran => {
-  // Failures are left to replays.
+  // Only replays fail an instance.
   if (resumed === undefined && replayed.outcome._tag === "Failed") return replayed
   if (resumed !== undefined && sameDecisions(resumed, replayed)) return resumed
   return {

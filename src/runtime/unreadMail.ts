@@ -1,30 +1,30 @@
 /**
- * Unread mail at `continueAsNew`: what is carried over, and what stays in the queue.
+ * Unread mail at `continueAsNew`: which messages the next execution carries, and which stay in the queue.
  *
- * Carried mail is written three times per execution, however little of it is read: with the message that begins the
- * execution, in its first event, and as events of its own. So no more than `maxCarriedBytes` are carried of what could as
- * well stay in the queue: mail of the very batch that the execution ended with. Mail of earlier batches is stored
- * already.
+ * Carried mail is written three times per execution, however little of it is read: in the message that starts the
+ * execution, in its first event, and as events. Mail of the batch in which the execution ends could stay in the queue
+ * instead, so a turn that would carry more than `maxCarriedBytes` leaves it there. Mail of earlier batches is no longer in
+ * the queue.
  */
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"
 import type * as turns from "../replay/turn.ts"
 
-/** Up to here mail goes over with the execution, as with Duroxide in Rust, and no batch is handed out twice. */
+/** Up to this size all mail is carried, as in Duroxide in Rust, and no batch is delivered twice. */
 const maxCarriedBytes = 256 * 1024
 
 /**
- * Smaller mail, on average, goes over as well. A batch of it is full by its number of messages: left in the queue, they
- * would be the next batch again, and a cancellation behind them would wait until nearly all of them are read. Of larger
- * mail 16 MiB fill a batch, carried or not.
+ * Mail below this average size is always carried. Its number of messages fills a batch: left in the queue, the same
+ * messages would fill the next batch, and a cancellation behind them would wait until nearly all of them are read. Of
+ * larger mail, 16 MiB fill a batch, whether it is carried or not.
  */
 const smallMailBytes = 4 * 1024
 
 /**
- * The turn again without the mail of its batch that it has not read, where there is too much of it; otherwise as it was.
+ * Runs the turn again without the unread mail of its batch, if there is too much of it; otherwise returns it unchanged.
  *
- * `run` runs the same turn with fewer messages. A mailbox is read in order and cannot be looked into otherwise, so what
- * the program has not taken makes no difference to it.
+ * `run` runs the same turn with fewer messages. A program can only read a mailbox in order, so the messages that it has
+ * not read make no difference to it.
  */
 export const leave = (
   ran: turns.Ran,
@@ -38,7 +38,7 @@ export const leave = (
   return { ...again, turn: { ...again.turn, left: messageIds.filter((_, index) => left.has(messages[index]!)) } }
 }
 
-/** Whether `leave` has anything to leave. */
+/** Whether `leave` would leave any mail in the queue. */
 export const leavesMail = (ran: turns.Ran, { messages }: Pick<OrchestrationItem, "messages">): boolean =>
   leftOf(ran, messages).size > 0
 
@@ -46,7 +46,7 @@ export const leavesMail = (ran: turns.Ran, { messages }: Pick<OrchestrationItem,
 
 type Carried = ReadonlyArray<readonly [mailbox: string, data: string]>
 
-/** Roughly. */
+/** An estimate. */
 const bytesOf = (carried: Carried) => carried.reduce((bytes, [, data]) => bytes + data.length, 0)
 
 type Mail = WorkItem.Of<"QueueMessage">
@@ -60,7 +60,7 @@ const leftOf = ({ outcome }: turns.Ran, messages: ReadonlyArray<WorkItem.WorkIte
 
 const none: ReadonlySet<WorkItem.WorkItem> = new Set()
 
-/** Mail of the batch among what is carried: of each mailbox the last messages, for it was read from the front. */
+/** The carried mail that came with this batch: the last messages of each mailbox, because it is read from the front. */
 const unreadOf = (messages: ReadonlyArray<WorkItem.WorkItem>, carried: Carried): ReadonlySet<Mail> => {
   const unread = new Map<string, number>()
   for (const [mailbox] of carried) unread.set(mailbox, (unread.get(mailbox) ?? 0) + 1)

@@ -1,5 +1,7 @@
 /**
- * Claims activities, runs their handlers, stores the results.
+ * Claims activities, runs their handlers, and stores the outcomes.
+ *
+ * `decide.ts` says what a delivery comes to; this module carries it out.
  */
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
@@ -55,7 +57,7 @@ export const make = Effect.fnUntraced(function*(options: {
 
 // internal
 
-/** What all deliveries share. */
+/** Shared by all deliveries. */
 interface Room {
   readonly provider: Provider["Service"]
   readonly handlers: ReadonlyMap<string, ActivityCode>
@@ -65,7 +67,7 @@ interface Room {
   readonly pauses: Pauses
 }
 
-/** Settles the delivery, whatever happens. */
+/** Handles a delivery, and settles its claim whatever happens. */
 const handle = (room: Room, claimed: Claimed<Activity>): Effect.Effect<void> => {
   const { pauses, provider, running, sessions } = room
   const { item, lockToken } = claimed
@@ -94,7 +96,7 @@ const handle = (room: Room, claimed: Claimed<Activity>): Effect.Effect<void> => 
     Effect.catchDefect((defect) =>
       Effect.andThen(Effect.logError(`${component}: activity broke`, defect), abandon(decide.broken))
     ),
-    // Shutdown: the activity is not at fault, the next process runs it again.
+    // Shutdown: the activity is not at fault, and the next process runs it again.
     Effect.onInterrupt(() => abandon({ pause: "none", counts: false })),
     Effect.ensuring(Effect.sync(() => running.leave(entry))),
     Effect.ensuring(sessions.leave(item)),
@@ -107,7 +109,7 @@ const handle = (room: Room, claimed: Claimed<Activity>): Effect.Effect<void> => 
   )
 }
 
-/** Carries out what the delivery comes to. */
+/** Decides what the delivery comes to, and carries it out. */
 const deliver = (
   room: Room,
   { attemptCount, item, lockToken }: Claimed<Activity>,
@@ -116,7 +118,7 @@ const deliver = (
 ): Effect.Effect<void> => {
   const { handlers, provider, running, sessions, settings } = room
 
-  /** Tries until the store has the outcome, or its lock is lost: the handler is not run again for it. */
+  /** Repeats the ack until the store has the outcome or the lock is lost. The handler does not run again for it. */
   const store = (completion: Completion, failures = 0): Effect.Effect<void> =>
     running.holdLock(entry).pipe(
       Effect.andThen(provider.ackWorkItem(lockToken, Option.some(completion))),
@@ -207,7 +209,7 @@ const provideCall = <A, E>(
     workerId
   })
 
-/** Rust does not say when it started the execution. */
+/** Rust does not send the start time of the execution. */
 const keyOf = ({ executionId, firstTryId, id, instance, startedAtMs }: Activity) =>
   [instance, executionId, ...(startedAtMs === undefined ? [] : [startedAtMs]), firstTryId ?? id].join("/")
 

@@ -7,7 +7,7 @@ import { activity, Instance, signal } from "./play.ts"
 const A = activity("A")
 
 const message = `orchestration "Tested" awaits something that is not durable (a promise, a callback, a real timer): ` +
-  `nothing recorded can ever wake it. Put it into an activity. Instead of sleeping without end, wait for a signal`
+  `nothing recorded can ever wake it. Put it in an activity. Instead of an endless sleep, wait for a signal`
 
 /** The rest of the event loop, without a word about time. */
 const laterTasks = () => new Promise<void>((resolve) => void setImmediate(resolve))

@@ -146,7 +146,7 @@ describe("Logs of a runtime", () => {
       yield* TestClock.adjust("1 minute")
       yield* client.start(Strays, { instanceId: "order-2" })
       yield* TestClock.adjust("1 minute")
-      const stray = lines.filter(({ message }) => message.includes("goes on outside its turn"))
+      const stray = lines.filter(({ message }) => message.includes("continues outside its turn"))
       assert.lengthOf(stray, 1)
       assert.deepInclude(stray[0]!.annotations, { orchestration: "Strays", instanceId: "order-1" })
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))

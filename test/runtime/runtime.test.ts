@@ -199,7 +199,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         const client = yield* Client.Client
         const error = yield* failure(client.execute(Impatient, { instanceId: "impatient" }))
         assert.include(error.message, `orchestration "Impatient" awaits something that is not durable`)
-        assert.include(error.message, "Put it into an activity")
+        assert.include(error.message, "Put it in an activity")
       }))
 
     it.effect("a payload that does not match its schema is refused before anything is written", () =>

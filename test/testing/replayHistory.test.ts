@@ -504,7 +504,7 @@ describe("replayHistory: what does not fit", () => {
              5  answer to 4: {"receipt":7}
              6  timer of 2030-01-02T00:00:00.000Z
 
-        orchestration "Fulfil" awaits something that is not durable (a promise, a callback, a real timer): nothing recorded can ever wake it. Put it into an activity. Instead of sleeping without end, wait for a signal.`
+        orchestration "Fulfil" awaits something that is not durable (a promise, a callback, a real timer): nothing recorded can ever wake it. Put it in an activity. Instead of an endless sleep, wait for a signal.`
   })
 
   differs("another value, another child, another detached start, in one turn", {

@@ -414,7 +414,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "a program awaits a promise, or anything else that is not durable": deedFails(
       "await a promise",
       `invalid program: orchestration "Does" awaits something that is not durable`,
-      "Put it into an activity"
+      "Put it in an activity"
     ),
     "a program never waits and never ends": deedFails(
       "loop without waiting",
