@@ -1,25 +1,24 @@
 /**
- * What orchestration code can ask for, and how each request is recorded, recognised and carried out.
+ * The requests that orchestration code can make, and how each is recorded, matched in a replay, and carried out.
  */
 import type * as Event from "../model/Event.ts"
 import type { ServedBy } from "../model/internal/definitions.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 
-/** A try of a call, which all its tries share. */
+/** One try of a call. */
 export interface TryOf {
   /** From 1. */
   readonly number: number
   readonly call: Call
 }
 
-/** Event id of the first try, once it has one. */
+/** Shared by all tries of a call: the event id of the first try, once it has one. */
 export interface Call {
   firstTryId: number | undefined
 }
 
 /**
- * A request that is answered by a later event. Whose processes serve what it calls is not recorded: a definition may say
- * another side than the one that ran it in the past.
+ * A request that a later event answers. `servedBy` is not recorded: a definition may change the side that serves it.
  */
 export type Awaited =
   | {
@@ -29,7 +28,7 @@ export type Awaited =
     readonly sessionId?: string
     readonly tag?: string
     readonly servedBy?: ServedBy
-    /** Set where the call may have further tries. Not recorded: a replay counts the tries again. */
+    /** Set when the call may have further tries. Not recorded: a replay counts the tries again. */
     readonly tryOf?: TryOf
   }
   /** `fireAtMs` is absolute, milliseconds since the Unix epoch. */
@@ -64,7 +63,7 @@ export type Immediate =
 /** A request made by the code. It becomes an event when it is new, or is matched with one when it is replayed. */
 export type Action = Awaited | Immediate
 
-/** Which event records each kind of request, and what people call it. */
+/** The event that records each kind of request, and its noun in messages. */
 const kinds = {
   CallActivity: { event: "ActivityScheduled", noun: "activity" },
   CreateTimer: { event: "TimerCreated", noun: "timer" },
@@ -97,7 +96,7 @@ type Envelope = Pick<
 
 export const isRequest = (event: Event.Event): event is RequestEvent => event._tag in nouns
 
-/** Requests the reference lets vanish from the code unnoticed, when nothing else is asked for at that point. */
+/** Requests that may disappear from code of Duroxide unnoticed, when the code requests nothing else at that point. */
 export const mayBeMissing = (event: RequestEvent): boolean =>
   event._tag === "CustomStatusUpdated" || event._tag.startsWith("KeyValue")
 
@@ -138,8 +137,8 @@ export const record = (
 }
 
 /**
- * The message that carries a new request out; none where recording it is all there is to do. `startedAtMs` is the time
- * of the execution's first event.
+ * The message that carries out a new request; undefined when the request is done once it is recorded. `startedAtMs` is
+ * the time of the execution's first event.
  */
 export const dispatch = (
   action: Action,
@@ -191,14 +190,14 @@ export const dispatch = (
   }
 }
 
-/** The whole id of a child: an automatic one is stored as a suffix of its parent's. */
+/** The full id of a child. The event holds an automatic id without its prefix, the id of the parent. */
 export const childId = (event: Event.Of<"SubOrchestrationScheduled">): string =>
   event.instance.startsWith("sub::") ? `${event.instanceId}::${event.instance}` : event.instance
 
 /**
- * Why a replayed request is not the recorded one, or undefined when it is. What is computed anew on every replay does
- * not count: the due time of a timer, the id of a child, the time of a value. Nor does what history does not hold: the
- * version of a child, and, as in the reference, the text of a status.
+ * Why a request of the code is not the recorded one, or undefined when it is. Not compared: what every replay computes
+ * anew (the due time of a timer, the id of a child, the time of a value); the version of a child, which history does not
+ * hold; and, as in Duroxide, the text of a status.
  */
 export const mismatch = (action: Action, event: RequestEvent): string | undefined => {
   const expected = describeEvent(event)

@@ -1,5 +1,5 @@
 /**
- * Which messages of a batch become events.
+ * Turns the messages of a batch into events.
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
@@ -29,7 +29,7 @@ const subjects = {
   SubOrchFailed: "sub-orchestration"
 } as const
 
-/** The execution and the schedule a completion is for. */
+/** The execution and the request that a completion answers. */
 const addressee = (message: Completion) =>
   "parentId" in message
     ? { id: message.parentId, of: message.parentExecutionId }
@@ -42,8 +42,8 @@ const nouns: { readonly [K in Schedule]: string } = {
 }
 
 /**
- * Appends the events of a batch to those `ledger` knows. `abort` is set when an arrival cannot belong to this history, or is a failure that
- * code must not see: the turn then fails with it, without running the code.
+ * Appends the events of a batch, given the open work of its execution. `abort` is set when an arrival cannot belong to
+ * this history, or is a failure that code must not see: the turn then fails with it, without running the code.
  */
 export const toEvents = (
   executionId: number,
@@ -88,7 +88,7 @@ export const toEvents = (
       case "SubOrchFailed": {
         const { details } = message
         append({ _tag: message._tag === "ActivityFailed" ? "ActivityFailed" : "SubOrchestrationFailed", details }, id)
-        // Code only ever sees failures of handlers; a failing system is not its to handle.
+        // Code sees failures of handlers only; it cannot handle failures of the system.
         if (details._tag !== "Application") abort ??= details
         break
       }

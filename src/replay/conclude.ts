@@ -1,5 +1,5 @@
 /**
- * What follows from the way a turn ended: the last events, what is enqueued, what is cancelled.
+ * Concludes a turn: from its outcome follow the last events, and what is enqueued and cancelled.
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
@@ -11,7 +11,7 @@ import * as action from "./action.ts"
 import type { Dropped } from "./interpreter.ts"
 import type { Ledger } from "./ledger.ts"
 
-/** The execution a turn is about. */
+/** The execution of a turn. */
 export interface Execution {
   readonly instanceId: string
   readonly executionId: number
@@ -42,7 +42,7 @@ export type End = "code" | "cancellation" | "runtime"
 export interface Result {
   readonly outcome: Outcome
   readonly turn: Turn
-  /** Messages that led to nothing, in words. */
+  /** Messages that were dropped, in words. */
   readonly warnings: ReadonlyArray<string>
 }
 
@@ -78,17 +78,17 @@ export const record = (execution: Execution): Recorder => {
   }
 }
 
-/** `ledger` holds all events up to here, and is kept up. */
+/** `ledger` holds all events so far; new events are added to it. */
 export const conclude = (
   execution: Execution,
   recorder: Recorder,
   ledger: Ledger,
   outcome: Outcome,
   { dropped, end, requests, started }: {
-    /** Null when nothing says how the execution began. */
+    /** Null when the first event cannot be read. */
     readonly started: Event.Of<"OrchestrationStarted"> | null
     readonly requests: ReadonlyArray<Request>
-    /** Handles the code let go of, ascending by event id. */
+    /** Handles that the code dropped, ascending by event id. */
     readonly dropped: ReadonlyArray<Dropped>
     readonly end: End
   }
@@ -99,7 +99,7 @@ export const conclude = (
     ledger.add(event)
     return event
   }
-  // What this turn asks for goes out only when the execution goes on; a child that is never started is not cancelled.
+  // Requests of this turn are sent only if the execution continues; a child that never starts need not be cancelled.
   const neverStarted = new Set(outcome._tag === "Waiting" ? [] : requests.map(({ event }) => event.eventId))
   const cancelledActivities: Array<number> = []
   const cancelledChildren: Array<WorkItem.WorkItem> = []
@@ -110,8 +110,8 @@ export const conclude = (
       action._tag === tag && !ledger.cancelledSubscriptions.has(eventId) ? eventId : []
     )
 
-  // Handles count as dropped only where the code itself let go of them. An end that is not the code's own closes what is
-  // open anyway, all but children, which would never hear of it otherwise.
+  // Handles count as dropped only if the code itself dropped them. Any other end closes all open requests anyway, except
+  // children, which must be cancelled here.
   for (const { eventId } of isCodeEnd ? dropped : []) {
     if (!ledger.openActivities.has(eventId)) continue
     append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
@@ -125,7 +125,7 @@ export const conclude = (
       cancelledChildren.push(cancelChild(child, "parent dropped sub-orchestration future"))
     }
   }
-  // Waits also when an arrival came behind the drop in the same batch: it was not delivered.
+  // Also waits whose signal came after the drop in the same batch: it was not delivered.
   for (const eventId of isCodeEnd ? waits("WaitExternal") : []) {
     append({ _tag: "ExternalSubscribedCancelled", reason: "dropped_future" }, eventId)
   }
@@ -152,7 +152,7 @@ export const conclude = (
     }
   }
 
-  // A timer without a waiting fiber would wake the instance for nothing. The store forgets those of an ended execution.
+  // A timer that no fiber waits for would wake the instance in vain. The store deletes the timers of an ended execution.
   const cancelledTimers = outcome._tag !== "Waiting"
     ? []
     : dropped.flatMap(({ action, eventId: id }) =>
@@ -166,7 +166,7 @@ export const conclude = (
   const messages: Array<WorkItem.WorkItem> = []
   const startsPinnedTo = new Map<WorkItem.WorkItem, CoreVersion>()
   for (const request of started === null ? [] : requests) {
-    // Whatever becomes of this execution, what it started detached is not its own any more.
+    // Detached starts are independent of this execution, so they are sent however it ends.
     if (outcome._tag !== "Waiting" && request.action._tag !== "StartOrchestrationDetached") continue
     const item = action.dispatch(request.action, request.event, started!.timestampMs)
     if (item === undefined) continue
@@ -249,7 +249,7 @@ const status = (outcome: Outcome): { readonly status?: ExecutionStatus; readonly
   }
 }
 
-/** The notice to the parent, or the message that begins the next execution. */
+/** The notice to the parent, or the message that starts the next execution. */
 const followUp = (
   started: Event.Of<"OrchestrationStarted">,
   outcome: Outcome

@@ -18,56 +18,56 @@ interface Answers {
 /** The event that answers a request. */
 export type Answer<A extends Awaited> = Answers[A["_tag"]]
 
-/** What the program may know of the instance it runs for. Every durable operation needs it. */
+/** What a program can read about its instance. Every durable operation requires it. */
 export class OrchestrationContext extends Context.Service<OrchestrationContext, {
   readonly instanceId: string
   /** Counts up from 1 with every continue-as-new. */
   readonly executionId: number
   readonly orchestrationName: string
   readonly orchestrationVersion: string
-  /** True while the code runs over recorded events: nothing it does is new. */
+  /** True while recorded events are replayed: what the code does then is not new. */
   readonly isReplaying: Effect.Effect<boolean>
 }>()("duroxide-prisma/OrchestrationContext") {}
 
 /** The port through which durable operations reach the turn. */
 export interface Engine {
-  /** Records the request and waits for its answer; interruption gives the answer up and cancels what it can. */
+  /** Records the request and waits for its answer. Interruption gives up the answer, and cancels activities and children. */
   readonly perform: <A extends Awaited>(action: A) => Effect.Effect<Answer<A>>
-  /** Records the request; it is done. */
+  /** Records a request that needs no answer. */
   readonly request: (action: Immediate) => Effect.Effect<void>
   /** Ends this execution; the next one begins with `input`. A null version takes the newest program. */
   readonly continueAsNew: (input: string, version: string | null) => Effect.Effect<never>
-  /** The status text as the code has left it. */
+  /** The status text as the code has set it. */
   readonly customStatus: Effect.Effect<string | null>
-  /** The instance's values as the code has left them. */
+  /** The instance's values as the code has set them. */
   readonly keyValues: Effect.Effect<ReadonlyMap<string, string>>
   /** When each of them was set, milliseconds since the Unix epoch. */
   readonly keyValueTimes: Effect.Effect<ReadonlyMap<string, number>>
 }
 
-/** A reference, so that no type of a program names it: whoever provides `OrchestrationContext` provides both. */
+/** A reference, so that the types of programs do not name it. It is provided together with `OrchestrationContext`. */
 export const Engine = Context.Reference<Engine>("duroxide-prisma/Engine", {
   defaultValue: () => {
     throw new Error("a durable operation runs outside an orchestration")
   }
 })
 
-/** The engine of the orchestration that asks. */
+/** The engine of the calling orchestration. */
 export const engine: Effect.Effect<Engine, never, OrchestrationContext> = Effect.flatMap(
   OrchestrationContext,
   () => Engine
 )
 
 /**
- * What a program must also be, `R` being the services it requires: nothing more, or, when it requires any but
- * `Orchestration.Instance`, a text no program is, which says so in the compiler's error.
+ * Intersected with the type of a program that requires the services `R`. Accepts programs that require only
+ * `Orchestration.Instance`; for others it is a text, which the compiler shows in its error.
  */
 export type WithoutServices<R> = [Exclude<R, OrchestrationContext>] extends [never] ? unknown
   : [Exclude<R, OrchestrationContext | Scope.Scope>] extends [never]
     ? "an orchestration has no scope of its own: close this one with Effect.scoped"
   : `an orchestration has no services: use ${NameOf<Exclude<R, OrchestrationContext | Scope.Scope>>} in an activity`
 
-/** The same for a handler that asks for what only an orchestration can do. */
+/** The same for the handler of an activity, which cannot use the operations of orchestrations. */
 export type WithoutOrchestration<R> = [Extract<R, OrchestrationContext>] extends [never] ? unknown
   : "activities, timers, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
 

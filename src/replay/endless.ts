@@ -1,39 +1,38 @@
 /**
  * Stops code that never comes to rest.
  *
- * A fiber asks its scheduler and its tracer before every operation, so both count. They do not see a generator that
- * yields values which are there already (`yield* Effect.void`): Effect goes on with it inside one operation, in a loop
- * that asks for nothing but the next value. So the generator counts, too.
+ * A fiber calls its scheduler and its tracer before every operation, so both count steps. But a generator that yields
+ * effects which are already done (`yield* Effect.void`) is run by Effect in a loop inside one operation. So generators
+ * count their steps, too.
  *
- * A fiber that has used up the budget is parked: it waits for something that never comes, whatever its code catches or
- * finalises, and where it cannot be interrupted as well. To interrupt it, or to fail it, would run more of its code.
+ * A fiber that has used up the budget is parked: it waits forever, whatever its code catches or finalises, even in an
+ * uninterruptible region. Interrupting it, or failing it, would run more of its code.
  */
 import * as Effect from "effect/Effect"
 import * as Tracer from "effect/Tracer"
 
-/** A program runs in turns only. */
+/** The turns of a program: it must not run between them. */
 export interface Turns {
   /** False between two turns. */
   readonly isInTurn: () => boolean
-  /** Called when the code goes on between two turns, because it awaits something that is not durable. */
+  /** Called when the code continues between two turns, because it awaits something that is not durable. */
   readonly onStray: () => void
 }
 
 /**
- * How much a program may do until it waits: up to a second of work, and seven times what 10,000 branches at once take.
- * Counted, not timed, so that a program fails on every machine or on none.
+ * Most steps of a program before it waits: up to one second of work, and seven times the steps of 10,000 concurrent
+ * branches. Counted rather than timed, so that a program fails on every machine or on none.
  */
 const maxSteps = 2_000_000
 
 /**
- * The second line, for code whose single operations take long: such a step could not be stored anyway, because the
- * process cannot renew its lock meanwhile. Processor time, so that a machine that stood still or was busy elsewhere
- * fails nothing.
+ * A second limit, for code whose single operations take long. Such a turn could not be stored anyway, because the process
+ * cannot renew its lock during it. In processor time, so that no program fails because its machine was suspended or busy.
  */
 const maxCpuMs = 5_000
 
 export class Budget {
-  /** Spans under replay go nowhere. */
+  /** Spans of programs are not exported. */
   readonly tracer: Tracer.Tracer
   private readonly turns: Turns
   private steps = 0
@@ -55,7 +54,7 @@ export class Budget {
     })
   }
 
-  /** Once it is used up it stays so: the program is abandoned. */
+  /** Once true, it stays true: the program never runs again. */
   get usedUp(): boolean {
     return this.isUsedUp
   }
@@ -66,7 +65,7 @@ export class Budget {
     this.startedAt = this.cpuMsThen = undefined
   }
 
-  /** Asks for a step; false when it must not be taken. */
+  /** Counts a step; false when it must not be taken. */
   take(): boolean {
     if (!this.turns.isInTurn()) {
       this.turns.onStray()
@@ -84,7 +83,7 @@ export class Budget {
     const { system, user } = process.cpuUsage()
     const cpuMs = (system + user) / 1_000
     this.cpuMsThen ??= cpuMs
-    // Other threads of the process use its processor time as well, hence the clock.
+    // The processor time includes other threads of the process, so the clock is checked as well.
     return elapsedMs > maxCpuMs && cpuMs - this.cpuMsThen > maxCpuMs - 1_000
   }
 }

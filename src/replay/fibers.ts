@@ -64,7 +64,7 @@ class TurnScheduler implements Scheduler.Scheduler, Scheduler.SchedulerDispatche
     this.budget = budget
   }
 
-  // Asked before every operation of every fiber.
+  // Called before every operation of every fiber.
   shouldYield(fiber: Fiber.Fiber<unknown, unknown>) {
     return !this.budget.take() || fiber.currentOpCount >= fiber.cache.maxOpsBeforeYield
   }
@@ -109,7 +109,7 @@ const makeClock = ({ nowMs, sleep }: World): Clock.Clock => {
   }
 }
 
-// Seeding costs some ten microseconds, so it waits for the first draw.
+// Seeding costs about ten microseconds, so it is deferred to the first draw.
 const makeRandom = (seed: () => string): typeof Random.Random.Service => {
   let source: typeof Random.Random.Service | undefined
   const get = () => source ??= Effect.runSync(Random.withSeed(Effect.service(Random.Random), seed()))

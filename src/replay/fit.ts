@@ -1,5 +1,5 @@
 /**
- * Ids and texts that code under replay gives. One that cannot be stored is a mistake in the code: it dies of it.
+ * Checks of the ids and texts that a program passes. An id or text that cannot be stored is a defect of the program.
  */
 import * as Effect from "effect/Effect"
 import type { Unfit } from "../model/internal/identifiers.ts"

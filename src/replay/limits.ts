@@ -1,5 +1,5 @@
 /**
- * What one instance may hold, as in Duroxide's core: readers in other languages rely on it.
+ * Limits of an instance, as in Duroxide's core: readers in other languages rely on them.
  */
 import { maxTagBytes } from "../model/internal/identifiers.ts"
 import type { Request } from "./conclude.ts"
@@ -9,7 +9,7 @@ const maxCustomStatusBytes = 262_144
 const maxValueBytes = 65_536
 const maxKeys = 150
 
-/** The first limit this turn exceeds, in words, or undefined. */
+/** The first limit that this turn exceeds, in words; undefined when it exceeds none. */
 export const limitExceeded = (
   requests: ReadonlyArray<Request>,
   interpreter: Pick<Interpreter, "customStatus" | "keyValues">
@@ -40,7 +40,7 @@ const encoder = new TextEncoder()
 
 const bytes = (text: string) => encoder.encode(text).length
 
-/** A string counts as itself, without the quotes and escapes of JSON: Duroxide's typed API stores strings bare. */
+/** A string counts without the quotes and escapes of JSON, because Duroxide's typed API stores strings bare. */
 const valueBytes = (text: string): number => bytes(text.startsWith(`"`) ? stringOf(text) : text)
 
 const stringOf = (text: string): string => {

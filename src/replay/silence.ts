@@ -1,5 +1,5 @@
 /**
- * Loggers that are silent at times.
+ * Loggers that can be silenced.
  */
 import * as Logger from "effect/Logger"
 

@@ -1,9 +1,9 @@
 /**
- * One turn as a pure call: a claimed item and the code in, what to store out.
+ * One turn as a pure call: a claimed item and the code in, the decisions to store out.
  *
- * Steps: the code is replayed over the history, messages become events, the code goes on with them, what it newly asks
- * for gets events of its own, and the way it ended decides what is enqueued. A program that waits stays as it is: the
- * next turn may go on with it instead of replaying.
+ * Steps: the history is replayed, messages become events, the code resumes with them, its new requests become events, and
+ * its outcome decides what is enqueued. A program that waits can stay warm: the next turn then resumes it instead of
+ * replaying the history.
  */
 import * as Cause from "effect/Cause"
 import * as Result from "effect/Result"
@@ -27,7 +27,7 @@ export interface Input extends Omit<Execution, "lastEventId">, Omit<Options, "st
   readonly started: StartedFields
   /** Messages in order of arrival, without start messages. */
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
-  /** Called once when the code goes on outside a turn, because it awaits something that is not durable. */
+  /** Called once when the code continues outside a turn, because it awaits something that is not durable. */
   readonly onStray: () => void
 }
 
@@ -36,30 +36,30 @@ export type StartedFields = action.Recorded<Event.Of<"OrchestrationStarted">>
 export type { Outcome, Result } from "./conclude.ts"
 
 export interface Ran extends Decided {
-  /** The program as this turn has left it, when it waits. Worth something once the turn is stored. */
+  /** The program after this turn, if it waits. Use it only if the turn is stored. */
   readonly warm: WarmProgram | undefined
-  /** What the program died of in this turn, whole: the failure that is stored has an excerpt. */
+  /** The full cause, if the program died in this turn; the stored failure holds an excerpt. */
   readonly diedOf?: Cause.Cause<never> | undefined
 }
 
-/** A program between two turns. */
+/** A program that waits in memory for its next turn. */
 export interface WarmProgram {
   readonly started: Event.Of<"OrchestrationStarted">
   readonly executionId: number
-  /** The history it has seen ends with this event. */
+  /** The last event that it has seen. */
   readonly lastEvent: Event.Event
-  /** What it takes in memory, estimated from above. */
+  /** Its memory, estimated from above. */
   readonly bytes: number
-  /** False when it has gone on since: what it became no replay would tell. */
+  /** False when it has run since: then no replay would reach its state. */
   readonly isSound: () => boolean
-  /** Runs its next turn, once; undefined when only a replay can tell what comes of it. */
+  /** Runs its next turn, once; undefined when only a replay can decide the turn. */
   readonly resume: (next: {
     readonly nowMs: number
     readonly messages: ReadonlyArray<WorkItem.WorkItem>
   }) => Ran | undefined
 }
 
-/** Executions of ours are pinned in a version space no Rust runtime asks for; only they follow our stricter rules. */
+/** Executions of this package are pinned to versions that no Rust runtime claims; only they follow its stricter rules. */
 export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
 
 export const run = (input: Input): Ran => {
@@ -70,7 +70,7 @@ export const run = (input: Input): Ran => {
   const program = new Program(input, started, version)
   const problem = program.catchUp(history)
 
-  // What the execution before left unread comes before everything else.
+  // The unread messages of the execution before come first.
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
   for (const [name, data] of carried) recorder.append({ _tag: "ExternalEventPersistent", name, data })
   const ledger = problem === undefined ? program.ledger : Ledger.of(history)
@@ -81,7 +81,7 @@ export const run = (input: Input): Ran => {
     : Result.fail(arrived.abort ?? problem!)
   if (Result.isSuccess(ran)) return ran.success
 
-  // A turn that went wrong leaves nothing behind but what had arrived.
+  // A turn that failed keeps only the events of arrivals.
   recorder.truncate(arrivedCount)
   const stored = Ledger.of([...history, ...recorder.added])
   const outcome = failed(ran.failure)
@@ -94,8 +94,8 @@ export const run = (input: Input): Ran => {
 }
 
 /**
- * Ends an execution without running its code. `unreadable` history keeps its rows; the failure goes behind them. What can
- * be read of its beginning says who its parent is.
+ * Fails an execution without running its code. An `unreadable` history keeps its rows, and the failure is appended to
+ * them; its first event names the parent, if it can be read.
  */
 export const fail = (
   input: Pick<Input, "instanceId" | "executionId" | "nowMs" | "version" | "history" | "started">,
@@ -118,11 +118,11 @@ export const fail = (
 
 // internal
 
-/** Where the reference puts the failure of an execution whose events cannot be counted. */
+/** The event id that Duroxide gives to the failure of an execution whose events cannot be counted. */
 const unreadableEventId = 99_999
 
-// Measured with 2,000 programs each: one that waits for a signal takes 13 kB, every further branch 1.9 kB. The texts of
-// its history count whether or not it holds on to them.
+// Measured with 2,000 programs each: a program that waits for a signal takes 13 kB, and 1.9 kB for each further branch. The
+// texts of its history are counted although the program may not hold all of them.
 const programBytes = 14_336
 const handleBytes = 2_048
 
@@ -133,7 +133,7 @@ const breadcrumbs: ReadonlySet<string> = new Set<Event.Event["_tag"]>([
   "ExternalSubscribedPersistentCancelled"
 ])
 
-/** A program in the course of its execution. */
+/** A program that runs, from its first event or across several turns. */
 class Program {
   private readonly interpreter: Interpreter
   private readonly started: Event.Of<"OrchestrationStarted">
@@ -235,7 +235,7 @@ class Program {
     return ended?._tag === "Died" ? Cause.die(ended.defect) : undefined
   }
 
-  // Closes over nothing of the turn: it may be kept for long.
+  // Must not close over any data of the turn, because it may stay in memory for a long time.
   private keepWarm(): WarmProgram {
     const { lastEvent, ledger, started, version } = this
     const { executionId, instanceId } = started
@@ -288,8 +288,8 @@ class Program {
   }
 
   /**
-   * Code that has ended or continued as new within its history has changed, for its turns stored no end. Executions of
-   * the reference are not held to that; and code that died says more than we could.
+   * Code that ends, or continues as new, before the end of its history has changed, because its turns stored no end. Not
+   * checked in executions of Duroxide, nor after a death, which explains more.
    */
   private forbidEnd(history: ReadonlyArray<Event.Event>, index: number): void {
     const ended = this.interpreter.ended()
