@@ -1,7 +1,7 @@
 /**
- * The validation suite: what a storage must do to be a provider, as tests that run on any driver.
+ * The validation suite: the rules of the provider contract, as tests that run on any driver.
  *
- * One file per topic, one test per rule; names are those of Duroxide's own suite, so that results compare one to one.
+ * One file per topic, one test per rule. The names are those of Duroxide's own suite, so that results can be compared.
  * Every test gets a store of its own. With virtual time the suite takes seconds; with real time, run its topics in
  * several files, because most tests wait for locks to expire.
  *
@@ -21,7 +21,7 @@ import { topics } from "./ProviderTest/topics.ts"
 
 export {
   /**
-   * What tests do to a storage behind its provider's back.
+   * Changes that tests make to a store without its provider.
    *
    * @category services
    * @since 0.1.0
@@ -37,15 +37,15 @@ export {
  */
 export interface Options {
   /**
-   * Whose time passes: `virtual` moves the `TestClock`, for stores that take the time from Effect's `Clock`; `real`
-   * sleeps. Defaults to `real`.
+   * How time passes: `virtual` moves the `TestClock`, for stores that take the time from Effect's `Clock`; `real` sleeps.
+   * Defaults to `real`.
    */
   readonly time?: "virtual" | "real" | undefined
   /** Whether an empty fetch waits for its poll timeout (`long`) or returns at once (`short`). Defaults to `short`. */
   readonly polling?: "short" | "long" | undefined
   /**
-   * Length of the locks whose expiry tests wait for, at least 2 seconds in real time, as some compare their own work
-   * with it. Defaults to 2 seconds.
+   * Length of locks that tests wait for to expire. At least 2 seconds in real time, because some tests must do their work
+   * before a lock expires. Defaults to 2 seconds.
    */
   readonly lockTimeout?: Duration.Input | undefined
   /** Longest time an empty fetch may take without waiting. Defaults to 100 milliseconds. */
@@ -96,14 +96,14 @@ export const suite = (
   const onFreshProvider = <A, E>(effect: Effect.Effect<A, E, Services>) =>
     effect.pipe(
       Effect.provide(Layer.mergeAll(Layer.fresh(layer), Layer.succeed(Settings, settings)), { local: true }),
-      // Many tests provoke what a provider warns of.
+      // Many tests provoke warnings.
       Effect.provide(Logger.layer([]))
     )
   const register = (topic: Topic) =>
     // oxlint-disable-next-line vitest/valid-title -- topics bring their names
     describe(topic.name, { concurrent: time === "real" }, () => {
       for (const [test, effect] of Object.entries(topic.tests(settings))) {
-        // A clock at zero would make every absolute time of a test the future.
+        // At zero, every absolute time in a test would be in the future.
         if (time === "virtual") {
           it.effect(test, () => Effect.andThen(TestClock.setTime(1_800_000_000_000), onFreshProvider(effect)))
         } else it.live(test, () => onFreshProvider(effect))

@@ -1,8 +1,8 @@
 /**
- * Checks code against histories it has to go on with: the guard against changing a program under its running instances.
+ * Checks code against recorded histories, so that a program is not changed in a way that breaks its running instances.
  *
- * A history is recorded once, from a test or from production, and kept beside the tests. As long as it replays, an
- * instance that is where the history ends goes on with the new code as it would have with the old.
+ * A history is recorded once, from a test or from production, and stored beside the tests. As long as it replays, an
+ * instance at the end of this history continues with the new code as it would have with the old code.
  *
  * @since 0.1.0
  */
@@ -16,15 +16,15 @@ import { Admin } from "../provider/Admin.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { orchestrationKey } from "../runtime/handlers.ts"
 import { codeAfter, isArrival } from "./internal/codeAfter.ts"
-import type { Kept } from "./internal/codeAfter.ts"
+import type { StoredValue } from "./internal/codeAfter.ts"
 import type { Code } from "./internal/codeAfter.ts"
 import * as differences from "./internal/difference.ts"
 import { decisionText } from "./internal/eventText.ts"
 import { readExecutions } from "./internal/executions.ts"
 
 /**
- * One instance, all executions: the text `recordHistory` gives, or its events, as typed events, as objects, as row texts
- * (`history.event_data`, also of a Rust runtime) or as rows with such a column. In any order.
+ * All executions of one instance: the text that `recordHistory` returns, or its events, as typed events, as objects, as
+ * row texts (`history.event_data`, also of a Rust runtime) or as rows with such a column. In any order.
  *
  * @category models
  * @since 0.1.0
@@ -42,7 +42,7 @@ export interface Replayed {
   /** Oldest first. */
   readonly executions: ReadonlyArray<{
     readonly executionId: number
-    /** The one it was recorded with. */
+    /** The version that it was recorded with. */
     readonly version: string
     readonly events: number
     readonly status: "Running" | "Completed" | "Failed" | "ContinuedAsNew"
@@ -50,7 +50,7 @@ export interface Replayed {
 }
 
 /**
- * The code does something else than the history has. The message shows both sides as a diff, with payloads.
+ * The code does not do what the history has. The message shows both sides as a diff, with payloads.
  *
  * @category errors
  * @since 0.1.0
@@ -61,7 +61,7 @@ export class HistoryMismatch extends Schema.TaggedError<HistoryMismatch>("duroxi
     orchestration: Schema.String,
     instanceId: Schema.String,
     executionId: Schema.Number,
-    /** The first event that differs; one more than there are, when the code does more. */
+    /** The first event that differs; the number after the last event, when the code does more. */
     eventId: Schema.Number,
     report: Schema.String
   }
@@ -72,7 +72,7 @@ export class HistoryMismatch extends Schema.TaggedError<HistoryMismatch>("duroxi
 }
 
 /**
- * What was given is no history of this orchestration.
+ * The given history is not a history of this orchestration, or cannot be read.
  *
  * @category errors
  * @since 0.1.0
@@ -81,7 +81,7 @@ export class UnreadableHistory extends Schema.TaggedError<UnreadableHistory>(
   "duroxide-prisma/testing/UnreadableHistory"
 )("UnreadableHistory", { problem: Schema.String }) {
   override get message() {
-    return `this is no history to replay: ${this.problem}`
+    return `the history cannot be replayed: ${this.problem}`
   }
 }
 
@@ -90,24 +90,24 @@ export class UnreadableHistory extends Schema.TaggedError<UnreadableHistory>(
  *
  * **Details**
  *
- * The program is the layer `toLayer` made; it is run without store, clock and activities. Every request must be the
- * recorded one: kind, name, payload, session and tag, in the recorded order, none more and none less. An execution that
- * has ended must end in the same way, with the same output; one that has not must wait where the history ends.
+ * The program is the layer that `toLayer` returns. It runs without a store, a clock or activities. Its requests must be the
+ * recorded ones, no more and no less: in kind, name, payload, session, tag and order. An execution that has ended must end
+ * in the same way, with the same output; one that has not ended must wait where the history ends.
  *
- * What a running instance takes over from its history is not compared: due times of timers, the id of a child, the text
- * of a status (that one is set at this point is compared: `setCustomStatus` is a request like any other). Nor is an end that was not the program's own: an instance that was poisoned, or failed for nondeterminism, is
- * compared up to there.
+ * Not compared is what a running instance takes from its history: due times of timers, ids of children, and the texts of
+ * statuses (but that a status is set is compared: `setCustomStatus` is a request like any other). An instance that was
+ * poisoned, or failed for nondeterminism, is compared up to that end.
  *
- * Of several versions each execution is replayed with the one it was recorded with, and with the first where that is
- * missing. A single definition is replayed with every execution, whatever their versions: that is how to find out whether
- * a change needs a new one.
+ * Given several versions, each execution is replayed with the version that it was recorded with, or with the first where
+ * that version is missing. Given one definition, all executions are replayed with it, whatever their versions: this shows
+ * whether a change needs a new version.
  *
- * Values an instance keeps go from one execution to the next, so give the history of all.
+ * The values of an instance pass from one execution to the next, so give the history of all executions.
  *
  * **Example** (A history of production in the test suite)
  *
  * ```ts
- * it.effect("Fulfil: goes on with what 1.0.0 began", () =>
+ * it.effect("Fulfil: continues what 1.0.0 began", () =>
  *   replayHistory(Fulfil, readFileSync("test/histories/order-1.json", "utf8")).pipe(Effect.provide(FulfilLive)))
  * ```
  *
@@ -126,7 +126,7 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
     const definitions: Versions = "name" in orchestration ? [orchestration] : orchestration
     const { name } = definitions[0]
     const executions = yield* Effect.fromResult(read(name, history))
-    const keyValues = new Map<string, Kept>()
+    const keyValues = new Map<string, StoredValue>()
     for (const events of executions) {
       const { version } = definitions.find(({ version }) => version === events[0].version) ?? definitions[0]
       const code = yield* Effect.service(orchestrationKey(name, version))
@@ -137,7 +137,7 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
         const report = differences.render(difference)
         return yield* new HistoryMismatch({ orchestration: name, instanceId, executionId, eventId, report })
       }
-      keep(keyValues, events)
+      applyValues(keyValues, events)
     }
     return {
       instanceId: executions[0]![0].instanceId,
@@ -151,8 +151,8 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
   }) as never
 
 /**
- * The history of an instance, all executions, as the text of a file for `replayHistory`: a JSON array, one event in a
- * line. Fails with `InstanceNotFound` when there is none.
+ * The history of all executions of an instance, as the text of a file for `replayHistory`: a JSON array with one event per
+ * line. Fails with `InstanceNotFound` when the instance does not exist.
  *
  * @category recording
  * @since 0.1.0
@@ -169,7 +169,7 @@ export const recordHistory = (instanceId: string): Effect.Effect<string, Provide
 
 type Versions = readonly [Orchestration.Any, ...ReadonlyArray<Orchestration.Any>]
 
-/** What the layer of a definition's program provides. */
+/** The service that the layer of a definition's program provides. */
 type HandlerOf<D> = D extends { readonly toLayer: (program: any) => Layer.Layer<infer H> } ? H
   : D extends Orchestration.Any ? Orchestration.Handler<D["name"]>
   : never
@@ -188,7 +188,7 @@ const read = (name: string, history: History): Result.Result<ReadonlyArray<Event
       return unreadable("it is not JSON")
     }
   }
-  if (!Array.isArray(items) || items.length === 0) return unreadable("it is no array of events, or an empty one")
+  if (!Array.isArray(items) || items.length === 0) return unreadable("it is not an array of events, or it is empty")
   const byExecution = new Map<number, Array<Event.Event>>()
   for (const [index, item] of items.entries()) {
     const decoded = decode(item)
@@ -212,7 +212,7 @@ const read = (name: string, history: History): Result.Result<ReadonlyArray<Event
   return Result.succeed(executions as unknown as ReadonlyArray<Events>)
 }
 
-/** Where a runtime puts the failure of an execution whose events it cannot read. */
+/** The event id that a runtime gives to the failure of an execution whose events it cannot read. */
 const unreadableEventId = 99_999
 
 const decode = (item: unknown): ReturnType<typeof Event.decode> => {
@@ -222,12 +222,12 @@ const decode = (item: unknown): ReturnType<typeof Event.decode> => {
   return Event.decode("event_data" in item ? String(item.event_data) : JSON.stringify(item))
 }
 
-/** The first difference of an execution, if there is one. */
+/** The first difference in an execution, if there is one. */
 const compare = (
   orchestration: string,
   code: Code,
   events: Events,
-  keyValues: ReadonlyMap<string, Kept>
+  keyValues: ReadonlyMap<string, StoredValue>
 ): differences.Difference | undefined => {
   const differs = (at: number, ours: ReadonlyArray<Event.Event>, problem?: string): differences.Difference => {
     const until = events.findIndex((event, index) => index >= at && isArrival(event))
@@ -243,24 +243,24 @@ const compare = (
     }
   }
 
-  const [known, expected] = split(events)
-  const after = codeAfter(code, known, keyValues)
+  const [recorded, expected] = split(events)
+  const after = codeAfter(code, recorded, keyValues)
   if (after._tag === "Fits") {
     const index = firstDifference(expected, after.events)
     if (index === undefined) return undefined
-    if (!after.events.some(isDeath)) return differs(known.length + index, after.events.slice(index))
-    // Replay goes on as if nothing was, where code has died: what it did not do any more says less than why.
-    const at = firstIndex(known.length, (count) => {
+    if (!after.events.some(isDeath)) return differs(recorded.length + index, after.events.slice(index))
+    // A replay continues after code has died. The death explains more than the requests that are missing after it.
+    const at = firstIndex(recorded.length, (count) => {
       const earlier = codeAfter(code, take(events, count), keyValues)
       return earlier._tag === "Fits" && earlier.events.some(isDeath)
     })
     const death = codeAfter(code, take(events, at), keyValues)
     return differs(at, death._tag === "Fits" ? death.events : [])
   }
-  // Replay names the event; what the code does in its place is what it does when history ends before.
+  // The problem names the event. The code is run again with the history before it, to show what it does instead.
   const eventId = Number(/^event (\d+):/.exec(after.problem)?.[1])
-  const at = known.findIndex((event) => event.eventId === eventId)
-  if (at < 1) return differs(known.length, [], after.problem)
+  const at = recorded.findIndex((event) => event.eventId === eventId)
+  if (at < 1) return differs(recorded.length, [], after.problem)
   const instead = codeAfter(code, take(events, at), keyValues)
   return instead._tag === "Differs"
     ? differs(at, [], instead.problem)
@@ -279,7 +279,7 @@ const firstDifference = (
   return index < 0 ? undefined : index
 }
 
-/** The least number from 1 to `most` for which it is true; true for `most`, and for all above the least. */
+/** The least number from 1 to `most` for which `isTrue`; it must be true from there up to `most`. */
 const firstIndex = (most: number, isTrue: (count: number) => boolean): number => {
   let low = 1
   let high = most
@@ -296,8 +296,8 @@ const isDeath = (event: Event.Event) =>
 
 const isGivenUp = (event: Event.Event) => "reason" in event && event.reason === "dropped_future"
 
-/** What the code is told, and what it must do then: nothing, or all of its last turn. */
-const split = (events: Events): readonly [known: Events, expected: ReadonlyArray<Event.Event>] => {
+/** The events to replay, and those that the code must then produce: none, or its whole last turn. */
+const split = (events: Events): readonly [recorded: Events, expected: ReadonlyArray<Event.Event>] => {
   const end = events.findIndex(isEnd)
   if (end < 0) return [events, []]
   let count = end
@@ -305,7 +305,7 @@ const split = (events: Events): readonly [known: Events, expected: ReadonlyArray
     while (count > 1 && !isArrival(events[count - 1]!)) count--
     return [take(events, count), events.slice(count)]
   }
-  // What arrived for that end was perhaps never told to the code.
+  // The code may never have received the last arrivals.
   while (count > 1 && isClosing(events[count - 1]!)) count--
   while (count > 1 && isArrival(events[count - 1]!)) count--
   return [take(events, count), []]
@@ -317,10 +317,10 @@ const isEnd = (event: Event.Event) =>
   event._tag === "OrchestrationCompleted" || event._tag === "OrchestrationFailed" ||
   event._tag === "OrchestrationContinuedAsNew"
 
-/** What is closed because of an end. */
+/** Events that close open requests because of an end. */
 const isClosing = (event: Event.Event) => "reason" in event && event.reason.startsWith("orchestration_terminal")
 
-/** The program's own, or what follows from something that arrived: not the runtime's word on the program. */
+/** Whether the program caused the end, itself or through an arrival, and not the runtime. */
 const isOwnEnd = (events: Events, end: Event.Event): boolean => {
   if (end._tag !== "OrchestrationFailed" || end.details._tag === "Application") return true
   const details = JSON.stringify(end.details)
@@ -343,8 +343,8 @@ const statusOf = (end: Event.Event | undefined) => {
   }
 }
 
-/** What an execution leaves to the next one. */
-const keep = (keyValues: Map<string, Kept>, events: Events): void => {
+/** Adds the values that an execution leaves to the next one. */
+const applyValues = (keyValues: Map<string, StoredValue>, events: Events): void => {
   for (const event of events) {
     if (event._tag === "KeyValueSet") {
       keyValues.set(event.key, { value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? 0 })

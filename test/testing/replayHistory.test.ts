@@ -578,8 +578,8 @@ ${cutLines("+", "b")}
 describe("replayHistory: an invalid history", () => {
   const cases: ReadonlyArray<readonly [name: string, change: (objects: Array<any>) => History, problem: string]> = [
     ["no JSON", () => "[", "it is not JSON"],
-    ["not an array", () => "{}", "it is no array of events, or an empty one"],
-    ["empty", () => [], "it is no array of events, or an empty one"],
+    ["not an array", () => "{}", "it is not an array of events, or it is empty"],
+    ["empty", () => [], "it is not an array of events, or it is empty"],
     ["an unknown event", (all) => [all[0], { ...all[1], type: "Later" }], `its item 1: unknown Event variant "Later"`],
     ["an item that is not an event", (all) => [...all, 7 as never], "its item 10: Event is not a JSON object"],
     ["a gap", (all) => all.toSpliced(3, 1), "execution 1 has no event 4, or two of them"],
@@ -596,7 +596,7 @@ describe("replayHistory: an invalid history", () => {
       Effect.gen(function*() {
         const objects = JSON.parse(yield* recorded(paid))
         const error = yield* Effect.flip(replay(paid, change(objects)))
-        assert.strictEqual(error.message, `this is no history to replay: ${problem}`)
+        assert.strictEqual(error.message, `the history cannot be replayed: ${problem}`)
       }))
   }
 

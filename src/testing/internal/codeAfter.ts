@@ -1,5 +1,5 @@
 /**
- * What code does after a piece of history: the one place here that runs a turn.
+ * Runs code over the beginning of a history, and returns what it does next. No other module of the room runs turns.
  */
 import * as Context from "effect/Context"
 import * as References from "effect/References"
@@ -12,81 +12,83 @@ import * as turns from "../../replay/turn.ts"
 export type { Code } from "../../replay/interpreter.ts"
 
 export type Continuation =
-  /** The code goes along with the events, and then does this. */
+  /** The code fits the events, and continues with these. */
   | { readonly _tag: "Fits"; readonly events: ReadonlyArray<Event.Event> }
-  /** It does not, for a reason in words. */
+  /** The code does not fit the events; `problem` says why. */
   | { readonly _tag: "Differs"; readonly problem: string }
 
-/** A value that earlier executions have left behind. */
-export interface Kept {
+/** A value that earlier executions have stored. */
+export interface StoredValue {
   readonly value: string
   readonly lastUpdatedAtMs: number
 }
 
-/** `known` is the beginning of an execution; it need not end where a turn did. */
+/** `recorded` is the beginning of an execution; it need not end at the end of a turn. */
 export const codeAfter = (
   code: Code,
-  known: ReadonlyArray<Event.Event>,
-  keyValues: ReadonlyMap<string, Kept>
+  recorded: ReadonlyArray<Event.Event>,
+  keyValues: ReadonlyMap<string, StoredValue>
 ): Continuation => {
   let first: Continuation | undefined
-  for (const count of beginnings(known)) {
-    const result = turns.run(input(code, known, count, keyValues))
+  for (const count of beginnings(recorded)) {
+    const result = turns.run(input(code, recorded, count, keyValues))
     const { outcome, turn } = result
-    if (outcome._tag !== "Failed" || outcome.details._tag !== "Configuration" || isPassedOn(outcome.details, known)) {
-      return { _tag: "Fits", events: turn.historyDelta.slice(known.length - count) }
+    if (
+      outcome._tag !== "Failed" || outcome.details._tag !== "Configuration" || isPassedOn(outcome.details, recorded)
+    ) {
+      return { _tag: "Fits", events: turn.historyDelta.slice(recorded.length - count) }
     }
     first ??= { _tag: "Differs", problem: outcome.details.message ?? "" }
   }
   return first!
 }
 
-/** Whether the event came from outside, so that the code goes on with it. */
+/** Whether the event was made from a message, so that the code resumes with it. */
 export const isArrival = (event: Event.Event): boolean => toMessage(event) !== undefined
 
 // internal
 
 /**
- * How many of the events may be told as history, the likeliest first. The rest arrived and is told as news: one arrival,
- * or as many as came together in the last turn.
+ * How many of the events to replay as history, the likeliest number first. The others are arrivals, and are delivered as
+ * messages: one, or as many as arrived together in the last turn.
  */
-const beginnings = (known: ReadonlyArray<Event.Event>): ReadonlyArray<number> => {
+const beginnings = (recorded: ReadonlyArray<Event.Event>): ReadonlyArray<number> => {
   const counts: Array<number> = []
-  let count = known.length
-  while (count > 1 && isArrival(known[count - 1]!)) {
+  let count = recorded.length
+  while (count > 1 && isArrival(recorded[count - 1]!)) {
     count--
-    // A failure that no code may see ends the execution, when it is news.
-    if (isUnseen(known[count]!)) counts.splice(0)
+    // A failure that code must not see would end the execution if it were delivered.
+    if (isUnseen(recorded[count]!)) counts.splice(0)
     counts.push(count)
   }
-  if (count === known.length) counts.push(count)
+  if (count === recorded.length) counts.push(count)
   return count === 1 ? [...counts, 0] : counts
 }
 
-/** A child's nondeterminism becomes its parent's failure as it is. */
-const isPassedOn = (details: ErrorDetails, known: ReadonlyArray<Event.Event>) =>
-  known.some((event) => isUnseen(event) && "details" in event && event.details === details)
+/** The nondeterminism of a child becomes the failure of its parent, unchanged. */
+const isPassedOn = (details: ErrorDetails, recorded: ReadonlyArray<Event.Event>) =>
+  recorded.some((event) => isUnseen(event) && "details" in event && event.details === details)
 
 const isUnseen = (event: Event.Event) => "details" in event && event.details._tag !== "Application"
 
 const input = (
   code: Code,
-  known: ReadonlyArray<Event.Event>,
+  recorded: ReadonlyArray<Event.Event>,
   count: number,
-  keyValues: ReadonlyMap<string, Kept>
+  keyValues: ReadonlyMap<string, StoredValue>
 ): turns.Input => {
-  const started = known[0] as Event.Of<"OrchestrationStarted">
+  const started = recorded[0] as Event.Of<"OrchestrationStarted">
   const { executionId, instanceId } = started
   const [major, minor, patch] = started.duroxideVersion.split(/[.+-]/).map(Number)
-  // A first turn tells itself how it began, and what was carried over to it.
-  const told = count === 0 ? 1 + (started.carryForwardEvents?.length ?? 0) : count
+  // A first turn makes the events of its start and of carried messages itself.
+  const replayed = count === 0 ? 1 + (started.carryForwardEvents?.length ?? 0) : count
   return {
     instanceId,
     executionId,
-    nowMs: known.at(-1)!.timestampMs,
-    history: known.slice(0, count),
+    nowMs: recorded.at(-1)!.timestampMs,
+    history: recorded.slice(0, count),
     started,
-    messages: known.slice(told).flatMap((event) => toMessage(event) ?? []),
+    messages: recorded.slice(replayed).flatMap((event) => toMessage(event) ?? []),
     keyValues,
     version: { major: major!, minor: minor!, patch: patch! },
     code,
@@ -95,7 +97,7 @@ const input = (
   }
 }
 
-/** The message that an event was made of. */
+/** The message that an event was made from. */
 const toMessage = (event: Event.Event): WorkItem.WorkItem | undefined => {
   const { executionId, instanceId: instance } = event
   const id = event.sourceEventId ?? 0

@@ -1,5 +1,5 @@
 /**
- * A difference between history and code, as text.
+ * Renders a difference between history and code as text.
  */
 import type * as Event from "../../model/Event.ts"
 import { decisionText, eventText, payloadDifference } from "./eventText.ts"
@@ -11,10 +11,10 @@ export interface Difference {
   /** The events of the whole execution, and the index of the first that differs; their number, at the end. */
   readonly events: ReadonlyArray<Event.Event>
   readonly at: number
-  /** What history has from there until something arrives, and what the code does instead. */
+  /** The events of history from `at` to the next arrival, and the events of the code in their place. */
   readonly history: ReadonlyArray<Event.Event>
   readonly code: ReadonlyArray<Event.Event>
-  /** Why the code could not be run there, or what else replay says that no event shows. */
+  /** Why the code cannot run there, or another problem that no event shows. */
   readonly problem: string | undefined
 }
 
@@ -51,7 +51,7 @@ interface Line {
   readonly event: Event.Event
 }
 
-/** Both sides in one column, with as many lines in common as there can be. */
+/** Both sides in one column, with as many common lines as possible. */
 const align = (history: ReadonlyArray<Event.Event>, code: ReadonlyArray<Event.Event>): ReadonlyArray<Line> => {
   const theirs = history.slice(0, longestSide)
   const ours = code.slice(0, longestSide)

@@ -1,5 +1,5 @@
 /**
- * Events as people read them: one line each, and what two of them have in common.
+ * Events as readable text: one line each, and a text to compare decisions by.
  */
 import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import * as Event from "../../model/Event.ts"
@@ -63,15 +63,16 @@ export const eventText = (event: Event.Event): string => {
 }
 
 /**
- * What two events must share to be the same decision, as text. What is computed anew on every replay does not count:
- * times, the id of a child, the writer; nor does a status text.
+ * A text that is equal for two events of the same decision. It leaves out what every replay computes anew (times, the id
+ * of a child, the writer), and the text of a status.
  */
 export const decisionText = (event: Event.Event): string => {
   const fields = JSON.parse(Event.encode(event)) as Record<string, unknown>
   for (const field of computed) delete fields[field]
   if (event._tag === "SubOrchestrationScheduled") delete fields["instance"]
   if (event._tag === "CustomStatusUpdated") delete fields["status"]
-  // Rust programs fail with bare texts, ours with JSON; and Rust calls an exceeded limit a failure of the program's own.
+  // Programs of Rust fail with bare texts, programs of this package with JSON. Rust records an exceeded limit as a failure
+  // of the program.
   if (event._tag === "OrchestrationFailed" && event.details._tag === "Application") {
     const { kind, message } = event.details
     return JSON.stringify([event._tag, exceededLimit.test(message) ? "Limit" : kind, bare(message)])

@@ -6,7 +6,7 @@ import type * as Event from "../../model/Event.ts"
 import type { Admin } from "../../provider/Admin.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 
-/** Oldest execution first; those that have no events yet, or were pruned, are left out. */
+/** Oldest execution first, without executions that have no events yet or were pruned. */
 export const readExecutions = (
   admin: Admin["Service"],
   instanceId: string

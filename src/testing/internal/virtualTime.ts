@@ -1,8 +1,8 @@
 /**
- * A clock that only moves when it is told to, and a scheduler that knows when nobody has anything left to do.
+ * A clock that moves on demand only, and a scheduler that knows when no fiber can run.
  *
- * Time moves from one sleeper to the next, and not before everything that can happen at a time has happened. So a month
- * takes milliseconds, and goes the same way every time.
+ * Time moves from one sleeper to the next, and only when everything that can happen at the present time has happened. So
+ * a month takes milliseconds, and every run is the same.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -18,36 +18,36 @@ import type * as WorkItem from "../../model/WorkItem.ts"
 export interface Options {
   /** Milliseconds since the Unix epoch. */
   readonly startMs: number
-  /** Waits for what time must not overtake. Runs before every step, at rest, and ends at rest. */
+  /** Waits for work that time must not overtake. Runs before every step, at rest, and ends at rest. */
   readonly ready: Effect.Effect<void>
 }
 
 export interface VirtualTime {
-  /** The clock and the scheduler, for whatever is to live in this time. */
+  /** The clock and the scheduler, for all fibers that run in this time. */
   readonly context: Context.Context<never>
   readonly now: () => number
-  /** Counts what has run, so that two equal readings mean that nothing did. */
+  /** Counts scheduled tasks that have run: two equal readings mean that no fiber ran in between. */
   readonly progress: () => number
-  /** Waits until no fiber can go on without time, a promise that does not settle by itself, or somebody else. */
+  /** Waits until every fiber waits for the clock or for something outside this process. */
   readonly rest: Effect.Effect<void>
   /**
-   * Moves to the next sleepers and wakes them, unless it is done already or nobody is due by `limitMs`. Where time is
-   * not for `everybody`, those who sleep in the background are woken on the way, but are nothing to go to.
+   * Moves to the next sleepers and wakes them, unless `isDone`, or no sleeper is due by `limitMs`. Without
+   * `includeBackground`, time moves to sleepers in the foreground only, and wakes background sleepers on the way.
    */
   readonly step: (options: {
     readonly limitMs: number
     readonly isDone?: () => boolean
-    readonly everybody?: boolean
+    readonly includeBackground?: boolean
   }) => Effect.Effect<"Done" | "Moved" | "NothingDue">
-  /** Steps until `timeMs`, and stands there, at rest. */
+  /** Steps to `timeMs`, and ends there at rest. */
   readonly moveTo: (timeMs: number) => Effect.Effect<void>
   /** Whether an activity waits for the clock. */
   readonly isAsleep: (activity: WorkItem.Of<"ActivityExecute">) => boolean
 }
 
 /**
- * Set for the fibers of a process: what its leases, sweeps and refreshes sleep for is no reason to let time pass. Its
- * activities are.
+ * Set for the fibers of a process: time does not pass just because renewals, sweeps or polls sleep. It passes for
+ * activities that sleep.
  */
 export const InBackground = Context.Reference<boolean>("duroxide-prisma/testing/InBackground", {
   defaultValue: () => false
@@ -58,7 +58,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   const scheduler = new CountingScheduler(yield* Scheduler.Scheduler)
   const oneStep = yield* Semaphore.make(1)
   let now = options.startMs
-  // Ascending by time; those of one time in the order in which they fell asleep.
+  // Ascending by time; sleepers of the same time in the order in which they began to sleep.
   const sleepers: Array<Sleeper> = []
 
   const rest = Effect.gen(function*() {
@@ -69,8 +69,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     }
   })
 
-  const step: VirtualTime["step"] = ({ everybody = false, isDone = () => false, limitMs }) =>
-    // At rest before it is our turn, so that others who wait get theirs; and after, so that they have gone on with theirs.
+  const step: VirtualTime["step"] = ({ includeBackground = false, isDone = () => false, limitMs }) =>
+    // At rest before taking the permit, so that other callers get theirs; and after, so that they have used theirs.
     Effect.andThen(
       rest,
       oneStep.withPermit(Effect.gen(function*() {
@@ -78,7 +78,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
         if (isDone()) return "Done"
         yield* options.ready
         if (isDone()) return "Done"
-        const goal = sleepers.find((sleeper) => everybody || !sleeper.inBackground)?.at ?? Infinity
+        const goal = sleepers.find((sleeper) => includeBackground || !sleeper.inBackground)?.at ?? Infinity
         if (goal > limitMs || goal === Infinity) return "NothingDue"
         const { at } = sleepers[0]!
         now = at
@@ -91,7 +91,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
 
   const moveTo = (timeMs: number): Effect.Effect<void> =>
     Effect.gen(function*() {
-      while ((yield* step({ limitMs: timeMs, everybody: true })) === "Moved");
+      while ((yield* step({ limitMs: timeMs, includeBackground: true })) === "Moved");
       now = Math.max(now, timeMs)
       yield* rest
     })
@@ -150,10 +150,10 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   }
 })
 
-/** Milliseconds of the real world that have passed since some moment. */
+/** Milliseconds of real time since an arbitrary moment. */
 export const realTime = (): number => performance.now()
 
-/** Real time, for what the real world has to do: short, as the caller looks again. */
+/** A short pause in real time, for work outside this process. The caller checks again after it. */
 export const realPause: Effect.Effect<void> = Effect.callback((resume) => {
   const timer = setTimeout(() => resume(Effect.void), 1)
   return Effect.sync(() => clearTimeout(timer))
@@ -163,7 +163,7 @@ export const realPause: Effect.Effect<void> = Effect.callback((resume) => {
 
 interface Sleeper {
   readonly at: number
-  /** Set when it is an activity that sleeps. */
+  /** Set when an activity sleeps. */
   readonly activity: string | undefined
   readonly inBackground: boolean
   readonly wake: () => void
@@ -172,7 +172,7 @@ interface Sleeper {
 const activityKey = (instanceId: string, executionId: number, activityId: number) =>
   `${executionId}/${activityId}/${instanceId}`
 
-/** Promises that need nobody else settle in between. */
+/** Promises that wait for nothing outside settle meanwhile. */
 const turnOfTheEventLoop: Effect.Effect<void> = Effect.callback((resume) => {
   const timer = setImmediate(() => resume(Effect.void))
   return Effect.sync(() => clearImmediate(timer))
