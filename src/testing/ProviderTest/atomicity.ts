@@ -1,5 +1,5 @@
 /**
- * A turn is stored completely or not at all, by the holder of the lease, once.
+ * A turn is stored completely or not at all, once, and only by the holder of the lock.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"

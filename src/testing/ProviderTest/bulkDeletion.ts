@@ -1,5 +1,5 @@
 /**
- * Deletion of many: only what has ended, tree by tree.
+ * Bulk deletion: only instances that have ended, tree by tree.
  */
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"

@@ -1,6 +1,6 @@
 /**
- * An activity is cancelled by deleting it: its worker learns of it when it renews or acknowledges. What became of its
- * orchestration does not matter to an activity that is there.
+ * An activity is cancelled by deleting it: its worker learns of it at the next renewal or ack. An activity whose row
+ * exists is delivered, whatever the state of its orchestration.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -37,7 +37,7 @@ import {
 } from "./harness.ts"
 import type { EventInput } from "./harness.ts"
 
-/** An activity whose orchestration ends in the turn that schedules it can be claimed all the same. */
+/** An activity whose orchestration ends in the turn that schedules it can be claimed nevertheless. */
 const scheduledByLastTurn = (last: EventInput, metadata: ExecutionMetadata) =>
   Effect.gen(function*() {
     yield* schedule("i", [1], { events: [started(), last], metadata: { orchestrationName: "TestOrch", ...metadata } })

@@ -1,5 +1,5 @@
 /**
- * Which executions a dispatcher takes, by the version they are pinned to, and what happens to unreadable histories.
+ * Which executions a dispatcher claims, by the version they are pinned to, and what happens to unreadable histories.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -31,7 +31,7 @@ import {
 
 const within = (min: string, max: string) => ({ versions: [min, max] as const })
 
-/** Claims the instance with a filter and gives it back, as if nothing had happened. */
+/** Claims the instance with a filter and abandons it; the delivery does not count. */
 const takesAndReturns = (instance: string, min: string, max: string) =>
   Effect.flatMap(
     claimInstance(instance, within(min, max)),
@@ -54,7 +54,7 @@ const claimCorrupt = (instance: string, options?: Parameters<typeof claimInstanc
     return claimed
   })
 
-/** Delivers a corrupt instance `times` times, each given back as a counted attempt. */
+/** Delivers a corrupt instance `times` times, and abandons each delivery as a counted attempt. */
 const deliverCorrupt = (instance: string, times: number) =>
   Effect.gen(function*() {
     for (let time = 1; time <= times; time++) {
@@ -156,7 +156,7 @@ export const capabilityFiltering = topic("capability_filtering", {
   }),
 
   test_filter_with_empty_supported_versions_returns_nothing: Effect.gen(function*() {
-    // A range list that is empty cannot be said here; a range that holds no version is the same.
+    // The contract has no empty list of ranges; a range that holds no version is equivalent.
     yield* seed("i", "1.0.0")
     yield* expectNoOrchestration(within("1.0.1", "0.9.9"))
     yield* claimInstance("i")
@@ -217,7 +217,7 @@ export const capabilityFiltering = topic("capability_filtering", {
   }),
 
   test_fetch_single_range_only_uses_first_range: Effect.gen(function*() {
-    // There is one range only; what lies in a second one is not taken.
+    // There is only one range; versions of a second range are not claimed.
     yield* seed("A", "1.0.0")
     yield* seed("B", "3.0.0")
     yield* takesAndReturns("A", "1.0.0", "1.5.0")

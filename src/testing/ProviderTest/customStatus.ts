@@ -1,5 +1,5 @@
 /**
- * The status text an orchestration shows, and the version by which a waiting client sees that it changed.
+ * The status text of an instance, and its version, by which a waiting client sees that it changed.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"

@@ -1,5 +1,5 @@
 /**
- * Deletion of instances and trees: all of it or nothing, and nothing comes back.
+ * Deletion of instances and trees: everything or nothing, and nothing reappears.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -270,7 +270,7 @@ export const deletion = topic("deletion", {
   }),
 
   concurrent_child_creation_during_delete: Effect.gen(function*() {
-    // Either the parent stays with its child, or both are gone.
+    // Either the parent remains with its child, or both are deleted.
     for (let round = 0; round < 5; round++) {
       const parent = `parent-${round}`
       const child = `child-${round}`
@@ -289,7 +289,7 @@ export const deletion = topic("deletion", {
   }),
 
   delete_against_fetch_and_ack: Effect.gen(function*() {
-    // A deleted instance never reappears, and no caller hears of a deadlock.
+    // A deleted instance never reappears, and no caller sees a deadlock.
     const instances = Array.from({ length: 8 }, (_, index) => `i-${index}`)
     yield* Effect.forEach(instances, (instance) => create(instance))
     yield* Effect.forEach(instances, (instance) => poke(instance))
@@ -317,6 +317,6 @@ const fetchAndSettle = Effect.flatMap(
   })
 )
 
-/** Success, or an error that says for good what happened. */
+/** Success, or a permanent error. */
 const expectDefined = (exit: Exit.Exit<void, ProviderError>) =>
   Exit.isSuccess(exit) ? Effect.void : Effect.asVoid(fails(exit))

@@ -1,5 +1,5 @@
 /**
- * What a provider refuses, and what it must not refuse.
+ * Which inputs a provider refuses, and which it must accept.
  */
 import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
@@ -85,7 +85,7 @@ export const errorHandling = topic("error_handling", {
   // -- ours ------------------------------------------------------------------------------------
 
   unreadable_history_is_delivered_as_error: Effect.gen(function*() {
-    // No event, no JSON, and JSON with a character PostgreSQL's own JSON cannot hold.
+    // Not an event, not JSON, and JSON with a character that PostgreSQL's JSON types cannot hold.
     for (const [instance, text] of [["a", garbage], ["b", "no JSON"], ["c", `{"type":"\\u0000"}`]] as const) {
       yield* create(instance)
       yield* (yield* Backdoor).corruptInstanceHistory(instance, text)
@@ -107,7 +107,7 @@ export const errorHandling = topic("error_handling", {
     assert.deepStrictEqual(claimed.item.messages, [externalRaised("i")])
     yield* claimInstance("other")
     yield* ack(claimed)
-    // Hidden for a while, never deleted, and not counted: it is not at fault.
+    // Hidden for a while, never deleted, and not counted, because it is not at fault.
     assert.strictEqual(yield* backdoor.getMaxAttemptCount("i"), 0)
     yield* expectNoOrchestration()
     yield* poke("i")
@@ -157,7 +157,7 @@ export const errorHandling = topic("error_handling", {
     yield* fails(send(activityItem("i", 1)))
     yield* enqueueActivity("i", 1)
     const { lockToken } = yield* claimWork()
-    // What types forbid, a caller without them may still try.
+    // The types forbid this, but a caller without types may still try it.
     yield* fails(
       (yield* Provider).ackWorkItem(lockToken, Option.some(cancelItem("i") as unknown as ReturnType<typeof completion>))
     )
@@ -176,7 +176,7 @@ export const errorHandling = topic("error_handling", {
   }),
 
   orphans_wait_for_their_start: Effect.gen(function*() {
-    // A cancellation that overtakes its start waits for it: it neither blocks others nor is lost.
+    // A cancellation that arrives before its start waits for it. It does not block other messages, and is not lost.
     yield* send(cancelItem("late"))
     yield* enqueueStart("other")
     yield* claimInstance("other")

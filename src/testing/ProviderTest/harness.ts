@@ -1,9 +1,9 @@
 /**
- * The words the validation suite is written in: what a test says of a provider, without envelopes and options.
+ * The verbs of the validation suite: calls of a provider without envelopes and options.
  *
- * Verbs that fetch come in three forms: `fetchWork` answers with an option, `claimWork` demands an item, `expectNoWork`
- * demands that there is none. Locks last 30 seconds unless a test says otherwise; fetches do not wait. `elapse` is how
- * time passes: virtual time moves at once, real time is slept.
+ * Verbs that fetch have three forms: `fetchWork` returns an option, `claimWork` requires an item, `expectNoWork` requires
+ * that there is no item. Unless a test says otherwise, locks last 30 seconds, and fetches do not wait. Time passes through
+ * `elapse`: virtual time moves at once, real time is slept.
  *
  * @since 0.1.0
  */
@@ -28,7 +28,7 @@ import { ProviderError } from "../../provider/ProviderError.ts"
 // -----------------------------------------------------------------------------
 
 /**
- * What tests do to a storage behind its provider's back. Each driver brings its own.
+ * Changes that tests make to a store without its provider. Each driver has its own.
  *
  * @category services
  * @since 0.1.0
@@ -45,7 +45,7 @@ export class Backdoor extends Context.Service<Backdoor, {
 }>()("duroxide-prisma/testing/ProviderTest/Backdoor") {}
 
 /**
- * How the suite is run; the same for all its tests.
+ * The settings of the suite, shared by all its tests.
  *
  * @category services
  * @since 0.1.0
@@ -62,7 +62,7 @@ export class Settings extends Context.Service<Settings, {
   readonly onFreshProvider: <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.Effect<A, unknown>
 }>()("duroxide-prisma/testing/ProviderTest/Settings") {}
 
-/** What a test may use. */
+/** The services of a test. */
 export type Services = Provider | Admin | Backdoor | Settings
 
 /** The tests of one topic, by name. */
@@ -84,7 +84,7 @@ export const topic = (name: string, tests: Readonly<Record<string, Test>>): Topi
 export const lockTimeout = (factor = 1): Effect.Effect<Duration.Duration, never, Settings> =>
   Effect.map(Settings, (settings) => Duration.millis(Duration.toMillis(settings.lockTimeout) * factor))
 
-/** Lets so much time pass. The only place that sleeps. */
+/** Lets this time pass. No other function sleeps. */
 export const elapse = (duration: Duration.Input): Effect.Effect<void, never, Settings> =>
   Effect.gen(function*() {
     const { time } = yield* Settings
@@ -92,7 +92,7 @@ export const elapse = (duration: Duration.Input): Effect.Effect<void, never, Set
     yield* clockMovesByItself ? Effect.sleep(duration) : TestClock.adjust(duration)
   })
 
-/** Lets a lock of the suite's lock timeout, taken just now, expire. */
+/** Lets a lock that was just taken with the suite's lock timeout expire. */
 export const elapseLockTimeout: Effect.Effect<void, never, Settings> = Effect.flatMap(
   lockTimeout(),
   (timeout) => elapse(Duration.sum(timeout, Duration.millis(100)))
@@ -104,7 +104,7 @@ export const waitingMessages: Effect.Effect<number, ProviderError, Admin> = Effe
   (admin) => Effect.map(admin.getQueueDepths, ({ orchestratorQueue }) => orchestratorQueue)
 )
 
-/** Lets time pass until so many messages can be claimed, however slow the machine. */
+/** Lets time pass until this number of messages can be claimed, however slow the machine. */
 export const elapseUntilWaiting = (messages: number): Effect.Effect<void, ProviderError, Admin | Settings> =>
   Effect.gen(function*() {
     while ((yield* waitingMessages) < messages) yield* elapse("200 millis")
@@ -193,7 +193,7 @@ export const activityCompleted = (
   result = `result-${id}`
 ): WorkItem.Of<"ActivityCompleted"> => ({ _tag: "ActivityCompleted", instance, executionId: 1, id, result })
 
-/** Due at once unless it has a time. */
+/** Due at once unless a time is given. */
 export const timerFired = (instance: string, id: number, fireAtMs = 0): WorkItem.Of<"TimerFired"> => ({
   _tag: "TimerFired",
   instance,
@@ -225,7 +225,7 @@ export const cancelItem = (instance: string, reason = "test"): WorkItem.Of<"Canc
 type Envelope = "sourceEventId" | "instanceId" | "executionId" | "timestampMs" | "duroxideVersion"
 type Input<A extends Event.Event> = A extends unknown ? Omit<A, Envelope> & Partial<Pick<A, Envelope>> : never
 
-/** An event without its envelope, which the ack fills in; a test may say parts of it. */
+/** An event without its envelope, which the ack fills in; a test may give parts of it. */
 export type EventInput = Input<Event.Event>
 
 /** `OrchestrationStarted`, event 1. */
@@ -329,7 +329,7 @@ export const fetchOrchestration = (options: FetchOrchestration = {}) =>
 export const claimOrchestration = (options?: FetchOrchestration) =>
   Effect.map(fetchOrchestration(options), (found) => some(found, "an instance to claim"))
 
-/** Claims, and demands that it is this instance. */
+/** Claims, and requires that it is this instance. */
 export const claimInstance = (instance: string, options?: FetchOrchestration) =>
   Effect.map(claimOrchestration(options), (claimed) => {
     assert.strictEqual(claimed.item.instanceId, instance)
@@ -438,7 +438,7 @@ export const fetchWork = (options: FetchWork = {}) =>
 export const claimWork = (options?: FetchWork) =>
   Effect.map(fetchWork(options), (found) => some(found, "an activity to claim"))
 
-/** Claims, and demands that it is the activity with this id. */
+/** Claims, and requires that it is the activity with this id. */
 export const claimActivity = (id: number, options?: FetchWork) =>
   Effect.map(claimWork(options), (claimed) => {
     assert.strictEqual(claimed.item.id, id)
@@ -576,13 +576,13 @@ export const schedule = (instance: string, ids: ReadonlyArray<number>, turn: Ack
 // expectations
 // -----------------------------------------------------------------------------
 
-/** The value of an option, or a failed assertion that says what is missing. */
+/** The value of an option, or a failed assertion that names what is missing. */
 export const some = <A>(option: Option.Option<A>, what: string): A => {
   assert(Option.isSome(option), `expected ${what}, found nothing`)
   return option.value
 }
 
-/** Demands that the call fails for good, with a message that matches. */
+/** Requires that the call fails permanently, with a message that matches. */
 export const fails = <A, R>(
   call: Effect.Effect<A, ProviderError, R>,
   message: RegExp = /./
@@ -596,7 +596,7 @@ export const fails = <A, R>(
     return reason.error
   })
 
-/** Demands that the instances exist. */
+/** Requires that the instances exist. */
 export const expectInstances = (...instances: ReadonlyArray<string>) =>
   Effect.flatMap(Admin, (admin) =>
     Effect.forEach(instances, (instance) =>
@@ -605,7 +605,7 @@ export const expectInstances = (...instances: ReadonlyArray<string>) =>
         ({ instanceId }) => assert.strictEqual(instanceId, instance)
       ), { discard: true }))
 
-/** Demands that none of the instances exists. */
+/** Requires that none of the instances exists. */
 export const expectGone = (...instances: ReadonlyArray<string>) =>
   Effect.flatMap(
     Admin,
@@ -617,7 +617,7 @@ export const expectGone = (...instances: ReadonlyArray<string>) =>
 // internal
 // -----------------------------------------------------------------------------
 
-/** Whether somebody else moves the clock. */
+/** Whether another fiber moves the clock. */
 const InParallel = Context.Reference("duroxide-prisma/testing/ProviderTest/InParallel", { defaultValue: () => false })
 
 const duration = (input: Duration.Input | undefined) =>

@@ -1,5 +1,5 @@
 /**
- * Instances appear with the metadata of a turn, never with a message; names and versions are found without them, too.
+ * Instances are created by the metadata of a turn, never by a message; names and versions are found without them, too.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"

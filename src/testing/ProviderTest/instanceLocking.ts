@@ -1,5 +1,5 @@
 /**
- * One holder per instance, whatever the number of fetchers; messages that come meanwhile wait for the next turn.
+ * One holder per instance, however many fetch; messages that arrive meanwhile wait for the next turn.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -33,7 +33,7 @@ const instances = (count: number) => Array.from({ length: count }, (_, index) =>
 
 const distinct = (values: ReadonlyArray<string>) => new Set(values).size
 
-/** Fetches at the same time, the nth after its delay; what they found. */
+/** Concurrent fetches, the nth after its delay; returns what they found. */
 const fetchers = <E, R>(
   count: number,
   delayMs: (index: number) => number,

@@ -1,5 +1,5 @@
 /**
- * Key-values of an instance: what its running execution changed, over what ended executions left.
+ * Key-values of an instance: the changes of its running execution, on top of those of ended executions.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -36,7 +36,7 @@ const change = (instance: string, executionId: number, ...events: ReadonlyArray<
 const get = (instance: string, key: string) =>
   Effect.flatMap(Provider, (provider) => provider.getKvValue(instance, key))
 
-/** What readers see: every key named here with its value, null for none. */
+/** Requires what readers see: each key with its value, null for a missing one. */
 const reads = (instance: string, expected: Readonly<Record<string, string | null>>) =>
   Effect.forEach(
     Object.entries(expected),
@@ -48,7 +48,7 @@ const reads = (instance: string, expected: Readonly<Record<string, string | null
     { discard: true }
   )
 
-/** All that readers see. */
+/** Requires that readers see exactly these. */
 const readsAll = (instance: string, expected: Readonly<Record<string, string>>) =>
   Effect.flatMap(Provider, (provider) =>
     Effect.map(
@@ -56,7 +56,7 @@ const readsAll = (instance: string, expected: Readonly<Record<string, string>>) 
       (values) => assert.deepStrictEqual(Object.fromEntries(values), expected)
     ))
 
-/** What the next turn is handed; that turn stores nothing. */
+/** Requires what the next turn receives; that turn stores nothing. */
 const expectSnapshot = (instance: string, expected: Readonly<Record<string, string>>) =>
   Effect.gen(function*() {
     yield* poke(instance)

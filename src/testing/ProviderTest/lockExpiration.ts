@@ -1,5 +1,5 @@
 /**
- * Locks end by themselves, by giving back, or not at all while they are renewed.
+ * Locks expire, are released by an abandonment, or are extended by renewals.
  */
 import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
@@ -93,7 +93,7 @@ export const lockExpiration = topic("lock_expiration", {
 
   test_worker_lock_renewal_after_expiration: Effect.gen(function*() {
     yield* enqueueActivity("i", 1)
-    // Lost as soon as another worker took over; see `renewal_revives_a_lock_that_no_other_took`.
+    // Lost as soon as another worker takes over; see `renewal_revives_a_lock_that_no_other_took`.
     const { lockToken } = yield* claimWork({ lockTimeout: "1 second" })
     yield* elapseLockTimeout
     yield* claimWork()
@@ -157,7 +157,7 @@ export const lockExpiration = topic("lock_expiration", {
   // -- ours ------------------------------------------------------------------------------------
 
   renewal_revives_a_lock_that_no_other_took: Effect.gen(function*() {
-    // An outage of the store alone takes no work away from the process that is at it.
+    // An outage of the store alone does not take work from the process that holds it.
     const LT = yield* lockTimeout()
     yield* enqueueStart("i")
     yield* enqueueActivity("other", 1)
@@ -204,7 +204,7 @@ export const lockExpiration = topic("lock_expiration", {
     const work = yield* claimWork({ lockTimeout: 1000 })
     const { time } = yield* Settings
     if (time === "virtual") {
-      // Only a clock that stands still can stop right before.
+      // Only virtual time can stop right before it.
       yield* TestClock.adjust(999)
       yield* expectNoOrchestration()
       yield* expectNoWork()
@@ -237,7 +237,7 @@ export const lockExpiration = topic("lock_expiration", {
     const claimed = yield* claimInstance("i")
     yield* poke("i", "second")
     yield* abandon(claimed.lockToken, { delay: 500 })
-    // The instance is paused: what comes meanwhile waits behind the batch.
+    // The instance is paused: messages that arrive meanwhile wait behind the batch.
     yield* expectNoOrchestration()
     yield* elapse(600)
     const { attemptCount, item } = yield* claimInstance("i")

@@ -1,5 +1,5 @@
 /**
- * What operators see: lists, details, sizes, depths.
+ * The views of operators: lists, details, sizes, depths.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -173,7 +173,7 @@ export const management = topic("management", {
       metadata: named({ status: "ContinuedAsNew" })
     })
     yield* turn("i", { executionId: 2, events: [valueCleared(1, "removed"), valueSet(2, "kept", "ü")] })
-    // Two bytes: sizes are those of UTF-8.
+    // Two bytes, because sizes are counted in UTF-8.
     assert.deepStrictEqual(yield* sizes("i"), [1, 2])
   }),
 
@@ -220,7 +220,7 @@ export const management = topic("management", {
           _tag: "ActivityCancelRequested",
           eventId: 43 + index,
           sourceEventId,
-          // What a text says must not count for the type of its event.
+          // The content of a text must not affect the type of its event.
           reason: `"type":"OrchestrationFailed"`
         }))
       ],

@@ -108,7 +108,7 @@ export const multiExecution = topic("multi_execution", {
     const info = yield* admin.getExecutionInfo("i", 1)
     assert.deepStrictEqual([info.status, info.output], ["ContinuedAsNew", "next"])
     assert.isNotNull(info.completedAtMs)
-    // Until its message is taken the instance is still in its old execution.
+    // Until its message is claimed the instance is still in its old execution.
     yield* send(continueAsNewItem("i"))
     assert.strictEqual((yield* claimInstance("i")).item.executionId, 1)
   }),
@@ -118,7 +118,7 @@ export const multiExecution = topic("multi_execution", {
       const instance = `i${events}`
       const history = [started(), ...Array.from({ length: events - 1 }, (_, i) => activityScheduled(i + 2))]
       yield* enqueueStart(instance)
-      // Of an instance without a history nothing can be known.
+      // An instance without a history has none that a caller could know.
       const first = yield* claimInstance(instance, { isKnown: () => true })
       assert.isFalse(first.item.isKnownHistory)
       yield* ack(first, { events: history, metadata: named() })

@@ -1,5 +1,5 @@
 /**
- * Deliveries are counted per message, so that a runtime can tell what kills it.
+ * Deliveries are counted per message, so that a runtime can find the message that kills it.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"

@@ -1,5 +1,5 @@
 /**
- * Old executions go, the current one and running ones stay.
+ * Pruning deletes old executions; the current one and running ones remain.
  */
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"

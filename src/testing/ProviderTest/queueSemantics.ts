@@ -1,5 +1,5 @@
 /**
- * Order, visibility and atomic hand-over in both queues.
+ * Order, visibility and atomic delivery in both queues.
  */
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
@@ -124,7 +124,7 @@ export const queueSemantics = topic("queue_semantics", {
     yield* send(queueMessage("orphan", "ConfigUpdate", "v1"))
     yield* expectNoOrchestration()
     assert.deepStrictEqual(yield* admin.listExecutions("orphan"), [])
-    // No lock either: the id can be used at once, and the first turn gets what came before.
+    // No lock either: the id can be used at once, and the first turn receives the earlier messages.
     yield* enqueueStart("orphan")
     const { attemptCount, item } = yield* claimInstance("orphan")
     assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), ["QueueMessage", "StartOrchestration"])
@@ -132,7 +132,7 @@ export const queueSemantics = topic("queue_semantics", {
   }),
 
   queue_messages_beside_a_history_are_kept: Effect.gen(function*() {
-    // Whatever wrote it: messages are dropped only where nothing at all is known.
+    // Whatever wrote them, messages are dropped only if nothing identifies their instance.
     yield* (yield* Provider).appendWithExecution("i", 1, [stamp("i", 1, activityScheduled(1))])
     yield* send(queueMessage("i", "ConfigUpdate", "v1"))
     yield* expectNoOrchestration()
@@ -164,7 +164,7 @@ export const queueSemantics = topic("queue_semantics", {
     yield* ack(yield* claimInstance("i"), { items: [timer("i", 1), timer("i", 2), timer("i", 3)] })
     yield* ack(yield* claimInstance("j"), { items: [timer("j", 1)] })
     yield* poke("i")
-    // One from before, one begun in the same turn, one that does not exist, one of another instance.
+    // An earlier timer, one of the same turn, one that does not exist, one of another instance.
     yield* ack(yield* claimInstance("i"), {
       items: [timer("i", 4)],
       cancelledTimers: [timer("i", 1), timer("i", 4), timer("i", 5), timer("j", 1)]
@@ -174,7 +174,7 @@ export const queueSemantics = topic("queue_semantics", {
     const first = yield* claimInstance("i")
     assert.deepStrictEqual(first.item.messages, [timer("i", 2), timer("i", 3)])
     assert.deepStrictEqual((yield* claimInstance("j")).item.messages, [timer("j", 1)])
-    // What has fired is delivered, whatever becomes of its cancellation.
+    // A timer that has fired is delivered, even if it is cancelled afterwards.
     yield* ack(first, { cancelledTimers: [timer("i", 2)] })
     yield* expectNoOrchestration()
   }),

@@ -1,5 +1,5 @@
 /**
- * Who gets what: a claim takes only what its process serves, and leaves everything else as it is.
+ * Routing: a claim takes only work that its process serves, and leaves all other work unchanged.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -107,7 +107,7 @@ export const serving = topic("serving", {
       "Running",
       null
     ])
-    // Messages to it are no orphans, and come with the start.
+    // Messages to it are not orphans, and are delivered with the start.
     yield* send(queueMessage("child", "q", "1"))
     yield* expectNoOrchestration({ versions: ["0.0.0", "0.9.9"] })
     const claimed = yield* claimInstance("child", { versions: ["1000.0.0", "1000.9.9"], serves: ["1.0.0"] })
@@ -156,7 +156,7 @@ export const serving = topic("serving", {
     const suspect = yield* claimInstance("a")
     assert.strictEqual(suspect.attemptCount, 3)
     yield* expectNoOrchestration()
-    // What was never delivered passes by.
+    // Work that was never delivered is not held up.
     yield* enqueueStart("fresh")
     yield* claimInstance("fresh")
     yield* abandon(suspect.lockToken, { delay: "10 seconds" })
@@ -187,7 +187,7 @@ export const serving = topic("serving", {
     const full = { session: { workerId: "full", maxNew: 0 } }
     yield* claimActivity(3, full)
     yield* expectNoWork(full)
-    // Still free for others.
+    // Still free for other processes.
     yield* claimActivity(1, { session: { workerId: "free" } })
     yield* claimActivity(2, { session: { workerId: "free" } })
   }),

@@ -1,5 +1,5 @@
 /**
- * Sessions: activities that belong together run on one worker for as long as it keeps their session's lease alive.
+ * Sessions: the activities of a session run on one worker as long as it renews the session's lock.
  */
 import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
@@ -25,7 +25,7 @@ import {
 } from "./harness.ts"
 import type { FetchWork } from "./harness.ts"
 
-/** What worker `workerId` asks for. */
+/** The session options of worker `workerId`. */
 const as = (
   workerId: string,
   session: Duration.Input = "30 seconds",
@@ -35,7 +35,7 @@ const as = (
 const enqueue = (id: number, sessionId = "s1") => enqueueActivity("i", id, { sessionId })
 const enqueuePlain = (id: number) => enqueueActivity("i", id)
 
-/** Takes activity `id` and acks it. */
+/** Claims activity `id` and acks it. */
 const run = (id: number, options: FetchWork) =>
   Effect.flatMap(claimActivity(id, options), ({ lockToken }) => ackWork(lockToken))
 
@@ -324,7 +324,7 @@ export const sessions = topic("sessions", {
   }),
 
   session_claim_race_continues: Effect.gen(function*() {
-    // A fetch whose session went to another worker takes the next activity instead of coming back empty.
+    // A fetch that loses a session to another worker claims the next activity instead of returning nothing.
     for (let round = 1; round <= 5; round++) {
       yield* enqueue(3 * round, `s${round}`)
       yield* enqueue(3 * round + 1, `s${round}`)

@@ -1,5 +1,5 @@
 /**
- * Which activities a worker takes, by their tags.
+ * Which activities a worker claims, by their tags.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -34,7 +34,7 @@ const enqueue = (...tags: ReadonlyArray<string | null>) =>
 
 const options = (tags: TagFilter) => ({ lockTimeout: "5 seconds", tags }) as const
 
-/** Takes exactly these activities, in this order, and leaves nothing the filter accepts. */
+/** Claims exactly these activities, in this order; no other activity matches the filter. */
 const takes = (tags: TagFilter, ...ids: ReadonlyArray<number>) =>
   Effect.andThen(
     Effect.forEach(ids, (id) => claimActivity(id, options(tags)), { discard: true }),

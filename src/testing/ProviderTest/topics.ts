@@ -1,5 +1,5 @@
 /**
- * All topics of the suite, in its order.
+ * All topics of the suite, in order.
  */
 import { atomicity } from "./atomicity.ts"
 import { bulkDeletion } from "./bulkDeletion.ts"
