@@ -46,7 +46,7 @@ const exceptions = [
 /** Turns still to be rewritten below a path. These counts only fall, and the list ends empty. */
 const unfinished = [
   ["docs/", 3],
-  ["src/", 81],
+  ["src/", 13],
   ["test/", 18]
 ]
 

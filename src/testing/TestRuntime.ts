@@ -1,9 +1,9 @@
 /**
  * A whole application in memory and in virtual time: thirty days of an orchestration take milliseconds.
  *
- * The runtime is the real one, with the application's own programs and handlers; the store is a map, and the clock only
- * moves when a test waits for something or says so. Time then goes from one due moment to the next, and never before
- * everything that can happen at a moment has happened. So a test goes the same way every time.
+ * The runtime is the real one, with the application's own programs and handlers. The store is a map, and the clock moves
+ * only when a test waits for something or moves it. Time then moves from one due moment to the next, and only when
+ * everything that can happen at the present moment has happened. So every run of a test is the same.
  *
  * @since 0.1.0
  */
@@ -47,17 +47,17 @@ import { describeWaits } from "./internal/waits.ts"
  * @since 0.1.0
  */
 export interface Options {
-  /** What the clock shows first. Defaults to 2030-01-01T00:00:00Z. */
+  /** Time of the clock at the start. Defaults to 2030-01-01T00:00:00Z. */
   readonly startAt?: DateTime.DateTime.Input | undefined
   /**
-   * Real time to wait for what only the real world can bring: an activity that neither ends nor sleeps, or, when nothing
-   * is due, another fiber of the test. Then the test dies of `Stuck`. Defaults to 2 seconds.
+   * How long to wait, in real time, for work that the clock cannot bring about: an activity that neither ends nor sleeps,
+   * or, when nothing is due, another fiber of the test. After that the test dies of `Stuck`. Defaults to 2 seconds.
    */
   readonly patience?: Duration.Input | undefined
 }
 
 /**
- * Time cannot continue, or nothing will ever end what a test waits for; the message says why. A defect.
+ * Time cannot move, or the test waits for something that will never happen; the message says why. A defect.
  *
  * @category errors
  * @since 0.1.0
@@ -70,7 +70,7 @@ export class Stuck extends Schema.TaggedError<Stuck>("duroxide-prisma/testing/St
   }
 }
 
-/** What a test runtime gives to the layer it runs. */
+/** The services that a test runtime provides to the layer it runs. */
 type Provided = Provider.Provider | Admin.Admin | Client.Client
 
 /**
@@ -93,25 +93,25 @@ export class TestRuntime extends Context.Service<TestRuntime, {
 }>()("duroxide-prisma/testing/TestRuntime") {}
 
 /**
- * Runs `runtime`, a `Runtime.layer` with its handlers as the application has it, on an empty store and in virtual time.
+ * Runs `runtime`, the application's `Runtime.layer` with its handlers, on an empty store and in virtual time.
  *
  * **Details**
  *
- * Provides what `runtime` provides, a `Client`, the `Provider` and the `Admin` of the store, and the clock: it
- * takes the place of the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
+ * Provides the services of `runtime`, a `Client`, the `Provider` and the `Admin` of the store, and the clock. The clock
+ * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
  *
  * `wait` and `execute` of the client let time pass until the instance has ended. Its other methods begin and end at
- * rest: whatever can happen without time passing has happened when they return.
+ * rest: everything that can happen without time passing has happened when they return.
  *
- * Every turn is replayed (`verifyReplay`), so a program that is not deterministic fails. A process that ends gives work
- * back at once (`shutdownTimeout` of 1 millisecond). A `RuntimeConfig` of `runtime` has the last word.
+ * Every turn is replayed (`verifyReplay`), so a program that is not deterministic fails. A process that ends abandons its
+ * work at once (`shutdownTimeout` of 1 millisecond). A `RuntimeConfig` in `runtime` overrides these settings.
  *
  * **Gotchas**
  *
- * Time passes while somebody waits, also in a fiber in the background. Send what is to arrive first, then wait.
+ * Time passes while any fiber of the test waits, also one in the background. Send all messages first, then wait.
  *
- * A handler that never answers is `Effect.sleep(Duration.infinity)`, not `Effect.never`: time waits for every activity
- * that neither ends nor sleeps, for it may be about to answer.
+ * For a handler that never answers use `Effect.sleep(Duration.infinity)`, not `Effect.never`: time waits for every activity
+ * that neither ends nor sleeps, because it may be about to answer.
  *
  * @category layers
  * @since 0.1.0
@@ -137,7 +137,7 @@ export const layer = <A, E, R>(
     const services = yield* Layer.buildWithScope(
       FromDriver.layerAdmin.pipe(
         Layer.provideMerge(Client.layer),
-        // This process knows when something falls due; no look is due to the clock.
+        // This process knows when work falls due, so it need not poll.
         Layer.provideMerge(FromDriver.layer({ pollInterval: Duration.infinity })),
         Layer.provide(Layer.succeedContext(announcing(drivers, wakeups)))
       ),
@@ -156,7 +156,7 @@ export const layer = <A, E, R>(
       Effect.gen(function*() {
         const generation = { store: mortalProvider.make(provider, onActivity), scope: yield* Scope.make() }
         const built = yield* Layer.buildWithMemoMap(
-          // Memoized with nobody, as a process starts with nothing.
+          // Shares no memoized layers, because a process starts with an empty memory.
           runtime.pipe(Layer.provide(quietConfig)),
           Layer.makeMemoMapUnsafe(),
           generation.scope
@@ -177,15 +177,15 @@ export const layer = <A, E, R>(
         return built
       })
 
-    /** Ends the process while time goes on, as ending may take some. */
+    /** Ends the process. Time passes meanwhile, because a shutdown may take some. */
     const stop = Effect.gen(function*() {
       if (current === undefined) return
-      // A process that ends does not wait for those who do not.
+      // A process that ends does not wait for activities that do not.
       claimed.clear()
       const closing = yield* Effect.forkChild(Scope.close(current.scope, Exit.void))
       current = undefined
       const isDone = () => closing.pollUnsafe() !== undefined
-      while ((yield* time.step({ limitMs: Infinity, isDone, everybody: true })) === "Moved");
+      while ((yield* time.step({ limitMs: Infinity, isDone, includeBackground: true })) === "Moved");
       yield* Fiber.await(closing)
     }).pipe(Effect.provideContext(time.context))
 
@@ -195,7 +195,7 @@ export const layer = <A, E, R>(
         Effect.andThen(announceLeftovers)
       ))
 
-    /** What an earlier process left is known to nobody in the next one; a real one would look for it now and then. */
+    /** Announces the work that an earlier process left to the next one; a real process would find it by polling. */
     const announceLeftovers = Effect.suspend(() => {
       const later = ({ lock, visibleAtMs }: tables.Queued) => Math.max(visibleAtMs, lock?.untilMs ?? 0)
       for (const activity of store.activities.values()) {
@@ -210,7 +210,7 @@ export const layer = <A, E, R>(
 
     // -- waiting ---------------------------------------------------------------------------------
 
-    /** Waits, in real time, until something happens; dies of `problem` when nothing does. */
+    /** Waits, in real time, until a fiber runs; dies of `problem` when none does. */
     const untilProgress = (problem: Effect.Effect<string>) =>
       Effect.gen(function*() {
         const before = time.progress()
@@ -223,7 +223,7 @@ export const layer = <A, E, R>(
         }
       })
 
-    /** An activity that was cancelled has no row any more, and nobody waits for it. */
+    /** A running activity that does not sleep. An activity that was cancelled has no row, so time does not wait for it. */
     const awakeActivity = () =>
       [...store.activities.values()].flatMap(({ lock }) => claimed.get(lock?.token ?? "") ?? [])
         .find((item) => !time.isAsleep(item))
@@ -289,7 +289,7 @@ export const layer = <A, E, R>(
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
       wait: (orchestration, instanceId, options) =>
-        // Refuses an id that nobody can wait for.
+        // Fails when the id is invalid.
         client.status(instanceId).pipe(
           Effect.andThen(untilEnded(instanceId, options)),
           Effect.andThen(client.wait(orchestration, instanceId))
@@ -331,7 +331,7 @@ export const layer = <A, E, R>(
   }))
 
 /**
- * Waits until nothing more can happen without time passing.
+ * Waits until nothing can happen without time passing.
  *
  * @category time
  * @since 0.1.0
@@ -339,7 +339,7 @@ export const layer = <A, E, R>(
 export const settle: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(TestRuntime, ({ settle }) => settle)
 
 /**
- * Lets time pass, and with it all that falls due, each at its time.
+ * Lets time pass. Everything that falls due meanwhile happens at its time.
  *
  * @category time
  * @since 0.1.0
@@ -348,7 +348,7 @@ export const advance = (duration: Duration.Input): Effect.Effect<void, never, Te
   Effect.flatMap(TestRuntime, (self) => self.advance(duration))
 
 /**
- * Lets time pass until the instance has ended, in whatever way, and answers how. `timeout` is virtual time.
+ * Lets time pass until the instance has ended in any way, and returns its status. `timeout` is virtual time.
  *
  * @category time
  * @since 0.1.0
@@ -360,7 +360,7 @@ export const runToEnd = (
   Effect.flatMap(TestRuntime, (self) => self.runToEnd(instanceId, options))
 
 /**
- * The events of all executions of an instance, in order; none when it is unknown.
+ * The events of all executions of an instance, in order; empty when the instance is unknown.
  *
  * @category reading
  * @since 0.1.0
@@ -371,8 +371,8 @@ export const history = (
   Effect.flatMap(TestRuntime, (self) => self.history(instanceId))
 
 /**
- * Ends the process in order, and starts the next one on the same store, with new handlers. Running activities are
- * interrupted and given back, and run again at once.
+ * Shuts down the process, and starts the next one on the same store, with new handlers. Running activities are
+ * interrupted and abandoned, and run again at once.
  *
  * @category processes
  * @since 0.1.0
@@ -380,8 +380,8 @@ export const history = (
 export const restart: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(TestRuntime, ({ restart }) => restart)
 
 /**
- * As `restart`, but the process dies: it gives nothing back. Its activities run again when their leases have run out
- * (`workerLockTimeout`), as a further delivery.
+ * As `restart`, but the process dies without abandoning its work. Its activities run again, as a further delivery, when
+ * their locks have expired (`workerLockTimeout`).
  *
  * @category processes
  * @since 0.1.0
@@ -389,7 +389,7 @@ export const restart: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(T
 export const crash: Effect.Effect<void, never, TestRuntime> = Effect.flatMap(TestRuntime, ({ crash }) => crash)
 
 /**
- * As `restart`, but the next process is another one: new code goes on with what the old code began.
+ * As `restart`, but the next process runs another runtime: new code continues the instances of the old code.
  *
  * @category processes
  * @since 0.1.0
@@ -402,8 +402,8 @@ export const deploy = <A, E, R>(
 // internal
 
 /**
- * No look, check or sweep is due to the clock alone, and a process that ends waits for nobody. Every turn is replayed as
- * well, so that a program that would go another way in another process does not pass its test.
+ * No poll, check or sweep happens just because time passes, and a process that ends does not wait for its work. Every
+ * turn is replayed, so that a program that would decide otherwise in another process does not pass its test.
  */
 const quietConfig = RuntimeConfig.layer({
   verifyReplay: true,
@@ -418,8 +418,8 @@ interface Generation {
 }
 
 /**
- * The drivers, with wake-ups of ours: also for what is given back with a pause, which a real process finds by looking
- * now and then.
+ * The drivers, with wake-ups from this module: also for work that is abandoned with a pause, which a real process finds
+ * by polling.
  */
 const announcing = (
   drivers: Context.Context<ProviderDriver | AdminDriver>,
