@@ -161,24 +161,9 @@ export const conclude = (
         : []
     )
 
-  const workerItems: Array<WorkItem.Of<"ActivityExecute">> = []
-  const forRust = new Set<WorkItem.Of<"ActivityExecute">>()
-  const messages: Array<WorkItem.WorkItem> = []
-  const startsPinnedTo = new Map<WorkItem.WorkItem, CoreVersion>()
-  for (const request of started === null ? [] : requests) {
-    // Detached starts are independent of this execution, so they are sent however it ends.
-    if (outcome._tag !== "Waiting" && request.action._tag !== "StartOrchestrationDetached") continue
-    const item = action.dispatch(request.action, request.event, started!.timestampMs)
-    if (item === undefined) continue
-    const isForRust = "servedBy" in request.action && request.action.servedBy === "rust"
-    if (item._tag === "ActivityExecute") {
-      workerItems.push(item)
-      if (isForRust) forRust.add(item)
-    } else {
-      messages.push(item)
-      if (item._tag === "StartOrchestration") startsPinnedTo.set(item, isForRust ? anyRust : execution.version)
-    }
-  }
+  const { forRust, messages, startsPinnedTo, workerItems } = started === null
+    ? nothingSent
+    : send(requests, started, outcome, execution.version)
   return {
     outcome,
     turn: {
@@ -208,6 +193,45 @@ export const conclude = (
 }
 
 // internal
+
+interface Sent {
+  readonly workerItems: ReadonlyArray<WorkItem.Of<"ActivityExecute">>
+  /** Activities among them that Duroxide in Rust runs. */
+  readonly forRust: ReadonlySet<WorkItem.Of<"ActivityExecute">>
+  readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  /** Starts among the messages, and the version that each child is pinned to. */
+  readonly startsPinnedTo: ReadonlyMap<WorkItem.WorkItem, CoreVersion>
+}
+
+const nothingSent: Sent = { workerItems: [], forRust: new Set(), messages: [], startsPinnedTo: new Map() }
+
+/** What the requests of a turn enqueue. */
+const send = (
+  requests: ReadonlyArray<Request>,
+  started: Event.Of<"OrchestrationStarted">,
+  outcome: Outcome,
+  version: CoreVersion
+): Sent => {
+  const workerItems: Array<WorkItem.Of<"ActivityExecute">> = []
+  const forRust = new Set<WorkItem.Of<"ActivityExecute">>()
+  const messages: Array<WorkItem.WorkItem> = []
+  const startsPinnedTo = new Map<WorkItem.WorkItem, CoreVersion>()
+  for (const request of requests) {
+    // Detached starts are independent of this execution, so they are sent however it ends.
+    if (outcome._tag !== "Waiting" && request.action._tag !== "StartOrchestrationDetached") continue
+    const item = action.dispatch(request.action, request.event, started.timestampMs)
+    if (item === undefined) continue
+    const isForRust = "servedBy" in request.action && request.action.servedBy === "rust"
+    if (item._tag === "ActivityExecute") {
+      workerItems.push(item)
+      if (isForRust) forRust.add(item)
+    } else {
+      messages.push(item)
+      if (item._tag === "StartOrchestration") startsPinnedTo.set(item, isForRust ? anyRust : version)
+    }
+  }
+  return { workerItems, forRust, messages, startsPinnedTo }
+}
 
 const ascending = (a: number, b: number) => a - b
 

@@ -99,37 +99,6 @@ export const make = Effect.fnUntraced(function*(options: {
     onSome: Option.match({ onNone: () => Effect.succeedNone, onSome: admit })
   })))
 
-  const renew = Effect.suspend(() => {
-    // Closed before the statement: a session claimed during it opens the latch again.
-    owning.closeUnsafe()
-    return provider.renewSessionLock({
-      workerIds: [workerId],
-      extendFor: settings.sessionLockTimeout,
-      idleTimeout: settings.sessionIdleTimeout
-    })
-  }).pipe(
-    Effect.map((renewed) => renewed > 0),
-    Effect.onExit((exit) =>
-      Effect.sync(() => {
-        if (Exit.isFailure(exit) || exit.value) owning.openUnsafe()
-      })
-    )
-  )
-
-  const pace = renewal.pace(settings.sessionLockTimeout)
-  const renewWhileOwning = (firstInterval: Duration.Duration) =>
-    renewal.whileHeld({
-      pace,
-      firstInterval,
-      renew,
-      onUnanswered: (cause) => Effect.logDebug("Worker dispatcher: sessions not renewed yet", cause)
-    })
-  const renewals = Effect.andThen(
-    // The sessions of an earlier process with this id belong to this process from the start.
-    settings.workerId === undefined ? Effect.void : renewWhileOwning(Duration.zero),
-    Effect.forever(Effect.andThen(owning.await, renewWhileOwning(pace.interval)))
-  )
-
   const sweep = Effect.forever(
     Effect.andThen(
       Effect.sleep(settings.sessionCleanupInterval),
@@ -148,7 +117,7 @@ export const make = Effect.fnUntraced(function*(options: {
       idleTimeout: settings.sessionIdleTimeout
     }).pipe(Effect.timeoutOption(releaseTimeout), Effect.ignore)
   )
-  yield* Effect.forkScoped(supervisor.watch("renewal of sessions", renewals))
+  yield* Effect.forkScoped(supervisor.watch("renewal of sessions", renewals({ provider, settings, workerId, owning })))
   yield* Effect.forkScoped(supervisor.watch("sweep of sessions", sweep))
 
   return {
@@ -159,6 +128,45 @@ export const make = Effect.fnUntraced(function*(options: {
 })
 
 // internal
+
+/** Renews the locks of all sessions of this process, while it has any. */
+const renewals = ({ owning, provider, settings, workerId }: {
+  readonly provider: Provider["Service"]
+  readonly settings: Settings
+  readonly workerId: string
+  /** Open while this process may have sessions. */
+  readonly owning: Latch.Latch
+}): Effect.Effect<void> => {
+  const renew = Effect.suspend(() => {
+    // Closed before the statement: a session claimed during it opens the latch again.
+    owning.closeUnsafe()
+    return provider.renewSessionLock({
+      workerIds: [workerId],
+      extendFor: settings.sessionLockTimeout,
+      idleTimeout: settings.sessionIdleTimeout
+    })
+  }).pipe(
+    Effect.map((renewed) => renewed > 0),
+    Effect.onExit((exit) =>
+      Effect.sync(() => {
+        if (Exit.isFailure(exit) || exit.value) owning.openUnsafe()
+      })
+    )
+  )
+  const pace = renewal.pace(settings.sessionLockTimeout)
+  const renewWhileOwning = (firstInterval: Duration.Duration) =>
+    renewal.whileHeld({
+      pace,
+      firstInterval,
+      renew,
+      onUnanswered: (cause) => Effect.logDebug("Worker dispatcher: sessions not renewed yet", cause)
+    })
+  return Effect.andThen(
+    // The sessions of an earlier process with this id belong to this process from the start.
+    settings.workerId === undefined ? Effect.void : renewWhileOwning(Duration.zero),
+    Effect.forever(Effect.andThen(owning.await, renewWhileOwning(pace.interval)))
+  )
+}
 
 /** How long a shutdown waits for the store to release sessions; after that, their locks expire. */
 const releaseTimeout = Duration.seconds(2)

@@ -47,7 +47,7 @@ export const looks = (clock: Clock.Clock): Looks => {
   }
 }
 
-export interface Running {
+export interface Slots {
   /** Items being handled, by dispatcher, in the order given. */
   readonly underWay: () => ReadonlyArray<number>
 }
@@ -57,7 +57,7 @@ export const run = Effect.fnUntraced(function*(
   dispatchers: ReadonlyArray<Dispatcher>,
   settings: Settings,
   supervisor: Supervisor
-): Effect.fn.Return<Running, never, Scope.Scope> {
+): Effect.fn.Return<Slots, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const stopped = Effect.as(Deferred.await(supervisor.stopping), Option.none<Effect.Effect<void>>())
   const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
