@@ -25,7 +25,9 @@ import type { Options } from "./PrismaDriver.ts"
  * @category constructors
  * @since 0.1.0
  */
-export const make = Effect.fnUntraced(function*(options?: Options) {
+export const make: (
+  options?: Options
+) => Effect.Effect<AdminDriver["Service"], never, Database | ProviderDriver> = Effect.fnUntraced(function*(options) {
   const store = yield* openStore(options)
   return AdminDriver.of({ ...reads(store), ...deletions(store) })
 })

@@ -59,10 +59,10 @@ export interface Options {
  * @category constructors
  * @since 0.1.0
  */
-export const make = Effect.fnUntraced(function*(
+export const make: (
   driver: ProviderDriver["Service"],
   options?: Options
-): Effect.fn.Return<Provider["Service"], never, Scope.Scope> {
+) => Effect.Effect<Provider["Service"], never, Scope.Scope> = Effect.fnUntraced(function*(driver, options) {
   const settings = {
     polling: options?.polling ?? "long",
     pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),

@@ -11,8 +11,10 @@ import { monotonicMs } from "../../model/internal/monotonic.ts"
 import type { ProviderError } from "../ProviderError.ts"
 
 export interface Outages {
-  /** The same call, with its outcome recorded. */
-  readonly watch: <A>(operation: string, call: Effect.Effect<A, ProviderError>) => Effect.Effect<A, ProviderError>
+  /** A statement has succeeded. */
+  readonly succeeded: (operation: string) => Effect.Effect<void>
+  /** A statement has failed. */
+  readonly failed: (operation: string, error: ProviderError) => Effect.Effect<void>
 }
 
 interface Outage {
@@ -75,10 +77,7 @@ export const make = (clock: Clock.Clock): Outages => {
       })
     })
 
-  return {
-    watch: (operation, call) =>
-      Effect.tapError(Effect.tap(call, () => succeeded(operation)), (error) => failed(operation, error))
-  }
+  return { failed, succeeded }
 }
 
 /** A fault of the request or of its caller: the store works. */

@@ -26,15 +26,15 @@ import type { Outages } from "./outages.ts"
 type Driver = ProviderDriver["Service"]
 
 /** The driver, with the outcome of each statement reported. */
-export const watched = (driver: Driver, { watch }: Outages): Driver =>
+export const watched = (driver: Driver, outages: Outages): Driver =>
   Object.fromEntries(
     Object.entries(driver).map(([operation, member]) => [
       operation,
       typeof member === "function"
         ? (input: never) =>
-          watch(
-            operation,
-            Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input))
+          Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input)).pipe(
+            Effect.tap(() => outages.succeeded(operation)),
+            Effect.tapError((error) => outages.failed(operation, error))
           )
         : member
     ])
