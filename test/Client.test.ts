@@ -38,20 +38,20 @@ const scenario = <A, E>(test: (client: Client.Client["Service"]) => Effect.Effec
   Effect.flatMap(Client.Client, test).pipe(Effect.provide(TestRuntime.layer(runtime)))
 
 describe("a definition with instanceId:", () => {
-  it.effect("names the instance of a start that does not", () =>
+  it.effect("derives the id of a start without one", () =>
     scenario(Effect.fn(function*(client) {
       assert.strictEqual(yield* client.execute(Order, { payload: { id: "1" } }), "order-1")
       yield* client.start(Order, { payload: { id: "2" } })
       assert.strictEqual(yield* client.wait(Order, Order.instanceId({ id: "2" })), "order-2")
     })))
 
-  it.effect("leaves the id to a start that has one", () =>
+  it.effect("uses the id of a start that has one", () =>
     scenario(Effect.fn(function*(client) {
       assert.strictEqual(yield* client.execute(Order, { instanceId: "mine", payload: { id: "1" } }), "mine")
       assert.strictEqual((yield* client.status("order-1"))._tag, "NotFound")
     })))
 
-  it.effect("makes the second start of a payload one of a taken id", () =>
+  it.effect("makes a second start with the same payload fail because the id is taken", () =>
     scenario(Effect.fn(function*(client) {
       yield* client.start(Order, { payload: { id: "1" } })
       const error = yield* Effect.flip(client.start(Order, { payload: { id: "1" } }))
@@ -59,7 +59,7 @@ describe("a definition with instanceId:", () => {
       yield* client.start(Order, { payload: { id: "1" }, ifExists: "ignore" })
     })))
 
-  it.effect("has the derived id checked, after the payload", () =>
+  it.effect("checks the derived id, after the payload", () =>
     scenario(Effect.fn(function*(client) {
       const start = (id: unknown) => Effect.flip(client.start(Order, { payload: { id: id as string } }))
       for (const id of ["x".repeat(2000), "a::sub::1", "\0"]) {
@@ -70,7 +70,7 @@ describe("a definition with instanceId:", () => {
       assert.strictEqual((yield* start(7))._tag, "PayloadMismatch")
     })))
 
-  it.effect("names detached starts and named children, not the children that are named after their parent", () =>
+  it.effect("derives ids of detached starts and of executeWithId, not of plain execute", () =>
     scenario(Effect.fn(function*(client) {
       yield* client.start(Batch, { instanceId: "batch" })
       yield* client.raise(Go, "batch")
@@ -82,7 +82,7 @@ describe("a definition with instanceId:", () => {
 })
 
 describe("a definition without instanceId:", () => {
-  it.effect("refuses a start that types did not check and that names no instance", () =>
+  it.effect("refuses an untyped start without an id", () =>
     scenario(Effect.fn(function*(client) {
       const error = yield* Effect.flip(client.start(Batch, {} as { instanceId: string }))
       assert(error._tag === "ProviderError" && error.reason._tag === "InvalidInput", error._tag)

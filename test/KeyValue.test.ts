@@ -11,7 +11,7 @@ const A = KeyValue.make("a", Schema.Int)
 const B = KeyValue.make("b", Schema.Int)
 
 describe("KeyValue.clearAll", () => {
-  it("removes what earlier executions, earlier turns and this one have set, under whatever key", () => {
+  it("removes all keys, set in earlier executions, earlier turns or this one", () => {
     const instance = new Instance(
       Effect.gen(function*() {
         yield* A.set(1)
@@ -33,7 +33,7 @@ describe("KeyValue.clearAll", () => {
     ])
   })
 
-  it("is nondeterminism when it is taken out of running code", () => {
+  it("is nondeterminism when it is removed from the code of a running instance", () => {
     const instance = new Instance(Effect.andThen(KeyValue.clearAll, signal("Go")))
     instance.turn()
     instance.become(signal("Go")).turn(instance.raised("Go"))
@@ -48,7 +48,7 @@ describe("KeyValue.clearSetBefore", () => {
     (values) => [...values.keys()]
   )
 
-  it("removes what was last set before, of this and of earlier executions, in the order of the keys", () => {
+  it("removes keys last set before the time, of this and of earlier executions, in key order", () => {
     const instance = new Instance(
       Effect.gen(function*() {
         yield* Effect.forEach(["c", "b"], (key) => KeyValue.make(key, Schema.Int).set(1))

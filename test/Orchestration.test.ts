@@ -39,7 +39,7 @@ describe("Orchestration.uuid", () => {
     for (const id of [seen[0]!, instance.output as string]) assert.match(id, uuid)
   })
 
-  it("is another one every time, in every instance and in every execution", () => {
+  it("is different every time, in every instance and in every execution", () => {
     const all = [run(), run({ instanceId: "j" }), run({ executionId: 2 })].flat()
     assert.lengthOf(new Set(all), 9)
   })

@@ -37,7 +37,7 @@ const executeAll = (url: string) =>
 
 describe("Processes that serve something else", () => {
   it.live(
-    `${strangers} of them beside one that serves: ${starts} of ${starts} starts complete, half of them within a second`,
+    `${strangers} of them beside one that serves them: ${starts} of ${starts} starts complete, half of them within a second`,
     () =>
       Effect.gen(function*() {
         const [among, alone] = yield* Effect.all([machines(strangers), machines(0)], { concurrency: "unbounded" })

@@ -115,7 +115,7 @@ describe("Defects of Duroxide:", () => {
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
   // Duroxide writes the failure after the end of the previous execution.
-  it.effect("a next execution that is poison fails itself, and leaves the one before alone", () =>
+  it.effect("a poisoned next execution fails, and the previous one does not change", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const provider = yield* Provider.Provider

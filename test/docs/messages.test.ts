@@ -108,7 +108,7 @@ describe("docs/messages.md", () => {
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
-  it.effect("a wait that begins with the question misses no answer", () => {
+  it.effect("a wait that begins together with the question misses no answer", () => {
     const asked: Array<string> = []
     return Effect.gen(function*() {
       yield* start()
@@ -148,7 +148,7 @@ describe("docs/messages.md", () => {
       assert.deepStrictEqual(yield* wait, ["in time", deposit("early", 1)])
     }).pipe(on(Effect.andThen(Effect.sleep("1 hour"), Effect.all([Answer.wait, Orders.take])))))
 
-  it.effect("of two signals at once, the second is lost when one wait follows the other; messages are not", () =>
+  it.effect("of two signals at once, the second is lost if one wait follows the other; messages are not lost", () =>
     Effect.gen(function*() {
       yield* start()
       yield* atOnce((client) => [client.raise(Answer, "account-1", "a"), client.raise(Answer, "account-1", "b")])
@@ -227,7 +227,7 @@ describe("docs/messages.md", () => {
       assert.deepStrictEqual(yield* answeredAfter(61, { outage: false, program }), none)
     }))
 
-  it.effect("after an outage the order of arrival counts, not that of the looks", () =>
+  it.effect("after an outage the order of arrival counts, not the order of the claims", () =>
     Effect.gen(function*() {
       const signal = Effect.timeoutOption(Answer.wait, "1 hour")
       assert.deepStrictEqual(yield* answeredAfter(59, { outage: true, program: signal }), some("yes"))

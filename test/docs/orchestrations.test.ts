@@ -297,7 +297,7 @@ describe("docs/orchestrations.md", () => {
         assert.deepStrictEqual(did.slice(0, 3), ["0 book Atlantis", "0 book Oslo", "0 book Bath"])
       })))
 
-  it.effect("undoing: what was acquired is released, the last first", () =>
+  it.effect("undoing: acquired resources are released in reverse order", () =>
     on(saga, (did) =>
       Effect.gen(function*() {
         yield* start
@@ -311,7 +311,7 @@ describe("docs/orchestrations.md", () => {
         ])
       })))
 
-  it.effect("undoing: an acquisition beside one that fails is not interrupted, and released", () =>
+  it.effect("undoing: an acquisition beside a failing one is completed and then released", () =>
     on(
       Effect.scoped(Effect.all([booking("Atlantis"), booking("Oslo")], { concurrency: "unbounded" })),
       (did) =>
@@ -322,7 +322,7 @@ describe("docs/orchestrations.md", () => {
         })
     ))
 
-  it.effect("undoing: a finalizer of what is interrupted runs", () =>
+  it.effect("undoing: the finalizers of an interrupted step run", () =>
     on(Effect.asVoid(onInterrupt), (did) =>
       Effect.gen(function*() {
         yield* start
@@ -330,7 +330,7 @@ describe("docs/orchestrations.md", () => {
         assert.deepStrictEqual(did, ["24 tell we give your seat away"])
       })))
 
-  it.effect("undoing: cancelling an instance runs no finalizer, and continuing as new none either", () => {
+  it.effect("undoing: neither cancelling an instance nor continuing as new runs finalizers", () => {
     const cancelled = on(
       Effect.scoped(Effect.andThen(booking("Oslo"), Confirmed.wait)),
       (did) =>

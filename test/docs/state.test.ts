@@ -109,7 +109,7 @@ describe("docs/state.md", () => {
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
-  it.effect("values, status and unread messages go over; all can be read while it runs and afterwards", () =>
+  it.effect("values, status and unread messages are kept; all can be read while it runs and afterwards", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       assert.deepStrictEqual(yield* standing("season"), { standing: Option.none(), doing: "NotFound" })

@@ -31,7 +31,7 @@ it("docs/transactions.md: its examples are those tested here", () => {
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
 })
 
-it.live("with Prisma: the order and its orchestration are there together, or neither is", () =>
+it.live("with Prisma: the order and its orchestration are stored together or not at all", () =>
   Effect.gen(function*() {
     const { stored, url } = yield* open
     const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
@@ -53,7 +53,7 @@ it.live("with Prisma: the order and its orchestration are there together, or nei
     assert.deepStrictEqual(yield* stored, [{ orders: ["1"], instances: ["order-1"] }])
   }).pipe(Effect.scoped))
 
-it.live("with pg: the order and its orchestration are there together, or neither is", () =>
+it.live("with pg: the order and its orchestration are stored together or not at all", () =>
   Effect.gen(function*() {
     const { stored, url } = yield* open
     const connection = yield* PgServer.connect(url)

@@ -168,7 +168,7 @@ describe("docs/versions.md", () => {
       assert.strictEqual(yield* finish("1"), "parcel for receipt 1")
     }).pipe(Effect.provide(TestRuntime.layer(onlyOld()))))
 
-  it.effect("a change in place that matters fails running instances, and is found by their history before", () =>
+  it.effect("an unsafe change in place fails running instances, and a replay of their history finds it first", () =>
     Effect.gen(function*() {
       yield* start("1")
       const history = yield* recordHistory("order-1")
@@ -186,7 +186,7 @@ describe("docs/versions.md", () => {
       assert.include(error.message, `history has activity "Charge", the code asks for activity "CheckFraud"`)
     }).pipe(Effect.provide(TestRuntime.layer(onlyOld()))))
 
-  it.effect("changes in place that are safe: what comes after all instances, names, logs, statuses, waits", () =>
+  it.effect("safe changes in place: code after the point all instances reached, names, logs, status texts, durations", () =>
     Effect.gen(function*() {
       yield* start("1")
       const renamed = Fulfil1.toLayer(Effect.fn(function*({ cents, id }) {

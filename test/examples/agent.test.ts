@@ -87,7 +87,7 @@ describe("agent", () => {
       assert.include((yield* said).at(-1), "assistant: there is no order 7; ")
     })))
 
-  it.effect("asks an overloaded model again, and says so in the end", () => {
+  it.effect("asks an overloaded model again, and finally reports the overload", () => {
     let calls = 0
     const overloaded = Effect.suspend(() => (calls++, Effect.fail(new Overloaded())))
     return on(
@@ -102,7 +102,7 @@ describe("agent", () => {
     )
   })
 
-  it.effect("a long conversation is cut to what fits, and each execution stays small", () =>
+  it.effect("a long conversation is cut to the limit, and each execution stays small", () =>
     on(Effect.fnUntraced(function*() {
       const admin = yield* Admin.Admin
       yield* start

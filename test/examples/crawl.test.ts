@@ -29,7 +29,7 @@ describe("crawl", () => {
       assert.deepStrictEqual(requests, [...urls, "/gone", "/shop", "/shop"].sort())
     }).pipe(inVirtualTime))
 
-  it.effect("begins no more requests in any second than it may, and no fewer than it can", () =>
+  it.effect("begins as many requests in any second as the limit allows, and no more", () =>
     Effect.gen(function*() {
       yield* crawl({ perSecond: 2 })
       const times = (yield* Site).log.map(({ atMs }) => atMs)
@@ -39,13 +39,13 @@ describe("crawl", () => {
       assert.isAtMost(times.at(-1)! - times[0]!, 6000)
     }).pipe(inVirtualTime))
 
-  it.effect("goes no further than it may", () =>
+  it.effect("stops at the maximum depth", () =>
     Effect.gen(function*() {
       const map = yield* crawl({ maxPages: 4 })
       assert.deepStrictEqual(map.pages.map(({ url }) => url), ["/", "/about", "/shop", "/blog"])
     }).pipe(inVirtualTime))
 
-  it.effect("asks for nothing twice because of a crash", () =>
+  it.effect("requests no page twice because of a crash", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(Crawl, {

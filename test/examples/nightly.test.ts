@@ -44,7 +44,7 @@ const on = <A, E, R>(
 }
 
 describe("nightly", () => {
-  it.effect("one report in each night, also in the one that has no such hour", () =>
+  it.effect("one report in each night, even if the hour does not exist", () =>
     on({ startAt: "2030-03-29T12:00:00Z" }, (begun) =>
       Effect.gen(function*() {
         yield* start()
@@ -57,7 +57,7 @@ describe("nightly", () => {
         assert.deepStrictEqual(yield* nights, { started: 3, skipped: 0 })
       })))
 
-  it.effect("one report in each night, also in the one that has that hour twice", () =>
+  it.effect("one report in each night, even if the hour occurs twice", () =>
     on({ startAt: "2030-10-25T12:00:00Z" }, (begun) =>
       Effect.gen(function*() {
         yield* start()
@@ -69,7 +69,7 @@ describe("nightly", () => {
         ])
       })))
 
-  it.effect("leaves nights out while a report still runs", () =>
+  it.effect("skips nights while a report still runs", () =>
     on(
       { startAt: "2030-06-01T12:00:00Z", length: (night) => night.startsWith("2030-06-03") ? "50 hours" : "1 hour" },
       Effect.fnUntraced(function*(begun) {

@@ -14,7 +14,7 @@ describe("defect", () => {
     assert.include(stack, "port 0")
   })
 
-  it("shows whatever was thrown", () => {
+  it("shows any thrown value", () => {
     const revoked = Proxy.revocable({}, {})
     revoked.revoke()
     const cyclic = new Error("around")
@@ -41,7 +41,7 @@ describe("defect", () => {
     }
   })
 
-  it("keeps both short and fit to be stored", () => {
+  it("keeps both short and storable", () => {
     const error = new Error(`\0${"😀".repeat(10_000)}\ud800`)
     const { message, stack } = defect.describe(error)
     assert.isAtMost(message.length, 4_000)

@@ -41,7 +41,7 @@ describe("Event", () => {
     assert.strictEqual(events, 516)
   })
 
-  it("decode: knows every kind of event there is, in every set of fields seen", () => {
+  it("decode: knows every kind of event, in every set of fields seen", () => {
     const { kinds } = JSON.parse(readFileSync(new URL("_event-kinds.json", folder), "utf8")) as {
       readonly kinds: Record<string, ReadonlyArray<{ readonly event_data: string }>>
     }
@@ -133,11 +133,11 @@ describe("WorkItem", () => {
 })
 
 describe("ErrorDetails", () => {
-  it("display: does not call a program nondeterministic that cannot run at all", () => {
+  it("display: does not call an invalid program nondeterministic", () => {
     assert.strictEqual(ErrorDetails.display(ErrorDetails.invalidProgram("x")), "invalid program: x")
   })
 
-  it("display: says what a Rust client would say", () => {
+  it("display: gives the same text as a Rust client", () => {
     const { display } = ErrorDetails
     assert.strictEqual(display(ErrorDetails.cancelled("too late")), "canceled: too late")
     assert.strictEqual(display(ErrorDetails.nondeterminism("x")), "nondeterministic: x")

@@ -7,13 +7,13 @@ const read = <S extends payloads.PayloadSchema>(schema: S, text: string) =>
   Option.getOrUndefined(payloads.make("payload", schema).decodeOption(text))
 
 describe("payload", () => {
-  it("reads a string that Rust stored bare, also one that is JSON by chance", () => {
+  it("reads a string that Rust stored without quotes, even if it happens to be JSON", () => {
     for (const text of ["hello", "42", "true", "null", "-0.5e3", ""]) {
       assert.strictEqual(read(Schema.String, text), text)
     }
   })
 
-  it("reads JSON as what it is, where that fits", () => {
+  it("reads JSON as JSON if it matches", () => {
     assert.strictEqual(read(Schema.String, `"42"`), "42")
     assert.strictEqual(read(Schema.Int, "42"), 42)
     assert.strictEqual(read(Schema.Union([Schema.String, Schema.Int]), "42"), 42)

@@ -96,7 +96,7 @@ describe("package", () => {
     assert.deepStrictEqual(shipped.sort(), ["migrations", "schema.prisma"])
   })
 
-  it("package.json: says where the project lives", async () => {
+  it("package.json: names the repository of the project", async () => {
     const { bugs, homepage, repository } = JSON.parse(Docs.read("package.json"))
     const place = repository.url.replace(/^git\+|\.git$/g, "")
     assert.deepStrictEqual([homepage, bugs.url], [`${place}#readme`, `${place}/issues`])
@@ -130,7 +130,7 @@ describe("package", () => {
     }
   })
 
-  it("exports: the main entry point keeps to what writing applications needs", async () => {
+  it("exports: the main entry point has only what applications need", async () => {
     const dist = join(project.folder, "node_modules/duroxide-prisma/dist")
     const modules = [
       ...(await readFile(join(dist, "index.d.ts"), "utf8")).matchAll(/export \* as \w+ from "\.\/(.+)\.ts"/g)

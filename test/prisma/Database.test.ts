@@ -253,7 +253,7 @@ describe("query", () => {
       assert.deepStrictEqual(yield* db.statementCounts, { a: 2, b: 2 })
     }))
 
-  it.live("query: runs as the functions expect, whatever isolation the role has by default", () =>
+  it.live("query: runs in READ COMMITTED, whatever the default of the role", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const url = new URL(test.url)
@@ -266,7 +266,7 @@ describe("query", () => {
       assert.strictEqual(row!.level, "read committed")
     }))
 
-  it.live("query: keeps instants in any time zone of the role", () =>
+  it.live("query: reads timestamps correctly in any time zone of the role", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const url = new URL(test.url)
@@ -356,7 +356,7 @@ describe("release", () => {
       )
     }))
 
-  it.live("make: keeps the password out of what can be printed", () =>
+  it.live("make: never prints the password", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
       const db = yield* Database.make({ url })

@@ -40,7 +40,7 @@ const freshSchema = Effect.fnUntraced(function*(name: string) {
   return { test, schema: name, url: inSchema(test.url, name), quoted }
 })
 
-it("the migrations in the code: are the files of the repository, letter for letter", () => {
+it("the migrations in the code: are the files of the repository, byte for byte", () => {
   assert.isAbove(files.length, 1)
   assert.deepStrictEqual(Migrations.Migrations.defaultValue(), files)
 })
@@ -92,7 +92,7 @@ describe("migrate", () => {
       assert.deepStrictEqual(yield* these(migrate({ url })), ["2_slow"])
     }))
 
-  it.live("layer: migrates before what is built on it", () =>
+  it.live("layer: migrates before the layers built on it", () =>
     Effect.gen(function*() {
       const { url } = yield* freshSchema("layered")
       const checked = Layer.effectDiscard(Migrator.verify({ url })).pipe(Layer.provide(Migrator.layer({ url })))
@@ -104,7 +104,7 @@ describe("migrate", () => {
 describe("beside the Prisma CLI", () => {
   const schema = "Shared Name"
 
-  it.live("migrate: leaves what `prisma migrate` calls up to date", () =>
+  it.live("migrate: leaves a schema that `prisma migrate` reports as up to date", () =>
     Effect.gen(function*() {
       const { url } = yield* freshSchema(schema)
       yield* migrate({ url })
@@ -169,7 +169,7 @@ describe("beside the Prisma CLI", () => {
       assert.lengthOf(yield* books(test, schema), ours.length)
     }))
 
-  it.live("migrate: a failure is one the CLI sees, and goes away as the message says", () =>
+  it.live("migrate: the CLI sees a failure, and the advice of the message resolves it", () =>
     Effect.gen(function*() {
       const { test, url } = yield* freshSchema("broken")
       const good = { "1_good": "CREATE TABLE good (id integer)" }

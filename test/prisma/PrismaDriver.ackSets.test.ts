@@ -5,7 +5,7 @@ import * as Test from "../utils/driver.ts"
 const open = Test.open({ clock: "effect" })
 
 describe("ackOrchestrationItems, in sets:", () => {
-  it.effect("of a set of twenty, one lost lock and one duplicate fail alone", () =>
+  it.effect("in a set of twenty, one lost lock and one duplicate fail without the others", () =>
     Effect.gen(function*() {
       const { driver, sql, statements } = yield* open
       const ids = Array.from({ length: 20 }, (_, i) => `instance-${i}`)

@@ -12,7 +12,7 @@ const open = Effect.andThen(TestClock.setTime(startedAt), Test.open({ clock: "ef
 const milliseconds = (column: string) => `(extract(epoch FROM ${column}) * 1000)::float8`
 
 describe("ackOrchestrationItems:", () => {
-  it.live("cancels thousands of timers in the time of deleting them", () =>
+  it.live("cancels thousands of timers in linear time", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* Test.open()
       const timer = (instance: string, id: number) => JSON.stringify({ TimerFired: { instance, id, fire_at_ms: 1 } })
@@ -39,7 +39,7 @@ describe("ackOrchestrationItems:", () => {
       assert.isBelow(Math.min(...cancelling), 40 * Math.min(...deleting))
     }))
 
-  it.effect("leaves messages behind what begins the next execution, for the processes that serve it", () =>
+  it.effect("leaves messages after the start of the next execution, for the processes that serve it", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForOrchestrator([1, 2, 3].map((n) => Test.message("a", `{"QueueMessage":{"n":${n}}}`)))
@@ -246,7 +246,7 @@ describe("ackOrchestrationItems:", () => {
     }))
 
   for (const status of ["Completed", "Failed", "ContinuedAsNew"] as const) {
-    it.effect(`${status} sets status, output and end; Running takes the end back; no status leaves all alone`, () =>
+    it.effect(`${status} sets status, output and end; Running clears the end; no status changes none of them`, () =>
       Effect.gen(function*() {
         const { driver, sql } = yield* open
         const ack = (changes: object) =>
@@ -268,7 +268,7 @@ describe("ackOrchestrationItems:", () => {
       }))
   }
 
-  it.effect("the end of an execution deletes the timers it lost, and nothing else that waits for its time", () =>
+  it.effect("the end of an execution deletes its remaining timers, and no other delayed message", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const timer = (instanceId: string) => ({
@@ -291,7 +291,7 @@ describe("ackOrchestrationItems:", () => {
       assert.strictEqual((yield* sql(`SELECT FROM orchestrator_queue`)).length, 1)
     }))
 
-  it.effect("pins a version when given, and leaves it alone otherwise", () =>
+  it.effect("pins a version if given, else keeps it", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const ack = (pinnedVersion: { major: number; minor: number; patch: number } | null) =>
@@ -405,7 +405,7 @@ describe("ackOrchestrationItems:", () => {
       assert.deepStrictEqual(yield* ack(1, 3), ["Done"])
     }))
 
-  it.effect("the events of another execution are no duplicates", () =>
+  it.effect("the events of another execution are not duplicates", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       for (const executionId of [1, 2]) {

@@ -170,7 +170,7 @@ describe("sessions:", () => {
       ])
     }))
 
-  it.effect("acks and renewals stamp the session's last activity while its lock is live, and do not extend it", () =>
+  it.effect("acks and renewals update the session's last activity while its lock is live, and do not extend the lock", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForWorker(rows)
@@ -194,7 +194,7 @@ describe("sessions:", () => {
       assert.deepStrictEqual(yield* stamp, { at: 200, until: 1000 })
     }))
 
-  it.effect("a tag filter holds for activities of sessions, too", () =>
+  it.effect("a tag filter applies to activities with sessions as well", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForWorker([named("tagged", { sessionId: "s", tag: "a" })])
@@ -246,7 +246,7 @@ describe("ackWorkItems:", () => {
 })
 
 describe("abandonWorkItems:", () => {
-  it.effect("gives the activity back at once or after the delay, counted unless taken back", () =>
+  it.effect("makes the activity visible at once or after the delay, and counts the delivery unless ignored", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       yield* driver.enqueueForWorker([named("1"), named("2")])
@@ -281,7 +281,7 @@ describe("abandonWorkItems:", () => {
 })
 
 describe("renewWorkItemLocks:", () => {
-  it.effect("only looks at a lock that lasts long enough, unless its session has to be stamped", () =>
+  it.effect("only reads a lock that lasts long enough, unless its session has to be updated", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForWorker([named("1"), named("2", { sessionId: "s" })])
@@ -311,7 +311,7 @@ describe("renewWorkItemLocks:", () => {
       assert.deepStrictEqual(yield* renew, ["LockLost", "Done"])
     }))
 
-  it.effect("extends live locks by milliseconds from now, each by its own", () =>
+  it.effect("extends live locks from now, each by its own milliseconds", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForWorker([named("1"), named("2"), named("3")])

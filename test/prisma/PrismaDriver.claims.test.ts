@@ -7,7 +7,7 @@ import * as Test from "../utils/driver.ts"
 const version = (major: number, minor = 0, patch = 0) => ({ major, minor, patch })
 
 describe("fetchOrchestrationItems:", () => {
-  it.live("hands out everything a turn reads", () =>
+  it.live("returns everything a turn reads", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* Test.open()
       yield* driver.startOrchestrations([Test.start("a")])
@@ -86,7 +86,7 @@ describe("fetchOrchestrationItems:", () => {
       assert.strictEqual(nowMs, 5000)
     }))
 
-  it.effect("leaves out what is not visible yet; what arrives during a turn is the next batch", () =>
+  it.effect("leaves out messages that are not visible yet; messages that arrive during a turn are the next batch", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open({ clock: "effect" })
       yield* driver.enqueueForOrchestrator([
@@ -154,7 +154,7 @@ describe("fetchOrchestrationItems:", () => {
       assert.lengthOf(second.history, 1)
     }))
 
-  it.live("hands out texts that are no JSON as they are stored", () =>
+  it.live("returns texts that are not JSON as stored", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* Test.open()
       const texts = ["no json", "{\"a\": \"\\u0000\"}", "\"\\ud800\"", "", "line\nbreak\ttab \u001f \\ \" 😀"]

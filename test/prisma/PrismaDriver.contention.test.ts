@@ -24,7 +24,7 @@ describe("claims:", () => {
       }
     }))
 
-  it.live("32 instances, 32 concurrent fetchers of one each: each claims one, none comes back empty", () =>
+  it.live("32 instances, 32 concurrent fetchers of one each: each claims one, none returns empty", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open({ maxConnections: 32 })
       yield* driver.enqueueForOrchestrator(Array.from({ length: 32 }, (_, i) => Test.message(`instance-${i}`)))
@@ -32,7 +32,7 @@ describe("claims:", () => {
       assert.lengthOf(new Set(claimed.map(({ instanceId }) => instanceId)), 32)
     }))
 
-  it.live("an instance another transaction claims is passed over without waiting", () =>
+  it.live("an instance that another transaction claims is skipped without waiting", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
@@ -44,7 +44,7 @@ describe("claims:", () => {
       assert.strictEqual((yield* Test.claimOne(test.driver)).instanceId, "a")
     }))
 
-  it.live("an advisory lock on the hash of the id keeps an instance, as a Rust process takes it", () =>
+  it.live("the advisory lock that Rust takes on the hash of the id keeps an instance from being claimed", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
@@ -55,7 +55,7 @@ describe("claims:", () => {
       assert.lengthOf(yield* Test.claim(test.driver), 1)
     }))
 
-  it.live("a lock is whole although another instance could not be had", () =>
+  it.live("a lock has its full duration although another instance could not be claimed", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])
@@ -113,7 +113,7 @@ describe("claims:", () => {
       yield* other("COMMIT")
     }))
 
-  it.live("a route that changes between the look and the lock is respected, and so is a version Duroxide pins", () =>
+  it.live("a route that changes just before the lock is respected, and so is a version Duroxide pins", () =>
     Effect.gen(function*() {
       for (
         const change of [
@@ -162,7 +162,7 @@ describe("claims:", () => {
       }
     }))
 
-  it.live("activities: one another transaction claims is passed over without waiting", () =>
+  it.live("activities: one that another transaction claims is skipped without waiting", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForWorker([Test.activity({ workItem: "1" }), Test.activity({ workItem: "2" })])
@@ -173,7 +173,7 @@ describe("claims:", () => {
       assert.deepStrictEqual((yield* Test.take(test.driver)).map(({ workItem }) => workItem), ["1"])
     }))
 
-  it.live("sessions: a session lost to another owner takes the next activity, its row stays uncounted", () =>
+  it.live("sessions: after losing a session to another owner, the claim takes the next activity and counts no delivery", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForWorker([
@@ -194,7 +194,7 @@ describe("claims:", () => {
       assert.deepStrictEqual(yield* test.sql("SELECT worker_id FROM sessions"), [{ worker_id: "other" }])
     }))
 
-  it.live("sessions: one's own is usable while another statement stamps it", () =>
+  it.live("sessions: an owned session is usable while another statement updates it", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       const me = { workerId: "me", lockTimeoutMs: 30_000 }
@@ -234,7 +234,7 @@ describe("settling:", () => {
       }))
   }
 
-  it.live("an ack waits for the one that came first, and is lost when that commits", () =>
+  it.live("an ack waits for an earlier one with its token, and is lost when that commits", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       const { lockToken } = yield* Test.claimed(test.driver, "a")
@@ -288,7 +288,7 @@ describe("settling:", () => {
       assert.lengthOf(yield* sql("SELECT FROM orchestrator_queue"), 1)
     }))
 
-  it.live("sets in opposite order, overlapping, never deadlock", () =>
+  it.live("overlapping sets in opposite order never deadlock", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* Test.open({ maxConnections: 16 })
       const ids = Array.from({ length: 40 }, (_, i) => `instance-${i}`)
@@ -331,7 +331,7 @@ describe("starts:", () => {
       }
     }))
 
-  it.live("a start waits for one of the same id under way: taken when that commits, free when it is rolled back", () =>
+  it.live("a start waits for an open start of the same id: taken if that commits, free if it is rolled back", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       for (const [end, answer] of [["ROLLBACK", "Started"], ["COMMIT", "AlreadyExists"]] as const) {
@@ -347,7 +347,7 @@ describe("starts:", () => {
       }
     }))
 
-  it.live("a start and the first turn of the same id: one row, whoever comes first", () =>
+  it.live("a start and the first turn of the same id: one row in either order", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       const { lockToken } = yield* Test.claimed(test.driver, "a")

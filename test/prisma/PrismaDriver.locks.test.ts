@@ -35,7 +35,7 @@ const garbage = [
 ]
 
 describe("tokens:", () => {
-  it.live("garbage answers LockLost everywhere, and does not disturb a good token beside it", () =>
+  it.live("garbage returns LockLost everywhere, and does not affect a valid token beside it", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
       const settle = <A>(items: (tokens: ReadonlyArray<string>) => Effect.Effect<A, unknown>, good: string) =>
@@ -68,7 +68,7 @@ describe("tokens:", () => {
       yield* settle((tokens) => driver.ackWorkItems(results(tokens)), (yield* Test.take(driver))[0]!.lockToken)
     }))
 
-  it.live("empty sets are answered without a statement", () =>
+  it.live("empty sets return without a statement", () =>
     Effect.gen(function*() {
       const { driver, statements } = yield* Test.open()
       assert.deepStrictEqual(yield* driver.ackOrchestrationItems([]), [])
@@ -87,7 +87,7 @@ describe("tokens:", () => {
       assert.strictEqual(yield* statements, 0)
     }))
 
-  it.live("instance ids of any form lead back to their lock", () =>
+  it.live("tokens find their lock whatever the form of the instance id", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
       const ids = ["a.b", ".", "1.2", "", " ", "sub::1::2", "ünï-код-例-😀", "\"quoted\" \\ 'x'", "x".repeat(2000)]
@@ -103,7 +103,7 @@ describe("tokens:", () => {
 })
 
 describe("abandonOrchestrationItems:", () => {
-  it.effect("gives the batch back at once; the delivery stays counted unless taken back", () =>
+  it.effect("frees the batch at once; the delivery counts unless ignored", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       const first = yield* Test.claimed(driver, "a")
@@ -130,7 +130,7 @@ describe("abandonOrchestrationItems:", () => {
       assert.deepStrictEqual(yield* sql("SELECT attempt_count FROM orchestrator_queue"), [{ attempt_count: 0 }])
     }))
 
-  it.effect("pauses the instance for the delay: what arrives meanwhile waits behind the batch", () =>
+  it.effect("pauses the instance for the delay: messages that arrive meanwhile wait after the batch", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       yield* driver.enqueueForOrchestrator([Test.message("a", "first")])
@@ -160,7 +160,7 @@ describe("abandonOrchestrationItems:", () => {
 })
 
 describe("renewOrchestrationItemLocks:", () => {
-  it.effect("extends by milliseconds from now, the marks of the batch with the lock", () =>
+  it.effect("extends the lock and its batch by milliseconds from now", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const { lockToken } = yield* Test.claimed(driver, "a", 100)
@@ -187,7 +187,7 @@ describe("renewOrchestrationItemLocks:", () => {
       assert.deepStrictEqual(yield* driver.renewOrchestrationItemLocks([{ lockToken, extendForMs: 9 }]), ["LockLost"])
     }))
 
-  it.effect("the lock renewed is still the one that settles", () =>
+  it.effect("a renewed lock still settles with the same token", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       yield* driver.enqueueForOrchestrator([Test.message("a"), Test.message("b")])

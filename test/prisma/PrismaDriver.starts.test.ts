@@ -112,7 +112,7 @@ describe("enqueueForOrchestrator:", () => {
       )
     }))
 
-  it.effect("is visible at the end of the year 9999 at the latest, as far as clients read dates", () =>
+  it.effect("is visible at the end of the year 9999 at the latest, the limit of dates clients read", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
       const latest = Number.MAX_SAFE_INTEGER
@@ -238,7 +238,7 @@ describe("readInstances:", () => {
       assert.deepInclude((yield* driver.readInstances(["a"]))[0], { status: "Running", output: null, failure: null })
     }))
 
-  it.effect("a number JavaScript cannot hold is refused, not rounded", () =>
+  it.effect("a number beyond the range of JavaScript is refused, not rounded", () =>
     Effect.gen(function*() {
       const { admin, driver, sql } = yield* open
       yield* sql(`INSERT INTO instances VALUES ('a', 'O', null, ${2n ** 53n}, now(), now())`)

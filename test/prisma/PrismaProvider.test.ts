@@ -89,7 +89,7 @@ describe("PrismaProvider.layer:", () => {
       assert.include(error.message, "Run the migrations")
     }))
 
-  it.live("migrates straight to the server when the URL leads to a pooler", () =>
+  it.live("migrates directly on the server when the URL leads to a pooler", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.emptyDatabase
       const pooled = new URL(url)

@@ -157,7 +157,7 @@ describe("stopped by the server", () => {
       assertReason(yield* failure(db, "SELECT pg_sleep(10)::text"), unavailable("57014"))
     }))
 
-  it.live("cancelled by a person: is not retryable", () =>
+  it.live("cancelled by hand: is not retryable", () =>
     Effect.gen(function*() {
       const { db, test } = yield* open()
       const ours = yield* Effect.forkChild(failure(db, "SELECT pg_sleep(10)::text AS cancelled"))
@@ -190,7 +190,7 @@ describe("stopped by the server", () => {
       assertReason(yield* failure(db, insert), unavailable("25006"))
     }))
 
-  it.live("transaction out of time: is unavailability", () =>
+  it.live("transaction timeout: is unavailability", () =>
     Effect.gen(function*() {
       const { db } = yield* open()
       const reason = yield* transactionFailure(() =>

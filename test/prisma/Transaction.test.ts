@@ -114,7 +114,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         assert.deepStrictEqual(yield* stored, { orders: ["o-1"], instances: 1, executions: 1, messages: 3 })
       }).pipe(Effect.scoped))
 
-    it.live("what was started runs, as if a client had started it", () =>
+    it.live("a started instance runs as if a client had started it", () =>
       Effect.gen(function*() {
         const { schema, url } = yield* open
         const services = yield* Layer.build(RuntimeLive.pipe(Layer.provideMerge(App.store(url))))
@@ -154,7 +154,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         assert.deepStrictEqual(yield* stored, nothing)
       }).pipe(Effect.scoped))
 
-    it.live("a taken id is an answer, no failed statement: the transaction can still commit", () =>
+    it.live("a taken id is an outcome, not a failed statement: the transaction can still commit", () =>
       Effect.gen(function*() {
         const { schema, stored, url } = yield* open
         const start = (inside: Inside) =>
@@ -187,7 +187,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         assert.deepStrictEqual(yield* stored, { ...nothing, orders: ["o-1"] })
       }).pipe(Effect.scoped))
 
-    it.live("a failing statement of ours is a ProviderError, and nothing commits", () =>
+    it.live("a failed call is a ProviderError, and nothing commits", () =>
       Effect.gen(function*() {
         const { schema, stored, url } = yield* open
         let error: unknown
@@ -205,7 +205,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
         assert.deepStrictEqual(yield* stored, nothing)
       }).pipe(Effect.scoped))
 
-    it.live("a failing statement of the application takes a start before it back, and one after it says why it fails", () =>
+    it.live("a failed statement of the application undoes an earlier start, and a later start fails with the reason", () =>
       Effect.gen(function*() {
         const { schema, stored, url } = yield* open
         let error: unknown
@@ -278,7 +278,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
 }
 
 describe("Transaction.make:", () => {
-  it.effect("a schema name PostgreSQL cannot have is refused before anything is sent", () =>
+  it.effect("an invalid schema name is refused before anything is sent", () =>
     Effect.gen(function*() {
       let sent = 0
       const connection = { query: () => Promise.resolve({ rows: [sent++] }) }

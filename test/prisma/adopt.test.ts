@@ -36,7 +36,7 @@ const added = (before: ReadonlyArray<string>, after: ReadonlyArray<string>) =>
   after.filter((object) => !before.includes(object))
 
 describe("adopt", () => {
-  it.live("adopt: adds functions, indexes, routes with their triggers, and books, and changes nothing that was there", () =>
+  it.live("adopt: adds functions, indexes, routes with triggers and migration records, and changes nothing that exists", () =>
     Effect.gen(function*() {
       const { schema, sql, url } = yield* Duroxide.filled("Rust made")
       const rows = yield* contents(sql)
@@ -117,7 +117,7 @@ describe("adopt", () => {
       assert.deepStrictEqual(applied.flat(), ours)
     }))
 
-  it.live("adopt: carries on where an earlier attempt stopped", () =>
+  it.live("adopt: continues where an earlier attempt stopped", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* Duroxide.empty("rust")
       yield* sql("CREATE TABLE instances_parent_instance_id_idx ()") // the name of one of our indexes

@@ -87,7 +87,7 @@ const measure = (test: PgServer.TestDatabase, run: Counted, sql: string) =>
     }
   })
 
-describe("behind a backlog of others a claim costs what it costs alone:", () => {
+describe("a claim costs the same behind a backlog of other work:", () => {
   const cases = [
     ["instances", foreign.instances, claims.instances],
     ["activities", foreign.activities, claims.activities],
@@ -127,7 +127,7 @@ describe("behind a backlog of others a claim costs what it costs alone:", () => 
       }
     }), patience)
 
-  it.live("of locked instances each costs one look at its lock", () =>
+  it.live("each locked instance costs one look at its lock", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       yield* test.sql(ours)

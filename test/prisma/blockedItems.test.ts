@@ -43,7 +43,7 @@ const all = <A, E>(items: ReadonlyArray<string>, call: (item: string) => Effect.
   Effect.forEach(items, call, { concurrency: "unbounded" })
 
 describe("An item that waits for the transaction of another session", () => {
-  it.live("a start delays no other of its set, and is answered when the transaction ends", () =>
+  it.live("a start does not delay others of its set, and returns when the transaction ends", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       const provider = yield* FromDriver.make(test.driver)
@@ -69,7 +69,7 @@ describe("An item that waits for the transaction of another session", () => {
       assert.deepStrictEqual(others, ["Started", "Started"])
     }))
 
-  it.live("two starts that are held leave every lane to the others, and are answered when their transactions end", () =>
+  it.live("two held starts block no lane, and return when their transactions end", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       let sent = 0
@@ -102,7 +102,7 @@ describe("An item that waits for the transaction of another session", () => {
       assert.strictEqual(yield* Fiber.join(free), "Started")
     }))
 
-  it.live("a start that stays held fails with Contention after statementTimeout", () =>
+  it.live("a start that stays blocked fails with Contention after statementTimeout", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       const provider = yield* FromDriver.make(test.driver, { statementTimeout: "1 second" })
@@ -115,7 +115,7 @@ describe("An item that waits for the transaction of another session", () => {
       assert.isTrue(error.isRetryable)
     }))
 
-  it.live("within a transaction of the application, a start waits as that connection says", () =>
+  it.live("within a transaction of the application, the lock_timeout of its connection applies", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       const other = yield* session(test)
@@ -141,7 +141,7 @@ describe("An item that waits for the transaction of another session", () => {
       assert.strictEqual(yield* Fiber.join(waiting), "Started")
     }))
 
-  it.live("a turn delays no other of its set", () =>
+  it.live("a blocked turn does not delay others of its set", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       const provider = yield* FromDriver.make(test.driver)

@@ -14,7 +14,7 @@ const cancel = { _tag: "CancelInstance", instance: "i", reason: "" } as const
 const options = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.millis(100) }
 
 describe("A closed provider", () => {
-  it.live("fails each call as Closed, what was under way and what comes later; none hangs", () =>
+  it.live("fails each call in progress and each later call with Closed; none hangs", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const scope = yield* Scope.make()

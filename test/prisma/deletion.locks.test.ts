@@ -48,7 +48,7 @@ const removeSql = "SELECT * FROM dx_delete_instances($1, '{}')"
 type Answers = Effect.Effect<ReadonlyArray<string>, ProviderError>
 
 describe("while a deletion is under way,", () => {
-  it.live("claims take other instances at once, and never this one again", () =>
+  it.live("claims take other instances at once, and never this one", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.startOrchestrations([Test.start("a"), Test.start("b")])
@@ -117,7 +117,7 @@ describe("while a deletion is under way,", () => {
       )
     }))
 
-  it.live("a message is sent at once, and brings nothing back", () =>
+  it.live("a message is sent at once, and does not revive the instance", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* inATurn(test, "a")
@@ -128,7 +128,7 @@ describe("while a deletion is under way,", () => {
       assert.deepStrictEqual(yield* Test.tablesWith(test, "a"), ["orchestrator_queue"])
     }))
 
-  it.live("a start finds the id taken, and a later one begins anew", () =>
+  it.live("a start finds the id taken, and a later one creates a new instance", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* inATurn(test, "a")
@@ -141,7 +141,7 @@ describe("while a deletion is under way,", () => {
       assert.deepStrictEqual([executionId, history, keyValues, messages.length], [1, [], [], 1])
     }))
 
-  it.live("a start of an id that has no row waits for it, and is whole", () =>
+  it.live("a start of an id without a row waits for it, and is complete", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.startOrchestrations([Test.start("a")])
@@ -158,7 +158,7 @@ describe("while a deletion is under way,", () => {
       assert.deepStrictEqual(yield* Test.tablesWith(test, "x"), ["executions", "instances", "orchestrator_queue"])
     }))
 
-  it.live("another one of the same ids waits for it, and finds nothing", () =>
+  it.live("another deletion of the same ids waits for it, and finds nothing", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.startOrchestrations([Test.start("a"), Test.start("b")])
@@ -178,7 +178,7 @@ describe("while a deletion is under way,", () => {
 })
 
 describe("a deletion waits for", () => {
-  it.live("a claim, whose token is lost then", () =>
+  it.live("a claim, which then loses its lock", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.startOrchestrations([Test.start("a")])
@@ -238,7 +238,7 @@ describe("a deletion waits for", () => {
       }))
   }
 
-  it.live("a start of one of its ids: refused when that must have ended, else all of it goes", () =>
+  it.live("a start of one of its ids: refused if that must have ended, else deleted with it", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       for (
@@ -260,7 +260,7 @@ describe("a deletion waits for", () => {
       }
     }))
 
-  it.live("no message that is being sent, which brings nothing back", () =>
+  it.live("no message that is being sent, and that does not revive the instance", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* inATurn(test, "a")
@@ -273,7 +273,7 @@ describe("a deletion waits for", () => {
 })
 
 describe("a bulk deletion", () => {
-  it.live("passes over what lives again since it was selected", () =>
+  it.live("skips an instance that was started again since it was selected", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.startOrchestrations([Test.start("again"), Test.start("ended")])
@@ -297,7 +297,7 @@ describe("a bulk deletion", () => {
 })
 
 describe("a deletion of a parent", () => {
-  it.live("waits for its turn that schedules a child, and leaves both", () =>
+  it.live("waits for a turn that schedules a child, and deletes neither", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       const { turn } = yield* inATurn(test, "parent")
@@ -316,7 +316,7 @@ describe("a deletion of a parent", () => {
       for (const id of ["parent", "child"]) assert.deepStrictEqual(yield* Test.tablesWith(test, id), [])
     }))
 
-  it.live("waits for the first turn of a child, and leaves both", () =>
+  it.live("waits for the first turn of a child, and deletes neither", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.startOrchestrations([Test.start("parent", { delayMs: 60_000 })])

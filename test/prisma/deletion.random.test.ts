@@ -123,7 +123,7 @@ const brokenSql = `
   WHERE work_item = $1 AND NOT EXISTS (SELECT FROM instances WHERE instance_id = 'parent')`
 
 describe(`deletion, ${most} rounds of everything at once:`, () => {
-  it.live("a deleted instance never comes back", () =>
+  it.live("a deleted instance never reappears", () =>
     Effect.gen(function*() {
       const [test, second] = yield* open
       yield* rounds(Effect.fnUntraced(function*(round) {
@@ -140,7 +140,7 @@ describe(`deletion, ${most} rounds of everything at once:`, () => {
     }), 90_000)
 
   it.live(
-    "an instance that is started meanwhile is whole, and no child is without its parent",
+    "a concurrently started instance is complete, and no child is without its parent",
     () =>
       Effect.gen(function*() {
         const [test, second] = yield* open

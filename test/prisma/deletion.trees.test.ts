@@ -123,7 +123,7 @@ describe("a big tree", () => {
   )
 
   it.live(
-    "that runs is deleted with force, beside claims, starts and signals, and leaves no row",
+    "in use is deleted with force, beside claims, starts and signals, and leaves no row",
     () =>
       Effect.gen(function*() {
         const test = yield* Test.open({ maxConnections: 8 })
@@ -234,7 +234,7 @@ describe("a big tree", () => {
 })
 
 describe("held instances", () => {
-  it.live("lose the turn that is under way, and name children that are not begun", () =>
+  it.live("lose the turn under way, and report queued children", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       const { lockToken } = yield* Test.claimed(test.driver, "root")
@@ -253,7 +253,7 @@ describe("held instances", () => {
       )
     }))
 
-  it.live("are found among the queued starts in one pass over these, however many are held together", () =>
+  it.live("need one pass over the queued starts, however many are held together", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       const ids = Array.from({ length: 1000 }, (_, i) => `child-${i}`)
@@ -299,7 +299,7 @@ describe("a bulk deletion", () => {
       assert.sameMembers([...yield* test.admin.listInstances(null)], ["bad", "bad-2", "bad-3"])
     }))
 
-  it.live("ends with the failure that every further tree would meet", () =>
+  it.live("stops at a failure that would affect every further tree", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       for (const id of ["a", "b", "c"]) yield* tree(test, id, 1)
@@ -333,7 +333,7 @@ describe("a deletion", () => {
     )
   })
 
-  it.live("that the server ends to solve a deadlock is repeated, at most five times", () =>
+  it.live("is repeated after a deadlock, at most five times", () =>
     Effect.gen(function*() {
       for (const times of [5, 6]) {
         const test = yield* Test.open()

@@ -27,7 +27,7 @@ describe("order:", () => {
     }
   }
 
-  it.live(`${producers} senders to one instance: each one's messages arrive once and in its order`, () =>
+  it.live(`${producers} senders to one instance: messages arrive once and in the order of their sender`, () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open({ maxConnections: producers + 1 })
       const received: Array<string> = []
@@ -48,7 +48,7 @@ describe("order:", () => {
       assert.isAbove(batches, 5, "messages did not arrive while batches were taken")
     }))
 
-  it.live(`${producers} senders of activities, one worker: it gets each one's in its order`, () =>
+  it.live(`${producers} senders of activities, one worker: activities arrive in the order of their sender`, () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open({ maxConnections: producers + 1 })
       const received: Array<string> = []
@@ -67,7 +67,7 @@ describe("order:", () => {
 })
 
 describe("starvation:", () => {
-  it.live("an instance that is sent messages all the time waits for its turn like the others", () =>
+  it.live("an instance that constantly receives messages waits for its turn like the others", () =>
     Effect.gen(function*() {
       const { driver } = yield* Test.open()
       const cold = numbers(10).map((i) => `cold-${i}`)

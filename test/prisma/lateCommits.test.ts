@@ -68,7 +68,7 @@ const changeVersion = (test: Test.Opened) =>
   })
 
 describe("a message committed after its instance changed its version", () => {
-  it.live("reaches the new version with the sweep, before what was sent after it", () =>
+  it.live("reaches the new version with the sweep, before later messages", () =>
     Effect.gen(function*() {
       const { sender, test } = yield* sentBeforeTheChange
       yield* changeVersion(test)
@@ -83,7 +83,7 @@ describe("a message committed after its instance changed its version", () => {
       assert.deepStrictEqual(texts(yield* claimAs(test, "2.0.0")), [[text("second")]])
     }))
 
-  it.live("comes along with a later message, before it, without a sweep", () =>
+  it.live("is delivered with a later message, before it, without a sweep", () =>
     Effect.gen(function*() {
       const { sender, test } = yield* sentBeforeTheChange
       yield* changeVersion(test)
@@ -92,7 +92,7 @@ describe("a message committed after its instance changed its version", () => {
       assert.deepStrictEqual(texts(yield* claimAs(test, "2.0.0")), [[text("first"), text("second")]])
     }))
 
-  it.live("is passed on by a process of the old version that meets it, uncounted", () =>
+  it.live("is rerouted by a process of the old version that finds it, not counted", () =>
     Effect.gen(function*() {
       const { sender, test } = yield* sentBeforeTheChange
       yield* changeVersion(test)
@@ -112,7 +112,7 @@ describe("a message committed after its instance changed its version", () => {
       ["a sweep", `SELECT * FROM dx_sweep_messages(3600000, 100, NULL)`]
     ] as const
   ) {
-    it.live(`waits, and what was sent after it waits behind it, while ${by} moves it`, () =>
+    it.live(`waits, with all later messages after it, while ${by} moves it`, () =>
       Effect.gen(function*() {
         const { sender, test } = yield* sentBeforeTheChange
         yield* changeVersion(test)
@@ -142,7 +142,7 @@ describe("a message committed after its instance was deleted", () => {
 })
 
 describe("a claim that meets a message another transaction works on", () => {
-  it.live("stops the batch of its instance there, takes the rest of other instances, and loses nothing", () =>
+  it.live("ends the batch of its instance there, takes the messages of other instances, and loses nothing", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       const words = ["1", "2", "3", "4"]

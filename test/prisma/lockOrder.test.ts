@@ -58,7 +58,7 @@ const activities: Operations = {
     driver.renewWorkItemLocks(tokens.map((lockToken) => ({ lockToken, extendForMs: 60_000 })))
 }
 
-describe("locks are locked by instance:", () => {
+describe("instance locks are taken by instance:", () => {
   const open = Effect.gen(function*() {
     const test = yield* Test.open({ patient: true })
     yield* test.driver.enqueueForOrchestrator(ids.map((id) => Test.message(id)))
@@ -203,7 +203,7 @@ describe("deletions lock rows in the same order as all functions:", () => {
   })
   const instancesLeft = ({ sql }: Test.Opened) => Effect.map(sql("SELECT FROM instances"), (rows) => rows.length)
 
-  it.live("two of them", () =>
+  it.live("two deletions", () =>
     Effect.gen(function*() {
       const test = yield* open
       const answers = yield* meet(test, lock, [remove(test, ids), remove(test, ids.toReversed())])

@@ -64,7 +64,7 @@ describe("while executions are pruned,", () => {
       assert.deepStrictEqual(yield* histories(test), [3, 4])
     }))
 
-  it.live("another pruning and a deletion wait for it, and find the rest", () =>
+  it.live("another pruning and a deletion wait for it, and find what is left", () =>
     Effect.gen(function*() {
       const test = yield* inThirdExecution
       const other = yield* session(test)
@@ -83,7 +83,7 @@ describe("while executions are pruned,", () => {
 })
 
 describe("pruning", () => {
-  it.live("does not wait for a turn, and spares the execution the turn leaves and the one it begins", () =>
+  it.live("does not wait for a turn, and keeps the execution the turn ends and the one it begins", () =>
     Effect.gen(function*() {
       const test = yield* inThirdExecution
       const other = yield* session(test)

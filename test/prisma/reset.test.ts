@@ -83,7 +83,7 @@ describe("a schema of our own", () => {
       assert.deepStrictEqual(removed.columns, [])
     }))
 
-  it.live("reset: removes everything, the schema included, and other schemas keep theirs", () =>
+  it.live("reset: removes everything, the schema included, but nothing of other schemas", () =>
     Effect.gen(function*() {
       const { schema, sql, url } = yield* ownSchema("To \"go\"")
       yield* migrate({ url, schema: "stays" })
@@ -97,7 +97,7 @@ describe("a schema of our own", () => {
       assert.deepStrictEqual(yield* reset({ url }), nothing)
     }))
 
-  it.live("reset: leaves what is not ours, and the schema around it", () =>
+  it.live("reset: leaves foreign objects and their schema", () =>
     Effect.gen(function*() {
       const { quoted, schema, sql, url } = yield* ownSchema("shared")
       yield* sql(
@@ -159,7 +159,7 @@ describe("a schema of our own", () => {
       assert.isTrue((yield* reset({ url: test.url })).schema)
     }))
 
-  it.live("reset: locks that have expired are no reason to stay", () =>
+  it.live("reset: ignores expired locks", () =>
     Effect.gen(function*() {
       const test = yield* ownSchema("expired")
       yield* Effect.flatMap(Test.openOn(test), ({ driver }) => Test.claimed(driver, "a")).pipe(Effect.scoped)
@@ -167,7 +167,7 @@ describe("a schema of our own", () => {
       assert.isTrue((yield* reset({ url: test.url })).schema)
     }))
 
-  it.live("reset: a view on our tables keeps everything, and the message names the table", () =>
+  it.live("reset: refuses while a view depends on our tables, and names the table", () =>
     Effect.gen(function*() {
       const { schema, sql, url } = yield* ownSchema("viewed")
       yield* sql("CREATE VIEW running AS SELECT * FROM executions")
@@ -178,7 +178,7 @@ describe("a schema of our own", () => {
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
     }))
 
-  it.live("reset: of a newer release's schema is SchemaAhead, and when allowed leaves that release's books", () =>
+  it.live("reset: a newer schema is SchemaAhead, and if allowed keeps the records of that release", () =>
     Effect.gen(function*() {
       const { schema, sql, url } = yield* ownSchema("newer")
       yield* sql(
@@ -193,7 +193,7 @@ describe("a schema of our own", () => {
       assert.include(yield* Duroxide.objects(sql, schema), "relation dx_future r")
     }))
 
-  it.live("reset: waits no longer than lockTimeout for whoever uses the tables", () =>
+  it.live("reset: waits no longer than lockTimeout for other users of the tables", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* ownSchema("used")
       yield* sql("BEGIN; SELECT FROM instances")
@@ -227,7 +227,7 @@ describe("an adopted schema", () => {
       assert.deepStrictEqual(yield* silently(Migrator.adopt({ url })), applied)
     }))
 
-  it.live("adopt and reset: bring and remove columns, triggers and tables of ours", () =>
+  it.live("adopt and reset: add and remove our columns, triggers and tables", () =>
     Effect.gen(function*() {
       const { schema, sql, url } = yield* Duroxide.filled("rust")
       const before = yield* Duroxide.objects(sql, schema)
@@ -252,7 +252,7 @@ describe("an adopted schema", () => {
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
     }))
 
-  it.live("reset: locks of either side are a reason to stay", () =>
+  it.live("reset: refuses while either side holds locks", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* Duroxide.empty("rust")
       yield* silently(Migrator.adopt({ url }))

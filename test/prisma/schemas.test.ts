@@ -42,7 +42,7 @@ describe("schemas", () => {
       }))
   }
 
-  it.live("two schemas of one database: the same instance ids live two lives", () =>
+  it.live("two schemas of one database: the same id names two instances", () =>
     Effect.gen(function*() {
       const test = yield* named("one", "Two")
       const [one, two] = yield* Effect.all(

@@ -5,7 +5,7 @@ import { Prisma } from "../../src/prisma/generated/client.js"
 import * as drivers from "../../src/prisma/internal/driver.ts"
 
 describe("Spans of claims", () => {
-  it.effect("a look that finds nothing has none, each that finds work has one", () =>
+  it.effect("a claim that finds nothing has none, a claim that finds work has one", () =>
     Effect.gen(function*() {
       const spans: Array<string> = []
       const native = Tracer.make({

@@ -40,7 +40,7 @@ const ackWorkAt = (run: Run, token: string, now: number) =>
   )
 
 describe("a turn that", () => {
-  it.live("began to be stored before the lock ended keeps takers out, and they see its result", () =>
+  it.live("begins to commit before its lock expires keeps other claims out until they see its result", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
@@ -57,7 +57,7 @@ describe("a turn that", () => {
       assert.lengthOf(yield* test.sql("SELECT FROM worker_queue"), 1)
     }))
 
-  it.live("is rolled back leaves everything to the taker", () =>
+  it.live("is rolled back leaves everything to the next claim", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
@@ -73,7 +73,7 @@ describe("a turn that", () => {
       assert.lengthOf(yield* test.sql("SELECT FROM worker_queue"), 1)
     }))
 
-  it.live("that arrives during a takeover waits, and is lost", () =>
+  it.live("arrives during a takeover waits, and is lost", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
@@ -95,7 +95,7 @@ describe("a turn that", () => {
       assert.lengthOf(yield* test.sql("SELECT FROM orchestrator_queue"), 1)
     }))
 
-  it.live("comes while a takeover is rolled back is stored", () =>
+  it.live("arrives while a takeover is rolled back is stored", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
@@ -112,7 +112,7 @@ describe("a turn that", () => {
       assert.deepStrictEqual(yield* claimAt(test.sql, now + 5000), [])
     }))
 
-  it.live("renews its lock keeps takers out, too", () =>
+  it.live("renews its lock keeps other claims out as well", () =>
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
@@ -138,7 +138,7 @@ describe("the result of an activity that", () => {
     return { ...test, now, token: first.out_lock_token as string }
   })
 
-  it.live("began to be stored before the lock ended keeps takers out, and is the only one", () =>
+  it.live("begins to commit before its lock expires keeps other claims out, and is the only one", () =>
     Effect.gen(function*() {
       const test = yield* claimed
       const holder = yield* session(test)
@@ -149,7 +149,7 @@ describe("the result of an activity that", () => {
       assert.lengthOf(yield* test.sql("SELECT FROM orchestrator_queue"), 1)
     }))
 
-  it.live("that arrives during a takeover waits, and is lost", () =>
+  it.live("arrives during a takeover waits, and is lost", () =>
     Effect.gen(function*() {
       const test = yield* claimed
       const taker = yield* session(test)

@@ -44,7 +44,7 @@ const setup = (options: Setup = {}) =>
 const settle = TestClock.adjust(0)
 
 describe("Coalescer", () => {
-  it.effect("calls of one tick travel together, each with its own answer", () =>
+  it.effect("calls of one tick share a statement, each with its own result", () =>
     Effect.gen(function*() {
       const { double, sent } = yield* setup()
       const fiber = yield* Effect.forkChild(Effect.forEach([1, 2, 3], double, { concurrency: "unbounded" }))
@@ -53,7 +53,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(sent, [[1, 2, 3]])
     }))
 
-  it.effect("a single call leaves at once; calls made meanwhile gather for the next statement", () =>
+  it.effect("a single call is sent at once; calls made meanwhile share the next statement", () =>
     Effect.gen(function*() {
       const { double, sent } = yield* setup()
       const first = yield* Effect.forkChild(double(1))
@@ -68,7 +68,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(yield* Effect.forEach([first, second, third], Fiber.join), [2, 4, 6])
     }))
 
-  it.effect("a second lane takes what the first cannot, and no statement is larger than maxBatch", () =>
+  it.effect("a second lane takes what exceeds maxBatch, and no statement is larger", () =>
     Effect.gen(function*() {
       const { double, sent } = yield* setup({ lanes: 2, maxBatch: 2 })
       const fiber = yield* Effect.forkChild(Effect.forEach([1, 2, 3, 4, 5], double, { concurrency: "unbounded" }))
@@ -79,7 +79,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(sent[2], [5])
     }))
 
-  it.effect("one bad item fails alone: its set is sent again item by item", () =>
+  it.effect("one bad item fails without the others: its set is sent again item by item", () =>
     Effect.gen(function*() {
       const { double, sent } = yield* setup()
       const fiber = yield* Effect.forkChild(
@@ -118,7 +118,7 @@ describe("Coalescer", () => {
     return { alone, ask, held, sent }
   })
 
-  it.effect("items that are held leave their lanes after one short try, and get their answers when they are free", () =>
+  it.effect("blocked items leave their lanes after one short try, and get their results when they are free", () =>
     Effect.gen(function*() {
       const { ask, held } = yield* holding
       held.add("held 1").add("held 2")
@@ -139,7 +139,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(yield* Fiber.join(second), [Exit.succeed("held 2")])
     }))
 
-  it.effect("items of a set that is held delay neither their set, nor later items", () =>
+  it.effect("blocked items of a set delay neither the set nor later items", () =>
     Effect.gen(function*() {
       const { alone, ask, held } = yield* holding
       const names = Array.from({ length: 20 }, (_, i) => `held ${i}`)
@@ -158,7 +158,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(yield* Fiber.join(blocked), names.map(Exit.succeed))
     }))
 
-  it.effect("an item that stays held fails when its time is over, and was tried less and less often", () =>
+  it.effect("an item that stays blocked is tried less and less often, and fails at its timeout", () =>
     Effect.gen(function*() {
       const { ask, held, sent } = yield* holding
       held.add("held")
@@ -171,7 +171,7 @@ describe("Coalescer", () => {
       assert.isAtMost(sent.length, 50)
     }))
 
-  it.effect("an item whose caller has gone is not tried again", () =>
+  it.effect("an item whose caller was interrupted is not retried", () =>
     Effect.gen(function*() {
       const { ask, held, sent } = yield* holding
       held.add("held")
@@ -195,7 +195,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(sent, [[60, 60], [60, 500], [1]])
     }))
 
-  it.effect("what waits or is under way when the scope is closed fails as closed, and so does what comes later", () =>
+  it.effect("calls that wait or are in progress when the scope closes fail as closed, and so do later calls", () =>
     Effect.gen(function*() {
       const scope = yield* Scope.make()
       const { double } = yield* setup({ maxBatch: 1 }).pipe(Scope.provide(scope))
@@ -208,7 +208,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(yield* Effect.exit(double(3)), Exit.fail("closed"))
     }))
 
-  it.effect("a failing server fails all items of the set, without asking it once more for each", () =>
+  it.effect("an error of the server fails all items of the set, without a statement for each", () =>
     Effect.gen(function*() {
       const { double, sent } = yield* setup()
       const fiber = yield* Effect.forkChild(

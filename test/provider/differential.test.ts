@@ -72,7 +72,7 @@ it.layer(player, { timeout: "60 seconds" })("MemoryDriver and PrismaDriver:", (i
     it.effect(name, () => Effect.flatMap(Player, (play) => play(sequence)))
   }
 
-  it.effect(`${runs} random sequences of calls are answered alike`, () =>
+  it.effect(`${runs} random sequences of calls have the same results`, () =>
     Effect.gen(function*() {
       const play = yield* Player
       const run = Effect.runPromiseWith(yield* Effect.context<never>())

@@ -43,14 +43,14 @@ describe("FetchPump", () => {
       assert.deepStrictEqual(looks, [3])
     }))
 
-  it.effect("take: a caller that is answered and asks again at once is looked for again", () =>
+  it.effect("take: a caller that gets an item and asks again at once causes another claim", () =>
     Effect.gen(function*() {
       const { pump } = yield* setup(["a", "b", "c"])
       const taken = yield* Effect.forEach([1, 2, 3, 4], () => pump.take(Duration.zero))
       assert.deepStrictEqual(taken.map(Option.getOrNull), ["a", "b", "c", null])
     }))
 
-  it.effect("take: a look that only set something aside is not the last one", () =>
+  it.effect("take: a claim that only set items aside is followed by another", () =>
     Effect.gen(function*() {
       const answers = [{ items: [], more: true }, { items: ["a"], more: false }]
       const pump = yield* fetchPump.make<string, string>({
@@ -94,7 +94,7 @@ describe("FetchPump", () => {
       assert.strictEqual(looks.length, 3)
     }))
 
-  it.effect("wakeAt: looks when work falls due, in the order of the times", () =>
+  it.effect("wakeAt: claims when work falls due, in the order of the times", () =>
     Effect.gen(function*() {
       const items: Array<string> = []
       const { looks, pump } = yield* setup(items)
@@ -114,7 +114,7 @@ describe("FetchPump", () => {
       assert.strictEqual(looks.length, 3)
     }))
 
-  it.effect("take: answers none when its time is over, after a last look", () =>
+  it.effect("take: returns none at its timeout, after a last claim", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup([])
       assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
@@ -164,7 +164,7 @@ describe("FetchPump", () => {
       assert.strictEqual(yield* Effect.flip(pump.take(Duration.zero)), "closed")
     }))
 
-  it.effect("a wall clock that is set back delays neither the next look nor the end of a wait", () =>
+  it.effect("a wall clock that is set back delays neither the next claim nor the end of a wait", () =>
     Effect.gen(function*() {
       const { clock, setBack } = Clocks.stepping(yield* Clock.Clock)
       yield* Effect.gen(function*() {

@@ -51,7 +51,7 @@ const cases: Record<string, Case> = {
 // Who gives work back for want of a handler must not be the first to see it again, each time, until it is poison.
 describe("Work abandoned with a pause does not wake the process that abandoned it:", () => {
   for (const [what, { claim, enqueue, giveBack }] of Object.entries(cases)) {
-    it.effect(`${what} goes to the one that looks next`, () =>
+    it.effect(`${what} goes to the process that claims next`, () =>
       Effect.gen(function*() {
         const driver = MemoryDriver.make()
         const first = yield* FromDriver.make(driver, { pollInterval: "30 seconds" })

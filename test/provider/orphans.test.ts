@@ -40,7 +40,7 @@ const claim = (pollTimeout: Duration.Duration) =>
   ({ lockTimeout: Duration.seconds(30), pollTimeout, versions: Option.none(), serves }) as const
 
 describe("Orphans", () => {
-  it.effect("are not claimed, which keeps no other from being claimed", () =>
+  it.effect("are not claimed, and keep no other message from being claimed", () =>
     Effect.gen(function*() {
       const { claimed, provider } = yield* open
       yield* provider.enqueueForOrchestrator({ message: cancel("never"), delay: Option.none() })
@@ -53,7 +53,7 @@ describe("Orphans", () => {
       assert.strictEqual(Option.getOrThrow(yield* Fiber.join(taken)).item.instanceId, "other")
     }))
 
-  it.effect("come with their start, uncounted, however long they have waited", () =>
+  it.effect("are delivered with their start, not counted, however long they have waited", () =>
     Effect.gen(function*() {
       const { claimed, provider } = yield* open
       const look = provider.fetchOrchestrationItem(claim(Duration.zero))

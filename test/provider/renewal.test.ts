@@ -43,7 +43,7 @@ describe("renewal", () => {
       assert.deepStrictEqual(yield* seconds(["held", "held", "held", "lost"]), [5, 15, 25, 35])
     }))
 
-  it.effect("an attempt without an answer is repeated at a tenth, whatever it failed of", () =>
+  it.effect("an attempt without an answer is repeated at a tenth, whatever the failure", () =>
     Effect.gen(function*() {
       assert.deepStrictEqual(
         yield* seconds(["held", "unanswered", "broken", "unanswered", "held", "lost"]),
@@ -51,7 +51,7 @@ describe("renewal", () => {
       )
     }))
 
-  it("no interval is longer than the caller wants it", () => {
+  it("no interval is longer than the caller's maximum", () => {
     const { interval, retryInterval } = renewal.pace(Duration.seconds(30), Duration.seconds(1))
     assert.deepStrictEqual([interval, retryInterval].map(Duration.toMillis), [1_000, 1_000])
     const alone = renewal.pace(Duration.seconds(30))

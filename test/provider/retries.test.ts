@@ -93,7 +93,7 @@ const fetchInstance = (provider: Provider.Provider["Service"]) =>
 const silent = Effect.provide(Logger.layer([]))
 
 describe("Retries:", () => {
-  it.effect("a claim that fails twice succeeds once, after 50 and 100 ms, by a fresh clock each time", () =>
+  it.effect("a claim that fails twice then succeeds, after 50 and 100 ms, with a fresh clock each time", () =>
     Effect.gen(function*() {
       const { calls, failures, provider } = yield* open()
       yield* provider.startOrchestration(start)
@@ -168,7 +168,7 @@ describe("Retries:", () => {
       assert.lengthOf((yield* settled(fetchInstance(provider))).item.messages, 1)
     }).pipe(silent))
 
-  it.effect("two turns that fail together of a conflict are sent once together, then each four times alone", () =>
+  it.effect("two turns that fail together with a conflict are sent once together, then four times each", () =>
     Effect.gen(function*() {
       const { calls, failures, provider } = yield* open()
       failures.push(...Array.from({ length: 9 }, () => contention))

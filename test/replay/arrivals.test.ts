@@ -121,7 +121,7 @@ describe("arrival", () => {
     }
   })
 
-  it("completion: for a wait, which nothing but a signal answers, fails the instance", () => {
+  it("completion: for a wait, which only a signal can answer, fails the instance", () => {
     const instance = waiting()
     instance.turn(instance.completed(5))
     assert.strictEqual(instance.failure._tag, "Configuration")
@@ -136,7 +136,7 @@ describe("arrival", () => {
     assert.deepStrictEqual(instance.output, [null, null, null, 1])
   })
 
-  it("signal: one that comes before the wait is lost", () => {
+  it("signal: one that arrives before the wait is lost", () => {
     const instance = new Instance(Effect.andThen(Effect.sleep(50), signal("Go")))
     instance.turn(instance.raised("Go", "before the first turn"))
     instance.turn(instance.raised("Go", "while it sleeps"))
@@ -156,7 +156,7 @@ describe("arrival", () => {
     assert.deepStrictEqual(instance.output, ["a1", "b1", "a2", "b2"])
   })
 
-  it("signal: a wait opened by one signal of a batch does not take the next of it", () => {
+  it("signal: a wait opened after one signal of a batch does not take the next one", () => {
     const instance = new Instance(Effect.all([signal("Go"), signal("Go")]))
     instance.turn()
     instance.turn(instance.raised("Go", 1), instance.raised("Go", 2))

@@ -55,7 +55,7 @@ describe("sleep", () => {
     ])
   })
 
-  it("sleep: of no time costs no turn", () => {
+  it("sleep: without duration costs no turn", () => {
     const instance = new Instance(
       Effect.andThen(Effect.sleep(0), Effect.andThen(Effect.sleep(-5), Effect.succeed("done")))
     )
@@ -64,7 +64,7 @@ describe("sleep", () => {
     assert.strictEqual(instance.history.length, 2)
   })
 
-  it("sleep: of a fraction of a millisecond is a whole one", () => {
+  it("sleep: rounds a fraction of a millisecond up", () => {
     const instance = new Instance(Effect.sleep(Duration.micros(1500n)))
     instance.turn()
     assert.deepStrictEqual(calls(instance.history), ["sleep 2"])
@@ -201,7 +201,7 @@ describe("race", () => {
     }
   })
 
-  it("raceAll: of many, losers of every kind are given up", () => {
+  it("raceAll: losers of every kind are dropped", () => {
     const program = Effect.raceAll([A("a"), signal("Go"), Effect.sleep("1 hour"), B("b"), C("c")])
     const instance = play(Effect.andThen(program, (won) => Effect.as(Effect.sleep(1), won)), {
       activities: { A: () => never, B: (value) => ({ value, after: 5 }), C: () => never }
@@ -216,7 +216,7 @@ describe("race", () => {
     ])
   })
 
-  it("race: nested races and joins give up everything below a loser", () => {
+  it("race: nested races and joins drop everything below a loser", () => {
     const loser = Effect.all([A(1), Effect.race(B(2), signal("Go"))], { concurrency: "unbounded" })
     const instance = play(Effect.race(loser, Effect.as(Effect.sleep(10), "timer")), {
       activities: { A: () => never, B: () => never }
@@ -326,14 +326,14 @@ describe("retry", () => {
     assert.notDeepEqual(sleeps("i"), sleeps("j"))
   })
 
-  it("retry: a schedule that lasts for a while ends with the recorded clock", () => {
+  it("retry: a schedule with a time limit uses the recorded clock", () => {
     const program = Effect.retry(A(1), Schedule.max([Schedule.spaced("1 minute"), Schedule.during("150 seconds")]))
     const instance = play(Effect.flip(program), { activities: failing(9) })
     assert.strictEqual(instance.output, "attempt 4")
     assert.strictEqual(instance.nowMs, start + 180_000)
   })
 
-  it("repeat: runs again until the schedule is over", () => {
+  it("repeat: runs again until the schedule ends", () => {
     const instance = play(Effect.repeat(A(1), { times: 2, schedule: Schedule.spaced("5 seconds") }), {
       activities: echo
     })
@@ -372,7 +372,7 @@ describe("fibers", () => {
     assert.include(instance.events(), "6 ActivityCancelRequested <3 dropped_future")
   })
 
-  it("forkChild: what still runs at the end is interrupted and cancelled", () => {
+  it("forkChild: fibers still running at the end are interrupted and their work is cancelled", () => {
     const program = Effect.gen(function*() {
       yield* Effect.forkChild(A(1))
       yield* Effect.forkChild(signal("Go"))
@@ -389,7 +389,7 @@ describe("fibers", () => {
     ])
   })
 
-  it("forkDetach: what still runs at the end is cancelled with the end", () => {
+  it("forkDetach: work of fibers still running at the end is cancelled", () => {
     const program = Effect.gen(function*() {
       yield* Effect.forkDetach(Effect.andThen(A(1), B(2)))
       yield* Effect.forkDetach(signal("Go"))
@@ -426,7 +426,7 @@ describe("fibers", () => {
     assert.deepStrictEqual(play(program, { activities: staggered }).output, [[1, 3], [2, 4]])
   })
 
-  it("Semaphore: bounds what runs at once", () => {
+  it("Semaphore: limits concurrency", () => {
     const program = Effect.gen(function*() {
       const semaphore = yield* Semaphore.make(2)
       return yield* Effect.forEach([1, 2, 3], (n) => semaphore.withPermits(1)(A(n)), { concurrency: "unbounded" })
@@ -450,7 +450,7 @@ describe("fibers", () => {
     assert.deepStrictEqual(calls(instance.history), ["sleep 100", "A(1)"])
   })
 
-  it("cached: an activity runs once for all who ask", () => {
+  it("cached: an activity runs once for all callers", () => {
     const program = Effect.gen(function*() {
       const once = yield* Effect.cached(A(1))
       return yield* Effect.all([once, once, once], { concurrency: "unbounded" })
@@ -566,7 +566,7 @@ describe("log", () => {
     assert.deepStrictEqual(instance.logs.flat(), ["begin", "B is done", "between", "end"])
   })
 
-  it("isReplaying: is true only for what was recorded before", () => {
+  it("isReplaying: is true only for recorded operations", () => {
     const program = Effect.gen(function*() {
       const { isReplaying } = yield* OrchestrationContext
       const seen: Array<boolean> = []

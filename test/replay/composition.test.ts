@@ -50,7 +50,7 @@ describe("child", () => {
     assert.strictEqual(warnings.length, 1)
   })
 
-  it("child: a typed failure can be caught, a second notice is dropped", () => {
+  it("child: a typed failure can be caught, a second result is dropped", () => {
     const caught = Effect.catch(child("C"), (error) => Effect.andThen(signal("Go"), Effect.succeed({ error })))
     const instance = new Instance(caught)
     instance.turn()
@@ -72,7 +72,7 @@ describe("child", () => {
     }
   })
 
-  it("child: a failure that is not its own is not its parent's to handle", () => {
+  it("child: its parent cannot catch a failure caused by the runtime", () => {
     const instance = new Instance(Effect.exit(child("C")))
     instance.turn()
     instance.turn(instance.childFailed(2, ErrorDetails.nondeterminism("changed")))
@@ -97,7 +97,7 @@ describe("child", () => {
     assert.strictEqual(instance.output, "end")
   })
 
-  it("child: one that is begun and given up in one turn is started and cancelled", () => {
+  it("child: one that is begun and dropped in one turn is started and cancelled", () => {
     const instance = new Instance(Effect.andThen(Effect.raceFirst(child("C"), Effect.void), signal("Go")))
     instance.turn()
     assert.deepStrictEqual(sent(instance), [
@@ -106,7 +106,7 @@ describe("child", () => {
     ])
   })
 
-  it("child: an id that is reserved is a defect that says so", () => {
+  it("child: a reserved id is a defect that says so", () => {
     const instance = new Instance(child("C", null, "sub::x"))
     instance.turn()
     assert.include(ErrorDetails.display(instance.failure), "instanceId is refused: 'sub::'")
@@ -239,7 +239,7 @@ describe("detached start", () => {
 })
 
 describe("continue as new", () => {
-  it("continue: what is open closes with the execution, what it asked for in this turn is not sent", () => {
+  it("continue: open work closes with the execution, and requests of this turn are not sent", () => {
     const instance = new Instance(Effect.gen(function*() {
       yield* Effect.raceFirst(
         Effect.all([A(1), signal("S"), take("box"), Effect.sleep(50)], { concurrency: "unbounded" }),
@@ -263,7 +263,7 @@ describe("continue as new", () => {
     assert.deepStrictEqual(instance.last.turn.metadata, { status: "ContinuedAsNew", output: "1" })
   })
 
-  it("continue: the first call wins, and the code goes no further", () => {
+  it("continue: the first call wins, and the code stops there", () => {
     let after = 0
     const instance = new Instance(
       Effect.all([
@@ -286,7 +286,7 @@ describe("continue as new", () => {
     assert.deepStrictEqual(sent(instance), [])
   })
 
-  it("continue: unread messages go over in order of arrival, also those that came behind the end", () => {
+  it("continue: unread messages are carried over in order of arrival, also those after the end", () => {
     const instance = new Instance(Effect.gen(function*() {
       const first = yield* Effect.raceFirst(take("b"), signal("Go"))
       return first === "second" ? yield* take("b") : yield* continueAsNew(first)
@@ -313,7 +313,7 @@ describe("continue as new", () => {
     assert.strictEqual(next.output, 2)
   })
 
-  it("continue: all unread messages go over, however many they are", () => {
+  it("continue: all unread messages are carried over, however many", () => {
     const many = Array.from({ length: 250 }, (_, index) => index)
     const instance = new Instance(Effect.andThen(signal("Go"), continueAsNew()))
     instance.turn()
@@ -323,7 +323,7 @@ describe("continue as new", () => {
     assert.deepStrictEqual(next.output, many)
   })
 
-  it("continue: code that goes no further takes no message", () => {
+  it("continue: code that has stopped takes no message", () => {
     const programs = [
       Effect.all([Effect.andThen(signal("Go"), continueAsNew()), take("box")], { concurrency: "unbounded" }),
       Effect.all([Effect.andThen(signal("Go"), continueAsNew()), Effect.andThen(signal("Go"), take("box"))], {
@@ -339,7 +339,7 @@ describe("continue as new", () => {
     }
   })
 
-  it("continue: values and status go over; what was cleared does not", () => {
+  it("continue: values and status are kept; cleared ones are not", () => {
     const instance = new Instance(Effect.gen(function*() {
       const { keyValues } = yield* engine
       const before = Object.fromEntries(yield* keyValues)
@@ -359,7 +359,7 @@ describe("continue as new", () => {
     assert.deepStrictEqual(next.output, { before: { a: "1" }, status: "busy" })
   })
 
-  it("continue: code that does so within its history has changed", () => {
+  it("continue: doing so before the end of the history is nondeterminism", () => {
     const both = Effect.all([signal("A"), signal("B")], { concurrency: "unbounded" })
     const instance = new Instance(both)
     instance.turn()
@@ -381,7 +381,7 @@ describe("mailbox", () => {
     assert.deepStrictEqual(instance.output, Array.from({ length: n }, (_, index) => index))
   })
 
-  it("take: a taker that is given up takes no message, whether it came before or behind in the batch", () => {
+  it("take: a dropped take receives no message, whether the message is before or after the drop in the batch", () => {
     const program = Effect.gen(function*() {
       const first = yield* Effect.raceFirst(take("box"), Effect.as(Effect.sleep(10), "timer"))
       return [first, yield* take("box")]
@@ -411,7 +411,7 @@ describe("mailbox", () => {
     assert.deepStrictEqual(instance.output, ["a1", "b1", "a2"])
   })
 
-  it("take: an open taker closes with its instance, one that was served behind a drop does not", () => {
+  it("take: an open take closes with its instance, but not one that was served after a drop", () => {
     const instance = new Instance(Effect.gen(function*() {
       yield* Effect.raceFirst(take("box"), Effect.sleep(10))
       yield* take("box")
@@ -461,7 +461,7 @@ describe("limits", () => {
     )
   })
 
-  it("limits: a string counts as itself, without the quotes and escapes of JSON", () => {
+  it("limits: a string counts without the quotes and escapes of JSON", () => {
     const text = (value: string) => KeyValue.make("k", Schema.String).set(value)
     assert.strictEqual(problemOf(text("v".repeat(65_536))), "Completed")
     assert.strictEqual(problemOf(text("\n".repeat(65_536))), "Completed")
@@ -471,7 +471,7 @@ describe("limits", () => {
     assert.strictEqual(problemOf(set("k", `"${"v".repeat(65_536)}`)), tooLong)
   })
 
-  it("limits: keys are counted as they are, whoever set them", () => {
+  it("limits: all keys count, whichever turn set them", () => {
     const setAll = (n: number, prefix = "k") =>
       Effect.forEach(Array.from({ length: n }), (_, index) => set(`${prefix}${index}`, ""))
     const keyValues = new Map(Array.from({ length: 149 }, (_, index) => [`old${index}`, { value: "" }]))
@@ -498,7 +498,7 @@ describe("limits", () => {
 })
 
 describe("status and values", () => {
-  it("replay: a status or value that vanishes from the code is noticed", () => {
+  it("replay: removing a status or value from the code is noticed", () => {
     for (const vanishing of [set("k", "v"), clear("k"), Orchestration.setCustomStatus("s")]) {
       const instance = new Instance(Effect.andThen(signal("Go"), Effect.andThen(vanishing, signal("End"))))
       instance.turn()
@@ -508,7 +508,7 @@ describe("status and values", () => {
     }
   })
 
-  it("replay: another value is noticed, another status text and another time of a value are not", () => {
+  it("replay: a different value is noticed, a different status text or time of a value is not", () => {
     const writing = (value: string, status: string) =>
       Effect.gen(function*() {
         yield* set("k", value)
@@ -613,7 +613,7 @@ describe("batch", () => {
     )
   })
 
-  it("batch: of two parents that start a child under one id at once the second hears that it is taken", () => {
+  it("batch: if two parents start a child under one id at once, the second is notified that the id is taken", () => {
     const read = batches.read(item(start("p"), start("q"), start("p"), start(null)))
     if (read._tag !== "Run") return assert.fail(read._tag)
     assert.strictEqual(read.started.parentInstance, "p")

@@ -39,7 +39,7 @@ describe("drop", () => {
     assert.strictEqual(instance.outcome._tag, "Completed")
   })
 
-  it("drop: what is begun and given up in one turn is recorded, enqueued and cancelled in its commit", () => {
+  it("drop: an activity begun and dropped in one turn is recorded, enqueued and cancelled in its commit", () => {
     const instance = new Instance(
       Effect.andThen(Effect.raceFirst(A(1), Effect.void), Effect.andThen(B(2), signal("Go")))
     )
@@ -71,7 +71,7 @@ describe("drop", () => {
     assert.strictEqual(instance.outcome._tag, "Completed")
   })
 
-  it("drop: a timer that is begun and given up in one turn is cancelled in its commit", () => {
+  it("drop: a timer begun and dropped in one turn is cancelled in its commit", () => {
     const instance = new Instance(
       Effect.andThen(Effect.raceFirst(Effect.sleep("7 days"), Effect.void), signal("Go"))
     )
@@ -80,7 +80,7 @@ describe("drop", () => {
     assert.deepStrictEqual(instance.events(), ["1 OrchestrationStarted", "2 TimerCreated", "3 ExternalSubscribed"])
   })
 
-  it("drop: a wait that is begun and given up in one turn takes no signal", () => {
+  it("drop: a wait begun and dropped in one turn takes no signal", () => {
     const program = Effect.andThen(Effect.raceFirst(signal("Go"), Effect.void), signal("Go"))
     const instance = new Instance(program)
     instance.turn()
@@ -112,7 +112,7 @@ describe("drop", () => {
     assert.deepStrictEqual(instance.output, ["timer", "found"])
   })
 
-  it("drop: the next wait of the name moves up when the one before it is given up", () => {
+  it("drop: the next wait of the name moves up when the one before it is dropped", () => {
     const program = Effect.all([
       Effect.raceFirst(signal("Go"), Effect.as(Effect.sleep(10), "timer")),
       signal("Go")
@@ -123,7 +123,7 @@ describe("drop", () => {
     assert.deepStrictEqual(instance.output, ["timer", "moved up"])
   })
 
-  it("drop: a wait that is begun and given up at once takes no message from the next wait", () => {
+  it("drop: a wait begun and dropped at once takes no message from the next wait", () => {
     const program = Effect.gen(function*() {
       yield* signal("Go")
       yield* Effect.raceFirst(take("Mail"), Effect.void)
@@ -139,7 +139,7 @@ describe("drop", () => {
     assert.notInclude(instance.written.join(), "orchestration_terminal")
   })
 
-  it("drop: an activity that ended behind the drop in the batch keeps its result, nothing is cancelled", () => {
+  it("drop: an activity that ended after the drop in the batch keeps its result, and nothing is cancelled", () => {
     const instance = new Instance(losing(A(1)))
     instance.turn()
     const { turn } = instance.turn(instance.raised("Win"), instance.completed(3, "late"))
@@ -172,7 +172,7 @@ describe("drop", () => {
     assert.strictEqual(instance.output, "end")
   })
 
-  it("drop: a timer that was given up fires unnoticed and leaves no breadcrumb", () => {
+  it("drop: a dropped timer fires unnoticed and leaves no breadcrumb", () => {
     const instance = new Instance(losing(Effect.sleep(50)))
     instance.turn()
     instance.turn(instance.raised("Win"))
@@ -183,7 +183,7 @@ describe("drop", () => {
     assert.strictEqual(instance.output, "end")
   })
 
-  it("drop: a breadcrumb of history that the code does not give up again is nondeterminism", () => {
+  it("drop: not dropping again what the history dropped is nondeterminism", () => {
     const instance = new Instance(losing(A(1)))
     instance.turn()
     instance.turn(instance.raised("Win"))

@@ -106,7 +106,7 @@ describe("end", () => {
     ])
   })
 
-  it("fail: what the code gave up before it failed keeps its breadcrumb", () => {
+  it("fail: handles dropped before the failure keep their breadcrumbs", () => {
     const instance = new Instance(Effect.andThen(Effect.raceFirst(signal("Go"), A(1)), Effect.fail("no")))
     instance.turn()
     instance.turn(instance.raised("Go"))
@@ -117,7 +117,7 @@ describe("end", () => {
     ])
   })
 
-  it("die: only what had arrived is kept", () => {
+  it("die: only received messages are kept", () => {
     const instance = ended(Effect.andThen(
       Effect.forkDetach(B(2), { startImmediately: true }),
       Effect.die(new Error("cannot continue"))
@@ -133,7 +133,7 @@ describe("end", () => {
     assert.strictEqual(notice(instance)[0]?._tag, "SubOrchFailed")
   })
 
-  it("die: the whole defect is there to be logged, and a stack with its causes is stored", () => {
+  it("die: the whole defect can be logged, and a stack with its causes is stored", () => {
     const defect = new TypeError("cannot continue", { cause: new Error("x".repeat(3_000)) })
     const instance = new Instance(Effect.andThen(A(1), Effect.die(defect)))
     instance.turn()
@@ -167,7 +167,7 @@ describe("end", () => {
     assert.strictEqual(problemOf(Effect.interrupt), "the orchestration interrupted itself")
   })
 
-  it("mismatch: only what had arrived is kept, and the details say Nondeterminism", () => {
+  it("mismatch: only received messages are kept, and the details say Nondeterminism", () => {
     const instance = new Instance(Effect.andThen(signal("Go"), B(2)))
     instance.turn()
     instance.become(Effect.andThen(signal("Gone"), B(2)))
@@ -179,7 +179,7 @@ describe("end", () => {
     assert.deepInclude(instance.failure, { _tag: "Configuration", kind: "Nondeterminism", resource: "" })
   })
 
-  it("abort: a failure that is not the handler's is not the code's to handle", () => {
+  it("abort: the code cannot catch a failure caused by the runtime", () => {
     const poison: ErrorDetails.ErrorDetails = {
       _tag: "Poison",
       attemptCount: 11,
@@ -212,7 +212,7 @@ describe("end", () => {
     }
   })
 
-  it("cancel: the execution fails as cancelled and the open work is given up", () => {
+  it("cancel: the execution fails as cancelled and the open work is dropped", () => {
     const instance = ended(Effect.never, "cancel")
     assert.deepStrictEqual(instance.written, [
       "6 ExternalEvent",
@@ -272,7 +272,7 @@ describe("end", () => {
     ])
   })
 
-  it("cancel: in one batch with everything else, every arrival is recorded and the code sees what it sees", () => {
+  it("cancel: in a batch with other messages, every message is recorded", () => {
     const seen: Array<unknown> = []
     const program = Effect.gen(function*() {
       const branches = [A(1), Effect.catch(B(2), Effect.succeed), Effect.sleep(50), signal("Go")]
@@ -353,7 +353,7 @@ describe("payloads", () => {
   const Fulfil = Orchestration.make("Fulfil", { payload: Order, success: Schema.DateFromString, error: Declined })
   const input = JSON.stringify({ id: 7, note: "a secret" })
 
-  it("payload: goes in and out by Schema", () => {
+  it("payload: is decoded and encoded by its Schema", () => {
     const instance = new Instance(codeOf(Fulfil, (order) => Charge.execute(order)), { input })
     instance.turn()
     assert.strictEqual(instance.activities.get(2)?.input, input)
@@ -401,7 +401,7 @@ describe("payloads", () => {
     assert.match(panic(instance), /^result of activity "Charge" does not match its schema: /)
   })
 
-  it("payload: a payload the code makes wrong is Panicked before anything is scheduled", () => {
+  it("payload: an invalid payload of a call is Panicked before anything is scheduled", () => {
     const program = Charge.execute({ id: 1.5, note: "secret" })
     const instance = new Instance(codeOf(Fulfil, () => program), { input })
     instance.turn()
@@ -423,7 +423,7 @@ describe("payloads", () => {
     assert.match(panic(instance), /^payload of signal "Approved" does not match its schema: /)
   })
 
-  it("payload: an error of an activity that fits no Schema is the defect ActivityDied", () => {
+  it("payload: an error of an activity that matches no Schema is the defect ActivityDied", () => {
     const caught = Effect.catchDefect(
       Charge.execute({ id: 1, note: "" }),
       (defect) => Effect.succeed(new Date((defect as Activity.ActivityDied).problem === "free text" ? 1 : 0))
@@ -476,7 +476,7 @@ describe("unreadable history", () => {
     assert.strictEqual(metadata.status, "Failed")
   })
 
-  it("the parent is unknown where the first event cannot be read", () => {
+  it("the parent is unknown if the first event cannot be read", () => {
     assert.deepStrictEqual(fail("first").orchestratorItems, [])
   })
 })

@@ -191,7 +191,7 @@ describe("endless", () => {
     })
   }
 
-  it("steps are counted, not timed: the code gets as far each time", () => {
+  it("steps are counted, not timed: the code stops at the same step each time", () => {
     let rounds = 0
     const instance = new Instance(loops["Effect.void"]!(() => void rounds++))
     turns.run(instance.claimed([]))
@@ -200,7 +200,7 @@ describe("endless", () => {
     assert.strictEqual(rounds, 2 * made)
   })
 
-  it("steps that take long: the processor's time is the second line", () => {
+  it("steps that take long: processor time is the second limit", () => {
     let rounds = 0
     const instance = new Instance(Effect.forever(Effect.sync(() => {
       rounds++
@@ -222,7 +222,7 @@ describe("endless", () => {
     assert.strictEqual(turns.run(instance.claimed([])).outcome._tag, "Completed")
   })
 
-  it("behind an activity: the turn leaves nothing but what had arrived", () => {
+  it("after an activity: the turn stores only received messages", () => {
     const instance = new Instance(Effect.andThen(A(1), Effect.forever(set("k", "1"))))
     instance.turn()
     const { outcome, turn } = turns.run(instance.claimed([instance.completed(2)]))

@@ -41,7 +41,7 @@ describe("Ledger", () => {
     assert.deepStrictEqual(ledger.unread().map(({ eventId }) => eventId), [7])
   })
 
-  it("a wait that is given up receives nothing: the next one moves up", () => {
+  it("a dropped wait receives nothing: the next one moves up", () => {
     const ledger = new Ledger()
     deliveries(ledger, [wait(1), wait(2)])
     ledger.giveUpWait(1)

@@ -69,7 +69,7 @@ describe("nondeterminism", () => {
     )
   })
 
-  it("order: says where the two part", () => {
+  it("order: names the first difference", () => {
     assert.strictEqual(
       changed(Effect.all([A(1), B(2)], { concurrency: 2 }), Effect.all([B(2), A(1)], { concurrency: 2 })),
       "event 2: history has activity \"A\", the code asks for activity \"B\""
@@ -83,14 +83,14 @@ describe("nondeterminism", () => {
     )
   })
 
-  it("input: says that it is another one, not what it is", () => {
+  it("input: says that it differs, not what it is", () => {
     assert.strictEqual(
       changed(A("secret one"), A("secret two")),
       "event 2: history has activity \"A\", the code asks for the same with another input"
     )
   })
 
-  it("session and tag: say which of them is another one", () => {
+  it("session and tag: says which of them differs", () => {
     assert.strictEqual(
       changed(call("A", { sessionId: "s" }), call("A", { sessionId: "t" })),
       "event 2: history has activity \"A\", the code asks for the same with another session"
@@ -132,7 +132,7 @@ describe("nondeterminism", () => {
     })
   })
 
-  it("early return: in an execution of ours the code must not end before its history", () => {
+  it("early return: in an execution of this package the code must not end before its history", () => {
     assert.strictEqual(
       changed(Effect.all([A(1), B(2)], { concurrency: 2 }), Effect.succeed("early")),
       "event 2: history has activity \"A\", the code has already ended"
@@ -160,7 +160,7 @@ describe("nondeterminism", () => {
     ])
   })
 
-  it("early return: after the last recorded event is one, too, if that turn stored no end", () => {
+  it("early return: also after the last recorded event, if that turn stored no end", () => {
     const instance = new Instance(Effect.all([A(1), B(2)], { concurrency: 2 }))
     instance.turn()
     instance.turn(instance.completed(2))
@@ -225,7 +225,7 @@ describe("nondeterminism", () => {
     assert.deepStrictEqual(instance.history.slice(4).map(brief), ["5 OrchestrationFailed"])
   })
 
-  it("served by: a definition that another side serves by now is the same request; the turn says whose it is", () => {
+  it("served by: a definition that another side serves by now is the same request; the turn names the side", () => {
     const asks = (servedBy: "rust" | "typescript") => {
       const child = Orchestration.make("C", { servedBy })
       return Effect.all(

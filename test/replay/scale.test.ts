@@ -67,7 +67,7 @@ describe("scale", () => {
     assert.isBelow(times, linear)
   })
 
-  it("all: the cost of giving up a fan-out of activities and waits grows with its width", () => {
+  it("all: the cost of dropping a fan-out of activities and waits grows with its width", () => {
     const times = growth("give up", (n) => {
       const instance = begun(
         new Instance(Effect.raceFirst(

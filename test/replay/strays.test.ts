@@ -32,7 +32,7 @@ describe("code that is not durable", () => {
     })
   }
 
-  it("await after a turn: fails in the turn that reaches it, which leaves nothing but what had arrived", () => {
+  it("await after a turn: fails in the turn that reaches it, which stores only received messages", () => {
     const instance = new Instance(Effect.andThen(A(1), Effect.never))
     instance.turn()
     instance.turn(instance.completed(2))
@@ -57,7 +57,7 @@ describe("code that is not durable", () => {
     })
   }
 
-  it("await beside something durable: the instance waits for that, and fails when it is over", () => {
+  it("await beside something durable: the instance waits for that, and then fails", () => {
     const program = Effect.all([Effect.sleep(50), Effect.promise(() => new Promise(() => {}))], { concurrency: 2 })
     const instance = new Instance(program)
     instance.turn()

@@ -98,7 +98,7 @@ describe("a handler that dies", () => {
       }
     }))
 
-  it.effect("a logger that throws decides nothing", () =>
+  it.effect("a logger that throws does not change the outcome", () =>
     Effect.gen(function*() {
       const { details } = yield* died(() => Effect.die(new Error("no connection")), undefined, ({ message }) => {
         if (String(message).includes("died")) throw new Error("the log is full")

@@ -63,7 +63,7 @@ const silent = Effect.provide(Logger.layer([]))
 const twoFailures = (request: number) => request < 3 ? Effect.fail("line is busy") : Effect.void
 
 describe("Activity.Call.idempotencyKey", () => {
-  it.effect("is the same for all tries of the retry option: the charge happens once", () =>
+  it.effect("is the same for all tries of the retry option, so the charge happens once", () =>
     Effect.gen(function*() {
       yield* start
       assert.strictEqual(yield* wait, 3)
@@ -122,7 +122,7 @@ describe("Activity.Call.idempotencyKey", () => {
       )
     ))
 
-  it.effect("differs after the instance was deleted and its id started anew", () =>
+  it.effect("differs after the instance was deleted and its id started again", () =>
     Effect.gen(function*() {
       const admin = yield* Admin.Admin
       yield* start

@@ -103,7 +103,7 @@ const run = Effect.fnUntraced(function*(
 
 it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
   describe("retry", () => {
-    it.effect("each try is a recorded call of one key, each pause a timer; the last outcome counts", () =>
+    it.effect("each try is a recorded call with the same key, each pause a timer; the last outcome counts", () =>
       Effect.gen(function*() {
         yield* LocalProcess.start(runtime, options)
         const { exit, history } = yield* run(Stubborn, "retried", ["fail", "die", "succeed"])
@@ -126,7 +126,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         assert.strictEqual(new Set(keys.get("retried")).size, 1)
       }))
 
-    it.effect("ends with the last typed failure, or dies of the last defect", () =>
+    it.effect("ends with the last typed failure or the last defect", () =>
       Effect.gen(function*() {
         yield* LocalProcess.start(runtime, options)
         const client = yield* Client.Client
@@ -141,7 +141,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         assert.strictEqual(tries.get("gives-in"), 3)
       }))
 
-    it.effect("while: an outcome it refuses is the last one", () =>
+    it.effect("while: returning false ends the retries", () =>
       Effect.gen(function*() {
         yield* LocalProcess.start(runtime, options)
         const client = yield* Client.Client
@@ -151,7 +151,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         assert.include((died as Client.InstanceFailed).message, `activity "Flaky" died: defect 2`)
       }))
 
-    it.effect("without the option neither a failure nor a defect is called again", () =>
+    it.effect("without the option neither a failure nor a defect is retried", () =>
       Effect.gen(function*() {
         yield* LocalProcess.start(runtime, options)
         yield* run(Once, "fails-once", ["fail", "succeed"])
@@ -174,16 +174,16 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         (text) => assert.strictEqual(text, `activity "Flaky" died: thrown`)
       ))
 
-    it.effect("an answer its Schema refuses is a death that says where, without the answer", () =>
+    it.effect("a result its Schema refuses is a defect that names the path, not the value", () =>
       Effect.map(outcome("nonsense", ["nonsense"]), (text) => {
         assert.include(text, `activity "Flaky" died: result of activity "Flaky" does not match its schema`)
         assert.notInclude(text, "not a number")
       }))
 
-    it.effect("a handler that interrupts itself says nothing: it is delivered again, and counts", () =>
+    it.effect("a handler that interrupts itself has no outcome: it is delivered again, and counts", () =>
       Effect.map(outcome("stops", ["stop", "succeed"]), (text) => assert.strictEqual(text, "2")))
 
-    it.effect("delivered more often than maxAttempts it is poison, and fails the instance", () =>
+    it.effect("more deliveries than maxAttempts make it poison, and fail the instance", () =>
       Effect.gen(function*() {
         yield* LocalProcess.start(runtime, options)
         const client = yield* Client.Client
@@ -267,7 +267,7 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
         assert.strictEqual(yield* client.wait(Misled, "waits"), "rare node of rare rare -")
       }))
 
-    it.effect("one that is refused fails the instance that uses it with what is wrong", () =>
+    it.effect("an invalid tag fails the instance that uses it with the reason", () =>
       Effect.gen(function*() {
         yield* worker("plain", {})
         const client = yield* Client.Client

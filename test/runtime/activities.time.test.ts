@@ -68,7 +68,7 @@ const never = { cancellationCheckInterval: Infinity, workerLockTimeout: "1 hour"
 
 describe("Activity, in virtual time", () => {
   describe("timeout", () => {
-    it.effect("fails the call at its time, and interrupts the handler, which runs its finalizers", () =>
+    it.effect("fails the call when it is due, and interrupts the handler, which runs its finalizers", () =>
       Effect.gen(function*() {
         const { ended, handler, log, running } = yield* endless
         const { client } = yield* LocalProcess.start(all(handler), { runtime: never })
@@ -127,7 +127,7 @@ describe("Activity, in virtual time", () => {
   })
 
   describe("cancellation", () => {
-    it.effect("from its own process reaches a running activity at once", () =>
+    it.effect("from the same process reaches a running activity at once", () =>
       Effect.gen(function*() {
         const { ended, handler, running } = yield* endless
         const { client } = yield* LocalProcess.start(all(handler), { runtime: never })
@@ -156,7 +156,7 @@ describe("Activity, in virtual time", () => {
         assert.isAtMost(noticed, cancelled + 1_000)
       }).pipe(Effect.provide(MemoryDriver.layer)))
 
-    it.effect("the check is one statement for all that run, and none while nothing does", () =>
+    it.effect("the check is one statement for all running activities, and none without any", () =>
       Effect.gen(function*() {
         let statements = 0
         let renewed = 0

@@ -121,7 +121,7 @@ describe("A process that is alive takes work", () => {
       assert.deepStrictEqual(job.pollUnsafe(), Exit.succeed("done"))
     }).pipe(Effect.provide([MemoryDriver.layer, silent])))
 
-  it.effect("while its wall clock is set back: it looks, and keeps the locks of what runs", () =>
+  it.effect("while its wall clock is set back: it claims, and keeps the locks of running work", () =>
     Effect.gen(function*() {
       const clock = yield* Clock.Clock
       const driver = yield* ProviderDriver.ProviderDriver
@@ -152,7 +152,7 @@ describe("A process that is alive takes work", () => {
     "pollTimeout: 0": { runtime: { pollTimeout: 0 } }
   }
   for (const [setting, options] of Object.entries(busy)) {
-    it.effect(`with ${setting} it waits between two looks, and takes none`, () =>
+    it.effect(`with ${setting} it waits between two claims, and takes no work`, () =>
       Effect.gen(function*() {
         const driver = yield* ProviderDriver.ProviderDriver
         let looks = 0
@@ -171,7 +171,7 @@ describe("A process that is alive takes work", () => {
 })
 
 describe("Logs", () => {
-  it.effect("tell of an outage once, and of its end with its length", () => {
+  it.effect("report an outage once, and its end with its length", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
       yield* LocalProcess.start(jobs()).pipe(onStore(yield* awayUntil(15_000)))
@@ -186,7 +186,7 @@ describe("Logs", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
-  it.effect("tell of an outage of an hour a few times more, at growing pauses", () => {
+  it.effect("report an outage of an hour a few more times, at growing pauses", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
       yield* LocalProcess.start(jobs()).pipe(onStore(yield* awayUntil(3_600_000)))
@@ -207,7 +207,7 @@ describe("Health", () => {
     return Context.get(services, Runtime.Runtime)
   })
 
-  it.effect("says when the store last answered a look, whatever the wall clock says", () =>
+  it.effect("says when the store last answered a claim, independently of the wall clock", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       let isAway = false

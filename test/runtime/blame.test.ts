@@ -101,7 +101,7 @@ describe("Only the delivery at fault counts:", () => {
       }).pipe(inMemory))
   }
 
-  it.effect("the store refuses a result for good: its activity fails and says so, its handler runs once", () =>
+  it.effect("the store refuses a result for good: its activity fails with the reason, its handler runs once", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const { runs, runtime } = payments(Effect.succeed("poison pill"))
@@ -144,7 +144,7 @@ describe("Only the delivery at fault counts:", () => {
       assert.deepStrictEqual([first.runs.count, second.runs.count], [1, 0])
     }).pipe(inMemory))
 
-  it.effect("no process serves it: it waits, uncounted, and begins at once when one does", () =>
+  it.effect("no process serves it: it waits, not counted, and begins at once when a process serves it", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const Other = Orchestration.make("Other")

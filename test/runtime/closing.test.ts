@@ -57,7 +57,7 @@ describe("Closing a runtime", () => {
       assert.strictEqual(yield* Fiber.join(job), "done")
     }).pipe(inMemory))
 
-  it.effect("takes no longer than shutdownTimeout, activityGracePeriod and 5 seconds, whatever does not end", () =>
+  it.effect("takes at most shutdownTimeout, activityGracePeriod and 5 seconds, even if nothing ends", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const started = yield* Deferred.make<void>()
@@ -84,7 +84,7 @@ describe("Closing a runtime", () => {
 describe("Closing a provider", () => {
   const options = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.millis(100), versions: Option.none() }
 
-  it.effect("fails what is under way, and what is called later, as Closed", () =>
+  it.effect("fails calls in progress and later calls with Closed", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const scope = yield* Scope.make()

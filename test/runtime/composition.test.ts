@@ -80,7 +80,7 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
         assert.strictEqual((yield* client.status("sum::sub::2"))._tag, "Completed")
       }))
 
-    it.effect("a typed failure of a child is one of its parent", () =>
+    it.effect("a typed failure of a child is a typed failure of its parent", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const error = yield* failure(client.execute(Sum, { instanceId: "odd-sum", payload: [2, 3] }))
@@ -138,7 +138,7 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
   })
 
   describe("Orchestration.startDetached", () => {
-    it.effect("starts an instance that goes its own way", () =>
+    it.effect("starts an independent instance", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         yield* client.execute(Launch, { instanceId: "launch", payload: "launched" })
@@ -147,7 +147,7 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
   })
 
   describe("Orchestration.continueAsNew", () => {
-    it.effect("carries values and status over; outsiders see them while they change", () =>
+    it.effect("keeps values and status; clients see them while they change", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         assert.strictEqual(
@@ -162,7 +162,7 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
   })
 
   describe("Mailbox.take", () => {
-    it.effect("messages are read in order, also those that came early or went over into the next execution", () =>
+    it.effect("messages are read in order, including early ones and those carried over into the next execution", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         yield* client.start(Forgetful, { instanceId: "reader", payload: 1 })

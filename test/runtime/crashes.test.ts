@@ -50,30 +50,34 @@ interface Story {
 }
 
 describe("Runtime", () => {
-  it.effect("random programs end alike, with the same history, however often they crash", () =>
-    Effect.gen(function*() {
-      const ways = Object.keys(modes).length
-      const counts = { crashes: 0, events: 0, instances: 0 }
-      for (let group = 0; group < programs; group += groupSize) {
-        const seeds = Array.from({ length: groupSize }, (_, index) => firstSeed + group + index)
-        let expected: ReadonlyMap<string, Story> | undefined
-        for (const [name, mode] of Object.entries(modes)) {
-          const run = yield* runGroup(seeds, mode)
-          counts.crashes += run.crashes
-          counts.instances += run.stories.size
-          for (const { executions } of run.stories.values()) counts.events += executions.flat().length
-          expected ??= run.stories
-          for (const [instanceId, story] of expected) {
-            assert.deepStrictEqual(run.stories.get(instanceId), story, `${instanceId}, ${name}`)
+  it.effect(
+    "random programs end with the same result and history, however often they crash",
+    () =>
+      Effect.gen(function*() {
+        const ways = Object.keys(modes).length
+        const counts = { crashes: 0, events: 0, instances: 0 }
+        for (let group = 0; group < programs; group += groupSize) {
+          const seeds = Array.from({ length: groupSize }, (_, index) => firstSeed + group + index)
+          let expected: ReadonlyMap<string, Story> | undefined
+          for (const [name, mode] of Object.entries(modes)) {
+            const run = yield* runGroup(seeds, mode)
+            counts.crashes += run.crashes
+            counts.instances += run.stories.size
+            for (const { executions } of run.stories.values()) counts.events += executions.flat().length
+            expected ??= run.stories
+            for (const [instanceId, story] of expected) {
+              assert.deepStrictEqual(run.stories.get(instanceId), story, `${instanceId}, ${name}`)
+            }
+            assert.strictEqual(run.stories.size, expected.size)
           }
-          assert.strictEqual(run.stories.size, expected.size)
         }
-      }
-      console.log(
-        `${programs} programs in ${ways} ways: ${counts.instances} instances, ${counts.events} events, ${counts.crashes} crashes`
-      )
-      assert.isAbove(counts.crashes, 10 * programs)
-    }), 600_000)
+        console.log(
+          `${programs} programs in ${ways} ways: ${counts.instances} instances, ${counts.events} events, ${counts.crashes} crashes`
+        )
+        assert.isAbove(counts.crashes, 10 * programs)
+      }),
+    600_000
+  )
 })
 
 // internal

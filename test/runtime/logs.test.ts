@@ -65,7 +65,7 @@ describe("Logs of a runtime", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
-  it.effect("say once what is served, and which settings differ; and that it has stopped", () => {
+  it.effect("report once what is served and which settings differ, and the stop", () => {
     const { layer, lines } = collect()
     return Effect.gen(function*() {
       const { stop } = yield* LocalProcess.start(runtime, {
@@ -83,7 +83,7 @@ describe("Logs of a runtime", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
-  it.effect("tell once what a program died of: stack, cause, names and ids", () => {
+  it.effect("report a defect once: stack, cause, names and ids", () => {
     const { layer, lines } = collect()
     const Dies = Orchestration.make("Dies")
     const failing = Runtime.layer({ orchestrations: [Dies] }).pipe(Layer.provide(
@@ -103,7 +103,7 @@ describe("Logs of a runtime", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
-  it.effect("carry the ids of the instance where its program logs, also in its fibers, and name a limit it exceeds", () => {
+  it.effect("carry the ids of the instance when its program logs, also in its fibers, and name an exceeded limit", () => {
     const { layer, lines } = collect()
     const Logs = Orchestration.make("Logs")
     const logging = Runtime.layer({ orchestrations: [Logs] }).pipe(Layer.provide(

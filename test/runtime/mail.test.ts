@@ -84,7 +84,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
       assert.isBelow(longest, length)
     }).pipe(Effect.scoped), 120_000)
 
-  it.effect("small mail, however much of it, does not hold back a cancellation", () =>
+  it.effect("any amount of small mail does not delay a cancellation", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const driver = yield* ProviderDriver.ProviderDriver
@@ -100,7 +100,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
     }).pipe(Effect.scoped), 120_000)
 
   it.effect(
-    "stays there as well when every turn is replayed, and its history can be replayed again",
+    "also stays there when every turn is replayed, and its history can be replayed again",
     () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
@@ -150,7 +150,7 @@ describe("Mail at continueAsNew:", () => {
   })
   const lines = ["pair 0 and 1", "pair 2 and 3", "pair 4 and 5", "pair last and end"]
 
-  it.live("a program kept in memory leaves what is large, and every line is logged once", () =>
+  it.live("a warm program leaves large mail, and logs every line once", () =>
     Effect.gen(function*() {
       const played = yield* play(100_000)
       assert.strictEqual(played.pairs, 3)
@@ -159,7 +159,7 @@ describe("Mail at continueAsNew:", () => {
       assert.notInclude(played.first.join(), "\"2 ")
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.live("up to 256 KiB go over with the execution", () =>
+  it.live("up to 256 KiB are carried over into the next execution", () =>
     Effect.gen(function*() {
       const played = yield* play(40_000)
       assert.strictEqual(played.pairs, 3)

@@ -85,7 +85,7 @@ const failure = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.flip(effect)
 
 it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
   describe("Activity.execute", () => {
-    it.effect("a typed failure is retried by a plain Schedule, each time a call of its own", () =>
+    it.effect("a typed failure is retried by a plain Schedule, each time as a separate call", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         assert.strictEqual(yield* client.execute(Retrying, { instanceId: "retry-ok", payload: 2 }), "paid")
@@ -102,7 +102,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         assert.strictEqual(error.code, 2)
       }))
 
-    it.effect("a handler that dies fails the instance with what it died of", () =>
+    it.effect("a handler that dies fails the instance with its defect", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const error = yield* failure(client.execute(Exploding, { instanceId: "explodes" }))
@@ -173,7 +173,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
   })
 
   describe("Client.start", () => {
-    it.effect("an id in use is refused, or left alone on request", () =>
+    it.effect("an id in use is refused, or ignored on request", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         yield* client.execute(Measuring, { instanceId: "once" })
@@ -250,7 +250,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
         yield* client.start(Measuring, { instanceId: "é".repeat(512) })
       }))
 
-    it.effect("a result that its schema refuses fails the instance, naming what it is of", () =>
+    it.effect("a result that its schema refuses fails the instance, and names the orchestration", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const Other = Orchestration.make("Measuring", { success: Schema.String })

@@ -67,7 +67,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
       assert.sameMembers(workers as Array<string>, ["a", "b"])
     }))
 
-  it.effect("the handler's worker id is the owner in the table, its own name when it has one", () =>
+  it.effect("the handler's worker id is the owner in the table, and its workerNodeId if set", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const { sql } = yield* PgServer.PgServer
@@ -83,7 +83,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
       yield* named.stop
     }))
 
-  it.effect("maxSessions: with more to do than that nothing is lost, delivered twice or held up", () =>
+  it.effect("maxSessions: with more sessions than that, no activity is lost, delivered twice or delayed", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* LocalProcess.start(brain)
@@ -146,7 +146,7 @@ describe("Sessions, in virtual time", () => {
     return { first, timed }
   })
 
-  it.effect("a process that dies loses them when their lock is over", () =>
+  it.effect("a process that dies loses them when their lock expires", () =>
     Effect.gen(function*() {
       const { first, timed } = yield* owned()
       yield* TestClock.adjust("2 minutes") // renewed meanwhile
@@ -168,7 +168,7 @@ describe("Sessions, in virtual time", () => {
       assert.isAtMost(tookMs, 1_000)
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("a process with a name finds them again after its restart", () =>
+  it.effect("a process with a workerNodeId still owns them after its restart", () =>
     Effect.gen(function*() {
       const { first, timed } = yield* owned({ workerId: "node" })
       yield* worker(answer("second"))
@@ -182,7 +182,7 @@ describe("Sessions, in virtual time", () => {
       assert.isAtMost(tookMs, 1_000)
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("they stay with a running activity, however long, and are given up when idle", () =>
+  it.effect("they are kept while an activity runs, however long, and released when idle", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       let renewals = 0
@@ -245,7 +245,7 @@ describe("Sessions, in virtual time", () => {
       assert.deepStrictEqual(new Set(deliveries), new Set([1]))
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("maxSessions: below the limit again, all that wait for work take sessions", () =>
+  it.effect("maxSessions: below the limit again, all waiting slots take sessions", () =>
     Effect.gen(function*() {
       const { client } = yield* LocalProcess.start(brain)
       const end = yield* Deferred.make<void>()
@@ -269,7 +269,7 @@ describe("Sessions, in virtual time", () => {
       assert.deepStrictEqual(running, ["long", "long", "long"])
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("maxSessions: what is above the limit is not kept from an idle process", () =>
+  it.effect("maxSessions: an idle process takes the sessions above the limit", () =>
     Effect.gen(function*() {
       const { client } = yield* LocalProcess.start(brain)
       const sessions = Array.from({ length: 8 }, (_, i) => `s${i}`)

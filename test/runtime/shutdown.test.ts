@@ -56,7 +56,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
   })
 
   describe("after the shutdown timeout", () => {
-    it.effect("a shutdown ends it: what runs is interrupted and given back at once, without counting the attempt", () =>
+    it.effect("a shutdown ends it: running work is interrupted and abandoned at once, and the delivery is not counted", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const { sql } = yield* PgServer.PgServer
@@ -88,7 +88,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
         yield* second.stop
       }))
 
-    it.effect("a turn under way is given back at once, without counting the attempt", () =>
+    it.effect("a turn under way is abandoned at once, and the delivery is not counted", () =>
       Effect.gen(function*() {
         const client = yield* Client.Client
         const { sql } = yield* PgServer.PgServer

@@ -13,7 +13,7 @@ v8.setFlagsFromString("--expose-gc")
 const collectGarbage = vm.runInNewContext("gc") as () => void
 
 describe("Slots", () => {
-  it.effect("an item is garbage once it is handled, however long its slot waits for the next one", () =>
+  it.effect("an item can be collected once it is handled, however long its slot waits for the next one", () =>
     Effect.gen(function*() {
       const items: Array<WeakRef<object>> = []
       const claim = Effect.suspend(() => {

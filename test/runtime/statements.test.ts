@@ -83,7 +83,7 @@ describe("Statements", () => {
       console.log(`${turns} turns and ${activities} activities in ${JSON.stringify(counts)}`)
     }).pipe(Effect.provide(App.layer(runtime, patient))))
 
-  it.live("ackOrchestrationItem: twenty acks in flight travel in one statement", () =>
+  it.live("ackOrchestrationItem: twenty concurrent acks share one statement", () =>
     Effect.gen(function*() {
       const provider = yield* Provider.Provider
       const database = yield* Database.Database

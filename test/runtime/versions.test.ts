@@ -113,7 +113,7 @@ describe("Versions", () => {
       assert.strictEqual(yield* client.wait(One, "newest"), "two")
     }).pipe(Effect.provide(TestRuntime.layer(both))))
 
-  it.effect("start: one that names none, as other clients send it, takes the newest; one that does takes that", () =>
+  it.effect("start: a message without a version takes the newest; one with a version takes that", () =>
     Effect.gen(function*() {
       yield* enqueue("none", null)
       yield* enqueue("zero", "0.0.0")
@@ -125,7 +125,7 @@ describe("Versions", () => {
       )
     }).pipe(Effect.provide(TestRuntime.layer(both))))
 
-  it.effect("start: those of a definition that Rust serves are its own alone, and its to choose the version of on request", () =>
+  it.effect("start: only Rust takes starts of a definition it serves, and chooses the version on request", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const provider = yield* Provider.Provider
@@ -152,7 +152,7 @@ describe("Versions", () => {
       )
     }).pipe(Effect.provide(TestRuntime.layer(withEnvoy))))
 
-  it.effect("start: an id in use stays what it is, whichever version is asked for", () =>
+  it.effect("start: an id in use does not change, whichever version is requested", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(One, { instanceId: "taken", payload: { rounds: 0 } })
@@ -166,7 +166,7 @@ describe("Versions", () => {
       assert.deepStrictEqual(yield* versions("taken"), ["1.0.0"])
     }).pipe(Effect.provide(TestRuntime.layer(both))))
 
-  it.effect("deploy: what runs keeps its version, and what starts as newest takes the new one", () =>
+  it.effect("deploy: running instances keep their version, and starts of the newest take the new one", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(One, { instanceId: "old", payload: { rounds: 0 } })
@@ -190,7 +190,7 @@ describe("Versions", () => {
       assert.deepStrictEqual(yield* versions("loop"), ["1.0.0", "1.0.0", "2.0.0"])
     }).pipe(Effect.provide(TestRuntime.layer(onlyOne))))
 
-  it.effect("continueAsNew: with version own, it stays", () =>
+  it.effect("continueAsNew: with version own, the version stays", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(Faithful, { instanceId: "loop", payload: { rounds: 1 } })
@@ -247,7 +247,7 @@ describe("Versions", () => {
       assert.strictEqual(yield* client.wait(Two, "loop"), "two")
     }).pipe(Effect.provide(TestRuntime.layer(onlyOne))))
 
-  it.effect("continueAsNew: a payload the newer version refuses fails the instance, and says so", () =>
+  it.effect("continueAsNew: a payload the newer version refuses fails the instance with the reason", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* client.start(One, { instanceId: "loop", payload: { rounds: 1 } })
@@ -350,7 +350,7 @@ describe("Definitions", () => {
     ] as const
   ) it(`${what} is refused by make`, () => assert.throws(define, RangeError, problem))
 
-  it("newest: by the rules of semantic versions, whatever the order", () => {
+  it("newest: follows semantic versioning, whatever the order", () => {
     const order = ["1.9.0", "1.10.0-rc.1", "1.10.0", "2.0.0-alpha", "2.0.0-beta.2", "2.0.0-beta.11"]
     for (let end = 1; end <= order.length; end++) {
       const known = order.slice(0, end)

@@ -23,7 +23,7 @@ const runtime = Runtime.layer({ orchestrations: [Month], activities: [Remind] })
 ]))
 
 describe("MemoryDriver", () => {
-  it.effect("runs thirty days of an orchestration in virtual time, each timer at its time", () =>
+  it.effect("runs thirty days of an orchestration in virtual time, each timer when it is due", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const begun = yield* Clock.currentTimeMillis

@@ -109,7 +109,7 @@ describe("WarmInstances", () => {
     }).pipe(Effect.provide(inMemory(runtime)))
   })
 
-  it.effect("what only a replay can tell: a program that dies or loses its way in memory is replayed and fails so", () => {
+  it.effect("what only a replay can decide: a warm program that dies or diverges is replayed, and fails as the replay does", () => {
     const Fails = Orchestration.make("FailsWarm", { payload: Schema.String })
     const runtime = Runtime.layer({ orchestrations: [Fails], activities: [Step] }).pipe(Layer.provide([
       Fails.toLayer((how) =>
@@ -130,7 +130,7 @@ describe("WarmInstances", () => {
     }).pipe(Effect.provide(inMemory(runtime)))
   })
 
-  it.effect("what the store refuses: the instance fails, and says so, as it does when it is replayed", () => {
+  it.effect("what the store refuses: the instance fails with the reason, as it does when it is replayed", () => {
     const Loud = Orchestration.make("LoudWarm")
     const runtime = Runtime.layer({ orchestrations: [Loud], activities: [Step] }).pipe(Layer.provide([
       Loud.toLayer(() => Effect.andThen(Step.execute(1), unstorable)),
@@ -164,7 +164,7 @@ describe("WarmInstances", () => {
     })
   }
 
-  it.effect("limits: the least recently used programs give way, by number and by bytes", () => {
+  it.effect("limits: the least recently used programs are dropped, by number and by bytes", () => {
     const Wait = Orchestration.make("WaitLimited", { payload: Schema.String, success: Schema.String })
     const runtime = Runtime.layer({ orchestrations: [Wait] }).pipe(Layer.provide([
       Wait.toLayer((text) => Effect.andThen(Go.wait, Effect.map(Go.wait, () => text)))

@@ -23,7 +23,7 @@ const enqueued = (shared: Rust.Shared, condition: string) =>
   )
 
 describe("our client", () => {
-  it.live("starts, asks, signals, writes to, waits for and deletes an instance of theirs", () =>
+  it.live("starts, queries, signals, writes to, waits for and deletes an instance of Rust", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -76,7 +76,7 @@ describe("our client", () => {
       }).pipe(Effect.provide(Ours.store(shared)))
     }))
 
-  it.live("a start that is only enqueued is not pinned: ours leaves it alone, as it does not serve the name", () =>
+  it.live("a start that is only enqueued is not pinned: TypeScript ignores it, as it does not serve the name", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -101,7 +101,7 @@ describe("our client", () => {
 })
 
 describe("their client", () => {
-  it.live("starts, asks, signals, writes to and waits for an instance of ours", () =>
+  it.live("starts, queries, signals, writes to and waits for an instance of TypeScript", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run(theyLookSeldom)
@@ -136,7 +136,7 @@ describe("their client", () => {
       }).pipe(Effect.provide(Ours.app(shared)))
     }))
 
-  it.live("reads every kind of event ours writes, whatever version it is stamped with, and deletes what has ended", () =>
+  it.live("reads every kind of event TypeScript writes, whatever its version, and deletes ended instances", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* Effect.gen(function*() {
@@ -178,7 +178,7 @@ describe("their client", () => {
       assert.deepStrictEqual(yield* shared.sql("SELECT FROM history WHERE instance_id LIKE 'all%'"), [])
     }))
 
-  it.live("a start of ours while none of our processes runs: theirs counts, and fails it after ten deliveries", () =>
+  it.live("a start of TypeScript while no TypeScript process runs: Rust fails it after ten deliveries", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -199,7 +199,7 @@ describe("children", () => {
        FROM instances AS i JOIN executions AS e USING (instance_id) WHERE i.parent_instance_id IS NOT NULL`
     )
 
-  it.live("of theirs run and answer our parents, and detached starts run, also where ours has the name", () =>
+  it.live("of Rust run and answer TypeScript parents, and detached starts run, even if TypeScript has the name", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -213,7 +213,7 @@ describe("children", () => {
       }).pipe(Effect.provide(Ours.app(shared, [], { trap: true })))
     }))
 
-  it.live("and detached starts of ours are never theirs, also where theirs has the name and looks first", () =>
+  it.live("and detached starts of TypeScript never run in Rust, even if Rust has the name and claims first", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run({ orchestrations: ["OurSteps"] })
@@ -225,7 +225,7 @@ describe("children", () => {
       }).pipe(Effect.provide(Ours.app(shared, [], weLookSeldom)))
     }))
 
-  it.live("of ours run and answer their parents", () =>
+  it.live("of TypeScript run and answer Rust parents", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run(theyLookSeldom)

@@ -89,7 +89,7 @@ describe("locks of instances", () => {
       assert.lengthOf(yield* sql("SELECT * FROM orchestrator_queue WHERE lock_token IS NOT NULL"), 1)
     }))
 
-  it.live("what is pinned to one side is not claimed by the other, what is pinned to none by either", () =>
+  it.live("executions pinned to one side are not claimed by the other, unpinned ones by either", () =>
     Effect.gen(function*() {
       const { driver, theirs } = yield* both
       yield* driver.startOrchestrations([
@@ -166,7 +166,7 @@ describe("locks of activities", () => {
       assert.strictEqual(yield* theirs.renewActivity(other!.out_lock_token), "LockLost")
     }))
 
-  it.live("a session belongs to one owner, whichever side it is on", () =>
+  it.live("a session belongs to one owner, on either side", () =>
     Effect.gen(function*() {
       const { driver, sql, theirs } = yield* both
       const session = { workerId: "ours", lockTimeoutMs: 30_000 }
@@ -193,7 +193,7 @@ describe("locks of activities", () => {
 describe("texts", () => {
   const nasty = "ä \u2028 \u{1f980} \"quoted\" \\ / \n\t\u0001 \u007f {\"a\":1e3} ' $1"
 
-  it.live("what one side stored in both queues and the history, the other one reads", () =>
+  it.live("each side reads what the other stored in both queues and the history", () =>
     Effect.gen(function*() {
       const { driver, theirs } = yield* both
       const message = (data: string) => ({ QueueMessage: { instance: "a", name: nasty, data } })

@@ -11,7 +11,7 @@ const instances = Array.from({ length: 50 }, (_, i) => i)
 
 describe("a Rust process is killed", () => {
   it.live(
-    `${held} activities and a turn under way: the next one carries on, and ours notices nothing`,
+    `${held} activities and a turn under way: the next one takes over, and TypeScript is not affected`,
     () =>
       Effect.gen(function*() {
         const shared = yield* Rust.open

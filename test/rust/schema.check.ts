@@ -57,7 +57,7 @@ describe("a schema duroxide-pg made", () => {
       assert.deepStrictEqual(standIns.filter((standIn) => !functions.includes(standIn)), [])
     }))
 
-  it.live("adopt: adds to it, changes nothing, and its side finds nothing to migrate", () =>
+  it.live("adopt: adds to it, changes nothing, and duroxide-pg finds nothing to migrate", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       const before = yield* Duroxide.objects(shared.sql, shared.schema)

@@ -70,7 +70,7 @@ describe("side by side", () => {
     60_000
   )
 
-  it.live("activities go to the other side, both ways: by whom they are served by, and by tags", () =>
+  it.live("activities go to the other side, in both directions: by servedBy and by tags", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       const rust = yield* shared.run()
@@ -90,7 +90,7 @@ describe("side by side", () => {
       assert.deepStrictEqual(Rust.ran(rust), ["RustStep ours 1"])
     }))
 
-  it.live("what Rust does by activities of its own stays with it", () =>
+  it.live("built-in activities of Rust stay with Rust", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run()
@@ -101,7 +101,7 @@ describe("side by side", () => {
       }).pipe(Effect.provide(Ours.app(shared)))
     }))
 
-  it.live("an activity of ours that no process of ours runs waits: theirs never gets it", () =>
+  it.live("an activity of TypeScript without a process waits: Rust never gets it", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       const rust = yield* shared.run({ activities: ["RustStep", "OurStep"] })
@@ -129,7 +129,7 @@ describe("side by side", () => {
       }).pipe(Effect.provide(Ours.app(shared)))
     }))
 
-  it.live("an activity of theirs that no process of theirs runs waits: ours never gets it", () =>
+  it.live("an activity of Rust without a process waits: TypeScript never gets it", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       yield* shared.run({ settings: { workerTagFilter: "none" } })
@@ -145,7 +145,7 @@ describe("side by side", () => {
       assert.deepInclude(yield* Rust.ended(shared, "theirs"), { status: "Completed", output: "2" })
     }))
 
-  it.live("an activity that both sides have: ours run here, and theirs on either side, once", () =>
+  it.live("an activity that both sides have: calls of TypeScript run there, calls of Rust on either side, once", () =>
     Effect.gen(function*() {
       const shared = yield* Rust.open
       const rust = yield* shared.run({ activities: ["OurStep"] })

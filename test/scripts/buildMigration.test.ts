@@ -53,7 +53,7 @@ it.live("the repository's migrations: hold every function as its file says", () 
     assert.strictEqual(exitCode, 0, output)
   }))
 
-it.live("build: writes what is new or changed, drops what is gone, and the database follows", () =>
+it.live("build: writes new and changed functions, drops removed ones, and the database follows", () =>
   Effect.gen(function*() {
     const { build, edit, migrations, names, newest } = yield* workshop
     const { sql, url } = yield* PgServer.emptyDatabase
@@ -98,7 +98,7 @@ it.live("build: writes what is new or changed, drops what is gone, and the datab
     assert.lengthOf(yield* names, 4)
   }))
 
-it.live("build: --replace-last writes the newest functions migration anew, and no other", () =>
+it.live("build: --replace-last rewrites the newest functions migration, and no other", () =>
   Effect.gen(function*() {
     const { build, edit, names, newest } = yield* workshop
     assert.strictEqual((yield* build("--replace-last")).exitCode, 1)
@@ -130,7 +130,7 @@ it.live("build: --replace-last leaves a later migration that was written by hand
     assert.strictEqual((yield* build("--check")).exitCode, 0)
   }))
 
-it.live("module: holds the migrations letter for letter, and a check sees that it lags behind", () =>
+it.live("module: contains the migrations byte for byte, and the check fails if it is outdated", () =>
   Effect.gen(function*() {
     const { build, migrations, module } = yield* workshop
     const sql = "SELECT '\\', '\\\\n', '`', '${x}', '$${', 'ü';\n"

@@ -98,7 +98,7 @@ describe("makeEmbedded", () => {
       assert.deepStrictEqual(yield* query(server, "SHOW timezone"), [{ TimeZone: "UTC" }])
     }))
 
-  it.live("makeEmbedded: takes another port where that of the last run is taken", () =>
+  it.live("makeEmbedded: takes another port if that of the last run is in use", () =>
     Effect.gen(function*() {
       const directory = yield* folder
       const before = port(yield* Effect.scoped(embedded({ directory })))
@@ -112,7 +112,7 @@ describe("makeEmbedded", () => {
       assert.deepStrictEqual(yield* query(server, "SELECT 1 AS one"), [{ one: 1 }])
     }))
 
-  it.live("makeEmbedded: is shared by all who use the folder; the last one out stops it", () =>
+  it.live("makeEmbedded: is shared by all users of the folder; the last to leave stops it", () =>
     Effect.gen(function*() {
       const directory = yield* folder
       const last = yield* Scope.make()
@@ -128,7 +128,7 @@ describe("makeEmbedded", () => {
       assert.isFalse(yield* listens(port(server)))
     }))
 
-  it.live("makeEmbedded: one that comes while the last one leaves still gets a server", () =>
+  it.live("makeEmbedded: a process that arrives while the last one leaves still gets a server", () =>
     Effect.gen(function*() {
       const directory = yield* folder
       const visit = Effect.scoped(Effect.flatMap(embedded({ directory }), (server) => query(server, "SELECT 1 AS one")))

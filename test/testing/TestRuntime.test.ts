@@ -58,7 +58,7 @@ const stuck = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
 const silent = Effect.provide(Logger.layer([]))
 
 describe("TestRuntime", () => {
-  it.effect("time: who waits lets it pass, to the moment at which the instance ends and not beyond", () =>
+  it.effect("time: a wait lets it pass, to the moment at which the instance ends and not beyond", () =>
     Effect.gen(function*() {
       yield* start
       assert.strictEqual(yield* hours, 0)
@@ -89,7 +89,7 @@ describe("TestRuntime", () => {
       { startAt: "1999-12-31T22:00:00Z" }
     )))
 
-  it.effect("time: advance goes exactly so far, and everything due on the way happens at its time", () =>
+  it.effect("time: advance moves exactly that far, and everything due on the way happens at its time", () =>
     Effect.gen(function*() {
       yield* start
       yield* TestRuntime.advance("59 minutes")
@@ -126,7 +126,7 @@ describe("TestRuntime", () => {
       assert.deepStrictEqual(ends, [1.5, 1])
     }).pipe(on(Effect.as(Effect.sleep("1 hour"), null))))
 
-  it.effect("signals: one that is sent on day three finds the wait of day two", () =>
+  it.effect("signals: a signal sent on day three reaches the wait of day two", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* start
@@ -165,7 +165,7 @@ describe("TestRuntime", () => {
         )
     )))
 
-  it.effect("activities: one that never answers loses against a timeout, and is interrupted", () => {
+  it.effect("activities: one that never returns loses against a timeout, and is interrupted", () => {
     let interrupted = 0
     return Effect.gen(function*() {
       yield* start
@@ -182,7 +182,7 @@ describe("TestRuntime", () => {
     ))
   })
 
-  it.effect("activities: time waits for one that the real world keeps waiting", () =>
+  it.effect("activities: time waits for one that awaits something real", () =>
     Effect.gen(function*() {
       yield* start
       assert.strictEqual(yield* wait(), "answer")
@@ -192,7 +192,7 @@ describe("TestRuntime", () => {
       () => Effect.promise(() => new Promise<string>((resolve) => setTimeout(() => resolve("answer"), 30)))
     )))
 
-  it.effect("activities: typed failures and retries go as they do with a real store", () => {
+  it.effect("activities: typed failures and retries work as with a real store", () => {
     let attempts = 0
     return Effect.gen(function*() {
       yield* start
@@ -214,7 +214,7 @@ describe("TestRuntime", () => {
       )
     }).pipe(on(Step.execute("hangs"), () => Effect.never, { patience: "20 millis" }), silent))
 
-  it.effect("stuck: what an instance waits for is named, where nothing is due that could bring it", () =>
+  it.effect("stuck: names what an instance waits for if nothing is due that could end the wait", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       yield* start
@@ -256,7 +256,7 @@ describe("TestRuntime", () => {
       assert.strictEqual(yield* Fiber.join(waiting), true)
     }).pipe(on(Approved.wait)))
 
-  it.effect("restart: work under way is given back, and begins again at once", () =>
+  it.effect("restart: work under way is abandoned, and begins again at once", () =>
     Effect.gen(function*() {
       yield* start
       yield* TestRuntime.advance("10 minutes")
@@ -304,7 +304,7 @@ describe("TestRuntime", () => {
       assert.strictEqual(yield* hours, 2)
     }).pipe(on(Effect.as(Effect.sleep("2 hours"), "old"))))
 
-  it.effect("services: handlers get theirs from outside, and the test may look into them", () => {
+  it.effect("services: handlers get theirs from outside, and the test can inspect them", () => {
     class Calls extends Context.Service<Calls, Array<string>>()("Calls") {}
     const runtime = Runtime.layer({ orchestrations: [Program], activities: [Step] }).pipe(Layer.provide([
       Program.toLayer(() => Effect.andThen(Step.execute("a"), Step.execute("b"))),
@@ -318,7 +318,7 @@ describe("TestRuntime", () => {
     }).pipe(Effect.provide(TestRuntime.layer(runtime).pipe(Layer.provideMerge(Layer.succeed(Calls, [])))))
   })
 
-  it.effect("settings: those of the runtime's own layer have the last word", () =>
+  it.effect("settings: those of the runtime's own layer take precedence", () =>
     Effect.gen(function*() {
       yield* start
       yield* TestRuntime.advance("10 minutes")
@@ -334,7 +334,7 @@ describe("TestRuntime", () => {
       silent
     ))
 
-  it.effect("runToEnd: answers how the instance has ended, whatever its types say", () =>
+  it.effect("runToEnd: returns how the instance has ended, whatever its types", () =>
     Effect.gen(function*() {
       yield* start
       const ended = yield* TestRuntime.runToEnd("p")
@@ -347,7 +347,7 @@ describe("TestRuntime", () => {
       })
     }).pipe(on(Effect.andThen(Effect.sleep("1 day"), Effect.die(new Error("boom")))), silent))
 
-  it.effect("determinism: a program that goes another way when it is replayed fails", () => {
+  it.effect("determinism: a program whose replay decides differently fails", () => {
     let runs = 0
     return Effect.gen(function*() {
       yield* start
@@ -389,7 +389,7 @@ describe("TestRuntime", () => {
     assert.deepStrictEqual(one, other)
   })
 
-  it.effect("end: a test may end while something runs, and what runs is interrupted", () => {
+  it.effect("end: a test may end while work runs, which is then interrupted", () => {
     let interrupted = 0
     return Effect.gen(function*() {
       yield* Effect.andThen(start, TestRuntime.settle).pipe(on(

@@ -98,7 +98,7 @@ const cutLines = (mark: "-" | "+", letter: string) =>
     return `          ${mark} ${place}  activity "Charge" with "${letter.repeat(99)}…`
   }).join("\n")
 
-describe("replayHistory: what fits", () => {
+describe("replayHistory: matching histories", () => {
   it.effect("an instance that has ended, in every form its history may have", () =>
     Effect.gen(function*() {
       const text = yield* recorded(paid)
@@ -116,7 +116,7 @@ describe("replayHistory: what fits", () => {
       }
     }))
 
-  it.effect("one that is still waiting, wherever it does", () =>
+  it.effect("one that is still waiting, at any point", () =>
     Effect.gen(function*() {
       const until = yield* Effect.forEach(
         ["0 millis", "1 hour", "24 hours", "24.5 hours", "25 hours"] as const,
@@ -128,7 +128,7 @@ describe("replayHistory: what fits", () => {
       )
     }))
 
-  it.effect("a program written differently that asks for the same", () =>
+  it.effect("a program written differently that makes the same requests", () =>
     Effect.gen(function*() {
       const history = yield* recorded(paid)
       const { executions } = yield* replay(
@@ -144,7 +144,7 @@ describe("replayHistory: what fits", () => {
       assert.deepStrictEqual(executions.map(({ status }) => status), ["Completed"])
     }))
 
-  it.effect("several executions, with what each leaves to the next", () =>
+  it.effect("several executions, with the state each passes to the next", () =>
     Effect.gen(function*() {
       const program: Program = (order) =>
         Effect.gen(function*() {
@@ -179,7 +179,7 @@ describe("replayHistory: what fits", () => {
       assert.deepStrictEqual(executions.map(({ status }) => status), ["Completed"])
     }))
 
-  it.effect("a failure that no program may see, whatever came with it", () =>
+  it.effect("a failure that no program sees, whatever arrived with it", () =>
     Effect.gen(function*() {
       const program: Program = () =>
         Effect.all([Effect.catchDefect(Charge.execute(1), () => Effect.void), Ship.execute(2)], all)
@@ -198,7 +198,7 @@ describe("replayHistory: what fits", () => {
       assert.deepStrictEqual(executions.map(({ status }) => status), ["Failed"])
     }))
 
-  it.effect("an end that was not the program's own, up to there", () =>
+  it.effect("an end that the program did not cause, up to that point", () =>
     Effect.gen(function*() {
       const waits: Program = (order) => Effect.all([Approved.wait, paid(order)], all)
       const history = yield* recorded(
@@ -250,7 +250,7 @@ describe("replayHistory: what fits", () => {
     }))
 })
 
-describe("replayHistory: what does not fit", () => {
+describe("replayHistory: mismatches", () => {
   differs("another payload, and where", {
     after: (order) =>
       Effect.gen(function*() {
@@ -582,7 +582,7 @@ describe("replayHistory: an invalid history", () => {
     ["empty", () => [], "it is not an array of events, or it is empty"],
     ["an unknown event", (all) => [all[0], { ...all[1], type: "Later" }], `its item 1: unknown Event variant "Later"`],
     ["an item that is not an event", (all) => [...all, 7 as never], "its item 10: Event is not a JSON object"],
-    ["a gap", (all) => all.toSpliced(3, 1), "execution 1 has no event 4, or two of them"],
+    ["a gap", (all) => all.toSpliced(3, 1), "execution 1 has no event 4, or two deletions"],
     ["without its start", (all) => all.slice(1), "execution 1 does not begin with OrchestrationStarted"],
     ["of another program", (all) => all.with(0, { ...all[0], name: "Other" }), `it is of "Other", not of "Fulfil"`],
     [
@@ -600,7 +600,7 @@ describe("replayHistory: an invalid history", () => {
       }))
   }
 
-  it.effect("there is none to record of an unknown instance", () =>
+  it.effect("an unknown instance has no history to record", () =>
     Effect.map(
       Effect.flip(recorded(paid, recordHistory("other"))),
       (error) => assert.strictEqual((error as ProviderError.ProviderError).reason._tag, "InstanceNotFound")
@@ -646,7 +646,7 @@ describe("replayHistory: histories of a Rust runtime", () => {
       }))
   }
 
-  it("those left out are there, and no others", () => {
+  it("the excluded ones exist, and no others", () => {
     assert.isEmpty([...notOurs.keys()].filter((name) => !(name in scenarios)))
   })
 })

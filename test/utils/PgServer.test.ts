@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as PgServer from "./PgServer.ts"
 
-it.live("database: gives every caller migrated tables of its own", () =>
+it.live("database: gives every caller its own migrated tables", () =>
   Effect.gen(function*() {
     const databases = yield* Effect.all(Array.from({ length: 5 }, () => PgServer.database), {
       concurrency: "unbounded"
@@ -12,7 +12,7 @@ it.live("database: gives every caller migrated tables of its own", () =>
     for (const { sql } of databases) assert.lengthOf(yield* sql("SELECT FROM sessions"), 1)
   }))
 
-it.live("database: is gone when its scope is closed", () =>
+it.live("database: is dropped when its scope closes", () =>
   Effect.gen(function*() {
     const { url } = yield* Effect.scoped(PgServer.database)
     const { sql } = yield* PgServer.database
