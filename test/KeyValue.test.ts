@@ -85,7 +85,7 @@ describe("KeyValue.clearSetBefore", () => {
       yield* signal("Go")
       return [removed, ...yield* all]
     })
-    const first = new Instance(program, { keepProgram: false })
+    const first = new Instance(program, { staysWarm: false })
     first.turn()
     first.nowMs += 3_600_000
     first.turn(first.timers.get(3)!)

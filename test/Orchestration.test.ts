@@ -13,7 +13,7 @@ const program = Effect.gen(function*() {
 })
 
 const run = (options?: ConstructorParameters<typeof Instance>[1]) => {
-  const instance = new Instance(program, { keepProgram: false, ...options })
+  const instance = new Instance(program, { staysWarm: false, ...options })
   instance.turn()
   instance.turn(instance.timers.get(2)!)
   return ids(instance)
@@ -28,7 +28,7 @@ describe("Orchestration.uuid", () => {
         yield* Effect.sleep("1 hour")
         return yield* Orchestration.uuid
       }),
-      { keepProgram: false }
+      { staysWarm: false }
     )
     instance.turn()
     instance.turn(instance.timers.get(2)!)

@@ -196,8 +196,8 @@ export const childId = (event: Event.Of<"SubOrchestrationScheduled">): string =>
 
 /**
  * Why a request of the code is not the recorded one, or undefined when it is. Not compared: what every replay computes
- * anew (the due time of a timer, the id of a child, the time of a value); the version of a child, which history does not
- * hold; and, as in Duroxide, the text of a status.
+ * anew (the due time of a timer, the id of a child, the time of a value); the version of a child, which history does
+ * not hold; and, as in Duroxide, the text of a status.
  */
 export const mismatch = (action: Action, event: RequestEvent): string | undefined => {
   const expected = describeEvent(event)

@@ -110,8 +110,8 @@ export const conclude = (
       action._tag === tag && !ledger.cancelledSubscriptions.has(eventId) ? eventId : []
     )
 
-  // Handles count as dropped only if the code itself dropped them. Any other end closes all open requests anyway, except
-  // children, which must be cancelled here.
+  // Handles count as dropped only if the code itself dropped them. Any other end closes all open requests anyway,
+  // except children, which must be cancelled here.
   for (const { eventId } of isCodeEnd ? dropped : []) {
     if (!ledger.openActivities.has(eventId)) continue
     append({ _tag: "ActivityCancelRequested", reason: "dropped_future" }, eventId)
@@ -152,7 +152,8 @@ export const conclude = (
     }
   }
 
-  // A timer that no fiber waits for would wake the instance in vain. The store deletes the timers of an ended execution.
+  // A timer that no fiber waits for would wake the instance in vain. The store deletes the timers of an ended
+  // execution.
   const cancelledTimers = outcome._tag !== "Waiting"
     ? []
     : dropped.flatMap(({ action, eventId: id }) =>

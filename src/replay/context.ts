@@ -31,7 +31,10 @@ export class OrchestrationContext extends Context.Service<OrchestrationContext, 
 
 /** The port through which durable operations reach the turn. */
 export interface Engine {
-  /** Records the request and waits for its answer. Interruption gives up the answer, and cancels activities and children. */
+  /**
+   * Records the request and waits for its answer. Interruption gives up the answer, and cancels activities and
+   * children.
+   */
   readonly perform: <A extends Awaited>(action: A) => Effect.Effect<Answer<A>>
   /** Records a request that needs no answer. */
   readonly request: (action: Immediate) => Effect.Effect<void>

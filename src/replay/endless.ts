@@ -26,8 +26,9 @@ export interface Turns {
 const maxSteps = 2_000_000
 
 /**
- * A second limit, for code whose single operations take long. Such a turn could not be stored anyway, because the process
- * cannot renew its lock during it. In processor time, so that no program fails because its machine was suspended or busy.
+ * A second limit, for code whose single operations take long. Such a turn could not be stored anyway, because the
+ * process cannot renew its lock during it. In processor time, so that no program fails because its machine was
+ * suspended or busy.
  */
 const maxCpuMs = 5_000
 

@@ -1,8 +1,8 @@
 /**
  * The fibers of a program, run step by step and without the event loop.
  *
- * They share one scheduler, and only the turn drains its queue. So between two events everything that can run has run, in
- * an order that depends on the code alone.
+ * They share one scheduler, and only the turn drains its queue. So between two events everything that can run has run,
+ * in an order that depends on the code alone.
  */
 import type * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"

@@ -1,9 +1,9 @@
 /**
  * The ledger of an execution: its open work, updated with each event.
  *
- * Open are activities, timers, children and waits without an answer, and mailbox messages that no wait has received. The
- * ledger alone decides which wait receives an arrival: a completion answers the request it names; a signal or message goes
- * to the oldest open wait of its name. A signal without a wait is lost, a message waits for the next wait.
+ * Open are activities, timers, children and waits without an answer, and mailbox messages that no wait has received.
+ * The ledger alone decides which wait receives an arrival: a completion answers the request it names; a signal or
+ * message goes to the oldest open wait of its name. A signal without a wait is lost, a message waits for the next wait.
  */
 import type * as Event from "../model/Event.ts"
 
@@ -43,8 +43,8 @@ export class Ledger {
   private readonly givenUp: ReadonlySet<number>
 
   /**
-   * The ledger of a history that is not replayed. A cancel event stands behind all arrivals of its turn, although the code
-   * gave up the wait before they came. So a cancelled wait receives nothing.
+   * The ledger of a history that is not replayed. A cancel event stands behind all arrivals of its turn, although the
+   * code gave up the wait before they came. So a cancelled wait receives nothing.
    */
   static of(events: ReadonlyArray<Event.Event>): Ledger {
     const givenUp = events.flatMap((event) => isSubscriptionCancel(event) ? event.sourceEventId! : [])

@@ -1,9 +1,9 @@
 /**
  * One turn as a pure call: a claimed item and the code in, the decisions to store out.
  *
- * Steps: the history is replayed, messages become events, the code resumes with them, its new requests become events, and
- * its outcome decides what is enqueued. A program that waits can stay warm: the next turn then resumes it instead of
- * replaying the history.
+ * Steps: the history is replayed, messages become events, the code resumes with them, its new requests become events,
+ * and its outcome decides what is enqueued. A program that waits can stay warm: the next turn then resumes it instead
+ * of replaying the history.
  */
 import * as Cause from "effect/Cause"
 import * as Result from "effect/Result"
@@ -59,7 +59,9 @@ export interface WarmProgram {
   }) => Ran | undefined
 }
 
-/** Executions of this package are pinned to versions that no Rust runtime claims; only they follow its stricter rules. */
+/**
+ * Executions of this package are pinned to versions that no Rust runtime claims; only they follow its stricter rules.
+ */
 export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
 
 export const run = (input: Input): Ran => {
@@ -121,8 +123,8 @@ export const fail = (
 /** The event id that Duroxide gives to the failure of an execution whose events cannot be counted. */
 const unreadableEventId = 99_999
 
-// Measured with 2,000 programs each: a program that waits for a signal takes 13 kB, and 1.9 kB for each further branch. The
-// texts of its history are counted although the program may not hold all of them.
+// Measured with 2,000 programs each: a program that waits for a signal takes 13 kB, and 1.9 kB for each further branch.
+// The texts of its history are counted although the program may not hold all of them.
 const programBytes = 14_336
 const handleBytes = 2_048
 
@@ -288,8 +290,8 @@ class Program {
   }
 
   /**
-   * Code that ends, or continues as new, before the end of its history has changed, because its turns stored no end. Not
-   * checked in executions of Duroxide, nor after a death, which explains more.
+   * Code that ends, or continues as new, before the end of its history has changed, because its turns stored no end.
+   * Not checked in executions of Duroxide, nor after a death, which explains more.
    */
   private forbidEnd(history: ReadonlyArray<Event.Event>, index: number): void {
     const ended = this.interpreter.ended()

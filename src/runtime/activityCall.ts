@@ -19,16 +19,16 @@ export class Call extends Context.Service<Call, {
   /** Which try of the call this is, from 1: more than 1 only with the `retry` option. */
   readonly tryNumber: number
   /**
-   * Which delivery of this try this is, from 1. Deliveries that a shutdown ended do not count, so an earlier delivery may
-   * have had its effects even when the number is 1.
+   * Which delivery of this try this is, from 1. Deliveries that a shutdown ended do not count, so an earlier delivery
+   * may have had its effects even when the number is 1.
    */
   readonly deliveryNumber: number
   /**
-   * The same for all tries and deliveries of one call, and different for every other call: a call of another instance, of
-   * another execution, or of an instance that was deleted and started again.
+   * The same for all tries and deliveries of one call, and different for every other call: a call of another instance,
+   * of another execution, or of an instance that was deleted and started again.
    *
-   * It is the instance's id, the execution's number and start time, and the event id of the first try, joined by `/`. It
-   * has no start time in calls that Duroxide in Rust makes.
+   * It is the instance's id, the execution's number and start time, and the event id of the first try, joined by `/`.
+   * It has no start time in calls that Duroxide in Rust makes.
    */
   readonly idempotencyKey: string
   readonly sessionId: Option.Option<string>

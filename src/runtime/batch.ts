@@ -75,8 +75,9 @@ export const unknownStart = (item: OrchestrationItem): StartedFields => ({
 // internal
 
 /**
- * A timer is in the queue from the moment it is set, but it arrives when it is due. So after an outage, a signal that came
- * in time does not lose against a timeout that passed later. Timers only move back; all other messages keep their places.
+ * A timer is in the queue from the moment it is set, but it arrives when it is due. So after an outage, a signal that
+ * came in time does not lose against a timeout that passed later. Timers only move back; all other messages keep their
+ * places.
  */
 const inOrderOfArrival = ({ enqueuedAtMs, messages }: OrchestrationItem): ReadonlyArray<WorkItem.WorkItem> => {
   const ordered: Array<WorkItem.WorkItem> = []
@@ -134,7 +135,9 @@ const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => (
   ...(message.initialCustomStatus !== undefined && { initialCustomStatus: message.initialCustomStatus })
 })
 
-/** Notifies a parent that its child cannot start; it would wait forever. A start that is delivered twice is accepted. */
+/**
+ * Notifies a parent that its child cannot start; it would wait forever. A start that is delivered twice is accepted.
+ */
 const rejectStart = (
   recorded: StartedFields,
   message: WorkItem.WorkItem,

@@ -1,6 +1,6 @@
 /**
- * Finds the code that blocks the event loop. Code that computes for a long time without a break stops everything else in
- * its process, including the renewal of locks.
+ * Finds the code that blocks the event loop. Code that computes for a long time without a break stops everything else
+ * in its process, including the renewal of locks.
  *
  * Turns are measured one by one. Activities interleave, so the log names all activities that are running.
  */

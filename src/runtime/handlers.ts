@@ -19,7 +19,8 @@ export interface ActivityHandler<Name extends string> {
 }
 
 /**
- * Marks, in the type of a layer, that it provides a program of the orchestration `Name` in this version, or in any version.
+ * Marks, in the type of a layer, that it provides a program of the orchestration `Name` in this version, or in any
+ * version.
  *
  * @category models
  * @since 0.1.0

@@ -1,5 +1,6 @@
 /**
- * Sweeps messages for ids without an instance: delivers those whose instance exists by now, deletes those that are too old.
+ * Sweeps messages for ids without an instance: delivers those whose instance exists by now, deletes those that are too
+ * old.
  */
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"

@@ -181,7 +181,7 @@ const deliver = (
       case "Release":
         return Effect.andThen(
           Effect.logWarning(
-            `${component}: turn not stored, its lock is lost: to another process, or to an earlier try that did store it`
+            `${component}: turn not stored, its lock is lost: another process has the instance, or an earlier try stored the turn`
           ),
           settlement.release
         )

@@ -1,8 +1,8 @@
 /**
  * How both dispatchers pause and log failures.
  *
- * The provider repeats a failed statement. Here only work is repeated: an instance whose turn cannot be stored is paused,
- * the outcome of an activity is kept and sent again after a pause.
+ * The provider repeats a failed statement. Here only work is repeated: an instance whose turn cannot be stored is
+ * paused, the outcome of an activity is kept and sent again after a pause.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -11,7 +11,9 @@ import type { ProviderError } from "../provider/ProviderError.ts"
 /** 100 milliseconds, doubled with each failure so far, at most one minute. */
 export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2 ** Math.min(failures, 10), 60_000))
 
-/** Longest pause between two tries to store an outcome or to abandon work, and so their longest delay after an outage. */
+/**
+ * Longest pause between two tries to store an outcome or to abandon work, and so their longest delay after an outage.
+ */
 export const longestStorePause = Duration.seconds(10)
 
 /** Growing pauses, counted separately for each key. */

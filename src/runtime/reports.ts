@@ -31,7 +31,7 @@ export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
       outcome._tag !== "Failed"
         ? Effect.logDebug(`${component}: instance ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
         : isExpected(outcome.details)
-        ? Effect.logDebug(`${component}: instance failed with an error of its own`)
+        ? Effect.logDebug(`${component}: instance failed with an error of its Schema`)
         : diedOf !== undefined
         ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
         : Effect.logWarning(`${component}: instance failed: ${failureReason(outcome.details)}`)

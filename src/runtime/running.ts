@@ -81,7 +81,9 @@ export const make = Effect.fnUntraced(function*(
       )
     })
 
-  /** Returns the error when the store did not answer. Then the lock may still be live, and the activity keeps running. */
+  /**
+   * Returns the error when the store did not answer. Then the lock may still be live, and the activity keeps running.
+   */
   const checkOne = (one: Running): Effect.Effect<ProviderError | undefined> =>
     Effect.matchEffect(renew(one), {
       onSuccess: () => Effect.undefined,
@@ -130,7 +132,7 @@ export const make = Effect.fnUntraced(function*(
   yield* Effect.andThen(untilDue, renewal.untilAnswered(check, pace)).pipe(
     Effect.catchDefect((defect) =>
       Effect.andThen(
-        Effect.logError("Worker dispatcher: renewal of running activities broke, it is tried again", defect),
+        Effect.logError("Worker dispatcher: renewal of running activities broke, it is repeated", defect),
         Effect.sleep(pace.retryInterval)
       )
     ),

@@ -18,8 +18,8 @@ export interface Settings {
   /** Activities that run at once in this process. Defaults to 16. */
   readonly workerConcurrency: number
   /**
-   * Lock duration of a claimed instance, renewed at half this interval. After a crash, another process takes over once it
-   * expires. Defaults to 5 seconds.
+   * Lock duration of a claimed instance, renewed at half this interval. After a crash, another process takes over once
+   * it expires. Defaults to 5 seconds.
    */
   readonly orchestrationLockTimeout: Duration.Duration
   /** The same for a claimed activity. Defaults to 30 seconds. */
@@ -27,8 +27,8 @@ export interface Settings {
   /** How long a claim waits for work before it is repeated. Defaults to 30 seconds. */
   readonly pollTimeout: Duration.Duration
   /**
-   * Deliveries without an outcome after which work is poison: its activity or instance fails for good. A delivery counts
-   * when its process died, or its lock expired, during the work; see `docs/outcomes.md`. Defaults to 10.
+   * Deliveries without an outcome after which work is poison: its activity or instance fails for good. A delivery
+   * counts when its process died, or its lock expired, during the work; see `docs/outcomes.md`. Defaults to 10.
    */
   readonly maxAttempts: number
   /**
@@ -53,8 +53,8 @@ export interface Settings {
   readonly tags: TagFilter
   /**
    * Owner of the sessions of this process, at most 1,024 bytes. A process that starts again with the same id within
-   * `sessionLockTimeout` finds its sessions again. Two processes with one id share their sessions. Defaults to undefined:
-   * each runtime gets an id of its own, and its sessions are free as soon as it is shut down.
+   * `sessionLockTimeout` finds its sessions again. Two processes with one id share their sessions. Defaults to
+   * undefined: each runtime gets an id of its own, and its sessions are free as soon as it is shut down.
    */
   readonly workerId: string | undefined
   /**
@@ -82,8 +82,8 @@ export interface Settings {
   /** Most memory of warm instances, in bytes, estimated from above. Defaults to 67,108,864 (64 MiB). */
   readonly warmInstanceBytes: number
   /**
-   * Replays every turn, also of warm instances. An instance fails when its replay decides otherwise than its warm program,
-   * because the program is not deterministic. For tests: it costs what warm instances save. Defaults to false.
+   * Replays every turn, also of warm instances. An instance fails when its replay decides otherwise than its warm
+   * program, because the program is not deterministic. For tests: it costs what warm instances save. Defaults to false.
    */
   readonly verifyReplay: boolean
 }
@@ -122,8 +122,8 @@ export type Options = {
 }
 
 /**
- * Completes `options` with the defaults. Throws a `RangeError` on an invalid setting: a count below 1, a lock timeout of
- * zero, an empty tag.
+ * Completes `options` with the defaults. Throws a `RangeError` on an invalid setting: a count below 1, a lock timeout
+ * of zero, an empty tag.
  *
  * @category configuration
  * @since 0.1.0

@@ -25,8 +25,8 @@ export interface Dispatcher {
   readonly name: string
   readonly concurrency: number
   /**
-   * Claims one item and returns the effect that handles it. That effect settles the claim whatever happens, also when it
-   * is interrupted.
+   * Claims one item and returns the effect that handles it. That effect settles the claim whatever happens, also when
+   * it is interrupted.
    */
   readonly claim: Effect.Effect<Option.Option<Effect.Effect<void>>, ProviderError>
   readonly looks: Looks
@@ -95,8 +95,8 @@ export const run = Effect.fnUntraced(function*(
         onFailure: (cause) => {
           // The provider logs outages; only a defect, which should never happen, is logged here.
           const log = Cause.hasDies(cause) && defects.next(name).isFirst
-            ? Effect.logError(`${name}: claim broke, it is tried again`, cause)
-            : Effect.logDebug(`${name}: claim failed, it is tried again`, cause)
+            ? Effect.logError(`${name}: claim broke, it is repeated`, cause)
+            : Effect.logDebug(`${name}: claim failed, it is repeated`, cause)
           return log.pipe(
             Effect.andThen(Effect.sleep(Duration.min(pauseAfter(failures), longestClaimPause))),
             Effect.andThen(next({ claim, name }, failures + 1))
@@ -120,7 +120,7 @@ export const run = Effect.fnUntraced(function*(
                 Effect.catchCause((cause) =>
                   Cause.hasInterruptsOnly(cause)
                     ? Effect.failCause(cause)
-                    : Effect.logError(`${dispatcher.name}: an item was left to its lock`, cause)
+                    : Effect.logError(`${dispatcher.name}: claimed work not settled, its lock expires`, cause)
                 ),
                 Effect.ensuring(Effect.sync(() => counts[index]!--))
               )
@@ -136,13 +136,13 @@ export const run = Effect.fnUntraced(function*(
       yield* supervisor.stop
       const ended = yield* Effect.timeoutOption(Fiber.awaitAll(fibers), settings.shutdownTimeout)
       if (Option.isNone(ended)) {
-        yield* Effect.logWarning("Runtime: work is interrupted, the shutdown timeout is over")
+        yield* Effect.logWarning("Runtime: running work is interrupted, the shutdown timeout has passed")
         const interrupted = yield* Effect.timeoutOption(
           Fiber.interruptAll(fibers),
           Duration.sum(settings.activityGracePeriod, lastStatements)
         )
         if (Option.isNone(interrupted)) {
-          yield* Effect.logWarning("Runtime: work that does not end is left alone; its locks run out")
+          yield* Effect.logWarning("Runtime: interrupted work has not ended, its locks expire")
         }
       }
       yield* Effect.annotateLogs(Effect.logInfo("Runtime: stopped"), {

@@ -37,7 +37,7 @@ export const make = (): Supervisor => {
           const cause = Exit.isFailure(exit) ? exit.cause : Cause.die(new Error("it returned"))
           Deferred.doneUnsafe(failure, Effect.succeed({ loop: name, cause }))
           Deferred.doneUnsafe(stopping, Effect.void)
-          return Effect.logFatal(`Runtime: a loop of "${name}" has ended, this process takes no more work`, cause)
+          return Effect.logFatal(`Runtime: a loop of "${name}" has ended, this process claims no more work`, cause)
         }),
         withHarmlessLoggers,
         Effect.annotateLogs({ package: "duroxide-prisma" })

@@ -3,8 +3,8 @@
  *
  * Carried mail is written three times per execution, however little of it is read: in the message that starts the
  * execution, in its first event, and as events. Mail of the batch in which the execution ends could stay in the queue
- * instead, so a turn that would carry more than `maxCarriedBytes` leaves it there. Mail of earlier batches is no longer in
- * the queue.
+ * instead, so a turn that would carry more than `maxCarriedBytes` leaves it there. Mail of earlier batches is no longer
+ * in the queue.
  */
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"

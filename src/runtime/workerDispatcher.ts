@@ -133,7 +133,7 @@ const deliver = (
     switch (decision._tag) {
       case "Leave":
         return Effect.logWarning(
-          `${component}: outcome not stored, its lock is lost: cancelled, run elsewhere, or stored by an earlier try`
+          `${component}: outcome not stored, its lock is lost: the activity was cancelled, another process runs it, or an earlier try stored the outcome`
         )
       case "Fail":
         return Effect.andThen(logRefusal(error), Effect.suspend(() => store(decision.completion)))
@@ -218,7 +218,9 @@ const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Dura
     Effect.flatMap((ended) =>
       Option.isSome(ended)
         ? Effect.void
-        : Effect.logWarning(`${component}: an interrupted activity does not end, it is left alone`)
+        : Effect.logWarning(
+          `${component}: interrupted activity has not ended within its grace period, its slot is freed`
+        )
     )
   )
 

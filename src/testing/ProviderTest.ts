@@ -37,15 +37,15 @@ export {
  */
 export interface Options {
   /**
-   * How time passes: `virtual` moves the `TestClock`, for stores that take the time from Effect's `Clock`; `real` sleeps.
-   * Defaults to `real`.
+   * How time passes: `virtual` moves the `TestClock`, for stores that take the time from Effect's `Clock`; `real`
+   * sleeps. Defaults to `real`.
    */
   readonly time?: "virtual" | "real" | undefined
   /** Whether an empty fetch waits for its poll timeout (`long`) or returns at once (`short`). Defaults to `short`. */
   readonly polling?: "short" | "long" | undefined
   /**
-   * Length of locks that tests wait for to expire. At least 2 seconds in real time, because some tests must do their work
-   * before a lock expires. Defaults to 2 seconds.
+   * Length of locks that tests wait for to expire. At least 2 seconds in real time, because some tests must do their
+   * work before a lock expires. Defaults to 2 seconds.
    */
   readonly lockTimeout?: Duration.Input | undefined
   /** Longest time an empty fetch may take without waiting. Defaults to 100 milliseconds. */

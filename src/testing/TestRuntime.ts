@@ -1,9 +1,9 @@
 /**
  * A whole application in memory and in virtual time: thirty days of an orchestration take milliseconds.
  *
- * The runtime is the real one, with the application's own programs and handlers. The store is a map, and the clock moves
- * only when a test waits for something or moves it. Time then moves from one due moment to the next, and only when
- * everything that can happen at the present moment has happened. So every run of a test is the same.
+ * The runtime is the real one, with the application's own programs and handlers. The store is a map, and the clock
+ * moves only when a test waits for something or moves it. Time then moves from one due moment to the next, and only
+ * when everything that can happen at the present moment has happened. So every run of a test is the same.
  *
  * @since 0.1.0
  */
@@ -50,8 +50,9 @@ export interface Options {
   /** Time of the clock at the start. Defaults to 2030-01-01T00:00:00Z. */
   readonly startAt?: DateTime.DateTime.Input | undefined
   /**
-   * How long to wait, in real time, for work that the clock cannot bring about: an activity that neither ends nor sleeps,
-   * or, when nothing is due, another fiber of the test. After that the test dies of `Stuck`. Defaults to 2 seconds.
+   * How long to wait, in real time, for work that the clock cannot bring about: an activity that neither ends nor
+   * sleeps, or, when nothing is due, another fiber of the test. After that the test dies of `Stuck`. Defaults to 2
+   * seconds.
    */
   readonly patience?: Duration.Input | undefined
 }
@@ -103,15 +104,15 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * `wait` and `execute` of the client let time pass until the instance has ended. Its other methods begin and end at
  * rest: everything that can happen without time passing has happened when they return.
  *
- * Every turn is replayed (`verifyReplay`), so a program that is not deterministic fails. A process that ends abandons its
- * work at once (`shutdownTimeout` of 1 millisecond). A `RuntimeConfig` in `runtime` overrides these settings.
+ * Every turn is replayed (`verifyReplay`), so a program that is not deterministic fails. A process that ends abandons
+ * its work at once (`shutdownTimeout` of 1 millisecond). A `RuntimeConfig` in `runtime` overrides these settings.
  *
  * **Gotchas**
  *
  * Time passes while any fiber of the test waits, also one in the background. Send all messages first, then wait.
  *
- * For a handler that never answers use `Effect.sleep(Duration.infinity)`, not `Effect.never`: time waits for every activity
- * that neither ends nor sleeps, because it may be about to answer.
+ * For a handler that never answers use `Effect.sleep(Duration.infinity)`, not `Effect.never`: time waits for every
+ * activity that neither ends nor sleeps, because it may be about to answer.
  *
  * @category layers
  * @since 0.1.0
@@ -223,7 +224,9 @@ export const layer = <A, E, R>(
         }
       })
 
-    /** A running activity that does not sleep. An activity that was cancelled has no row, so time does not wait for it. */
+    /**
+     * A running activity that does not sleep. An activity that was cancelled has no row, so time does not wait for it.
+     */
     const awakeActivity = () =>
       [...store.activities.values()].flatMap(({ lock }) => claimed.get(lock?.token ?? "") ?? [])
         .find((item) => !time.isAsleep(item))

@@ -90,17 +90,17 @@ export class UnreadableHistory extends Schema.TaggedError<UnreadableHistory>(
  *
  * **Details**
  *
- * The program is the layer that `toLayer` returns. It runs without a store, a clock or activities. Its requests must be the
- * recorded ones, no more and no less: in kind, name, payload, session, tag and order. An execution that has ended must end
- * in the same way, with the same output; one that has not ended must wait where the history ends.
+ * The program is the layer that `toLayer` returns. It runs without a store, a clock or activities. Its requests must be
+ * the recorded ones, no more and no less: in kind, name, payload, session, tag and order. An execution that has ended
+ * must end in the same way, with the same output; one that has not ended must wait where the history ends.
  *
- * Not compared is what a running instance takes from its history: due times of timers, ids of children, and the texts of
- * statuses (but that a status is set is compared: `setCustomStatus` is a request like any other). An instance that was
- * poisoned, or failed for nondeterminism, is compared up to that end.
+ * Not compared is what a running instance takes from its history: due times of timers, ids of children, and the texts
+ * of statuses (but that a status is set is compared: `setCustomStatus` is a request like any other). An instance that
+ * was poisoned, or failed for nondeterminism, is compared up to that end.
  *
- * Given several versions, each execution is replayed with the version that it was recorded with, or with the first where
- * that version is missing. Given one definition, all executions are replayed with it, whatever their versions: this shows
- * whether a change needs a new version.
+ * Given several versions, each execution is replayed with the version that it was recorded with, or with the first
+ * where that version is missing. Given one definition, all executions are replayed with it, whatever their versions:
+ * this shows whether a change needs a new version.
  *
  * The values of an instance pass from one execution to the next, so give the history of all executions.
  *
@@ -151,8 +151,8 @@ export const replayHistory = <const D extends Orchestration.Any | Versions>(
   }) as never
 
 /**
- * The history of all executions of an instance, as the text of a file for `replayHistory`: a JSON array with one event per
- * line. Fails with `InstanceNotFound` when the instance does not exist.
+ * The history of all executions of an instance, as the text of a file for `replayHistory`: a JSON array with one event
+ * per line. Fails with `InstanceNotFound` when the instance does not exist.
  *
  * @category recording
  * @since 0.1.0

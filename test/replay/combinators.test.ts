@@ -508,7 +508,7 @@ describe("time and chance", () => {
       yield* A(2)
       yield* look
     })
-    const instance = new Instance(program, { keepProgram: false })
+    const instance = new Instance(program, { staysWarm: false })
     instance.turn()
     instance.nowMs = start + 5_000
     instance.turn(instance.completed(2))
@@ -577,6 +577,6 @@ describe("log", () => {
       seen.push(yield* isReplaying)
       return seen
     })
-    assert.deepStrictEqual(play(program, { activities: echo, keepProgram: false }).output, [true, true, false])
+    assert.deepStrictEqual(play(program, { activities: echo, staysWarm: false }).output, [true, true, false])
   })
 })

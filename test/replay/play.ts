@@ -43,7 +43,7 @@ export interface Options {
   readonly carried?: ReadonlyArray<readonly [mailbox: string, data: string]>
   readonly customStatus?: string
   /** False where a test looks at what the code does on every replay. */
-  readonly keepProgram?: false
+  readonly staysWarm?: false
 }
 
 type Program = Effect.Effect<unknown, unknown, Orchestration.Instance>
@@ -121,7 +121,7 @@ export class Instance {
       assert.strictEqual(goesOn === undefined, warm === undefined)
       this.resumed++
     }
-    this.warm = this.options.keepProgram === false ? undefined : ran === undefined ? warm : ran.warm
+    this.warm = this.options.staysWarm === false ? undefined : ran === undefined ? warm : ran.warm
     this.logs.length = logged
     this.strays = strays
     const { historyDelta } = result.turn

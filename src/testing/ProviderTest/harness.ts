@@ -1,9 +1,9 @@
 /**
  * The verbs of the validation suite: calls of a provider without envelopes and options.
  *
- * Verbs that fetch have three forms: `fetchWork` returns an option, `claimWork` requires an item, `expectNoWork` requires
- * that there is no item. Unless a test says otherwise, locks last 30 seconds, and fetches do not wait. Time passes through
- * `elapse`: virtual time moves at once, real time is slept.
+ * Verbs that fetch have three forms: `fetchWork` returns an option, `claimWork` requires an item, `expectNoWork`
+ * requires that there is no item. Unless a test says otherwise, locks last 30 seconds, and fetches do not wait. Time
+ * passes through `elapse`: virtual time moves at once, real time is slept.
  *
  * @since 0.1.0
  */

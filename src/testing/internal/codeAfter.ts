@@ -49,8 +49,8 @@ export const isArrival = (event: Event.Event): boolean => toMessage(event) !== u
 // internal
 
 /**
- * How many of the events to replay as history, the likeliest number first. The others are arrivals, and are delivered as
- * messages: one, or as many as arrived together in the last turn.
+ * How many of the events to replay as history, the likeliest number first. The others are arrivals, and are delivered
+ * as messages: one, or as many as arrived together in the last turn.
  */
 const beginnings = (recorded: ReadonlyArray<Event.Event>): ReadonlyArray<number> => {
   const counts: Array<number> = []

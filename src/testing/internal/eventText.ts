@@ -63,16 +63,16 @@ export const eventText = (event: Event.Event): string => {
 }
 
 /**
- * A text that is equal for two events of the same decision. It leaves out what every replay computes anew (times, the id
- * of a child, the writer), and the text of a status.
+ * A text that is equal for two events of the same decision. It leaves out what every replay computes anew (times, the
+ * id of a child, the writer), and the text of a status.
  */
 export const decisionText = (event: Event.Event): string => {
   const fields = JSON.parse(Event.encode(event)) as Record<string, unknown>
   for (const field of computed) delete fields[field]
   if (event._tag === "SubOrchestrationScheduled") delete fields["instance"]
   if (event._tag === "CustomStatusUpdated") delete fields["status"]
-  // Programs of Rust fail with bare texts, programs of this package with JSON. Rust records an exceeded limit as a failure
-  // of the program.
+  // Programs of Rust fail with bare texts, programs of this package with JSON. Rust records an exceeded limit as a
+  // failure of the program.
   if (event._tag === "OrchestrationFailed" && event.details._tag === "Application") {
     const { kind, message } = event.details
     return JSON.stringify([event._tag, exceededLimit.test(message) ? "Limit" : kind, bare(message)])

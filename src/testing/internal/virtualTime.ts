@@ -1,8 +1,8 @@
 /**
  * A clock that moves on demand only, and a scheduler that knows when no fiber can run.
  *
- * Time moves from one sleeper to the next, and only when everything that can happen at the present time has happened. So
- * a month takes milliseconds, and every run is the same.
+ * Time moves from one sleeper to the next, and only when everything that can happen at the present time has happened.
+ * So a month takes milliseconds, and every run is the same.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
