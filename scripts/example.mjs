@@ -1,5 +1,5 @@
 // Runs an example of `examples`, or `all` of them one after the other: `npm run example -- approval`. It is compiled
-// before; `scripts/run.mjs` sees to that. Fails when one of them does.
+// before. Fails when one of them does.
 
 import { spawnSync } from "node:child_process"
 import { existsSync, readdirSync } from "node:fs"

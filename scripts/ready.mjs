@@ -1,43 +1,13 @@
-// Runs the repository's tasks: `node scripts/run.mjs <task> [arguments]`; every npm script goes through it.
+// Makes a clone ready, then runs a command in it: `node scripts/ready.mjs [NAME=value …] [command] [arguments]`.
 //
-// A task first runs what it needs, so that one command works on a fresh clone: dependencies are installed when
-// they differ from the lockfile, the Prisma client is generated when it is missing or stale, and sources are
-// compiled, as Node 20 cannot run TypeScript. It uses Node alone, because it starts before anything is installed.
+// Ready means that dependencies are installed as in the lockfile, and the Prisma client is generated from the schema;
+// both are done only when they are missing or stale. The npm scripts begin with this, so that each of them works on a
+// fresh clone. It uses Node alone, because it starts before anything is installed.
 
 import { spawn } from "node:child_process"
-import { existsSync, readFileSync, rmSync, statSync, utimesSync } from "node:fs"
+import { existsSync, readFileSync, statSync, utimesSync } from "node:fs"
 import { constants } from "node:os"
 import { fileURLToPath } from "node:url"
-
-/** Each task: the tasks that must have run before it, and what it does. A task runs at most once per command. */
-const tasks = {
-  "install": { run: install },
-  "generate": { needs: ["install"], run: (args) => tool("prisma", "generate", ...args) },
-  "client": { needs: ["install"], run: generateWhenStale },
-  "build": { needs: ["client"], run: () => tool("tsc", "-b", "examples", "scripts", "test/programs") },
-  "types": { needs: ["client"], run: () => tool("tsc", "-b") },
-  "diagnostics": { needs: ["types"], run: () => tool("effect-tsgo", "diagnostics", ...effectDiagnostics) },
-  "format": { needs: ["install"], run: (args) => tool("dprint", "fmt", ...args) },
-  "format:check": { needs: ["install"], run: (args) => tool("dprint", "check", ...args) },
-  "lint": { needs: ["check:words", "build"], run: (args) => tool("oxlint", ...args) },
-  "check:words": { run: () => node("scripts/words.mjs") },
-  "check:imports": { run: () => node("scripts/imports.mjs") },
-  "check:drift": { needs: ["build"], run: (args) => node("scripts/prisma/checkDrift.mjs", ...args) },
-  "migration": { run: (args) => node("scripts/prisma/buildMigration.mjs", ...args) },
-  "test": { needs: ["types", "diagnostics", "check:imports"], run: (args) => tool("vitest", "run", ...args) },
-  "validate": { needs: ["client"], run: () => node("scripts/validate.mjs") },
-  "test:package": { needs: ["build"], run: (args) => tool("vitest", "run", "--config", packageTests, ...args) },
-  "test:pgbouncer": { needs: ["types"], run: (args) => node("scripts/testPgBouncer.mjs", ...args) },
-  "test:postgres": { needs: ["types"], run: (args) => node("scripts/testPostgres.mjs", ...args) },
-  "test:rust": { needs: ["types"], run: (args) => node("scripts/testRust.mjs", ...args) },
-  "bench": { needs: ["build"], run: (args) => node("build/scripts/bench/hotPath.js", ...args) },
-  "chaos": { needs: ["build"], run: (args) => node("build/scripts/chaos/main.js", ...args) },
-  "fixtures": { needs: ["client"], run: (args) => tool("vitest", "run", "test/recordings/duroxide.test.ts", ...args) },
-  "record": { needs: ["client"], run: record },
-  "demo": { needs: ["build"], run: (args) => node("build/examples/orders/demo.js", ...args) },
-  "example": { needs: ["build"], run: (args) => node("scripts/example.mjs", ...args) },
-  "prepack": { needs: ["client"], run: prepack }
-}
 
 /** The tools' own entry files: started with this Node, they need neither a PATH nor a shell. */
 const tools = {
@@ -48,11 +18,6 @@ const tools = {
   "tsc": "typescript/bin/tsc",
   "vitest": "vitest/vitest.mjs"
 }
-
-/** All projects at once; suggestions are left to editors. */
-const effectDiagnostics = ["--project", "tsconfig.json", "--severity", "error,warning", "--strict"]
-
-const packageTests = "vitest.package.config.ts"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 
@@ -67,23 +32,21 @@ const environment = {
 const startedByNpm = process.env.npm_lifecycle_event !== undefined
 
 process.chdir(root)
-const [name, ...args] = process.argv.slice(2)
-if (Object.hasOwn(tasks, name ?? "")) {
-  checkNode()
-  await run(name, args)
-} else {
-  fail(`usage: node scripts/run.mjs <task> [arguments]\ntasks: ${Object.keys(tasks).join(", ")}`, 2)
+checkNode()
+await install()
+await generateWhenStale()
+const args = process.argv.slice(2)
+while (/^\w+=/.test(args[0] ?? "")) {
+  const [name, ...value] = args.shift().split("=")
+  environment[name] = value.join("=")
 }
-
-async function run(name, args = [], finished = new Set()) {
-  if (finished.has(name)) return
-  finished.add(name)
-  for (const need of tasks[name].needs ?? []) await run(need, [], finished)
-  await tasks[name].run(args)
-}
+const [name, ...rest] = args
+if (name === "node") await node(...rest)
+else if (Object.hasOwn(tools, name ?? "")) await tool(name, ...rest)
+else if (name !== undefined) fail(`scripts/ready.mjs runs node and ${Object.keys(tools).join(", ")}, not ${name}`, 2)
 
 // -----------------------------------------------------------------------------
-// tasks
+// getting ready
 // -----------------------------------------------------------------------------
 
 async function install() {
@@ -121,17 +84,6 @@ async function generateWhenStale() {
   utimesSync(client, new Date(), new Date()) // it is up to date, also when Prisma found nothing to write
 }
 
-/** Writes the recordings that are missing; those that are there are promises to running instances. */
-async function record() {
-  environment.RECORD_MISSING = "1"
-  await tool("vitest", "run", "test/recordings/ours.test.ts")
-}
-
-async function prepack() {
-  rmSync("dist", { recursive: true, force: true }) // what deleted modules left behind must not be packed
-  await tool("tsc", "-b", "src")
-}
-
 // -----------------------------------------------------------------------------
 // commands
 // -----------------------------------------------------------------------------
@@ -141,8 +93,8 @@ function tool(name, ...args) {
   return command(process.execPath, `node_modules/${tools[name]}`, ...args)
 }
 
-function node(script, ...args) {
-  return command(process.execPath, script, ...args)
+function node(...args) {
+  return command(process.execPath, ...args)
 }
 
 function npm(...args) {
