@@ -15,7 +15,7 @@ const milliseconds = (name: string, description: string) =>
   })
 
 /**
- * One claim statement for orchestrations, however many instances it claims.
+ * Duration of one statement that claims instances, however many it claims.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -26,7 +26,7 @@ export const fetchOrchestrationItemDuration = milliseconds(
 )
 
 /**
- * One turn, from the call until it is stored, retries included.
+ * Duration of storing one turn, from the call until it is stored, including retries.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -37,7 +37,7 @@ export const ackOrchestrationItemDuration = milliseconds(
 )
 
 /**
- * One claim statement for activities, however many it claims.
+ * Duration of one statement that claims activities, however many it claims.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -48,7 +48,7 @@ export const dequeueWorkerDuration = milliseconds(
 )
 
 /**
- * One activity result, from the call until it is stored.
+ * Duration of storing one activity result, from the call until it is stored.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -56,7 +56,7 @@ export const dequeueWorkerDuration = milliseconds(
 export const ackWorkerDuration = milliseconds("provider.ack_worker_duration_ms", "Time to store one activity result")
 
 /**
- * One message to an instance, starts included.
+ * Duration of enqueueing one message to an instance, including starts.
  *
  * @category provider metrics
  * @since 0.1.0
