@@ -18,14 +18,14 @@ const checks = [
   // The oldest version most people run; the others by the same command, `npm run test:postgres -- 14`.
   ["test:postgres", "--", "15", "test/prisma/PrismaDriver", "test/prisma/indexes", "test/runtime/statements"],
   ["test:rust"],
-  ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute with its checks; the seed is in its first line and its last
+  ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute including its checks; its first and last lines contain the seed
   ["test:package"],
   ["demo"],
   ["example", "--", "all"]
 ]
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)))
-// What an earlier run left behind must not stand in for something that is missing.
+// Output of an earlier run must not hide that something is missing.
 for (const output of ["dist", "build", "src/prisma/generated"]) rmSync(output, { recursive: true, force: true })
 
 const failed = checks.filter((check) => !passes(check)).map(([name]) => name)
@@ -33,7 +33,7 @@ const tests = totals(failed.includes("test"))
 const failures = tests.failed + failed.filter((name) => name !== "test").length
 
 if (failed.length > 0) console.log(`\nFailed: ${failed.join(", ")}`)
-// Last, because a long log is often kept by its end alone.
+// At the end, because often only the end of a long log is kept.
 for (const failure of tests.failures) console.log(`\n- ${failure}`)
 console.log(`\n${tests.passed} passed, ${failures} failed`)
 process.exitCode = failures === 0 ? 0 : 1

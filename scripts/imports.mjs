@@ -1,9 +1,9 @@
-// Checks who may import whom. The folders of `src` are its rooms, and arrows point one way:
+// Checks which modules may import which. The folders of `src` are its rooms, and arrows point one way:
 //
 //   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing
 //                     <- prisma -> server
 //
-// so that a second driver or a second runtime costs nothing, and what is internal stays free to change.
+// so that a second driver or runtime needs no other changes, and internal modules can change freely.
 //
 // `node scripts/imports.mjs [directory]` prints each breach and exits with 1 when there is one.
 
@@ -28,7 +28,7 @@ const rooms = {
   }
 }
 
-/** What applications may import, as `exports` of package.json has it. */
+/** What applications may import, as in `exports` of package.json. */
 const entryPoints = new Set([
   "src/index.ts",
   "src/prisma/index.ts",
@@ -38,10 +38,10 @@ const entryPoints = new Set([
   "src/testing/provider.ts"
 ])
 
-/** Folders of which applications see nothing: an entry point exports no module of these. */
+/** Private folders: an entry point exports none of their modules. */
 const isPrivate = (path) => path.includes("/internal/") || /^src\/(replay|runtime)\//.test(path)
 
-/** Folders beside `src`, and whether they may look behind what the package exports. */
+/** Folders beside `src`, and whether they may import more than the package exports. */
 const neighbours = [
   { folder: "examples", mayReachSources: false }, // they read as a user would write them
   { folder: "scripts", mayReachSources: true },
@@ -117,7 +117,7 @@ function checkNeighbour({ folder, mayReachSources }) {
   )
 }
 
-/** Depth first; a file that is met again while it is still open closes a cycle. Each cycle is reported once. Types count. */
+/** Depth first: reaching a file that is still open closes a cycle. Each cycle is reported once. Types count. */
 function findCycles(graph) {
   const cycles = []
   const closed = new Set()
@@ -152,7 +152,7 @@ function listFiles(folder) {
   })
 }
 
-/** What a file imports, in its own words, and as a path from the root when that is relative. */
+/** The imports of a file as written and, if relative, as paths from the root. */
 function importsOf(file) {
   const text = readFileSync(join(root, file), "utf8")
   const found = (match) => ({

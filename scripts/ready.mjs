@@ -22,7 +22,7 @@ const tools = {
 const root = fileURLToPath(new URL("..", import.meta.url))
 
 const environment = {
-  // The Prisma CLI otherwise downloads an engine, which nothing here needs, and looks for news of itself.
+  // The Prisma CLI otherwise downloads an engine, which nothing here needs, and checks for updates.
   PRISMA_OFFLINE: "1",
   CHECKPOINT_DISABLE: "1",
   PRISMA_HIDE_UPDATE_MESSAGE: "1",
@@ -81,7 +81,7 @@ async function generateWhenStale() {
   const changed = (path) => statSync(path).mtimeMs
   if (existsSync(client) && inputs.every((input) => changed(input) <= changed(client))) return
   await tool("prisma", "generate")
-  utimesSync(client, new Date(), new Date()) // it is up to date, also when Prisma found nothing to write
+  utimesSync(client, new Date(), new Date()) // it is up to date, even if Prisma wrote nothing
 }
 
 // -----------------------------------------------------------------------------
@@ -107,10 +107,10 @@ function command(file, ...args) {
   return new Promise((resolve) => {
     const child = spawn(file, args, { stdio: "inherit", env: environment })
     const forward = (signal) => child.kill(signal)
-    // A terminal sends its interrupt to the child as well; twice would mean "at once" to some.
+    // A terminal also sends its interrupt to the child; a second one would make some programs exit at once.
     const interrupt = process.stdin.isTTY ? () => {} : forward
     process.on("SIGINT", interrupt).on("SIGTERM", forward).on("SIGHUP", forward)
-    // npm hands its signals to the shell between us, which may end without passing them on.
+    // npm sends its signals to the shell in between, which may exit without forwarding them.
     const parent = process.ppid
     const watch = setInterval(() => startedByNpm && process.ppid !== parent && forward("SIGTERM"), 500)
     child.on("error", (error) => fail(`${file}: ${error.message}`, 127))

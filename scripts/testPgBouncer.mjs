@@ -1,7 +1,7 @@
 // Runs whole orchestrations through a PgBouncer in transaction mode: `npm run test:pgbouncer`.
 //
-// Not part of `npm test`, because npm cannot install a PgBouncer: without one this fails and says what to do, so that
-// nothing is ever skipped in silence.
+// Not part of `npm test`, because npm cannot install PgBouncer: without it this fails and says what to do, so that
+// no test is skipped silently.
 
 import { spawnSync } from "node:child_process"
 import { fileURLToPath } from "node:url"

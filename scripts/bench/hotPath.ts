@@ -1,10 +1,10 @@
 /**
- * Measures the statements every turn and activity pays for: claims and acks of both queues, by size of the set.
+ * Measures the statements of every turn and activity: claims and acks of both queues, by size of the set.
  *
  *     npm run bench [-- --instances 2000 --lanes 1 --sets 1,10,50 --backlog 0]
  *
  * Runs against `DATABASE_URL`, else an embedded PostgreSQL, in a schema of its own that it drops at the end. What the
- * numbers mean, and what they do not, is said in README.md beside this file.
+ * numbers mean, and what they do not mean, is in README.md beside this file.
  */
 import { Database, Migrator, PrismaDriver } from "duroxide-prisma/prisma"
 import { ProviderDriver } from "duroxide-prisma/provider"
@@ -22,7 +22,7 @@ const { values } = parseArgs({
     lanes: { type: "string", default: "1" },
     /** Set sizes, one after the other. */
     sets: { type: "string", default: "1,10,50" },
-    /** Messages of one locked instance and delayed activities that lie in the way. */
+    /** How many messages of one locked instance, and delayed activities, stand before the work. */
     backlog: { type: "string", default: "0" }
   }
 })

@@ -1,5 +1,5 @@
 /**
- * What must be true when all faults are over, from the database and from what the processes noted.
+ * Checks the results after all faults, from the database and from the notes of the processes.
  */
 import type { Injected } from "./faults.ts"
 import type { Unfinished } from "./fleet.ts"
@@ -11,17 +11,17 @@ import type { Store } from "./store.ts"
 
 export interface Report {
   readonly violations: ReadonlyArray<string>
-  /** Lines for people: what was done. */
+  /** A summary for people, line by line. */
   readonly summary: ReadonlyArray<string>
 }
 
 /** Deliveries of a pill; the default of `maxAttempts`. */
 const maxAttempts = 10
 
-/** A signal that was acknowledged so long before the timeout wins against it. */
+/** A signal that was acknowledged this long before the timeout wins against it. */
 const signalMarginMs = 500
 
-/** Longest time from a claim to the begin of its handlers in a process that stands still in between. */
+/** Longest time between a claim and the start of its handlers in a process that is suspended in between. */
 const claimedBeforeMs = 5_000
 
 /** Violations of one kind that are printed. */
@@ -134,7 +134,7 @@ const abridged = (violations: ReadonlyArray<string>): ReadonlyArray<string> =>
     ? violations
     : [...violations.slice(0, most), `… and ${violations.length - most} more of this kind`]
 
-/** Every acknowledged start has ended as its program says, and so has every other that was stored. */
+/** Every acknowledged start, and every other start that was stored, has ended as its program determines. */
 const starts = (
   calls: ReadonlyArray<ClientLine>,
   acknowledged: ReadonlyArray<ClientLine>,
@@ -156,7 +156,7 @@ const starts = (
   return [...lost.map((id) => `the acknowledged start of ${id} is lost`), ...wrong]
 }
 
-/** What clients did not start themselves has completed, too. */
+/** Instances that no client started have completed as well. */
 const children = (instances: ReadonlyMap<string, Instance>) =>
   [...instances.values()].filter(({ id, status }) => id.includes("sub::") && status !== "Completed")
     .map(({ id, output, status }) => `child ${id} is ${status} with ${output?.slice(0, 200)}`)
@@ -204,7 +204,7 @@ const boxes = (
 
 const senderOf = (letter: string) => letter.slice(0, letter.lastIndexOf(":"))
 
-/** A cancellation that was acknowledged before the start decides. */
+/** A cancellation that was acknowledged before the start takes effect. */
 const cancellations = (
   acknowledged: ReadonlyArray<ClientLine>,
   effects: ReadonlyArray<EffectLine>,
@@ -244,7 +244,7 @@ const approvals = (
       : []
   })
 
-/** The guilty are poison after a bounded number of deliveries. That nothing else is, `starts` and `children` check. */
+/** Pills are poison after a bounded number of deliveries. `starts` and `children` check that nothing else is. */
 const pills = (effects: ReadonlyArray<EffectLine>, instances: ReadonlyMap<string, Instance>) =>
   [...instances.values()].filter(({ name }) => name === "Pill" || name === "TurnPill").flatMap(
     ({ id, name, output, status }) => {
@@ -258,7 +258,7 @@ const pills = (effects: ReadonlyArray<EffectLine>, instances: ReadonlyMap<string
     }
   )
 
-/** Histories are dense, and hold one result of each activity, timer and child. */
+/** Histories have no gaps, and one result for each activity, timer and child. */
 const histories = async (store: Store) => {
   const gaps = await store.sql<{ id: string }>(
     `SELECT DISTINCT instance_id AS id FROM history GROUP BY instance_id, execution_id
@@ -289,8 +289,8 @@ const keys = (effects: ReadonlyArray<EffectLine>) => {
 }
 
 /**
- * A handler runs again only if its process died or stood still, or its lock could not be renewed: a result that could not
- * be stored is kept.
+ * A handler runs again only if its process died or was suspended, or its lock could not be renewed: a result that could
+ * not be stored is kept.
  */
 const unjustified = (
   effects: ReadonlyArray<EffectLine>,
@@ -311,9 +311,9 @@ const unjustified = (
     for (let i = 1; i < begins.length; i++) {
       const [before, again] = [begins[i - 1]!, begins[i]!]
       const process = byPid.get(before.pid)
-      // An end that was asked for gives work back before it is complete.
+      // A requested shutdown abandons work before the process ends.
       const goneAt = Math.min(process?.endingAt ?? Infinity, process?.endedAt ?? Infinity)
-      // Work that was claimed just before the process stood still begins late, with little left of its lock.
+      // Work that was claimed just before the process was suspended begins late, with little time left of its lock.
       const [since, until] = [Math.min(before.at, again.at) - claimedBeforeMs, Math.max(before.at, again.at)]
       const during = (from: number, to: number) => from < until && to > since
       const excused = goneAt < again.at ||
@@ -342,7 +342,7 @@ const deaf = (calls: ReadonlyArray<ClientLine>) => {
     .map(({ id }) => `${id} lives, but takes no work: ${pings.find((ping) => ping.id === id && ping.message)?.message}`)
 }
 
-/** No worker has ended but by a pill, because the run ended it, or because its connections were cut while it started. */
+/** Workers ended only because of a pill, by request, or because their connections were cut during the start. */
 const deaths = (
   processes: ReadonlyArray<Process>,
   effects: ReadonlyArray<EffectLine>,
@@ -351,7 +351,7 @@ const deaths = (
   const victims = new Set(
     effects.flatMap((line) => line.event === "begin" && /^(Kill|TurnPill)$/.test(line.activity) ? [line.pid] : [])
   )
-  // Without a connection a worker does not start, and says so.
+  // Without a connection a worker does not start, and reports that.
   const isCutOff = ({ endedAt, output, startedAt }: Process) =>
     output().includes("verify: no connection to the database") &&
     injected.some(({ from, name, to }) => name === "cuts" && from < endedAt! && to > startedAt)

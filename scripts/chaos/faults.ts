@@ -1,6 +1,6 @@
 /**
- * The faults of a run. Two lanes go side by side, one for processes and one for the store; each takes one fault after the
- * other, first every one that was asked for, then any of them.
+ * The faults of a run. Two lanes run in parallel, one for processes and one for the store; each takes one fault after
+ * the other, first every one that was asked for, then any of them.
  */
 import { random } from "../../test/programs/chaos/random.ts"
 import type { Chance } from "../../test/programs/chaos/random.ts"
@@ -14,7 +14,7 @@ export interface Injected {
   readonly name: string
   readonly from: number
   readonly to: number
-  /** Whether locks of activities could not be renewed meanwhile. */
+  /** Whether it prevented the renewal of activity locks. */
   readonly stopsRenewals: boolean
 }
 
@@ -24,7 +24,7 @@ interface Context {
   readonly chance: Chance
   /** Length of a fault of the store, milliseconds. */
   readonly span: () => number
-  /** Ends early with the run. */
+  /** Returns early when the run ends. */
   readonly pause: (ms: number) => Promise<void>
   /** Between 0 and 1. */
   readonly progress: () => number
@@ -32,7 +32,7 @@ interface Context {
 
 interface Fault {
   readonly lane: "processes" | "store"
-  /** Answers what it hit, where that matters. */
+  /** Returns what it hit, if that matters. */
   readonly inject: (context: Context) => Promise<Hit | void>
 }
 
@@ -50,7 +50,7 @@ const faults: Record<string, Fault> = {
         `SELECT FROM executions JOIN instances USING (instance_id)
          WHERE orchestration_name IN ('Pill', 'TurnPill') AND status = 'Running'`
       )
-      // Its ten deliveries take a while, and two at once leave too few processes for the rest.
+      // Its ten deliveries take a while, and two pills at once leave too few processes for other work.
       if (running.length === 0 && progress() < 0.7) fleet.swallowPill(chance.one(["Pill", "TurnPill"] as const))
     }
   },
@@ -63,7 +63,7 @@ const faults: Record<string, Fault> = {
       const order = chance.one(["stopFirst", "startFirst"] as const)
       const pauseMs = chance.between(0, 1_000)
       for (const slot of fleet.slots) {
-        if (progress() >= 1) return // whoever is left is replaced at the end of the run
+        if (progress() >= 1) return // the others are replaced at the end of the run
         await fleet.replace(slot, { versions, order })
         await pause(pauseMs)
       }
@@ -97,7 +97,7 @@ const faults: Record<string, Fault> = {
     inject: ({ chance, fleet }) => chance.one(fleet.slots).process.freeze(chance.between(500, 6_000))
   },
 
-  /** Some tables take no new rows. */
+  /** Inserts into some tables fail. */
   disk: {
     lane: "store",
     inject: async ({ chance, pause, span, store }) => {
@@ -165,7 +165,7 @@ const faults: Record<string, Fault> = {
   }
 }
 
-/** `blocks` lies in the work: activities that block the event loop for longer than a lock. */
+/** `blocks` is part of the work: activities that block the event loop for longer than a lock lasts. */
 export const names: ReadonlyArray<string> = [...Object.keys(faults), "blocks"]
 
 /** Kinds of flows that clients start. Blocks are rare, as each takes a whole process for seconds. */

@@ -27,7 +27,7 @@ export interface Slot {
 export interface Unfinished {
   /** Boxes that may still be read. */
   readonly boxes: ReadonlyArray<string>
-  /** What was sent to, and never started. */
+  /** Boxes that got letters but were never started. */
   readonly starts: ReadonlyArray<{ readonly id: string; readonly program: "Flow" | "Box" }>
 }
 
@@ -37,7 +37,7 @@ export interface Fleet {
   readonly processes: ReadonlyArray<processes.Process>
   /** Returns when all processes are ready. `flows` are the kinds that clients start. */
   readonly start: (flows: ReadonlyArray<string>) => Promise<void>
-  /** Puts another process in the place of the slot's, which is asked to end before or after the new one is ready. */
+  /** Replaces the process of a slot; the old one is asked to end before or after the new one is ready. */
   readonly replace: (
     slot: Slot,
     changes: {
@@ -53,11 +53,11 @@ export interface Fleet {
   /** Returns before the pill is started, which takes as long as the store has other faults. */
   readonly swallowPill: (program: "Pill" | "TurnPill") => void
   readonly endClients: () => Promise<void>
-  /** Has every slot serve all versions. Processes that do already stay, with their clocks as they are. */
+  /** Makes every slot serve all versions. Processes that already do are kept, with their clocks. */
   readonly serveEverything: () => Promise<void>
-  /** Has a client end what others left open. */
+  /** Lets a client close what others left open. */
   readonly finish: (unfinished: Unfinished) => Promise<void>
-  /** Asks every process for a sign of life. */
+  /** Asks every process whether it is alive. */
   readonly ping: () => Promise<void>
   /** Asks all to end; returns those that did not. */
   readonly stop: () => Promise<ReadonlyArray<string>>
@@ -103,7 +103,7 @@ export const make = (options: {
     return process
   }
 
-  /** Starts another process in the slot whenever its own ends without having been asked to. */
+  /** Restarts the process of the slot whenever it ends without a request. */
   const supervise = (slot: Slot) => {
     const { process } = slot
     void process.ended.then(async () => {

@@ -1,5 +1,5 @@
 /**
- * What the processes of a run have noted in files.
+ * Reads the notes that the processes of a run wrote to files.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import path from "node:path"
@@ -26,7 +26,7 @@ export type EffectLine =
       readonly key: string
       readonly activity: string
       readonly instance: string
-      /** From 1; a process that stood still may begin an earlier delivery after a later one. */
+      /** From 1; a process that was suspended may begin an earlier delivery after a later one. */
       readonly delivery: number
       readonly payload: unknown
     }

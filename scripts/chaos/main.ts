@@ -1,5 +1,5 @@
 /**
- * Runs a fleet of real processes on a real PostgreSQL, breaks what can break, and checks what became of every
+ * Runs a fleet of real processes on a real PostgreSQL, injects faults, and checks the outcome of every
  * acknowledged call.
  *
  *     npm run chaos [-- --minutes 2 --seed 42 --only deploys,locks --keep]
@@ -25,7 +25,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: String(Date.now() % 1_000_000) },
     /** Comma-separated names of faults; all unless set. */
     only: { type: "string", default: faults.names.join(",") },
-    /** Keeps the files of the processes also when all is well. */
+    /** Keeps the files of the processes even if all checks pass. */
     keep: { type: "boolean", default: false }
   }
 })

@@ -12,7 +12,7 @@ export interface Process {
   readonly startedAt: number
   /** When it had ended; undefined while it runs. Milliseconds since the Unix epoch. */
   endedAt: number | undefined
-  /** When it was asked to end or was killed; undefined when the run did neither. */
+  /** When it was asked to end or was killed; undefined without either. */
   endingAt: number | undefined
   /** How it ended. */
   code: number | null
@@ -29,7 +29,7 @@ export interface Process {
   readonly output: () => string
 }
 
-/** As in the programs: a clock that no step reaches. */
+/** As in the programs: a clock that is never stepped. */
 export const now = (): number => performance.timeOrigin + performance.now()
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

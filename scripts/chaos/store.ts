@@ -1,5 +1,5 @@
 /**
- * The database of a run: migrated by its owner, used by roles that are not, with the means to break it.
+ * The database of a run: migrated by its owner, used by roles with fewer rights, with functions to break it.
  */
 import { Migrator } from "duroxide-prisma/prisma"
 import { DatabaseServer } from "duroxide-prisma/server"
@@ -77,8 +77,8 @@ const startServer = (directory: string) =>
   DatabaseServer.make({ directory, settings: { fsync: "off", synchronous_commit: "off", max_connections: "200" } })
 
 /**
- * Roles with the rights an application's processes need, and a disk that can be full: `chaos.full` names the tables that
- * take no new rows.
+ * Roles with the rights an application's processes need, and a disk that can be full: `chaos.full` names the tables
+ * that take no new rows.
  */
 const prepare = ({ group, impatient, patient }: Record<"group" | "patient" | "impatient", string>) => `
   CREATE ROLE ${group} NOLOGIN;

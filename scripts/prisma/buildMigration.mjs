@@ -3,11 +3,11 @@
  * Writes the next migration from the stored functions in `prisma/functions`, the only place where they are edited.
  *
  *     npm run migration -- <name>            writes prisma/migrations/<stamp>_<name>/migration.sql
- *     npm run migration -- --replace-last    writes the newest functions migration anew (before the first release)
+ *     npm run migration -- --replace-last    rewrites the newest functions migration (before a release)
  *     npm run migration -- --check           writes nothing; exit code 1 when files, migrations and module differ
  *
- * Each time it also writes the migrations as a module of the code, `src/prisma/internal/migrations.generated.ts`: after another
- * migration was written or edited by hand, `npm run migration` alone is enough.
+ * Each time it also writes the migrations as a module of the code, `src/prisma/internal/migrations.generated.ts`: after
+ * another migration was written or edited by hand, `npm run migration` alone is enough.
  *
  * The migration holds what changed since the migrations before it: new and changed functions in full, and a DROP for
  * removed ones. A function whose arguments, result or attributes change is dropped first, because CREATE OR REPLACE
@@ -90,7 +90,7 @@ function check(files, migrations, lines) {
   return problems.length === 0 ? 0 : 1
 }
 
-/** Stamps order migrations by name, so a new one must come after the newest even when two clocks disagree. */
+/** Migrations are ordered by stamp, so a new one must follow the newest even if two clocks disagree. */
 function nextName(lastName) {
   const [title] = positionals
   if (positionals.length !== 1 || !/^[a-z0-9_]+$/.test(title)) {

@@ -1,5 +1,5 @@
 /**
- * What a schema holds that Prisma does not see: functions, triggers, partial and expression indexes, constraints,
+ * The objects of a schema that Prisma does not see: functions, triggers, partial and expression indexes, constraints,
  * views and storage parameters, as text that does not depend on the schema's name.
  */
 import pg from "pg"
@@ -33,11 +33,11 @@ const query = `
   FROM pg_class AS c
   WHERE c.relnamespace = $1::regnamespace AND c.reloptions IS NOT NULL`
 
-/** `kind name` to definition, without the books of those who apply migrations. */
+/** `kind name` to definition, without the tables that record migrations. */
 export async function readCatalog(client, schema) {
   const quoted = pg.escapeIdentifier(schema)
   const { rows: [before] } = await client.query("SELECT current_setting('search_path') AS path")
-  await client.query("SET search_path = pg_catalog") // names of the schema are then always written with it
+  await client.query("SET search_path = pg_catalog") // so that names of the schema are always qualified
   const { rows } = await client.query(query, [quoted])
   await client.query("SELECT set_config('search_path', $1, false)", [before.path])
   const withoutSchema = (text) =>
@@ -49,7 +49,7 @@ export async function readCatalog(client, schema) {
   )
 }
 
-/** Lines that say in what `actual` differs from `expected`; none when they are equal. */
+/** One line per difference between `actual` and `expected`. */
 export function compareCatalogs(expected, actual) {
   return [
     ...[...expected].flatMap(([key, definition]) =>

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Checks that what describes the tables agrees: Prisma schema, migrations, function files, and a database.
+ * Checks that all descriptions of the tables agree: Prisma schema, migrations, function files, and a database.
  *
  *     npm run check:drift                       the files of the repository, on scratch databases
  *     npm run check:drift -- --url <database>   a database against the files; `?schema=` says which schema
@@ -8,8 +8,8 @@
  * Prisma compares tables, columns, keys and indexes; what it does not see is compared in PostgreSQL's catalog. Exit
  * code 1 and one line per difference when there is drift.
  *
- * Scratch databases are made on the server of `DATABASE_URL`; where that is not set, or may not create databases, on
- * an embedded server that is gone afterwards.
+ * Scratch databases are created on the server of `DATABASE_URL`; if that is not set, or may not create databases, on
+ * an embedded server that is removed afterwards.
  */
 import { DatabaseServer } from "duroxide-prisma/server"
 import * as Effect from "effect/Effect"
@@ -110,7 +110,7 @@ async function checkDatabase(serverUrl) {
 // Prisma's comparison
 // -----------------------------------------------------------------------------
 
-/** An engine that does nothing makes every comparison succeed: it must see that an empty schema is not ours. */
+/** An engine that does nothing would make every comparison succeed: it must report that an empty schema differs. */
 async function prismaMustSee(url) {
   const { exitCode, output } = await prisma(url, ["--from-empty", "--to-schema", schemaFile])
   if (exitCode !== 2) throw new Error(`prisma migrate diff does not see any difference\n${output}`)
@@ -147,14 +147,14 @@ function prisma(url, args) {
 // databases
 // -----------------------------------------------------------------------------
 
-/** The migrations of the folder in a new schema, without the books of those who apply them. */
+/** Applies the migrations of the folder to a new schema, without recording them. */
 async function migrate(client, schema) {
   const quoted = pg.escapeIdentifier(schema)
   await client.query(`CREATE SCHEMA ${quoted}; SET search_path = ${quoted}`)
   for (const { sql } of readMigrations(migrationsFolder)) await client.query(sql)
 }
 
-/** Puts the functions of the files in place of those of the migrations; triggers that call them stay. */
+/** Replaces the functions of the migrations by those of the files; triggers that call them stay. */
 async function replaceFunctions(client, schema, functions) {
   const quoted = pg.escapeIdentifier(schema)
   await client.query(`SET search_path = ${quoted}`)
@@ -204,7 +204,7 @@ async function mayCreateDatabases(url) {
   })
 }
 
-/** A database of its own for the time of the check. */
+/** A temporary database for the check. */
 function withScratch(serverUrl, use) {
   const name = `duroxide_drift_${randomUUID().replaceAll("-", "_")}`
   const url = new URL(serverUrl)

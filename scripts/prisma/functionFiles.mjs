@@ -1,9 +1,10 @@
 /**
  * Reads stored functions: from `prisma/functions/*.sql`, where each is edited, and from `prisma/migrations`, where each
- * was last defined. Both sides give the same shape, so comparing them is comparing two maps. Writes the migrations as
+ * was last defined. Both have the same shape, so they are compared as two maps. Writes the migrations as
  * code.
  *
- * A function file holds one `CREATE OR REPLACE FUNCTION dx_…` named like the file, after a comment that describes it.
+ * A function file has one `CREATE OR REPLACE FUNCTION dx_…` with the name of the file, after a comment that describes
+ * it.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import path from "node:path"
@@ -12,12 +13,12 @@ import { fileURLToPath } from "node:url"
 export const root = fileURLToPath(new URL("../../", import.meta.url))
 export const functionsDirectory = path.join(root, "prisma/functions")
 export const migrationsDirectory = path.join(root, "prisma/migrations")
-/** Where the migrations stand as code. */
+/** The module that contains the migrations as code. */
 export const migrationsModule = path.join(root, "src/prisma/internal/migrations.generated.ts")
 
 /**
- * Sent before functions are created, which keep the search path of that moment. Without pg_temp at its end, a temporary
- * table of the caller hides ours. For the transaction only: what the migrating session does later keeps its own path.
+ * Sent before functions are created, as these keep the current search path. Without pg_temp at its end, a temporary
+ * table of the caller would hide ours. For the transaction only: later statements of the session keep its own path.
  */
 export const fixedSearchPath = "SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);"
 
@@ -25,7 +26,7 @@ const statement =
   /^CREATE OR REPLACE FUNCTION (?<created>\w+)\s*\([\s\S]*?^AS (?<quote>\$\w*\$)[\s\S]*?\k<quote>(?=\s*;?\s*$)|^DROP FUNCTION IF EXISTS (?<dropped>\w+)(?=;)/gm
 
 /**
- * What a migration must replace rather than redefine when it changes: arguments, result and attributes, without
+ * The parts whose change requires dropping a function first: arguments, result and attributes, without
  * comments and layout.
  */
 export const signature = (definition) =>
@@ -51,7 +52,7 @@ export function readFunctionFiles(directory = functionsDirectory) {
       ? `must hold one statement, CREATE OR REPLACE FUNCTION ${name}(…) … AS $$…$$, with AS at the start of its line`
       : found[0].index + found[0][0].length !== text.length
       ? "must end with the function's body"
-      // One that reads no table can be put into the statement that calls it, which settings would prevent.
+      // PostgreSQL can inline a function that reads no table; settings would prevent that.
       : !/\bSET search_path FROM CURRENT\b/.test(signature(found[0][0])) &&
           !/\bLANGUAGE sql IMMUTABLE$/.test(signature(found[0][0]))
       ? "must say SET search_path FROM CURRENT before AS: otherwise it works only under the caller's search_path"
@@ -62,7 +63,7 @@ export function readFunctionFiles(directory = functionsDirectory) {
   return calledFirst(functions)
 }
 
-/** PostgreSQL looks up the functions that a body in SQL calls when the body is created, so these come before it. */
+/** When PostgreSQL creates a body in SQL it looks up the functions it calls, so these come first. */
 function calledFirst(functions) {
   const ordered = new Map()
   const visit = (one, callers) => {
@@ -88,7 +89,7 @@ export function readMigrations(directory = migrationsDirectory) {
     })
 }
 
-/** The module that holds the given migrations as code, so that they are wherever the code is, also in a bundle. */
+/** The source of the module with the given migrations, which makes them available in a bundle as well. */
 export function renderModule(migrations) {
   const literal = (text) => `\`${text.replace(/[\\`]|\$\{/g, "\\$&")}\``
   const entries = migrations.map(({ name, sql }) => `  {\n    name: "${name}",\n    sql: ${literal(sql)}\n  }`)
@@ -100,7 +101,7 @@ export function renderModule(migrations) {
   ].join("\n")
 }
 
-/** What the given migrations leave defined: name to definition. */
+/** The functions defined after the given migrations: name to definition. */
 export function definedBy(migrations) {
   const functions = new Map()
   for (const { sql } of migrations) {

@@ -40,7 +40,7 @@ function log(level, fields) {
 // Connections
 // -----------------------------------------------------------------------------
 
-/** Takes a Prisma URL apart: what Prisma adds to it (`schema`, …) must not reach `pg`. */
+/** Splits a Prisma URL: parameters that only Prisma knows (`schema`, …) must not reach `pg`. */
 function target(prismaUrl) {
   const url = new URL(prismaUrl)
   const schema = url.searchParams.get("schema") ?? "public"
@@ -192,7 +192,7 @@ async function serve() {
       return await run()
     } catch (error) {
       if (!/external factory/.test(error?.message) || !params?.migrationsList) throw error
-      // The connector has given away its factory; this call puts it back into a state that can make a shadow database.
+      // The connector has handed over its factory; this call restores a state in which it can create a shadow database.
       await engine.devDiagnostic({ migrationsList: params.migrationsList, filters: params.filters })
       return run()
     }

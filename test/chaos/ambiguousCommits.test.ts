@@ -33,7 +33,7 @@ const WalkLive = Walk.toLayer(Effect.fn(function*(n) {
 
 const results = instances * 4
 
-/** A point anywhere in what the next connection to get there carries. Statements are mostly a few hundred bytes. */
+/** A random point in the traffic of the next connection that reaches it. Most statements have a few hundred bytes. */
 const somewhere: Effect.Effect<Cut> = Effect.gen(function*() {
   const within = (["statement", "answer", "between"] as const)[yield* Random.nextIntBetween(0, 2)]!
   return {
@@ -95,7 +95,7 @@ it.live(
           client.start(Walk, { instanceId, payload: n, ifExists: "ignore" }),
           "instances"
         )
-        // A signal without an open wait is lost, so it is sent until it was heard; others are dropped.
+        // A signal without an open wait is lost, so it is sent until it is received; the others are dropped.
         const ended = client.wait(Walk, instanceId).pipe(
           Effect.retry({ while: (error) => error._tag === "ProviderError" })
         )
@@ -110,7 +110,7 @@ it.live(
       assert.deepStrictEqual(answers, ids.map((_, n) => n + 3))
       assert.isDefined(cutting.pollUnsafe(), "the run was over before the last cut")
 
-      // What signals are left find their instance ended.
+      // The remaining signals find that their instance has ended.
       yield* waitUntil(Effect.map(sql("SELECT FROM orchestrator_queue"), (rows) => rows.length === 0))
       yield* waitUntil(Effect.map(sql("SELECT FROM instance_locks"), (rows) => rows.length === 0))
       const [totals] = yield* sql(

@@ -54,7 +54,7 @@ describe("Two processes", () => {
             { concurrency: "unbounded" }
           )
           assert.deepStrictEqual(results, ids.map((_, i) => i + 5))
-          // Roles change, so that both the older and the younger process are killed in turn.
+          // Roles alternate, so that both the older and the newer process are killed.
           if (round % 2 === 1) {
             yield* survivor.kill
             survivor = yield* ChildProcess.start("worker", url)

@@ -36,7 +36,7 @@ const locking = (table: string, seconds: number): Outage =>
 
 const instances = 60
 
-/** While activities run, the store fails; they were to end in the first seconds of it. */
+/** The store fails while activities run that would end during its first seconds. */
 const results = (outage: Outage) =>
   Effect.gen(function*() {
     const test = yield* PgServer.database
@@ -63,8 +63,8 @@ const results = (outage: Outage) =>
   }).pipe(Effect.scoped)
 
 /**
- * The server is gone for longer than a lock. The processes reach it again one after the other: first the one with most
- * slots to spare, last the one that runs most.
+ * The server is unreachable for longer than a lock lasts. The processes reach it again one after the other: first the
+ * one with most free slots, last the one that runs most.
  */
 const goneForLongerThanALock = Effect.gen(function*() {
   const test = yield* PgServer.database

@@ -22,7 +22,7 @@ describe("An activity that kills its process", () => {
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
           const ids = Array.from({ length: innocents }, (_, n) => ({ instanceId: `flow-${n}`, n }))
-          // All of them before the first process, so that it claims them together.
+          // All starts come before the first process, so that it claims them together.
           yield* client.start(Pill, { instanceId: "pill" })
           yield* Effect.forEach(ids, ({ instanceId, n }) =>
             client.start(Flow, { instanceId, payload: { n, kind: "steps" } }))

@@ -42,7 +42,7 @@ describe("Processes that serve something else", () => {
       Effect.gen(function*() {
         const [among, alone] = yield* Effect.all([machines(strangers), machines(0)], { concurrency: "unbounded" })
         const took = yield* Effect.all([executeAll(among), executeAll(alone)], { concurrency: "unbounded" })
-        // A machine that is too busy for a dozen processes is slow without strangers, too.
+        // A machine that is too busy for a dozen processes is also slow without strangers.
         assert.isBelow(median(took[0]), Math.max(1_000, 3 * median(took[1])))
       }).pipe(Effect.scoped),
     120_000

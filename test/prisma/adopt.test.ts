@@ -44,7 +44,7 @@ describe("adopt", () => {
       assert.deepStrictEqual(yield* adopt({ url }), ours)
       const after = yield* Duroxide.objects(sql, schema)
       const lost = before.filter((object) => !after.includes(object))
-      // Storage parameters are the one thing that shows on a table of theirs.
+      // On Duroxide's tables, only storage parameters change.
       assert.deepStrictEqual(lost.filter((object) => !/^relation \w+ r$/.test(object)), [])
       const strangers = added(before, after).filter((object) =>
         !/^(function dx_|relation \w+ r \{fillfactor=|relation \w+_idx i$|(relation|column) _prisma_migrations)/.test(

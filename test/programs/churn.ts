@@ -5,8 +5,8 @@
  *
  *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections> <outcomes>
  *
- * Ends after so many seconds, but not before each of the comma-separated outcomes was counted a few times, so that a
- * busy machine does as much as an idle one; after four times as many seconds in any case.
+ * Ends after that many seconds, but not before each of the comma-separated outcomes was counted a few times, so that a
+ * busy machine does as much as an idle one; after four times that many seconds in any case.
  *
  * The last line on stdout is `counts: ` and how many items were settled or lost and how many calls failed, as JSON.
  */
@@ -105,7 +105,7 @@ const settle = (operation: string, outcomes: Effect.Effect<ReadonlyArray<string>
 const sometimes = (probability: number, make: () => Settling) => chance(probability) ? [make()] : []
 const atOnce = (all: ReadonlyArray<Settling>) => Effect.all(shuffled(all), { concurrency: "unbounded", discard: true })
 
-/** One of the claims in flight: works until the time is over. */
+/** One of the claims in flight: works until the time has passed. */
 const work = Effect.fnUntraced(function*(
   driver: ProviderDriver.ProviderDriver["Service"],
   admin: AdminDriver.AdminDriver["Service"]

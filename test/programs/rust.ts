@@ -2,7 +2,7 @@
 // prints `ready` when it serves, and `ran <activity> <instance> <input>` for each activity it runs.
 //
 // The binary is that of duroxide's Node binding. It runs the orchestrations in Rust and asks JavaScript for the next
-// step of a generator: what is yielded here says what to schedule, the answer is what became of it.
+// step of a generator: what is yielded here says what to schedule, and the answer is its outcome.
 import { createRequire } from "node:module"
 
 interface Native {
@@ -96,13 +96,13 @@ const orchestrations: Record<string, (input: any, instanceId: string) => Steps> 
         : { type: "subOrchestrationWithId", ...called, instanceId: id }
     )
   },
-  /** What the Rust runtime does itself, by activities of its own. */
+  /** Uses built-in activities of the Rust runtime. */
   *RustClock() {
     const now: number = yield { type: "utcNow" }
     const guid: string = yield { type: "newGuid" }
     return { now, guid }
   },
-  /** A turn during which the process can hang, JavaScript and all. */
+  /** A turn during which the whole process can hang, including JavaScript. */
   // oxlint-disable-next-line require-yield
   *RustPause() {
     if (options.hang === true) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0)

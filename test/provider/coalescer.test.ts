@@ -90,7 +90,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(sent, [[1, -1, 3], [1], [-1], [3]])
     }))
 
-  /** Sends texts; one that another holds fails its set after 200 milliseconds. */
+  /** Sends texts; a text that another transaction holds fails its set after 200 milliseconds. */
   const holding = Effect.gen(function*() {
     const sent: Array<ReadonlyArray<string>> = []
     const held = new Set<string>()

@@ -1,9 +1,9 @@
 /**
- * Both drivers see the same random calls at the same virtual times: every answer, and everything stored at the end, must
- * be the same. What one of them forgot to promise shows here.
+ * Both drivers see the same random calls at the same virtual times: every answer, and everything stored at the end,
+ * must be the same. This finds behaviour that the contract leaves unspecified.
  *
  * A failure prints its seed and the smallest sequence that still fails. `DIFFERENTIAL_SEED` plays one seed again,
- * `DIFFERENTIAL_RUNS` as many sequences as wanted.
+ * `DIFFERENTIAL_RUNS` sets the number of sequences.
  */
 import { it } from "@effect/vitest"
 import * as Context from "effect/Context"

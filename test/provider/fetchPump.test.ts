@@ -10,7 +10,7 @@ import * as TestClock from "effect/testing/TestClock"
 import * as fetchPump from "../../src/provider/internal/fetchPump.ts"
 import * as Clocks from "../utils/clock.ts"
 
-/** A pump over a list of items; counts the statements and keeps what is given back. */
+/** A pump over a list of items; counts the statements and records abandoned items. */
 const setup = (items: Array<string>) =>
   Effect.gen(function*() {
     const looks: Array<number> = []

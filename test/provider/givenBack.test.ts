@@ -48,7 +48,7 @@ const cases: Record<string, Case> = {
   }
 }
 
-// Who gives work back for want of a handler must not be the first to see it again, each time, until it is poison.
+// A process that abandons work without a handler must not claim it again each time, until it is poison.
 describe("Work abandoned with a pause does not wake the process that abandoned it:", () => {
   for (const [what, { claim, enqueue, giveBack }] of Object.entries(cases)) {
     it.effect(`${what} goes to the process that claims next`, () =>

@@ -19,7 +19,7 @@ const start = (instance: string) =>
     executionId: 1
   }) as const
 
-/** A provider, and what its claims handed out. */
+/** A provider, and the results of its claims. */
 const open = Effect.gen(function*() {
   const store = MemoryDriver.make()
   const claimed: Array<string> = []

@@ -16,7 +16,7 @@ const lockLost = new ProviderError.ProviderError({
   reason: new ProviderError.LockLost({ lockToken: "token" })
 })
 
-/** Renews a lock of 20 seconds; answers at which seconds, when the store answered as given. */
+/** Renews a lock of 20 seconds; returns at which seconds, if the store answers as given. */
 const seconds = (answers: ReadonlyArray<"held" | "unanswered" | "broken" | "lost">) =>
   Effect.gen(function*() {
     const at: Array<number> = []

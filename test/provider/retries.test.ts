@@ -20,8 +20,8 @@ const contention = new Contention({ sqlState: "40001", problem: "conflict" })
 const denied = new PermissionDenied({ problem: "no right" })
 
 /**
- * A provider whose driver fails `failures` times, and then works. With `answerLost` a failing call has done
- * its work nevertheless. Operations that are `broken` always fail. `calls` are the driver's calls: what, and when by the clock.
+ * A provider whose driver fails `failures` times, and then works. With `answerLost` a failing call has done its work
+ * nevertheless. Operations that are `broken` always fail. `calls` are the driver's calls: what, and when by the clock.
  */
 const open = Effect.fnUntraced(function*(answerLost = false) {
   const store = MemoryDriver.make()
@@ -100,7 +100,7 @@ describe("Retries:", () => {
       calls.length = 0
       failures.push(lost, contention)
       const { attemptCount, item } = yield* settled(fetchInstance(provider))
-      // What failed was no delivery, and the turn's time is that of the try that succeeded.
+      // Failed attempts are not deliveries, and the time of the turn is that of the attempt that succeeded.
       assert.strictEqual(attemptCount, 1)
       assert.strictEqual(item.nowMs, 150)
       assert.deepStrictEqual(calls, [0, 50, 150].map((atMs) => ["fetchOrchestrationItems", atMs]))
@@ -178,7 +178,7 @@ describe("Retries:", () => {
       assert.deepStrictEqual(calls.map(([, atMs]) => atMs), [0, 0, 0, 50, 50, 150, 150, 300, 300])
     }).pipe(silent))
 
-  // Every further level of retries would multiply the statements that a database in trouble gets.
+  // Another level of retries would multiply the statements sent to a failing database.
   it.effect("a turn of the runtime is sent four times, then its instance is paused", () =>
     Effect.gen(function*() {
       const { broken, calls, provider } = yield* open()

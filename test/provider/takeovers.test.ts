@@ -1,5 +1,5 @@
 /**
- * After an outage, locks that ran out meanwhile are left to their holders for the length of a lock.
+ * After an outage, locks that expired meanwhile are left to their holders for the length of a lock.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { FromDriver, MemoryDriver, Provider, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
@@ -81,7 +81,7 @@ const setup = Effect.gen(function*() {
   return {
     holder: yield* open,
     taker: yield* open,
-    /** The processes ask all the time. */
+    /** The processes claim continuously. */
     away: Effect.fnUntraced(function*(seconds: number, asks: Effect.Effect<unknown, ProviderError.ProviderError>) {
       isAway = true
       for (let second = 0; second < seconds; second++) {

@@ -27,7 +27,7 @@ const withBatch = (steps: ReadonlyArray<Step>, turn: Turn, change: Partial<Batch
   { ...turn, batch: { ...turn.batch, ...change } }
 ]
 
-/** Fails when the steps go as recorded although they should not. */
+/** Fails if the steps go as recorded although they should not. */
 const mustDiffer = (what: string, scenario: Scenario, steps: ReadonlyArray<Step>) =>
   Effect.map(check(steps, scenario), (found) => assert.isNotEmpty(found, `${what} goes unnoticed`))
 
@@ -90,7 +90,7 @@ describe("recordings of Duroxide", () => {
           for (const [index, message] of turn.batch.messages.entries()) {
             const altered = message.replace(/"(input|result|data|reason)":\s?"(?!second)/, "$&7")
             if (altered === message || message.includes(`"second`)) continue
-            // What a start says that is refused is not looked at.
+            // The contents of a refused start are not examined.
             if (turn.stored.events.length === 0) continue
             // Messages for an unreadable history are not examined.
             if (name === "poison-bad-history" && turn.turn === 2) continue

@@ -438,7 +438,7 @@ describe("limits", () => {
     const notice = { _tag: "SubOrchFailed", parentInstance: "p", parentExecutionId: 1, parentId: 7 } as const
     assert.deepStrictEqual(instance.last.turn.orchestratorItems, [{ ...notice, details: outcome.details }])
     if (outcome.details._tag !== "Application") return assert.fail(outcome.details._tag)
-    // Nothing that a caller could take for an error of the program.
+    // Not anything that a caller could mistake for an error of the program.
     assert.strictEqual(outcome.details.kind, "Panicked")
     assert.strictEqual(instance.written.filter((event) => event.includes("OrchestrationCompleted")).length, 0)
     return outcome.details.message

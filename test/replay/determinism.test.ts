@@ -11,7 +11,7 @@ import { Dice, make, nothingLeft, Uninterrupted } from "./randomPrograms.ts"
 const programs = 1000
 const depth = 4
 
-/** The messages of one turn: some of those that are due, in any order, with some that should not come at all. */
+/** The messages of one turn: some of the due ones, in any order, and some that should not arrive at all. */
 const nextBatch = (dice: Dice, instance: Instance, sent: Array<WorkItem.WorkItem>, turn: number) => {
   const everything = turn > 40
   const due: Array<WorkItem.WorkItem> = []

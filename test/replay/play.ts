@@ -42,7 +42,7 @@ export interface Options {
   readonly keyValues?: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs?: number }>
   readonly carried?: ReadonlyArray<readonly [mailbox: string, data: string]>
   readonly customStatus?: string
-  /** False where a test looks at what the code does on every replay. */
+  /** False if a test examines what the code does on every replay. */
   readonly staysWarm?: false
 }
 
@@ -262,7 +262,7 @@ export class Instance {
     reason
   })
 
-  /** What the next turn is given. */
+  /** The input of the next turn. */
   claimed(messages: ReadonlyArray<WorkItem.WorkItem>): turns.Input {
     const { carried = [], customStatus, parent } = this.options
     return {
@@ -347,7 +347,7 @@ export const play = (program: Program | Code, options: Play = {}): Instance => {
   return instance
 }
 
-/** Definitions are made once: their Schemas cost more than what they are used for here. */
+/** Definitions are made once, as their Schemas cost more than their use here. */
 const once = <A>(make: (name: string) => A) => {
   const made = new Map<string, A>()
   return (name: string): A => {
@@ -406,7 +406,7 @@ export const calls = (history: ReadonlyArray<Event.Event>): ReadonlyArray<string
 
 // internal
 
-// Chai takes seconds to find a wide fan-out equal.
+// Chai takes seconds to compare a wide fan-out.
 const same = (actual: turns.Result, expected: turns.Result, message: string) => {
   if (!isDeepStrictEqual(actual, expected)) assert.deepStrictEqual(actual, expected, message)
 }

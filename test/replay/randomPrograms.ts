@@ -288,7 +288,7 @@ export class Uninterrupted {
     this.fiber = Effect.runForkWith(services)(Random.withSeed(program, options.seed))
   }
 
-  /** Until everything that can run has run. */
+  /** Waits until everything that can run has run. */
   async settle(): Promise<void> {
     while (this.pending > 0) await new Promise<void>((resolve) => void setImmediate(resolve))
   }

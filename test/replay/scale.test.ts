@@ -16,7 +16,7 @@ const cpu = (run: () => void): number => {
   return user + system
 }
 
-/** The least of several measurements: what else runs on the machine only ever adds. */
+/** The minimum of several measurements, as other load on the machine only adds time. */
 const least = (times: number, measure: () => number) => Math.min(...Array.from({ length: times }, measure))
 
 /** How much longer a turn of 10,000 takes than one of 2,500. */

@@ -9,7 +9,7 @@ const A = activity("A")
 const message = `orchestration "Tested" awaits something that is not durable (a promise, a callback, a real timer): ` +
   `nothing recorded can ever wake it. Put it in an activity. Instead of an endless sleep, wait for a signal`
 
-/** The rest of the event loop, without a word about time. */
+/** Waits for the rest of the event loop, independently of time. */
 const laterTasks = () => new Promise<void>((resolve) => void setImmediate(resolve))
 
 describe("code that is not durable", () => {

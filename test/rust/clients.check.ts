@@ -7,14 +7,14 @@ import { waitUntil } from "../utils/waitUntil.ts"
 import * as Ours from "./ours.ts"
 import * as Rust from "./Rust.ts"
 
-// What both sides may take goes to whoever looks first. Where that matters, one of them looks seldom; theirs never when
-// the 1, 2, 4, … seconds are over for which it gave a start back.
+// Work that both sides may take goes to the first claim. Where that matters, one side polls rarely; Rust never when
+// the pauses of 1, 2, 4, … seconds end with which it abandoned a start.
 const weLookSeldom = { pollInterval: "1700 millis" } as const
 const theyLookSeldom = { settings: { orchestrationConcurrency: 1, dispatcherPollIntervalMs: 1700 } } as const
 
 const heard = { name: "anna", answer: "yes", letter: "dear" }
 
-/** As if every delivery but the last one it may have was over. */
+/** As if all deliveries but the last allowed one had happened. */
 const wearOut = ({ sql }: Rust.Shared) => sql("UPDATE orchestrator_queue SET attempt_count = 10, visible_at = now()")
 
 const enqueued = (shared: Rust.Shared, condition: string) =>

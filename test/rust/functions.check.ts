@@ -7,7 +7,7 @@ import { waitUntil } from "../utils/waitUntil.ts"
 import * as Functions from "./functions.ts"
 import * as Rust from "./Rust.ts"
 
-/** The same schema by our functions and by theirs. */
+/** The same schema through our functions and through Duroxide's. */
 const both = Effect.gen(function*() {
   const shared = yield* Rust.open
   yield* Effect.provide(Migrator.adopt(shared), Logger.layer([]))
@@ -22,7 +22,7 @@ const named = { orchestration_name: "Orchestration", orchestration_version: "1.0
 const activityItem = (instance: string, id: number, fields: object = {}) => ({
   ActivityExecute: { instance, execution_id: 1, id, name: "Activity", input: "1", ...fields }
 })
-/** One that either side takes. */
+/** An activity that either side takes. */
 const encodedActivity = (
   instance: string,
   id: number,

@@ -49,7 +49,7 @@ interface Claim {
   readonly abandon: Effect.Effect<unknown, unknown>
 }
 
-/** Settles a claim well, twice, not at all, or too late; answers with what was stored. */
+/** Settles a claim once, twice, not at all, or too late; returns what was stored. */
 const settle = Effect.fnUntraced(function*({ abandon, ack }: Claim) {
   const n = Math.random()
   if (n < 0.6) return yield* ack

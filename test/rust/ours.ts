@@ -67,7 +67,7 @@ export const RustFailure = Orchestration.make("RustFailure", {
   ...served
 })
 
-/** A program of ours under the name of one of theirs, which no process of ours may get to run. */
+/** A TypeScript program with the name of a Rust one, which no TypeScript process may ever run. */
 const Trap = Orchestration.make("RustSteps", number)
 
 const handlers = (ran: Array<string>) =>
@@ -126,7 +126,7 @@ export interface Options {
   /** Defaults to those without a tag. */
   readonly tags?: TagFilter
   readonly pollInterval?: Duration.Input
-  /** Registers `RustSteps` as well, which no process of ours may get to run. */
+  /** Also registers `RustSteps`, which no TypeScript process may ever run. */
   readonly trap?: boolean
 }
 

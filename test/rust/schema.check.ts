@@ -8,7 +8,7 @@ import * as Rust from "./Rust.ts"
 
 const silently = Effect.provide(Logger.layer([]))
 
-/** Everything a schema consists of, in words that do not depend on its name. */
+/** A description of everything in a schema, independent of its name. */
 const description = Effect.fnUntraced(function*({ schema, sql }: Pick<PgServer.TestDatabase, "schema" | "sql">) {
   const lines = (query: string) =>
     Effect.map(sql<{ line: string }>(`${query} ORDER BY 1`, [schema]), (rows) => rows.map(({ line }) => line))
@@ -64,7 +64,7 @@ describe("a schema duroxide-pg made", () => {
       const rows = yield* books(shared)
       assert.isAbove((yield* silently(Migrator.adopt(shared))).length, 0)
       const after = yield* Duroxide.objects(shared.sql, shared.schema)
-      // Storage parameters are the one thing that shows on a table of theirs.
+      // On Duroxide's tables, only storage parameters change.
       assert.deepStrictEqual(
         before.filter((object) => !after.includes(object) && !/^relation \w+ r$/.test(object)),
         []

@@ -109,7 +109,7 @@ describe("side by side", () => {
         const client = yield* Client.Client
         yield* client.start(Ours.OurSteps, { instanceId: "ours", payload: 1 })
         yield* queued(shared, "OurStep")
-        // Their worker takes the oldest first: what it runs came after ours.
+        // The Rust worker takes the oldest first, so an activity it runs was enqueued after ours.
         yield* client.start(Ours.OurCall, { instanceId: "later", payload: 1 })
         assert.strictEqual(yield* client.wait(Ours.OurCall, "later"), 2)
         assert.deepStrictEqual(yield* queue(shared), [{ name: "OurStep", tag: "duroxide-prisma", attempts: 0 }])
@@ -182,6 +182,6 @@ const queue = ({ sql }: Rust.Shared) =>
      FROM worker_queue ORDER BY id`
   )
 
-/** Until an activity of that name is in the queue. */
+/** Waits until an activity of that name is in the queue. */
 const queued = (shared: Rust.Shared, name: string) =>
   waitUntil(Effect.map(queue(shared), (rows) => rows.some((row) => row.name === name)))

@@ -610,7 +610,7 @@ describe("replayHistory: an invalid history", () => {
 describe("replayHistory: histories of a Rust runtime", () => {
   const folder = new URL("../recordings/duroxide/", import.meta.url)
 
-  /** Where our programs are not those that were recorded, word for word, or Rust did what we would not. */
+  /** Recordings whose programs differ from ours, or in which Rust did what we would not. */
   const notOurs = new Map([
     ["nondeterminism-returned-early", "the program changes with every run"],
     ["poison-bad-history", "an event was made unreadable"],

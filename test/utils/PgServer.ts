@@ -1,5 +1,5 @@
 /**
- * Databases for tests: fresh, one's own, gone afterwards.
+ * Databases for tests: fresh, private, and dropped afterwards.
  *
  * A database is a clone of the migrated template (about 20 ms). Where the role of `DATABASE_URL` may not create
  * databases, it is a schema of the given one; `url` then carries `?schema=…`.
@@ -16,14 +16,14 @@ import * as Migrator from "../../src/prisma/Migrator.ts"
 import type { ProvidedServer } from "./globalSetup.ts"
 
 /**
- * A database of one's own.
+ * A private database.
  */
 export interface TestDatabase {
   /** For `Database`, `Migrator` and the Prisma CLI. */
   readonly url: string
   /** The schema `url` leads to. */
   readonly schema: string
-  /** Runs SQL as an onlooker, on a connection of its own kept for the test, with `search_path` at `schema`. */
+  /** Runs SQL as an observer, on a separate connection kept for the test, with `search_path` at `schema`. */
   readonly sql: <Row = Record<string, unknown>>(
     text: string,
     values?: ReadonlyArray<unknown>

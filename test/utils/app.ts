@@ -1,5 +1,5 @@
 /**
- * A whole application on a database of its own: store, runtime and client, in this process.
+ * A whole application on a private database: store, runtime and client, in this process.
  */
 import { Client, RuntimeConfig } from "duroxide-prisma"
 import type { Runtime } from "duroxide-prisma"
@@ -17,7 +17,7 @@ export interface Options {
   readonly runtime?: RuntimeConfig.Options
 }
 
-/** Store and client on `url`, without logs: many tests provoke what is worth a warning. */
+/** Store and client on `url`, without logs, because many tests provoke warnings. */
 export const store = (url: string, options?: FromDriver.Options) =>
   Client.layer.pipe(
     Layer.provideMerge(FromDriver.layer(options)),
@@ -28,7 +28,7 @@ export const store = (url: string, options?: FromDriver.Options) =>
 
 /**
  * Everything on a fresh database; `runtime` is a `Runtime.layer` with its handlers. Every turn is replayed and compared
- * with the program kept in memory, unless a test is about these.
+ * with the warm program, unless a test is about these.
  */
 export const layer = (
   runtime: Layer.Layer<Runtime.Runtime, never, Provider.Provider>,

@@ -1,7 +1,7 @@
 /**
- * Fails a test that has asserted nothing: it could not fail either.
+ * Fails a test without assertions, as it could never fail.
  *
- * Every assertion of chai goes through one method. Of tests that run at the same time none is blamed for another.
+ * Every assertion of chai goes through one method. Concurrent tests are counted separately.
  */
 import { afterEach, beforeEach, chai } from "vitest"
 

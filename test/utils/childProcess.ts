@@ -1,5 +1,5 @@
 /**
- * Processes of their own, started, watched and killed by tests.
+ * Child processes, started, watched and killed by tests.
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
@@ -14,7 +14,7 @@ export interface Process {
   readonly kill: Effect.Effect<void>
   /** SIGTERM, then the exit code. */
   readonly stop: Effect.Effect<number | null>
-  /** Ends with the process, whoever ends it. */
+  /** Ends with the process, whatever ends it. */
   readonly ended: Effect.Effect<void>
   readonly output: () => string
 }

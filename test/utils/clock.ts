@@ -1,14 +1,14 @@
 /**
- * Clocks that differ from another one.
+ * Clocks derived from another clock.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 
-/** The same clock, but for what `changes` holds. */
+/** The same clock with the given changes. */
 export const changed = (clock: Clock.Clock, changes: Partial<Clock.Clock>): Clock.Clock =>
   Object.assign(Object.create(clock) as Clock.Clock, changes)
 
-/** Shows a wall clock that can be set back; its intervals are not touched. */
+/** A wall clock that can be set back; its intervals do not change. */
 export const stepping = (clock: Clock.Clock) => {
   let setBackMs = 0
   const now = () => clock.currentTimeMillisUnsafe() - setBackMs

@@ -1,15 +1,15 @@
 /**
- * A TCP proxy that breaks a connection at a chosen point of what it carries: after so many bytes of either direction,
+ * A TCP proxy that breaks a connection at a chosen point of its traffic: after a number of bytes in either direction,
  * in the middle of a statement or of its answer, or between the two.
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import * as net from "node:net"
 
-/** Where the next cut falls, and what both sides see of it. */
+/** The point of the next cut, and what both sides see of it. */
 export interface Cut {
   /**
-   * `statement`: so many bytes of what the client sends get through. `answer`: so many bytes of what the server sends.
+   * `statement`: that many bytes from the client get through. `answer`: that many bytes from the server.
    * `between`: the server receives everything the client sends next, and the client gets no answer.
    */
   readonly within: "statement" | "answer" | "between"
@@ -21,7 +21,7 @@ export interface Cut {
 export interface CuttingProxy {
   /** `url` with host and port of the proxy. */
   readonly through: (url: string) => string
-  /** Breaks the connection that first reaches the point; ends when it has. */
+  /** Breaks the first connection that reaches the point; returns when it has. */
   readonly cut: (cut: Cut) => Effect.Effect<void>
 }
 
@@ -54,7 +54,7 @@ async function listen({ hostname, port }: URL) {
       armed = undefined
       from.removeAllListeners("data")
       to.removeAllListeners("data")
-      // What arrives, arrives: only then is the connection broken on that side.
+      // Received data are delivered first; then the connection is broken on that side.
       to.write(arrives, () => cut.manner === "reset" && cut.within !== "between" ? to.resetAndDestroy() : to.end())
       if (cut.manner === "reset") from.resetAndDestroy()
       else from.end()

@@ -21,7 +21,7 @@ export const blocks = (page: string, language: string): ReadonlyArray<{ heading:
   return found
 }
 
-/** Where the repository's files can be read that are not in the package. */
+/** The address of files of the repository that are not in the package. */
 export const repository = `${JSON.parse(read("package.json")).homepage.replace("#readme", "")}/blob/main/`
 
 /** The files of the repository in a page's list of references, `[label]: link`, by label. */
@@ -34,7 +34,7 @@ export const references = (page: string): ReadonlyMap<string, string> =>
     )
   )
 
-/** Where the links of a page lead, code left out. */
+/** The targets of the links of a page, without those in code. */
 export const links = (page: string): ReadonlyArray<string> => {
   const text = page.replace(/^```[\s\S]*?^```$/gm, "").replace(/`[^`\n]*`/g, "")
   return [...text.matchAll(/\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$/gm)].map(([, inline, listed]) => inline ?? listed!)

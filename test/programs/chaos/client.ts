@@ -1,5 +1,5 @@
-// A client process of a chaos run: `node client.js <JSON of Options>`. Before each call it notes what it is about to do,
-// and afterwards that it was acknowledged, so that an auditor knows what must have happened even if it was killed.
+// A client process of a chaos run: `node client.js <JSON of Options>`. Before each call it notes what it is about to
+// do, and afterwards that it was acknowledged, so that the audit knows what must have happened even if it was killed.
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
@@ -38,7 +38,7 @@ interface Work {
   readonly openBoxes: ReadonlyArray<string>
 }
 
-/** Starts what was sent to and never started, and closes boxes. */
+/** Starts boxes that got letters but were never started, and closes boxes. */
 interface Finish {
   readonly task: "finish"
   readonly starts: ReadonlyArray<{ readonly id: string; readonly program: "Flow" | "Box" }>

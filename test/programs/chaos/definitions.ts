@@ -1,4 +1,4 @@
-// What the processes of a chaos run serve. Results depend on payloads alone, so that an auditor can compute them.
+// What the processes of a chaos run serve. Results depend only on payloads, so that the audit can compute them.
 import { Activity, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -20,13 +20,13 @@ const blockEventLoop = (ms: number): void => {
 // activities
 // ---------------------------------------------------------------------------------------------------------------------
 
-/** Adds 1 after so many milliseconds. */
+/** Adds 1 after the given milliseconds. */
 export const Step = Activity.make("Step", {
   payload: Schema.Struct({ n: Schema.Int, ms: Schema.Int }),
   success: Schema.Int
 })
 
-/** Adds 1; its first delivery blocks the event loop for so many milliseconds. */
+/** Adds 1; its first delivery blocks the event loop for the given milliseconds. */
 export const Block = Activity.make("Block", {
   payload: Schema.Struct({ n: Schema.Int, ms: Schema.Int }),
   success: Schema.Int
@@ -55,7 +55,7 @@ const BoxPayload = Schema.Struct({ read: Schema.Array(Schema.String) })
 /** Letters of one box; `close` is the last. */
 export const Letters = Mailbox.make("Letters", { payload: Schema.String })
 
-/** Reads letters until it is closed, and answers with all of them in the order it read them. */
+/** Reads letters until it is closed, and returns all of them in the order it read them. */
 export const Box1 = Orchestration.make("Box", {
   version: "1.0.0",
   payload: BoxPayload,
@@ -73,7 +73,7 @@ export const Launcher = Orchestration.make("Launcher", { payload: Schema.String 
 /** The signal an `Approval` waits for. */
 export const Decision = Signal.make("Decision")
 
-/** Waits so many milliseconds for its signal. Its status is `asking` from when it waits. */
+/** Waits the given milliseconds for its signal. Its status is `asking` while it waits. */
 export const Approval = Orchestration.make("Approval", {
   payload: Schema.Int,
   success: Schema.Literals(["approved", "timeout"])
@@ -125,7 +125,7 @@ const flow = Effect.fnUntraced(function*({ n, kind }: typeof FlowPayload.Type) {
 export interface Served {
   /** Names the process, for `Ping`. */
   readonly name: string
-  /** Versions of `Box`. A process without any serves its `Ping` only: to the others' work it is a stranger. */
+  /** Versions of `Box`. A process without any serves only its `Ping`, and none of the work of the others. */
   readonly versions: ReadonlyArray<string>
   /** Where handlers note that they ran. */
   readonly effects: string

@@ -1,4 +1,4 @@
-// Chance from a seed: the same numbers in every run.
+// Random numbers from a seed: the same in every run.
 
 export interface Chance {
   /** From 0, below 1. */

@@ -1,6 +1,6 @@
 /**
- * Sequences on which the drivers once differed, shrunk to what matters. Seeds would mean something else as soon as the
- * generator learns another call; these stay what they are.
+ * Sequences on which the drivers once differed, shrunk to the minimum. Seeds would change their meaning as soon as the
+ * generator gets another call; these do not.
  */
 import type { Activity, Message, Operation, Turn } from "./operations.ts"
 

@@ -1,19 +1,20 @@
 /**
  * Random sequences of driver calls, as data.
  *
- * Nothing here names a token or a row: calls point at earlier answers (`Handle`) and at times relative to now, so that a
- * sequence means the same for every driver and survives shrinking.
+ * Nothing here names a token or a row: calls point at earlier answers (`Handle`) and at times relative to now, so that
+ * a sequence means the same for every driver and survives shrinking.
  */
 import * as fc from "fast-check"
 import type { CoreVersion, ExecutionStatus, TagFilter, VersionRange } from "../../../src/model/Instance.ts"
 import type { ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
 
-/** Ids the calls share: few, so that they meet; one that would confuse a token with its separator. */
+/** Ids the calls share: few, so that they collide; one contains the separator of tokens. */
 export const instanceIds = ["a", "b.1", "ç 😀"] as const
 export const lastExecutionId = 3
 
 /**
- * A token: of a claim that was not settled yet, counted back from the newest; of any claim; or one that was never handed out.
+ * A token: of a claim that was not settled yet, counted back from the newest; of any claim; or one that was never
+ * handed out.
  */
 export type Handle = { readonly open: number } | { readonly any: number } | { readonly forged: string }
 
@@ -189,7 +190,7 @@ const few = <A>(arbitrary: fc.Arbitrary<A>, most = 2) => fc.array(arbitrary, { m
 
 const instanceId = fc.constantFrom(...instanceIds)
 const executionId = fc.integer({ min: 1, max: lastExecutionId })
-// Round times meet: a lock ends exactly when a message becomes visible.
+// Round times coincide: a lock expires exactly when a message becomes visible.
 const ms = fc.constantFrom(0, 1, 10, 100, 1000, 1001, 5000)
 const lockTimeoutMs = fc.constantFrom(10, 1000, 5000, 30_000, 30_000)
 const delayMs = orNull(ms)
@@ -307,7 +308,7 @@ const call = <Name extends Operation["call"]>(
 ) => ({ weight, arbitrary: fc.record({ call: fc.constant(name), ...fields }) as unknown as fc.Arbitrary<Operation> })
 
 const operation: fc.Arbitrary<Operation> = fc.oneof(
-  // What a failing sequence can do without shrinks to a wait of no time.
+  // A call that a failing sequence does not need shrinks to a wait of no time.
   { withCrossShrink: true },
   call(5, "wait", { ms }),
   call(3, "startOrchestrations", {
@@ -331,12 +332,12 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
       }),
       serves
     )
-      // What an instance beyond the limit keeps of a lock that ran out is not promised.
+      // It is unspecified what an instance beyond the limit keeps of an expired lock.
       .map(([options, served]): Operation => ({
         ...options,
         ...served,
         limit: options.maxBytes < 10_000 ? 1 : options.limit,
-        // Of messages before a start, claims of every definition take all or what the store happens to know.
+        // Which messages before a start an unrestricted claim takes is unspecified.
         orphans: !("serves" in served)
       }))
   },

@@ -63,7 +63,7 @@ export const play = Effect.fnUntraced(function*(
 // internal
 // -----------------------------------------------------------------------------
 
-/** A lock that ran out means what no lock means, and a claim that finds nothing to take may delete it. */
+/** An expired lock is equivalent to no lock, and a claim that finds nothing may delete it. */
 const withLiveLocks = (tables: Tables, now: number): Tables => ({
   ...tables,
   instance_locks: tables["instance_locks"]!.filter(([, untilMs]) => Number(untilMs) > now)
@@ -109,7 +109,7 @@ const perform = Effect.fnUntraced(function*(
         const claim = find(side.turns, turn.token)
         const orchestratorItems = turn.orchestratorItems.map((message) => ({
           ...encoded(message, now, step),
-          // A turn of an id without an instance would see its instance half made.
+          // A turn of an id without an instance would see an incomplete instance.
           ...(message.creates && message.kind.includes("tart") && !isClaimed(side, message.instanceId) && {
             start: {
               orchestrationName: "Started",
@@ -189,7 +189,7 @@ const perform = Effect.fnUntraced(function*(
     case "deleteInstances": {
       const { force, instanceIds } = operation
       const outcome = yield* admin.deleteInstances({ instanceIds, mustHaveEnded: force ? [] : instanceIds })
-      // Which one of several stands in the way is not promised.
+      // Which of several obstacles is reported is unspecified.
       return outcome._tag === "Deleted" ? outcome : outcome._tag
     }
     case "pruneExecutions":

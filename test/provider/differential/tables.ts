@@ -1,5 +1,5 @@
 /**
- * Everything a driver stores, as rows that can be compared: without tokens and row ids, in an order of its own.
+ * Everything a driver stores, as comparable rows: without tokens and row ids, in a fixed order.
  */
 import * as Effect from "effect/Effect"
 import type * as memory from "../../../src/provider/internal/memory/tables.ts"

@@ -1,5 +1,5 @@
 /**
- * Says where a decision differs from the recorded one.
+ * Compares a decision with the recorded one.
  *
  * Texts are compared byte for byte, keys in their order, after these rules:
  *
@@ -7,13 +7,13 @@
  *   the turn's clock in every event and value, and the recorded one is at most a few milliseconds later
  *   (`recording.ts`).
  * - Due times of timers are compared as distances from the time of the event that created them.
- * - An activity's message has fields of ours, which are left out.
+ * - The row of an activity has additional fields of this package, which are left out.
  * - `duroxide_version` of new events is ours; the recorded one is Duroxide's (`recording.ts`).
  * - Errors: variant, kind and every field but free text agree. The texts of nondeterminism and unreadable histories are
  *   debug output of Duroxide; ours must not be empty. Our poison counts only the failed deliveries, one
  *   less than Duroxide, and does not repeat the messages. The error an orchestration failed with travels
  *   as JSON text here and bare there, in its history and in the notice to its parent. What the runtime says itself, of a
- *   limit that was exceeded or of an id that is taken, is a program that died here. The stack of a program that died is
+ *   limit that was exceeded or of an id that is taken, is a defect of the program here. The stack of a defect is
  *   ours alone.
  * - Queue rows written by a turn are compared as JSON values, because Duroxide sorts their keys.
  */
@@ -26,7 +26,7 @@ import * as coreVersion from "../../../src/model/internal/coreVersion.ts"
 import type { Step, Stored } from "./recording.ts"
 import type { Reaction } from "./tape.ts"
 
-/** What differs, in words; empty when the step went as recorded. */
+/** The differences as text; empty if the step went as recorded. */
 export const differences = (step: Step, reaction: Reaction): ReadonlyArray<string> => {
   switch (step._tag) {
     case "Turn":

@@ -3,8 +3,8 @@
  *
  * The recordings were made through Duroxide's Node binding. Where its results have a shape of their own (a join
  * yields `{ok}` objects, a race `{index, value}`, an uncaught error the text `Error: …`), the helpers below give that
- * shape to what plain Effect combinators return. Where its calls leave open what a definition of ours says (which
- * version of a child is started) or keep texts as they are (values that are no JSON), they are made one level below.
+ * shape to what plain Effect combinators return. Where its calls leave open what a definition here states (which
+ * version of a child is started) or keep texts unchanged (values that are not JSON), they are made one level below.
  */
 import { Activity, KeyValue, Mailbox, Orchestration, Signal } from "duroxide-prisma"
 import { ErrorDetails } from "duroxide-prisma/provider"
@@ -80,7 +80,7 @@ const child = (name: string, input: unknown, instance: string | null = null) =>
       : yield* Effect.fail(ErrorDetails.display(answer.details))
   })
 
-/** An orchestration of any version that goes its own way. */
+/** A detached orchestration of any version. */
 const startDetached = (name: string, instance: string, input: unknown) =>
   Effect.flatMap(
     engine,
@@ -434,7 +434,7 @@ export const CanCarry = define("CanCarry", (round: number) =>
     return { st, k: yield* get("k"), b: yield* inbox("inbox"), c: yield* inbox("other") }
   }))
 
-/** Ends its first round when one of the two has ended, and its second round after a while. */
+/** Ends its first round when one of the two ends, and its second round after a while. */
 const twoRounds = (name: string, first: Code<unknown, string>, last: Duration.Input) =>
   define(
     name,

@@ -1,7 +1,7 @@
 /**
  * Programs whose histories every later release must be able to continue: one for each construct, as users write it.
  *
- * What they ask for must never change, and neither may what this package and Effect make of it: the same timers,
+ * Their requests must never change, and neither may the behaviour of this package and Effect: the same timers,
  * retries, random numbers and texts. A new construct gets a new program.
  */
 import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
@@ -19,11 +19,11 @@ import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 
-/** One history: which program wrote it, and what happened to it. */
+/** One history: its program, and what happens to the instance. */
 export interface Scenario {
   readonly orchestration: Orchestration.Any
   readonly layer: Layer.Layer<Orchestration.Handler<string>>
-  /** Starts the instance `history`, and brings it to where it is recorded. */
+  /** Starts the instance `history`, and drives it to the point at which it is recorded. */
   readonly drive: Effect.Effect<unknown, unknown, Client.Client | TestRuntime.TestRuntime>
 }
 

@@ -8,7 +8,7 @@ import * as Logger from "effect/Logger"
 import { instanceId, runtime } from "./ours.ts"
 import type { Scenario } from "./ours.ts"
 
-// They name folders of this machine and lines of the source.
+// Stacks name local folders and source lines.
 const stacks = /,"stack":"(?:[^"\\]|\\.)*"/g
 
 /** The text of its fixture. Recorded again, it is the same. */

@@ -2,7 +2,7 @@
  * Reads a recording of Duroxide's runtime and returns, turn by turn, its input and what was stored.
  *
  * A recording holds the rows of `history`, each with the turn that wrote it, and a log of every row the two queues ever
- * got. From both follows what each turn was handed: the history of the turns before it, the values that ended executions
+ * got. Both determine the input of each turn: the history of the turns before it, the values that ended executions
  * left, and the messages that its own rows answer, in the order in which they lay in the queue. Messages that left no
  * row are handed over as well, because deciding nothing is a decision, too.
  */
@@ -14,7 +14,7 @@ import { isDeepStrictEqual } from "node:util"
 
 export interface Recording {
   readonly scenario: string
-  /** What the code does, in words. */
+  /** A description of the code. */
   readonly orchestration: string
   readonly instances: ReadonlyArray<{
     readonly instance_id: string
@@ -64,7 +64,7 @@ export interface QueueRow {
   readonly work_item: string
 }
 
-/** What one claim hands over. */
+/** The result of one claim. */
 export interface Batch {
   readonly instanceId: string
   readonly executionId: number
@@ -100,7 +100,7 @@ export interface Stored {
     | undefined
 }
 
-/** One delivery and what must become of it. */
+/** One delivery and its expected outcome. */
 export type Step =
   | { readonly _tag: "Turn"; readonly turn: number; readonly batch: Batch; readonly stored: Stored }
   /** The batch is settled, nothing else: no event, no message, the same state. */
@@ -122,7 +122,7 @@ export type Step =
     readonly completion: string | null
     readonly delayMs?: number
   }
-  /** The claims ask for a range of versions that leaves this one out. */
+  /** The claims ask for a range of versions that excludes this one. */
   | { readonly _tag: "NotAskedFor"; readonly version: readonly [number, number, number] }
 
 /** The recording does not say what happened, or contradicts itself. */
@@ -145,7 +145,7 @@ export const steps = (recording: Recording): ReadonlyArray<Step> => {
 type Turn = Extract<Step, { readonly _tag: "Turn" }>
 type Delivery = Extract<Step, { readonly batch: Batch }>
 
-/** The recorder polled every 30 milliseconds: what lay there longer was taken in a turn of its own. */
+/** The recorder polled every 30 milliseconds: a message that waited longer was taken in a separate turn. */
 const idleCycleMs = 100
 
 /** Duroxide reads its clock for every event it makes; a turn takes a few milliseconds, one that panics fifty. */
@@ -228,7 +228,7 @@ const readTurn = (recording: Recording, log: Log, rows: ReadonlyArray<Recording[
   }
 }
 
-/** A message that left no row: it belongs to the batch of a turn that was near, else it came alone. */
+/** A message that left no row: it belongs to the batch of a turn close to it, else it was alone. */
 const readSilent = (recording: Recording, log: Log, turns: ReadonlyArray<Turn>, message: Message): Delivery => {
   const instanceId = message.row.instance_id
   const visibleMs = Date.parse(message.row.visible_at)
@@ -365,7 +365,7 @@ class Log {
     })
   }
 
-  /** What was taken from the queue and left no row; those that were near a turn are put into its batch. */
+  /** Messages that were taken from the queue and left no row; those close to a turn are put into its batch. */
   *silentMessages(turns: Array<Turn>): Generator<Message> {
     for (const message of this.unread) {
       const visibleMs = Date.parse(message.row.visible_at)

@@ -1,5 +1,5 @@
 /**
- * The recordings that replay, each with the definitions that were registered, and what is said of it where it does not
+ * The recordings that replay, each with the definitions that were registered, and the reason where it does not
  * go exactly as recorded.
  */
 import { Activity, Runtime, RuntimeConfig } from "duroxide-prisma"
@@ -17,9 +17,9 @@ import type { Recording, Step, Stored } from "./recording.ts"
 import * as tapes from "./tape.ts"
 
 export interface Scenario {
-  /** Made anew for every replay. */
+  /** Created again for every replay. */
   readonly definitions: () => ReadonlyArray<programs.Definition>
-  /** What must happen, made from what the recording says did happen. */
+  /** The expected steps, derived from the recorded ones. */
   readonly steps?: (recorded: ReadonlyArray<Step>, recording: Recording) => ReadonlyArray<Step>
   /** Handler of the activity `Slow`. */
   readonly slow?: (tape: tapes.Tape) => Effect.Effect<number>
@@ -124,7 +124,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
 
   // -- where we say it otherwise -------------------------------------------------------------------
 
-  // An id that is reserved is refused in words of ours, to a child as a defect.
+  // A reserved id is refused with our own message, for a child as a defect.
   "detached-start-reserved-id": {
     ...plain(programs.ReservedDetached),
     steps: (recorded) => {
@@ -343,7 +343,7 @@ export const scenarios: { readonly [fixture: string]: Scenario } = {
   }
 }
 
-/** Replays a recording; what differs, in words. */
+/** Replays a recording; returns the differences as text. */
 export const replay = (recording: Recording, scenario: Scenario): Effect.Effect<ReadonlyArray<string>> =>
   Effect.suspend(() => check(plan(recording, scenario), scenario))
 

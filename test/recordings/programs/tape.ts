@@ -1,7 +1,7 @@
 /**
  * A storage that hands over one recorded delivery at a time, and reports what the runtime does with it.
  *
- * It stands where a database would: below `FromDriver.make`, so that what is compared with a recording are the very
+ * It takes the place of a database, below `FromDriver.make`, so that a recording is compared with the exact
  * texts that would be stored.
  */
 import { Instance, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
@@ -22,7 +22,7 @@ export type Reaction =
   | { readonly _tag: "Completed"; readonly completion: string | null }
   /** It was not settled in time. */
   | { readonly _tag: "Kept" }
-  /** Nothing was delivered: the versions the claims ask for. */
+  /** Nothing was delivered: the versions that the claims requested. */
   | { readonly _tag: "Asked"; readonly versions: Instance.VersionRange | null | undefined }
 
 export interface Tape {
