@@ -38,7 +38,8 @@ describe("of the repository's files", () => {
             await writeFile(path.join(copy, file), change(before))
           })
         yield* Effect.promise(() => cp(prisma, copy, { recursive: true }))
-        const [name = ""] = (yield* Effect.promise(() => readdir(path.join(copy, "functions")))).sort()
+        const files = yield* Effect.promise(() => readdir(path.join(copy, "functions")))
+        const [name = ""] = files.filter((file) => file.endsWith(".sql")).sort()
         yield* edit("schema.prisma", (text) =>
           text
             .replace("workerId ", "colour String?\n  workerId ")
