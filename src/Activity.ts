@@ -144,11 +144,17 @@ export interface Options<
    */
   readonly retry?: Retry<E>
   /**
-   * Longest duration of one try, including the time it waits in the queue. After it, the handler is interrupted and the
-   * try fails with `ActivityTimedOut`. More than 0; defaults to no limit.
+   * Longest duration of one try, from the call to its recorded outcome. After it, the handler is interrupted and the try
+   * fails with `ActivityTimedOut`. More than 0; defaults to no limit.
+   *
+   * **Gotchas**
+   *
+   * Waiting counts: for a free worker, and after a crash for the lock of the dead worker, which is
+   * `RuntimeConfig.workerLockTimeout` (30 seconds). With a limit no longer than that, each crash becomes a timeout: the
+   * activity is not delivered again. A runtime warns of such a definition when it starts.
    */
   readonly timeout?: Timeout
-  /** Longest duration of all tries and the pauses between them, otherwise like `timeout`. */
+  /** Longest duration of all tries and the pauses between them; otherwise like `timeout`, also after a crash. */
   readonly totalTimeout?: TotalTimeout
   /**
    * Only workers whose `RuntimeConfig` takes this tag run the activity; without a tag, those that take untagged work. At
@@ -376,6 +382,7 @@ const makeWith = <
     Layer.effect(
       activityKey(name),
       Effect.map(Effect.context<never>(), (services) => ({
+        limits: limitsUnsafe(name, options),
         run: (text) =>
           input.decode(text).pipe(
             Effect.orDie,
@@ -409,11 +416,18 @@ const makeWith = <
   return withOptions(options)
 }
 
+/** Both limits of a call, in milliseconds. */
+const limitsUnsafe = <E>(name: string, options: Options<E>) => ({
+  timeout: checks.timeoutUnsafe(`activity "${name}"`, "timeout", options.timeout),
+  totalTimeout: checks.timeoutUnsafe(`activity "${name}"`, "totalTimeout", options.totalTimeout)
+})
+
 /** Turns options into a route and into combinators around a call. */
 const policyUnsafe = <E>(name: string, options: Options<E>) => {
   const of = `activity "${name}"`
-  const limit = (option: "timeout" | "totalTimeout") => {
-    const timeoutMs = checks.timeoutUnsafe(of, option, options[option])
+  const limits = limitsUnsafe(name, options)
+  const limit = (option: keyof typeof limits) => {
+    const timeoutMs = limits[option]
     return <A, E2, R>(self: Effect.Effect<A, E2, R>): Effect.Effect<A, E2 | ActivityTimedOut, R> =>
       timeoutMs === undefined ? self : Effect.timeoutOrElse(self, {
         duration: timeoutMs,

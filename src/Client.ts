@@ -98,7 +98,7 @@ export class InstanceFailed
 }
 
 /**
- * The instance had not ended within `timeout`. It continues to run.
+ * The instance had not ended when `timeout` was over, or was not started at all. A running one continues.
  *
  * @category errors
  * @since 0.1.0
@@ -108,7 +108,7 @@ export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prism
   timeoutMs: Schema.Number
 }) {
   override get message() {
-    return `instance ${this.instanceId} had not ended after ${this.timeoutMs} ms; it continues`
+    return `instance ${this.instanceId} had not ended after ${this.timeoutMs} ms; if it was started, it continues`
   }
 }
 
@@ -166,7 +166,10 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
  * @since 0.1.0
  */
 export interface WaitOptions {
-  /** Longest wait; then `WaitTimeout`. Defaults to no limit. */
+  /**
+   * Longest wait for an end that is not stored yet; then `WaitTimeout`. With 0, `wait` looks once: it returns the result of
+   * an instance that has ended, and fails otherwise. Defaults to no limit.
+   */
   readonly timeout?: Duration.Input | undefined
 }
 
@@ -366,10 +369,15 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
     wait: Effect.fn("Client.wait")(function*(orchestration, instanceId, options) {
       yield* checkInstanceId("Client.wait", instanceId)
       const timeout = options?.timeout === undefined ? undefined : Duration.fromInputUnsafe(options.timeout)
-      const ended = untilEnded(provider, instanceId)
-      const state = timeout === undefined ? yield* ended : yield* Effect.timeoutOrElse(ended, {
-        duration: timeout,
-        orElse: () => Effect.fail(new WaitTimeout({ instanceId, timeoutMs: Duration.toMillis(timeout) }))
+      const later = untilEnded(provider, instanceId)
+      // The deadline applies to what is not there yet: the first look is not part of it, however slow the store is.
+      const state = yield* Option.match(yield* ended(provider, instanceId), {
+        onSome: Effect.succeed,
+        onNone: () =>
+          timeout === undefined ? later : Effect.timeoutOrElse(later, {
+            duration: timeout,
+            orElse: () => Effect.fail(new WaitTimeout({ instanceId, timeoutMs: Duration.toMillis(timeout) }))
+          })
       })
       if (state.status === "Completed") return yield* orchestration.codecs.success.decode(state.output ?? "null")
       const details = failureOf(state)
@@ -412,19 +420,24 @@ const make = (provider: Provider["Service"]): Client["Service"] => {
   return client
 }
 
-/** Polls after 5, 10, 20, … 500 milliseconds, and at once when this process stores the last turn of the instance. */
+/** The state of an instance that has ended. */
+const ended = (provider: Provider["Service"], instanceId: string) =>
+  Effect.map(
+    provider.readInstance(instanceId),
+    Option.filter(({ status }) => status === "Completed" || status === "Failed")
+  )
+
+/** Looks after 5, 10, 20, … 500 milliseconds, and at once when this process stores the last turn of the instance. */
 const untilEnded = (provider: Provider["Service"], instanceId: string): Effect.Effect<InstanceState, ProviderError> => {
-  const look = (pauseMs: number): Effect.Effect<InstanceState, ProviderError> =>
-    Effect.flatMap(
-      provider.readInstance(instanceId),
-      (state) =>
-        Option.isSome(state) && (state.value.status === "Completed" || state.value.status === "Failed")
-          ? Effect.succeed(state.value)
-          : Effect.raceFirst(provider.awaitEnd(instanceId), Effect.sleep(pauseMs)).pipe(
-            Effect.andThen(Effect.suspend(() => look(Math.min(pauseMs * 2, 500))))
-          )
+  const lookAfter = (pauseMs: number): Effect.Effect<InstanceState, ProviderError> =>
+    Effect.raceFirst(provider.awaitEnd(instanceId), Effect.sleep(pauseMs)).pipe(
+      Effect.andThen(ended(provider, instanceId)),
+      Effect.flatMap(Option.match({
+        onSome: Effect.succeed,
+        onNone: () => lookAfter(Math.min(pauseMs * 2, 500))
+      }))
     )
-  return look(5)
+  return lookAfter(5)
 }
 
 const failureOf = (state: InstanceState): ErrorDetails.ErrorDetails => {

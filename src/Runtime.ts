@@ -175,7 +175,10 @@ export const layer = <
       const dispatchers = [...turns, ...activities]
       const { underWay } = yield* slots.run(dispatchers, settings, supervisor)
       yield* withHarmlessLoggers(
-        startLine.log({ orchestrations: registry.names, activities: [...handlers.keys()], settings })
+        Effect.andThen(
+          startLine.log({ orchestrations: registry.names, activities: [...handlers.keys()], settings }),
+          startLine.warnOfLimits(handlers, settings)
+        )
       )
       const healthOf = (of: ReadonlyArray<slots.Dispatcher>) =>
         Option.map(Option.fromUndefinedOr(of[0]), (dispatcher): DispatcherHealth => ({

@@ -1,9 +1,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { FromDriver, MemoryDriver, Provider, ProviderDriver } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import * as LocalProcess from "./utils/localProcess.ts"
 
 const Go = Signal.make("Go")
 
@@ -87,5 +91,44 @@ describe("a definition without instanceId:", () => {
       const error = yield* Effect.flip(client.start(Batch, {} as { instanceId: string }))
       assert(error._tag === "ProviderError" && error.reason._tag === "InvalidInput", error._tag)
       assert.strictEqual(error.reason.field, "instanceId")
+    })))
+})
+
+describe("Client.wait with a timeout that is over at once:", () => {
+  it.effect("looks once, however long the store takes", () =>
+    Effect.gen(function*() {
+      const provider = yield* FromDriver.make(yield* ProviderDriver.ProviderDriver)
+      const slow = Provider.Provider.of({
+        ...provider,
+        readInstance: (id) => Effect.delay(provider.readInstance(id), "20 millis")
+      })
+      const slowly = Effect.flatMap(Client.Client, (client) => client.wait(Order, "order-1", { timeout: 0 })).pipe(
+        Effect.provide(Layer.provide(Client.layer, Layer.succeed(Provider.Provider, slow)))
+      )
+      const { client } = yield* LocalProcess.start(runtime)
+      const started = yield* Effect.forkChild(client.execute(Order, { payload: { id: "1" } }))
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(yield* Fiber.join(started), "order-1")
+      const waiting = yield* Effect.forkChild(slowly)
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(yield* Fiber.join(waiting), "order-1")
+    }).pipe(Effect.scoped, Effect.provide(MemoryDriver.layer)))
+
+  it.effect("returns the result of an instance that has ended", () =>
+    scenario(Effect.fn(function*(client) {
+      yield* client.execute(Order, { payload: { id: "1" } })
+      assert.strictEqual(yield* client.wait(Order, "order-1", { timeout: 0 }), "order-1")
+      const again = { payload: { id: "1" }, ifExists: "ignore", timeout: 0 } as const
+      assert.strictEqual(yield* client.execute(Order, again), "order-1")
+    })))
+
+  it.effect("fails for an instance that runs, and for an unknown id, without a claim about either", () =>
+    scenario(Effect.fn(function*(client) {
+      yield* client.start(Batch, { instanceId: "batch" })
+      for (const id of ["batch", "unknown"]) {
+        const error = yield* Effect.flip(client.wait(Batch, id, { timeout: 0 }))
+        assert.instanceOf(error, Client.WaitTimeout)
+        assert.include(error.message, "if it was started, it continues")
+      }
     })))
 })

@@ -35,6 +35,8 @@ export interface OrchestrationHandler<Name extends string, Version extends strin
  * What the runtime runs for an activity.
  */
 export interface ActivityCode {
+  /** The limits of its definition, in milliseconds; calls may have others. */
+  readonly limits: { readonly timeout?: number | undefined; readonly totalTimeout?: number | undefined }
   /** Fails with the details to record; interruption is passed on. */
   readonly run: (input: string) => Effect.Effect<string, ErrorDetails, Call>
 }

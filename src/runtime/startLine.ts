@@ -1,8 +1,9 @@
 /**
- * The log line at the start of a runtime.
+ * What a runtime logs at its start.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import type { ActivityCode } from "./handlers.ts"
 import { defaults } from "./settings.ts"
 import type { Settings } from "./settings.ts"
 
@@ -17,6 +18,27 @@ export const log = (options: {
     activities: options.activities.join(", ") || "none",
     settings: changed(options.settings).join(", ") || "defaults"
   }))
+
+/**
+ * Warns of each activity that cannot be delivered again after a crash: the lock of the dead worker is part of the waiting
+ * time, so a limit no longer than it is over before another worker may begin.
+ */
+export const warnOfLimits = (handlers: ReadonlyMap<string, ActivityCode>, { workerLockTimeout }: Settings) =>
+  Effect.forEach(handlers, ([activity, { limits }]) => {
+    const short = Object.entries(limits).flatMap(([option, limitMs]) =>
+      limitMs !== undefined && limitMs <= Duration.toMillis(workerLockTimeout)
+        ? [[option, Duration.format(Duration.millis(limitMs))] as const]
+        : []
+    )
+    return short.length === 0 ? Effect.void : Effect.logWarning(
+      "Runtime: an activity times out after a crash, its limit is no longer than workerLockTimeout"
+    ).pipe(Effect.annotateLogs({
+      package: "duroxide-prisma",
+      activity,
+      ...Object.fromEntries(short),
+      workerLockTimeout: Duration.format(workerLockTimeout)
+    }))
+  }, { discard: true })
 
 // internal
 

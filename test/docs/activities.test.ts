@@ -23,7 +23,7 @@ const Charge = Activity.make("Charge", {
   payload: Order,
   success: Receipt,
   error: CardDeclined,
-  timeout: "30 seconds", // of each try; adds ActivityTimedOut to what execute fails with
+  timeout: "2 minutes", // of each try; adds ActivityTimedOut to what execute fails with
   totalTimeout: "10 minutes",
   retry: {
     schedule: Schedule.exponential("1 second"),

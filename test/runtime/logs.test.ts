@@ -83,6 +83,30 @@ describe("Logs of a runtime", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
+  it.effect("warn once of each activity whose own limit is over when the lock of a dead worker is", () => {
+    const { layer, lines } = collect()
+    const Short = Activity.make("Short", { timeout: "30 seconds" })
+    const ShortInTotal = Activity.make("ShortInTotal", { totalTimeout: "10 seconds" })
+    const Long = Activity.make("Long", { timeout: "31 seconds", totalTimeout: "1 hour" })
+    const nothing = () => Effect.void
+    const serving = Runtime.layer({ activities: [Short, ShortInTotal, Long, Compute] }).pipe(Layer.provide([
+      Short.toLayer(nothing),
+      ShortInTotal.toLayer(nothing),
+      Long.toLayer(nothing),
+      Compute.toLayer(nothing)
+    ]))
+    return Effect.gen(function*() {
+      yield* LocalProcess.start(serving)
+      yield* TestClock.adjust("1 minute")
+      const warnings = lines.filter(({ level }) => level === "Warn")
+      for (const { message } of warnings) assert.include(message, "Runtime: an activity times out after a crash")
+      assert.deepStrictEqual(warnings.map(({ annotations }) => annotations), [
+        { package: "duroxide-prisma", activity: "Short", timeout: "30s", workerLockTimeout: "30s" },
+        { package: "duroxide-prisma", activity: "ShortInTotal", totalTimeout: "10s", workerLockTimeout: "30s" }
+      ])
+    }).pipe(Effect.provide([MemoryDriver.layer, layer]))
+  })
+
   it.effect("report a defect once: stack, cause, names and ids", () => {
     const { layer, lines } = collect()
     const Dies = Orchestration.make("Dies")

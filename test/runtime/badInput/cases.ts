@@ -329,6 +329,11 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.raise(App.Go, instanceId, "done")
       assert.strictEqual(yield* client.wait(App.Waits, instanceId), "done")
     }),
+    "wait with `timeout: 0`": Effect.fnUntraced(function*(client, instanceId) {
+      yield* refused(client.wait(App.Echo, instanceId, { timeout: 0 }), "WaitTimeout", "after 0 ms")
+      yield* client.execute(App.Echo, { instanceId, payload: "seven" })
+      assert.strictEqual(yield* client.wait(App.Echo, instanceId, { timeout: 0 }), "seven")
+    }),
     "wait with a Schema that refuses the result": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Echo, { instanceId, payload: "secret" })
       yield* refused(
