@@ -10,8 +10,7 @@ export default defineConfig({
     alias: [
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
       { find: /^duroxide-prisma\/(prisma|provider|server|testing)$/, replacement: source("$1/index.ts") },
-      { find: /^duroxide-prisma\/testing\/provider$/, replacement: source("testing/provider.ts") },
-      { find: /^#src\/(.*)$/, replacement: source("$1") }
+      { find: /^duroxide-prisma\/testing\/provider$/, replacement: source("testing/provider.ts") }
     ]
   },
   test: {

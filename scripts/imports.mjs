@@ -89,7 +89,7 @@ function checkSources() {
 
 function wrongPackage(room, name) {
   if (name === "effect") return "import the module instead, as `effect/Effect`"
-  if (name.startsWith("#src/") || isOwnName(name)) return "inside src, import by relative path"
+  if (isOwnName(name)) return "inside src, import by relative path"
   const owner = name.startsWith("node:") ? "node" : packageOf(name)
   if (!rooms[room].packages.includes(owner)) return `${room} does not use the package ${owner}`
 }
@@ -109,7 +109,7 @@ function checkNeighbour({ folder, mayReachSources }) {
       const place = target ?? name
       const reason = /^(dist|build)\//.test(place)
         ? "import the source or the package, not what is built"
-        : !mayReachSources && (place.startsWith("src/") || place.startsWith("#src/"))
+        : !mayReachSources && place.startsWith("src/")
         ? `${folder} use only what the package exports`
         : undefined
       return reason === undefined ? [] : [`${file}:${line}: imports ${place}: ${reason}`]

@@ -1,10 +1,10 @@
-import * as renewal from "#src/provider/internal/renewal.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { ProviderError } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
+import * as renewal from "../../src/provider/internal/renewal.ts"
 
 const unavailable = new ProviderError.ProviderError({
   operation: "renew_orchestration_item_lock",

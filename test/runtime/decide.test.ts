@@ -1,16 +1,16 @@
-import * as ErrorDetails from "#src/model/ErrorDetails.ts"
-import type * as Event from "#src/model/Event.ts"
-import type * as WorkItem from "#src/model/WorkItem.ts"
-import type { OrchestrationItem } from "#src/provider/Provider.ts"
-import type { WarmProgram } from "#src/replay/turn.ts"
-import * as decide from "#src/runtime/decide.ts"
-import * as registries from "#src/runtime/registry.ts"
 import { assert, describe, it } from "@effect/vitest"
 import { ProviderError } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
+import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
+import type * as Event from "../../src/model/Event.ts"
+import type * as WorkItem from "../../src/model/WorkItem.ts"
+import type { OrchestrationItem } from "../../src/provider/Provider.ts"
+import type { WarmProgram } from "../../src/replay/turn.ts"
+import * as decide from "../../src/runtime/decide.ts"
+import * as registries from "../../src/runtime/registry.ts"
 
 const maxAttempts = 3
 

@@ -48,7 +48,7 @@ const good = {
   "src/testing/index.ts": `import { it } from "@effect/vitest"\nimport { Client } from "../Client.ts"\n`,
   "examples/hello.ts": `import { Client } from "duroxide-prisma"\nimport { say } from "./say.ts"\n`,
   "examples/say.ts": `import { Effect } from "effect"\n`,
-  "scripts/bench.ts": `import { x } from "#src/provider/internal/coalescer.ts"\n`,
+  "scripts/bench.ts": `import { x } from "../src/provider/internal/coalescer.ts"\n`,
   "test/model/Event.test.ts": `import { Event } from "../../src/model/Event.ts"\n`
 }
 
