@@ -11,14 +11,14 @@ import * as LocalProcess from "./utils/localProcess.ts"
 
 const Go = Signal.make("Go")
 
-/** Answers with the id it runs under. */
+/** Returns the id it runs under. */
 const Order = Orchestration.make("Order", {
   payload: { id: Schema.String },
   success: Schema.String,
   instanceId: ({ id }) => `order-${id}`
 })
 
-/** Waits for `Go`, and answers with the ids of its three children. */
+/** Waits for `Go`, and returns the ids of its three children. */
 const Batch = Orchestration.make("Batch", { success: Schema.Array(Schema.String) })
 
 const idOfThis = Effect.map(Orchestration.Instance, ({ instanceId }) => instanceId)

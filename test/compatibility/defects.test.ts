@@ -1,5 +1,5 @@
 /**
- * What duroxide 0.1.30 does wrong where no recorded history shows it; docs/duroxide-compatibility.md lists all of it.
+ * Defects of duroxide 0.1.30 that no recorded history shows; docs/duroxide-compatibility.md lists all defects.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Metrics, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
@@ -80,7 +80,7 @@ describe("Defects of Duroxide:", () => {
       assert.strictEqual(yield* counted(Metrics.orchestrationCompletions, { ...steps, status: "success" }), 1)
       const of = (activity_name: string, outcome: string) => ({ activity_name, outcome, tag: "default" })
       assert.strictEqual(yield* counted(Metrics.activityExecutions, of("Step", "success")), 2)
-      // The row is gone by then: that is how a worker learns of it, and no error.
+      // The row is deleted by then: that is how a worker learns of a cancellation, not an error.
       yield* TestRuntime.advance("1 minute")
       assert.strictEqual(yield* counted(Metrics.activityExecutions, of("Hang", "cancelled")), 1)
       for (const error_type of ["transaction_failed", "lock_timeout", "serialization_error", "unknown"]) {

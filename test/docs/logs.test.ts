@@ -1,5 +1,5 @@
 /**
- * The table of log lines against the code: every line that a log of level Info shows, and no other.
+ * Compares the table of log lines with the code: every line of level Info or above, and no other.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { readdirSync, readFileSync } from "node:fs"
@@ -11,7 +11,7 @@ const sources = fileURLToPath(new URL("../../src", import.meta.url))
 
 interface Line {
   readonly level: string
-  /** `…` stands for what is computed. */
+  /** `…` stands for computed parts. */
   readonly text: string
 }
 
@@ -23,7 +23,7 @@ const calls: ReadonlyArray<{ readonly call: string; readonly level: string; read
   { call: "Effect.logWarning", level: "Warn" },
   { call: "Effect.logError", level: "Error" },
   { call: "Effect.logFatal", level: "Fatal" },
-  // An instance that is given back.
+  // An instance that is abandoned.
   { call: "errorOnce", level: "Error", component: "Orchestration dispatcher: " },
   // What a turn found in its messages.
   { call: "warnings.push", level: "Warn", component: "Orchestration dispatcher: " }

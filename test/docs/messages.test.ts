@@ -75,7 +75,7 @@ const runtimeOf = (program: Effect.Effect<unknown, never, Orchestration.Instance
 const on = (program: Effect.Effect<unknown, never, Orchestration.Instance>) =>
   Effect.provide(TestRuntime.layer(runtimeOf(program)))
 
-/** What the store holds before a process looks at it. */
+/** The contents of the store before a process reads it. */
 const onNothing = Effect.provide(TestRuntime.layer(Runtime.layer({})))
 
 const start = (instanceId = "account-1") =>
@@ -88,7 +88,7 @@ const raise = (answer: string) => Effect.flatMap(Client.Client, (client) => clie
 const send = (id: string, cents: number) =>
   Effect.flatMap(Client.Client, (client) => client.send(Orders, "account-1", { _tag: "Deposit", id, cents }))
 
-/** Both are there before the instance has its next turn. */
+/** Both arrive before the next turn of the instance. */
 const atOnce = (send: (client: Client.Sender) => ReadonlyArray<Effect.Effect<void, unknown>>) =>
   Effect.flatMap(
     Provider.Provider,

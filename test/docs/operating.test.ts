@@ -28,7 +28,7 @@ const application = (url: string) =>
 const page = Docs.read("docs/operating.md")
 const queries = new Map(Docs.blocks(page, "sql").map(({ code, heading }) => [heading, code]))
 
-/** What each query answers on the contents below; columns that depend on the hour are left out. */
+/** The result of each query on the contents below; columns that depend on the time are left out. */
 const answers: Record<
   string,
   { readonly columns: ReadonlyArray<string>; readonly rows: ReadonlyArray<ReadonlyArray<unknown>> }
@@ -121,7 +121,7 @@ const contents = `
     ('waits-for-its-start', '{"QueueMessage":{}}', interval '-900 seconds', NULL, 0)
   ) AS q (id, item, due, locked_ms, attempts);
 
-  -- Of an instance whose row is missing, but which was routed before.
+  -- For an instance without a row that was routed before.
   UPDATE orchestrator_queue SET route = '- =1.0.0 Ship' WHERE instance_id = 'poisoned';
 
   INSERT INTO worker_queue (instance_id, work_item, visible_at, locked_until, created_at, attempt_count, tag)

@@ -1,5 +1,5 @@
 /**
- * Tables of options against the code: every option, and the default that holds.
+ * Compares the tables of options with the code: every option, and its default.
  */
 import { assert, describe, it } from "@effect/vitest"
 import type { PrismaProvider } from "duroxide-prisma/prisma"
@@ -42,14 +42,14 @@ const readable = (value: unknown): string =>
     ? (value as { readonly _tag: string })._tag
     : `${value as string | boolean}`
 
-/** What the comment above an option says of its default. */
+/** The default that the comment above an option states. */
 const commented = (sources: ReadonlyArray<string>, option: string) => {
   const comment = new RegExp(String.raw`/\*\*((?:(?!\*/)[\s\S])*)\*/\s*readonly ${option}\??:`)
   const [text] = sources.flatMap((file) => comment.exec(Docs.read(file))?.[1] ?? [])
   return /Defaults to ([\s\S]*)/.exec(text!.replace(/\s*\n \s*\* ?/g, " ").replaceAll("`", ""))?.[1] ?? ""
 }
 
-/** What the code takes for an option that is left out. */
+/** The value the code uses if the option is left out. */
 const coded = (sources: ReadonlyArray<string>, option: string) => {
   const fallback = new RegExp(String.raw`options\??\.${option} \?\? ("[^"]*"|\w+)`)
   const [value] = sources.flatMap((file) => fallback.exec(Docs.read(file))?.[1] ?? [])

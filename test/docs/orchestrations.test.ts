@@ -179,7 +179,7 @@ const Program = Orchestration.make("Program", { success: Schema.Unknown, error: 
 
 const hours = Effect.map(Clock.currentTimeMillis, (now) => (now - Date.UTC(2030, 0, 1)) / 3_600_000)
 
-/** Runs a program in virtual time; the test sees what its activities did, and when. */
+/** Runs a program in virtual time; records what its activities did, and when. */
 const on = <A, E, R>(
   program: Effect.Effect<unknown, SoldOut, Orchestration.Instance>,
   test: (did: Array<string>, logged: Array<unknown>) => Effect.Effect<A, E, R>,

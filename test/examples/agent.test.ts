@@ -22,7 +22,7 @@ const status = Effect.map(
   (status) => status._tag === "Running" ? Option.getOrUndefined(status.customStatus) : status._tag
 )
 
-/** What was said, and by whom. */
+/** The conversation, with speakers. */
 const said = Effect.map(
   Effect.flatMap(Client.Client, (client) => client.read(Conversation, "c")),
   (entries) => Option.getOrElse(entries, () => []).map(({ role, text }) => `${role}: ${text}`)
@@ -70,7 +70,7 @@ describe("agent", () => {
       yield* send("thanks")
       assert.strictEqual(yield* client.wait(Chat, "c"), 2)
       assert.deepStrictEqual(yield* said, [...tools, "user: thanks", "assistant: You said: thanks"])
-      // The tool that had not answered is called again; those that had are not, nor is the model asked again.
+      // Only the tool without an answer is called again; the model is not asked again.
       assert.deepStrictEqual([...lines].sort(), [
         "asking the handbook: How long do parcels take?",
         "asking the web: How long do parcels take?",

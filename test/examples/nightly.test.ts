@@ -21,7 +21,7 @@ const nights = Effect.map(
   Option.getOrUndefined
 )
 
-/** Runs a test in virtual time, on reports of the given length; with the reports that were begun, and when. */
+/** Runs a test in virtual time with reports of the given length; provides the reports that began, and when. */
 const on = <A, E, R>(
   { length = () => "1 hour", startAt }: {
     readonly startAt: string

@@ -46,7 +46,7 @@ describe("orders", () => {
         assert.strictEqual(shown.filter((tag) => tag === "Answered").length, 2)
         assert.strictEqual(shown.at(-1), "WorkerStopped")
 
-        // The audit's own sums, taken from the tables by other means.
+        // The sums of the audit, computed from the tables in another way.
         const [orders] = yield* sql(
           `SELECT count(*)::int AS orders, sum(parcels)::int AS parcels, sum(approval_requests)::int AS requests,
                 bool_and(released_units IN (0, reserved_units)) AS "allOrNothing",
@@ -69,7 +69,7 @@ describe("orders", () => {
         )
         assert.deepStrictEqual(left, { activities: 0, messages: 0, locks: 0 })
 
-        // An audit that finds nothing must be able to find something.
+        // An audit that reports nothing must be able to report something.
         yield* sql("UPDATE orders SET charged_cents = 2 * charged_cents WHERE order_id LIKE '%/A-1001'")
         yield* sql("DELETE FROM history WHERE instance_id LIKE '%/A-1002' AND event_id = 3")
         assert.deepStrictEqual((yield* audit(book, result)).problems, [

@@ -36,7 +36,7 @@ describe("Event", () => {
         events++
       }
     }
-    // The one text that was edited by hand when the fixtures were recorded.
+    // The only text that was edited by hand when the recordings were made.
     assert.deepStrictEqual(unreadable, ["unknown Event variant \"FutureEvent\""])
     assert.strictEqual(events, 516)
   })

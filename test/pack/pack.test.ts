@@ -1,5 +1,5 @@
 /**
- * The packed package in an empty project, as a user meets it.
+ * The packed package in an empty project, as a user installs it.
  */
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -11,7 +11,7 @@ import * as PgServer from "../utils/PgServer.ts"
 
 let project: Packed.Project
 
-/** What programs import, and where it is in the package. */
+/** What programs import, and its place in the package. */
 const entryPoints = new Map(
   Object.entries<{ readonly types: string }>(JSON.parse(Docs.read("package.json")).exports)
     .filter(([path]) => path !== "./package.json")
@@ -87,7 +87,7 @@ describe("package", () => {
       }
     }
     assert.isAbove(count, 50)
-    // What is not in the package, such as tests, is linked as a file of the repository: Docs.repository + path.
+    // Files that are not in the package, such as tests, are linked in the repository: Docs.repository + path.
     assert.deepStrictEqual(broken, [])
   })
 
@@ -115,7 +115,7 @@ describe("package", () => {
         for (const path of paths) assert.include(files, entryPoints.get(path)!.types.slice(1))
       }
       await compileAll(`types-${moduleResolution}/found`, [...entryPoints.keys()], true)
-      // What needs a test runner cannot be checked in a project without one.
+      // Modules that need a test runner cannot be checked in a project without one.
       const plain = [...entryPoints.keys()].filter((path) => path !== "duroxide-prisma/testing/provider")
       await compileAll(`types-${moduleResolution}/checked`, plain, false)
     }, 60_000)

@@ -35,7 +35,7 @@ const definitions = `
   )
 `
 
-/** Prints a greeting of a whole orchestration, then what each operation of \`Migrator\` says. */
+/** Prints a greeting from a whole orchestration, then the result of each operation of \`Migrator\` says. */
 const worker = `${definitions}
   const url = process.env.DATABASE_URL!
   const App = Layer.mergeAll(RuntimeLive, Client.layer).pipe(Layer.provide(PrismaProvider.layer({ url })))
@@ -217,7 +217,7 @@ const freePort = () =>
     })
   })
 
-/** The server of a standalone output, once it says that it is ready. */
+/** The server of a standalone output, after it has reported that it is ready. */
 const serverIn = (copy: string, env: Readonly<Record<string, string>>) => {
   const server = spawn(process.execPath, [".next/standalone/server.js"], {
     cwd: copy,

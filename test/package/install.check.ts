@@ -11,7 +11,7 @@ import * as Packed from "../utils/packed.ts"
 
 const platform = `${process.platform === "win32" ? "win" : process.platform}-${process.arch}`
 
-/** The oldest supported one of each line, and the newest of the last; `runs` says how README runs the program there. */
+/** The oldest supported version of each line, and the newest of the last; `runs` is how README runs the program there. */
 const versions = [
   { node: "20.19.0", npm: "10.8.2", runs: "npx --yes tsx welcome.ts", vitest: 1 },
   { node: "22.18.0", npm: "10.9.3", runs: "node welcome.ts", vitest: 0 },
@@ -57,7 +57,7 @@ describe("install", () => {
       const tools = await project()
       await tools.run("npm", ["install", ...Packed.quietly, `node-${platform}@${node}`, `npm@${npm}`])
       const home = join(tools.folder, `node_modules/node-${platform}`)
-      await mkdir(join(home, "lib")) // where npx looks for what is installed globally
+      await mkdir(join(home, "lib")) // where npx finds globally installed packages
       const path = [join(home, "bin"), join(tools.folder, "node_modules/.bin"), process.env.PATH].join(delimiter)
       const made = await project()
       await rm(join(made.folder, "package.json"))
@@ -106,7 +106,7 @@ describe("the packed package", () => {
       "esm-only",
       packed.tarball
     ])
-    // A problem would have been a failure; it has looked at every entry point.
+    // A problem would have been a failure; it has checked every entry point.
     for (const path of Object.keys(JSON.parse(Docs.read("package.json")).exports)) {
       assert.include(output, `"${path.replace(/^\./, "duroxide-prisma")}"`)
     }

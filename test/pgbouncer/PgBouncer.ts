@@ -1,5 +1,5 @@
 /**
- * A PgBouncer in transaction mode before the tests' server.
+ * A PgBouncer in transaction mode in front of the tests' server.
  */
 import * as Effect from "effect/Effect"
 import { spawn } from "node:child_process"

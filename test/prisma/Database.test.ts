@@ -228,7 +228,7 @@ describe("query", () => {
           (rows) => rows.length === 0
         )
       )
-      // The news may still be on its way to the pool.
+      // The pool may not have noticed yet.
       const rows = yield* Effect.retry(db.query("after", one), { times: 2 })
       assert.deepStrictEqual(rows, [{ one: 1 }])
     }))

@@ -18,7 +18,7 @@ const migrate = (options: Migrator.Options) => silently(Migrator.migrate(options
 const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
   Effect.map(Effect.flip(effect), ({ reason }) => reason)
 
-/** What the bookkeeping says, without what differs at every run. */
+/** The recorded migrations, without what differs in every run. */
 const books = ({ sql }: PgServer.TestDatabase, schema: string) =>
   sql(
     `SELECT migration_name, checksum, logs, applied_steps_count, rolled_back_at,
@@ -32,7 +32,7 @@ const inSchema = (url: string, schema: string) => {
   return changed.toString()
 }
 
-/** A schema of a name of its own, dropped with the scope; tests of a server without CREATE DATABASE share one. */
+/** A schema with a unique name, dropped with the scope; on a server without CREATE DATABASE, tests share a database. */
 const freshSchema = Effect.fnUntraced(function*(name: string) {
   const test = yield* PgServer.emptyDatabase
   const quoted = pg.escapeIdentifier(name)
@@ -70,7 +70,7 @@ describe("migrate", () => {
       Effect.gen(function*() {
         const { quoted, test, url } = yield* freshSchema(schema)
         assert.deepStrictEqual(yield* migrate({ url }), ours)
-        // Under another search path: the function has to find its tables by its own.
+        // Under another search path: the function must find its tables through its own.
         const rows = yield* test.sql(`SELECT ${quoted}.dx_enqueue_for_worker('[]'::jsonb, NULL) AS enqueued`)
         assert.lengthOf(rows, 1)
       }))
@@ -132,7 +132,7 @@ describe("beside the Prisma CLI", () => {
             [name]
           ),
           (rows) => {
-            // These name no table, and a setting would keep the planner from writing them out in the caller's query.
+            // These name no table, and a setting would keep the planner from inlining them.
             assert.deepStrictEqual(
               rows.filter(({ proconfig }) => proconfig === null).map(({ proname }) => proname),
               ["dx_is_served", "dx_route", "dx_semantic_version", "dx_tag"]
@@ -162,7 +162,7 @@ describe("beside the Prisma CLI", () => {
       const { test, url } = yield* freshSchema(schema)
       const [deploy] = yield* Effect.all([
         prismaCli(url, "migrate", "deploy"),
-        // Looks again and again, so that some of it falls into the CLI's own run.
+        // Checks repeatedly, so that some checks happen during the run of the CLI.
         Effect.repeat(migrate({ url }), { times: 20 })
       ], { concurrency: "unbounded" })
       assert.strictEqual(deploy.exitCode, 0, deploy.output)
@@ -316,7 +316,7 @@ describe("refusals", () => {
       )
       const restricted = new URL(url)
       if (role!.super) {
-        // A superuser has every right; as another role it has none but those granted.
+        // A superuser has every right; another role has only the granted ones.
         restricted.searchParams.set("options", "-c role=pg_monitor")
         yield* test.sql(`GRANT USAGE ON SCHEMA ${quoted} TO pg_monitor`)
       } else {

@@ -14,7 +14,7 @@ describe("ackOrchestrationItems, in sets:", () => {
       yield* sql("INSERT INTO history VALUES ('instance-7', 1, 1, 'Event', '{}', now())")
       yield* sql("UPDATE instance_locks SET lock_token = 'superseded' WHERE instance_id = 'instance-13'")
       const before = yield* statements
-      // Backwards, so that the answers cannot be right by the order of the rows.
+      // In reverse, so that the outcomes cannot be right only by the order of the rows.
       const answers = yield* driver.ackOrchestrationItems(
         claimed.toReversed().map(({ instanceId, lockToken }) =>
           Test.turn(lockToken, {

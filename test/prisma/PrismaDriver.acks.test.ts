@@ -6,7 +6,7 @@ import * as Test from "../utils/driver.ts"
 
 const startedAt = 1_800_000_000_000
 
-/** A driver whose clock the test owns, from a time that reads well. */
+/** A driver with a clock that the test controls, starting at a round time. */
 const open = Effect.andThen(TestClock.setTime(startedAt), Test.open({ clock: "effect" }))
 
 const milliseconds = (column: string) => `(extract(epoch FROM ${column}) * 1000)::float8`
@@ -35,7 +35,7 @@ describe("ackOrchestrationItems:", () => {
         assert.lengthOf(yield* left, 5000)
         deleting.push(yield* timed(sql("DELETE FROM orchestrator_queue WHERE instance_id = $1", [instanceId])))
       }
-      // 6 to 10 times as long, with the way there and back; above 100 times when each is compared with each.
+      // 6 to 10 times as long, including the round trip; more than 100 times if each is compared with each.
       assert.isBelow(Math.min(...cancelling), 40 * Math.min(...deleting))
     }))
 

@@ -329,7 +329,7 @@ describe("renewWorkItemLocks:", () => {
         { locked_until: 349 },
         { locked_until: 100 }
       ])
-      // One that has run out is live again while no other worker took it, and lost as soon as one did.
+      // An expired lock becomes live again unless another worker has taken over; then it is lost.
       yield* TestClock.adjust(1)
       const renewals = taken.map(({ lockToken }) => ({ lockToken, extendForMs: 100 }))
       assert.deepStrictEqual(yield* driver.renewWorkItemLocks(renewals.slice(1)), ["Done", "Done"])

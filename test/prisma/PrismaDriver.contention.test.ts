@@ -63,7 +63,7 @@ describe("claims:", () => {
       yield* other("SELECT pg_advisory_xact_lock(hashtext($1))", ["a"])
       const { instanceId, nowMs } = yield* Test.claimOne(test.driver, 5000)
       assert.strictEqual(instanceId, "b")
-      // It runs from the moment of the lock, which comes after the look; its message carries the same end.
+      // It counts from the moment of the lock, which comes after the scan; its message has the same expiry.
       const locks = yield* test.sql<{ instance_id: string; until: number; marked: number; latest: number }>(
         `SELECT l.instance_id, l.locked_until::float8 AS until, q.locked_until::float8 AS marked,
            extract(epoch FROM clock_timestamp())::float8 * 1000 + 5000 AS latest
@@ -123,7 +123,7 @@ describe("claims:", () => {
       ) {
         const test = yield* Test.open()
         yield* test.driver.startOrchestrations([Test.start("a"), Test.start("b")])
-        // As Duroxide writes an instance.
+        // In the form in which Duroxide writes an instance.
         if (change.includes("executions")) yield* test.sql("UPDATE instances SET route = '' WHERE instance_id = 'a'")
         // Stands for another process that commits at that very moment.
         yield* test.sql(

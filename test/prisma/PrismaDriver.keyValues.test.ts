@@ -14,7 +14,7 @@ const set = (key: string, value: string, lastUpdatedAtMs = 1): KeyValueChange =>
 const clear = (key: string): KeyValueChange => ({ action: "clear_key", key })
 const clearAll: KeyValueChange = { action: "clear_all" }
 
-/** A driver at 5000 ms, with what the tables hold: `key=value@time`, a removed key as `key@time`. */
+/** A driver at 5000 ms, with the contents of the tables: `key=value@time`, a removed key as `key@time`. */
 const open = Effect.gen(function*() {
   yield* TestClock.setTime(5000)
   const { driver, sql } = yield* Test.open({ clock: "effect" })

@@ -13,7 +13,7 @@ const back = (lockToken: string, delayMs: number | null = null, ignoreAttempt = 
 
 const uuid = "00000000-0000-4000-8000-000000000000"
 
-/** What a token never looks like, or never belonged to. */
+/** Texts that are not tokens, or belong to no row. */
 const garbage = [
   "",
   "garbage",
@@ -178,7 +178,7 @@ describe("renewOrchestrationItemLocks:", () => {
         yield* driver.renewOrchestrationItemLocks([{ lockToken, extendForMs: 1 }, { lockToken, extendForMs: 1 }]),
         ["Done", "Done"]
       )
-      // One that has run out is live again while no other process took it, and lost as soon as one did.
+      // An expired lock becomes live again unless another process has taken over; then it is lost.
       yield* TestClock.adjust(1)
       assert.deepStrictEqual(yield* driver.renewOrchestrationItemLocks([{ lockToken, extendForMs: 9 }]), ["Done"])
       assert.lengthOf(yield* Test.claim(driver), 0)

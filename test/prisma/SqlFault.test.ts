@@ -54,7 +54,7 @@ const failure = (db: Database.Database["Service"], text: string) =>
     return reason
   })
 
-/** What an interactive transaction throws, which `query` never sends. */
+/** An error of an interactive transaction, which `query` never uses. */
 const transactionFailure = (run: () => Promise<unknown>) =>
   Effect.flip(Effect.tryPromise({ try: run, catch: SqlFault.classify }))
 
@@ -81,7 +81,7 @@ describe("against a concurrent transaction", () => {
       yield* test.sql("UPDATE sessions SET worker_id = 'they' WHERE session_id = 'b'")
       const ours = yield* Effect.forkChild(failure(db, `SELECT "${test.schema}".take_both()`))
       // Ours waits first, so ours is the one that finds the deadlock and is its victim.
-      // Their transaction would see one frozen pg_stat_activity: look through another connection.
+      // Their transaction would see a frozen pg_stat_activity, so this uses another connection.
       const waiting = Prisma.sql`
         SELECT pid FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%take_both%'`

@@ -29,7 +29,7 @@ const RuntimeLive = Runtime.layer({ orchestrations: [Fulfil], activities: [Ship]
   ])
 )
 
-/** The application's own tables, and what became of both. */
+/** The application's own tables, and the state of both. */
 const open = Effect.gen(function*() {
   const test = yield* PgServer.database
   yield* test.sql("CREATE TABLE orders (id text PRIMARY KEY)")
@@ -46,7 +46,7 @@ const open = Effect.gen(function*() {
 
 const nothing = { orders: [], instances: 0, executions: 0, messages: 0 }
 
-/** What a test does inside the application's transaction. */
+/** The calls of a test inside the application's transaction. */
 interface Inside {
   readonly connection: Transaction.TransactionConnection
   readonly run: (sql: string) => Promise<unknown>
@@ -197,7 +197,7 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
           error = await Effect.runPromise(
             Effect.flip(client.start(Fulfil, { instanceId: "order-1", payload: "o-1" }))
           )
-          // Carrying on in spite of it commits nothing either.
+          // Continuing in spite of it commits nothing either.
         })
         assert.instanceOf(error, ProviderError)
         assert.strictEqual(error.reason._tag, "SchemaMismatch")

@@ -20,7 +20,7 @@ const adopt = (options: Migrator.Options) => silently(Migrator.adopt(options))
 const refusal = <A, R>(effect: Effect.Effect<A, MigrationError, R>) =>
   Effect.map(Effect.flip(effect), ({ reason }) => reason)
 
-/** Rows of all their tables, as text, in columns of theirs; without the names of event types, which adopting fills in. */
+/** Rows of all tables of duroxide-pg, as text, in its columns; without the names of event types, which adopting sets. */
 const contents = (sql: PgServer.TestDatabase["sql"]) =>
   sql(
     `SELECT (SELECT jsonb_agg(to_jsonb(i) - 'route' ORDER BY instance_id) FROM instances AS i)::text AS instances,
@@ -31,7 +31,7 @@ const contents = (sql: PgServer.TestDatabase["sql"]) =>
        (SELECT json_agg(m ORDER BY version) FROM _duroxide_migrations AS m)::text AS books`
   )
 
-/** What `after` has and `before` has not. */
+/** The entries of `after` that `before` does not have. */
 const added = (before: ReadonlyArray<string>, after: ReadonlyArray<string>) =>
   after.filter((object) => !before.includes(object))
 
@@ -258,7 +258,7 @@ describe("refusals", () => {
       )
       const restricted = new URL(url)
       if (role!.super) {
-        // A superuser has every right; as another role it has none but those granted.
+        // A superuser has every right; another role has only the granted ones.
         restricted.searchParams.set("options", "-c role=pg_monitor")
         yield* sql(
           `GRANT USAGE, CREATE ON SCHEMA ${quoted} TO pg_monitor; GRANT SELECT ON _duroxide_migrations TO pg_monitor`

@@ -1,5 +1,5 @@
 /**
- * What claims cost behind work this process may not take. Reads are counted by the server; times are the best of several
+ * The cost of claims behind work that this process may not take. The server counts reads; times are the best of several
  * and only guard against a plan that reads the same rows more slowly.
  */
 import { assert, describe, it } from "@effect/vitest"
@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as PgServer from "../utils/PgServer.ts"
 import { type Counted, counted } from "../utils/reads.ts"
 
-/** Of each kind; five kinds lie in the way together. By hand: `BACKLOG_ROWS=1000000`. */
+/** Rows of each of five kinds, all in front of the work. By hand: `BACKLOG_ROWS=1000000`. */
 const rows = Number(process.env.BACKLOG_ROWS ?? 200_000)
 const patience = 60_000 + rows
 const now = 1_800_000_000_000
@@ -23,7 +23,7 @@ const ours = `
     SELECT '{}', ${at(-1000)} + g * interval '1 us', now(), CASE WHEN g % 2 = 0 THEN 'mine' || g % 5 END, 'Ours'
     FROM generate_series(1, 400) AS g;`
 
-/** Older than ours, but for what is not due. */
+/** Older than the work to claim, except rows that are not due. */
 const messages = (instanceId: string, of: string, visibleAt = at(-60_000)) =>
   `ALTER TABLE orchestrator_queue DISABLE TRIGGER USER;
    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
@@ -65,12 +65,12 @@ const claims = {
        p_max_new_sessions => 10, p_now_ms => ${now})`
 }
 
-/** The best of several, each in a transaction that is taken back. */
+/** The best of several, each in a transaction that is rolled back. */
 const measure = (test: PgServer.TestDatabase, run: Counted, sql: string) =>
   Effect.gen(function*() {
     yield* run(sql) // plans
-    // Row versions of earlier measurements would count as work of this one. Statements that come later do not clean them
-    // up while a transaction is open anywhere on the server, such as those of other test files: then pages are full, and
+    // Row versions of earlier measurements would count for this one. Later statements do not remove them
+    // while a transaction is open anywhere on the server, such as in other test files: then pages are full, and
     // updates go to other pages and into every index.
     for (const table of ["orchestrator_queue", "worker_queue", "instance_locks", "sessions"]) {
       yield* test.sql(`VACUUM (INDEX_CLEANUP ON) ${table}`)
@@ -116,10 +116,10 @@ describe("a claim costs the same behind a backlog of other work:", () => {
             }, alone ${JSON.stringify(alone[i])}`
             console.log(label)
             assert.strictEqual(measured.claimed, limit, label)
-            // One look at each of the routes that came in, and two at the one session that is not ours.
+            // One look at each of the new routes, and two at the session that another worker owns.
             assert.isAtMost(measured.entries, alone[i]!.entries + 2 * Object.keys(kinds).length, label)
             assert.isAtMost(measured.looks, alone[i]!.looks + 2 * Object.keys(kinds).length, label)
-            // An index of one or two pages grows by two levels, which every look climbs; rows find room where others do not.
+            // An index of one or two pages grows by two levels, which every look descends; free space on pages varies.
             assert.isAtMost(measured.pages, alone[i]!.pages * 1.1 + 2 * measured.looks + 20, label)
             assert.isAtMost(measured.ms, alone[i]!.ms * 2 + 2, label)
           }
@@ -150,7 +150,7 @@ describe("a claim costs the same behind a backlog of other work:", () => {
       const label = `behind 500 locked instances ${JSON.stringify(few)}, behind 2000 ${JSON.stringify(many)}`
       console.log(label)
       assert.strictEqual(many.claimed, 1, label)
-      // Its message and its lock; what the last round reads too much is at most as much again.
+      // Its message and its lock; the last round reads at most as much again.
       assert.isAtMost(many.entries, 2 * 2 * 2000, label)
       assert.isAtMost(many.ms, 8 * few.ms + 1, label)
     }))

@@ -30,7 +30,7 @@ const noDelays = {
 }
 const noLeases = { ...noDelays, "of no length": Duration.zero }
 
-/** Of so many bytes, which no compression makes fewer. */
+/** A text of that many bytes that does not compress. */
 const most32 = { major: 2 ** 31 - 1, minor: 2 ** 31 - 1, patch: 2 ** 31 - 1 }
 
 const randomText = (bytes: number) => randomBytes(bytes).toString("base64url").slice(0, bytes)
@@ -90,7 +90,7 @@ const turn = (changes: Partial<Provider.Turn>): Provider.Turn => ({
 const ack = (changes: Partial<Provider.Turn>): Call => ({ provider }) =>
   provider.ackOrchestrationItem("t", turn(changes))
 
-/** `parameter of method`: what it is called with, and how. */
+/** `method parameter`: the values, and the call. */
 const each = <A>(
   what: string,
   values: Readonly<Record<string, A>>,
@@ -452,7 +452,7 @@ const nothing = { instancesDeleted: 0, executionsDeleted: 0, eventsDeleted: 0, q
 const nothingInBulk = { ...nothing, failed: [] }
 const nothingPruned = { instancesProcessed: 0, executionsDeleted: 0, eventsDeleted: 0 }
 
-/** What is unusual, but has an answer: a value, or the tag of a reason. */
+/** Unusual calls with a result: a value, or the tag of a reason. */
 const answered: ReadonlyArray<[string, Call, unknown]> = [
   ...["", "unknown", "0.unknown", "99999999999999999999.x", "-1.x", strange, "x".repeat(10_000)].flatMap(token),
   ...["", "unknown", strange, "x".repeat(10_000)].flatMap((id): ReadonlyArray<[string, Call, unknown]> => [
@@ -536,7 +536,7 @@ const answered: ReadonlyArray<[string, Call, unknown]> = [
   ]
 ]
 
-/** What is unusual, and stored as it is. */
+/** Unusual values that are stored unchanged. */
 const stored: ReadonlyArray<[string, Call]> = [
   [
     "a delay of 1.5 ms",

@@ -1,5 +1,5 @@
 /**
- * Calls travel together; one that waits for a transaction of others neither holds nor fails the rest.
+ * Calls share statements; a call that waits for another transaction neither delays nor fails the rest.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Transaction } from "duroxide-prisma/prisma"
@@ -51,7 +51,7 @@ describe("An item that waits for the transaction of another session", () => {
       yield* application(
         `INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at) VALUES ('taken', 'O', now(), now())`
       )
-      // The lanes are busy, so that the rest travels together.
+      // The lanes are busy, so that the rest share a statement.
       const blocked = yield* Effect.forkChild(provider.startOrchestration(start("taken")))
       const answers = yield* all(ids, (id) => provider.startOrchestration(start(id)))
       assert.deepStrictEqual(answers, ids.map(() => "Started"))
@@ -64,7 +64,7 @@ describe("An item that waits for the transaction of another session", () => {
       assert.isUndefined(blocked.pollUnsafe())
       yield* application("ROLLBACK")
       const [second, ...others] = yield* Fiber.join(again)
-      // Either of the two, and the other one comes too late.
+      // Either of the two; the other one comes too late.
       assert.sameMembers([yield* Fiber.join(blocked), second], ["Started", "AlreadyExists"])
       assert.deepStrictEqual(others, ["Started", "Started"])
     }))

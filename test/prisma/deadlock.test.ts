@@ -7,7 +7,7 @@ const processes = 4
 const claimsInFlight = 50
 const seconds = 20
 
-/** What must have happened; locks that end under their holders are part of it. */
+/** Outcomes that must occur; locks that expire under their holders are among them. */
 const outcomes = [
   "ackOrchestrationItems Done",
   "ackOrchestrationItems LockLost",
@@ -57,7 +57,7 @@ describe("deadlocks:", () => {
         }
 
         assert.deepStrictEqual(Object.keys(counts).filter((what) => what.startsWith("failed")), [])
-        // The server counts a backend's deadlocks when it ends, and the whole database's: ours alone only in a clone.
+        // The server counts deadlocks when a backend ends, and per database, so the test uses its own clone.
         if (PgServer.server().template !== null) {
           const [statistics] = yield* sql(
             "SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()"
@@ -67,7 +67,7 @@ describe("deadlocks:", () => {
 
         for (const outcome of outcomes) assert.isAbove(counts[outcome] ?? 0, 2 * processes, outcome)
 
-        // A live mark is always that of the lock.
+        // A live lock of a message is always that of its instance.
         const strays = yield* sql(
           `SELECT q.id FROM orchestrator_queue AS q
            LEFT JOIN instance_locks AS l ON l.instance_id = q.instance_id AND l.lock_token = q.lock_token

@@ -1,6 +1,6 @@
 /**
- * Deletion beside everything else, two sessions at a time: one of them stands still inside its transaction, the other
- * one waits for it or goes its way, and what is left afterwards is all of an instance or nothing.
+ * Deletion beside all other calls, two sessions at a time: one of them pauses inside its transaction, the other
+ * one waits for it or proceeds, and afterwards an instance is complete or deleted.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -145,7 +145,7 @@ describe("while a deletion is under way,", () => {
     Effect.gen(function*() {
       const test = yield* Test.open()
       yield* test.driver.startOrchestrations([Test.start("a")])
-      // Stops the deletion half way, after it took the instance rows.
+      // Pauses the deletion half way, after it has locked the instance rows.
       const holder = yield* session(test)
       yield* holder("SELECT FROM executions WHERE instance_id = 'a' FOR UPDATE")
       const removal = yield* Effect.forkChild(remove(test, "a", "x"))

@@ -3,7 +3,7 @@
  * random order on many connections, several hundred times. Which of them wins is left to chance; that an instance is
  * complete or fully deleted is not, nor that no call fails because of a deadlock.
  *
- * Half a minute is enough: a busy machine plays fewer rounds.
+ * Limited to half a minute: a busy machine runs fewer rounds.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"
@@ -70,7 +70,7 @@ const remove = ({ admin }: Test.Opened, instanceIds: ReadonlyArray<string>) =>
 const start = ({ driver }: Test.Opened): Call =>
   driver.startOrchestrations(shuffled(ids.filter((id) => id !== "child")).map((id) => Test.start(id)))
 
-/** What a round does at once, besides deleting all ids. */
+/** The concurrent calls of a round, besides the deletion of all ids. */
 const calls = (test: Test.Opened, second: Test.Opened): ReadonlyArray<Call> => [
   claimAndSettle(test.driver),
   claimAndSettle(second.driver),
@@ -92,7 +92,7 @@ const atOnce = (all: ReadonlyArray<Call>) => Effect.all(shuffled(all), { concurr
 
 const clean = (test: Test.Opened) => Effect.andThen(remove(test, ids), test.sql("DELETE FROM orchestrator_queue"))
 
-/** As many rounds as there is time for; how many there were. */
+/** Runs as many rounds as time allows; returns their number. */
 const rounds = Effect.fnUntraced(function*<E>(play: (round: number) => Effect.Effect<void, E>) {
   const end = (yield* Clock.currentTimeMillis) + 30_000
   let round = 0
@@ -100,7 +100,7 @@ const rounds = Effect.fnUntraced(function*<E>(play: (round: number) => Effect.Ef
   return round
 })
 
-/** Instances that are there in part, and children without their parent. $1 is the start of a child. */
+/** Incomplete instances, and children without their parent. $1 is the start of a child. */
 const brokenSql = `
   SELECT 'without execution' AS problem, instance_id FROM instances AS i
   WHERE NOT EXISTS (SELECT FROM executions AS e WHERE e.instance_id = i.instance_id)
@@ -130,7 +130,7 @@ describe(`deletion, ${most} rounds of everything at once:`, () => {
         yield* start(test)
         yield* claimAndSettle(test.driver)
         yield* atOnce([remove(test, ids), ...calls(test, second)])
-        // Messages that were sent after it belong to no instance; they are all there may be.
+        // Only messages that were sent after the deletion may be left; they belong to no instance.
         for (const id of ids) {
           const left = yield* Test.tablesWith(test, id)
           assert.isTrue(left.every((table) => table === "orchestrator_queue"), `round ${round}, ${id}: ${left.join()}`)
@@ -153,7 +153,7 @@ describe(`deletion, ${most} rounds of everything at once:`, () => {
           yield* clean(test)
           for (const id of ids) assert.deepStrictEqual(yield* Test.tablesWith(test, id), [], `round ${round}, ${id}`)
         }))
-        // Both sides win now and then.
+        // Both sides win some of the time.
         assert.isAbove(survived, 0)
         assert.isBelow(survived, played * ids.length)
       }),

@@ -1,6 +1,6 @@
 /**
- * Deletion of trees that do not fit into one transaction, of many trees of which one cannot go, and of what stands
- * still.
+ * Deletion of trees that do not fit into one transaction, of many trees of which one cannot be deleted, and of paused
+ * instances.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Duration from "effect/Duration"
@@ -65,7 +65,7 @@ const rowsOf = (test: Test.Opened) =>
     ([row]) => row!.rows
   )
 
-/** A server as PostgreSQL is delivered: a small table of locks. */
+/** A server with PostgreSQL's defaults: a small table of locks. */
 const defaultServer = Effect.gen(function*() {
   const directory = yield* Effect.acquireRelease(
     Effect.promise(() => mkdtemp(path.join(tmpdir(), "duroxide-prisma-default-"))),
@@ -140,7 +140,7 @@ describe("a big tree", () => {
             JSON.stringify({ StartOrchestration: { instance, parent_instance: parent } })
           )
         }
-        /** Every turn asks for a child, down to three levels below where it began; strangers end. */
+        /** Every turn starts a child, down to three levels below the first; other instances end. */
         const after = ({ history, instance, instanceId, lockToken, messages }: ClaimedInstance) => {
           const isStarted = instance !== null ||
             messages.some(({ workItem }) => workItem.includes("StartOrchestration"))
@@ -241,7 +241,7 @@ describe("held instances", () => {
       yield* tree(test, "root", 12, "Running")
       const start = (id: string, parent: string) =>
         Test.message(id, JSON.stringify({ StartOrchestration: { instance: id, parent_instance: parent } }))
-      // Of these the second is there already, and passes over the start.
+      // The second of these exists already, and ignores the start.
       yield* test.driver.enqueueForOrchestrator([start("new", "root"), start("root-5", "root")])
       const held = yield* test.admin.holdInstances({ instanceIds: ["root"], mustHaveEnded: [], holdForMs: 60_000 })
       assert(held._tag === "Held")
@@ -262,7 +262,7 @@ describe("held instances", () => {
           Test.message(id, JSON.stringify({ StartOrchestration: { instance: id, parent_instance: "root" } }))
         )
       )
-      /** The least of several; what else the machine does only ever adds. */
+      /** The minimum of several, as other load on the machine only adds time. */
       const least = (instanceIds: ReadonlyArray<string>) =>
         Effect.map(
           Effect.replicateEffect(
@@ -273,7 +273,7 @@ describe("held instances", () => {
         )
       const few = yield* least(ids.slice(0, 10))
       const many = yield* least(ids)
-      // 3 to 6 times as long, most of it for locks; above 90 times when each start is taken apart for each instance.
+      // 3 to 6 times as long, mostly for locks; more than 90 times if each start is parsed for each instance.
       console.log("MS", few, many)
       assert.isBelow(many, 30 * few)
     }))
@@ -310,7 +310,7 @@ describe("a bulk deletion", () => {
 })
 
 describe("a deletion", () => {
-  /** The first so many calls end in a deadlock; the count of all calls. */
+  /** That many first calls end in a deadlock; counts all calls. */
   const deadlocks = Effect.fnUntraced(function*(test: Test.Opened, times: number) {
     yield* test.sql(
       `CREATE SEQUENCE calls;

@@ -1,6 +1,6 @@
 /**
  * The order of deliveries under concurrency: the messages of each producer keep their order, and no instance starves
- * beside an instance that always has something to do.
+ * beside an instance that is always busy.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -77,7 +77,7 @@ describe("starvation:", () => {
       for (const _ of numbers(12)) {
         const { instanceId, lockToken } = yield* Test.claimOne(driver)
         claimed.push(instanceId)
-        // What it is sent during its turn stands behind those who were there before.
+        // Messages it receives during its turn come after those of the others.
         yield* driver.enqueueForOrchestrator([Test.message("hot"), Test.message("hot")])
         yield* driver.ackOrchestrationItems([Test.turn(lockToken)])
       }

@@ -5,10 +5,10 @@ import * as PgServer from "../utils/PgServer.ts"
 import { type Counted, counted } from "../utils/reads.ts"
 
 /**
- * What each stored function reads while large backlogs of other work lie around, counted by the server in the
- * transaction of the call: no table is scanned, and few index entries and pages are read. Plans are kept by a session, so a
- * session that planned on empty tables, before ANALYZE ran, or after an ANALYZE that met empty tables, must do as
- * well as one that knows the sizes.
+ * What each stored function reads beside large backlogs of other work, counted by the server in the transaction of the
+ * call: no table is scanned, and few index entries and pages are read. Plans are kept by a session, so a session that
+ * planned on empty tables, before ANALYZE ran, or after an ANALYZE that met empty tables, must do as well as one that
+ * knows the sizes.
  */
 
 const now = 1_800_000_000_000
@@ -17,7 +17,7 @@ const uuid = "00000000-0000-4000-8000-000000000000"
 const many = 20_000
 const route = "1000.0.0 =1.0.0 O"
 
-/** One of everything: statements are planned when there is work for them, and the first comes to empty tables. */
+/** One row of every kind: statements are planned when there is work for them, the first on empty tables. */
 const first = `
   INSERT INTO instances VALUES ('i2', 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0, '${route}') ON CONFLICT DO NOTHING;
   INSERT INTO executions VALUES ('i2', 1, 'Running', NULL, now(), NULL, 1000, 0, 0);
@@ -31,14 +31,14 @@ const first = `
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, lock_token, locked_until, route)
     VALUES ('{}', ${at(-1000)}, now(), 's1', '${uuid}', ${now + 60_000}, 'A');`
 
-/** What waits: instances of ours and their messages, in front of them what is for others; activities likewise. */
+/** The backlog: our instances and their messages, with work of other processes in front of them; activities likewise. */
 const queued = `
   INSERT INTO instances SELECT 'i' || g, 'O', '1.0.0', 1, now(), now(), 'parent' || g % 1000, NULL, 0, '${route}'
     FROM generate_series(1, ${many}) AS g ON CONFLICT DO NOTHING;
   INSERT INTO instances SELECT 'start' || g, 'O', NULL, 1, now(), now(), NULL, NULL, 0, '${route}'
     FROM generate_series(1, ${many}) AS g;
 
-  -- Timers whose time has not come, a busy instance with many messages, locks at work, and one instance to claim.
+  -- Timers that are not due, a busy instance with many messages, live locks, and one instance to claim.
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT 'i' || g, '{}', ${at(60_000)}, now(), '${route}' FROM generate_series(1, ${many}) AS g;
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
@@ -58,7 +58,7 @@ const queued = `
   INSERT INTO instances VALUES ('hot', 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0, '${route}');
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
     SELECT 'foreign' || g, '{}', ${at(-5000)}, now() FROM generate_series(1, ${many}) AS g;
-  -- Ten of them were stored for a route that their instances have left since.
+  -- Ten of them have a route that their instances no longer have.
   UPDATE instances SET route = '1000.0.0 =2.0.0 P' WHERE instance_id IN (SELECT 'foreign' || g FROM generate_series(1, 10) AS g);
   ALTER TABLE orchestrator_queue DISABLE TRIGGER USER;
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
@@ -69,7 +69,7 @@ const queued = `
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     VALUES ('i1', '{}', ${at(-1000)}, now(), '${route}');
 
-  -- Activities at work, and one of everything to take behind much of everything else.
+  -- Running activities, and one claimable activity of each kind after many others.
   INSERT INTO worker_queue
       (work_item, visible_at, created_at, lock_token, locked_until, instance_id, execution_id, activity_id, route)
     SELECT '{}', ${at(-3000)}, now(), '${uuid}', ${now + 60_000}, 'i' || g, 1, g, 'A' FROM generate_series(1, 100) AS g;
@@ -97,7 +97,7 @@ const queued = `
   INSERT INTO worker_queue (work_item, visible_at, created_at, session_id, route)
     VALUES ('{}', ${at(-1000)}, now(), 'mine', 'A');`
 
-/** What is empty while all processes rest. */
+/** The tables that are empty while all processes are idle. */
 const held = `
   INSERT INTO executions SELECT 'i' || g, e, 'Running', NULL, now(), NULL, 1000, 0, 0
     FROM generate_series(1, ${many}) AS g, generate_series(1, 2) AS e ON CONFLICT DO NOTHING;
@@ -117,7 +117,7 @@ const token = `${uuid}.i2`
 const lock = `(SELECT id || '.${uuid}' FROM worker_queue WHERE session_id = 's1' AND lock_token IS NOT NULL LIMIT 1)`
 const acks = (fields: string) => `'[{"token":"${token}","execution_id":1${fields}}]'`
 
-/** Name: the statement, what it must read, and how many entries it may read. */
+/** By name: the statement, the indexes it must use, and how many entries it may read. */
 const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
   "fetchOrchestrationItems": [
     `SELECT * FROM dx_fetch_orchestration_items(5, 1000, '{1000,0,0}', '{1000,9,9}', '{O,Q}', '{1.0.0,1.0.0}',
@@ -131,7 +131,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "history_pkey",
       "kv_store_pkey"
     ],
-    // The busy instance's 2,000 messages, passed over once; the 100 other routes; the history handed out.
+    // The busy instance's 2,000 messages, skipped once; the 100 other routes; the returned history.
     3000
   ],
   "fetchOrchestrationItems of a definition without work": [
@@ -191,7 +191,8 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "sweepMessages": [
     `SELECT * FROM dx_sweep_messages(1, 100, NULL, ${now})`,
     ["orchestrator_queue_route_visible_at_id_idx", "orchestrator_queue_pkey", "instances_pkey", "history_pkey"],
-    // Of each route the newest 1,000, and the instance of each: 2,100 rows here. Ten of them move, and 100 have no route.
+    // Of each route the newest 1,000, and the instance of each: 2,100 rows here. Ten of them move, and 100 have no
+    // route.
     5_000
   ],
   "sweepMessages, in the middle": [
@@ -228,7 +229,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "fetchWorkItems of a name": [
     `SELECT * FROM dx_fetch_work_items(5, 1000, true, '{}', NULL, NULL, '{A,None}', p_now_ms => ${now})`,
     ["worker_queue_route_visible_at_id_idx", "worker_queue_pkey"],
-    // The 100 that are at work.
+    // The 100 running ones.
     300
   ],
   "fetchWorkItems of every name and tag": [
@@ -250,7 +251,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "fetchWorkItems of sessions without a tag": [
     `SELECT * FROM dx_fetch_work_items(50, 1000, true, '{}', 'me', 1000, '{A,None}', p_now_ms => ${now})`,
     ["worker_queue_route_session_id_visible_at_id_idx", "sessions_pkey", "sessions_worker_id_idx"],
-    // The 100 that are at work; of the 50 also versions that were taken back.
+    // The 100 running ones; for the 50 also row versions that were rolled back.
     1000
   ],
   "fetchWorkItems of many sessions": [
@@ -285,7 +286,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "orchestrator_queue_instance_id_visible_at_idx",
       "orchestrator_queue_instance_id_idx"
     ],
-    // The 100 queued starts of other children, of whatever parent.
+    // The 100 queued starts of other children, of any parent.
     400
   ],
   "deleteInstances": [
@@ -302,7 +303,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "orchestrator_queue_instance_id_visible_at_idx",
       "orchestrator_queue_instance_id_idx"
     ],
-    // The 100 queued starts of other children, of whatever parent.
+    // The 100 queued starts of other children, of any parent.
     400
   ],
   "pruneExecutions": [
@@ -361,7 +362,8 @@ describe("indexes:", () => {
             const entries = reads.reduce((sum, read) => sum + read.entries, 0)
             const detail = JSON.stringify(reads.filter((read) => read.blocks > 0))
             assert.isAtMost(entries, most, `${label}: entries read, ${detail}`)
-            // Entries that a scan skips inside an index do not count as read, but its pages do; a look climbs three of them.
+            // Entries that a scan skips inside an index do not count as read, but its pages do; a look climbs three of
+            // them.
             const indexed = reads.filter(({ is_table }) => !is_table)
             const pages = indexed.reduce((sum, read) => sum + read.blocks, 0)
             const looks = indexed.reduce((sum, read) => sum + read.scans, 0)
@@ -389,7 +391,7 @@ describe("indexes:", () => {
       const two = Array.from({ length: 200 }, (_, i) => `instance-${i}`)
       yield* driver.enqueueForOrchestrator(two.map((id) => Test.message(id, "x".repeat(400))))
       yield* driver.enqueueForWorker(two.map((instanceId) => Test.activity({ instanceId, workItem: "x".repeat(400) })))
-      // One statement, so that its transaction's counters can be read by its end.
+      // One statement, so that it can read the counters of its own transaction.
       const [counts] = yield* sql(
         `SELECT claims.instances, claims.activities, updates.*
          FROM (

@@ -1,6 +1,6 @@
 /**
- * Messages of transactions that stay open while their instance moves on, and rows another transaction works on: nothing
- * is left behind, and the messages of one sender keep their order.
+ * Messages of transactions that stay open while their instance continues, and rows in use by another transaction: none
+ * is lost, and the messages of one sender keep their order.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -21,7 +21,7 @@ const claimAs = ({ driver }: Test.Opened, version: string) =>
     serves: [{ name: "Orchestration", versions: [version] }]
   })
 
-/** One step, which is a whole pass over so few messages. */
+/** One step, which is a whole pass over this few messages. */
 const sweep = ({ driver }: Test.Opened) => driver.sweepMessages({ maxAgeMs: 3_600_000, limit: 100, after: null })
 
 const send = (run: Run, instanceId: string, word: string) =>

@@ -74,7 +74,7 @@ describe("instance locks are taken by instance:", () => {
           const test = yield* open
           const [forward, backward] = both(test.tokens)
           const answers = yield* meet(test, middle, [operation(test.driver, forward), other(test.driver, backward)])
-          // Whoever comes second finds all locks or none.
+          // The second call finds all locks or none.
           for (const each of answers) assert.lengthOf(new Set(each), 1)
         }))
     }
@@ -138,7 +138,7 @@ describe("activities are locked by id:", () => {
 })
 
 describe("sessions are locked by id:", () => {
-  // Rows in the order of their sessions, and rows against it.
+  // Rows in the order of their sessions, and rows in reverse.
   for (const [name, settledFirst] of [["along", true], ["against", false]] as const) {
     it.live(`results ${name} the order of ids, and renewals the other way`, () =>
       Effect.gen(function*() {
@@ -246,7 +246,7 @@ describe("deletions lock rows in the same order as all functions:", () => {
   it.live("one and first turns of children", () =>
     Effect.gen(function*() {
       const test = yield* open
-      // The order of the children is against that of their parents.
+      // The order of the children is the reverse of that of their parents.
       yield* test.driver.enqueueForOrchestrator(
         ids.map((parent, i) =>
           Test.message(

@@ -1,5 +1,5 @@
 /**
- * Pruning beside everything else, two sessions at a time: it waits for no call but another removal of the same
+ * Pruning beside all other calls, two sessions at a time: it waits for no call except another removal of the same
  * executions, no call waits for it, and the current execution is never touched.
  */
 import { assert, describe, it } from "@effect/vitest"

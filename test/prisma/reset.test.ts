@@ -83,7 +83,7 @@ describe("a schema of our own", () => {
       assert.deepStrictEqual(removed.columns, [])
     }))
 
-  it.live("reset: removes everything, the schema included, but nothing of other schemas", () =>
+  it.live("reset: removes everything, the schema included, and leaves other schemas unchanged", () =>
     Effect.gen(function*() {
       const { schema, sql, url } = yield* ownSchema("To \"go\"")
       yield* migrate({ url, schema: "stays" })

@@ -57,7 +57,7 @@ describe("schemas", () => {
         Effect.provideContext(Errand.run("anna", "from TWO"), two)
       ], { concurrency: "unbounded" })
       assert.deepStrictEqual(results, [expected("ONE"), expected("TWO")])
-      // What is sent to one arrives at no other.
+      // A message to one does not arrive at another.
       yield* Effect.provideContext(Errand.timerError(test), one)
       const status = yield* Context.get(two, Client.Client).status("tomorrow")
       assert.strictEqual(status._tag, "NotFound")
@@ -131,7 +131,7 @@ describe("settings of the server and the role", () => {
           yield* test.sql(`ALTER DATABASE ${database} SET ${name} = '${value}'`)
         }
       }
-      // Tables of our names that are found first when a name carries no schema.
+      // Tables with our names that unqualified names find first.
       yield* test.sql("CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.instances (); CREATE TABLE elsewhere.history ()")
       const onlooker = yield* PgServer.connect(url)
       const zone = yield* Effect.promise(() => onlooker.query("SHOW TimeZone"))

@@ -1,6 +1,6 @@
 /**
- * Holders and takers at the end of a lock, two sessions at a time: one of them stands still inside its transaction.
- * Whoever came first wins; never both. Times are given to the functions, so nothing waits for a lock to run out.
+ * Holders and takeovers at the expiry of a lock, two sessions at a time: one of them pauses inside its transaction.
+ * The first one wins, never both. The tests pass times to the functions, so nothing waits for a lock to expire.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -46,7 +46,7 @@ describe("a turn that", () => {
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
       const now = start()
       const [claimed] = yield* claimAt(test.sql, now)
-      // Arrives during the turn: what a taker could run.
+      // Arrives during the turn: a takeover could run it.
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
       const holder = yield* session(test)
       assert.deepStrictEqual(yield* ackAt(holder, claimed.out_lock_token, 1, now + 999), ["Done"])

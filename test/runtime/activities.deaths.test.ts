@@ -20,7 +20,7 @@ interface Logged {
   readonly annotations: object
 }
 
-/** One instance whose activity dies; what is logged of it, and the failure that is stored. */
+/** One instance with an activity that dies; returns its log lines and the stored failure. */
 const died = Effect.fnUntraced(function*(
   handler: () => Effect.Effect<number>,
   program: Effect.Effect<number, never, Orchestration.Instance> = Charge.execute({ card: "4711 0000" }),

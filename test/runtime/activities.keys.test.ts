@@ -8,7 +8,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 
-/** A payment service: it charges once for each key, and remembers who asked. */
+/** A payment service: it charges once for each key, and records its requests. */
 class Payments {
   readonly charged = new Set<string>()
   readonly asked: Array<{ readonly key: string; readonly tryNumber: number; readonly deliveryNumber: number }> = []
@@ -32,7 +32,7 @@ const Checkout = Orchestration.make("Checkout", { success: Schema.Unknown, error
 
 const order = { cents: 4200 }
 
-/** Charges, then does what the test wants with this request, counted from 1. */
+/** Charges, then behaves as the test wants for this request, counted from 1. */
 const app = (
   program: Effect.Effect<unknown, unknown, Orchestration.Instance>,
   then: (request: number) => Effect.Effect<void, string>

@@ -39,7 +39,7 @@ const programs = Layer.mergeAll(
 
 const orchestrations = [Hasty, Persistent, Limited, Job, Three] as const
 
-/** A handler that never ends; it says when it begins and when it is interrupted. The virtual clock starts at 0. */
+/** A handler that never ends; it reports when it begins and when it is interrupted. The virtual clock starts at 0. */
 const endless = Effect.gen(function*() {
   const running = yield* Deferred.make<void>()
   const ended = yield* Deferred.make<number>()
@@ -63,7 +63,7 @@ const worker = (handler: Layer.Layer<Activity.Handler<"Task">>) =>
   Runtime.layer({ activities: [Task] }).pipe(Layer.provide(handler))
 const brain = Runtime.layer({ orchestrations }).pipe(Layer.provide(programs))
 
-/** Only the clock's own check may find out; how long a test takes does not matter. */
+/** Only the periodic check can notice it; how long a test takes does not matter. */
 const never = { cancellationCheckInterval: Infinity, workerLockTimeout: "1 hour", sessionIdleTimeout: "1 day" } as const
 
 describe("Activity, in virtual time", () => {

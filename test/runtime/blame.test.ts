@@ -26,7 +26,7 @@ const payments = (handler: Effect.Effect<string> = Effect.succeed("paid")) => {
   return { runs, runtime }
 }
 
-/** The store of the test, whose calls of these operations fail until then. */
+/** The store of the test; these operations fail until then. */
 const failing = (reason: ProviderError.Reason, untilMs: number, operations?: ReadonlyArray<string>) =>
   Effect.map(
     ProviderDriver.ProviderDriver,
@@ -158,7 +158,7 @@ describe("Only the delivery at fault counts:", () => {
       yield* TestClock.adjust("1 minute")
       const { runs, runtime } = payments()
       yield* start(runtime, driver)
-      // A look or two of the process that serves them, and no pause.
+      // One or two claims of the process that serves them, and no pause.
       yield* TestClock.adjust("10 seconds")
       const results = yield* Effect.forEach(ids, (instanceId) => client.wait(Pay, instanceId, { timeout: 1 }))
       assert.deepStrictEqual(results, ids.map(() => "paid"))

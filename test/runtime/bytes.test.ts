@@ -70,7 +70,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Bytes:", (
         yield* sql(
           `CREATE TRIGGER note_delivery BEFORE DELETE ON orchestrator_queue FOR EACH ROW EXECUTE FUNCTION note_delivery()`
         )
-        // Part by part is what is looked at here; no lock runs out, however busy the machine.
+        // This examines the parts only; no lock expires, however busy the machine.
         yield* Layer.build(
           RuntimeLive.pipe(Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "2 minutes" })))
         )

@@ -1,7 +1,7 @@
 /**
- * Random orchestrations that crash at every boundary of their turns must end like those that never do.
+ * Random orchestrations that crash at every boundary of their turns must end like those that never crash.
  *
- * Every group of programs runs several times on the real runtime, in virtual time. Each instance is sent batches that
+ * Every group of programs runs several times on the real runtime, in virtual time. Each instance receives batches that
  * only depend on what it has done so far. A crash takes the program in memory along: before a turn is stored, so that
  * another process has to run the turn again, or after it, so that the next one must replay.
  */
@@ -42,7 +42,7 @@ const modes: { readonly [name: string]: { readonly warmInstances: number; readon
   }
 }
 
-/** What has become of an instance. */
+/** The outcome of an instance. */
 interface Story {
   /** Stored events by execution, as row texts. */
   readonly executions: ReadonlyArray<ReadonlyArray<string>>
@@ -116,7 +116,7 @@ const runGroup = Effect.fnUntraced(function*(
         ),
       ackOrchestrationItem: (lockToken, { orchestratorItems, ...rest }) =>
         Effect.suspend(() => {
-          // Children are played by who sends the messages.
+          // The sender of the messages plays the children.
           const turn = { ...rest, orchestratorItems: orchestratorItems.filter((item) => !isForChild(item)) }
           const instance = instanceOf(locked.get(lockToken)!)
           const crash = mode.crash(instance.instanceId, ++instance.attempts)
@@ -180,7 +180,7 @@ const died = new ProviderError.ProviderError({
   reason: new ProviderError.LockLost({ lockToken: "of a process that died" })
 })
 
-/** Until nothing can happen at this time: every message that is visible is dealt with. */
+/** Waits until nothing can happen at this time: every visible message is processed. */
 const settled = Effect.fnUntraced(function*(store: tables.Tables) {
   while (true) {
     const now = yield* Clock.currentTimeMillis
@@ -189,7 +189,7 @@ const settled = Effect.fnUntraced(function*(store: tables.Tables) {
   }
 })
 
-/** What a sender of messages knows of an instance: what it has stored. */
+/** What a sender knows of an instance: what it has stored. */
 class Instance {
   readonly instanceId: string
   attempts = 0
@@ -221,7 +221,7 @@ class Instance {
     )
   }
 
-  /** Some of the messages that may come, with some that should not. */
+  /** Some of the messages that may arrive, and some that should not. */
   nextBatch(round: number): ReadonlyArray<WorkItem.WorkItem> {
     if (this.isOver || this.turns === 0) return []
     const { executionId, instanceId: instance } = this

@@ -88,7 +88,7 @@ const warm: WarmProgram = {
 const decided = (item: OrchestrationItem, attemptCount: number, program?: WarmProgram) =>
   decide.instance({ attemptCount, item }, { registry, maxAttempts, warm: program })
 
-/** `tag` for most; what an abandonment is, and what a turn that fails the instance fails with. */
+/** The tag for most; details for an abandonment and for a failure. */
 const brief = (decision: decide.InstanceDecision | decide.UnstoredTurn): string => {
   switch (decision._tag) {
     case "Abandon":

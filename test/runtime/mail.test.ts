@@ -16,7 +16,7 @@ const Others = Mailbox.make("Others", { payload: Schema.String })
 
 const Progress = Schema.Struct({ next: Schema.Int, count: Schema.Int })
 
-/** Reads one message per execution: the words, in order, then what came in between for the other mailbox. */
+/** Reads one message per execution: the words, in order, then messages that arrived for the other mailbox. */
 const Reads = Orchestration.make("Reads", { payload: Progress, success: Schema.Array(Schema.String) })
 
 const ReadsLive = Reads.toLayer(Effect.fn(function*({ count, next }) {
@@ -46,7 +46,7 @@ const send = Effect.fnUntraced(function*(instanceId: string, count: number) {
   }
 })
 
-/** A word, for a set of them that is sent at once. */
+/** One of a set of words that are sent at once. */
 const mail = (instanceId: string, word: string) => ({
   instanceId,
   workItem: WorkItem.encode({
@@ -88,7 +88,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
     Effect.gen(function*() {
       const client = yield* Client.Client
       const driver = yield* ProviderDriver.ProviderDriver
-      // More than a batch takes, and enough to be left if it were large.
+      // More than a batch takes, and more than the limit if it were large.
       const count = 5_000
       yield* client.start(Reads, { instanceId: "small", payload: { next: 0, count } })
       const words = Array.from({ length: count }, (_, i) => mail("small", `${i} ${"x".repeat(100)}`))
@@ -128,7 +128,7 @@ const PairsLive = Pairs.toLayer(Effect.fn(function*(pair) {
 }))
 
 describe("Mail at continueAsNew:", () => {
-  /** One message, at which the program is kept in memory; then all others at once, in the same batch. */
+  /** One message, after which the instance is warm; then all others at once, in the same batch. */
   const play = Effect.fnUntraced(function*(size: number) {
     const driver = yield* ProviderDriver.ProviderDriver
     const lines: Array<string> = []

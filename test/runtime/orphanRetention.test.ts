@@ -18,14 +18,14 @@ const runtime = Runtime.layer({ orchestrations: [Reads] }).pipe(
 
 const options = { runtime: { orphanRetention: "2 minutes" }, provider: { pollInterval: "1 second" } } as const
 
-/** What an instance reads that is started so many seconds after its message was sent, and what the store held then. */
+/** What an instance reads that starts this many seconds after its message was sent, and what the store had then. */
 const startedAfter = (seconds: number) =>
   Effect.gen(function*() {
     const driver = yield* ProviderDriver.ProviderDriver
     const { client } = yield* LocalProcess.start(runtime, options)
     yield* client.send(Words, "late", "hello")
     for (let second = 0; second < seconds; second++) yield* TestClock.adjust("1 second")
-    // A claim of tools: messages without an instance, too. It is given back.
+    // A claim as tools make it, including messages without an instance. It is abandoned.
     const waiting = yield* driver.fetchOrchestrationItems({ limit: 1, lockTimeoutMs: 1, versions: null, orphans: true })
     yield* driver.abandonOrchestrationItems(
       waiting.map(({ lockToken }) => ({ lockToken, delayMs: null, ignoreAttempt: true }))

@@ -36,7 +36,7 @@ const runtime = (runs: Map<string, number>, die: () => void) => {
   ]))
 }
 
-/** Runs one process after the other: as soon as one is dead, the next one begins. */
+/** Runs one process after the other: as soon as one has died, the next one starts. */
 const restarting = Effect.gen(function*() {
   const runs = new Map<string, number>()
   let deaths = 0

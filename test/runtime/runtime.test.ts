@@ -241,7 +241,7 @@ it.layer(layer, { excludeTestServices: true })("Runtime", (it) => {
             assert.include((error as Error).message, problem)
           }
         }
-        // Children can be talked to, but not started, from outside.
+        // Clients can send messages to children, but not start them.
         const child = yield* failure(client.start(Measuring, { instanceId: "parent::sub::1" }))
         assert.include(child.message, "'sub::' is reserved for child orchestrations")
         yield* client.raise(Approved, "parent::sub::1", { by: "x" })

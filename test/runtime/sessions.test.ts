@@ -48,7 +48,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
       const client = yield* Client.Client
       yield* LocalProcess.start(brain)
       const waiting = { a: yield* Deferred.make<void>(), b: yield* Deferred.make<void>() }
-      // A session that only one of two equal workers may take: whoever has it first keeps it.
+      // A session that only one of two equal workers may take: the first one keeps it.
       const both = (name: "a" | "b", other: "a" | "b") => (sessionId: string) =>
         sessionId !== ""
           ? Effect.succeed(name)
@@ -135,7 +135,7 @@ describe("Sessions, in virtual time", () => {
         client.start(Steps, { instanceId, payload: ["s"] }),
         Effect.map(client.wait(Steps, instanceId), ([name]) => name)
       )
-    /** Milliseconds the clock has to move, poll by poll, until the step is done, and who did it. */
+    /** Milliseconds the clock has to move, poll by poll, until the step is done, and which process did it. */
     const timed = Effect.fnUntraced(function*(instanceId: string) {
       const begun = yield* Clock.currentTimeMillis
       const fiber = yield* Effect.forkChild(step(instanceId))

@@ -48,7 +48,8 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
         const { sql } = yield* PgServer.PgServer
         yield* Effect.repeat(sql(`SELECT 1 FROM worker_queue`), { until: (rows) => rows.length === 0 })
         assert.isDefined(stopping)
-        // Its orchestration may or may not have continued in the first process; the second one must not run the activity.
+        // Its orchestration may or may not have continued in the first process; the second one must not run the
+        // activity.
         const second = yield* start(Effect.die("ran again"), { shutdownTimeout: 0 })
         assert.strictEqual(yield* client.wait(Job, "ends"), "done by the first")
         yield* second.stop
@@ -62,7 +63,7 @@ it.layer(layer, { excludeTestServices: true })("Shutdown", (it) => {
         const { sql } = yield* PgServer.PgServer
         const started = yield* Deferred.make<void>()
         let interrupted = false
-        // With locks of an hour only a given back activity can be run by the second process.
+        // With locks of an hour, the second process can only run an activity that was abandoned.
         const locks = { workerLockTimeout: "1 hour", orchestrationLockTimeout: "1 hour" } as const
         const first = yield* start(
           Deferred.succeed(started, undefined).pipe(

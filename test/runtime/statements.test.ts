@@ -25,7 +25,7 @@ const runtime = Runtime.layer({ orchestrations: [DoubleThrice], activities: [Dou
 
 const lockTimeout = Duration.seconds(30)
 
-// Long enough that no look is due to the clock: every statement counted is one that work asked for.
+// Long enough that no poll happens: every counted statement is caused by work.
 const patient = { provider: { pollInterval: "10 minutes" } } as const
 
 describe("Statements", () => {
@@ -33,7 +33,7 @@ describe("Statements", () => {
     Effect.gen(function*() {
       const client = yield* Client.Client
       const { statementCounts } = yield* Database.Database
-      // The dispatchers' first look at empty queues is behind us after this.
+      // After this, the dispatchers have made their first claims on empty queues.
       yield* client.execute(DoubleThrice, { instanceId: "warm-up", payload: 1 })
       const before = yield* statementCounts
       assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: "a", payload: 3 }), 24)
@@ -59,7 +59,7 @@ describe("Statements", () => {
           "startOrchestrations"
         ].includes(operation)
       )
-      // The client's look at the instance is all there is besides.
+      // The only other statement is the client's read of the instance.
       assert.deepStrictEqual(others, ["readInstances"])
     }).pipe(Effect.provide(App.layer(runtime, patient))))
 

@@ -26,7 +26,7 @@ const Strict = Orchestration.make("Loop", {
 })
 /** Continues as itself. */
 const Faithful = Orchestration.make("Loop", { ...schemas, version: "1.5.0" })
-/** As processes of Rust that share the schema have it. */
+/** As defined by processes of Rust that share the schema. */
 const Theirs = Orchestration.make("Loop", { ...schemas, servedBy: "rust" })
 const Envoy = Orchestration.make("Envoy", { success: Schema.String })
 const Launcher = Orchestration.make("Launcher", { success: Schema.Array(Schema.String) })
@@ -135,7 +135,7 @@ describe("Versions", () => {
       yield* TestRuntime.advance("1 hour")
       assert.deepStrictEqual(yield* Effect.forEach(["own", "newest", "detached", "child"], versions), [[], [], [], []])
       assert.strictEqual((yield* client.status("own"))._tag, "Running")
-      // As a process of Rust asks for work, of whatever version.
+      // Claims like a process of Rust, for any version.
       const [min, max] = [{ major: 0, minor: 0, patch: 0 }, { major: 0, minor: 1, patch: 30 }]
       const claimed = yield* Effect.replicateEffect(
         provider.fetchOrchestrationItem({
@@ -159,7 +159,7 @@ describe("Versions", () => {
       const again = { instanceId: "taken", payload: { rounds: 3 } }
       assert.instanceOf(yield* Effect.flip(client.start(Two, again)), Client.InstanceAlreadyExists)
       yield* client.start(Two, { ...again, ifExists: "ignore" })
-      // A client that does not ask the store, as those of Rust, cannot take the instance over either.
+      // A client that does not query the store, like those of Rust, cannot take over the instance either.
       yield* enqueue("taken", "2.0.0")
       yield* go("taken")
       assert.strictEqual(yield* client.wait(One, "taken"), "one")
@@ -203,7 +203,7 @@ describe("Versions", () => {
   it.effect("continueAsNew: a process without the newer version does not take the instance back", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
-      // As a process with 2.0.0 leaves it that dies after its turn.
+      // As left by a process with 2.0.0 that dies after its turn.
       const provider = yield* Provider.Provider
       const envelope = { instanceId: "loop", executionId: 1, timestampMs: 0, duroxideVersion: "1000.1.0" }
       const [name, input] = ["Loop", `{"rounds":0}`]

@@ -56,7 +56,7 @@ describe("WarmInstances", () => {
         assert.strictEqual(after["ackOrchestrationItems"]! - before["ackOrchestrationItems"]!, 1_001)
         assert.strictEqual(after["readHistory"], before["readHistory"])
         assert.strictEqual(yield* replays("LongChain"), 0)
-        // CPU time of this process: what else the machine does, and it does a lot beside tests, shows in the other one.
+        // CPU time of this process; elapsed time would include the other load of the machine.
         const cost = (of: "cpu" | "time", from: number, to: number) => (steps[to]![of] - steps[from]![of]) / (to - from)
         const [start, end] = [cost("cpu", 0, 200), cost("cpu", 799, 999)]
         console.log(
@@ -82,7 +82,7 @@ describe("WarmInstances", () => {
       const provider = yield* Provider.Provider
       const client = yield* Client.Client
       yield* Layer.build(Layer.fresh(runtime))
-      // More events than are handed out with a claim.
+      // More events than a claim returns.
       assert.strictEqual(yield* client.execute(Shared, { instanceId: "shared", payload: 150 }), 150)
       const history = yield* provider.read("shared")
       assert.deepStrictEqual(history.map(({ eventId }) => eventId), history.map((_, index) => index + 1))
@@ -178,7 +178,7 @@ describe("WarmInstances", () => {
           yield* untilWaiting(instanceId)
         }
         const kept = yield* Metric.value(Metrics.warmInstances)
-        // The oldest first: it has given way, and its turn makes the next one do so.
+        // The oldest first: it was dropped, and its turn causes the next one to be dropped.
         for (const instanceId of ["c", "b", "a"]) {
           yield* client.raise(Go, instanceId, "1")
           yield* untilWaiting(instanceId, 2)
@@ -252,7 +252,7 @@ const cpuTime = () => {
   return (system + user) / 1000
 }
 
-/** No definition lets a name like this through. */
+/** No definition accepts a name like this. */
 const unstorable = Effect.flatMap(
   engine,
   ({ perform }) => Effect.asVoid(perform({ _tag: "WaitExternal", name: "no\0name" }))
@@ -270,7 +270,7 @@ const inMemory = (
     Layer.provideMerge(Logger.layer([]))
   )
 
-/** Until the instance waits for its `times`-th signal. */
+/** Waits until the instance waits for its `times`-th signal. */
 const untilWaiting = (instanceId: string, times = 1) =>
   Effect.repeat(Effect.flatMap(Provider.Provider, (provider) => provider.read(instanceId)), {
     until: (history) => history.filter(({ _tag }) => _tag === "ExternalSubscribed").length >= times

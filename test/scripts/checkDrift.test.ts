@@ -9,7 +9,7 @@ import { node } from "../utils/prismaCli.ts"
 
 const prisma = fileURLToPath(new URL("../../prisma", import.meta.url))
 
-/** Also where `DATABASE_URL` may not create databases: the script then starts a server of its own. */
+/** Works even if `DATABASE_URL` may not create databases: the script then starts its own server. */
 const checkDrift = (args: ReadonlyArray<string>, env: Readonly<Record<string, string>> = {}) =>
   node("scripts/prisma/checkDrift.mjs", args, { DATABASE_URL: PgServer.server().url, ...env })
 

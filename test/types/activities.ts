@@ -1,7 +1,7 @@
-// Mistakes on purpose: tsc is to find them.
+// Deliberate mistakes that tsc must find.
 // @effect-diagnostics floatingEffect:off
 /**
- * What options of activities do not compile, and what they make of the errors of a call: checked by `tsc`, never run.
+ * Which options of activities do not compile, and how they change the errors of a call: checked by `tsc`, never run.
  */
 import { expectTypeOf } from "@effect/vitest"
 import { Activity } from "duroxide-prisma"

@@ -1,4 +1,4 @@
-// Mistakes on purpose: tsc is to find them.
+// Deliberate mistakes that tsc must find.
 // @effect-diagnostics missingEffectContext:off missingEffectError:off
 /**
  * What does not compile, and what is inferred: checked by `tsc`, never run.
@@ -82,7 +82,7 @@ expectTypeOf(Total.get).toEqualTypeOf<Effect.Effect<Option.Option<number>, never
 expectTypeOf(KeyValue.clearAll).toEqualTypeOf<Effect.Effect<void, never, Orchestration.Instance>>()
 expectTypeOf(Orchestration.uuid).toEqualTypeOf<Effect.Effect<string, never, Orchestration.Instance>>()
 
-// What the runtime needs of a program is not the program's: its context only says what it runs for.
+// What the runtime needs is hidden from programs: their context only describes the instance.
 expectTypeOf<keyof Orchestration.Instance["Service"]>().toEqualTypeOf<
   "instanceId" | "executionId" | "orchestrationName" | "orchestrationVersion" | "isReplaying"
 >()
@@ -93,20 +93,20 @@ expectTypeOf<keyof Orchestration.Instance["Service"]>().toEqualTypeOf<
 void Fulfil.toLayer(({ cents }) => Effect.flatMap(Payments, ({ charge }) => charge(cents)))
 // @ts-expect-error random bytes of the platform are not the same on a replay
 void Fulfil.toLayer(() => Effect.flatMap(SecureRandom.SecureRandom, ({ uuidV4 }) => uuidV4))
-// @ts-expect-error the program answers with a number where a string is promised
+// @ts-expect-error the program returns a number, but its Schema is a string
 void Fulfil.toLayer(({ cents }) => Effect.succeed(cents))
-// @ts-expect-error it fails with something its Schema does not know
+// @ts-expect-error it fails with an error that its Schema does not have
 void Fulfil.toLayer(() => Effect.fail("declined"))
 // @ts-expect-error a child fails with Declined, which Silent may not
 void Silent.toLayer(() => Effect.asVoid(Fulfil.execute({ cents: 1 })))
-// @ts-expect-error the handler fails with something its Schema does not know
+// @ts-expect-error the handler fails with an error that its Schema does not have
 void Charge.toLayer(() => Effect.fail("declined"))
 
 type Live<R> = Layer.Layer<Activity.Handler<"Charge">, never, R>
 // A handler may have services; who provides the layer provides them.
 expectTypeOf(Charge.toLayer((cents) => Effect.flatMap(Payments, ({ charge }) => charge(cents))))
   .toEqualTypeOf<Live<Payments>>()
-// What only an orchestration has is not for a handler.
+// Handlers cannot use what only orchestrations have.
 // @ts-expect-error a handler waits for no signal
 void Charge.toLayer(() => Effect.as(Approved.wait, "approved"))
 // @ts-expect-error a handler calls no activity
@@ -114,7 +114,7 @@ void Charge.toLayer((cents) => Charge.execute(cents))
 // @ts-expect-error a handler keeps no values
 void Charge.toLayer((cents) => Effect.as(Total.set(cents), "kept"))
 
-// What the compiler says of such mistakes: the second member of what it wants is a text that no program is.
+// The compiler's message for such mistakes: the second member of the expected type is a text that no program matches.
 type Wanted<ToLayer extends (of: never) => unknown> = Parameters<ToLayer>[0]
 expectTypeOf<Wanted<typeof Fulfil.toLayer<Payments>>>().toExtend<
   `an orchestration has no services: use test/Payments in an activity`

@@ -1,4 +1,4 @@
-// Mistakes on purpose: tsc is to find them.
+// Deliberate mistakes that tsc must find.
 // @effect-diagnostics missingLayerContext:off
 /**
  * Which handlers a runtime asks for: checked by `tsc`, never run.
@@ -37,7 +37,7 @@ expectTypeOf(runtime).toEqualTypeOf<
   >
 >()
 
-/** Takes what an application would run: a runtime that lacks nothing but its store. */
+/** Accepts what an application would run: a runtime that lacks only its store. */
 const serve = (layer: Layer.Layer<Runtime.Runtime, never, Provider.Provider>) => layer
 
 serve(runtime.pipe(Layer.provide([program1, program2, plain, charge])))

@@ -1,5 +1,5 @@
 /**
- * The driver on a database of its own, and the rows tests give it.
+ * The driver on a private database, and the rows that tests insert.
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
@@ -31,7 +31,7 @@ export interface Opened extends PgServer.TestDatabase {
 
 export interface Options extends PrismaDriver.Options {
   readonly maxConnections?: number
-  /** Sets wait for locks as long as the test does, instead of 200 milliseconds. */
+  /** Sets wait for locks as long as the test runs, instead of 200 milliseconds. */
   readonly patient?: boolean
 }
 
@@ -39,7 +39,7 @@ export interface Options extends PrismaDriver.Options {
 export const open = (options: Options = {}): Effect.Effect<Opened, ProviderError, Scope.Scope> =>
   Effect.flatMap(PgServer.database, (test) => openOn(test, options))
 
-/** Another driver, with connections of its own, on a database that is there. */
+/** Another driver, with its own connections, on an existing database. */
 export const openOn = Effect.fnUntraced(function*(
   test: PgServer.TestDatabase,
   options: Options = {}
@@ -116,14 +116,14 @@ export const events = (...ids: ReadonlyArray<number>) =>
 export const claim = (driver: Driver, limit = 10, lockTimeoutMs = 30_000) =>
   driver.fetchOrchestrationItems({ limit, lockTimeoutMs, versions: null, orphans: true })
 
-/** The one instance there is to claim. */
+/** The only claimable instance. */
 export const claimOne = (driver: Driver, lockTimeoutMs?: number): Effect.Effect<ClaimedInstance, ProviderError> =>
   Effect.map(claim(driver, 1, lockTimeoutMs), (claimed) => {
     if (claimed.length !== 1) throw new Error(`claimed ${claimed.length} instances instead of one`)
     return claimed[0]!
   })
 
-/** Deliveries of a batch: the most of its messages. */
+/** Deliveries of a batch: the maximum of its messages. */
 export const attempts = ({ messages }: ClaimedInstance) => Math.max(...messages.map(({ attemptCount }) => attemptCount))
 
 /** Sends a message to an instance and claims it. */
@@ -140,7 +140,7 @@ export const take = (
   } = {}
 ) => driver.fetchWorkItems({ limit: 10, lockTimeoutMs: 30_000, tags: { _tag: "Any" }, session: null, ...options })
 
-/** Which tables hold rows of an instance. */
+/** The tables with rows of an instance. */
 export const tablesWith = ({ sql }: PgServer.TestDatabase, instanceId: string) =>
   Effect.map(
     sql<{ table: string }>(

@@ -46,7 +46,7 @@ export const filled = Effect.fnUntraced(function*(schema: string) {
   return test
 })
 
-/** Everything in the schema but rows: what is not ours must be the same afterwards. */
+/** Everything in the schema except rows; what is not ours must not change. */
 export const objects = (sql: PgServer.TestDatabase["sql"], schema: string) =>
   Effect.map(
     sql<{ object: string }>(

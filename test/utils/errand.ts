@@ -1,5 +1,5 @@
 /**
- * A whole orchestration, small: an activity, a durable timer, a child and a signal, and what its run must leave behind.
+ * A small but complete orchestration: an activity, a durable timer, a child and a signal, and what its run must store.
  */
 import { assert } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
@@ -34,7 +34,7 @@ const runtime = (sender: string) =>
     }))
   ]))
 
-/** The application: migrated schema, runtime and client. Its activities say who ran them. */
+/** The application: migrated schema, runtime and client. Its activities return which process ran them. */
 export const app = (sender: string, options: PrismaProvider.Options) =>
   runtime(sender).pipe(
     Layer.provideMerge(Client.layer),

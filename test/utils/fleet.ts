@@ -9,15 +9,15 @@ import path from "node:path"
 import * as ChildProcess from "./childProcess.ts"
 
 export interface Fleet {
-  /** Starts a process; `versions` are those of `Box` it serves, none make it a stranger to all other work. */
+  /** Starts a process; `versions` are those of `Box` it serves. Without any it serves none of the other work. */
   readonly worker: (
     name: string,
     versions: ReadonlyArray<string>,
     options?: { readonly lockMs?: number; readonly url?: string }
   ) => Effect.Effect<ChildProcess.Process, never, Scope.Scope>
-  /** How often the handler of each activity call was begun, by idempotency key. */
+  /** How often the handler of each activity call started, by idempotency key. */
   readonly runs: Effect.Effect<ReadonlyMap<string, number>>
-  /** How many handlers were begun by each process. */
+  /** How many handlers each process started. */
   readonly runsOf: Effect.Effect<ReadonlyMap<number, number>>
 }
 
@@ -53,7 +53,7 @@ export const make = (url: string): Effect.Effect<Fleet, never, Scope.Scope> =>
     }
   )
 
-/** `url` for sessions that wait for a table lock for 100 milliseconds only, as many a role is set up. */
+/** `url` for sessions that wait for a table lock for only 100 milliseconds, as some roles are configured. */
 export const impatient = (url: string): string => {
   const changed = new URL(url)
   changed.searchParams.set("options", "-c lock_timeout=100")

@@ -2,7 +2,7 @@
  * One PostgreSQL for all tests: `DATABASE_URL`, else a container, else the embedded server; says which.
  *
  * Migrates once into a template, which each test file clones (`PgServer`). Where the role may not create databases, a
- * schema per file takes their place.
+ * schema per file replaces them.
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -19,12 +19,12 @@ import * as DatabaseServer from "../../src/server/DatabaseServer.ts"
 
 /** What tests know about the server. */
 export interface ProvidedServer {
-  /** Superuser of a server of our own, or whatever role `DATABASE_URL` has. */
+  /** Superuser of our own server, or the role of `DATABASE_URL`. */
   readonly url: string
   readonly source: "DATABASE_URL" | "container" | "embedded"
   /** A migrated database to clone; null where databases cannot be created. */
   readonly template: string | null
-  /** The server's log, where it can be read. */
+  /** The server's log, if it can be read. */
   readonly logFile: string | null
 }
 
@@ -72,7 +72,7 @@ const findServer: Effect.Effect<Server, unknown, Scope.Scope> = Effect.suspend((
     : Effect.succeed({ url, source: "DATABASE_URL", logFile: null })
 })
 
-/** Looking for a container engine takes milliseconds where there is none; one that hangs is given 3 seconds. */
+/** Searching for a container engine takes milliseconds without one; one that hangs gets 3 seconds. */
 const container: Effect.Effect<Server | undefined, unknown, Scope.Scope> = Effect.gen(function*() {
   const engine = yield* Effect.tryPromise(async () => {
     const { getContainerRuntimeClient } = await import("testcontainers")

@@ -10,7 +10,7 @@ export interface Options {
   readonly targetHost?: string
   /** Milliseconds added to each direction. */
   readonly oneWayMs?: number
-  /** Up to so many milliseconds more, at random. */
+  /** Up to this many additional milliseconds, at random. */
   readonly jitterMs?: number
 }
 
@@ -25,7 +25,7 @@ export interface LatencyProxy {
   readonly through: (url: string) => string
   /** Breaks all connections with RST (ECONNRESET). */
   readonly reset: () => void
-  /** Ends all connections with FIN, as a server that goes away politely. */
+  /** Ends all connections with FIN, like a server that shuts down cleanly. */
   readonly finish: () => void
 }
 

@@ -1,5 +1,5 @@
 /**
- * Processes that share one store, each with a provider and a runtime of its own, in this process.
+ * Simulated processes that share one store, each with its own provider and runtime, in this process.
  */
 import { Client, RuntimeConfig } from "duroxide-prisma"
 import type { Runtime } from "duroxide-prisma"

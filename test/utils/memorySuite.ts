@@ -1,5 +1,5 @@
 /**
- * The memory driver as the validation suite wants it: both drivers over an empty store, and a way behind them.
+ * The memory driver for the validation suite: both drivers over an empty store, and a backdoor.
  */
 import type { AdminDriver, ProviderDriver } from "duroxide-prisma/provider"
 
@@ -21,7 +21,7 @@ export const storage: Layer.Layer<
 // internal
 // -----------------------------------------------------------------------------
 
-// Above what the driver itself counts to in a test.
+// Higher than the driver itself counts in a test.
 let nextId = 1_000_000
 
 const backdoor = ({ activities, history, messages }: tables.Tables): ProviderTest.Backdoor["Service"] => ({

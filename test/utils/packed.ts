@@ -1,5 +1,5 @@
 /**
- * What a user gets: projects outside the repository, with the packed package installed from npm's registry.
+ * Projects of users: outside the repository, with the packed package, and dependencies from npm's registry.
  *
  * It is packed from `dist`, which `npm test` brings up to date before it starts vitest.
  */
@@ -14,7 +14,7 @@ export const root = fileURLToPath(new URL("../../", import.meta.url))
 
 export interface Project {
   readonly folder: string
-  /** Runs a command in the project; answers what it printed, or fails with all of it. */
+  /** Runs a command in the project; returns its output, or fails with it. */
   readonly run: (
     file: string,
     args: ReadonlyArray<string>,
@@ -57,10 +57,10 @@ export const project = async (tarball: string): Promise<Project> => {
   }
 }
 
-/** What comes from the cache need not be asked for again. */
+/** Prefers the cache over the registry. */
 export const quietly = ["--prefer-offline", "--no-audit", "--no-fund"]
 
-/** `name@version` as the repository has it. */
+/** `name@version`, with the version of the repository. */
 export const pinned = async (...names: ReadonlyArray<string>): Promise<ReadonlyArray<string>> => {
   const { devDependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8"))
   return names.map((name) => `${name}@${devDependencies[name]}`)

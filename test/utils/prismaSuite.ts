@@ -1,5 +1,5 @@
 /**
- * The driver on PostgreSQL as the validation suite wants it: each time on a database of its own.
+ * The driver on PostgreSQL for the validation suite, each time on a private database.
  */
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import type { Admin, Provider } from "duroxide-prisma/provider"

@@ -9,7 +9,7 @@ import * as PgServer from "./PgServer.ts"
 export interface Read {
   readonly name: string
   readonly is_table: boolean
-  /** Of a table: from end to end. Of an index: looks. */
+  /** Scans: of a table from end to end, of an index lookups. */
   readonly scans: number
   readonly entries: number
   readonly blocks: number
@@ -23,7 +23,7 @@ export interface Answer {
 
 export type Counted = (sql: string) => Effect.Effect<Answer>
 
-/** A session that keeps its plans; runs each statement in a transaction that is taken back. */
+/** A session that keeps its plans; runs each statement in a transaction that is rolled back. */
 export const counted = Effect.fnUntraced(function*(
   test: PgServer.TestDatabase
 ): Effect.fn.Return<Counted, never, Scope.Scope> {

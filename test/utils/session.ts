@@ -4,7 +4,7 @@ import * as PgServer from "./PgServer.ts"
 
 export type Run = (sql: string, values?: ReadonlyArray<unknown>) => Effect.Effect<ReadonlyArray<any>>
 
-/** Another session with a transaction of its own, begun, in the same schema. */
+/** Another session in the same schema, with an open transaction. */
 export const session = Effect.fnUntraced(function*(test: PgServer.TestDatabase): Effect.fn.Return<
   Run,
   never,

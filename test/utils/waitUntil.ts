@@ -2,11 +2,11 @@ import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type { TestDatabase } from "./PgServer.ts"
 
-/** Looks every 10 milliseconds until the condition holds; the test's own timeout is the limit. */
+/** Checks every 10 milliseconds until the condition holds; the timeout of the test is the limit. */
 export const waitUntil = <E, R>(condition: Effect.Effect<boolean, E, R>): Effect.Effect<void, E, R> =>
   Effect.asVoid(Effect.repeat(condition, { until: (holds) => holds, schedule: Schedule.spaced("10 millis") }))
 
-/** Until a statement that contains `text` runs on another connection of the database (and waits for `waitingFor`). */
+/** Waits until a statement that contains `text` runs on another connection of the database (and waits for `waitingFor`). */
 export const waitForStatement = ({ sql }: TestDatabase, text: string, waitingFor?: "Lock") =>
   waitUntil(
     Effect.map(

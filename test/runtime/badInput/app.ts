@@ -1,5 +1,5 @@
 /**
- * The application that `cases.ts` treats badly.
+ * The application that `cases.ts` misuses.
  */
 import { Activity, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
@@ -10,11 +10,11 @@ import * as Schema from "effect/Schema"
 
 export class Declined extends Schema.TaggedError<Declined>()("Declined", { code: Schema.Int }) {}
 
-/** Any string but that: a number can be a string that Rust stored bare. */
+/** Any string except 4711. Without such a pattern a number would match, as a string that Rust stored without quotes. */
 const Word = Schema.String.check(Schema.isPattern(/^(?!4711$)/u))
 
 export const Go = Signal.make("Go", { payload: Word })
-/** `Go` as a sender thinks of it that knows another version of the code. */
+/** `Go` as defined by a sender with another version of the code. */
 export const OtherGo = Signal.make("Go", { payload: Schema.Int })
 export const Letters = Mailbox.make("Letters", { payload: Schema.String })
 export const Note = KeyValue.make("note", Schema.String)
@@ -23,7 +23,7 @@ export const OtherNote = KeyValue.make("note", Schema.Int)
 /** 4 MiB of JSON text, with its quotes, and one byte more than that. */
 export const largest = "x".repeat(4 * 1024 * 1024 - 2)
 export const tooLarge = `${largest}x`
-/** Text that JSON can hold, and PostgreSQL cannot. */
+/** Text that JSON can represent, but PostgreSQL cannot. */
 export const odd = "a\0b\ud800c"
 
 const text = { payload: Word, success: Schema.String } as const
@@ -31,11 +31,11 @@ const text = { payload: Word, success: Schema.String } as const
 // -- activities ------------------------------------------------------------------------------------
 
 export const Work = Activity.make("Work", { ...text, error: Declined })
-/** `Work` as a caller thinks of it that knows another version of the code. */
+/** `Work` as defined by a caller with another version of the code. */
 const OtherWork = Activity.make("Work", { payload: Schema.Int, success: Schema.String, error: Declined })
 const UnservedActivity = Activity.make("UnservedActivity")
 
-/** What has become of the activity `hang`, by instance. */
+/** The state of the activity `hang`, by instance. */
 export const hanging = new Map<string, "running" | "interrupted">()
 
 const work = Work.toLayer(Effect.fn(function*(what) {
@@ -65,7 +65,7 @@ const work = Work.toLayer(Effect.fn(function*(what) {
 // -- orchestrations --------------------------------------------------------------------------------
 
 export const Echo = Orchestration.make("Echo", text)
-/** `Echo` as a caller thinks of it that knows another version of the code. */
+/** `Echo` as defined by a caller with another version of the code. */
 export const OtherEcho = Orchestration.make("Echo", { payload: Schema.Int, success: Schema.Int })
 export const Waits = Orchestration.make("Waits", { success: Schema.String })
 export const Waits2 = Orchestration.make("Waits", { success: Schema.String, version: "2.0.0" })
@@ -75,10 +75,10 @@ export const Calls = Orchestration.make("Calls", { ...text, error: Declined })
 export const Unserved = Orchestration.make("Unserved")
 /** Has many activities open, which no process takes. Its error's Schema reads any text. */
 export const Fans = Orchestration.make("Fans", { error: Schema.String })
-/** Waits in one way, then in another way: its code was edited meanwhile. */
+/** Waits in one way, then in another way, as if its code had been edited. */
 export const Edited = Orchestration.make("Edited")
 /** Does one of `deeds`. */
-/** Its errors are texts: what the runtime says must not pass for one of them. */
+/** Its errors are texts: a message of the runtime must not be mistaken for one of them. */
 export const Does = Orchestration.make("Does", { ...text, error: Schema.String })
 
 const ask = (what: string) => Effect.orDie(Work.execute(what))

@@ -1,5 +1,5 @@
 /**
- * What can be done wrong, and the one thing that happens then: the rows of docs/outcomes.md, as tests for any store.
+ * Mistakes and their outcomes: the rows of docs/outcomes.md, as tests for any store.
  */
 import { assert } from "@effect/vitest"
 import { Activity, Client, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
@@ -19,7 +19,7 @@ type Test = (client: Client.Client["Service"], id: string) => Effect.Effect<void
 
 const failure = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.flip(effect)
 
-/** The call is refused with an error of this kind that says this. */
+/** The call is refused with an error of this kind and message. */
 const refused = Effect.fnUntraced(
   function*(call: Effect.Effect<unknown, unknown>, kind: string, ...said: Array<string>) {
     const error = (yield* failure(call)) as Error & {
@@ -31,7 +31,7 @@ const refused = Effect.fnUntraced(
   }
 )
 
-/** The instance fails without a typed error, and says this. */
+/** The instance fails without a typed error, with this message. */
 const fails = (wait: Effect.Effect<unknown, unknown>, ...said: Array<string>) =>
   refused(wait, "InstanceFailed", ...said)
 
@@ -42,11 +42,11 @@ const cancelled = Effect.fnUntraced(function*(wait: Effect.Effect<unknown, unkno
   assert.strictEqual(error.reason, reason)
 })
 
-/** The program `deed` fails its instance, and says this; the value itself is not shown. */
+/** The program `deed` fails its instance with this message; the value itself is not shown. */
 const deedFails = (deed: App.Deed, ...said: Array<string>): Test => (client, instanceId) =>
   fails(client.execute(App.Does, { instanceId, payload: String(deed) }), ...said)
 
-/** Until the instance has begun to wait: it has had its first turn then. */
+/** Waits until the instance waits, after its first turn. */
 const waiting = (instanceId: string) =>
   Effect.flatMap(
     Admin.Admin,
@@ -65,7 +65,7 @@ const queued = Effect.map(
   ({ orchestratorQueue }) => orchestratorQueue
 )
 
-/** Until a message that was just sent has been taken out of the queue, so that `before` are left. */
+/** Waits until a message that was just sent has left the queue, so that `before` are left. */
 const untilTaken = (before: number) => Effect.repeat(queued, { until: (now) => now <= before })
 
 /** Such definitions are a mistake in the code, and throw at once. */
@@ -262,7 +262,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "cancel an id before its start": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.cancel(instanceId, "not wanted")
       assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
-      // One that would end at once, so that nothing but the cancellation can end it otherwise.
+      // It would end at once, so that only the cancellation can end it otherwise.
       yield* cancelled(client.execute(App.Echo, { instanceId, payload: "x" }), "not wanted")
     }),
     "cancel an instance": Effect.fnUntraced(function*(client, instanceId) {
@@ -275,7 +275,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         reason: "stop",
         customStatus: Option.none()
       })
-      // Each open activity is one event behind the end.
+      // Each open activity is one event after the end.
       assert.strictEqual((yield* history(instanceId)).at(-1), "ActivityCancelRequested")
     }),
     "cancel an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
