@@ -34,7 +34,7 @@ import type { ActivityHandler } from "./runtime/handlers.ts"
  * runs in processes of this package, or of Duroxide in Rust.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface Callable<
   in out Name extends string,

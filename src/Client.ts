@@ -63,7 +63,7 @@ export class InstanceAlreadyExists extends Schema.TaggedError<InstanceAlreadyExi
  * The instance was cancelled; `reason` is the one given to `Client.cancel`.
  *
  * @category errors
- * @since 0.1.0
+ * @since 0.2.0
  */
 export class InstanceCancelled
   extends Schema.TaggedError<InstanceCancelled>("duroxide-prisma/Client/InstanceCancelled")("InstanceCancelled", {

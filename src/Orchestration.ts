@@ -48,7 +48,7 @@ export type Instance = OrchestrationContext
  * in processes of this package, or of Duroxide in Rust.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface Startable<
   in out Name extends string,

@@ -54,7 +54,7 @@ export class Runtime extends Context.Service<Runtime, {
  * The state of a runtime at one moment.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface Health {
   /** In `Closing` and in `Failed` (see `Runtime.failure`) the runtime claims no more work. */
@@ -69,7 +69,7 @@ export interface Health {
  * The state of the loops that claim one kind of work.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface DispatcherHealth {
   /**
@@ -86,7 +86,7 @@ export interface DispatcherHealth {
  * work.
  *
  * @category errors
- * @since 0.1.0
+ * @since 0.2.0
  */
 export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-prisma/Runtime/RuntimeFailed")(
   "RuntimeFailed",
@@ -211,7 +211,7 @@ export const layer = <
  * main program of a worker, instead of `Layer.launch`.
  *
  * @category execution
- * @since 0.1.0
+ * @since 0.2.0
  */
 export const launch = <A, E, R>(self: Layer.Layer<A | Runtime, E, R>): Effect.Effect<never, E | RuntimeFailed, R> =>
   Effect.scoped(

@@ -118,7 +118,7 @@ export const application = (
  * A handler or a program that died of `defect`: its message, and a stack of 2,000 characters at most.
  *
  * @category constructors
- * @since 0.1.0
+ * @since 0.2.0
  */
 export const died = (defect: unknown): ErrorDetails => ({
   _tag: "Application",
@@ -132,7 +132,7 @@ export const died = (defect: unknown): ErrorDetails => ({
  * has no kind of its own for it; the resource sets it apart.
  *
  * @category constructors
- * @since 0.1.0
+ * @since 0.2.0
  */
 export const invalidProgram = (message: string): ErrorDetails => ({
   _tag: "Configuration",

@@ -51,7 +51,7 @@ export class SchemaAhead extends Schema.TaggedError<SchemaAhead>(id("SchemaAhead
  * code needs. Nothing was written.
  *
  * @category reasons
- * @since 0.1.0
+ * @since 0.2.0
  */
 export class MigrationsDiffer extends Schema.TaggedError<MigrationsDiffer>(id("MigrationsDiffer"))("MigrationsDiffer", {
   schema: Schema.String,
@@ -143,7 +143,7 @@ export class LayoutMismatch extends Schema.TaggedError<LayoutMismatch>(id("Layou
  * Work is in progress: processes hold locks that have not expired. Nothing was removed.
  *
  * @category reasons
- * @since 0.1.0
+ * @since 0.2.0
  */
 export class LocksLive extends Schema.TaggedError<LocksLive>(id("LocksLive"))("LocksLive", {
   schema: Schema.String,

@@ -69,7 +69,7 @@ export interface Pruned {
  * A tree that a bulk deletion could not delete, or not completely: its root is still there.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface FailedDeletion {
   /** The root. */
@@ -81,7 +81,7 @@ export interface FailedDeletion {
  * What a bulk deletion deleted; parts of trees in `failed` are not counted.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface BulkDeleted extends Deleted {
   readonly failed: ReadonlyArray<FailedDeletion>
@@ -98,7 +98,7 @@ type Call<A> = Effect.Effect<A, ProviderError>
  * texts PostgreSQL cannot hold, ids, counts and times that are no whole numbers from 0 to 2^53 - 1.
  *
  * @category services
- * @since 0.1.0
+ * @since 0.2.0
  */
 export class Admin extends Context.Service<Admin, {
   /** All ids, newest first. */

@@ -85,7 +85,7 @@ export type DeleteOutcome =
  * The outcome of holding instances for a deletion.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export type HoldOutcome =
   /** With the ids whose parent is one of these: instances, and starts that are queued and not begun. */

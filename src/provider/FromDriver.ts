@@ -8,7 +8,7 @@
  * `admin`. How calls share statements, and how often one is sent, is in `coalescer` and `statement`; all news inside the
  * process goes through `wakeups`.
  *
- * @since 0.1.0
+ * @since 0.2.0
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -32,7 +32,7 @@ import { ProviderDriver } from "./ProviderDriver.ts"
  * How a provider made from a driver batches and waits.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface Options {
   /**
@@ -62,7 +62,7 @@ export interface Options {
  * Its loops end with the scope. Callers must be gone by then.
  *
  * @category constructors
- * @since 0.1.0
+ * @since 0.2.0
  */
 export const make: (
   driver: ProviderDriver["Service"],
@@ -91,7 +91,7 @@ export const make: (
  * The provider of the `ProviderDriver` in context.
  *
  * @category layers
- * @since 0.1.0
+ * @since 0.2.0
  */
 export const layer = (options?: Options): Layer.Layer<Provider, never, ProviderDriver> =>
   Layer.effect(Provider, Effect.flatMap(ProviderDriver, (driver) => make(driver, options)))
@@ -100,7 +100,7 @@ export const layer = (options?: Options): Layer.Layer<Provider, never, ProviderD
  * Joins a management driver with the rules of the contract.
  *
  * @category constructors
- * @since 0.1.0
+ * @since 0.2.0
  */
 export const makeAdmin: (
   driver: AdminDriver["Service"],
@@ -111,7 +111,7 @@ export const makeAdmin: (
  * The management service of the drivers in context.
  *
  * @category layers
- * @since 0.1.0
+ * @since 0.2.0
  */
 export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Layer.effect(
   Admin,

@@ -50,7 +50,7 @@ import type { ProviderError } from "./ProviderError.ts"
  * asks for none is served by any version; a continue-as-new that asks for none by any that is not older than the last.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface ServedOrchestration {
   readonly name: string
@@ -64,7 +64,7 @@ export interface ServedOrchestration {
  * message count.
  *
  * @category constants
- * @since 0.1.0
+ * @since 0.2.0
  */
 export const suspectAfter = 2
 
@@ -132,7 +132,7 @@ export interface ClaimedInstance {
  * A message of a claimed instance.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface ClaimedMessage {
   readonly id: number
@@ -232,7 +232,7 @@ export interface EncodedActivity {
  * A row of `history`.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface EncodedEvent {
   readonly eventId: number
@@ -265,7 +265,7 @@ export interface EncodedMessage {
  * What a start writes of its instance.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface StartedInstance {
   readonly orchestrationName: string
@@ -338,7 +338,7 @@ export interface FetchWorkItems {
  * The worker that claims activities with sessions.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface SessionClaim {
   readonly workerId: string

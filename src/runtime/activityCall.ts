@@ -8,7 +8,7 @@ import type * as Option from "effect/Option"
  * What a handler can read about the call it serves.
  *
  * @category context
- * @since 0.1.0
+ * @since 0.2.0
  */
 export class Call extends Context.Service<Call, {
   readonly activityName: string

@@ -11,7 +11,7 @@ import type { Call } from "./activityCall.ts"
  * Marks, in the type of a layer, that it provides a handler of the activity `Name`.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface ActivityHandler<Name extends string> {
   readonly _: unique symbol
@@ -23,7 +23,7 @@ export interface ActivityHandler<Name extends string> {
  * version.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export interface OrchestrationHandler<Name extends string, Version extends string = any> {
   readonly _: unique symbol

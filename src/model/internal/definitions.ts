@@ -9,7 +9,7 @@ import { maxNameBytes, problemOfName } from "./identifiers.ts"
  * Which processes run a definition: those of this package, or Duroxide's Rust processes that share the schema.
  *
  * @category models
- * @since 0.1.0
+ * @since 0.2.0
  */
 export type ServedBy = "typescript" | "rust"
 
