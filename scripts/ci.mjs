@@ -19,6 +19,7 @@ const checks = [
   ["test:postgres", "--", "15", "test/prisma/PrismaDriver", "test/prisma/indexes", "test/runtime/statements"],
   ["test:rust"],
   ["chaos", "--", "--minutes", "0.4", "--seed", "7"], // a minute including its checks; its first and last lines contain the seed
+  ["stress", "--", "--seconds", "1"], // judges success, not speed
   ["test:package"],
   ["demo"],
   ["example", "--", "all"]

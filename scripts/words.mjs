@@ -51,7 +51,7 @@ const unfinished = [
 ]
 
 /** Not ours to word: installed, built or recorded; migrations are built from `prisma/functions`, or applied already. */
-const skipped = /^(?:node_modules|build|dist|\..*|prisma\/migrations|.*\/generated|.*\.generated\.ts)$/
+const skipped = /^(?:(?:.*\/)?node_modules|build|dist|\..*|prisma\/migrations|.*\/generated|.*\.generated\.ts)$/
 const own = new Set(["scripts/words.mjs", "test/scripts/words.test.ts"])
 
 const root = resolve(process.argv[2] ?? ".")

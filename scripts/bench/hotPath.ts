@@ -1,7 +1,7 @@
 /**
  * Measures the statements of every turn and activity: claims and acks of both queues, by size of the set.
  *
- *     npm run bench [-- --instances 2000 --lanes 1 --sets 1,10,50 --backlog 0]
+ *     npm run bench -- hot-path [--instances 2000 --lanes 1 --sets 1,10,50 --backlog 0]
  *
  * Runs against `DATABASE_URL`, else an embedded PostgreSQL, in a schema of its own that it drops at the end. What the
  * numbers mean, and what they do not mean, is in README.md beside this file.

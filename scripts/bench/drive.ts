@@ -1,0 +1,60 @@
+/** Keeps a contender under load and measures one window of it. */
+import type { Contender, Load, Sample } from "./contender.ts"
+
+export interface Window {
+  /** Under load before the window begins. */
+  readonly warmUpMs: number
+  readonly windowMs: number
+  /** Each loop waits a random time up to this between a result and its next start. */
+  readonly pauseMs: number
+  /** Whether nothing is started: what the contender costs while it waits. */
+  readonly idle: boolean
+  /** Prefix of all ids. */
+  readonly name: string
+}
+
+/** Resolves when everything that was started has ended. `began` and `ended` are called at the edges of the window. */
+export const drive = async (
+  contender: Contender,
+  { inFlight }: Pick<Load, "inFlight">,
+  window: Window,
+  began: () => void,
+  ended: (sample: Sample) => void
+): Promise<void> => {
+  const latenciesMs: Array<number> = []
+  const failures: Array<string> = []
+  const endsAt = performance.now() + window.warmUpMs + window.windowMs
+  let measuring = false
+  let started = 0
+
+  const loop = async () => {
+    while (performance.now() < endsAt) {
+      if (window.pauseMs > 0) await sleep(Math.random() * window.pauseMs)
+      const begin = performance.now()
+      try {
+        await contender.execute(`${window.name}-${++started}`)
+        if (measuring) latenciesMs.push(performance.now() - begin)
+      } catch (error) {
+        failures.push(String(error))
+        await sleep(100)
+      }
+    }
+  }
+  const loops = window.idle ? [] : Array.from({ length: inFlight }, loop)
+  await sleep(window.warmUpMs)
+  const begin = performance.now()
+  const cpu = process.cpuUsage()
+  measuring = true
+  began()
+  await sleep(window.windowMs)
+  measuring = false
+  const { system, user } = process.cpuUsage(cpu)
+  const seconds = (performance.now() - begin) / 1000
+  const memoryBytes = process.memoryUsage.rss()
+  ended({ seconds, latenciesMs, failures, cpuMs: (user + system) / 1000, memoryBytes })
+  await Promise.all(loops)
+}
+
+// internal
+
+const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))

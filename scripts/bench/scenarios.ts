@@ -1,0 +1,84 @@
+/** What the bench can run. README.md beside this file says what the numbers mean. */
+import type { Load } from "./contender.ts"
+
+/** One measurement: a load, in so many processes. */
+export interface Variant {
+  readonly label: string
+  readonly load: Load
+  readonly processes: number
+  readonly pauseMs: number
+  readonly idle: boolean
+}
+
+export interface Scenario {
+  readonly about: string
+  /** What `ratio` compares, so that more is better for us: our rate by the peer's, or the peer's number by ours. */
+  readonly compares: "orchestrationsPerSecond" | "p50Ms" | "statementsPerMinute"
+  /** The first is the scenario's own result. */
+  readonly variants: readonly [Variant, ...ReadonlyArray<Variant>]
+}
+
+const load: Load = {
+  inFlight: 20,
+  activities: 5,
+  activityMs: 0,
+  inARow: false,
+  timerMs: 0,
+  payloadBytes: 20,
+  slots: undefined
+}
+
+const variant = (label: string, changes: Partial<Load> = {}, rest: Partial<Variant> = {}): Variant => ({
+  label,
+  load: { ...load, ...changes },
+  processes: 1,
+  pauseMs: 0,
+  idle: false,
+  ...rest
+})
+
+const rate = (about: string, ...variants: Scenario["variants"]): Scenario => ({
+  about,
+  compares: "orchestrationsPerSecond",
+  variants
+})
+const time = (about: string, ...variants: Scenario["variants"]): Scenario => ({ about, compares: "p50Ms", variants })
+
+/** One orchestration at a time, at moments no poll can know. */
+const alone = { inFlight: 1 }
+const randomly = { pauseMs: 50 }
+
+export const scenarios: Readonly<Record<string, Scenario>> = {
+  S1: rate("5 activities of 10 ms, 20 in flight, 1 slot of each kind", variant("", { activityMs: 10, slots: 1 })),
+  S2: rate("the same with 2 slots of each kind", variant("", { activityMs: 10, slots: 2 })),
+  S4: rate("the same with 4 slots of each kind", variant("", { activityMs: 10, slots: 4 })),
+  S8: rate("5 activities of 0 ms, 20 in flight, best settings", variant("")),
+  W200: rate("S8 with 200 in flight", variant("", { inFlight: 200 })),
+  W1000: rate("S8 with 1,000 in flight", variant("", { inFlight: 1000 })),
+  L: time("one activity on an idle system, start to result", variant("", { ...alone, activities: 1 }, randomly)),
+  C: time(
+    "ten activities in a row on an idle system",
+    variant("", { ...alone, activities: 10, inARow: true }, randomly)
+  ),
+  Q: {
+    about: "nothing to do: statements per minute",
+    compares: "statementsPerMinute",
+    variants: [variant("", {}, { idle: true })]
+  },
+  T: time(
+    "how late a timer of 100 ms is, its start and result included; 10 in flight",
+    variant("", { inFlight: 10, activities: 0, timerMs: 100 }, randomly)
+  ),
+  P: rate(
+    "one activity that returns its payload, 4 in flight",
+    variant("1 KB", { inFlight: 4, activities: 1, payloadBytes: 1024 }),
+    variant("64 KB", { inFlight: 4, activities: 1, payloadBytes: 65_536 }),
+    variant("1 MB", { inFlight: 4, activities: 1, payloadBytes: 1_048_576 })
+  ),
+  M2: rate(
+    "S8 with 50 in flight in each of two processes; beside it one process and four",
+    variant("2 processes", { inFlight: 50 }, { processes: 2 }),
+    variant("1 process", { inFlight: 50 }),
+    variant("4 processes", { inFlight: 50 }, { processes: 4 })
+  )
+}

@@ -1,0 +1,134 @@
+/** The PostgreSQL of the bench: databases for contenders, and what the server has counted and used. */
+import { DatabaseServer } from "duroxide-prisma/server"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
+import { readdirSync, readFileSync } from "node:fs"
+import * as pg from "pg"
+
+/** Counters that only grow. Null where the server does not say. */
+export interface Counters {
+  /** Statements that clients sent, `BEGIN` and the like among them. */
+  readonly statements: number | null
+  readonly transactions: number
+  /** Of the whole server. */
+  readonly walBytes: number
+  /** User and system time of all processes of the server, milliseconds; null unless it runs on this machine. */
+  readonly cpuMs: number | null
+}
+
+export interface Server {
+  readonly description: string
+  /** Creates an empty database; returns its URL. */
+  readonly create: (name: string) => Promise<string>
+  readonly counters: (database: string) => Promise<Counters>
+  /** Drops the databases and stops the server. */
+  readonly close: () => Promise<void>
+}
+
+/** That of `DATABASE_URL`, whose role may create databases; else an embedded one, durable as production is. */
+export const open = async (): Promise<Server> => {
+  const scope = Scope.makeUnsafe()
+  const { description, url } = await Effect.runPromise(
+    Scope.provide(
+      DatabaseServer.make({
+        directory: ".duroxide/bench",
+        settings: { max_connections: "300", shared_preload_libraries: "pg_stat_statements" }
+      }),
+      scope
+    )
+  )
+  const client = new pg.Client(Redacted.value(url))
+  await client.connect()
+  await sweep(client)
+  const postmaster = await postmasterOf(client)
+  const created = new Set<string>()
+  const create = async (name: string) => {
+    await client.query(`CREATE DATABASE ${pg.escapeIdentifier(name)}`)
+    created.add(name)
+    const own = new URL(Redacted.value(url))
+    own.pathname = `/${name}`
+    return own.toString()
+  }
+  // An extension is not left behind in a database of others.
+  const onlooker = new pg.Client(await create(`bench_${process.pid}_counters`))
+  await onlooker.connect()
+  const counted = await countsStatements(onlooker)
+  return {
+    description,
+    create,
+    counters: async (database) => {
+      const { rows: [row] } = await onlooker.query<Omit<Counters, "cpuMs">>(counted ? sqlWithStatements : sql, [
+        database
+      ])
+      return { ...row!, cpuMs: postmaster === undefined ? null : cpuOf(postmaster) }
+    },
+    close: async () => {
+      await onlooker.end()
+      for (const name of created) await client.query(`DROP DATABASE ${pg.escapeIdentifier(name)} WITH (FORCE)`)
+      await client.end()
+      await Effect.runPromise(Scope.close(scope, Exit.void))
+    }
+  }
+}
+
+// internal
+
+const select = (statements: string) =>
+  `SELECT ${statements} AS statements,
+    (xact_commit + xact_rollback)::float8 AS transactions,
+    (pg_current_wal_insert_lsn() - '0/0')::float8 AS "walBytes"
+  FROM pg_stat_database WHERE datname = $1`
+const sql = select("NULL")
+const sqlWithStatements = select(
+  "(SELECT coalesce(sum(calls), 0)::float8 FROM pg_stat_statements AS s WHERE s.dbid = datid AND s.toplevel)"
+)
+
+/** Drops what runs that were killed have left; the name of a database begins with `bench_` and the id of its process. */
+const sweep = async (client: pg.Client) => {
+  const { rows } = await client.query<{ name: string }>(
+    "SELECT datname AS name FROM pg_database WHERE datname ~ '^bench_[0-9]+_' AND datname NOT IN (SELECT datname FROM pg_stat_activity WHERE datname IS NOT NULL)"
+  )
+  for (const { name } of rows) {
+    if (statOf(Number(name.split("_")[1])) === undefined) {
+      await client.query(`DROP DATABASE ${pg.escapeIdentifier(name)}`)
+    }
+  }
+}
+
+/** Whether the extension is loaded, and can be created. */
+const countsStatements = (client: pg.Client) =>
+  client.query("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+    .then(() => client.query(sqlWithStatements, ["postgres"]))
+    .then(() => true, () => false)
+
+/** The parent of our own backend, if the server shares this machine's process table. */
+const postmasterOf = async (client: pg.Client): Promise<number | undefined> => {
+  const { rows: [row] } = await client.query<{ pid: number }>("SELECT pg_backend_pid() AS pid")
+  const backend = statOf(row!.pid)
+  return backend?.name === "postgres" ? backend.parent : undefined
+}
+
+/** Clock ticks of Linux: 100 per second on every platform Node supports. */
+const msPerTick = 10
+
+/** The postmaster counts its ended processes among its own. */
+const cpuOf = (postmaster: number): number => {
+  const processes = readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map((name) => statOf(Number(name)))
+  const ticks = processes.map((stat) => stat?.parent === postmaster ? stat.own : 0)
+  const root = statOf(postmaster)
+  return ((root?.own ?? 0) + (root?.ended ?? 0) + ticks.reduce((all, some) => all + some, 0)) * msPerTick
+}
+
+const statOf = (pid: number) => {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, "utf8")
+    const name = text.slice(text.indexOf("(") + 1, text.lastIndexOf(")"))
+    const fields = text.slice(text.lastIndexOf(")") + 2).split(" ").map(Number)
+    const [own, ended] = [fields[11]! + fields[12]!, fields[13]! + fields[14]!]
+    return { name, parent: fields[1]!, own, ended }
+  } catch {
+    return undefined // it has ended, or this is not Linux
+  }
+}

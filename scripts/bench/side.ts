@@ -1,0 +1,132 @@
+/** One side of a comparison: its processes, its database, and its windows. */
+import { fork } from "node:child_process"
+import type { ChildProcess } from "node:child_process"
+import { fileURLToPath } from "node:url"
+import type { Sample } from "./contender.ts"
+import type { Answer, Order } from "./contenderProcess.ts"
+import type { Variant } from "./scenarios.ts"
+import type { Counters, Server } from "./server.ts"
+import { sum } from "./statistics.ts"
+
+/** Where a contender is, and whether it needs a database. */
+export interface Module {
+  readonly name: string
+  readonly path: string
+  readonly usesPostgres: boolean
+}
+
+/** One window of all processes of a side. */
+export interface Measured {
+  readonly samples: ReadonlyArray<Sample>
+  readonly seconds: number
+  /** What the server counted meanwhile; null for a side that does not use it. */
+  readonly server: Counters | null
+}
+
+const program = fileURLToPath(new URL("contenderProcess.js", import.meta.url))
+let names = 0
+
+/** Starts the processes, measures one window and ends them, so that the other side has the machine to itself. */
+export const measure = async (
+  server: Server,
+  module: Module,
+  { idle, load, pauseMs, processes }: Variant,
+  { seconds, warmUpSeconds, url }: { readonly seconds: number; readonly warmUpSeconds: number; readonly url: string }
+): Promise<Measured> => {
+  const children: Array<Child> = []
+  try {
+    // One after the other: only the first may have to create tables.
+    for (let i = 0; i < processes; i++) {
+      const processName = `p${++names}`
+      const child = start(module)
+      children.push(child)
+      await child.ask({ _tag: "Open", options: { url, load, processName } }, "Opened")
+    }
+    const database = new URL(url).pathname.slice(1)
+    const counters = () => module.usesPostgres ? server.counters(database) : null
+    const window = { warmUpMs: warmUpSeconds * 1000, windowMs: seconds * 1000, pauseMs, idle }
+    const ended = children.map((child) => child.next("Ended"))
+    const [first] = children.map((child, i) =>
+      child.ask({ _tag: "Drive", window: { ...window, name: `${module.name}-${names - i}` } }, "Began")
+    )
+    await first
+    const before = await counters()
+    const [sample] = await Promise.race(ended.map((one) => one.then((answer) => [answer.sample] as const)))
+    const after = await counters()
+    const samples = (await Promise.all(ended)).map((answer) => answer.sample)
+    return { samples, seconds: sample.seconds, server: before && after && difference(before, after) }
+  } finally {
+    await Promise.all(children.map((child) => child.close()))
+  }
+}
+
+/** Windows of one side as one. */
+export const join = (windows: ReadonlyArray<Measured>): Measured => ({
+  samples: windows.flatMap(({ samples }) => samples),
+  seconds: sum(windows.map(({ seconds }) => seconds)),
+  server: windows.map(({ server }) => server).reduce((all, one) =>
+    all && one && {
+      statements: all.statements === null || one.statements === null ? null : all.statements + one.statements,
+      transactions: all.transactions + one.transactions,
+      walBytes: all.walBytes + one.walBytes,
+      cpuMs: all.cpuMs === null || one.cpuMs === null ? null : all.cpuMs + one.cpuMs
+    }
+  )
+})
+
+// internal
+
+const difference = (before: Counters, after: Counters): Counters => ({
+  statements: before.statements === null || after.statements === null ? null : after.statements - before.statements,
+  transactions: after.transactions - before.transactions,
+  walBytes: after.walBytes - before.walBytes,
+  cpuMs: before.cpuMs === null || after.cpuMs === null ? null : after.cpuMs - before.cpuMs
+})
+
+type Child = ReturnType<typeof start>
+
+const start = (module: Module) => {
+  // Its output is for people; the last line on stdout is the bench's own.
+  const child = fork(program, [module.path], { stdio: ["ignore", 2, 2, "ipc"] })
+  const next = <Tag extends Answer["_tag"]>(tag: Tag) => answerOf(module, child, tag)
+  return {
+    next,
+    ask: <Tag extends Answer["_tag"]>(order: Order, tag: Tag) => {
+      const answer = next(tag)
+      child.send(order)
+      return answer
+    },
+    close: () =>
+      new Promise<void>((resolve) => {
+        if (child.exitCode !== null || child.signalCode !== null) return resolve()
+        const late = setTimeout(() => child.kill("SIGKILL"), 20_000)
+        child.once("exit", () => {
+          clearTimeout(late)
+          resolve()
+        })
+        child.send({ _tag: "Close" } satisfies Order)
+      })
+  }
+}
+
+const answerOf = <Tag extends Answer["_tag"]>(module: Module, child: ChildProcess, tag: Tag) => {
+  const answer = new Promise<Extract<Answer, { _tag: Tag }>>((resolve, reject) => {
+    const settle = () => child.off("message", read).off("exit", ended)
+    const read = (answer: Answer) => {
+      if (answer._tag === "Failed") {
+        settle()
+        reject(new Error(`${module.name}: ${answer.problem}`))
+      } else if (answer._tag === tag) {
+        settle()
+        resolve(answer as Extract<Answer, { _tag: Tag }>)
+      }
+    }
+    const ended = (code: number | null, signal: string | null) => {
+      settle()
+      reject(new Error(`${module.name} has ended (${signal ?? code}) before its answer ${tag}`))
+    }
+    child.on("message", read).on("exit", ended)
+  })
+  answer.catch(() => {}) // one that is awaited later, or no longer
+  return answer
+}

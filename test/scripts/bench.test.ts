@@ -1,0 +1,95 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import * as PgServer from "../utils/PgServer.ts"
+import { node } from "../utils/prismaCli.ts"
+
+/** Where `DATABASE_URL` may not create databases, the script starts a server of its own. */
+const run = (script: string, ...args: ReadonlyArray<string>) =>
+  node(script, args, { DATABASE_URL: PgServer.server().template === null ? "" : PgServer.server().url })
+const bench = (...args: ReadonlyArray<string>) =>
+  Effect.map(run("build/scripts/bench/main.js", ...args), ({ exitCode, output }) => {
+    assert.strictEqual(exitCode, 0, output)
+    // The last line on stdout; warnings of the processes follow it here.
+    return JSON.parse(output.split("\n").findLast((line) => line.startsWith("{\"scenario\""))!)
+  })
+
+/** As short as a run can be. */
+const briefly = ["--seconds", "0.5", "--warmup", "0.1", "--rounds", "1"]
+const patient = 120_000
+
+const promised = [
+  "orchestrationsPerSecond",
+  "p50Ms",
+  "p90Ms",
+  "p99Ms",
+  "statementsPerOrchestration",
+  "transactionsPerOrchestration",
+  "walBytesPerOrchestration",
+  "nodeCpuMsPerOrchestration",
+  "postgresCpuMsPerOrchestration",
+  "memoryMiB",
+  "statementsPerMinute",
+  "completed",
+  "failed"
+]
+
+describe("bench", () => {
+  it.live(
+    "a scenario beside a peer: the last line has both sides, every promised field, and a ratio",
+    () =>
+      Effect.gen(function*() {
+        const line = yield* bench("L", "--peer", "bare", ...briefly)
+        assert.deepStrictEqual(Object.keys(line), ["scenario", "against", "ours", "peer", "ratio"])
+        assert.deepInclude(line, { scenario: "L", against: "bare" })
+        assert.deepStrictEqual([Object.keys(line.ours), Object.keys(line.peer)], [promised, promised])
+        assert.isAbove(line.peer.completed, 0)
+        assert.strictEqual(line.ours.failed, 0)
+      }),
+    patient
+  )
+
+  it.live("nothing to do: an idle process completes nothing", () =>
+    Effect.gen(function*() {
+      const line = yield* bench("Q", ...briefly)
+      assert.deepStrictEqual(Object.keys(line), ["scenario", "ours"])
+      assert.deepInclude(line.ours, { completed: 0, failed: 0, orchestrationsPerSecond: null })
+    }), patient)
+
+  it.live("an unknown scenario, and an unknown peer: the scenarios and peers there are", () =>
+    Effect.gen(function*() {
+      for (const args of [["S9"], ["S8", "--peer", "temporal"]]) {
+        const { exitCode, output } = yield* run("build/scripts/bench/main.js", ...args)
+        assert.strictEqual(exitCode, 2)
+        assert.include(output, "W1000")
+        assert.include(output, "duroxide-sqlite")
+      }
+    }))
+})
+
+describe("stress", () => {
+  it.live(
+    "a short run: everything completes, and the results file grows by a line each time",
+    () =>
+      Effect.gen(function*() {
+        const folder = mkdtempSync(join(tmpdir(), "stress-"))
+        yield* Effect.addFinalizer(() => Effect.sync(() => rmSync(folder, { recursive: true, force: true })))
+        const results = join(folder, "results", "stress.jsonl")
+        for (const name of ["concurrency 2/2", "pool of 2"]) {
+          const args = ["--seconds", "0.2", "--only", name, "--results", results]
+          const { exitCode, output } = yield* run("build/scripts/stress/main.js", ...args)
+          assert.strictEqual(exitCode, 0, output)
+        }
+        const lines = readFileSync(results, "utf8").trim().split("\n").map((line) => JSON.parse(line))
+        assert.deepStrictEqual(
+          lines.map(({ configuration, passed, successRate }) => ({ configuration, passed, successRate })),
+          ["concurrency 2/2", "pool of 2"].map((configuration) => ({ configuration, passed: true, successRate: 1 }))
+        )
+        assert.isAbove(lines[0].completed, 0)
+        assert.strictEqual(lines[0].completed, lines[0].started)
+      }),
+    patient
+  )
+})
