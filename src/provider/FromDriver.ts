@@ -41,8 +41,8 @@ export interface Options {
    */
   readonly polling?: "long" | "short" | undefined
   /**
-   * Longest pause between two looks for work while a dispatcher waits. Work enqueued by this process is seen at once
-   * all the same. Defaults to 100 milliseconds.
+   * Longest pause between two claims while a dispatcher waits. Work that this process enqueues is claimed at once.
+   * Defaults to 100 milliseconds.
    */
   readonly pollInterval?: Duration.Input | undefined
   /** Statements of one kind under way at once. Defaults to 2. */
@@ -50,8 +50,8 @@ export interface Options {
   /** Most items in one statement. Defaults to 64. */
   readonly maxBatch?: number | undefined
   /**
-   * How long a call goes on trying while a transaction of others holds what it writes, since the call was made; then it
-   * fails with `Contention`. Defaults to 30 seconds. `PrismaProvider` has one setting for this and for its statements.
+   * How long a call keeps trying, from its beginning, while another transaction locks the rows it writes; then it fails
+   * with `Contention`. Defaults to 30 seconds. `PrismaProvider` has one setting for this and for its statements.
    */
   readonly statementTimeout?: Duration.Input | undefined
 }

@@ -211,8 +211,8 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<Option.Option<Claimed<OrchestrationItem>>, ProviderError>
 
   /**
-   * Stores a turn, deletes its batch but for the messages that are `left`, and ends the lock. Fails with `LockLost` when
-   * the lock is not live any more, and with `DuplicateEvent` when an event id is taken; then nothing is stored.
+   * Stores a turn, deletes its batch except the messages that are `left`, and ends the lock. Fails with `LockLost` if the
+   * lock is no longer live, and with `DuplicateEvent` if an event id is taken; then nothing is stored.
    */
   readonly ackOrchestrationItem: (lockToken: string, turn: Turn) => Effect.Effect<void, ProviderError>
 

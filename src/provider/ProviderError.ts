@@ -289,8 +289,8 @@ export class DataRefused extends Schema.TaggedError<DataRefused>(id("DataRefused
 }
 
 /**
- * The transaction of the application has failed before (SQLSTATE 25P02): PostgreSQL takes no further statement in it, and
- * its `COMMIT` would roll it back. Nothing of it is stored.
+ * The transaction of the application has failed before (SQLSTATE 25P02): PostgreSQL accepts no further statement in it,
+ * and its `COMMIT` would roll it back, so nothing is stored.
  *
  * @category reasons
  * @since 0.1.0

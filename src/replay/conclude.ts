@@ -152,7 +152,7 @@ export const conclude = (
     }
   }
 
-  // A timer that no fiber waits for would wake the instance in vain. The store deletes the timers of an ended
+  // A timer that no fiber waits for would wake the instance for nothing. The store deletes the timers of an ended
   // execution.
   const cancelledTimers = outcome._tag !== "Waiting"
     ? []

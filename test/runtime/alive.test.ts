@@ -179,7 +179,7 @@ describe("Logs", () => {
       assert.deepStrictEqual(
         lines.filter((line) => /^(Warn|Error|Fatal)/.test(line) || line.includes("Provider")),
         [
-          "Warn Provider: the store cannot be used; loops go on trying, calls of clients fail",
+          "Warn Provider: the store cannot be used; loops keep retrying, client calls fail",
           "Info Provider: the store can be used again"
         ]
       )

@@ -102,7 +102,7 @@ export const audit = Effect.fn("demo.audit")(function*(book: Book, run: Run) {
   compare("number of activities with two results", counts.twice, 0)
   compare("number of messages left in orchestrator_queue", counts.messages, 0)
   compare("number of activities left in worker_queue", counts.activities, 0)
-  compare("number of leases left in instance_locks", counts.leases, 0)
+  compare("number of locks left in instance_locks", counts.locks, 0)
   compare("number of activity calls that left their key", steps.length, calls)
   // The timeout of an approval that came in time lies in the queue until it is due.
   const answered = book.orders.filter(({ manager }) => manager !== undefined).length
@@ -154,7 +154,7 @@ const storeState = {
   messages: `SELECT count(*)::int FROM orchestrator_queue WHERE starts_with(instance_id, $1) AND NOT (${isLaterTimer})`,
   laterTimers: `SELECT count(*)::int FROM orchestrator_queue WHERE starts_with(instance_id, $1) AND ${isLaterTimer}`,
   activities: "SELECT count(*)::int FROM worker_queue WHERE starts_with(instance_id, $1)",
-  leases: "SELECT count(*)::int FROM instance_locks WHERE starts_with(instance_id, $1)",
+  locks: "SELECT count(*)::int FROM instance_locks WHERE starts_with(instance_id, $1)",
   // A turn stores all of its events at one moment.
   turns: `SELECT count(DISTINCT (instance_id, execution_id, created_at))::int FROM history
           WHERE starts_with(instance_id, $1)`,

@@ -132,7 +132,7 @@ const claim = Effect.fnUntraced(function*({ driver, sendAbandon, suspects, takeo
       items.push({ item: item.success, lockToken, attemptCount })
       continue
     }
-    const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is no activity`
+    const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is not an activity`
     yield* Effect.logError("Provider: an activity cannot be read by this version; it is hidden for a while").pipe(
       Effect.annotateLogs({ problem })
     )

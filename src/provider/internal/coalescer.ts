@@ -30,7 +30,7 @@ export interface Options<Item, A, E> {
   readonly maxBytes: number
   /** Bytes of one item, roughly. */
   readonly sizeOf: (item: Item) => number
-  /** Sends one set. Answers stand in the order of the items; a failure means that nothing of the set was done. */
+  /** Sends one set. Answers are in the order of the items; a failure means that no item was stored. */
   readonly send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, E>
   /** True when a single item may have made the set fail. */
   readonly splitOn: (error: E) => boolean
@@ -53,8 +53,8 @@ interface Waiting<Item, A, E> {
 /**
  * A function that sends one item and answers for that item alone.
  *
- * A call interrupted before its flush is not sent. One interrupted later is sent all the same, its answer is dropped; it is
- * not tried again where it is held.
+ * A call that is interrupted before its flush is not sent. If it is interrupted later, it is sent anyway and its answer is
+ * dropped; it is not retried while another transaction blocks it.
  */
 export const make = Effect.fnUntraced(function*<Item, A, E>(
   options: Options<Item, A, E>

@@ -76,7 +76,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
     const limit = Math.min(waiters.length, options.maxBatch)
     const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit)))
     if (Exit.isFailure(exit)) {
-      // All callers hear of it; each decides by itself when to come back.
+      // Fails all callers; each retries on its own schedule.
       woken = true
       for (const waiter of waiters.splice(0)) waiter.resume(Exit.failCause(exit.cause))
       return

@@ -1,5 +1,5 @@
 /**
- * Makes a typed item of what a driver claimed: decodes rows, finds name and version, and tells orphans apart.
+ * Builds a typed item from what a driver claimed: decodes rows, finds name and version, and recognises orphans.
  *
  * Rules are stated here once, for every driver (contract: instance metadata, orphaned messages, corrupt history).
  */
@@ -95,7 +95,7 @@ export const complete = (undecoded: Undecoded, rows: ReadonlyArray<string> | nul
 
 // internal
 
-/** The event that started an execution: it names the parent, who must hear of the end. */
+/** The event that started an execution: it names the parent, which must be notified of the end. */
 const beginning = (rows: ReadonlyArray<string>): ReadonlyArray<Event.Event> =>
   rows.slice(0, 1).flatMap((row) =>
     Result.match(Event.decode(row), {

@@ -43,7 +43,7 @@ export const make = (clock: Clock.Clock): Outages => {
         ) return Effect.void
         outage = { sinceMs: nowMs, failedCalls: failures, pauseMs: firstPauseMs, nextReportMs: nowMs + firstPauseMs }
         return report(
-          Effect.logWarning("Provider: the store cannot be used; loops go on trying, calls of clients fail"),
+          Effect.logWarning("Provider: the store cannot be used; loops keep retrying, client calls fail"),
           {
             operation,
             problem: error.message

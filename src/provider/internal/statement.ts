@@ -64,7 +64,7 @@ export interface Sharing {
   readonly lanes: number
   /** Most calls in one statement. */
   readonly maxBatch: number
-  /** How long a call goes on while another transaction locks what it writes. */
+  /** How long a call keeps trying while another transaction locks what it writes. */
   readonly patience: Duration.Duration
 }
 

@@ -179,16 +179,16 @@ export const management = topic("management", {
 
   queue_depths_count_what_could_be_claimed: Effect.gen(function*() {
     const admin = yield* Admin
-    yield* enqueueStart("leased")
+    yield* enqueueStart("locked")
     yield* send(timerFired("later", 1), "1 hour")
     yield* enqueueActivity("i", 1)
     yield* enqueueActivity("i", 2)
-    const leased = yield* claimInstance("leased", { lockTimeout: 1500 })
+    const locked = yield* claimInstance("locked", { lockTimeout: 1500 })
     yield* claimActivity(1, { lockTimeout: 1500 })
     assert.deepStrictEqual(yield* admin.getQueueDepths, { orchestratorQueue: 0, workerQueue: 1 })
     yield* elapse(1600)
     assert.deepStrictEqual(yield* admin.getQueueDepths, { orchestratorQueue: 1, workerQueue: 2 })
-    yield* abandon(leased.lockToken)
+    yield* abandon(locked.lockToken)
     assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, 1)
   }),
 
