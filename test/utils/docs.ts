@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url"
 export const read = (path: string): string =>
   readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), "utf8")
 
-/** The fenced blocks of a language in a page, with the heading each stands under. */
+/** The fenced blocks of a language in a page, with the heading each stands under; blocks of imports are left out. */
 export const blocks = (page: string, language: string): ReadonlyArray<{ heading: string; code: string }> => {
   const found: Array<{ heading: string; code: string }> = []
   let heading = ""
@@ -14,7 +14,7 @@ export const blocks = (page: string, language: string): ReadonlyArray<{ heading:
     if (code === undefined && /^#+ /.test(line)) heading = line.replace(/^#+ /, "")
     else if (code === undefined && line === `\`\`\`${language}`) code = []
     else if (code !== undefined && line === "```") {
-      found.push({ heading, code: code.join("\n") })
+      if (code.some((line) => !line.startsWith("import "))) found.push({ heading, code: code.join("\n") })
       code = undefined
     } else code?.push(line)
   }

@@ -1,0 +1,80 @@
+/**
+ * What the examples of README and guides import: everything they use, from where it is.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import * as root from "duroxide-prisma"
+import * as prisma from "duroxide-prisma/prisma"
+import * as provider from "duroxide-prisma/provider"
+import * as server from "duroxide-prisma/server"
+import * as testing from "duroxide-prisma/testing"
+import * as suite from "duroxide-prisma/testing/provider"
+import * as effect from "effect"
+import * as persistence from "effect/persistence"
+import { readdirSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import * as Docs from "../utils/docs.ts"
+
+const ours: Record<string, object> = {
+  "duroxide-prisma": root,
+  "duroxide-prisma/prisma": prisma,
+  "duroxide-prisma/provider": provider,
+  "duroxide-prisma/server": server,
+  "duroxide-prisma/testing": testing,
+  "duroxide-prisma/testing/provider": suite
+}
+const entries: Record<string, object> = { ...ours, effect, "effect/persistence": persistence }
+const exported = new Set(Object.values(entries).flatMap((entry) => Object.keys(entry)))
+
+const guides = readdirSync(fileURLToPath(new URL("../../docs", import.meta.url))).map((file) => `docs/${file}`)
+// `Order` is a Schema of the examples, and `Array` that of JavaScript.
+const theirOwn = new Set(["Order", "Array"])
+/** They show parts of a file only. */
+const fragments = new Set(["docs/bundling.md", "docs/sharing-with-rust.md"])
+
+/** Names and origins of the imports of a page. */
+const imports = (page: string) =>
+  [...page.matchAll(/^import \{ ([^}]+) \} from "([^"]+)"$/gm)].flatMap(([, names, from]) =>
+    names!.split(", ").map((name) => ({ name, from: from! }))
+  )
+
+/** What the blocks of a page use of the entry points. */
+const used = (page: string) => {
+  const code = Docs.blocks(page, "ts").map(({ code }) => code.replace(/\/\/ .*$/gm, "")).join("\n")
+  const names = [...code.matchAll(/\b([A-Z]\w+)\.|\b(recordHistory|replayHistory)\(/g)].map(([, one, other]) =>
+    one ?? other!
+  )
+  return new Set(names.filter((name) => exported.has(name) && !theirOwn.has(name)))
+}
+
+describe("imports of the examples:", () => {
+  it("each guide imports what its examples use", () => {
+    const missing = guides.filter((path) => !fragments.has(path)).flatMap((path) => {
+      const page = Docs.read(path)
+      const imported = new Set(imports(page).map(({ name }) => name))
+      return [...used(page)].filter((name) => !imported.has(name)).map((name) => `${path}: ${name}`)
+    })
+    assert.deepStrictEqual(missing, [])
+  })
+
+  it("each import is an export", () => {
+    const all = ["README.md", ...guides].flatMap((path) => imports(Docs.read(path)).map((one) => ({ path, ...one })))
+      .filter(({ from }) => from in entries)
+    assert.isAbove(all.length, 40)
+    assert.deepStrictEqual(
+      all.filter(({ from, name }) => !(name in entries[from]!)).map(({ from, name, path }) =>
+        `${path}: ${name} of ${from}`
+      ),
+      []
+    )
+  })
+
+  it("README.md lists every entry point with its exports", () => {
+    const [, section] = Docs.read("README.md").split("\n## Entry points\n")
+    const rows = [...section!.split("\n## ")[0]!.matchAll(/^\| `(duroxide-prisma[^`]*)` +\| (.*?) +\| /gm)]
+      .map(([, entry, names]) => [entry!, [...names!.matchAll(/`(\w+)`/g)].map(([, name]) => name!)] as const)
+    assert.deepStrictEqual(
+      Object.fromEntries(rows.map(([entry, names]) => [entry, names.toSorted()])),
+      Object.fromEntries(Object.entries(ours).map(([entry, module]) => [entry, Object.keys(module).toSorted()]))
+    )
+  })
+})
