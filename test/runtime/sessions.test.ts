@@ -67,7 +67,7 @@ it.layer(onPostgres, { excludeTestServices: true })("Sessions", (it) => {
       assert.sameMembers(workers as Array<string>, ["a", "b"])
     }))
 
-  it.effect("the handler's worker id is the owner in the table, and its workerNodeId if set", () =>
+  it.effect("the handler's worker id is the owner in the table, and the workerId of the settings if set", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
       const { sql } = yield* PgServer.PgServer
@@ -168,7 +168,7 @@ describe("Sessions, in virtual time", () => {
       assert.isAtMost(tookMs, 1_000)
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("a process with a workerNodeId still owns them after its restart", () =>
+  it.effect("a process with a workerId still owns them after its restart", () =>
     Effect.gen(function*() {
       const { first, timed } = yield* owned({ workerId: "node" })
       yield* worker(answer("second"))

@@ -30,7 +30,7 @@ CREATE TABLE executions (
   duroxide_version_minor INTEGER,
   duroxide_version_patch INTEGER,
   CONSTRAINT executions_pkey PRIMARY KEY (instance_id, execution_id)
-) WITH (fillfactor = 80); -- updated when a run is pinned and when it ends
+) WITH (fillfactor = 80); -- updated when the execution is pinned and when it ends
 
 CREATE TABLE history (
   instance_id TEXT NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE orchestrator_queue (
   created_at TIMESTAMPTZ NOT NULL,
   attempt_count INTEGER NOT NULL DEFAULT 0,
   CONSTRAINT orchestrator_queue_pkey PRIMARY KEY (id)
-) WITH (fillfactor = 45); -- a claim updates every row once: all of a page find room beside it
+) WITH (fillfactor = 45); -- a claim updates every row once: the new versions of all rows fit on the page
 
 CREATE TABLE worker_queue (
   id BIGSERIAL NOT NULL,
@@ -68,7 +68,7 @@ CREATE TABLE worker_queue (
   session_id TEXT,
   tag TEXT,
   CONSTRAINT worker_queue_pkey PRIMARY KEY (id)
-) WITH (fillfactor = 45); -- a claim updates every row once: all of a page find room beside it
+) WITH (fillfactor = 45); -- a claim updates every row once: the new versions of all rows fit on the page
 
 CREATE TABLE instance_locks (
   instance_id TEXT NOT NULL,
@@ -84,7 +84,7 @@ CREATE TABLE sessions (
   locked_until BIGINT NOT NULL, -- milliseconds since the Unix epoch
   last_activity_at BIGINT NOT NULL, -- milliseconds since the Unix epoch
   CONSTRAINT sessions_pkey PRIMARY KEY (session_id)
-) WITH (fillfactor = 70); -- refreshed by every activity of the session
+) WITH (fillfactor = 70); -- updated by every activity of the session
 
 CREATE TABLE kv_store (
   instance_id TEXT NOT NULL,
@@ -109,7 +109,7 @@ CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id);
 -- Claiming, settling: the visible messages of one instance; deletion of an instance.
 CREATE INDEX orchestrator_queue_instance_id_visible_at_idx ON orchestrator_queue (instance_id, visible_at);
 
--- Whether children of an instance wait to be started, before it is deleted.
+-- Deletion of an instance: queued starts of its children.
 CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_id)
   WHERE work_item LIKE '{"StartOrchestration"%' AND work_item NOT LIKE '%"parent_instance":null%';
 
@@ -117,6 +117,6 @@ CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_
 CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
   ON worker_queue (instance_id, execution_id, activity_id);
 
--- Whether a session still has work, before an idle one is cleaned up.
+-- Clean-up of idle sessions: whether a session still has activities.
 CREATE INDEX worker_queue_session_id_idx ON worker_queue (session_id)
   WHERE session_id IS NOT NULL;

@@ -1,5 +1,5 @@
--- Purpose: gives stored events the name of their type; duroxide-pg writes 'Event' into every row.
--- Effect on running workers: none waits, for nothing updates an event. It writes each such row of history once.
+-- Purpose: sets the type of stored events; duroxide-pg writes 'Event' into every row.
+-- Effect on running workers: none, as they never update events. The migration updates each such row of history once.
 
 UPDATE history
 SET event_type = substring(event_data FROM '"type":"(\w+)"')

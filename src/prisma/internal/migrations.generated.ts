@@ -36,7 +36,7 @@ CREATE TABLE executions (
   duroxide_version_minor INTEGER,
   duroxide_version_patch INTEGER,
   CONSTRAINT executions_pkey PRIMARY KEY (instance_id, execution_id)
-) WITH (fillfactor = 80); -- updated when a run is pinned and when it ends
+) WITH (fillfactor = 80); -- updated when the execution is pinned and when it ends
 
 CREATE TABLE history (
   instance_id TEXT NOT NULL,
@@ -58,7 +58,7 @@ CREATE TABLE orchestrator_queue (
   created_at TIMESTAMPTZ NOT NULL,
   attempt_count INTEGER NOT NULL DEFAULT 0,
   CONSTRAINT orchestrator_queue_pkey PRIMARY KEY (id)
-) WITH (fillfactor = 45); -- a claim updates every row once: all of a page find room beside it
+) WITH (fillfactor = 45); -- a claim updates every row once: the new versions of all rows fit on the page
 
 CREATE TABLE worker_queue (
   id BIGSERIAL NOT NULL,
@@ -74,7 +74,7 @@ CREATE TABLE worker_queue (
   session_id TEXT,
   tag TEXT,
   CONSTRAINT worker_queue_pkey PRIMARY KEY (id)
-) WITH (fillfactor = 45); -- a claim updates every row once: all of a page find room beside it
+) WITH (fillfactor = 45); -- a claim updates every row once: the new versions of all rows fit on the page
 
 CREATE TABLE instance_locks (
   instance_id TEXT NOT NULL,
@@ -90,7 +90,7 @@ CREATE TABLE sessions (
   locked_until BIGINT NOT NULL, -- milliseconds since the Unix epoch
   last_activity_at BIGINT NOT NULL, -- milliseconds since the Unix epoch
   CONSTRAINT sessions_pkey PRIMARY KEY (session_id)
-) WITH (fillfactor = 70); -- refreshed by every activity of the session
+) WITH (fillfactor = 70); -- updated by every activity of the session
 
 CREATE TABLE kv_store (
   instance_id TEXT NOT NULL,
@@ -115,7 +115,7 @@ CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id);
 -- Claiming, settling: the visible messages of one instance; deletion of an instance.
 CREATE INDEX orchestrator_queue_instance_id_visible_at_idx ON orchestrator_queue (instance_id, visible_at);
 
--- Whether children of an instance wait to be started, before it is deleted.
+-- Deletion of an instance: queued starts of its children.
 CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_id)
   WHERE work_item LIKE '{"StartOrchestration"%' AND work_item NOT LIKE '%"parent_instance":null%';
 
@@ -123,15 +123,15 @@ CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_
 CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
   ON worker_queue (instance_id, execution_id, activity_id);
 
--- Whether a session still has work, before an idle one is cleaned up.
+-- Clean-up of idle sessions: whether a session still has activities.
 CREATE INDEX worker_queue_session_id_idx ON worker_queue (session_id)
   WHERE session_id IS NOT NULL;
 `
   },
   {
     name: "20261121000001_name_event_types",
-    sql: `-- Purpose: gives stored events the name of their type; duroxide-pg writes 'Event' into every row.
--- Effect on running workers: none waits, for nothing updates an event. It writes each such row of history once.
+    sql: `-- Purpose: sets the type of stored events; duroxide-pg writes 'Event' into every row.
+-- Effect on running workers: none, as they never update events. The migration updates each such row of history once.
 
 UPDATE history
 SET event_type = substring(event_data FROM '"type":"(\\w+)"')
@@ -141,18 +141,18 @@ WHERE event_type = 'Event'
   },
   {
     name: "20261121020000_route_work",
-    sql: `-- Purpose: says on every queued row which processes may take it, so that a claim never looks at work of others.
--- Effect on running workers: none; columns of Duroxide stay as they are, and rows it writes get their route by a trigger.
+    sql: `-- Purpose: records in every queued row which processes may take it, so that a claim never reads work of others.
+-- Effect on running workers: none; columns of Duroxide do not change, and a trigger sets the route of its rows.
 ALTER TABLE instances ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
 ALTER TABLE orchestrator_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
 ALTER TABLE worker_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
--- Claiming: the instances of a route with the oldest visible message first; which routes there are.
+-- Claiming: the instances of a route, by their oldest visible message; listing the routes.
 CREATE INDEX orchestrator_queue_route_visible_at_id_idx ON orchestrator_queue (route, visible_at, id);
 
--- Claiming: the activities of a route that are visible longest; which routes there are.
+-- Claiming: the activities of a route, by the time they became visible; listing the routes.
 CREATE INDEX worker_queue_route_visible_at_id_idx ON worker_queue (route, visible_at, id)
   WHERE session_id IS NULL;
 
@@ -165,7 +165,7 @@ CREATE INDEX worker_queue_route_session_id_visible_at_id_idx ON worker_queue (ro
 CREATE INDEX worker_queue_route_visible_at_id_session_idx ON worker_queue (route, visible_at, id)
   WHERE num_nulls(session_id) = 0;
 
--- Claiming, renewing: the sessions of an owner.
+-- Claiming, renewing: the sessions of a worker.
 CREATE INDEX sessions_worker_id_idx ON sessions (worker_id);
 `
   },
@@ -3467,8 +3467,8 @@ $$;
   },
   {
     name: "20261121050000_create_triggers",
-    sql: `-- Purpose: gives a route to rows that were written without one: by clients, by Duroxide, by hand.
--- Effect on running workers: none; rows of our own turns and results carry their route, and fire nothing.
+    sql: `-- Purpose: sets the route of rows that were inserted without one: by clients, by Duroxide, by hand.
+-- Effect on running workers: none; rows of our own turns and results have their route, and fire no trigger.
 CREATE TRIGGER dx_route_message BEFORE INSERT ON orchestrator_queue
   FOR EACH ROW WHEN (NEW.route = '') EXECUTE FUNCTION dx_route_message();
 

@@ -111,7 +111,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
   },
 
   Starting: {
-    "start an id that runs": Effect.fnUntraced(function*(client, instanceId) {
+    "start an id that is running": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Waits, { instanceId })
       yield* refused(client.start(App.Waits, { instanceId }), "InstanceAlreadyExists", instanceId)
       yield* waiting(instanceId)
@@ -150,7 +150,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       assert.lengthOf(refusals.filter(({ _tag }) => _tag === "InstanceAlreadyExists"), 19)
       yield* client.wait(App.Echo, instanceId)
     }),
-    "start what no process serves": Effect.fnUntraced(function*(client, instanceId) {
+    "start an orchestration that no process serves": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Unserved, { instanceId })
       yield* refused(client.wait(App.Unserved, instanceId, { timeout: "300 millis" }), "WaitTimeout")
       assert.strictEqual((yield* client.status(instanceId))._tag, "Running")
@@ -322,7 +322,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "wait for an unknown id": Effect.fnUntraced(function*(client, instanceId) {
       yield* refused(client.wait(App.Echo, instanceId, { timeout: "30 millis" }), "WaitTimeout", "after 30 ms")
     }),
-    "wait for less time than it takes": Effect.fnUntraced(function*(client, instanceId) {
+    "wait with a timeout that is too short": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.start(App.Waits, { instanceId })
       yield* waiting(instanceId)
       yield* refused(client.wait(App.Waits, instanceId, { timeout: "30 millis" }), "WaitTimeout", "it continues")
@@ -359,17 +359,17 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     }),
     "an activity throws or dies": (client, instanceId) =>
       fails(client.execute(App.Calls, { instanceId, payload: "throw" }), `activity "Work" died: thrown`),
-    "an activity answers with what its Schema refuses": (client, instanceId) =>
+    "an activity returns a value its Schema refuses": (client, instanceId) =>
       fails(
         client.execute(App.Calls, { instanceId, payload: "nonsense" }),
         `activity "Work" died: result of activity "Work" does not match its schema: Expected string`
       ),
-    "an activity fails with what its Schema refuses": (client, instanceId) =>
+    "an activity fails with an error its Schema refuses": (client, instanceId) =>
       fails(
         client.execute(App.Calls, { instanceId, payload: "fail with nonsense" }),
         `activity "Work" died: error of activity "Work" does not match its schema`
       ),
-    "an activity answers with more than 4 MiB": (client, instanceId) =>
+    "an activity returns more than 4 MiB": (client, instanceId) =>
       fails(
         client.execute(App.Calls, { instanceId, payload: "too large" }),
         `activity "Work" died: result of activity "Work" has 4194305 bytes, the limit is 4194304`
@@ -408,11 +408,11 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
 
   Programs: {
     "a program throws or dies": deedFails("throw", "orchestration panicked: thrown"),
-    "a program answers with what its Schema refuses": deedFails(
+    "a program returns a value its Schema refuses": deedFails(
       "return nonsense",
       `orchestration panicked: result of orchestration "Does" does not match its schema: Expected string`
     ),
-    "a program answers with more than 4 MiB": deedFails(
+    "a program returns more than 4 MiB": deedFails(
       "return too much",
       `orchestration panicked: result of orchestration "Does" has 4194305 bytes, the limit is 4194304`
     ),
