@@ -1,7 +1,7 @@
 /**
  * The messages of the two queues.
  *
- * `ActivityExecute` travels in the worker queue, everything else in the orchestrator queue, addressed to an instance.
+ * `ActivityExecute` is for the worker queue, everything else for the orchestrator queue, addressed to an instance.
  * The encoded form is the row text of `work_item`, in the field order of Duroxide's Rust core.
  *
  * @since 0.1.0
@@ -28,8 +28,8 @@ const variants = {
     parentExecutionId: Schema.optionalKey(U64),
     executionId: U64
   },
-  // `id` of the four activity and timer items is the event id of the schedule. The last three
-  // are of this package, for idempotency keys; Duroxide ignores them.
+  // The `id` of the four activity and timer items is the event id of the schedule. Only this package writes the last
+  // three fields, for idempotency keys; Duroxide ignores them.
   ActivityExecute: {
     instance: text,
     executionId: U64,
@@ -38,7 +38,7 @@ const variants = {
     input: text,
     sessionId: optionalText,
     tag: optionalText,
-    // When the execution was started, milliseconds since the Unix epoch. Absent in what Rust wrote.
+    // When the execution started, milliseconds since the Unix epoch. Absent in rows that Rust wrote.
     startedAtMs: Schema.optionalKey(U64),
     // For a retry: the number of the try, from 2, and the event id of the first try.
     tryNumber: Schema.optionalKey(U64),

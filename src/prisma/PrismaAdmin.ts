@@ -235,7 +235,7 @@ const deletions = ({ nowMs, only, schemaSql }: Store) => ({
   )
 } satisfies Partial<AdminDriver["Service"]>)
 
-/** Duroxide locks a message before its instance, we lock it after; PostgreSQL ends such a deadlock by failing one. */
+/** Duroxide locks a message before its instance, we lock it after; PostgreSQL fails one of the two if they deadlock. */
 const deadlocked = {
   times: 5,
   while: ({ reason }: ProviderError) => reason._tag === "Contention" && reason.sqlState === "40P01"

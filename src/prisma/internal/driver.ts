@@ -45,10 +45,10 @@ import type {
 type Driver = ProviderDriver["Service"]
 
 export interface Options {
-  /** Sends statements; nothing else is needed of a database. */
+  /** Sends statements; the driver needs nothing else from a database. */
   readonly query: Database["Service"]["query"]
   readonly schemaSql: Database["Service"]["schemaSql"]
-  /** Absent: that of the database. */
+  /** Absent: the clock of the database. */
   readonly clock?: "database" | "effect" | undefined
   /**
    * Longest wait for a database lock in a statement that writes items, if the connection sets no `lock_timeout`.

@@ -1,5 +1,5 @@
 /**
- * The arguments of the stored functions, made of what a driver gets, and what it answers, made of their rows.
+ * Encodes the input of the driver as arguments of the stored functions, and maps their rows to its results.
  */
 import * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter } from "../../model/Instance.ts"
