@@ -154,7 +154,8 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
   readonly ifExists?: "refuse" | "ignore" | undefined
   /**
    * Which version runs: that of the definition, or the newest one served by the process that claims the start. It decodes
-   * the payload by its own Schema. Defaults to `own`.
+   * the payload by its own Schema. Defaults to `own`, as the caller has the payload of that version; `continueAsNew` defaults to
+   * `newest`.
    */
   readonly version?: "own" | "newest" | undefined
 }

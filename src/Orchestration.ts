@@ -300,7 +300,10 @@ export const make = <
 // internal
 
 interface ContinueOptions {
-  /** Which version runs next: the newest one, or that of this definition. Defaults to `newest`. */
+  /**
+   * Which version runs next: the newest one, or that of this definition. Defaults to `newest`, so that an endless instance
+   * does not keep its first version; a start by a client defaults to `own`.
+   */
   readonly version?: "newest" | "own" | undefined
 }
 

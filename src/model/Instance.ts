@@ -42,7 +42,8 @@ export type TagFilter =
   | { readonly _tag: "None" }
 
 /**
- * The stored status of an execution. A cancelled one is `Failed`.
+ * The stored status of an execution. The tables have no status for a cancelled one: it is `Failed`, and only
+ * `Client.status` distinguishes it, as `Cancelled`.
  *
  * @category models
  * @since 0.1.0

@@ -36,7 +36,7 @@ export interface InstanceFilter {
   readonly instanceIds?: ReadonlyArray<string> | undefined
   /** Only those whose current execution ended before, milliseconds since the Unix epoch. */
   readonly completedBeforeMs?: number | undefined
-  /** Most instances to select. Defaults to 1000. */
+  /** Most instances to select, the oldest first. Defaults to 1,000, also for an empty filter. */
   readonly limit?: number | undefined
 }
 
@@ -103,7 +103,10 @@ type Call<A> = Effect.Effect<A, ProviderError>
 export class Admin extends Context.Service<Admin, {
   /** All ids, newest first. */
   readonly listInstances: Call<ReadonlyArray<string>>
-  /** Ids of instances whose current execution has the status, newest first. */
+  /**
+   * Ids of instances whose current execution has the status, newest first. Cancelled ones are among the `Failed`;
+   * `Client.status` distinguishes them.
+   */
   readonly listInstancesByStatus: (status: ExecutionStatus) => Call<ReadonlyArray<string>>
   /** Ascending; empty for an unknown instance. */
   readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
@@ -113,7 +116,7 @@ export class Admin extends Context.Service<Admin, {
   readonly readHistory: (instanceId: string) => Call<ReadonlyArray<Event.Event>>
   /** Empty when unknown. */
   readonly readHistoryWithExecutionId: (instanceId: string, executionId: number) => Call<ReadonlyArray<Event.Event>>
-  /** Fails with `InstanceNotFound`. */
+  /** A cancelled instance is `Failed`, with the reason in `output`. Fails with `InstanceNotFound`. */
   readonly getInstanceInfo: (instanceId: string) => Call<InstanceState>
   /** Fails with `ExecutionNotFound`. */
   readonly getExecutionInfo: (instanceId: string, executionId: number) => Call<ExecutionInfo>
@@ -146,6 +149,9 @@ export class Admin extends Context.Service<Admin, {
    * Deletes ended roots with their trees, each tree by itself, as `deleteInstance` does; what runs is passed over. A
    * tree that cannot be deleted delays no other, and is reported in `failed`. Fails only with errors that every tree would
    * meet, such as `ConnectionLost`.
+   *
+   * One call takes `limit` roots (1,000) at most, so `{}` does not delete everything. More may be left as long as
+   * `instancesDeleted` is not 0: repeat the call until it is. Trees that cannot be deleted are selected again each time.
    */
   readonly deleteInstanceBulk: (filter: InstanceFilter) => Call<BulkDeleted>
   /** Deletes old executions of one instance. Fails with `InstanceNotFound`. */

@@ -1,6 +1,8 @@
 import { assert, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { TestRuntime } from "duroxide-prisma/testing"
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
@@ -61,6 +63,26 @@ const FilmLive = Film.toLayer(({ count, name }) => {
   return Effect.forEach(frames, onOneWorker.execute, { concurrency: "unbounded" })
 })
 
+const charged = (order: typeof Order.Type) =>
+  Charge.execute(order).pipe(
+    Effect.catchTag(
+      "ActivityTimedOut",
+      ({ option, timeoutMs }) => Effect.succeed(`${option} of ${timeoutMs} ms is over`)
+    )
+  )
+
+const Charged = Orchestration.make("Charged", { payload: Order, success: Schema.String, error: CardDeclined })
+
+const ChargedLive = Charged.toLayer(charged)
+
+const Purchase = Orchestration.make("Purchase", {
+  payload: Order,
+  success: Receipt,
+  error: Schema.Union([CardDeclined, Activity.ActivityTimedOut])
+})
+
+const PurchaseLive = Purchase.toLayer((order) => Charge.execute(order))
+
 const calls: Array<string> = []
 
 const handlers = Layer.merge(
@@ -87,7 +109,7 @@ const layer = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(
 it("docs/activities.md: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/activities.test.ts"))
   const examples = Docs.blocks(Docs.read("docs/activities.md"), "ts")
-  assert.lengthOf(examples, 4)
+  assert.lengthOf(examples, 6)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
 })
 
@@ -101,3 +123,19 @@ it.live("docs/activities.md: a retried charge, and frames on one worker", () =>
     assert.lengthOf(calls, 2)
     assert.strictEqual(calls[0], calls[1])
   }).pipe(Effect.scoped, Effect.provide(layer)))
+
+it.effect("docs/activities.md: a call that is over time, caught and passed on", () => {
+  const runtime = Runtime.layer({ orchestrations: [Charged, Purchase], activities: [Charge] }).pipe(Layer.provide([
+    ChargedLive,
+    PurchaseLive,
+    Charge.toLayer(() => Effect.as(Effect.sleep(Duration.infinity), ""))
+  ]))
+  return Effect.gen(function*() {
+    const client = yield* Client.Client
+    const payload = { id: "o1", cents: 4200 }
+    const caught = yield* client.execute(Charged, { instanceId: "caught", payload })
+    assert.strictEqual(caught, "totalTimeout of 600000 ms is over")
+    const error = yield* Effect.flip(client.execute(Purchase, { instanceId: "passed on", payload }))
+    assert.instanceOf(error, Activity.ActivityTimedOut)
+  }).pipe(Effect.provide(TestRuntime.layer(runtime)))
+})

@@ -4,6 +4,7 @@ import { Provider } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import * as Docs from "../utils/docs.ts"
@@ -53,6 +54,24 @@ const DepositLive = Deposit.toLayer(Effect.fn(function*({ account, ...deposit })
   yield* Effect.orDie(client.send(Orders, account, { _tag: "Deposit", ...deposit }))
 }))
 
+const Close = Activity.make("Close", { payload: Schema.String })
+
+const CloseLive = Close.toLayer(Effect.fn(function*(account) {
+  const client = yield* Client.Client
+  yield* Effect.orDie(client.send(Orders, account, { _tag: "Close" }))
+}))
+
+const Account = Orchestration.make("Account", { success: Schema.Int })
+
+const parent = Effect.gen(function*() {
+  const { instanceId } = yield* Orchestration.Instance
+  const account = `${instanceId}/account`
+  const cents = yield* Effect.forkChild(Account.executeWithId({ instanceId: account }))
+  yield* Deposit.execute({ account, id: "first", cents: 300 })
+  yield* Close.execute(account) // an activity as well: it sends Close
+  return yield* Fiber.join(cents)
+})
+
 const giver = Deposit.execute({ account: "account-1", id: "gift", cents: 500 })
 
 const twoSignals = Effect.all([Answer.wait, Effect.timeoutOption(Answer.wait, "1 hour")])
@@ -66,7 +85,9 @@ const twoOrders = Effect.all([Orders.take, Effect.timeoutOption(Orders.take, "1 
 const Program = Orchestration.make("Program", { success: Schema.Unknown })
 
 const runtimeOf = (program: Effect.Effect<unknown, never, Orchestration.Instance>, asked: Array<string> = []) =>
-  Runtime.layer({ orchestrations: [Program], activities: [Ask, Deposit] }).pipe(Layer.provide([
+  Runtime.layer({ orchestrations: [Program, Account], activities: [Ask, Deposit, Close] }).pipe(Layer.provide([
+    Account.toLayer(() => account),
+    CloseLive,
     Program.toLayer(() => Effect.map(program, (value) => JSON.parse(JSON.stringify(value ?? null)))),
     Ask.toLayer((text) => Effect.sync(() => void asked.push(text))),
     DepositLive
@@ -104,7 +125,7 @@ describe("docs/messages.md", () => {
     const files = ["test/docs/messages.test.ts", "examples/approval/approval.ts"]
     const here = Docs.withoutIndentation(files.map(Docs.read).join("\n"))
     const examples = Docs.blocks(Docs.read("docs/messages.md"), "ts")
-    assert.lengthOf(examples, 6)
+    assert.lengthOf(examples, 7)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -137,6 +158,12 @@ describe("docs/messages.md", () => {
       Orchestration.Instance,
       ({ instanceId }) => instanceId === "giver" ? giver : twoOrders
     ))))
+
+  it.effect("a parent sends to a child that it started under an id of its choice", () =>
+    Effect.gen(function*() {
+      yield* start()
+      assert.strictEqual(yield* wait, 300)
+    }).pipe(on(parent)))
 
   it.effect("a signal without an open wait is lost; a message is not", () =>
     Effect.gen(function*() {

@@ -334,6 +334,10 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       yield* client.execute(App.Echo, { instanceId, payload: "seven" })
       assert.strictEqual(yield* client.wait(App.Echo, instanceId, { timeout: 0 }), "seven")
     }),
+    "wait with the definition of another orchestration": Effect.fnUntraced(function*(client, instanceId) {
+      yield* client.execute(App.Echo, { instanceId, payload: "text" })
+      assert.strictEqual(yield* client.wait(App.Waits, instanceId), "text")
+    }),
     "wait with a Schema that refuses the result": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Echo, { instanceId, payload: "secret" })
       yield* refused(
