@@ -13,6 +13,8 @@ export interface Load {
   readonly timerMs: number
   /** Bytes of the text that every orchestration and activity takes and returns. */
   readonly payloadBytes: number
+  /** Callers that wait meanwhile for instances that never end. */
+  readonly waits: number
   /** Slots for turns, and as many for activities; undefined leaves the choice to the contender. */
   readonly slots: number | undefined
 }

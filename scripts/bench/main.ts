@@ -13,7 +13,7 @@ import { ours, peers, prepare } from "./peers.ts"
 import { ratioOf, resultOf, table } from "./report.ts"
 import type { Result } from "./report.ts"
 import { scenarios } from "./scenarios.ts"
-import type { Variant } from "./scenarios.ts"
+import type { Scenario, Variant } from "./scenarios.ts"
 import * as servers from "./server.ts"
 import { join, measure } from "./side.ts"
 import type { Measured } from "./side.ts"
@@ -29,8 +29,8 @@ const { positionals, values } = parseArgs({
   options: {
     /** Runs alternately with ours, window by window. */
     peer: { type: "string" },
-    /** Length of a window. */
-    seconds: { type: "string", default: "10" },
+    /** Length of a window; that of the scenario unless set, most often 10. */
+    seconds: { type: "string" },
     /** Under load before each window. */
     warmup: { type: "string", default: "2" },
     /** Windows of each side. */
@@ -40,9 +40,14 @@ const { positionals, values } = parseArgs({
 const [name = ""] = positionals
 const scenario = scenarios[name]
 const peer = values.peer === undefined ? undefined : peers[values.peer]
-const [seconds, warmUpSeconds, rounds] = [Number(values.seconds), Number(values.warmup), Number(values.rounds)]
+const [seconds, warmUpSeconds, rounds] = [
+  Number(values.seconds ?? scenario?.seconds),
+  Number(values.warmup),
+  Number(values.rounds)
+]
 if (
-  scenario === undefined || (peer === undefined) !== (values.peer === undefined) || !(seconds > 0) ||
+  scenario === undefined || (peer !== undefined && name === "G") ||
+  (peer === undefined) !== (values.peer === undefined) || !(seconds > 0) ||
   !(warmUpSeconds >= 0) || !(rounds >= 1)
 ) {
   console.error(
@@ -56,49 +61,79 @@ if (
 if (peer !== undefined) prepare(peer)
 
 const server = await servers.open()
+const sides = [ours, ...(peer ? [peer] : [])]
 let failures = 0
-const results: Array<{ readonly variant: string; ours: Result; peer?: Result; ratio?: number | null }> = []
 try {
   console.log(`${name}: ${scenario.about}`)
   const load = os.loadavg().map((average) => average.toFixed(1)).join(", ")
   console.log(
     `${server.description}; ${os.availableParallelism()} cores, load average ${load}, Node ${process.version}`
   )
-  for (const variant of scenario.variants) await run(scenario.compares, variant)
+  const runs = []
+  for (const variant of scenario.variants) runs.push(await prepared(variant, runs.length))
+  for (let round = 0; round < rounds; round++) {
+    for (const run of runs) await measureRound(run, round)
+  }
+  report(scenario, runs)
 } finally {
   await server.close()
 }
-const [{ variant: _, ...first }, ...others] = results as [(typeof results)[number], ...typeof results]
-console.log(JSON.stringify({
-  scenario: name,
-  ...(peer && { against: peer.name }),
-  ...first,
-  ...(others.length > 0 && { variants: results })
-}))
 process.exit(failures > 0 ? 1 : 0)
 
-async function run(compares: (typeof scenarios)[string]["compares"], variant: Variant) {
-  const sides = [ours, ...(peer ? [peer] : [])]
-  const suffix = `${process.pid}_${results.length}`
+interface Run {
+  readonly variant: Variant
+  /** By side. */
+  readonly urls: ReadonlyArray<string>
+  readonly windows: ReadonlyArray<Array<Measured>>
+}
+
+async function prepared(variant: Variant, index: number): Promise<Run> {
   const urls = []
-  for (const side of sides) urls.push(await server.create(`bench_${suffix}_${side.name.replace("-", "_")}`))
-  const windows: Array<Array<Measured>> = sides.map(() => [])
-  for (let round = 0; round < rounds; round++) {
-    for (const [i, side] of sides.entries()) {
-      const measured = await measure(server, side, variant, { url: urls[i]!, seconds, warmUpSeconds })
-      windows[i]!.push(measured)
-      const failed = measured.samples.flatMap((sample) => sample.failures)
-      if (failed.length > 0) console.error(`${side.name}: ${failed.length} failed: ${failed[0]}`)
-      if (side === ours) failures += failed.length
-      const { orchestrationsPerSecond, p50Ms } = resultOf(variant, measured)
-      if (p50Ms !== null) {
-        console.log(`window ${round + 1}, ${side.name}: ${orchestrationsPerSecond}/s, p50 ${p50Ms} ms`)
-      }
-    }
+  for (const side of sides) {
+    urls.push(await server.create(`bench_${process.pid}_${index}_${side.name.replace("-", "_")}`))
   }
-  const [mine, theirs] = windows.map((all) => resultOf(variant, join(all)))
-  console.log(`\n${variant.label}\n${table({ ours: mine!, ...(peer && { [peer.name]: theirs! }) })}\n`)
-  const ratio = theirs && ratioOf(compares, mine!, theirs)
-  if (ratio !== undefined && peer !== undefined) console.log(`${ratio} times ${peer.name} (${compares})\n`)
-  results.push({ variant: variant.label, ours: mine!, ...(theirs && { peer: theirs, ratio: ratio ?? null }) })
+  return { variant, urls, windows: sides.map(() => []) }
+}
+
+/** A window of each side, one after the other. */
+async function measureRound({ urls, variant, windows }: Run, round: number) {
+  for (const [i, side] of sides.entries()) {
+    const first = round === 0
+    const measured = await measure(server, side, variant, { url: urls[i]!, seconds, warmUpSeconds, first })
+    windows[i]!.push(measured)
+    const failed = measured.samples.flatMap((sample) => sample.failures)
+    if (failed.length > 0) console.error(`${side.name}: ${failed.length} failed: ${failed[0]}`)
+    if (side === ours) failures += failed.length
+    const { orchestrationsPerSecond, p50Ms } = resultOf(variant, measured)
+    const label = [variant.label, `window ${round + 1}`, side.name].filter((part) => part !== "").join(", ")
+    if (p50Ms !== null) console.log(`${label}: ${orchestrationsPerSecond}/s, p50 ${p50Ms} ms`)
+  }
+}
+
+function report({ baseline, compares }: Scenario, runs: ReadonlyArray<Run>) {
+  const results = runs.map(({ variant, windows }) => {
+    const [mine, theirs] = windows.map((all) => resultOf(variant, join(all)))
+    const ratio = theirs && ratioOf(compares, mine!, theirs)
+    return { variant: variant.label, ours: mine!, ...(theirs && { peer: theirs, ratio }) }
+  })
+  const rateOf = (result: Result | undefined) => result?.orchestrationsPerSecond ?? 0
+  const ofBaseline = (result: Result) => {
+    const rate = rateOf(results.find(({ variant }) => variant === baseline)?.ours)
+    return baseline === undefined || rate === 0 ? {} : { ofBaseline: Number((rateOf(result) / rate).toFixed(2)) }
+  }
+  const variants = results.map((result) => ({ ...result, ...ofBaseline(result.ours) }))
+  for (const { ofBaseline: share, ours: mine, peer: theirs, ratio, variant } of variants) {
+    console.log(`\n${variant}\n${table({ ours: mine, ...(peer && theirs && { [peer.name]: theirs }) })}`)
+    if (peer && ratio !== undefined) {
+      console.log(`\n${ratio ?? "an unknown number of"} times ${peer.name} (${compares})`)
+    }
+    if (share !== undefined) console.log(`\n${share} times the rate of ${baseline}`)
+  }
+  const { variant: _, ...first } = variants[0]!
+  console.log(JSON.stringify({
+    scenario: name,
+    ...(peer && { against: peer.name }),
+    ...first,
+    ...(variants.length > 1 && { variants })
+  }))
 }

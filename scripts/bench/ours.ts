@@ -47,6 +47,7 @@ export const open = async ({ load, maxConnections, schema, url }: Settings): Pro
     )
   )
   const client = await runtime.runPromise(Client.Client)
+  for (let i = 0; i < load.waits; i++) runtime.runFork(client.wait(Flow, `never-${i}`))
   const payload = "x".repeat(load.payloadBytes)
   return {
     execute: (instanceId) => runtime.runPromise(Effect.asVoid(client.execute(Flow, { instanceId, payload }))),

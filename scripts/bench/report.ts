@@ -18,12 +18,16 @@ export const fields = [
   "nodeCpuMsPerOrchestration",
   "postgresCpuMsPerOrchestration",
   "memoryMiB",
+  "roundTrips",
   "statementsPerMinute",
   "completed",
   "failed"
 ] as const
 
-export const resultOf = ({ idle, load, processes }: Variant, { samples, seconds, server }: Measured): Result => {
+export const resultOf = (
+  { idle, load, processes, roundTripMs }: Variant,
+  { samples, seconds, server }: Measured
+): Result => {
   // A timer is judged by how late it is.
   const latencies = samples.flatMap(({ latenciesMs }) => latenciesMs).map((ms) => ms - load.timerMs).sort((a, b) =>
     a - b
@@ -49,6 +53,7 @@ export const resultOf = ({ idle, load, processes }: Variant, { samples, seconds,
         ...samples.map((_, i) => sum(samples.slice(i, i + processes).map(({ memoryBytes }) => memoryBytes / 2 ** 20)))
       )
     ),
+    roundTrips: roundTripMs === 0 || completed === 0 ? null : round(percentile(latencies, 0.5) / roundTripMs),
     statementsPerMinute: statements === null || !idle ? null : round(60 * statements / seconds),
     completed,
     failed: sum(samples.map(({ failures }) => failures.length))

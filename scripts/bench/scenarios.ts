@@ -1,5 +1,6 @@
 /** What the bench can run. README.md beside this file says what the numbers mean. */
 import type { Load } from "./contender.ts"
+import * as growth from "./growth.ts"
 
 /** One measurement: a load, in so many processes. */
 export interface Variant {
@@ -8,12 +9,20 @@ export interface Variant {
   readonly processes: number
   readonly pauseMs: number
   readonly idle: boolean
+  /** Round trip between the processes and the server, added by a proxy; 0 for no proxy. */
+  readonly roundTripMs: number
+  /** Run on our tables before the first window. */
+  readonly preload: ReadonlyArray<string>
 }
 
 export interface Scenario {
   readonly about: string
   /** What `ratio` compares, so that more is better for us: our rate by the peer's, or the peer's number by ours. */
   readonly compares: "orchestrationsPerSecond" | "p50Ms" | "statementsPerMinute"
+  /** Length of a window unless the caller chooses one. */
+  readonly seconds: number
+  /** Label of the variant that the rates of the others are compared with. */
+  readonly baseline?: string
   /** The first is the scenario's own result. */
   readonly variants: readonly [Variant, ...ReadonlyArray<Variant>]
 }
@@ -25,6 +34,7 @@ const load: Load = {
   inARow: false,
   timerMs: 0,
   payloadBytes: 20,
+  waits: 0,
   slots: undefined
 }
 
@@ -34,19 +44,31 @@ const variant = (label: string, changes: Partial<Load> = {}, rest: Partial<Varia
   processes: 1,
   pauseMs: 0,
   idle: false,
+  roundTripMs: 0,
+  preload: [],
   ...rest
 })
 
 const rate = (about: string, ...variants: Scenario["variants"]): Scenario => ({
   about,
   compares: "orchestrationsPerSecond",
+  seconds: 10,
   variants
 })
-const time = (about: string, ...variants: Scenario["variants"]): Scenario => ({ about, compares: "p50Ms", variants })
+const time = (about: string, ...variants: Scenario["variants"]): Scenario => ({
+  about,
+  compares: "p50Ms",
+  seconds: 10,
+  variants
+})
 
 /** One orchestration at a time, at moments no poll can know. */
 const alone = { inFlight: 1 }
 const randomly = { pauseMs: 50 }
+const single = { ...alone, activities: 1 }
+const chain = { ...alone, activities: 10, inARow: true }
+
+const far = (roundTripMs: number) => ({ ...randomly, roundTripMs })
 
 export const scenarios: Readonly<Record<string, Scenario>> = {
   S1: rate("5 activities of 10 ms, 20 in flight, 1 slot of each kind", variant("", { activityMs: 10, slots: 1 })),
@@ -55,14 +77,15 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   S8: rate("5 activities of 0 ms, 20 in flight, best settings", variant("")),
   W200: rate("S8 with 200 in flight", variant("", { inFlight: 200 })),
   W1000: rate("S8 with 1,000 in flight", variant("", { inFlight: 1000 })),
-  L: time("one activity on an idle system, start to result", variant("", { ...alone, activities: 1 }, randomly)),
+  L: time("one activity on an idle system, start to result", variant("", single, randomly)),
   C: time(
     "ten activities in a row on an idle system",
-    variant("", { ...alone, activities: 10, inARow: true }, randomly)
+    variant("", chain, randomly)
   ),
   Q: {
     about: "nothing to do: statements per minute",
     compares: "statementsPerMinute",
+    seconds: 30,
     variants: [variant("", {}, { idle: true })]
   },
   T: time(
@@ -75,10 +98,33 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     variant("64 KB", { inFlight: 4, activities: 1, payloadBytes: 65_536 }),
     variant("1 MB", { inFlight: 4, activities: 1, payloadBytes: 1_048_576 })
   ),
-  M2: rate(
-    "S8 with 50 in flight in each of two processes; beside it one process and four",
-    variant("2 processes", { inFlight: 50 }, { processes: 2 }),
-    variant("1 process", { inFlight: 50 }),
-    variant("4 processes", { inFlight: 50 }, { processes: 4 })
-  )
+  M2: {
+    ...rate(
+      "S8 with 50 in flight in each of two processes; beside it one process and four",
+      variant("2 processes", { inFlight: 50 }, { processes: 2 }),
+      variant("1 process", { inFlight: 50 }),
+      variant("4 processes", { inFlight: 50 }, { processes: 4 })
+    ),
+    baseline: "1 process"
+  },
+  R: {
+    ...time(
+      "L and C through a proxy: what a round trip costs",
+      variant("L, 20 ms", single, far(20)),
+      variant("C, 20 ms", chain, far(20)),
+      ...[1, 5, 180].flatMap((ms) => [variant(`L, ${ms} ms`, single, far(ms)), variant(`C, ${ms} ms`, chain, far(ms))])
+    ),
+    seconds: 30 // a chain at 180 ms takes a while
+  },
+  G: {
+    ...rate(
+      "S8 beside much that waits or has ended; ours only",
+      variant("empty"),
+      variant("10,000 callers of wait", { waits: 10_000 }),
+      variant("100,000 waiting instances", {}, { preload: growth.waiting(100_000) }),
+      variant("1,000,000 future timers", {}, { preload: growth.timers(1_000_000) }),
+      variant("1,000,000 ended instances", {}, { preload: growth.ended(1_000_000) })
+    ),
+    baseline: "empty"
+  }
 }

@@ -23,6 +23,8 @@ export interface Server {
   /** Creates an empty database; returns its URL. */
   readonly create: (name: string) => Promise<string>
   readonly counters: (database: string) => Promise<Counters>
+  /** Runs statements in a database, one after the other. */
+  readonly fill: (url: string, statements: ReadonlyArray<string>) => Promise<void>
   /** Drops the databases and stops the server. */
   readonly close: () => Promise<void>
 }
@@ -63,6 +65,12 @@ export const open = async (): Promise<Server> => {
         database
       ])
       return { ...row!, cpuMs: postmaster === undefined ? null : cpuOf(postmaster) }
+    },
+    fill: async (of, statements) => {
+      const filler = new pg.Client(of)
+      await filler.connect()
+      for (const statement of statements) await filler.query(statement)
+      await filler.end()
     },
     close: async () => {
       await onlooker.end()

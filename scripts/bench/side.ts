@@ -1,7 +1,11 @@
 /** One side of a comparison: its processes, its database, and its windows. */
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
 import { fork } from "node:child_process"
 import type { ChildProcess } from "node:child_process"
 import { fileURLToPath } from "node:url"
+import { proxyFor } from "../../test/programs/latencyProxy.ts"
 import type { Sample } from "./contender.ts"
 import type { Answer, Order } from "./contenderProcess.ts"
 import type { Variant } from "./scenarios.ts"
@@ -30,26 +34,36 @@ let names = 0
 export const measure = async (
   server: Server,
   module: Module,
-  { idle, load, pauseMs, processes }: Variant,
-  { seconds, warmUpSeconds, url }: { readonly seconds: number; readonly warmUpSeconds: number; readonly url: string }
+  { idle, load, pauseMs, preload, processes, roundTripMs }: Variant,
+  { seconds, warmUpSeconds, url, first }: {
+    readonly seconds: number
+    readonly warmUpSeconds: number
+    readonly url: string
+    /** Whether this is the first window of the database. */
+    readonly first: boolean
+  }
 ): Promise<Measured> => {
   const children: Array<Child> = []
+  const scope = Scope.makeUnsafe()
   try {
+    const proxy = roundTripMs > 0 ? await Effect.runPromise(Scope.provide(proxyFor(url), scope)) : undefined
     // One after the other: only the first may have to create tables.
     for (let i = 0; i < processes; i++) {
       const processName = `p${++names}`
       const child = start(module)
       children.push(child)
-      await child.ask({ _tag: "Open", options: { url, load, processName } }, "Opened")
+      await child.ask({ _tag: "Open", options: { url: proxy?.through(url) ?? url, load, processName } }, "Opened")
     }
+    if (first) await server.fill(url, preload)
+    if (proxy !== undefined) proxy.state.oneWayMs = roundTripMs / 2
     const database = new URL(url).pathname.slice(1)
     const counters = () => module.usesPostgres ? server.counters(database) : null
     const window = { warmUpMs: warmUpSeconds * 1000, windowMs: seconds * 1000, pauseMs, idle }
     const ended = children.map((child) => child.next("Ended"))
-    const [first] = children.map((child, i) =>
+    const [began] = children.map((child, i) =>
       child.ask({ _tag: "Drive", window: { ...window, name: `${module.name}-${names - i}` } }, "Began")
     )
-    await first
+    await began
     const before = await counters()
     const [sample] = await Promise.race(ended.map((one) => one.then((answer) => [answer.sample] as const)))
     const after = await counters()
@@ -57,6 +71,7 @@ export const measure = async (
     return { samples, seconds: sample.seconds, server: before && after && difference(before, after) }
   } finally {
     await Promise.all(children.map((child) => child.close()))
+    await Effect.runPromise(Scope.close(scope, Exit.void))
   }
 }
 

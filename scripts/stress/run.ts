@@ -31,7 +31,7 @@ export const run = async (
     url,
     schema,
     processName: name,
-    load: { inFlight, activities, activityMs, inARow: false, timerMs: 0, payloadBytes: 20, slots },
+    load: { inFlight, activities, activityMs, inARow: false, timerMs: 0, payloadBytes: 20, waits: 0, slots },
     ...(connections !== undefined && { maxConnections: connections })
   })
   const latencies: Array<number> = []

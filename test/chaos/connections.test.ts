@@ -3,9 +3,9 @@ import { Client, RuntimeConfig } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import { proxyFor } from "../programs/latencyProxy.ts"
 import { FiveSteps, RuntimeLive } from "../programs/steps.ts"
 import * as App from "../utils/app.ts"
-import { proxyFor } from "../utils/latencyProxy.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
 const instances = 100

@@ -9,7 +9,7 @@ import * as pg from "pg"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
 import * as SqlFault from "../../src/prisma/internal/SqlFault.ts"
-import { proxyFor } from "../utils/latencyProxy.ts"
+import { proxyFor } from "../programs/latencyProxy.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitForStatement, waitUntil } from "../utils/waitUntil.ts"
 

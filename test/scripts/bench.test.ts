@@ -31,6 +31,7 @@ const promised = [
   "nodeCpuMsPerOrchestration",
   "postgresCpuMsPerOrchestration",
   "memoryMiB",
+  "roundTrips",
   "statementsPerMinute",
   "completed",
   "failed"
