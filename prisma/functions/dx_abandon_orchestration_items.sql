@@ -4,12 +4,17 @@
 -- included, claims the batch or any message that arrives in the meantime, so messages keep their order. Their times do
 -- not change.
 --
+-- With begins_first, the messages that begin an execution and are not in the batch get in front of all others of their
+-- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored before
+-- it; but mail of a transaction that commits later has an earlier time, and may fill every batch.
+--
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
 --
--- Bound: the batches of these locks. Locks: instance locks by instance; queue rows of the batches.
+-- Bound: the batches of these locks; with begins_first, the messages of these instances. Locks: instance locks by
+-- instance; messages that begin an execution (skip locked); queue rows of the batches.
 CREATE OR REPLACE FUNCTION dx_abandon_orchestration_items(
-  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt}]; delay null or 0: no pause
+  p_items jsonb,                   -- [{token, delay_ms, ignore_attempt, begins_first}]; delay null or 0: no pause
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -30,13 +35,16 @@ DECLARE
   v_claimed_ms bigint[] := '{}';
   v_delays bigint[] := '{}';
   v_ignores boolean[] := '{}';
+  v_wanting text[] := '{}';
+  v_begun text[];
   v_lock record;
   v_previous text;
 BEGIN
   FOR v_lock IN
-    SELECT a.position, a.delay_ms, a.ignore_attempt, l.instance_id, l.lock_token, l.locked_at
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
-      WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
+    SELECT a.position, a.delay_ms, a.ignore_attempt, a.begins_first, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean, begins_first boolean)
+    ) WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, begins_first, position)
     JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
     WHERE l.lock_token = left(a.token, 36)
     ORDER BY l.instance_id COLLATE "C", a.position
@@ -50,7 +58,44 @@ BEGIN
     v_claimed_ms := v_claimed_ms || v_lock.locked_at;
     v_delays := v_delays || v_lock.delay_ms;
     v_ignores := v_ignores || v_lock.ignore_attempt;
+    IF v_lock.begins_first THEN
+      v_wanting := v_wanting || v_lock.instance_id;
+    END IF;
   END LOOP;
+
+  IF v_wanting <> '{}' THEN
+    WITH begin AS (
+      SELECT one.id
+      FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
+      JOIN orchestrator_queue AS one ON one.instance_id = a.instance_id
+      WHERE a.instance_id = ANY (v_wanting)
+        AND one.visible_at <= to_timestamp(v_now_ms::float8 / 1000)
+        AND (one.lock_token IS NULL OR (one.lock_token <> a.lock_token AND one.locked_until <= v_now_ms))
+        -- Not LIKE, which reads whole messages.
+        AND (left(one.work_item, 21) = '{"StartOrchestration"' OR left(one.work_item, 16) = '{"ContinueAsNew"')
+      ORDER BY one.id
+      FOR UPDATE OF one SKIP LOCKED
+    ),
+    moved AS (
+      UPDATE orchestrator_queue AS q
+      SET visible_at = (
+        SELECT min(other.visible_at)
+        FROM orchestrator_queue AS other
+        WHERE other.instance_id = q.instance_id
+      ) - interval '1 millisecond'
+      FROM begin
+      WHERE q.id = begin.id
+      RETURNING q.instance_id
+    )
+    SELECT array_agg(moved.instance_id)
+    INTO v_begun
+    FROM moved;
+    IF v_begun IS NOT NULL THEN
+      SELECT array_agg(CASE WHEN a.instance_id <> ALL (v_begun) THEN a.delay_ms END ORDER BY a.position)
+      INTO v_delays
+      FROM unnest(v_instances, v_delays) WITH ORDINALITY AS a (instance_id, delay_ms, position);
+    END IF;
+  END IF;
 
   UPDATE orchestrator_queue AS q
   SET lock_token = NULL,

@@ -221,13 +221,15 @@ export class Provider extends Context.Service<Provider, {
 
   /**
    * Abandons a claim: its batch may be claimed again. With `delay` the instance is paused: neither the batch nor later messages are claimed before, and
-   * their order holds. `ignoreAttempt` takes the delivery back. Works on an expired lock that was not taken over; else
+   * their order holds. `ignoreAttempt` takes the delivery back. `beginsFirst`, for a batch that lacks what begins the
+   * execution, puts it in front of all other messages of the instance, if it is due; then there is no pause. Works on an expired lock that was not taken over; else
    * fails with `LockLost`.
    */
   readonly abandonOrchestrationItem: (options: {
     readonly lockToken: string
     readonly delay: Option.Option<Duration.Duration>
     readonly ignoreAttempt: boolean
+    readonly beginsFirst?: boolean | undefined
   }) => Effect.Effect<void, ProviderError>
 
   /**

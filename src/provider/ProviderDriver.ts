@@ -298,6 +298,11 @@ export interface Abandon {
   readonly delayMs: number | null
   /** True takes the delivery back: it does not count as an attempt. */
   readonly ignoreAttempt: boolean
+  /**
+   * Of an instance: of the messages that are due and not in the batch, those that begin an execution are put in front of
+   * all others, so that the next batch begins with them. Where there is one, `delayMs` does not apply. Defaults to false.
+   */
+  readonly beginsFirst?: boolean
 }
 
 /**

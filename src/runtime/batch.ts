@@ -26,7 +26,7 @@ export type Batch =
   | Run
   /** The instance has ended. */
   | { readonly _tag: "Drop"; readonly rejections: ReadonlyArray<WorkItem.WorkItem> }
-  /** The message that starts the execution is not visible yet. */
+  /** The message that starts the execution is not in the batch. */
   | { readonly _tag: "Early" }
 
 /** `running` is the first event of an execution that has not ended, where the item leaves out its history. */

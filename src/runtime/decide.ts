@@ -24,6 +24,8 @@ export interface Abandon<Because extends string> {
   readonly pause: Duration.Duration | "none" | "growing"
   /** Whether the delivery counts towards `maxAttempts`, after which work is poison. */
   readonly counts: boolean
+  /** Of an instance: its next batch begins with what begins its execution, and if that is due, without a pause. */
+  readonly beginsFirst?: boolean
   /** For the log. */
   readonly problem?: string
 }
@@ -86,8 +88,8 @@ export const instance = (
   }
   // Another release may be able to read it.
   if (Option.isSome(item.historyError)) return postponed("HistoryUnreadable", item.historyError.value)
-  // The start of the execution is not visible yet.
-  if (batch._tag === "Early") return postponed("Early")
+  // The start of the execution is not visible yet, or behind more messages than one batch holds.
+  if (batch._tag === "Early") return { ...postponed("Early"), beginsFirst: true }
   const registration = registry.resolve(batch.started.name, batch.version)
   if (registration === undefined) return unserved(`${batch.started.name}@${batch.started.version}`)
   return { _tag: "Replay", batch, registration }

@@ -32,7 +32,7 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
   const forget = Effect.sync(() => pauses.forget(instanceId))
 
   const abandon = (
-    options: { readonly delay: Option.Option<Duration.Duration>; readonly ignoreAttempt: boolean },
+    options: Omit<Parameters<Provider["Service"]["abandonOrchestrationItem"]>[0], "lockToken">,
     failures = 0
   ): Effect.Effect<void> =>
     provider.abandonOrchestrationItem({ lockToken, ...options }).pipe(
@@ -58,7 +58,7 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
         Effect.andThen(provider.dropOrchestrationItem(lockToken)),
         Effect.andThen(forget)
       ),
-    abandon: ({ because, counts, pause, problem }) =>
+    abandon: ({ because, beginsFirst, counts, pause, problem }) =>
       Effect.suspend(() => {
         const { isFirst, pause: delay } = pause === "growing"
           ? pauses.next(instanceId)
@@ -66,7 +66,7 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
         const log = lines[because](isFirst)
         return Effect.andThen(
           problem === undefined ? log : Effect.annotateLogs(log, { problem }),
-          abandon({ delay: Option.fromUndefinedOr(delay), ignoreAttempt: !counts })
+          abandon({ delay: Option.fromUndefinedOr(delay), ignoreAttempt: !counts, beginsFirst })
         )
       }),
     release: Effect.ignore(

@@ -107,8 +107,9 @@ const brief = (decision: decide.InstanceDecision | decide.UnstoredTurn): string 
   }
 }
 
-const abandoned = ({ because, counts, pause }: decide.Abandon<string>) =>
-  `Abandon ${because}, ${Duration.isDuration(pause) ? Duration.format(pause) : pause}${counts ? ", counted" : ""}`
+const abandoned = ({ because, beginsFirst, counts, pause }: decide.Abandon<string>) =>
+  `Abandon ${because}, ${Duration.isDuration(pause) ? Duration.format(pause) : pause}${counts ? ", counted" : ""}` +
+  (beginsFirst === true ? ", start first" : "")
 
 // -- what the store may answer ---------------------------------------------------------------------
 
@@ -139,8 +140,12 @@ describe("An instance that is delivered", () => {
     ["is poison also without its start", decided(item([], [signal]), maxAttempts + 1), "FailAsPoison Poison"],
     ["stays as it ended", decided(item([started(), completed], [signal]), 1), "Drop"],
     ["stays as it ended, however often it is delivered", decided(item([started(), completed], [signal]), 9), "Drop"],
-    ["waits for its start", decided(item([], [signal]), 1), "Abandon Early, growing"],
-    ["waits for its next start", decided(item([started(), continued], [signal]), 1), "Abandon Early, growing"],
+    ["waits for its start", decided(item([], [signal]), 1), "Abandon Early, growing, start first"],
+    [
+      "waits for its next start",
+      decided(item([started(), continued], [signal]), 1),
+      "Abandon Early, growing, start first"
+    ],
     [
       "waits for a process that serves its version",
       decided(item([started("3.0.0")], [signal]), 1),

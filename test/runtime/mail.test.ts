@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import * as App from "../utils/app.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { session } from "../utils/session.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const Words = Mailbox.make("Words", { payload: Schema.String })
@@ -97,6 +98,25 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
       yield* Layer.build(RuntimeLive)
       assert.strictEqual((yield* Effect.flip(client.wait(Reads, "small")))._tag, "InstanceCancelled")
       assert.isBelow((yield* longestStart("small")).executions, 10)
+    }).pipe(Effect.scoped), 120_000)
+
+  it.effect("does not hide a start, though it was sent before and committed after it", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const sender = yield* session(yield* PgServer.PgServer)
+      const count = 6
+      for (let i = 0; i < count; i++) {
+        const { instanceId, workItem } = mail("hidden", `${i} ${"x".repeat(4 * length - 100)}`)
+        yield* sender(
+          "SELECT dx_enqueue_for_orchestrator(jsonb_build_array(jsonb_build_object('instance_id', $1::text, 'work_item', $2::text)))",
+          [instanceId, workItem]
+        )
+      }
+      yield* client.start(Reads, { instanceId: "hidden", payload: { next: 0, count } })
+      yield* sender("COMMIT")
+      for (const i of [1, 2]) yield* client.send(Others, "hidden", letter(`other${i}`))
+      yield* Layer.build(RuntimeLive)
+      assert.deepStrictEqual(yield* client.wait(Reads, "hidden", { timeout: "30 seconds" }), ["other1", "other2"])
     }).pipe(Effect.scoped), 120_000)
 
   it.effect(

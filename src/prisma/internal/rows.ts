@@ -106,7 +106,8 @@ export const messageRow = (message: EncodedMessage) => ({
 export const abandonRow = (item: Abandon) => ({
   token: item.lockToken,
   delay_ms: item.delayMs,
-  ignore_attempt: item.ignoreAttempt
+  ignore_attempt: item.ignoreAttempt,
+  ...(item.beginsFirst === true && { begins_first: true })
 })
 
 export const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_for_ms: item.extendForMs })

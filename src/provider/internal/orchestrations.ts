@@ -183,9 +183,10 @@ const deferUnreadable = ({ sendDeferral }: Room, { lockToken }: ClaimedInstance,
 /** An error with one instance of a claim leaves the others alone: its lock expires, and it is claimed again. */
 const setAside = (room: Room, claim: ClaimedInstance, assembled: Exclude<Assembled, { readonly _tag: "Item" }>) => {
   const { instanceId, lockToken } = claim
-  const delayMs = assembled._tag === "Orphan" ? orphanPauseMs : null
+  const beginsFirst = assembled._tag === "Orphan"
+  const delayMs = beginsFirst ? orphanPauseMs : null
   return (assembled._tag === "Unreadable" ? deferUnreadable(room, claim, assembled) : Effect.void).pipe(
-    Effect.andThen(room.sendAbandon({ lockToken, delayMs, ignoreAttempt: true })),
+    Effect.andThen(room.sendAbandon({ lockToken, delayMs, ignoreAttempt: true, beginsFirst })),
     Effect.catch((error) =>
       Effect.logWarning("Provider: an instance whose messages cannot be delivered was not abandoned").pipe(
         Effect.annotateLogs({ instanceId, problem: error.message })
@@ -266,18 +267,18 @@ const dropOrchestrationItem = (room: Room): Service["dropOrchestrationItem"] => 
     ))
 
 const abandonOrchestrationItem =
-  (room: Room): Service["abandonOrchestrationItem"] => ({ delay, ignoreAttempt, lockToken }) =>
+  (room: Room): Service["abandonOrchestrationItem"] => ({ beginsFirst = false, delay, ignoreAttempt, lockToken }) =>
     checked(
       "abandonOrchestrationItem",
       [check.text("lockToken", lockToken), check.delay(delay)],
       () =>
-        room.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt }).pipe(
+        room.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt, beginsFirst }).pipe(
           Effect.flatMap((settled) => settle("abandonOrchestrationItem", lockToken, settled)),
           Effect.onExit(() =>
             Effect.sync(() => {
               release(room, lockToken)
               // With a delay it is left to the next look of any process, as an activity is (see `abandonWorkItem`).
-              if (Option.isNone(delay)) room.wakeups.orchestrators.wake()
+              if (Option.isNone(delay) || beginsFirst) room.wakeups.orchestrators.wake()
             })
           )
         )

@@ -384,13 +384,14 @@ export const named = (metadata: ExecutionMetadata = {}): ExecutionMetadata => ({
 
 export const abandon = (
   lockToken: string,
-  options: { readonly delay?: Duration.Input; readonly ignoreAttempt?: boolean } = {}
+  options: { readonly delay?: Duration.Input; readonly ignoreAttempt?: boolean; readonly beginsFirst?: boolean } = {}
 ) =>
   Effect.flatMap(Provider, (provider) =>
     provider.abandonOrchestrationItem({
       lockToken,
       delay: duration(options.delay),
-      ignoreAttempt: options.ignoreAttempt ?? false
+      ignoreAttempt: options.ignoreAttempt ?? false,
+      beginsFirst: options.beginsFirst
     }))
 
 export const renew = (lockToken: string, extendFor: Duration.Input) =>

@@ -247,6 +247,35 @@ export const queueSemantics = topic("queue_semantics", {
     yield* expectNoOrchestration()
   }),
 
+  what_begins_an_execution_gets_in_front_of_a_full_batch: Effect.gen(function*() {
+    const large = "x".repeat(4 * 1024 * 1024)
+    yield* create("i")
+    yield* ack(yield* poke("i").pipe(Effect.andThen(claimInstance("i"))), {
+      metadata: named({ status: "ContinuedAsNew" })
+    })
+    const fullBatch = Effect.repeat(send(queueMessage("i", "Mail", large)), { times: 3 })
+    yield* fullBatch
+    const early = yield* claimInstance("i")
+    // Visible after them.
+    yield* send(continueAsNewItem("i"), 1_000)
+    // Not due, so there is nothing to put in front: a pause.
+    yield* abandon(early.lockToken, { delay: 900, ignoreAttempt: true, beginsFirst: true })
+    yield* expectNoOrchestration()
+    yield* elapse(1_100)
+    const full = yield* claimInstance("i")
+    assert.isFalse(full.item.messages.some(({ _tag }) => _tag === "ContinueAsNew"))
+    yield* abandon(full.lockToken, { delay: "1 hour", ignoreAttempt: true, beginsFirst: true })
+    const next = yield* claimInstance("i")
+    assert.strictEqual(next.attemptCount, 1)
+    assert.deepStrictEqual(next.item.messages.map(({ _tag }) => _tag), [
+      ...Array.from({ length: 4 }, () => "QueueMessage"),
+      "ContinueAsNew"
+    ])
+    // It is in the batch: another delivery would find nothing else.
+    yield* abandon(next.lockToken, { delay: "1 hour", ignoreAttempt: true, beginsFirst: true })
+    yield* expectNoOrchestration()
+  }),
+
   delayed_messages_are_delivered_later: Effect.gen(function*() {
     yield* create("i")
     yield* poke("i", "now")

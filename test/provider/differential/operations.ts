@@ -74,6 +74,7 @@ interface Abandon {
   readonly token: Handle
   readonly delayMs: number | null
   readonly ignoreAttempt: boolean
+  readonly beginsFirst?: boolean
 }
 
 interface Renewal {
@@ -291,6 +292,10 @@ const session = orNull(
   1
 )
 const abandons = some(fc.record({ token: handle, delayMs, ignoreAttempt: fc.boolean() }), 2)
+const instanceAbandons = some(
+  fc.record({ token: handle, delayMs, ignoreAttempt: fc.boolean(), beginsFirst: fc.boolean() }),
+  2
+)
 const renewals = some(fc.record({ token: handle, extendForMs: lockTimeoutMs }), 2)
 
 // -----------------------------------------------------------------------------
@@ -343,7 +348,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   },
   call(1, "sweepMessages", { maxAgeMs: ms }),
   call(9, "ackOrchestrationItems", { turns: some(turn) }),
-  call(3, "abandonOrchestrationItems", { items: abandons }),
+  call(3, "abandonOrchestrationItems", { items: instanceAbandons }),
   call(2, "renewOrchestrationItemLocks", { items: renewals }),
   call(2, "deferMessages", {
     items: some(fc.record({ token: handle, positions: few(fc.nat(2)), delayMs: ms }), 2)

@@ -8,6 +8,7 @@ import { suspectAfter } from "../../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../../ProviderDriver.ts"
 import { askedBy, batchOf } from "./messages.ts"
 import * as tables from "./tables.ts"
+import * as texts from "./texts.ts"
 
 export const make = (store: tables.Tables) =>
   ({
@@ -15,10 +16,11 @@ export const make = (store: tables.Tables) =>
 
     abandonOrchestrationItems: (items) =>
       tables.statement((now) =>
-        items.map(({ delayMs, ignoreAttempt, lockToken }) => {
+        items.map(({ beginsFirst, delayMs, ignoreAttempt, lockToken }) => {
           const found = lockOf(store, lockToken, "any time")
           if (found === undefined) return "LockLost"
-          const isPaused = delayMs !== null && delayMs > 0
+          const hasBegun = beginsFirst === true && putBeginFirst(store, found, now)
+          const isPaused = delayMs !== null && delayMs > 0 && !hasBegun
           for (const [, message] of batchOf(store, found.instanceId, lockToken)) tables.abandon(message, ignoreAttempt)
           // A pause is a lock without a holder: what comes meanwhile waits behind the batch.
           if (isPaused) store.locks.set(found.instanceId, { token: "", untilMs: now + delayMs })
@@ -61,6 +63,22 @@ export const lockOf = ({ locks }: tables.Tables, lockToken: string, now: number 
 }
 
 // internal
+
+/** Puts what begins an execution, is due and not in the batch, in front of all messages; whether there is any. */
+const putBeginFirst = (
+  { messages }: tables.Tables,
+  { instanceId, lock: { token } }: Exclude<ReturnType<typeof lockOf>, undefined>,
+  now: number
+): boolean => {
+  const all = [...messages.values()].filter((message) => message.instanceId === instanceId)
+  const first = Math.min(...all.map(({ visibleAtMs }) => visibleAtMs)) - 1
+  const meant = all.filter((message) =>
+    texts.begins(message.workItem) && message.visibleAtMs <= now && message.lock?.token !== token &&
+    tables.isFree(message, now)
+  )
+  for (const message of meant) message.visibleAtMs = first
+  return meant.length > 0
+}
 
 const defaultMaxBytes = 16 * 1024 * 1024
 
