@@ -174,13 +174,15 @@ export interface Options<
  * @category models
  * @since 0.1.0
  */
-export type Retry<E> = Schedule.Schedule<unknown, BadOutcome<E>> | {
-  readonly schedule?: Schedule.Schedule<unknown, BadOutcome<E>>
-  /** Maximum number of retries, not counting the first try. */
-  readonly times?: number
-  readonly while?: (outcome: BadOutcome<E>) => boolean
-  readonly until?: (outcome: BadOutcome<E>) => boolean
-}
+export type Retry<E> =
+  | Schedule.Schedule<unknown, BadOutcome<E>>
+  | {
+    readonly schedule?: Schedule.Schedule<unknown, BadOutcome<E>>
+    /** Maximum number of retries, not counting the first try. */
+    readonly times?: number
+    readonly while?: (outcome: BadOutcome<E>) => boolean
+    readonly until?: (outcome: BadOutcome<E>) => boolean
+  } & ({ readonly schedule: Schedule.Schedule<unknown, BadOutcome<E>> } | { readonly times: number })
 
 /**
  * An unsuccessful outcome of a try: a typed failure, a defect or a timeout.
@@ -396,7 +398,7 @@ const makeWith = <
                 const typed = Cause.findErrorOption(cause)
                 return Option.isSome(typed)
                   ? Effect.flatMap(
-                    Effect.orDie(failure.encode(typed.value)),
+                    Effect.orDie(payloads.encodeError(failure, typed.value)),
                     (message) => Effect.fail(ErrorDetails.application("ActivityFailed", message))
                   )
                   : Effect.failCause(cause as Cause.Cause<never>)

@@ -407,7 +407,8 @@ const withProgram = <
               const typed = cause.reasons.find((reason) => reason._tag === "Fail")
               return typed === undefined
                 ? Effect.failCause(cause)
-                : Effect.flatMap(Effect.orDie(codecs.error.encode(typed.error)), (text) => Effect.fail(text))
+                : Effect.flatMap(Effect.orDie(payloads.encodeError(codecs.error, typed.error)), (text) =>
+                  Effect.fail(text))
             }
           })
         ))

@@ -72,7 +72,7 @@ export type WithoutServices<R> = [Exclude<R, OrchestrationContext>] extends [nev
 
 /** The same for the handler of an activity, which cannot use the operations of orchestrations. */
 export type WithoutOrchestration<R> = [Extract<R, OrchestrationContext>] extends [never] ? unknown
-  : "activities, timers, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
+  : "activities, children, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
 
 // internal
 

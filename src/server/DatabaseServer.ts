@@ -31,6 +31,7 @@ import {
   attempt,
   canEnter,
   isRoot,
+  locate,
   type Programs,
   programs,
   serverUser,
@@ -153,6 +154,8 @@ interface Home {
 }
 
 const prepareFolder = Effect.fnUntraced(function*(wanted: string): Effect.fn.Return<Home, Reason> {
+  // Before anything is written: without the package no start can succeed.
+  yield* locate
   yield* attempt(wanted, () => fs.mkdir(wanted, { recursive: true }))
   const user = yield* serverUser(path.join(wanted, "data"))
   if (isRoot) yield* attempt(wanted, () => fs.chmod(wanted, 0o755))

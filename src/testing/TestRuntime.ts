@@ -267,17 +267,32 @@ export const layer = <A, E, R>(
 
     const nothingDue = (instanceId: string) =>
       Effect.map(history(instanceId), (events) => {
-        const unserved = events.length === 0 ? store.instances.get(instanceId) : undefined
-        if (unserved !== undefined) {
-          const version = unserved.asksFor === null ? "" : `@${unserved.asksFor}`
-          return `instance ${instanceId} has not begun: no runtime serves ${unserved.name}${version}. Serve it in the layer of the test`
-        }
-        return `instance ${instanceId} ${
-          events.length === 0
-            ? "does not exist, and nothing is due that could start it"
-            : `waits for ${describeWaits(events)}, and nothing is due that could end this`
-        }. Send what it needs before you wait for it`
+        const problem = events.length > 0
+          ? `waits for ${describeWaits(events)}, and nothing is due that could end this`
+          : store.instances.has(instanceId)
+          ? "has not begun"
+          : "does not exist, and nothing is due that could start it"
+        const missing = unserved()
+        return `instance ${instanceId} ${problem}. ${
+          missing.length === 0
+            ? "Send what it needs before you wait for it"
+            : `No runtime serves ${missing.join(", ")}: serve it in the layer of the test`
+        }`
       })
+
+    /** The names of work that is due and not claimed, although all is at rest. */
+    const unserved = () => {
+      const isLeft = ({ lock, visibleAtMs }: tables.Queued) =>
+        visibleAtMs <= time.now() && (lock === null || lock.untilMs <= time.now())
+      const instances = [...store.messages.values()].filter(isLeft).flatMap((message) => {
+        const instance = store.instances.get(message.instanceId)
+        if (instance === undefined) return []
+        return instance.asksFor === null ? instance.name : `${instance.name}@${instance.asksFor}`
+      })
+      const activities = [...store.activities.values()].filter(isLeft)
+        .map(({ name, tag }) => `activity "${name}"${tag === null ? "" : ` with the tag "${tag}"`}`)
+      return [...new Set([...instances, ...activities])]
+    }
 
     // -- what the test sees ----------------------------------------------------------------------
 

@@ -21,7 +21,10 @@ describe("Activity options, as values", () => {
     [{ timeout: -1 }, "timeout is refused: it is -1 ms, but must be more than 0"],
     [{ timeout: 0 }, "timeout is refused: it is 0 ms, but must be more than 0"],
     [{ totalTimeout: "soon" as Duration.Input }, `totalTimeout is refused: "soon" is not a duration`],
-    [{ retry: {} }, "retry is refused: without schedule and times it would retry forever and without a pause"],
+    [
+      { retry: {} as Activity.Retry<Declined> },
+      "retry is refused: without schedule and times it would retry forever and without a pause"
+    ],
     [{ retry: { times: -1 } }, "retry is refused: times is -1, but must be a whole number from 0"],
     [{ retry: { times: 1.5 } }, "retry is refused: times is 1.5, but must be a whole number from 0"]
   ]

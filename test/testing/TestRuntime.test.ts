@@ -226,12 +226,27 @@ describe("TestRuntime", () => {
       assert.include(yield* stuck(client.wait(Program, "other")), "instance other does not exist")
       const Unserved = Orchestration.make("Unserved", { version: "1.2.0" })
       yield* client.start(Unserved, { instanceId: "unserved" })
-      assert.include(yield* stuck(client.wait(Unserved, "unserved")), "no runtime serves Unserved@1.2.0")
+      assert.include(yield* stuck(client.wait(Unserved, "unserved")), "has not begun. No runtime serves Unserved@1.2.0")
     }).pipe(on(
       Effect.all([Approved.wait, Effect.andThen(Effect.sleep("1 day"), Orders.take)], { concurrency: "unbounded" }),
       undefined,
       { patience: "20 millis" }
     )))
+
+  it.effect("stuck: names what no runtime serves, also after a deployment without it", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* start
+      yield* TestRuntime.deploy(Runtime.layer({ activities: [Step] }).pipe(Layer.provide(Step.toLayer(Effect.succeed))))
+      yield* client.raise(Approved, "p", true)
+      assert.include(yield* stuck(wait()), "No runtime serves Program@1.0.0: serve it in the layer of the test")
+      yield* TestRuntime.deploy(
+        Runtime.layer({ orchestrations: [Program] }).pipe(
+          Layer.provide(Program.toLayer(() => Effect.andThen(Approved.wait, Step.execute("on"))))
+        )
+      )
+      assert.include(yield* stuck(wait()), `No runtime serves activity "Step": serve it in the layer of the test`)
+    }).pipe(on(Effect.andThen(Approved.wait, Step.execute("on")), undefined, { patience: "20 millis" }), silent))
 
   it.effect("stuck: also while an activity hangs and its lock is renewed forever", () =>
     Effect.gen(function*() {

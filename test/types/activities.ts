@@ -39,6 +39,10 @@ export const execute = () => {
 
 /** retry: while sees typed failures, deaths and timeouts, and the Schedule must take them. */
 export const retry = () => {
+  // @ts-expect-error a retry without schedule and times would never end
+  Plain.with({ retry: {} })
+  // @ts-expect-error the same, with a condition
+  Plain.with({ retry: { while: () => true } })
   Plain.with({
     retry: {
       times: 2,

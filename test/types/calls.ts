@@ -114,6 +114,9 @@ void Charge.toLayer((cents) => Charge.execute(cents))
 // @ts-expect-error a handler keeps no values
 void Charge.toLayer((cents) => Effect.as(Total.set(cents), "kept"))
 
+// A sleep of a handler is an ordinary one.
+void Charge.toLayer(() => Effect.as(Effect.sleep("1 second"), "rested"))
+
 // The compiler's message for such mistakes: the second member of the expected type is a text that no program matches.
 type Wanted<ToLayer extends (of: never) => unknown> = Parameters<ToLayer>[0]
 expectTypeOf<Wanted<typeof Fulfil.toLayer<Payments>>>().toExtend<
@@ -126,7 +129,7 @@ expectTypeOf<Wanted<typeof Fulfil.toLayer<Scope.Scope>>>().toExtend<
   "an orchestration has no scope of its own: close this one with Effect.scoped"
 >()
 expectTypeOf<Wanted<typeof Charge.toLayer<Orchestration.Instance | Payments>>>().toExtend<
-  "activities, timers, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
+  "activities, children, signals, mailboxes and values are for orchestrations: an activity uses Client instead"
 >()
 
 // -- fields instead of a Schema --------------------------------------------------------------------

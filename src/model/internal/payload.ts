@@ -114,7 +114,21 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
   }
 }
 
+/** As `encode`, for a failure: where its Schema refuses it, the problem names the error, so that it is not lost. */
+export const encodeError = <A>(self: Pick<Payload<A>, "encode">, error: A) =>
+  Effect.mapError(self.encode(error), (failure) =>
+    failure._tag === "PayloadMismatch"
+      ? new PayloadMismatch({ of: failure.of, problem: `in ${nameOf(error)}: ${failure.problem}` })
+      : failure)
+
 // internal
+
+/** What the code calls an error, never what it holds. */
+const nameOf = (error: unknown): string => {
+  if (typeof error !== "object" || error === null) return `an error of type ${typeof error}`
+  const name = "_tag" in error ? error._tag : "name" in error ? error.name : undefined
+  return typeof name === "string" ? `the error ${JSON.stringify(name.slice(0, 100))}` : "an error without a name"
+}
 
 const mapFailure = <A>(of: string, exit: Exit.Exit<A, Schema.SchemaError>): Exit.Exit<A, PayloadMismatch> =>
   Exit.isSuccess(exit) ? Exit.succeed(exit.value) : Exit.fail(new PayloadMismatch({ of, problem: describe(exit) }))

