@@ -51,7 +51,7 @@ export interface Options {
   readonly maxBatch?: number | undefined
   /**
    * How long a call keeps trying, from its beginning, while another transaction locks the rows it writes; then it fails
-   * with `Contention`. Defaults to 30 seconds. `PrismaProvider` has one setting for this and for its statements.
+   * with `Contention`. The ack of a turn keeps trying for half a second at most. Defaults to 30 seconds. `PrismaProvider` has one setting for this and for its statements.
    */
   readonly statementTimeout?: Duration.Input | undefined
 }

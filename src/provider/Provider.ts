@@ -169,8 +169,9 @@ export interface InstanceStats {
  * Claims, turn acks, renewals and reads repeat a retryable failure 50, 100 and 150 milliseconds after it: they are sent up
  * to four times, or five where the first time was together with other calls, one of which made it fail. All other calls
  * are sent once: a repeated enqueue could deliver twice, and who settles an activity can keep its result meanwhile. A
- * call that stores what another transaction has locked is sent until `statementTimeout` is over. Nothing above repeats
- * a failed call at once: the runtime pauses the instance, or keeps the result, and comes back after 100 milliseconds or
+ * call that stores what another transaction has locked is sent until `statementTimeout` is over, the ack of a turn for half a
+ * second, because its caller keeps other instances from their turns; then it fails with `Contention`. Nothing
+ * above repeats a failed call at once: the runtime pauses the instance, or keeps the result, and comes back after 100 milliseconds or
  * more.
  *
  * A call takes ids, tokens and what is stored by position. One that takes a time or another setting takes a single

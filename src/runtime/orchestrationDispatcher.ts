@@ -186,7 +186,7 @@ const deliver = (
           settlement.release
         )
       case "Abandon":
-        return settlement.abandon(decision)
+        return settlement.abandon(decision, error)
     }
   }
 

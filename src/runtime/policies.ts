@@ -16,18 +16,24 @@ export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2
  */
 export const longestStorePause = Duration.seconds(10)
 
+/**
+ * Pauses left out for an instance whose turn another transaction holds. Such a turn keeps a slot for half a second, and
+ * its instance is the first to be claimed after its pause: shorter pauses would leave no slot for other instances.
+ */
+export const skippedWhenHeld = 3
+
 /** Growing pauses, counted separately for each key. */
 export class Pauses {
   // In order of the last failure.
   private readonly failures = new Map<string, number>()
 
-  /** Counts a failure, and returns how long to wait after it. */
-  next(key: string): { readonly pause: Duration.Duration; readonly isFirst: boolean } {
+  /** Counts a failure, and returns how long to wait after it. `skips` leaves out that many of the shortest pauses. */
+  next(key: string, skips = 0): { readonly pause: Duration.Duration; readonly isFirst: boolean } {
     const failures = this.failures.get(key) ?? 0
     this.failures.delete(key)
     this.failures.set(key, failures + 1)
     if (this.failures.size > maxRemembered) this.failures.delete(this.failures.keys().next().value!)
-    return { pause: pauseAfter(failures), isFirst: failures === 0 }
+    return { pause: pauseAfter(failures + skips), isFirst: failures === 0 }
   }
 
   forget(key: string): void {

@@ -8,7 +8,7 @@ import type * as WorkItem from "../model/WorkItem.ts"
 import type { Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import type { Abandon, InstanceAbandoned } from "./decide.ts"
-import { longestStorePause, pauseAfter, problem } from "./policies.ts"
+import { longestStorePause, pauseAfter, problem, skippedWhenHeld } from "./policies.ts"
 import type { Pauses } from "./policies.ts"
 import { component } from "./reports.ts"
 
@@ -17,7 +17,7 @@ export interface Settlement {
   /** Notifies parents, and deletes the messages. */
   readonly drop: (rejections: ReadonlyArray<WorkItem.WorkItem>) => Effect.Effect<void, ProviderError>
   /** Repeats until the store answers: otherwise the lock would expire, and the delivery would count. */
-  readonly abandon: (decision: Abandon<InstanceAbandoned>) => Effect.Effect<void>
+  readonly abandon: (decision: Abandon<InstanceAbandoned>, cause?: ProviderError) => Effect.Effect<void>
   /** Tries once to give the instance back. */
   readonly release: Effect.Effect<void>
 }
@@ -58,10 +58,10 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
         Effect.andThen(provider.dropOrchestrationItem(lockToken)),
         Effect.andThen(forget)
       ),
-    abandon: ({ because, beginsFirst, counts, pause, problem }) =>
+    abandon: ({ because, beginsFirst, counts, pause, problem }, cause) =>
       Effect.suspend(() => {
         const { isFirst, pause: delay } = pause === "growing"
-          ? pauses.next(instanceId)
+          ? pauses.next(instanceId, cause?.reason._tag === "Contention" ? skippedWhenHeld : 0)
           : { isFirst: false, pause: pause === "none" ? undefined : pause }
         const log = lines[because](isFirst)
         return Effect.andThen(

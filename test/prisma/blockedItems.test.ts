@@ -2,14 +2,19 @@
  * Calls share statements; a call that waits for another transaction neither delays nor fails the rest.
  */
 import { assert, describe, it } from "@effect/vitest"
+import { Client, Orchestration, Runtime } from "duroxide-prisma"
 import { Transaction } from "duroxide-prisma/prisma"
 import { FromDriver } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import * as pg from "pg"
+import * as App from "../utils/app.ts"
 import * as Drivers from "../utils/driver.ts"
+import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
@@ -141,7 +146,7 @@ describe("An item that waits for the transaction of another session", () => {
       assert.strictEqual(yield* Fiber.join(waiting), "Started")
     }))
 
-  it.live("a blocked turn does not delay others of its set", () =>
+  it.live("a blocked turn does not delay others of its set, and fails with Contention long before a start does", () =>
     Effect.gen(function*() {
       const test = yield* Drivers.open()
       const provider = yield* FromDriver.make(test.driver)
@@ -164,8 +169,48 @@ describe("An item that waits for the transaction of another session", () => {
         ))
       for (const [instanceId, fiber] of acks) if (instanceId !== "i7") yield* Fiber.join(fiber)
       const [, waiting] = acks.find(([instanceId]) => instanceId === "i7")!
-      assert.isUndefined(waiting.pollUnsafe())
+      assert.strictEqual((yield* Effect.flip(Fiber.join(waiting))).reason._tag, "Contention")
       yield* operator("ROLLBACK")
-      yield* Fiber.join(waiting)
+      const { lockToken } = claimed.find(({ item }) => item.instanceId === "i7")!
+      yield* provider.ackOrchestrationItem(lockToken, turn)
     }))
 })
+
+const Starts = Orchestration.make("Starts", { payload: Schema.String })
+const Ends = Orchestration.make("Ends", { success: Schema.String })
+
+const RuntimeLive = Runtime.layer({ orchestrations: [Starts, Ends], activities: [] }).pipe(Layer.provide([
+  Starts.toLayer((id) => Effect.asVoid(Ends.startDetached({ instanceId: id }))),
+  Ends.toLayer(() => Effect.succeed("ended"))
+]))
+
+it.layer(App.layer(RuntimeLive, { runtime: { orchestrationConcurrency: 2 } }), { excludeTestServices: true })(
+  "Turns that start ids held by the transaction of another session",
+  (it) => {
+    it.effect("give their slots to other instances, and are stored after it", () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const server = yield* PgServer.PgServer
+        const application = yield* session(server)
+        const held = Array.from({ length: 6 }, (_, i) => `held ${i}`)
+        for (const id of held) {
+          yield* application(
+            "INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at) VALUES ($1, 'O', now(), now())",
+            [id]
+          )
+        }
+        for (const id of held) yield* client.start(Starts, { instanceId: `starts ${id}`, payload: id })
+        for (const id of ["a", "b", "c"]) {
+          assert.strictEqual(yield* client.execute(Ends, { instanceId: id, timeout: "15 seconds" }), "ended")
+        }
+        // Deliveries that are under way have counted.
+        const counted = "SELECT FROM orchestrator_queue WHERE instance_id LIKE 'starts %' AND attempt_count > 1"
+        assert.lengthOf(yield* server.sql(counted), 0)
+        yield* application("ROLLBACK")
+        for (const id of held) {
+          yield* client.wait(Starts, `starts ${id}`)
+          assert.strictEqual(yield* client.wait(Ends, id), "ended")
+        }
+      }).pipe(Effect.scoped))
+  }
+)

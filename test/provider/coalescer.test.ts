@@ -90,7 +90,7 @@ describe("Coalescer", () => {
       assert.deepStrictEqual(sent, [[1, -1, 3], [1], [-1], [3]])
     }))
 
-  /** Sends texts; a text that another transaction holds fails its set after 200 milliseconds. */
+  /** Sends texts; one that another transaction holds fails its set after 200 milliseconds, or after 50 if it is alone. */
   const holding = Effect.gen(function*() {
     const sent: Array<ReadonlyArray<string>> = []
     const held = new Set<string>()
@@ -110,7 +110,7 @@ describe("Coalescer", () => {
           if (!items.some((item) => held.has(item))) return Effect.succeed(items)
           if (items.length > 1) return Effect.delay(Effect.fail("held"), 200)
           alone.most = Math.max(alone.most, ++alone.now)
-          return Effect.delay(Effect.fail("held"), 200).pipe(Effect.ensuring(Effect.sync(() => alone.now--)))
+          return Effect.delay(Effect.fail("held"), 50).pipe(Effect.ensuring(Effect.sync(() => alone.now--)))
         })
     })
     const ask = (...items: ReadonlyArray<string>) =>
@@ -127,7 +127,7 @@ describe("Coalescer", () => {
       const second = yield* ask("held 2")
       yield* settle
       const others = yield* ask("a", "b")
-      yield* TestClock.adjust(199)
+      yield* TestClock.adjust(49)
       assert.isUndefined(others.pollUnsafe())
       yield* TestClock.adjust(1)
       assert.deepStrictEqual(yield* Fiber.join(others), [Exit.succeed("a"), Exit.succeed("b")])
@@ -167,8 +167,35 @@ describe("Coalescer", () => {
       assert.isUndefined(blocked.pollUnsafe())
       yield* TestClock.adjust("2 seconds")
       assert.deepStrictEqual(yield* Fiber.join(blocked), [Exit.fail("held")])
-      assert.isAtLeast(sent.length, 40)
-      assert.isAtMost(sent.length, 50)
+      assert.isAtLeast(sent.length, 50)
+      assert.isAtMost(sent.length, 65)
+    }))
+
+  it.effect("an item that was not tried alone yet goes before all that are known to be held", () =>
+    Effect.gen(function*() {
+      const { ask, held } = yield* holding
+      const names = Array.from({ length: 100 }, (_, i) => `held ${i}`)
+      for (const name of names) held.add(name)
+      const blocked = yield* ask(...names)
+      yield* TestClock.adjust("10 seconds")
+      const mixed = yield* Effect.forEach(["held 0", "a", "held 1", "b"], (item) => ask(item))
+      // The set, the tries under way, its own.
+      yield* TestClock.adjust(200 + 50 + 50)
+      assert.deepStrictEqual(mixed.map((fiber) => fiber.pollUnsafe() !== undefined), [false, true, false, true])
+      yield* Fiber.interrupt(blocked)
+    }))
+
+  it.effect("an item fails at its timeout although many wait for their next try before it", () =>
+    Effect.gen(function*() {
+      const { ask, held } = yield* holding
+      const names = Array.from({ length: 400 }, (_, i) => `held ${i}`)
+      for (const name of names) held.add(name)
+      const blocked = yield* ask(...names)
+      yield* TestClock.adjust("29 seconds")
+      assert.isUndefined(blocked.pollUnsafe())
+      // The tries that were under way then.
+      yield* TestClock.adjust(1_000 + 50)
+      assert.deepStrictEqual(yield* Fiber.join(blocked), names.map(() => Exit.fail("held")))
     }))
 
   it.effect("an item whose caller was interrupted is not retried", () =>

@@ -54,7 +54,15 @@ export interface Options {
    * Longest wait for a database lock in a statement that writes items, if the connection sets no `lock_timeout`.
    * Without this option, the setting of the connection applies.
    */
-  readonly lockTimeoutMs?: number
+  readonly lockTimeoutMs?: LockTimeoutMs
+}
+
+/** Milliseconds. */
+export interface LockTimeoutMs {
+  /** Of a set of items. */
+  readonly set: number
+  /** Of one item alone. */
+  readonly alone: number
 }
 
 export const make = (options: Options): Driver => {
@@ -69,10 +77,10 @@ export const make = (options: Options): Driver => {
 }
 
 /**
- * Milliseconds. Long enough for the transactions of this package, which are short. A transaction that holds one row for
- * longer must not delay the other items of the call.
+ * Long enough for the transactions of this package, which are short. A transaction that holds one row for longer must not
+ * delay the other items of the set. One item alone is tried again anyway (`coalescer.ts`): it must not delay the next one.
  */
-export const lockTimeoutMs = 200
+export const lockTimeoutMs: LockTimeoutMs = { set: 200, alone: 50 }
 
 // -- statements ------------------------------------------------------------------------------------
 
@@ -107,28 +115,31 @@ const makeStatements = ({ clock, lockTimeoutMs, query, schemaSql }: Options) => 
     })
 
   /** `CASE` evaluates its condition first. The setting ends with the statement. */
-  const withLockTimeout = (call: Prisma.Sql) =>
+  const withLockTimeout = (items: number) => (call: Prisma.Sql) =>
     lockTimeoutMs === undefined ? call : Prisma.sql`CASE WHEN set_config(
       'lock_timeout',
-      COALESCE(NULLIF(current_setting('lock_timeout'), '0'), ${Prisma.raw(`'${lockTimeoutMs}'`)}),
+      COALESCE(
+        NULLIF(current_setting('lock_timeout'), '0'),
+        ${String(items > 1 ? lockTimeoutMs.set : lockTimeoutMs.alone)}::text
+      ),
       true
     ) IS NOT NULL THEN ${call} END`
 
-  /** As `answer`, for sets of items: an item that another transaction holds fails the call soon. */
-  const write = <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
-    answer<A>(operation, name, args, withLockTimeout)
+  /** As `answer`, for this number of items: one that another transaction holds fails the call soon. */
+  const write = <A>(operation: string, name: string, items: number, args: ReadonlyArray<Prisma.Sql>) =>
+    answer<A>(operation, name, args, withLockTimeout(items))
 
   const settle =
     <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
       items.length === 0
         ? Effect.succeed<ReadonlyArray<Settled>>([])
-        : write<ReadonlyArray<Settled>>(operation, name, [json(items.map(encode))])
+        : write<ReadonlyArray<Settled>>(operation, name, items.length, [json(items.map(encode))])
 
   const insert =
     <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
       items.length === 0
         ? Effect.void
-        : Effect.asVoid(write<bigint>(operation, name, [json(items.map(encode))]))
+        : Effect.asVoid(write<bigint>(operation, name, items.length, [json(items.map(encode))]))
 
   return { answer, call, insert, query, schemaSql, settle, write }
 }
@@ -169,7 +180,7 @@ const orchestrations = ({ call, insert, settle, write }: Statements) => ({
   ackOrchestrationItems: Effect.fn("PrismaDriver.ackOrchestrationItems")(
     function*(acks: ReadonlyArray<OrchestrationAck>) {
       if (acks.length === 0) return []
-      return yield* write<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", [
+      return yield* write<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", acks.length, [
         json(acks.map(ackRow)),
         parts(acks, (ack) => ack.history, eventRow),
         parts(acks, (ack) => ack.keyValues, keyValueRow),
@@ -200,6 +211,7 @@ const orchestrations = ({ call, insert, settle, write }: Statements) => ({
     return yield* write<ReadonlyArray<"Started" | "AlreadyExists">>(
       "startOrchestrations",
       "dx_start_orchestrations",
+      starts.length,
       [json(starts.map((start) => ({
         instance_id: start.instanceId,
         orchestration_name: start.orchestrationName,

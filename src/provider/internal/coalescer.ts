@@ -8,8 +8,9 @@
  * A set that fails because of one of its items is sent again item by item, beside the lanes: the one that is refused, or
  * held by a transaction of others, neither fails nor delays the others, nor later sets.
  *
- * An item that is held is tried again and again, in short tries with growing pauses, until its time is over. At most
- * four items are tried alone at once, in the order in which they asked: a held one goes behind the others after each try.
+ * An item that is held is tried again and again, in short tries with growing pauses, until its time is over, also when it
+ * then waits for its next try. At most four items are tried alone at once: first those that were not tried alone yet, in
+ * the order of their calls, then the held ones in turn.
  */
 import type * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -18,7 +19,6 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FiberSet from "effect/FiberSet"
 import type * as Scope from "effect/Scope"
-import * as Semaphore from "effect/Semaphore"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 
 export interface Options<Item, A, E> {
@@ -36,7 +36,7 @@ export interface Options<Item, A, E> {
   readonly splitOn: (error: E) => boolean
   /** True when an item of the set is held, so that a later try may go well. */
   readonly isHeld: (error: E) => boolean
-  /** How long after its call an item that is held is tried again. */
+  /** How long after its call an item that is held fails; not before its first try alone. */
   readonly patience: Duration.Duration
   /** The failure of calls that are under way when the scope is closed, or come later. */
   readonly closed: E
@@ -48,6 +48,15 @@ interface Waiting<Item, A, E> {
   /** Monotonic milliseconds. */
   readonly untilMs: number
   isInterrupted: boolean
+}
+
+/** An item that is tried alone. */
+interface Alone<Item, A, E> {
+  readonly entry: Waiting<Item, A, E>
+  /** Of its last try, in its set or alone. */
+  failure: Cause.Cause<E>
+  /** Before its next try, should it be held. */
+  pauseMs: number
 }
 
 /**
@@ -62,10 +71,13 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
   const run = yield* FiberSet.makeRuntime<never, void, never>()
   const clock = yield* Clock.Clock
   const patienceMs = Duration.toMillis(options.patience)
-  const alone = yield* Semaphore.make(aloneAtOnce)
   const waiting: Array<Waiting<Item, A, E>> = []
   const sent = new Set<Waiting<Item, A, E>>()
+  // Those to be tried alone: for the first time, and again.
+  const untried: Array<Alone<Item, A, E>> = []
+  const held: Array<Alone<Item, A, E>> = []
   let busyLanes = 0
+  let busyPlaces = 0
   let isClosed = false
 
   const settle = (entry: Waiting<Item, A, E>, exit: Exit.Exit<A, E>) => {
@@ -78,35 +90,58 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
     return reason?._tag === "Fail" && is(reason.error)
   }
 
-  /** Settles the items of a set, but for those that are to be tried alone: these it returns. */
-  const sendAll = (
-    entries: ReadonlyArray<Waiting<Item, A, E>>
-  ): Effect.Effect<ReadonlyArray<Waiting<Item, A, E>>> =>
+  const isOver = ({ isInterrupted, untilMs }: Waiting<Item, A, E>) => isInterrupted || monotonicMs(clock) >= untilMs
+
+  /** Settles the items of a set, unless they are to be tried alone: then it returns why the set failed. */
+  const sendAll = (entries: ReadonlyArray<Waiting<Item, A, E>>): Effect.Effect<Cause.Cause<E> | undefined> =>
     Effect.matchCause(Effect.suspend(() => options.send(entries.map(({ item }) => item))), {
       onSuccess: (answers) => {
         entries.forEach((entry, i) => settle(entry, Exit.succeed(answers[i]!)))
-        return []
+        return undefined
       },
       onFailure: (cause) => {
-        const [first] = entries
         const isTriedAgain = entries.length > 1
           ? failsWith(cause, options.splitOn)
-          : failsWith(cause, options.isHeld) && !first!.isInterrupted && monotonicMs(clock) < first!.untilMs
-        if (isTriedAgain) return entries
+          : failsWith(cause, options.isHeld) && !isOver(entries[0]!)
+        if (isTriedAgain) return cause
         entries.forEach((entry) => settle(entry, Exit.failCause(cause)))
-        return []
+        return undefined
       }
     })
 
-  /** Without a connection of the store between two tries. */
-  const sendAlone = Effect.fnUntraced(function*(entry: Waiting<Item, A, E>, wasHeld: boolean) {
-    let pauseMs = firstPauseMs
-    if (wasHeld) yield* Effect.sleep(pauseMs)
-    while ((yield* alone.withPermit(sendAll([entry]))).length > 0) {
-      yield* Effect.sleep(pauseMs)
-      pauseMs = Math.min(2 * pauseMs, longestPauseMs)
+  /** Settles held ones whose time is over before their next try. Others are not at fault: they always get their first. */
+  const expire = () => {
+    for (const one of held.filter(({ entry }) => isOver(entry))) {
+      held.splice(held.indexOf(one), 1)
+      settle(one.entry, Exit.failCause(one.failure))
     }
-  })
+  }
+
+  const place = Effect.gen(function*() {
+    while (true) {
+      expire()
+      const next = untried.shift() ?? held.shift()
+      if (next === undefined) return
+      const failure = yield* sendAll([next.entry])
+      if (failure !== undefined) run(pause(next, failure))
+    }
+  }).pipe(Effect.ensuring(Effect.sync(() => busyPlaces--)))
+
+  const tryAlone = (one: Alone<Item, A, E>, queue: typeof untried) => {
+    queue.push(one)
+    if (busyPlaces >= aloneAtOnce) return
+    busyPlaces++
+    run(place)
+  }
+
+  /** Without a connection of the store between two tries. */
+  const pause = (one: Alone<Item, A, E>, failure: Cause.Cause<E>) =>
+    Effect.suspend(() => {
+      const ms = Math.min(one.pauseMs, one.entry.untilMs - monotonicMs(clock))
+      one.failure = failure
+      one.pauseMs = Math.min(2 * one.pauseMs, longestPauseMs)
+      return Effect.delay(Effect.sync(() => tryAlone(one, held)), ms)
+    })
 
   /** The first of those that wait, as many as fit. */
   const nextSet = () => {
@@ -125,8 +160,12 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
     // Calls made by the same tick are still to come.
     yield* Effect.yieldNow
     while (waiting.length > 0) {
-      const entries = yield* sendAll(nextSet())
-      for (const entry of entries) run(sendAlone(entry, entries.length === 1))
+      const entries = nextSet()
+      const failure = yield* sendAll(entries)
+      if (failure === undefined) continue
+      const alone = entries.map((entry) => ({ entry, failure, pauseMs: firstPauseMs }))
+      if (alone.length === 1) run(pause(alone[0]!, failure))
+      else for (const one of alone) tryAlone(one, untried)
     }
   }).pipe(Effect.ensuring(Effect.sync(() => busyLanes--)))
 

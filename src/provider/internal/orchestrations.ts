@@ -64,6 +64,7 @@ export const make = Effect.fnUntraced(function*(
     takeovers: taking,
     sendAck: yield* shared("ackOrchestrationItem", driver.ackOrchestrationItems, {
       ...options,
+      patience: Duration.min(options.patience, turnPatience),
       retries: Metric.update(Metrics.ackOrchestrationRetries, 1),
       sizeOf: sizeOfAck
     }),
@@ -205,6 +206,12 @@ const orphanPauseMs = 1_000
 const asIfNotFetched = { delay: Option.none(), ignoreAttempt: true }
 
 // -- settle ----------------------------------------------------------------------------------------
+
+/**
+ * How long a turn waits for what another transaction locks. Its caller keeps a slot meanwhile, which other instances
+ * need; it can run the turn again later.
+ */
+const turnPatience = Duration.millis(500)
 
 /**
  * Bytes of texts that one turn may store. PostgreSQL takes 256 MB of JSON in one value and Node half a gigabyte in one

@@ -7,7 +7,7 @@
  * milliseconds. No other part of the package repeats it at once, so four is the number of times. A set of several calls
  * that fails of one of them (`isOfOneCall`) is not repeated; each call is sent alone instead, up to four times again. One
  * whose rows are locked by another transaction is the exception: it is sent until `patience` is over, with pauses from 50
- * to 500 milliseconds (see `coalescer.ts`).
+ * to 500 milliseconds (see `coalescer.ts`). That is `statementTimeout`, and half a second at most for the ack of a turn.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
