@@ -130,7 +130,7 @@ export interface Options<
    *
    * **Details**
    *
-   * Each try is recorded, and pauses are durable timers. Unlike `Effect.retry` around `execute`, which retries typed
+   * `{ times: 3 }` is three retries without a pause. Each try is recorded, and pauses are durable timers. Unlike `Effect.retry` around `execute`, which retries typed
    * failures only, it also retries `ActivityDied`: temporary faults of machines and libraries are often defects, and a
    * deployed bug can be fixed while the retries continue. `while` narrows this. The orchestration sees the outcome of the
    * last try.

@@ -104,7 +104,8 @@ export class RuntimeFailed extends Schema.TaggedError<RuntimeFailed>("duroxide-p
  * **Details**
  *
  * The list of definitions is what the compiler compares the handlers with: from handler layers alone, a forgotten one
- * would compile, and its work would wait.
+ * would compile, and its work would wait. The compiler names it as a requirement that is left:
+ * `ActivityHandler<"Charge">`, `OrchestrationHandler<"Fulfil", "1.0.0">`.
  *
  * Dies when two activities have one name, or two orchestrations one name and version.
  *
