@@ -70,17 +70,24 @@ const queues: Record<string, Queue> = {
 const setup = Effect.gen(function*() {
   const driver = yield* ProviderDriver.ProviderDriver
   let isAway = false
+  let renewalsHang = false
+  const gone = (operation: string) =>
+    new ProviderError.ProviderError({ operation, reason: new ProviderError.ConnectionLost({ problem: "gone" }) })
   const open = FromDriver.make(
     LocalProcess.intercept(driver, (call, operation) =>
       isAway
-        ? Effect.fail(
-          new ProviderError.ProviderError({ operation, reason: new ProviderError.ConnectionLost({ problem: "gone" }) })
-        )
+        ? Effect.fail(gone(operation))
+        : renewalsHang && operation.startsWith("renew")
+        ? Effect.delay(Effect.fail(gone(operation)), "30 seconds")
         : call)
   )
   return {
     holder: yield* open,
     taker: yield* open,
+    /** Renewals fail after half a minute. */
+    hangRenewals: Effect.sync(() => {
+      renewalsHang = true
+    }),
     /** The processes claim continuously. */
     away: Effect.fnUntraced(function*(seconds: number, asks: Effect.Effect<unknown, ProviderError.ProviderError>) {
       isAway = true
@@ -127,6 +134,22 @@ for (const [name, { claim, enqueue, renew }] of Object.entries(queues)) {
         yield* claim(holder)
         yield* TestClock.adjust("16 seconds")
         yield* away(4, claim(taker))
+        assert.isTrue(Option.isSome(yield* claim(taker)))
+      }).pipe(Effect.provide(MemoryDriver.layer)))
+
+    it.effect("is taken over at the end of its lock when a renewal has hung while claims succeeded", () =>
+      Effect.gen(function*() {
+        const { hangRenewals, holder, taker } = yield* setup
+        yield* hangRenewals
+        yield* Effect.forkChild(Effect.ignore(renew(taker, "any")))
+        yield* TestClock.adjust("29 seconds")
+        yield* enqueue(holder, 1)
+        yield* claim(holder)
+        assert.isTrue(Option.isNone(yield* claim(taker)))
+        // Now the renewal fails.
+        yield* TestClock.adjust("2 seconds")
+        assert.isTrue(Option.isNone(yield* claim(taker)))
+        yield* TestClock.adjust("18 seconds")
         assert.isTrue(Option.isSome(yield* claim(taker)))
       }).pipe(Effect.provide(MemoryDriver.layer)))
 

@@ -30,6 +30,7 @@ export interface Takeovers {
 export const make = (clock: Clock.Clock): Takeovers => {
   // Monotonic milliseconds.
   let failingSinceMs: number | undefined
+  let lastSuccessMs = Number.NEGATIVE_INFINITY
   let sparesUntilMs = Number.NEGATIVE_INFINITY
 
   const isOutage = (lockTimeoutMs: number, nowMs: number) =>
@@ -44,11 +45,14 @@ export const make = (clock: Clock.Clock): Takeovers => {
             const nowMs = monotonicMs(clock)
             if (isOutage(lockTimeoutMs, nowMs)) sparesUntilMs = nowMs + lockTimeoutMs
             failingSinceMs = undefined
+            lastSuccessMs = nowMs
           })
         ),
         Effect.tapError((error) =>
           Effect.sync(() => {
-            if (!isOfTheCall(error)) failingSinceMs ??= begunMs
+            if (isOfTheCall(error)) return
+            // Other calls may have succeeded while this one hung.
+            failingSinceMs ??= Math.max(begunMs, lastSuccessMs)
           })
         )
       )
