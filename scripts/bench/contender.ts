@@ -40,6 +40,8 @@ export interface Sample {
   readonly seconds: number
   /** Start to result of each orchestration that ended in the window. */
   readonly latenciesMs: ReadonlyArray<number>
+  /** How many of them ended in each minute of the window. */
+  readonly completedByMinute: ReadonlyArray<number>
   readonly failures: ReadonlyArray<string>
   /** User and system time of the process, its threads included. */
   readonly cpuMs: number

@@ -22,9 +22,11 @@ export const drive = async (
   ended: (sample: Sample) => void
 ): Promise<void> => {
   const latenciesMs: Array<number> = []
+  const completedByMinute: Array<number> = []
   const failures: Array<string> = []
   const endsAt = performance.now() + window.warmUpMs + window.windowMs
   let measuring = false
+  let beganAt = 0
   let started = 0
 
   const loop = async () => {
@@ -33,7 +35,12 @@ export const drive = async (
       const begin = performance.now()
       try {
         await contender.execute(`${window.name}-${++started}`)
-        if (measuring) latenciesMs.push(performance.now() - begin)
+        if (measuring) {
+          const now = performance.now()
+          latenciesMs.push(now - begin)
+          const minute = Math.floor((now - beganAt) / 60_000)
+          completedByMinute[minute] = (completedByMinute[minute] ?? 0) + 1
+        }
       } catch (error) {
         failures.push(String(error))
         await sleep(100)
@@ -42,16 +49,16 @@ export const drive = async (
   }
   const loops = window.idle ? [] : Array.from({ length: inFlight }, loop)
   await sleep(window.warmUpMs)
-  const begin = performance.now()
+  beganAt = performance.now()
   const cpu = process.cpuUsage()
   measuring = true
   began()
   await sleep(window.windowMs)
   measuring = false
   const { system, user } = process.cpuUsage(cpu)
-  const seconds = (performance.now() - begin) / 1000
+  const seconds = (performance.now() - beganAt) / 1000
   const memoryBytes = process.memoryUsage.rss()
-  ended({ seconds, latenciesMs, failures, cpuMs: (user + system) / 1000, memoryBytes })
+  ended({ seconds, latenciesMs, completedByMinute, failures, cpuMs: (user + system) / 1000, memoryBytes })
   await Promise.all(loops)
 }
 

@@ -17,6 +17,7 @@ import type { Scenario, Variant } from "./scenarios.ts"
 import * as servers from "./server.ts"
 import { join, measure } from "./side.ts"
 import type { Measured } from "./side.ts"
+import { round, sum } from "./statistics.ts"
 
 if (process.argv[2] === "hot-path") {
   process.argv.splice(2, 1)
@@ -58,6 +59,11 @@ if (
   )
   process.exit(2)
 }
+const obstacle = peer?.cannot?.[name]
+if (obstacle !== undefined) {
+  console.error(`${name} cannot be run with ${values.peer}: ${obstacle}`)
+  process.exit(2)
+}
 if (peer !== undefined) prepare(peer)
 
 const server = await servers.open()
@@ -71,8 +77,8 @@ try {
   )
   const runs = []
   for (const variant of scenario.variants) runs.push(await prepared(variant, runs.length))
-  for (let round = 0; round < rounds; round++) {
-    for (const run of runs) await measureRound(run, round)
+  for (let index = 0; index < rounds; index++) {
+    for (const run of runs) await measureRound(run, index)
   }
   report(scenario, runs)
 } finally {
@@ -96,16 +102,16 @@ async function prepared(variant: Variant, index: number): Promise<Run> {
 }
 
 /** A window of each side, one after the other. */
-async function measureRound({ urls, variant, windows }: Run, round: number) {
+async function measureRound({ urls, variant, windows }: Run, index: number) {
   for (const [i, side] of sides.entries()) {
-    const first = round === 0
+    const first = index === 0
     const measured = await measure(server, side, variant, { url: urls[i]!, seconds, warmUpSeconds, first })
     windows[i]!.push(measured)
     const failed = measured.samples.flatMap((sample) => sample.failures)
     if (failed.length > 0) console.error(`${side.name}: ${failed.length} failed: ${failed[0]}`)
     if (side === ours) failures += failed.length
     const { orchestrationsPerSecond, p50Ms } = resultOf(variant, measured)
-    const label = [variant.label, `window ${round + 1}`, side.name].filter((part) => part !== "").join(", ")
+    const label = [variant.label, `window ${index + 1}`, side.name].filter((part) => part !== "").join(", ")
     if (p50Ms !== null) console.log(`${label}: ${orchestrationsPerSecond}/s, p50 ${p50Ms} ms`)
   }
 }
@@ -122,6 +128,7 @@ function report({ baseline, compares }: Scenario, runs: ReadonlyArray<Run>) {
     return baseline === undefined || rate === 0 ? {} : { ofBaseline: Number((rateOf(result) / rate).toFixed(2)) }
   }
   const variants = results.map((result) => ({ ...result, ...ofBaseline(result.ours) }))
+  if (seconds >= 120) printCurves(runs)
   for (const { ofBaseline: share, ours: mine, peer: theirs, ratio, variant } of variants) {
     console.log(`\n${variant}\n${table({ ours: mine, ...(peer && theirs && { [peer.name]: theirs }) })}`)
     if (peer && ratio !== undefined) {
@@ -136,4 +143,20 @@ function report({ baseline, compares }: Scenario, runs: ReadonlyArray<Run>) {
     ...first,
     ...(variants.length > 1 && { variants })
   }))
+}
+
+/** The rate of every whole minute, so that a long window shows whether it holds. */
+function printCurves(runs: ReadonlyArray<Run>) {
+  for (const { variant, windows } of runs) {
+    for (const [i, side] of sides.entries()) {
+      for (const { samples } of windows[i]!) {
+        const minutes = Array.from(
+          { length: Math.floor(seconds / 60) },
+          (_, minute) => sum(samples.map(({ completedByMinute }) => completedByMinute[minute] ?? 0)) / 60
+        )
+        const label = [variant.label, side.name].filter((part) => part !== "").join(", ")
+        console.log(`${label}, per second in each minute: ${minutes.map(round).join(", ")}`)
+      }
+    }
+  }
 }

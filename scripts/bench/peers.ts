@@ -11,17 +11,25 @@ const folder = "scripts/bench/peers"
 
 export const ours: Module = { name: "ours", path: compiled("ours"), usesPostgres: true }
 
-const installed = (name: string, usesPostgres = true): Module => ({
+const installed = (name: string, cannot: Module["cannot"] & {} = {}, usesPostgres = true): Module => ({
   name,
   path: `${folder}/${name}.mjs`,
-  usesPostgres
+  usesPostgres,
+  cannot: { G: "its rows are put into our tables only", ...cannot }
 })
 
 export const peers: Readonly<Record<string, Module>> = {
-  "bare": { name: "bare", path: compiled("bare"), usesPostgres: false },
+  "bare": { name: "bare", path: compiled("bare"), usesPostgres: false, cannot: { G: "it stores nothing" } },
   "duroxide": installed("duroxide"),
-  "duroxide-sqlite": installed("duroxide-sqlite", false),
-  "graphile": installed("graphile"),
+  "duroxide-sqlite": installed(
+    "duroxide-sqlite",
+    { M2: "its processes share no database", R: "it has no server" },
+    false
+  ),
+  "graphile": installed("graphile", {
+    T: "it has no timers that a job waits for",
+    M2: "a process is not notified of jobs that ran in another one"
+  }),
   "dbos": installed("dbos")
 }
 

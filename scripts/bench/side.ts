@@ -17,6 +17,8 @@ export interface Module {
   readonly name: string
   readonly path: string
   readonly usesPostgres: boolean
+  /** Scenarios it cannot run, and why. */
+  readonly cannot?: Readonly<Record<string, string>>
 }
 
 /** One window of all processes of a side. */

@@ -68,6 +68,13 @@ describe("bench", () => {
         assert.include(output, "duroxide-sqlite")
       }
     }))
+
+  it.live("a scenario it cannot run: refused, with the reason", () =>
+    Effect.gen(function*() {
+      const { exitCode, output } = yield* run("build/scripts/bench/main.js", "T", "--peer", "graphile")
+      assert.strictEqual(exitCode, 2)
+      assert.include(output, "T cannot be run with graphile: it has no timers")
+    }))
 })
 
 describe("stress", () => {
