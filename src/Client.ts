@@ -169,7 +169,8 @@ export type StartOptions<Payload, Id extends Ids = undefined> = Orchestration.St
 export interface WaitOptions {
   /**
    * Longest wait for an end that is not stored yet; then `WaitTimeout`. With 0, `wait` looks once: it returns the result of
-   * an instance that has ended, and fails otherwise. Defaults to no limit.
+   * an instance that has ended, and fails otherwise. The first look is not part of it: while the store cannot be reached,
+   * it ends with the `ProviderError` of that look. Defaults to no limit.
    */
   readonly timeout?: Duration.Input | undefined
 }
