@@ -1,6 +1,6 @@
 /** What ours can be compared with, and how a peer is installed. */
 import { spawnSync } from "node:child_process"
-import { existsSync } from "node:fs"
+import { existsSync, statSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import type { Module } from "./side.ts"
 
@@ -30,12 +30,16 @@ export const peers: Readonly<Record<string, Module>> = {
     T: "it has no timers that a job waits for",
     M2: "a process is not notified of jobs that ran in another one"
   }),
-  "dbos": installed("dbos")
+  "dbos": installed("dbos"),
+  "effect": installed("effect", { M2: "it runs with one runner" })
 }
 
-/** Installs the peers on first use. */
+/** Installs the peers on first use, and when their lockfile has changed. */
 export const prepare = (peer: Module): void => {
-  if (!peer.path.startsWith(folder) || existsSync(`${folder}/node_modules/.package-lock.json`)) return
+  if (!peer.path.startsWith(folder)) return
+  const installed = `${folder}/node_modules/.package-lock.json`
+  const changedAt = (file: string) => statSync(file).mtimeMs
+  if (existsSync(installed) && changedAt(installed) >= changedAt(`${folder}/package-lock.json`)) return
   console.log(`Installing the peers in ${folder}.`)
   const { status } = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--prefix", folder], { stdio: "inherit" })
   if (status !== 0) process.exit(status ?? 1)
