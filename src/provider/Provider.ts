@@ -32,7 +32,7 @@ export interface OrchestrationItem {
   readonly executionId: number
   /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
   readonly nowMs: number
-  /** With `historyError` its first event alone, if that can be read; empty when the caller knows it. */
+  /** Empty if `isKnownHistory`. With `historyError`, only the start event, or nothing if that cannot be read either. */
   readonly history: ReadonlyArray<Event.Event>
   /** True when the caller said so of this history. */
   readonly isKnownHistory: boolean
@@ -166,25 +166,25 @@ export interface InstanceStats {
  *
  * **How often a call is sent**
  *
- * Claims, turn acks, renewals and reads repeat a retryable failure 50, 100 and 150 milliseconds after it: they are sent up
- * to four times, or five where the first time was together with other calls, one of which made it fail. All other calls
- * are sent once: a repeated enqueue could deliver twice, and who settles an activity can keep its result meanwhile. A
- * call that stores what another transaction has locked is sent until `statementTimeout` is over, the ack of a turn for half a
- * second, because its caller keeps other instances from their turns; then it fails with `Contention`. Nothing
- * above repeats a failed call at once: the runtime pauses the instance, or keeps the result, and comes back after 100 milliseconds or
- * more.
+ * Claims, acks of turns, renewals, sweeps of messages and reads repeat a retryable failure after 50, 100 and 150
+ * milliseconds, so they are sent up to four times. All other calls are sent once: a repeated enqueue could deliver
+ * twice, and the caller that acks an activity keeps its outcome and acks again itself. Calls share statements. A shared
+ * statement that fails because of one call has stored nothing; each of its calls is then sent alone, once or up to four
+ * times as above. A call that stores what another transaction has locked is sent until `statementTimeout` is over, the
+ * ack of a turn for half a second, because its caller keeps other instances from their turns; then it fails with
+ * `Contention`. Nothing above the provider repeats a failed call at once: the runtime pauses the instance, or keeps the
+ * outcome, and comes back after 100 milliseconds or more.
  *
  * A call takes ids, tokens and what is stored by position. One that takes a time or another setting takes a single
  * object, in which every value has its name.
  *
  * **Input**
  *
- * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; to be
- * stored, ids of instances of more than 2,048 bytes of UTF-8, names, versions and ids of sessions of more than 1,024, keys
- * of more than 512, and tags of more than 256; ids and
- * counts that are not whole numbers up to 2^53 - 1, negative durations, locks of no duration, and durations beyond the
- * year 9999, infinity included. Fractions of a millisecond are rounded up. Unknown ids and tokens, empty sets
- * and a poll timeout of any length are accepted.
+ * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; ids and
+ * counts that are not whole numbers up to 2^53 - 1; negative durations, locks of no duration, durations beyond the year
+ * 9999, infinity included. What is stored has limits in bytes of UTF-8: 2,048 for ids of instances, 1,024 for names,
+ * versions and ids of sessions, 512 for keys, 256 for tags. Fractions of a millisecond are rounded up. Unknown ids and
+ * tokens, empty sets and a poll timeout of any length are accepted.
  *
  * @category services
  * @since 0.1.0
@@ -288,7 +288,10 @@ export class Provider extends Context.Service<Provider, {
     readonly ignoreAttempt: boolean
   }) => Effect.Effect<void, ProviderError>
 
-  /** Extends a live lock. `LockLost` is how a running activity learns that it was cancelled. */
+  /**
+   * Extends the lock to now + `extendFor`, also one that expired and was not taken over. `LockLost` is how a running
+   * activity learns that it was cancelled.
+   */
   readonly renewWorkItemLock: (options: {
     readonly lockToken: string
     readonly extendFor: Duration.Duration

@@ -17,7 +17,7 @@
  * - A call that stores items waits only shortly for what a transaction of others holds, then fails with `Contention`,
  *   `sqlState` 55P03: the caller tries each item again by itself, so that one that is held delays no other.
  * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests.
- * - `lockToken` is opaque and leads to its row by primary key.
+ * - `lockToken` is opaque to callers; the driver finds the row by primary key from it.
  *
  * **What a driver recognises in texts**
  *

@@ -18,7 +18,8 @@ export interface Call {
 }
 
 /**
- * A request that a later event answers. `servedBy` is not recorded: a definition may change the side that serves it.
+ * A request that a later event answers. `servedBy` is not recorded: a definition may move it between TypeScript and
+ * Rust.
  */
 export type Awaited =
   | {

@@ -72,7 +72,9 @@ export class Ledger {
     return [...this.mailboxes.values()].flat().sort((a, b) => a.eventId - b.eventId)
   }
 
-  /** Enters an event. Returns what is delivered because of it; a wait that is given up already receives nothing. */
+  /**
+   * Enters an event. Returns what is delivered because of it; a wait that has already been given up receives nothing.
+   */
   add(event: Event.Event, isGivenUp = this.givenUp.has(event.eventId)): Delivery | undefined {
     for (const value of Object.values(event)) if (typeof value === "string") this.textBytes += 2 * value.length
     let delivery: Delivery | undefined

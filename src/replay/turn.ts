@@ -50,7 +50,7 @@ export interface WarmProgram {
   readonly lastEvent: Event.Event
   /** Its memory, estimated from above. */
   readonly bytes: number
-  /** False when it has run since: then no replay would reach its state. */
+  /** False when its code has run outside a turn, or has ended: then no replay would reach its state. */
   readonly isSound: () => boolean
   /** Runs its next turn, once; undefined when only a replay can decide the turn. */
   readonly resume: (next: {

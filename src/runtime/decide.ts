@@ -152,7 +152,10 @@ export const handlerEnd = (item: Activity, exit: Exit.Exit<string, ErrorDetails>
   return { _tag: "Abandon", because: "HandlerInterrupted", pause: "none", counts: true }
 }
 
-/** What happens to an activity when the store does not take its outcome. The handler never runs again for it. */
+/**
+ * What happens to an activity when the store does not take its outcome. The handler runs again only if the store
+ * refuses even the failure (`OutcomeRefused`).
+ */
 export type UnstoredOutcome =
   | { readonly _tag: "Retry" }
   | { readonly _tag: "Fail"; readonly completion: Completion }

@@ -28,7 +28,8 @@ export interface Settings {
   readonly pollTimeout: Duration.Duration
   /**
    * Deliveries without an outcome after which work is poison: its activity or instance fails for good. A delivery
-   * counts when its process died, or its lock expired, during the work; see `docs/outcomes.md`. Defaults to 10.
+   * counts if the process died, the lock expired or the handler interrupted itself; see `docs/outcomes.md`. Defaults to
+   * 10.
    */
   readonly maxAttempts: number
   /**
@@ -63,8 +64,9 @@ export interface Settings {
    */
   readonly sessionLockTimeout: Duration.Duration
   /**
-   * A session without activities for this time is released. Must be more than `cancellationCheckInterval` or half of
-   * `workerLockTimeout`, so that a session with a running activity is not released. Defaults to 5 minutes.
+   * A session without activities for this time is released. Must be more than the smaller of
+   * `cancellationCheckInterval` and half of `workerLockTimeout`, so that a session with a running activity is not
+   * released. Defaults to 5 minutes.
    */
   readonly sessionIdleTimeout: Duration.Duration
   /** Time between two sweeps of sessions that have neither a lock nor activities. Defaults to 5 minutes. */

@@ -3,7 +3,8 @@
  * slots as its concurrency.
  *
  * A shutdown stops all claims at once. Work that is being handled may end within the shutdown timeout; after that it is
- * interrupted, and may clean up during the grace period. Work that has not ended by then is abandoned where it is.
+ * interrupted, and may clean up during the grace period. Work that has not ended by then is left running, and its lock
+ * expires.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"

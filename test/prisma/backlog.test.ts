@@ -121,7 +121,8 @@ describe("a claim costs the same behind a backlog of other work:", () => {
             assert.isAtMost(measured.looks, alone[i]!.looks + 2 * Object.keys(kinds).length, label)
             // An index of one or two pages grows by two levels, which every look descends; free space on pages varies.
             assert.isAtMost(measured.pages, alone[i]!.pages * 1.1 + 2 * measured.looks + 20, label)
-            assert.isAtMost(measured.ms, alone[i]!.ms * 2 + 2, label)
+            // The counts above are the promise; time only shows a plan that reads for nothing, far beyond what a busy machine adds.
+            assert.isAtMost(measured.ms, alone[i]!.ms * 5 + 20, label)
           }
         }
       }
@@ -152,6 +153,6 @@ describe("a claim costs the same behind a backlog of other work:", () => {
       assert.strictEqual(many.claimed, 1, label)
       // Its message and its lock; the last round reads at most as much again.
       assert.isAtMost(many.entries, 2 * 2 * 2000, label)
-      assert.isAtMost(many.ms, 8 * few.ms + 1, label)
+      assert.isAtMost(many.ms, 20 * few.ms + 20, label)
     }))
 })

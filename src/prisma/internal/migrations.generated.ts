@@ -1533,8 +1533,8 @@ BEGIN
 END
 $$;
 
--- Deletes instances with all their rows, or deletes nothing: histories, executions, both queues, locks, key-values,
--- instances.
+-- Deletes instances with all their rows, or deletes nothing. The rows are histories, executions, both queues, locks,
+-- key-values, instances.
 --
 -- Returns one row. Nothing was deleted if out_still_running or out_child_left_behind is set: the first is an id of
 -- p_must_have_ended that has not ended, the second a child outside the set, possibly still a queued start, with its

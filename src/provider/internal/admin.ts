@@ -136,7 +136,7 @@ const deletions = (driver: Driver) => {
       const result = yield* Effect.result(deleteTree(driver, "deleteInstanceBulk", instanceId, "root"))
       if (Result.isSuccess(result)) deleted = sum(deleted, result.success)
       else if (concernsAll(result.failure.reason)) return yield* Effect.fail(result.failure)
-      // `InstanceRunning` means that it runs again since it was selected.
+      // `InstanceRunning` means that it is running, although it had ended when it was selected.
       else if (result.failure.reason._tag !== "InstanceRunning") failed.push({ instanceId, error: result.failure })
     }
     return { ...deleted, failed }

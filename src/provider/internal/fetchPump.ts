@@ -89,7 +89,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
       if (waiter === undefined) yield* options.abandon(item)
       else waiter.resume(Exit.succeed(Option.some(item)))
     }
-    // With more to look at, it is not said yet that there is nothing.
+    // While there is more to look at, no caller gets `none`, even after its deadline.
     const isLate = (waiter: Waiter<A, E>) => !more && asked.has(waiter) && waiter.deadline <= lastLook
     const late = waiters.filter(isLate)
     waiters = waiters.filter((waiter) => !isLate(waiter))

@@ -44,7 +44,7 @@ export const makeInstances = (): LockedInstances => {
 }
 
 /**
- * The suspects that this process holds: work that was delivered before without an end. While it holds one, it claims no
+ * The suspects that this process holds: work that was delivered twice and not settled. While it holds one, it claims no
  * other suspect, so that the guilty one collects its deliveries alone.
  *
  * A suspect is held until it is settled, or until its lock expires: a cancelled activity, for example, is never settled.
