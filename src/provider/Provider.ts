@@ -107,6 +107,11 @@ export interface Turn {
    * places, as if they had not been delivered. What begins the next execution is delivered no later than they are.
    */
   readonly left?: ReadonlyArray<number>
+  /**
+   * Ids of `ExternalEventPersistent` events of this execution, new ones included, whose messages are sent to the instance
+   * again: in the order of the ids, behind what begins the next execution and in front of all other messages.
+   */
+  readonly requeued?: ReadonlyArray<number>
 }
 
 /**

@@ -28,6 +28,7 @@
  *   `orchestration` and `version` where no instance says them; a deletion needs `parent_instance` of a start, because a
  *   queued start is a child that has no row yet.
  * - `{"TimerFired"` messages are deleted when their execution ends, unless they are due by then.
+ * - `requeued` makes `{"QueueMessage":{"instance":…,"name":…,"data":…}}` of the `name` and the `data` of an event.
  * - An event has its kind in `type`: `InstanceState.failure` is the last event of a failed execution, passing over those
  *   whose kind ends with `CancelRequested`, if it is `OrchestrationFailed`.
  *
@@ -185,6 +186,13 @@ export interface OrchestrationAck {
    * before them. Ids that are not part of the batch are ignored.
    */
   readonly left?: ReadonlyArray<number>
+  /**
+   * With status `ContinuedAsNew`, ids of events of this execution, those of `history` included: the message of each that
+   * is an `ExternalEventPersistent` is inserted again, as `WorkItem.encode` writes a `QueueMessage`. In order of the ids
+   * they come before all other messages of the instance, also those that are `left`, and those that transactions commit
+   * later; `orchestratorItems` are inserted after that. Other ids are ignored.
+   */
+  readonly requeued?: ReadonlyArray<number>
 }
 
 /**

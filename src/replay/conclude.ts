@@ -31,8 +31,8 @@ export type Outcome =
     readonly _tag: "ContinuedAsNew"
     readonly input: string
     readonly version: string | null
-    /** Unread mailbox messages. */
-    readonly carried: ReadonlyArray<readonly [mailbox: string, data: string]>
+    /** Mailbox messages that the code has not received, oldest first. */
+    readonly carried: ReadonlyArray<Event.Of<"ExternalEventPersistent">>
     readonly customStatus: string | null
   }
 
@@ -291,7 +291,7 @@ const followUp = (
       ...(parentInstance !== null && { parentInstance }),
       ...(parentId !== null && { parentId }),
       ...(parentExecutionId !== undefined && { parentExecutionId }),
-      carryForwardEvents: outcome.carried,
+      carryForwardEvents: outcome.carried.map(({ data, name }) => [name, data]),
       ...(outcome.customStatus !== null && { initialCustomStatus: outcome.customStatus })
     }]
   }

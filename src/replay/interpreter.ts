@@ -126,10 +126,8 @@ export class Interpreter {
   }
 
   /** Mailbox messages that the code has not received, oldest first. */
-  unread(): ReadonlyArray<readonly [mailbox: string, data: string]> {
-    return [...this.ledger.unread(), ...this.undelivered]
-      .sort((a, b) => a.eventId - b.eventId)
-      .map(({ data, name }) => [name, data])
+  unread(): ReadonlyArray<Event.Of<"ExternalEventPersistent">> {
+    return [...this.ledger.unread(), ...this.undelivered].sort((a, b) => a.eventId - b.eventId)
   }
 
   customStatus(): string | null {

@@ -69,7 +69,7 @@ export const failedTurn = (item: OrchestrationItem, batch: batches.Batch, detail
     turns.fail(
       {
         ...item,
-        ...(batch._tag === "Run" ? batch : { started: batches.unknownStart(item) }),
+        ...(batch._tag === "Run" ? { ...batch, started: named(batch, item) } : { started: batches.unknownStart(item) }),
         version: coreVersion.current
       },
       details,
@@ -81,3 +81,9 @@ export const failedTurn = (item: OrchestrationItem, batch: batches.Batch, detail
 /** Adds the notices to parents whose child could not start. */
 export const withRejections = (turn: Turn, batch: batches.Batch): Turn =>
   batch._tag === "Run" ? { ...turn, orchestratorItems: [...turn.orchestratorItems, ...batch.rejections] } : turn
+
+// internal
+
+/** No code ran that would say the version: where none is asked for, that of the execution before, if there was one. */
+const named = ({ started, version }: batches.Run, { orchestrationVersion }: OrchestrationItem) =>
+  typeof version === "string" ? started : { ...started, version: orchestrationVersion }

@@ -81,7 +81,10 @@ export const make = (
       Effect.map(
         atOnce(warm.started.name, () => warm.resume({ nowMs: item.nowMs, messages })),
         // Only a replay can run the turn again, without the mail that stays behind.
-        (ran) => ran === undefined || unreadMail.leavesMail(ran, item) ? { _tag: "Replay", ran } : { _tag: "Ran", ran }
+        (ran) =>
+          ran === undefined || unreadMail.leavesMail(ran, item)
+            ? { _tag: "Replay", ran }
+            : { _tag: "Ran", ran: unreadMail.requeue(ran) }
       ),
     replay: ({ batch, item, ran, registration, warm }) => {
       const run = (messages: ReadonlyArray<WorkItem.WorkItem>) =>
@@ -108,11 +111,11 @@ export const make = (
         )
       }
       const turn = atOnce(registration.name, () =>
-        unreadMail.leave(
+        unreadMail.requeue(unreadMail.leave(
           verified(ran ?? run(batch.messages)),
           item,
           (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
-        ))
+        )))
       return batch.history.length === 0 ? turn : Effect.tap(
         turn,
         Metric.update(Metric.withAttributes(Metrics.orchestrationReplays, { orchestration_name: registration.name }), 1)

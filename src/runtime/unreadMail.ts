@@ -1,10 +1,12 @@
 /**
- * Unread mail at `continueAsNew`: which messages the next execution carries, and which stay in the queue.
+ * Unread mail at `continueAsNew`: which messages the next execution carries, which stay in the queue, and which return
+ * to it.
  *
  * Carried mail is written three times per execution, however little of it is read: in the message that starts the
- * execution, in its first event, and as events. Mail of the batch in which the execution ends could stay in the queue
- * instead, so a turn that would carry more than `maxCarriedBytes` leaves it there. Mail of earlier batches is no longer
- * in the queue.
+ * execution, in its first event, and as events. One turn cannot store much of it. Mail of the batch in which the
+ * execution ends could stay in the queue instead, so a turn that would carry more than `maxCarriedBytes` leaves it there.
+ * Mail of earlier batches is in the history: what is more than that returns to the queue, in front of what waits there.
+ * The next execution receives all of it in the order of arrival.
  */
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"
@@ -19,6 +21,30 @@ const maxCarriedBytes = 256 * 1024
  * larger mail, 16 MiB fill a batch, whether it is carried or not.
  */
 const smallMailBytes = 4 * 1024
+
+/** Of mail below that size on average, this much is carried. A turn may store 64 MiB. */
+const maxSmallCarriedBytes = 8 * 1024 * 1024
+
+/** Puts back into the queue what the next execution should not carry: the newest of the unread mail. */
+export const requeue = (ran: turns.Ran): turns.Ran => {
+  const { outcome, turn } = ran
+  if (outcome._tag !== "ContinuedAsNew") return ran
+  const count = countToCarry(outcome.carried)
+  if (count === outcome.carried.length) return ran
+  const carried = outcome.carried.slice(0, count)
+  const carryForwardEvents = carried.map(({ data, name }) => [name, data] as const)
+  return {
+    ...ran,
+    outcome: { ...outcome, carried },
+    turn: {
+      ...turn,
+      orchestratorItems: turn.orchestratorItems.map((item) =>
+        item._tag === "ContinueAsNew" ? { ...item, carryForwardEvents } : item
+      ),
+      requeued: outcome.carried.slice(count).map(({ eventId }) => eventId)
+    }
+  }
+}
 
 /**
  * Runs the turn again without the unread mail of its batch, if there is too much of it; otherwise returns it unchanged.
@@ -44,18 +70,24 @@ export const leavesMail = (ran: turns.Ran, { messages }: Pick<OrchestrationItem,
 
 // internal
 
-type Carried = ReadonlyArray<readonly [mailbox: string, data: string]>
+type Carried = ReadonlyArray<{ readonly name: string; readonly data: string }>
 
 /** An estimate. */
-const bytesOf = (carried: Carried) => carried.reduce((bytes, [, data]) => bytes + data.length, 0)
+const bytesOf = (carried: Carried) => carried.reduce((bytes, { data }) => bytes + data.length, 0)
+
+const countToCarry = (carried: Carried): number => {
+  const isSmall = bytesOf(carried) < carried.length * smallMailBytes
+  let room = isSmall ? maxSmallCarriedBytes : maxCarriedBytes
+  const first = carried.findIndex(({ data }) => (room -= data.length) < 0)
+  return first < 0 ? carried.length : first
+}
 
 type Mail = WorkItem.Of<"QueueMessage">
 
 const leftOf = ({ outcome }: turns.Ran, messages: ReadonlyArray<WorkItem.WorkItem>): ReadonlySet<WorkItem.WorkItem> => {
   if (outcome._tag !== "ContinuedAsNew" || bytesOf(outcome.carried) <= maxCarriedBytes) return none
   const unread = unreadOf(messages, outcome.carried)
-  const bytes = [...unread].reduce((bytes, { data }) => bytes + data.length, 0)
-  return bytes < unread.size * smallMailBytes ? none : unread
+  return bytesOf([...unread]) < unread.size * smallMailBytes ? none : unread
 }
 
 const none: ReadonlySet<WorkItem.WorkItem> = new Set()
@@ -63,7 +95,7 @@ const none: ReadonlySet<WorkItem.WorkItem> = new Set()
 /** The carried mail that came with this batch: the last messages of each mailbox, because it is read from the front. */
 const unreadOf = (messages: ReadonlyArray<WorkItem.WorkItem>, carried: Carried): ReadonlySet<Mail> => {
   const unread = new Map<string, number>()
-  for (const [mailbox] of carried) unread.set(mailbox, (unread.get(mailbox) ?? 0) + 1)
+  for (const { name } of carried) unread.set(name, (unread.get(name) ?? 0) + 1)
   const left = new Set<Mail>()
   for (const message of messages.toReversed()) {
     if (message._tag !== "QueueMessage") continue

@@ -163,7 +163,9 @@ const refused: ReadonlyArray<[string, Call]> = [
     noIds,
     (activityId) => ack({ cancelledActivities: [{ instanceId: "a", executionId: 1, activityId }] })
   ),
-  ...each("ackOrchestrationItem left", noIds, (id) => ack({ left: [id] })),
+  // Ids of requeued messages are negative.
+  ...each("ackOrchestrationItem left", { ...noIds, "a negative number": -(2 ** 53) }, (id) => ack({ left: [id] })),
+  ...each("ackOrchestrationItem requeued", noIds, (id) => ack({ requeued: [id] })),
   ...each("dropOrchestrationItem lockToken", texts, (token) => ({ provider }) => provider.dropOrchestrationItem(token)),
   ...each(
     "abandonOrchestrationItem delay",

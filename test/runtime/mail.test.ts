@@ -1,7 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { MemoryDriver, ProviderDriver, WorkItem } from "duroxide-prisma/provider"
 import { replayHistory } from "duroxide-prisma/testing"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -30,6 +31,19 @@ const ReadsLive = Reads.toLayer(Effect.fn(function*({ count, next }) {
 const length = 1024 * 1024
 const letter = (name: string) => `${name} ${"x".repeat(length)}`
 const label = (text: string) => text.slice(0, text.indexOf(" "))
+
+/** Opens when the mail of a test has arrived. */
+const Gate = Activity.make("Gate", { payload: Schema.Int })
+
+/** Reads one word per execution, after an activity. */
+const Visits = Orchestration.make("Visits", { payload: Progress, success: Schema.Int })
+
+const VisitsLive = Visits.toLayer(Effect.fn(function*({ count, next }) {
+  yield* Gate.execute(next)
+  const word = yield* Words.take
+  if (label(word) !== String(next)) return yield* Effect.die(`read ${label(word)} instead of ${next}`)
+  return next + 1 < count ? yield* Visits.continueAsNew({ next: next + 1, count }) : next
+}))
 
 const RuntimeLive = Runtime.layer({ orchestrations: [Reads], activities: [] }).pipe(Layer.provide(ReadsLive))
 
@@ -99,6 +113,31 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
       assert.strictEqual((yield* Effect.flip(client.wait(Reads, "small")))._tag, "InstanceCancelled")
       assert.isBelow((yield* longestStart("small")).executions, 10)
     }).pipe(Effect.scoped), 120_000)
+
+  it.effect(
+    "returns to the queue when the history has it, and is read once and in order",
+    () =>
+      Effect.gen(function*() {
+        const client = yield* Client.Client
+        const { sql } = yield* PgServer.PgServer
+        const gate = yield* Deferred.make<void>()
+        const GateLive = Gate.toLayer(() => Deferred.await(gate))
+        yield* Layer.build(
+          Runtime.layer({ orchestrations: [Visits], activities: [Gate] }).pipe(Layer.provide([VisitsLive, GateLive]))
+        )
+        const count = 10
+        yield* client.start(Visits, { instanceId: "visits", payload: { next: 0, count } })
+        for (let i = 0; i < count; i++) yield* client.send(Words, "visits", `${i} ${"x".repeat(4 * length - 100)}`)
+        const queued = sql("SELECT FROM orchestrator_queue WHERE instance_id = 'visits'")
+        yield* waitUntil(Effect.map(queued, (rows) => rows.length === 0))
+        yield* Deferred.succeed(gate, undefined)
+        assert.strictEqual(yield* client.wait(Visits, "visits", { timeout: "60 seconds" }), count - 1)
+        const { executions, longest } = yield* longestStart("visits")
+        assert.strictEqual(executions, count)
+        assert.isBelow(longest, length)
+      }).pipe(Effect.scoped),
+    120_000
+  )
 
   it.effect("does not hide a start, though it was sent before and committed after it", () =>
     Effect.gen(function*() {

@@ -558,7 +558,8 @@ AS $$
 $$;
 
 -- Stores turns: history, status, key-value changes, new work, cancellations. Deletes their locks and their batches. The
--- messages in left_ids are not deleted: they keep their places in the queue as if they had not been delivered.
+-- messages in left_ids are not deleted: they keep their places in the queue as if they had not been delivered. The
+-- messages that the events in requeued have recorded are inserted again, in front of all others.
 --
 -- Returns one outcome per ack, in order: Done; LockLost if the lock of the token is unknown, expired, superseded or
 -- already settled (of several acks with one token, all but the first that can be stored); DuplicateEvent if an event id
@@ -576,7 +577,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
                                    --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
-                                   --   custom_status, cancelled_timers: {work_item: null}, left_ids: [row id]}]
+                                   --   custom_status, cancelled_timers: {work_item: null}, left_ids: [row id],
+                                   --   requeued: [event id]}]
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
   p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
@@ -1158,6 +1160,53 @@ BEGIN
     WHERE q.id = unread.id
       AND q.instance_id IS NOT DISTINCT FROM v_instances[ack.position] -- not "=": found by id, whatever the statistics say
       AND q.lock_token = v_secrets[ack.position];
+  END IF;
+
+  IF v_ends AND jsonb_path_exists(p_acks, '$[*].requeued') THEN
+    -- Before the insert, for the same reason. An instance is older than its messages: these are in its first batch, also
+    -- before a message that another transaction is about to commit. Batches are in order of the ids, so these are
+    -- negative: smaller than those of messages that wait, and than those of messages that were requeued before.
+    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
+    SELECT
+      -nextval('orchestrator_queue_id_seq'),
+      unread.instance_id,
+      unread.work_item,
+      unread.visible_at,
+      v_now,
+      unread.route
+    FROM (
+      SELECT
+        h.instance_id,
+        -- As the sender wrote it: -> keeps the text of a value.
+        '{"QueueMessage":{"instance":' || to_json(h.instance_id)::text
+          || ',"name":' || (event.data -> 'name')::text
+          || ',"data":' || (event.data -> 'data')::text || '}}' AS work_item,
+        least(
+          COALESCE(i.created_at, v_now),
+          (
+            SELECT min(q.visible_at)
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = h.instance_id
+              AND q.lock_token IS NULL
+          )
+        ) - interval '1 millisecond' AS visible_at,
+        COALESCE(i.route, '') AS route
+      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (status text, requeued jsonb)) WITH ORDINALITY
+        AS ack (status, requeued, position)
+      CROSS JOIN LATERAL (
+        SELECT DISTINCT one.id::bigint AS id
+        FROM jsonb_array_elements_text(ack.requeued) AS one (id)
+      ) AS wanted
+      JOIN history AS h
+        ON h.instance_id = v_instances[ack.position]
+        AND h.execution_id = v_executions[ack.position]
+        AND h.event_id = wanted.id
+      CROSS JOIN LATERAL (SELECT h.event_data::json AS data) AS event
+      LEFT JOIN instances AS i ON i.instance_id = h.instance_id
+      WHERE ack.status = 'ContinuedAsNew'
+        AND event.data ->> 'type' = 'ExternalEventPersistent'
+      ORDER BY ack.position, h.event_id DESC
+    ) AS unread;
   END IF;
 
   IF p_orchestrator_items IS NOT NULL THEN

@@ -63,7 +63,8 @@ export const ackRow = (ack: OrchestrationAck) => ({
   ...(ack.cancelledTimers !== undefined && {
     cancelled_timers: Object.fromEntries(ack.cancelledTimers.map((workItem) => [workItem, null]))
   }),
-  ...(ack.left !== undefined && { left_ids: ack.left })
+  ...(ack.left !== undefined && { left_ids: ack.left }),
+  ...(ack.requeued !== undefined && { requeued: ack.requeued })
 })
 
 export const keyValueRow = (change: KeyValueChange) =>

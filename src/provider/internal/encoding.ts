@@ -105,7 +105,8 @@ export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => (
   ...(turn.cancelledTimers !== undefined && turn.cancelledTimers.length > 0 && {
     cancelledTimers: turn.cancelledTimers.map(encodeItem)
   }),
-  ...(turn.left !== undefined && turn.left.length > 0 && { left: turn.left })
+  ...(turn.left !== undefined && turn.left.length > 0 && { left: turn.left }),
+  ...(turn.requeued !== undefined && turn.requeued.length > 0 && { requeued: turn.requeued })
 })
 
 const nextVersion = ({ orchestratorItems }: Turn): { readonly nextVersion?: string | null } => {

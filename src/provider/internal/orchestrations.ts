@@ -231,7 +231,8 @@ const ackOrchestrationItem = (room: Room): Service["ackOrchestrationItem"] => (l
     check.name("orchestrationVersion", turn.metadata.orchestrationVersion),
     check.id("parentInstanceId", turn.metadata.parentInstanceId),
     turn.metadata.pinnedVersion && check.version("pinnedVersion", turn.metadata.pinnedVersion),
-    ...(turn.left ?? []).map((messageId) => check.whole("left", messageId)),
+    ...(turn.left ?? []).map((messageId) => check.whole("left", messageId, Number.MIN_SAFE_INTEGER)),
+    ...(turn.requeued ?? []).map((eventId) => check.whole("requeued", eventId)),
     ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
       check.text("cancelledActivities", instanceId) ?? check.whole("cancelledActivities", executionId) ??
         check.whole("cancelledActivities", activityId)

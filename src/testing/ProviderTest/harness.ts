@@ -349,6 +349,7 @@ export interface Ack {
   readonly cancelled?: Turn["cancelledActivities"]
   readonly cancelledTimers?: Turn["cancelledTimers"]
   readonly left?: Turn["left"]
+  readonly requeued?: Turn["requeued"]
   /** Starts among `items` create their instances, pinned to this version. */
   readonly pinsStartsTo?: string
 }
@@ -369,6 +370,7 @@ export const ack = (
       cancelledActivities: turn.cancelled ?? [],
       ...(turn.cancelledTimers !== undefined && { cancelledTimers: turn.cancelledTimers }),
       ...(turn.left !== undefined && { left: turn.left }),
+      ...(turn.requeued !== undefined && { requeued: turn.requeued }),
       ...(turn.pinsStartsTo !== undefined && {
         startsPinnedTo: new Map((turn.items ?? []).map((item) => [item, version(turn.pinsStartsTo!)]))
       })

@@ -36,7 +36,8 @@ import {
   stamp,
   started,
   timerFired,
-  topic
+  topic,
+  turn
 } from "./harness.ts"
 
 export const queueSemantics = topic("queue_semantics", {
@@ -244,6 +245,48 @@ export const queueSemantics = topic("queue_semantics", {
     yield* expectNoOrchestration()
     yield* ack(claimed)
     yield* fails(ack(claimed, { left }), /lock/i)
+    yield* expectNoOrchestration()
+  }),
+
+  messages_a_turn_requeues_are_delivered_again_before_all_others: Effect.gen(function*() {
+    const mail = (data: string) => queueMessage("i", "Mail \"\\", data)
+    const recorded = (eventId: number, data: string) => ({
+      _tag: "ExternalEventPersistent" as const,
+      eventId,
+      name: "Mail \"\\",
+      data
+    })
+    const strange = "\"2\" \\ ü😀\n\t\u001f\u007f\u2028"
+    yield* create("i")
+    yield* turn("i", { events: [recorded(2, "1"), recorded(3, strange), recorded(4, "3")] })
+    yield* Effect.forEach(["4", "5"], (data) => send(mail(data)))
+    const claimed = yield* claimInstance("i")
+    yield* send(mail("6"))
+    yield* ack(claimed, {
+      events: [recorded(5, "4")],
+      items: [continueAsNewItem("i")],
+      metadata: named({ status: "ContinuedAsNew" }),
+      left: claimed.item.messageIds.slice(1),
+      // 1 is no message, and 6 does not exist.
+      requeued: [4, 3, 5, 1, 6]
+    })
+    const next = yield* claimInstance("i")
+    assert.strictEqual(next.attemptCount, 1)
+    const waiting = ["3", "4", "5", "6"].map(mail)
+    assert.deepStrictEqual(next.item.messages, [mail(strange), ...waiting, continueAsNewItem("i")])
+    // Those that were requeued before can be left as any others; they stay behind those that are requeued now.
+    yield* ack(next, {
+      executionId: 2,
+      events: [started(), recorded(2, strange)],
+      items: [continueAsNewItem("i")],
+      metadata: named({ status: "ContinuedAsNew" }),
+      left: next.item.messageIds.slice(1, -1),
+      requeued: [2]
+    })
+    const last = yield* claimInstance("i")
+    assert.deepStrictEqual(last.item.messages, [mail(strange), ...waiting, continueAsNewItem("i")])
+    // Only an execution that continues as new requeues.
+    yield* ack(last, { executionId: 3, events: [started(), recorded(2, "1")], requeued: [2] })
     yield* expectNoOrchestration()
   }),
 

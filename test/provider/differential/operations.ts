@@ -39,7 +39,7 @@ export interface Activity {
 export interface HistoryEvent {
   /** Null takes an id that was never used. */
   readonly eventId: number | null
-  readonly type: "OrchestrationStarted" | "OrchestrationFailed" | "TimerCreated"
+  readonly type: "OrchestrationStarted" | "OrchestrationFailed" | "TimerCreated" | "ExternalEventPersistent"
 }
 
 export type KeyValue =
@@ -66,6 +66,8 @@ export interface Turn {
   readonly cancelledActivities: ReadonlyArray<Pick<Activity, "instanceId" | "executionId" | "activityId">>
   /** Places in its batch of the messages it leaves. */
   readonly leaves?: ReadonlyArray<number>
+  /** Places in its `history` of the events that it requeues, with stored ones of the same numbers. */
+  readonly requeues?: ReadonlyArray<number>
   /** Whether its own `orchestratorItems` are cancelled timers at once. */
   readonly cancelsItems?: boolean
 }
@@ -248,7 +250,7 @@ const activity: fc.Arbitrary<Activity> = fc.record({
 
 const event: fc.Arbitrary<HistoryEvent> = fc.record({
   eventId: orNull(fc.constantFrom(1, 1, 2), 3),
-  type: fc.constantFrom("OrchestrationStarted", "OrchestrationFailed", "TimerCreated")
+  type: fc.constantFrom("OrchestrationStarted", "OrchestrationFailed", "TimerCreated", "ExternalEventPersistent")
 })
 
 const keyValue: fc.Arbitrary<KeyValue> = fc.oneof(
@@ -276,6 +278,7 @@ const turn: fc.Arbitrary<Turn> = fc.record({
   orchestratorItems: few(message),
   cancelledActivities: few(fc.record({ instanceId, executionId, activityId: fc.integer({ min: 1, max: 3 }) })),
   leaves: few(fc.nat(3)),
+  requeues: some(fc.nat(3), 3),
   cancelsItems: fc.boolean()
 })
 

@@ -5,6 +5,7 @@ import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
+import * as Event from "../../../src/model/Event.ts"
 import type { AdminDriver } from "../../../src/provider/AdminDriver.ts"
 import type { ProviderDriver } from "../../../src/provider/ProviderDriver.ts"
 import type * as operations from "./operations.ts"
@@ -119,14 +120,20 @@ const perform = Effect.fnUntraced(function*(
             }
           })
         }))
+        const history = turn.history.map((event, index) =>
+          encodedEvent(event, 1000 + step * 100 + position * 10 + index)
+        )
         return {
           ...turn,
           lockToken: claim.lockToken,
           executionId: turn.executionOffset === null ? null : (claim.executionId ?? 1) + turn.executionOffset,
-          history: turn.history.map((event, index) => encodedEvent(event, 1000 + step * 100 + position * 10 + index)),
+          history,
           workerItems: turn.workerItems.map((activity) => work(activity, step)),
           orchestratorItems,
           ...(turn.leaves !== undefined && { left: turn.leaves.flatMap((place) => claim.ids?.[place] ?? []) }),
+          ...(turn.requeues !== undefined && {
+            requeued: turn.requeues.flatMap((place) => [place, ...history.slice(place, place + 1).map(idOf)])
+          }),
           ...(turn.cancelsItems === true && { cancelledTimers: orchestratorItems.map(({ workItem }) => workItem) })
         }
       })
@@ -341,8 +348,25 @@ const work = (activity: operations.Activity, step: number) => ({
 const encodedEvent = ({ eventId, type }: operations.HistoryEvent, unused: number) => ({
   eventId: eventId ?? unused,
   eventType: type,
-  eventData: JSON.stringify({ event_id: eventId ?? unused, type, detail: `${unused} ü😀` })
+  eventData: type === "ExternalEventPersistent"
+    ? recordedMail(eventId ?? unused, unused)
+    : JSON.stringify({ event_id: eventId ?? unused, type, detail: `${unused} ü😀` })
 })
+
+const recordedMail = (eventId: number, unused: number) =>
+  Event.encode({
+    _tag: "ExternalEventPersistent",
+    eventId,
+    sourceEventId: null,
+    instanceId: "any",
+    executionId: 1,
+    timestampMs: 0,
+    duroxideVersion: "1000.2.0",
+    name: "Mail \"\\/",
+    data: JSON.stringify(`${unused} ü😀\u2028\u007f\u001f\n\t\b\f\r`)
+  })
+
+const idOf = ({ eventId }: { readonly eventId: number }) => eventId
 
 const sorted = <A>(items: ReadonlyArray<A>, by: (item: A) => string): ReadonlyArray<A> =>
   [...items].sort((a, b) => by(a) < by(b) ? -1 : 1)

@@ -40,7 +40,8 @@ export const ofMemory = (tables: memory.Tables): Effect.Effect<Tables> =>
         [...events].map(([eventId, eventData]) => [instanceId, executionId, eventId, eventData])
       )
     ),
-    orchestrator_queue: [...tables.messages.values()].map((row) => [row.instanceId, row.workItem, ...queued(row)]),
+    orchestrator_queue: [...tables.messages].sort(([a], [b]) => a - b)
+      .map(([, row]) => [row.instanceId, row.workItem, ...queued(row)]),
     worker_queue: [...tables.activities.values()].map((row) => [
       row.workItem,
       ...queued(row),

@@ -3,6 +3,7 @@
  * thing in its text.
  */
 import * as Result from "effect/Result"
+import * as Event from "../../../model/Event.ts"
 import * as WorkItem from "../../../model/WorkItem.ts"
 
 export const isTimer = (workItem: string): boolean => workItem.startsWith(`{"TimerFired"`)
@@ -34,3 +35,10 @@ export const parentOf = (workItem: string): string =>
 export const isCancelRequested = (eventData: string): boolean => /"type": ?"[A-Za-z]+CancelRequested"/.test(eventData)
 
 export const isFailure = (eventData: string): boolean => /"type": ?"OrchestrationFailed"/.test(eventData)
+
+/** The message to an instance that an event has recorded; undefined where it has recorded none. */
+export const recordedMessage = (instance: string, eventData: string): string | undefined => {
+  const event = Result.getOrUndefined(Event.decode(eventData))
+  if (event?._tag !== "ExternalEventPersistent") return undefined
+  return WorkItem.encode({ _tag: "QueueMessage", instance, name: event.name, data: event.data })
+}

@@ -38,6 +38,7 @@ const ackAll = (
       if (start !== undefined) startInstance(store, instanceId, start, now, queued)
     }
   }
+  for (const { instanceId, turn } of done) requeue(store, instanceId, turn, now)
   const before = new Map(
     done.flatMap(({ turn }) => turn.orchestratorItems)
       .map(({ instanceId }) => [instanceId, earliest(store, instanceId)])
@@ -124,6 +125,21 @@ const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {
     const isMeant = activity.instanceId === key.instanceId && activity.executionId === key.executionId &&
       activity.activityId === key.activityId
     if (isMeant) activities.delete(id)
+  }
+}
+
+/** Smaller ids than all others of the instance, and an earlier time: first in their batch, and in the first batch. */
+const requeue = (store: tables.Tables, instanceId: string, turn: OrchestrationAck, now: number) => {
+  if (turn.status !== "ContinuedAsNew" || turn.requeued === undefined) return
+  const events = store.history.get(instanceId)?.get(turn.executionId!)
+  const createdAtMs = store.instances.get(instanceId)?.createdAtMs ?? now
+  const visibleAtMs = Math.min(createdAtMs - 1, earliest(store, instanceId))
+  for (const eventId of [...new Set(turn.requeued)].sort((a, b) => b - a)) {
+    const eventData = events?.get(eventId)
+    const workItem = eventData === undefined ? undefined : texts.recordedMessage(instanceId, eventData)
+    if (workItem === undefined) continue
+    const message = { instanceId, workItem, createdAtMs: now, visibleAtMs, lock: null, attemptCount: 0 }
+    store.messages.set(-(++store.lastRowId), message)
   }
 }
 
