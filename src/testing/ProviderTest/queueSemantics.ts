@@ -267,7 +267,7 @@ export const queueSemantics = topic("queue_semantics", {
       items: [continueAsNewItem("i")],
       metadata: named({ status: "ContinuedAsNew" }),
       left: claimed.item.messageIds.slice(1),
-      // 1 is no message, and 6 does not exist.
+      // 1 is not a message, and 6 does not exist.
       requeued: [4, 3, 5, 1, 6]
     })
     const next = yield* claimInstance("i")
