@@ -186,6 +186,15 @@ describe("An instance that is delivered", () => {
       ["p", "q"]
     )
   })
+
+  it("keeps the version of the execution before when it fails as poison in a new one", () => {
+    const versionOf = (messages: ReadonlyArray<WorkItem.WorkItem>, history: ReadonlyArray<Event.Event>) => {
+      const decision = decided(item(history, messages), maxAttempts + 1)
+      return decision._tag === "FailAsPoison" ? decision.turn.metadata.orchestrationVersion : decision._tag
+    }
+    assert.strictEqual(versionOf([next], [started(), continued]), "1.0.0")
+    assert.strictEqual(versionOf([{ ...next, version: "2.0.0" }], [started(), continued]), "2.0.0")
+  })
 })
 
 describe("A turn that is not stored", () => {
