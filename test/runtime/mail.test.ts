@@ -45,6 +45,18 @@ const VisitsLive = Visits.toLayer(Effect.fn(function*({ count, next }) {
   return next + 1 < count ? yield* Visits.continueAsNew({ next: next + 1, count }) : next
 }))
 
+/** Reads 1,500 words per execution, after an activity. */
+const Heaps = Orchestration.make("Heaps", { payload: Progress, success: Schema.Int })
+
+const HeapsLive = Heaps.toLayer(Effect.fn(function*({ count, next }) {
+  yield* Gate.execute(next)
+  for (let i = next; i < next + 1_500; i++) {
+    const word = yield* Words.take
+    if (label(word) !== String(i)) return yield* Effect.die(`read ${label(word)} instead of ${i}`)
+  }
+  return next + 1_500 < count ? yield* Heaps.continueAsNew({ next: next + 1_500, count }) : count
+}))
+
 const RuntimeLive = Runtime.layer({ orchestrations: [Reads], activities: [] }).pipe(Layer.provide(ReadsLive))
 
 const layer = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(url))).pipe(
@@ -138,6 +150,30 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
       }).pipe(Effect.scoped),
     120_000
   )
+
+  it.effect("of small messages returns to the queue beyond 8 MiB, in order", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const driver = yield* ProviderDriver.ProviderDriver
+      const { sql } = yield* PgServer.PgServer
+      const gate = yield* Deferred.make<void>()
+      const GateLive = Gate.toLayer(() => Deferred.await(gate))
+      yield* Layer.build(
+        Runtime.layer({ orchestrations: [Heaps], activities: [Gate] }).pipe(Layer.provide([HeapsLive, GateLive]))
+      )
+      const count = 6_000
+      yield* client.start(Heaps, { instanceId: "heaps", payload: { next: 0, count } })
+      const words = Array.from({ length: count }, (_, i) => mail("heaps", `${i} ${"x".repeat(3_000)}`))
+      yield* driver.enqueueForOrchestrator(words)
+      const queued = sql("SELECT FROM orchestrator_queue WHERE instance_id = 'heaps'")
+      yield* waitUntil(Effect.map(queued, (rows) => rows.length === 0))
+      yield* Deferred.succeed(gate, undefined)
+      assert.strictEqual(yield* client.wait(Heaps, "heaps", { timeout: "60 seconds" }), count)
+      const { executions, longest } = yield* longestStart("heaps")
+      assert.strictEqual(executions, 4)
+      assert.isBelow(longest, 9 * length)
+      assert.isAbove(longest, 7 * length)
+    }).pipe(Effect.scoped), 120_000)
 
   it.effect("does not hide a start, though it was sent before and committed after it", () =>
     Effect.gen(function*() {
