@@ -582,7 +582,7 @@ describe("replayHistory: an invalid history", () => {
     ["empty", () => [], "it is not an array of events, or it is empty"],
     ["an unknown event", (all) => [all[0], { ...all[1], type: "Later" }], `its item 1: unknown Event variant "Later"`],
     ["an item that is not an event", (all) => [...all, 7 as never], "its item 10: Event is not a JSON object"],
-    ["a gap", (all) => all.toSpliced(3, 1), "execution 1 has no event 4, or two deletions"],
+    ["a gap", (all) => all.toSpliced(3, 1), "execution 1 has no event 4, or two of them"],
     ["without its start", (all) => all.slice(1), "execution 1 does not begin with OrchestrationStarted"],
     ["of another program", (all) => all.with(0, { ...all[0], name: "Other" }), `it is of "Other", not of "Fulfil"`],
     [
