@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, OrchestrationItem, Provider } from "../Provider.ts"
@@ -23,6 +24,7 @@ import type {
 import type { ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked, refused } from "./check.ts"
+import * as claimBytes from "./claimBytes.ts"
 import { emptyAck, encodeTurn, sizeOfAck, unreadablePauseMs } from "./encoding.ts"
 import * as fetchPump from "./fetchPump.ts"
 import * as locks from "./locks.ts"
@@ -40,10 +42,12 @@ type Send<Item> = (item: Item) => Effect.Effect<Settled, ProviderError>
 
 /** What the operations share. */
 interface Room {
+  readonly clock: Clock.Clock
   readonly driver: Driver
   readonly wakeups: Wakeups
   readonly suspects: locks.Suspects
   readonly takeovers: takeovers.Takeovers
+  readonly claimBytes: claimBytes.ClaimBytes
   readonly sendAck: Send<OrchestrationAck>
   readonly sendAbandon: Send<Abandon>
   readonly sendRenewal: Send<Renewal>
@@ -58,10 +62,12 @@ export const make = Effect.fnUntraced(function*(
   const clock = yield* Clock.Clock
   const taking = takeovers.make(clock)
   const room: Room = {
+    clock,
     driver,
     wakeups,
     suspects: locks.makeSuspects(clock),
     takeovers: taking,
+    claimBytes: claimBytes.make(),
     sendAck: yield* shared("ackOrchestrationItem", driver.ackOrchestrationItems, {
       ...options,
       patience: Duration.min(options.patience, turnPatience),
@@ -153,13 +159,25 @@ const readHistory = (room: Room, { item, lockToken }: Claimed<Undecoded>, lockTi
 
 /** One statement; instances and messages that cannot be delivered are set aside. */
 const claim = Effect.fnUntraced(function*(room: Room, request: FetchOrchestrationItems) {
+  let begunMs = 0
   const claims = yield* measured(
     "fetch",
     Metrics.fetchOrchestrationItemDuration,
-    retried(room.takeovers.claiming(request, room.driver.fetchOrchestrationItems))
+    retried(Effect.suspend(() => {
+      begunMs = monotonicMs(room.clock)
+      return room.takeovers.claiming(
+        { ...request, maxBytes: room.claimBytes.current() },
+        room.driver.fetchOrchestrationItems
+      )
+    }))
   )
+  const isSlow = claims.length > 0 && room.claimBytes.arrived({
+    bytes: sizeOfMessages(claims),
+    tookMs: monotonicMs(room.clock) - begunMs,
+    lockTimeoutMs: request.lockTimeoutMs
+  })
   const items: Array<Claimed<Undecoded>> = []
-  for (const claim of claims) {
+  for (const claim of isSlow ? yield* stillHeld(room, claims, request.lockTimeoutMs) : claims) {
     const { instanceId, lockToken } = claim
     room.wakeups.locked.lock(lockToken, instanceId)
     const assembled = assemble(claim)
@@ -177,6 +195,28 @@ const claim = Effect.fnUntraced(function*(room: Room, request: FetchOrchestratio
   }
   return { items, more: items.length < claims.length }
 })
+
+const sizeOfMessages = (claims: ReadonlyArray<ClaimedInstance>) => {
+  let bytes = 0
+  for (const { messages } of claims) for (const { workItem } of messages) bytes += workItem.length
+  return bytes
+}
+
+/**
+ * Those of a slow claim whose locks can be renewed. Of the others, the locks ran out on the way and were taken over, or
+ * the store does not answer: they are not run.
+ */
+const stillHeld = (room: Room, claims: ReadonlyArray<ClaimedInstance>, lockTimeoutMs: number) =>
+  Effect.filter(claims, ({ lockToken }) =>
+    room.sendRenewal({ lockToken, extendForMs: lockTimeoutMs }).pipe(
+      Effect.map((settled) => settled === "Done"),
+      Effect.catch(() =>
+        Effect.as(
+          Effect.ignore(room.sendAbandon({ lockToken, delayMs: null, ignoreAttempt: true })),
+          false
+        )
+      )
+    ), { concurrency: "unbounded" })
 
 const deferUnreadable = ({ sendDeferral }: Room, { lockToken }: ClaimedInstance, { unreadable }: Assembled) =>
   sendDeferral({ lockToken, ids: unreadable.map(({ id }) => id), delayMs: unreadablePauseMs })
