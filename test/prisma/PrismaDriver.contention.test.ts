@@ -236,7 +236,7 @@ describe("settling:", () => {
 
   it.live("an ack waits for an earlier one with its token, and is lost when that commits", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       const { lockToken } = yield* Test.claimed(test.driver, "a")
       const other = yield* session(test)
       const [first] = yield* other(
@@ -255,7 +255,7 @@ describe("settling:", () => {
 
   it.live("the first turn of a child waits for the deletion of its parent, not for a turn of it", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.startOrchestrations([Test.start("parent", { delayMs: 60_000 })])
       const ackOfChild = (id: string) =>
         Effect.flatMap(
@@ -333,7 +333,7 @@ describe("starts:", () => {
 
   it.live("a start waits for an open start of the same id: taken if that commits, free if it is rolled back", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       for (const [end, answer] of [["ROLLBACK", "Started"], ["COMMIT", "AlreadyExists"]] as const) {
         const id = `instance-${end}`
         const other = yield* session(test)
@@ -349,7 +349,7 @@ describe("starts:", () => {
 
   it.live("a start and the first turn of the same id: one row in either order", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       const { lockToken } = yield* Test.claimed(test.driver, "a")
       const other = yield* session(test)
       yield* other("SELECT dx_start_orchestrations($1)", [

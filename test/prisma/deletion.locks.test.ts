@@ -50,7 +50,7 @@ type Answers = Effect.Effect<ReadonlyArray<string>, ProviderError>
 describe("while a deletion is under way,", () => {
   it.live("claims take other instances at once, and never this one", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.startOrchestrations([Test.start("a"), Test.start("b")])
       yield* test.driver.enqueueForWorker([
         Test.activity({ instanceId: "a" }),
@@ -88,7 +88,7 @@ describe("while a deletion is under way,", () => {
   for (const [name, settle] of Object.entries(settling)) {
     it.live(`${name} waits for it, and has lost its lock`, () =>
       Effect.gen(function*() {
-        const test = yield* Test.open()
+        const test = yield* Test.open({ patient: true })
         const tokens = yield* inATurn(test, "a")
         const other = yield* session(test)
         yield* other(removeSql, [["a"]])
@@ -102,7 +102,7 @@ describe("while a deletion is under way,", () => {
 
   it.live("and is rolled back, nothing is lost, and the turn continues", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       const tokens = yield* inATurn(test, "a")
       const before = yield* Test.tablesWith(test, "a")
       const other = yield* session(test)
@@ -119,7 +119,7 @@ describe("while a deletion is under way,", () => {
 
   it.live("a message is sent at once, and does not revive the instance", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* inATurn(test, "a")
       const other = yield* session(test)
       yield* other(removeSql, [["a"]])
@@ -130,7 +130,7 @@ describe("while a deletion is under way,", () => {
 
   it.live("a start finds the id taken, and a later one creates a new instance", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* inATurn(test, "a")
       const other = yield* session(test)
       yield* other(removeSql, [["a"]])
@@ -143,7 +143,7 @@ describe("while a deletion is under way,", () => {
 
   it.live("a start of an id without a row waits for it, and is complete", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.startOrchestrations([Test.start("a")])
       // Pauses the deletion half way, after it has locked the instance rows.
       const holder = yield* session(test)
@@ -160,7 +160,7 @@ describe("while a deletion is under way,", () => {
 
   it.live("another deletion of the same ids waits for it, and finds nothing", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.startOrchestrations([Test.start("a"), Test.start("b")])
       const other = yield* session(test)
       const [first] = yield* other(removeSql, [["a", "b"]])
@@ -180,7 +180,7 @@ describe("while a deletion is under way,", () => {
 describe("a deletion waits for", () => {
   it.live("a claim, which then loses its lock", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.startOrchestrations([Test.start("a")])
       const other = yield* session(test)
       const [claimed] = yield* other("SELECT * FROM dx_fetch_orchestration_items(1, 60000, null, null)")
@@ -224,7 +224,7 @@ describe("a deletion waits for", () => {
   for (const [name, settle] of Object.entries(settling)) {
     it.live(name, () =>
       Effect.gen(function*() {
-        const test = yield* Test.open()
+        const test = yield* Test.open({ patient: true })
         const tokens = yield* inATurn(test, "a")
         const other = yield* session(test)
         const [sql, argument] = settle(tokens)
@@ -240,7 +240,7 @@ describe("a deletion waits for", () => {
 
   it.live("a start of one of its ids: refused if that must have ended, else deleted with it", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       for (
         const [mustHaveEnded, outcome, left] of [
           [["x"], "StillRunning", ["executions", "instances", "orchestrator_queue"]],
@@ -262,7 +262,7 @@ describe("a deletion waits for", () => {
 
   it.live("no message that is being sent, and that does not revive the instance", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* inATurn(test, "a")
       const other = yield* session(test)
       yield* other("SELECT dx_enqueue_for_orchestrator($1)", [json([{ instance_id: "a", work_item: "{}" }])])
@@ -275,7 +275,7 @@ describe("a deletion waits for", () => {
 describe("a bulk deletion", () => {
   it.live("skips an instance that was started again since it was selected", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.startOrchestrations([Test.start("again"), Test.start("ended")])
       const claimed = yield* Test.claim(test.driver)
       yield* test.driver.ackOrchestrationItems(
@@ -299,7 +299,7 @@ describe("a bulk deletion", () => {
 describe("a deletion of a parent", () => {
   it.live("waits for a turn that schedules a child, and deletes neither", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       const { turn } = yield* inATurn(test, "parent")
       const other = yield* session(test)
       const { instanceId, workItem } = childStart("child", "parent")
@@ -318,7 +318,7 @@ describe("a deletion of a parent", () => {
 
   it.live("waits for the first turn of a child, and deletes neither", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.startOrchestrations([Test.start("parent", { delayMs: 60_000 })])
       yield* test.driver.enqueueForOrchestrator([childStart("child", "parent")])
       const { lockToken } = yield* Test.claimOne(test.driver)
@@ -341,7 +341,7 @@ describe("a deletion of a parent", () => {
 
   it.live("with its child leaves the child's first turn without a lock", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.startOrchestrations([Test.start("parent", { delayMs: 60_000 })])
       yield* test.driver.enqueueForOrchestrator([childStart("child", "parent")])
       const { lockToken } = yield* Test.claimOne(test.driver)

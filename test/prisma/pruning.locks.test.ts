@@ -11,7 +11,7 @@ import { waitForStatement } from "../utils/waitUntil.ts"
 
 /** An instance in its third execution, with an event in each, and a turn of it under way. */
 const inThirdExecution = Effect.gen(function*() {
-  const test = yield* Test.open()
+  const test = yield* Test.open({ patient: true })
   yield* test.driver.startOrchestrations([Test.start("a")])
   for (const executionId of [1, 2, 3]) {
     const { lockToken } = yield* Test.claimOne(test.driver)

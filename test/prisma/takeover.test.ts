@@ -75,7 +75,7 @@ describe("a turn that", () => {
 
   it.live("arrives during a takeover waits, and is lost", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
       const now = start()
       const [claimed] = yield* claimAt(test.sql, now)
@@ -97,7 +97,7 @@ describe("a turn that", () => {
 
   it.live("arrives while a takeover is rolled back is stored", () =>
     Effect.gen(function*() {
-      const test = yield* Test.open()
+      const test = yield* Test.open({ patient: true })
       yield* test.driver.enqueueForOrchestrator([Test.message("a")])
       const now = start()
       const [claimed] = yield* claimAt(test.sql, now)

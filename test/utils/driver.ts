@@ -31,7 +31,7 @@ export interface Opened extends PgServer.TestDatabase {
 
 export interface Options extends PrismaDriver.Options {
   readonly maxConnections?: number
-  /** Sets wait for locks as long as the test runs, instead of 200 milliseconds. */
+  /** Statements wait for locks as long as the test runs, instead of 50 or 200 milliseconds. */
   readonly patient?: boolean
 }
 
