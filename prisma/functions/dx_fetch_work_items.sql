@@ -10,10 +10,10 @@
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
 --
--- Bound: one look per route that has rows, and per session of the worker and served route; 32 sessions per route. If
--- there are more sessions: the 256 oldest activities per route, or 4,096 if these have too few free sessions (4 ms), or
--- else one look per session (7 microseconds). Then at most 10 rounds, each over four times as many rows as the one
--- before. Locked rows before the first free one are skipped (0.2 microseconds each).
+-- Bound: one look per route that has rows, and one per session of the worker and served route. New sessions: 32 per
+-- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
+-- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
+-- Locked rows before the first free one are skipped (0.2 microseconds each).
 --
 -- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
 -- waits.

@@ -1,5 +1,5 @@
--- Returns the key-values of an instance as readers see them: changes of the current execution first, else the values
--- that ended executions left.
+-- Returns the key-values of an instance as readers see them: for each key the change of the current execution, or else
+-- the value that ended executions left.
 --
 -- Returns one row per key that has a value, by key.
 --

@@ -6,8 +6,8 @@
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
--- executions, then earlier messages (skip locked). A start waits only for another start, a first turn, or a deletion of
--- the same id, and where lock_timeout ends the wait, all starts of the call fail with 55P03.
+-- executions, then earlier messages (skip locked). A start waits only for another start, a first turn or a deletion of
+-- the same id. If lock_timeout ends that wait, all starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
                                    --   delay_ms}]

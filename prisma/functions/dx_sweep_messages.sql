@@ -1,8 +1,8 @@
 -- Makes one step of a pass over the messages without a route, oldest first: a message whose instance exists by now gets
 -- its route; a message that has been visible for longer than p_max_age_ms is deleted.
 --
--- A message and the start of its id do not see each other when both are inserted at the same time, nor do a message in
--- an open transaction and a change of the version of its instance. This function repairs both.
+-- It repairs two races: a message and the start of its id that were inserted at the same time did not see each other; a
+-- message in an open transaction missed that its instance changed its version or was deleted.
 --
 -- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
 -- step.

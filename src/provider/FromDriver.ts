@@ -3,10 +3,10 @@
  *
  * Decoding, retries, batching, waiting and the rules of deletion are done here, once for every driver.
  *
- * Each operation is one function that checks its input, encodes it, sends it, reads the answer and wakes what waits
- * for its news. It stands in the file of its subject in `internal`: `orchestrations`, `activities`, `enqueue`, `reads` or
- * `admin`. How calls share statements, and how often one is sent, is in `coalescer` and `statement`; all news inside the
- * process goes through `wakeups`.
+ * Each operation is one function that checks its input, encodes it, sends it, reads the answer and wakes those that wait
+ * for it. It stands in the file of its subject in `internal`: `orchestrations`, `activities`, `enqueue`, `reads` or
+ * `admin`. How calls share statements, and how often one is sent, is in `coalescer` and `statement`; every
+ * wake-up inside the process passes through `wakeups`.
  *
  * @since 0.2.0
  */

@@ -89,8 +89,9 @@ export interface Turn {
   readonly forRust?: ReadonlySet<WorkItem.Of<"ActivityExecute">>
   readonly orchestratorItems: ReadonlyArray<WorkItem.WorkItem>
   /**
-   * Starts among `orchestratorItems` that create their instances, where the id is free, and the version each is pinned
-   * to: as `startOrchestration` does. Others are messages, which any process that serves the name may take.
+   * The starts among `orchestratorItems` that also create their instances where the id is free, as `startOrchestration`
+   * does, each with the version it is pinned to. A start that is not listed is only a message, which any process that
+   * serves the name may take.
    */
   readonly startsPinnedTo?: ReadonlyMap<WorkItem.WorkItem, CoreVersion>
   readonly metadata: ExecutionMetadata
@@ -100,7 +101,7 @@ export interface Turn {
     readonly executionId: number
     readonly activityId: number
   }>
-  /** Timers of this execution that the program no longer waits for: they need not fire. Those due by now may. */
+  /** Timers of this execution that the program no longer waits for. They are deleted, except those that are due by now. */
   readonly cancelledTimers?: ReadonlyArray<WorkItem.Of<"TimerFired">>
   /**
    * Messages of the batch, by their `messageIds`, that the turn has not used: they are not deleted, but wait in their
@@ -139,8 +140,8 @@ export interface SessionConfig {
   readonly workerId: string
   readonly lockTimeout: Duration.Duration
   /**
-   * How many sessions the next claim may bind that are not the worker's already; called before each claim. Where several
-   * callers of one worker wait, one of their functions is called. Defaults to no limit.
+   * Limit of the new sessions that the next claim may bind; called before each claim. If several callers of one worker
+   * wait, one of their functions decides for all. Defaults to no limit.
    */
   readonly maxNew?: (() => number) | undefined
 }
@@ -155,7 +156,7 @@ export interface InstanceStats {
   /** Events of the current execution, and the UTF-8 bytes of their texts. */
   readonly historyEventCount: number
   readonly historySizeBytes: number
-  /** Queue messages that were carried into the current execution. */
+  /** Unread mailbox messages that the current execution started with; those still in the queue are not counted. */
   readonly queuePendingCount: number
   /** Key-values as a reader sees them, and the UTF-8 bytes of their values. */
   readonly kvUserKeyCount: number
@@ -232,10 +233,10 @@ export class Provider extends Context.Service<Provider, {
   readonly dropOrchestrationItem: (lockToken: string) => Effect.Effect<void, ProviderError>
 
   /**
-   * Abandons a claim: its batch may be claimed again. With `delay` the instance is paused: neither the batch nor later messages are claimed before, and
-   * their order holds. `ignoreAttempt` takes the delivery back. `beginsFirst`, for a batch that lacks what begins the
-   * execution, puts it in front of all other messages of the instance, if it is due; then there is no pause. Works on an expired lock that was not taken over; else
-   * fails with `LockLost`.
+   * Abandons a claim: its batch may be claimed again. `delay` pauses the instance: until it has passed, neither the batch
+   * nor later messages are claimed, so their order holds. `ignoreAttempt` takes the delivery back. `beginsFirst`, for a
+   * batch that lacks what begins the execution, puts it in front of all other messages of the instance, if it is due;
+   * then there is no pause. Works on an expired lock that was not taken over; else fails with `LockLost`.
    */
   readonly abandonOrchestrationItem: (options: {
     readonly lockToken: string

@@ -1,18 +1,18 @@
 /**
  * The seam a storage implements: sets of encoded items in, one answer per item out.
  *
- * A driver stores, and says which rows a claim may take. Decoding, retries, batching and waiting are done once, above it,
- * by `FromDriver.make`. Strings of the types below are row texts
- * (`Event.encode`, `WorkItem.encode`); ids and milliseconds are safe integers.
+ * A driver stores, says which rows a claim may take, and passes on the wake-ups of its store. Decoding, retries, batching
+ * and waiting are done once, above it, by `FromDriver.make`. Strings of the types below are row texts (`Event.encode`,
+ * `WorkItem.encode`); ids and milliseconds are safe integers.
  *
  * **Promises every driver keeps**
  *
  * - One call is one atomic statement. A call that fails has changed nothing, unless the connection was lost.
  * - Items of a set succeed or fail on their own: a lost lock or a duplicate event never fails its neighbours. Answers
  *   stand in the order of the items.
- * - Turns of one set are stored at one moment, in steps over the whole set: the activities of all turns are inserted,
- *   then the cancellations of all are applied, then the timers of ended executions go, then the messages of all are sent.
- *   So a turn that cancels an activity which another turn of the set schedules deletes it, whichever stands first.
+ * - The turns of one set are stored at one moment, in steps over the whole set: insert the activities of all turns; apply
+ *   all cancellations; delete the timers of ended executions; send all messages. So a cancellation deletes an activity
+ *   that another turn of the set schedules, whatever their order.
  * - A claim never waits for another claim; it takes the next candidate instead.
  * - A call that stores items waits only shortly for what a transaction of others holds, then fails with `Contention`,
  *   `sqlState` 55P03: the caller tries each item again by itself, so that one that is held delays no other.
@@ -46,9 +46,10 @@ import type { ProviderError } from "./ProviderError.ts"
 /**
  * An orchestration a process serves, in some of its versions.
  *
- * An instance is served when `name` is its orchestration and `versions` contain its version: the one of its `instances`
- * row; before its first turn the one its start asks for; after continue-as-new the one its message asks for. A start that
- * asks for none is served by any version; a continue-as-new that asks for none by any that is not older than the last.
+ * An instance is served when `name` is its orchestration and `versions` contains its version. That is the version of its
+ * `instances` row; before the first turn, the one its start asks for; after continue-as-new, the one its message asks
+ * for. A start that asks for no version is served by any; a continue-as-new that asks for none, by any that is not older
+ * than the last.
  *
  * @category models
  * @since 0.2.0
@@ -61,8 +62,10 @@ export interface ServedOrchestration {
 
 /**
  * Deliveries without an end after which work is a suspect: it may be what ends the processes that claim it. A suspect is
- * claimed alone, so that it cannot take other work down with it. Of an instance, the deliveries of its first visible
- * message count.
+ * claimed alone, so that it cannot take other work down with it.
+ *
+ * A claim looks at the deliveries of an instance's first visible message. The claimed item carries the highest count in
+ * its batch, and from then on that one counts, also for `maxAttempts`.
  *
  * @category constants
  * @since 0.2.0
@@ -80,7 +83,7 @@ export interface FetchOrchestrationItems {
   readonly limit: number
   /** Length of the lock, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
-  /** Null claims executions of every pinned version. */
+  /** Range of pinned versions, not of versions of an orchestration. Null claims every one. */
   readonly versions: VersionRange | null
   /** Claims only instances of these; all others stay as they are, uncounted. Without it, instances of every definition. */
   readonly serves?: ReadonlyArray<ServedOrchestration>
@@ -91,13 +94,13 @@ export interface FetchOrchestrationItems {
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
   readonly takesOver?: boolean
   /**
-   * Bytes of messages and history after which the call hands out no more: an instance's remaining messages are its next
-   * batch, remaining instances are for the next call. At least one message is handed out. Defaults to 16 MiB.
+   * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form its
+   * next batch, further instances wait for the next call. At least one message is handed out. Defaults to 16 MiB.
    */
   readonly maxBytes?: number
   /**
-   * Of a history with events above this id, at least 1, only the last event is handed out: most callers have such a
-   * history in memory, the others read it. Without a limit every history is handed out whole.
+   * An event id, at least 1. If a history has later events, only its last event is handed out: most callers hold such a
+   * history in memory, and the others read it. Without a limit every history is handed out whole.
    */
   readonly historyLimit?: number
 }
@@ -277,14 +280,15 @@ export interface EncodedMessage {
  */
 export interface StartedInstance {
   readonly orchestrationName: string
-  /** The version asked for; null takes the newest of the process that begins it. */
+  /** The version asked for; null: the newest version served by the process that runs the first turn. */
   readonly orchestrationVersion: string | null
   readonly parentInstanceId: string | null
   readonly pinnedVersion: CoreVersion
 }
 
 /**
- * The outcome of settling, or renewing, one lock.
+ * The answer of a driver about one lock: to an ack, an abandon, a renewal or `deferMessages`. Only acks of turns get
+ * `DuplicateEvent`.
  *
  * @category models
  * @since 0.1.0
@@ -292,7 +296,7 @@ export interface StartedInstance {
 export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 
 /**
- * A claim to give back.
+ * A claim to abandon.
  *
  * @category models
  * @since 0.1.0
@@ -300,8 +304,8 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 export interface Abandon {
   readonly lockToken: string
   /**
-   * An activity becomes visible after that time. An instance is paused: neither the messages of the batch nor later ones
-   * are claimed before, and their order holds. Null: at once.
+   * An activity becomes visible after that time. An instance is paused: until it has passed, neither the batch nor later
+   * messages are claimed, so their order holds. Null: at once.
    */
   readonly delayMs: number | null
   /** True takes the delivery back: it does not count as an attempt. */
@@ -374,7 +378,7 @@ export interface ClaimedWorkItem {
 }
 
 /**
- * A start that also creates the instance, so that it is visible at once and taken only once.
+ * A start that creates its instance as well, so that the instance is visible at once and its id is taken only once.
  *
  * @category models
  * @since 0.1.0
@@ -382,7 +386,7 @@ export interface ClaimedWorkItem {
 export interface OrchestrationStart {
   readonly instanceId: string
   readonly orchestrationName: string
-  /** The version asked for; null takes the newest of the process that begins it. */
+  /** The version asked for; null: the newest version served by the process that runs the first turn. */
   readonly orchestrationVersion: string | null
   /** The `StartOrchestration` message. */
   readonly workItem: string

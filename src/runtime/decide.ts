@@ -1,8 +1,8 @@
 /**
  * Decides what a delivery comes to. Pure: the dispatchers carry the decisions out.
  *
- * A claimed instance or activity runs, fails for good, is dropped, or is abandoned, that is, given back to be delivered
- * again. The same holds when the store does not take the turn or the outcome.
+ * A claimed instance runs, fails for good, is dropped or is abandoned; an activity runs, fails for good or is abandoned.
+ * What happens when the store does not take a turn or an outcome is decided here as well.
  */
 import * as Duration from "effect/Duration"
 import * as Exit from "effect/Exit"
@@ -16,7 +16,7 @@ import * as batches from "./batch.ts"
 import { failedTurn, poisonedActivity, poisonedInstance, refusedByStore } from "./failing.ts"
 import type { Registration, Registry } from "./registry.ts"
 
-/** The work is given back, to be delivered again. */
+/** The claim is abandoned: the work will be delivered again. */
 export interface Abandon<Because extends string> {
   readonly _tag: "Abandon"
   readonly because: Because
@@ -55,7 +55,7 @@ export type InstanceDecision =
   | { readonly _tag: "FailAsPoison"; readonly turn: Turn; readonly deliveries: number }
   | Abandon<"HistoryUnreadable" | "Early" | "Unserved">
 
-/** Why an instance is given back. */
+/** Why the claim of an instance is abandoned. */
 export type InstanceAbandoned =
   | "HistoryUnreadable"
   | "HistoryNotRead"
@@ -74,17 +74,17 @@ export const instance = (
     readonly warm: WarmProgram | undefined
   }
 ): InstanceDecision => {
-  const deliveries = attemptCount - 1
+  const earlierDeliveries = attemptCount - 1
   if (item.isKnownHistory) {
-    const batch = warm === undefined || deliveries >= maxAttempts ? undefined : batches.read(item, warm.started)
+    const batch = warm === undefined || earlierDeliveries >= maxAttempts ? undefined : batches.read(item, warm.started)
     return batch?._tag === "Run" ? { _tag: "Resume", batch, warm: warm! } : { _tag: "ReadHistory" }
   }
   const batch = batches.read(item)
   // An instance that has ended stays as it ended, however often its messages were delivered.
   if (batch._tag === "Drop") return { _tag: "Drop", rejections: batch.rejections }
-  if (deliveries >= maxAttempts) {
-    const turn = failedTurn(item, batch, poisonedInstance(item, deliveries, maxAttempts))
-    return { _tag: "FailAsPoison", turn, deliveries }
+  if (earlierDeliveries >= maxAttempts) {
+    const turn = failedTurn(item, batch, poisonedInstance(item, earlierDeliveries, maxAttempts))
+    return { _tag: "FailAsPoison", turn, deliveries: earlierDeliveries }
   }
   // Another release may be able to read it.
   if (Option.isSome(item.historyError)) return postponed("HistoryUnreadable", item.historyError.value)
@@ -129,10 +129,10 @@ export const activity = <Handler>(
   { attemptCount, item }: Pick<Claimed<Activity>, "attemptCount" | "item">,
   { handlers, maxAttempts }: { readonly handlers: ReadonlyMap<string, Handler>; readonly maxAttempts: number }
 ): ActivityDecision<Handler> => {
-  const deliveries = attemptCount - 1
-  if (deliveries >= maxAttempts) {
-    const completion = failed(item, poisonedActivity(item, deliveries, maxAttempts))
-    return { _tag: "FailAsPoison", completion, deliveries }
+  const earlierDeliveries = attemptCount - 1
+  if (earlierDeliveries >= maxAttempts) {
+    const completion = failed(item, poisonedActivity(item, earlierDeliveries, maxAttempts))
+    return { _tag: "FailAsPoison", completion, deliveries: earlierDeliveries }
   }
   const handler = handlers.get(item.name)
   return handler === undefined ? unserved(item.name) : { _tag: "Run", handler }

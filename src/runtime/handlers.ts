@@ -20,7 +20,7 @@ export interface ActivityHandler<Name extends string> {
 
 /**
  * Marks, in the type of a layer, that it provides a program of the orchestration `Name` in this version, or in any
- * version.
+ * version. Its name says handler; elsewhere only activities have handlers.
  *
  * @category models
  * @since 0.2.0

@@ -11,7 +11,10 @@ import type { Provider } from "../provider/Provider.ts"
 import type { Settings } from "./settings.ts"
 import type { Supervisor } from "./supervisor.ts"
 
-/** Time between two sweeps, plus or minus a fifth. Changed in virtual time only, where each sweep would be a step. */
+/**
+ * Time between two sweeps, plus or minus a fifth. Only tests in virtual time change it, because there each sweep would be
+ * a step.
+ */
 export const SweepInterval = Context.Reference<Duration.Duration>("duroxide-prisma/internal/SweepInterval", {
   defaultValue: () => Duration.seconds(10)
 })

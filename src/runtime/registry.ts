@@ -24,7 +24,7 @@ export interface Registry {
   readonly serves: ReadonlyArray<ServedOrchestration>
 }
 
-/** With these, other clients ask for any version. */
+/** Texts with which other clients ask for any version. */
 export const anyVersion: ReadonlyArray<string> = ["unknown", "0.0.0"]
 
 /** Throws on two registrations with the same name and version: a defect of the application. */

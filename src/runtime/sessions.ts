@@ -2,7 +2,7 @@
  * The sessions of one process: how many it serves at once, and how it keeps them.
  *
  * When a process claims an activity of a session, the store binds the session to that process. This module renews the
- * locks of sessions in use, and sweeps sessions that have neither a lock nor activities. It renews nothing before the
+ * locks of sessions in use, and deletes sessions that have neither a lock nor activities. It renews nothing before the
  * first session is claimed.
  */
 import * as Deferred from "effect/Deferred"
@@ -44,8 +44,8 @@ export const make = Effect.fnUntraced(function*(options: {
   /** Done, and replaced, whenever the limit is reached or no longer reached. */
   let limitCrossed = Deferred.makeUnsafe<void>()
   const owning = Latch.makeUnsafe()
-  const room = () => Math.max(0, settings.maxSessions - underWay.size)
-  const isFull = () => room() === 0
+  const freeSessions = () => Math.max(0, settings.maxSessions - underWay.size)
+  const isFull = () => freeSessions() === 0
 
   const change = (sessionId: string, by: 1 | -1) => {
     const wasFull = isFull()
@@ -88,7 +88,7 @@ export const make = Effect.fnUntraced(function*(options: {
         activities,
         session: isFull()
           ? Option.none()
-          : Option.some({ workerId, lockTimeout: settings.sessionLockTimeout, maxNew: room }),
+          : Option.some({ workerId, lockTimeout: settings.sessionLockTimeout, maxNew: freeSessions }),
         onLook
       })),
       Effect.as(Deferred.await(limitCrossed), Option.none())
@@ -99,12 +99,12 @@ export const make = Effect.fnUntraced(function*(options: {
     onSome: Option.match({ onNone: () => Effect.succeedNone, onSome: admit })
   })))
 
-  const sweep = Effect.forever(
+  const cleanup = Effect.forever(
     Effect.andThen(
       Effect.sleep(settings.sessionCleanupInterval),
       Effect.catchCause(
         provider.cleanupOrphanedSessions,
-        (cause) => Effect.logDebug("Worker dispatcher: sessions not swept yet", cause)
+        (cause) => Effect.logDebug("Worker dispatcher: sessions not cleaned up yet", cause)
       )
     )
   )
@@ -118,7 +118,7 @@ export const make = Effect.fnUntraced(function*(options: {
     }).pipe(Effect.timeoutOption(releaseTimeout), Effect.ignore)
   )
   yield* Effect.forkScoped(supervisor.watch("renewal of sessions", renewals({ provider, settings, workerId, owning })))
-  yield* Effect.forkScoped(supervisor.watch("sweep of sessions", sweep))
+  yield* Effect.forkScoped(supervisor.watch("cleanup of sessions", cleanup))
 
   return {
     workerId,

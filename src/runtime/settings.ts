@@ -69,7 +69,7 @@ export interface Settings {
    * released. Defaults to 5 minutes.
    */
   readonly sessionIdleTimeout: Duration.Duration
-  /** Time between two sweeps of sessions that have neither a lock nor activities. Defaults to 5 minutes. */
+  /** Time between two cleanups of sessions that have neither a lock nor activities. Defaults to 5 minutes. */
   readonly sessionCleanupInterval: Duration.Duration
   /**
    * Most sessions that may have activities running in this process. At the limit it claims only activities without a

@@ -1,5 +1,5 @@
 /**
- * Ends the claim of an instance: by storing a turn, by deleting its messages, or by giving it back.
+ * Ends the claim of an instance: by storing a turn, by deleting its messages, or by abandoning it.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -18,7 +18,7 @@ export interface Settlement {
   readonly drop: (rejections: ReadonlyArray<WorkItem.WorkItem>) => Effect.Effect<void, ProviderError>
   /** Repeats until the store answers: otherwise the lock would expire, and the delivery would count. */
   readonly abandon: (decision: Abandon<InstanceAbandoned>, cause?: ProviderError) => Effect.Effect<void>
-  /** Tries once to give the instance back. */
+  /** Abandons the claim, in one try. */
   readonly release: Effect.Effect<void>
 }
 

@@ -20,8 +20,8 @@ export const log = (options: {
   }))
 
 /**
- * Warns of each activity that cannot be delivered again after a crash: the lock of the dead worker is part of the waiting
- * time, so a limit no longer than it is over before another worker may begin.
+ * Warns of each activity that cannot be delivered again after a crash. The wait for the lock of the dead worker counts
+ * towards the limit; if the limit is not longer than the lock, it is over before another worker may begin.
  */
 export const warnOfLimits = (handlers: ReadonlyMap<string, ActivityCode>, { workerLockTimeout }: Settings) =>
   Effect.forEach(handlers, ([activity, { limits }]) => {

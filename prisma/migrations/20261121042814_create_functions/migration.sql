@@ -221,8 +221,8 @@ $$;
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
 -- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
--- executions, then earlier messages (skip locked). A start waits only for another start, a first turn, or a deletion of
--- the same id, and where lock_timeout ends the wait, all starts of the call fail with 55P03.
+-- executions, then earlier messages (skip locked). A start waits only for another start, a first turn or a deletion of
+-- the same id. If lock_timeout ends that wait, all starts of the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
                                    --   delay_ms}]
@@ -2236,10 +2236,10 @@ $$;
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
 --
--- Bound: one look per route that has rows, and per session of the worker and served route; 32 sessions per route. If
--- there are more sessions: the 256 oldest activities per route, or 4,096 if these have too few free sessions (4 ms), or
--- else one look per session (7 microseconds). Then at most 10 rounds, each over four times as many rows as the one
--- before. Locked rows before the first free one are skipped (0.2 microseconds each).
+-- Bound: one look per route that has rows, and one per session of the worker and served route. New sessions: 32 per
+-- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
+-- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
+-- Locked rows before the first free one are skipped (0.2 microseconds each).
 --
 -- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
 -- waits.
@@ -2638,8 +2638,8 @@ $$;
 -- A tree is held from the root down and then deleted from the leaves up, in slices. Invariant: a parent takes no turn
 -- between the moment it is held and its deletion. So out_children, read after that moment, is complete for good, and
 -- the parent does not notice that children disappear. An instance that has ended takes no turn anyway. The invariant
--- makes sure that a deletion finishes. It is not needed to keep every child with its parent: dx_delete_instances looks
--- for children in the transaction that deletes. If a deletion stops half way, the root still exists and can be deleted
+-- guarantees that a deletion finishes. That no child is left without its parent does not depend on it:
+-- dx_delete_instances looks for children in the transaction that deletes. If a deletion stops half way, the root still exists and can be deleted
 -- again; instances that were not deleted continue when the lock expires.
 --
 -- Bound: the ids given, their children, and the queued starts of all children.
@@ -2952,8 +2952,8 @@ BEGIN
 END
 $$;
 
--- Returns the key-values of an instance as readers see them: changes of the current execution first, else the values
--- that ended executions left.
+-- Returns the key-values of an instance as readers see them: for each key the change of the current execution, or else
+-- the value that ended executions left.
 --
 -- Returns one row per key that has a value, by key.
 --
@@ -3257,8 +3257,8 @@ $$;
 -- Makes one step of a pass over the messages without a route, oldest first: a message whose instance exists by now gets
 -- its route; a message that has been visible for longer than p_max_age_ms is deleted.
 --
--- A message and the start of its id do not see each other when both are inserted at the same time, nor do a message in
--- an open transaction and a change of the version of its instance. This function repairs both.
+-- It repairs two races: a message and the start of its id that were inserted at the same time did not see each other; a
+-- message in an open transaction missed that its instance changed its version or was deleted.
 --
 -- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
 -- step.

@@ -1,5 +1,8 @@
 /**
  * Ids and texts that name things in the store.
+ *
+ * Ids of instances that people give are checked here, and have at most 1,024 bytes. `provider/internal/check` checks all
+ * ids before they are stored, also those of children: at most 2,048 bytes.
  */
 import * as Effect from "effect/Effect"
 import { problemOf } from "./text.ts"

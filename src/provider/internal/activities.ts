@@ -174,8 +174,8 @@ const abandonWorkItem = (room: Room): Service["abandonWorkItem"] => ({ delay, ig
       room.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt }).pipe(
         Effect.ensuring(release(room, lockToken)),
         Effect.flatMap((settled) => settle("abandonWorkItem", lockToken, settled)),
-        // With a delay it is left to the next look of any process: woken to the moment, a process without a handler would
-        // be the first to have it again, each time, until it is poison.
+        // With a delay, the next look of any process finds it: the process that gave it up must not be the first to get it
+        // again.
         Effect.tap(() => Effect.sync(() => Option.isNone(delay) && room.wakeups.workers.wake()))
       )
   )

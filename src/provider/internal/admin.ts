@@ -145,7 +145,7 @@ const deletions = (driver: Driver) => {
   return { deleteInstance, deleteInstancesAtomic, deleteInstanceBulk }
 }
 
-/** Of the some 6,000 to 10,000 places in PostgreSQL's table of locks, by default, each takes one. */
+/** Each instance takes one of the 6,000 to 10,000 places that PostgreSQL's table of locks has by default. */
 const mostAtOnce = 5000
 
 /** Errors that the next tree would meet as well. */

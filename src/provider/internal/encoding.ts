@@ -31,7 +31,10 @@ export const carriedMessages = (firstEvent: string | null): number => {
   return event?._tag === "OrchestrationStarted" ? event.carryForwardEvents?.length ?? 0 : 0
 }
 
-/** Rows this version cannot read come back after it: long enough not to spin, short enough for a deploy that can. */
+/**
+ * How long rows that this version cannot read are hidden: long enough not to spin, short enough to meet the deployment
+ * that can read them.
+ */
 export const unreadablePauseMs = 60_000
 
 /** Thrown by encoders for values no store can represent: NaN, invalid Unicode. */

@@ -23,7 +23,7 @@ export type Enqueue = Pick<
   "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"
 >
 
-/** How single rows are sent, and whom to wake for them. */
+/** Sends single rows, and wakes those that wait for them. */
 export interface Way {
   readonly sendStart: (start: OrchestrationStart) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
   readonly sendMessage: (message: EncodedMessage) => Effect.Effect<void, ProviderError>

@@ -1,7 +1,7 @@
 /**
  * Builds a typed item from what a driver claimed: decodes rows, finds name and version, and recognises orphans.
  *
- * Rules are stated here once, for every driver (contract: instance metadata, orphaned messages, corrupt history).
+ * Rules are stated here once, for every driver.
  */
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"

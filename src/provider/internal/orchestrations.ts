@@ -145,7 +145,7 @@ const fetchOrchestrationItem = (room: Room, take: Take): Service["fetchOrchestra
   })
 }
 
-/** The whole history of a claimed instance, under its lock: the caller does not know that one yet. */
+/** Reads the whole history of a claimed instance and renews its lock meanwhile: the caller does not have the token yet. */
 const readHistory = (room: Room, { item, lockToken }: Claimed<Undecoded>, lockTimeout: Duration.Duration) =>
   Effect.raceFirst(
     retried(room.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId })),

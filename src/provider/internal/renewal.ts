@@ -1,6 +1,6 @@
 /**
- * Renewal of locks while something works under them: at half their length, or more often where the caller wants to know
- * more often; after an attempt without an answer, again at a tenth.
+ * Renewal of locks while work runs under them: whenever half of the lock is left, or more often if the caller asks for
+ * it; after a renewal without an answer, again after a tenth of the lock.
  *
  * A passing database error does not lose a lock: only the store's own answer ends its renewal.
  */
@@ -44,7 +44,10 @@ export const whileHeld = <R>(options: {
     Effect.asVoid
   )
 
-/** Renews one lock of this length until it is lost. The first renewal comes early, because the lock is older than it. */
+/**
+ * Renews one lock of this length until it is lost. The first renewal comes early, because part of the lock has passed
+ * already.
+ */
 export const untilLost = (
   lockTimeout: Duration.Duration,
   renew: Effect.Effect<void, ProviderError>

@@ -1,8 +1,8 @@
 /**
- * All news inside the process: a queue has work, an instance has ended, activities were cancelled.
+ * Where every wake-up inside the process passes: a queue has work, an instance has ended, activities were cancelled.
  *
- * The operations report here what they stored, and the store's notifications come in here; from here it goes to those
- * that wait for it. News is a hint: without it, polling and renewals find the same later.
+ * The operations report here what they stored, and `ProviderDriver.wakeups` brings in those of the store. A wake-up is a
+ * hint: without it, polling and renewals find the same later.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -105,7 +105,7 @@ export const make = Effect.fnUntraced(function*(
     onCancelled: (listener) =>
       Effect.acquireRelease(
         Effect.sync(() => {
-          // Of its own, as a listener may be added twice.
+          // A new function each time, because one listener may be added twice.
           const entry = (activities: Turn["cancelledActivities"]) => listener(activities)
           cancelListeners.add(entry)
           return entry
