@@ -1,15 +1,15 @@
-// Checks the English of comments, docs, messages and test names: a list of turns that most readers stumble over, each
-// with what to write instead. A turn belongs in the list when it is wrong almost everywhere; a place where it is right
+// Checks the English of comments, docs, messages and test names: a list of phrases that most readers stumble over, each
+// with what to write instead. A phrase belongs in the list when it is wrong almost everywhere; a place where it is right
 // belongs in `exceptions`.
 //
-// `node scripts/words.mjs [directory]` prints each turn it finds and exits with 1 when there is one. Names in code
-// count as text, and a turn is also found when a line break, or the start of the next line of a comment, divides it.
+// `node scripts/words.mjs [directory]` prints each phrase it finds and exits with 1 when there is one. Names in code
+// count as text, and a phrase is also found when a line break, or the start of the next line of a comment, divides it.
 
 import { readdirSync, readFileSync } from "node:fs"
 import { join, resolve } from "node:path/posix"
 
-/** Each turn as a regular expression, in which a space stands for any gap between two words; and what to write. */
-const turns = [
+/** Each phrase as a regular expression, in which a space stands for any gap between two words; and what to write. */
+const phrases = [
   ["nobody", `name it ("no process", "no caller"), or "no one" for people`],
   ["somebody|anybody", `name it ("another session", "a caller"), or "someone" for people`],
   ["everybody", `name them ("all callers")`],
@@ -40,7 +40,7 @@ const turns = [
   ["leases?|leased", `"lock", as in the tables`]
 ]
 
-/** Places where a turn is right: path, turn, and why. */
+/** Places where a phrase is right: path, phrase, and why. */
 const exceptions = [
   ["src/server/internal/embeddedPostgres.ts", "nobody", "an account of the operating system"],
   ["src/server/DatabaseServer.ts", "nobody", "the same"],
@@ -54,8 +54,8 @@ const skipped = /^(?:(?:.*\/)?node_modules|build|dist|\..*|prisma\/migrations|.*
 const own = new Set(["scripts/words.mjs", "test/scripts/words.test.ts"])
 
 const root = resolve(process.argv[2] ?? ".")
-const breaches = listFiles("").filter((file) => !own.has(file)).flatMap(turnsOf)
-for (const { file, instead, line, turn } of breaches) console.error(`${file}:${line}: "${turn}": write ${instead}`)
+const breaches = listFiles("").filter((file) => !own.has(file)).flatMap(phrasesOf)
+for (const { file, instead, line, phrase } of breaches) console.error(`${file}:${line}: "${phrase}": write ${instead}`)
 console.log(breaches.length === 0 ? "Words: none of the list." : `Words: ${breaches.length} to rewrite.`)
 process.exitCode = breaches.length === 0 ? 0 : 1
 
@@ -63,20 +63,20 @@ process.exitCode = breaches.length === 0 ? 0 : 1
 // reading
 // -----------------------------------------------------------------------------
 
-function turnsOf(file) {
+function phrasesOf(file) {
   const text = readFileSync(join(root, file), "utf8")
-  return turns.flatMap(([turn, instead]) =>
-    [...text.matchAll(expression(turn))].flatMap((match) => {
+  return phrases.flatMap(([phrase, instead]) =>
+    [...text.matchAll(expression(phrase))].flatMap((match) => {
       const plain = match[0].replace(/\s*\n[\s*/>#|-]*/g, " ")
       if (exceptions.some(([path, word]) => path === file && plain.toLowerCase().startsWith(word))) return []
-      return [{ file, line: text.slice(0, match.index).split("\n").length, turn: plain, instead }]
+      return [{ file, line: text.slice(0, match.index).split("\n").length, phrase: plain, instead }]
     })
   )
 }
 
-function expression(turn) {
+function expression(phrase) {
   const gap = String.raw`(?:[ \t]*["'\`]? ?\+?\r?\n[ \t]*(?:\/\/\/?|\*|--|>|#|["'\`])?[ \t]*| )`
-  const [words, after = ""] = turn.split(/(?=\(\?=)/)
+  const [words, after = ""] = phrase.split(/(?=\(\?=)/)
   return new RegExp(String.raw`\b(?:${words.replaceAll(" ", gap)})${after === "" ? String.raw`\b` : after}`, "gim")
 }
 

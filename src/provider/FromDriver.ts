@@ -24,7 +24,7 @@ import * as orchestrations from "./internal/orchestrations.ts"
 import * as outages from "./internal/outages.ts"
 import * as reads from "./internal/reads.ts"
 import * as statement from "./internal/statement.ts"
-import * as wakeups from "./internal/wakeups.ts"
+import { make as makeWakeups } from "./internal/wakeups.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
 
@@ -76,14 +76,14 @@ export const make: (
     patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
   }
   const store = statement.watched(driver, outages.make(yield* Clock.Clock))
-  const news = yield* wakeups.make(store.wakeups)
+  const wakeups = yield* makeWakeups(store.wakeups)
   return {
-    ...(yield* orchestrations.make(store, news, settings)),
-    ...(yield* activities.make(store, news, settings)),
-    ...enqueue.make(yield* enqueue.sharing(store, news, settings)),
+    ...(yield* orchestrations.make(store, wakeups, settings)),
+    ...(yield* activities.make(store, wakeups, settings)),
+    ...enqueue.make(yield* enqueue.sharing(store, wakeups, settings)),
     ...(yield* reads.make(store, settings)),
-    awaitEnd: news.awaitEnd,
-    onCancelled: news.onCancelled
+    awaitEnd: wakeups.awaitEnd,
+    onCancelled: wakeups.onCancelled
   }
 })
 

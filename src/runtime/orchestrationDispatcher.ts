@@ -36,7 +36,7 @@ export const make = Effect.fnUntraced(function*(options: {
   const warm = new WarmInstances(settings)
   const runner = turnRunners.make(yield* Effect.context<never>(), options)
   const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0 && !settings.verifyReplay
-  const room: Room = { provider, registry, settings, warm, runner, pauses: new Pauses() }
+  const parts: Parts = { provider, registry, settings, warm, runner, pauses: new Pauses() }
   return {
     name: component,
     concurrency: settings.orchestrationConcurrency,
@@ -50,14 +50,14 @@ export const make = Effect.fnUntraced(function*(options: {
         isKnown: usesWarm ? (end) => warm.hasSeen(end) : undefined,
         onLook: looks.answered
       })
-    ).pipe(Effect.map(Option.map((claimed) => handle(room, claimed))))
+    ).pipe(Effect.map(Option.map((claimed) => handle(parts, claimed))))
   }
 })
 
 // internal
 
 /** Shared by all deliveries. */
-interface Room {
+interface Parts {
   readonly provider: Provider["Service"]
   readonly registry: Registry
   readonly settings: Settings
@@ -67,8 +67,8 @@ interface Room {
 }
 
 /** Handles a delivery, and settles its claim whatever happens. */
-const handle = (room: Room, claimed: Claimed<OrchestrationItem>): Effect.Effect<void> => {
-  const { pauses, provider, runner, settings } = room
+const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effect<void> => {
+  const { pauses, provider, runner, settings } = parts
   const { item: { executionId, instanceId }, lockToken } = claimed
   const settlement = settlements.make({ provider, pauses, instanceId, lockToken })
   const renewed = renewal.untilLost(
@@ -76,7 +76,7 @@ const handle = (room: Room, claimed: Claimed<OrchestrationItem>): Effect.Effect<
     provider.renewOrchestrationItemLock({ lockToken, extendFor: settings.orchestrationLockTimeout })
   )
   // The turn learns at its ack that the lock is lost.
-  return Effect.raceFirst(deliver(room, claimed, settlement), Effect.andThen(renewed, Effect.never)).pipe(
+  return Effect.raceFirst(deliver(parts, claimed, settlement), Effect.andThen(renewed, Effect.never)).pipe(
     Effect.catchDefect((defect) =>
       Effect.andThen(Effect.logError(`${component}: turn broke`, defect), settlement.abandon(decide.broken))
     ),
@@ -89,13 +89,13 @@ const handle = (room: Room, claimed: Claimed<OrchestrationItem>): Effect.Effect<
 
 /** Decides what the delivery comes to, and carries it out. */
 const deliver = (
-  room: Room,
+  parts: Parts,
   { attemptCount, item: claimedItem }: Claimed<OrchestrationItem>,
   settlement: settlements.Settlement
 ): Effect.Effect<void> => {
-  const { provider, registry, runner, settings: { maxAttempts } } = room
+  const { provider, registry, runner, settings: { maxAttempts } } = parts
   const { instanceId } = claimedItem
-  const warm = room.warm.take(instanceId)
+  const warm = parts.warm.take(instanceId)
 
   /** `ran` is the turn that the warm program has already run, if it has. */
   const proceed = (item: OrchestrationItem, ran?: turns.Ran): Effect.Effect<void> =>
@@ -152,8 +152,8 @@ const deliver = (
   ): Effect.Effect<void> =>
     Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
       Effect.andThen(store(withRejections(ran.turn, batch), item, origin, () => {
-        if (ran.warm !== undefined) room.warm.add(instanceId, ran.warm)
-        return Effect.andThen(report(name, ran), reportWarm(room.warm))
+        if (ran.warm !== undefined) parts.warm.add(instanceId, ran.warm)
+        return Effect.andThen(report(name, ran), reportWarm(parts.warm))
       }))
     )
 

@@ -77,8 +77,8 @@ const bytesOf = (carried: Carried) => carried.reduce((bytes, { data }) => bytes 
 
 const countToCarry = (carried: Carried): number => {
   const isSmall = bytesOf(carried) < carried.length * smallMailBytes
-  let room = isSmall ? maxSmallCarriedBytes : maxCarriedBytes
-  const first = carried.findIndex(({ data }) => (room -= data.length) < 0)
+  let bytesLeft = isSmall ? maxSmallCarriedBytes : maxCarriedBytes
+  const first = carried.findIndex(({ data }) => (bytesLeft -= data.length) < 0)
   return first < 0 ? carried.length : first
 }
 

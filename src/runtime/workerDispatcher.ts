@@ -43,14 +43,14 @@ export const make = Effect.fnUntraced(function*(options: {
     activities: [...handlers.keys()],
     onLook: looks.answered
   })
-  const room: Room = { provider, handlers, running, settings, sessions, pauses: new Pauses() }
+  const parts: Parts = { provider, handlers, running, settings, sessions, pauses: new Pauses() }
   return {
     name: component,
     concurrency: settings.workerConcurrency,
     looks,
     claim: Effect.map(
       Effect.andThen(running.inTouch, sessions.claim),
-      Option.map((claimed) => handle(room, claimed))
+      Option.map((claimed) => handle(parts, claimed))
     )
   }
 })
@@ -58,7 +58,7 @@ export const make = Effect.fnUntraced(function*(options: {
 // internal
 
 /** Shared by all deliveries. */
-interface Room {
+interface Parts {
   readonly provider: Provider["Service"]
   readonly handlers: ReadonlyMap<string, ActivityCode>
   readonly running: RunningActivities
@@ -68,8 +68,8 @@ interface Room {
 }
 
 /** Handles a delivery, and settles its claim whatever happens. */
-const handle = (room: Room, claimed: Claimed<Activity>): Effect.Effect<void> => {
-  const { pauses, provider, running, sessions } = room
+const handle = (parts: Parts, claimed: Claimed<Activity>): Effect.Effect<void> => {
+  const { pauses, provider, running, sessions } = parts
   const { item, lockToken } = claimed
   const entry = running.enter(item, lockToken)
 
@@ -92,7 +92,7 @@ const handle = (room: Room, claimed: Claimed<Activity>): Effect.Effect<void> => 
       )
     )
 
-  return Effect.suspend(() => deliver(room, claimed, entry, abandon)).pipe(
+  return Effect.suspend(() => deliver(parts, claimed, entry, abandon)).pipe(
     Effect.catchDefect((defect) =>
       Effect.andThen(Effect.logError(`${component}: activity broke`, defect), abandon(decide.broken))
     ),
@@ -111,12 +111,12 @@ const handle = (room: Room, claimed: Claimed<Activity>): Effect.Effect<void> => 
 
 /** Decides what the delivery comes to, and carries it out. */
 const deliver = (
-  room: Room,
+  parts: Parts,
   { attemptCount, item, lockToken }: Claimed<Activity>,
   entry: Running,
   abandon: (decision: decide.Abandon<string>) => Effect.Effect<void>
 ): Effect.Effect<void> => {
-  const { handlers, provider, running, sessions, settings } = room
+  const { handlers, provider, running, sessions, settings } = parts
 
   /** Repeats the ack until the store has the outcome or the lock is lost. The handler does not run again for it. */
   const store = (completion: Completion, failures = 0): Effect.Effect<void> =>

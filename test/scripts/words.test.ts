@@ -39,7 +39,7 @@ describe("words", () => {
     ["a script", "scripts/a.mjs", "// Runs a command to its end.", "scripts/a.mjs:1: \"to its end\""]
   ]
   for (const [where, path, text, breach] of refused) {
-    it(`check: refuses a turn in ${where}, with file and line`, () => {
+    it(`check: refuses a phrase in ${where}, with file and line`, () => {
       const [found, ...more] = check({ [path]: text })
       assert.isTrue(found?.startsWith(`${breach}: write `), found)
       assert.deepStrictEqual(more, [])
@@ -54,7 +54,7 @@ describe("words", () => {
     ["a string", "src/a.ts", "const text = \"it waits for \" +\n  \"ever\""]
   ]
   for (const [where, path, text] of divided) {
-    it(`check: finds a turn that a line break divides in ${where}`, () => {
+    it(`check: finds a phrase that a line break divides in ${where}`, () => {
       assert.strictEqual(check({ [path]: text }).length, 1)
     })
   }

@@ -16,7 +16,7 @@ import { checked } from "./check.ts"
 import { encodeItem, sizeOfItem, unreadablePauseMs } from "./encoding.ts"
 import * as fetchPump from "./fetchPump.ts"
 import * as locks from "./locks.ts"
-import { closed, measured, retried, settle, shared } from "./statement.ts"
+import { closed, failUnlessDone, measured, retried, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import * as takeovers from "./takeovers.ts"
 import type { Wakeups } from "./wakeups.ts"
@@ -27,7 +27,7 @@ type ClaimedActivity = Claimed<WorkItem.Of<"ActivityExecute">>
 type Send<Item> = (item: Item) => Effect.Effect<Settled, ProviderError>
 
 /** What the operations share. */
-interface Room {
+interface Parts {
   readonly driver: Driver
   readonly wakeups: Wakeups
   readonly suspects: locks.Suspects
@@ -44,7 +44,7 @@ export const make = Effect.fnUntraced(function*(
 ) {
   const clock = yield* Clock.Clock
   const taking = takeovers.make(clock)
-  const room: Room = {
+  const parts: Parts = {
     driver,
     wakeups,
     suspects: locks.makeSuspects(clock),
@@ -61,16 +61,16 @@ export const make = Effect.fnUntraced(function*(
   }
   const take = yield* fetchPump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
-    abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(room)({ lockToken, ...asIfNotFetched })),
+    abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(parts)({ lockToken, ...asIfNotFetched })),
     onMade: (pump) => wakeups.workers.add(pump),
     closed: closed("fetchWorkItem")
   })
   return {
-    fetchWorkItem: fetchWorkItem(room, take),
-    ackWorkItem: ackWorkItem(room),
-    abandonWorkItem: abandonWorkItem(room),
-    renewWorkItemLock: renewWorkItemLock(room),
-    renewSessionLock: renewSessionLock(room),
+    fetchWorkItem: fetchWorkItem(parts, take),
+    ackWorkItem: ackWorkItem(parts),
+    abandonWorkItem: abandonWorkItem(parts),
+    renewWorkItemLock: renewWorkItemLock(parts),
+    renewSessionLock: renewSessionLock(parts),
     cleanupOrphanedSessions: driver.cleanupOrphanedSessions
   }
 })
@@ -79,7 +79,7 @@ export const make = Effect.fnUntraced(function*(
 
 type Take = Effect.Success<ReturnType<typeof fetchPump.byFilter<ClaimedActivity, ProviderError>>>
 
-const fetchWorkItem = (room: Room, take: Take): Service["fetchWorkItem"] => (options) => {
+const fetchWorkItem = (parts: Parts, take: Take): Service["fetchWorkItem"] => (options) => {
   const { activities, lockTimeout, onLook, pollTimeout, tags } = options
   const session = Option.getOrUndefined(options.session)
   return checked("fetchWorkItem", [
@@ -102,10 +102,10 @@ const fetchWorkItem = (room: Room, take: Take): Service["fetchWorkItem"] => (opt
       { ...filter, session: sessionClaim, isLimited: maxNew !== undefined },
       (limit) =>
         Effect.suspend(() =>
-          claim(room, {
+          claim(parts, {
             ...filter,
             limit,
-            suspects: room.suspects.count() === 0,
+            suspects: parts.suspects.count() === 0,
             session: sessionClaim === null || maxNew === undefined
               ? sessionClaim
               : { ...sessionClaim, maxNew: maxNew() }
@@ -118,34 +118,36 @@ const fetchWorkItem = (room: Room, take: Take): Service["fetchWorkItem"] => (opt
 }
 
 /** One statement; rows this version cannot read are set aside. */
-const claim = Effect.fnUntraced(function*({ driver, sendAbandon, suspects, takeovers }: Room, request: FetchWorkItems) {
-  const rows = yield* measured(
-    "fetch",
-    Metrics.dequeueWorkerDuration,
-    retried(takeovers.claiming(request, driver.fetchWorkItems))
-  )
-  const items: Array<ClaimedActivity> = []
-  for (const { attemptCount, lockToken, workItem } of rows) {
-    const item = WorkItem.decode(workItem)
-    if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
-      if (attemptCount > suspectAfter) suspects.lock(lockToken, request.lockTimeoutMs)
-      items.push({ item: item.success, lockToken, attemptCount })
-      continue
-    }
-    const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is not an activity`
-    yield* Effect.logError("Provider: an activity cannot be read by this version; it is hidden for a while").pipe(
-      Effect.annotateLogs({ problem })
+const claim = Effect.fnUntraced(
+  function*({ driver, sendAbandon, suspects, takeovers }: Parts, request: FetchWorkItems) {
+    const rows = yield* measured(
+      "fetch",
+      Metrics.dequeueWorkerDuration,
+      retried(takeovers.claiming(request, driver.fetchWorkItems))
     )
-    yield* Effect.ignore(sendAbandon({ lockToken, delayMs: unreadablePauseMs, ignoreAttempt: true }))
+    const items: Array<ClaimedActivity> = []
+    for (const { attemptCount, lockToken, workItem } of rows) {
+      const item = WorkItem.decode(workItem)
+      if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
+        if (attemptCount > suspectAfter) suspects.lock(lockToken, request.lockTimeoutMs)
+        items.push({ item: item.success, lockToken, attemptCount })
+        continue
+      }
+      const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is not an activity`
+      yield* Effect.logError("Provider: an activity cannot be read by this version; it is hidden for a while").pipe(
+        Effect.annotateLogs({ problem })
+      )
+      yield* Effect.ignore(sendAbandon({ lockToken, delayMs: unreadablePauseMs, ignoreAttempt: true }))
+    }
+    return { items, more: items.length < rows.length }
   }
-  return { items, more: items.length < rows.length }
-})
+)
 
 const asIfNotFetched = { delay: Option.none(), ignoreAttempt: true }
 
 // -- settle ----------------------------------------------------------------------------------------
 
-const ackWorkItem = (room: Room): Service["ackWorkItem"] => (lockToken, completion) =>
+const ackWorkItem = (parts: Parts): Service["ackWorkItem"] => (lockToken, completion) =>
   checked("ackWorkItem", [
     check.text("lockToken", lockToken),
     Option.isNone(completion) || isCompletion(completion.value)
@@ -156,59 +158,59 @@ const ackWorkItem = (room: Room): Service["ackWorkItem"] => (lockToken, completi
     return measured(
       "ack_worker",
       Metrics.ackWorkerDuration,
-      room.sendAck({ lockToken, completion: Option.getOrNull(message) })
+      parts.sendAck({ lockToken, completion: Option.getOrNull(message) })
     ).pipe(
-      Effect.tap(() => release(room, lockToken)),
-      Effect.flatMap((settled) => settle("ackWorkItem", lockToken, settled)),
+      Effect.tap(() => release(parts, lockToken)),
+      Effect.flatMap((settled) => failUnlessDone("ackWorkItem", lockToken, settled)),
       Effect.tap(() =>
-        Effect.sync(() => Option.isSome(message) && room.wakeups.messageSent(message.value.instanceId, null))
+        Effect.sync(() => Option.isSome(message) && parts.wakeups.messageSent(message.value.instanceId, null))
       )
     )
   })
 
-const abandonWorkItem = (room: Room): Service["abandonWorkItem"] => ({ delay, ignoreAttempt, lockToken }) =>
+const abandonWorkItem = (parts: Parts): Service["abandonWorkItem"] => ({ delay, ignoreAttempt, lockToken }) =>
   checked(
     "abandonWorkItem",
     [check.text("lockToken", lockToken), check.delay(delay)],
     () =>
-      room.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt }).pipe(
-        Effect.ensuring(release(room, lockToken)),
-        Effect.flatMap((settled) => settle("abandonWorkItem", lockToken, settled)),
+      parts.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt }).pipe(
+        Effect.ensuring(release(parts, lockToken)),
+        Effect.flatMap((settled) => failUnlessDone("abandonWorkItem", lockToken, settled)),
         // With a delay, the next look of any process finds it: the process that gave it up must not be the first to get it
         // again.
-        Effect.tap(() => Effect.sync(() => Option.isNone(delay) && room.wakeups.workers.wake()))
+        Effect.tap(() => Effect.sync(() => Option.isNone(delay) && parts.wakeups.workers.wake()))
       )
   )
 
-const renewWorkItemLock = (room: Room): Service["renewWorkItemLock"] => ({ extendFor, lockToken, sufficient }) =>
+const renewWorkItemLock = (parts: Parts): Service["renewWorkItemLock"] => ({ extendFor, lockToken, sufficient }) =>
   checked("renewWorkItemLock", [
     check.text("lockToken", lockToken),
     check.length("extendFor", extendFor, 1)
   ], () => {
     const extendForMs = check.wholeMillis(extendFor)
-    return room.sendRenewal({
+    return parts.sendRenewal({
       lockToken,
       extendForMs,
       ...(sufficient !== undefined && { sufficientMs: check.wholeMillis(sufficient) })
     }).pipe(
       Effect.tap((settled) =>
         settled === "Done"
-          ? Effect.sync(() => room.suspects.renew(lockToken, extendForMs))
-          : release(room, lockToken)
+          ? Effect.sync(() => parts.suspects.renew(lockToken, extendForMs))
+          : release(parts, lockToken)
       ),
-      Effect.flatMap((settled) => settle("renewWorkItemLock", lockToken, settled))
+      Effect.flatMap((settled) => failUnlessDone("renewWorkItemLock", lockToken, settled))
     )
   })
 
 /** A suspect fewer: now the next one may be claimed. */
-const release = ({ suspects, wakeups }: Room, lockToken: string) =>
+const release = ({ suspects, wakeups }: Parts, lockToken: string) =>
   Effect.sync(() => {
     if (suspects.release(lockToken)) wakeups.workers.wake()
   })
 
 // -- sessions --------------------------------------------------------------------------------------
 
-const renewSessionLock = ({ driver }: Room): Service["renewSessionLock"] => ({ extendFor, idleTimeout, workerIds }) =>
+const renewSessionLock = ({ driver }: Parts): Service["renewSessionLock"] => ({ extendFor, idleTimeout, workerIds }) =>
   checked("renewSessionLock", [
     check.texts("workerIds", workerIds),
     check.length("extendFor", extendFor, 1),

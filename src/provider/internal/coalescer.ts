@@ -80,7 +80,7 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
   let busyPlaces = 0
   let isClosed = false
 
-  const settle = (entry: Waiting<Item, A, E>, exit: Exit.Exit<A, E>) => {
+  const answer = (entry: Waiting<Item, A, E>, exit: Exit.Exit<A, E>) => {
     sent.delete(entry)
     entry.resume(exit)
   }
@@ -96,7 +96,7 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
   const sendAll = (entries: ReadonlyArray<Waiting<Item, A, E>>): Effect.Effect<Cause.Cause<E> | undefined> =>
     Effect.matchCause(Effect.suspend(() => options.send(entries.map(({ item }) => item))), {
       onSuccess: (answers) => {
-        entries.forEach((entry, i) => settle(entry, Exit.succeed(answers[i]!)))
+        entries.forEach((entry, i) => answer(entry, Exit.succeed(answers[i]!)))
         return undefined
       },
       onFailure: (cause) => {
@@ -104,7 +104,7 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
           ? failsWith(cause, options.splitOn)
           : failsWith(cause, options.isHeld) && !isOver(entries[0]!)
         if (isTriedAgain) return cause
-        entries.forEach((entry) => settle(entry, Exit.failCause(cause)))
+        entries.forEach((entry) => answer(entry, Exit.failCause(cause)))
         return undefined
       }
     })
@@ -113,7 +113,7 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
   const expire = () => {
     for (const one of held.filter(({ entry }) => isOver(entry))) {
       held.splice(held.indexOf(one), 1)
-      settle(one.entry, Exit.failCause(one.failure))
+      answer(one.entry, Exit.failCause(one.failure))
     }
   }
 
@@ -173,7 +173,7 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
   yield* Effect.addFinalizer(() =>
     Effect.sync(() => {
       isClosed = true
-      for (const entry of [...waiting.splice(0), ...sent]) settle(entry, Exit.fail(options.closed))
+      for (const entry of [...waiting.splice(0), ...sent]) answer(entry, Exit.fail(options.closed))
     })
   )
 

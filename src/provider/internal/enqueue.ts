@@ -24,7 +24,7 @@ export type Enqueue = Pick<
 >
 
 /** Sends single rows, and wakes those that wait for them. */
-export interface Way {
+export interface Senders {
   readonly sendStart: (start: OrchestrationStart) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
   readonly sendMessage: (message: EncodedMessage) => Effect.Effect<void, ProviderError>
   readonly sendActivity: (activity: EncodedActivity) => Effect.Effect<void, ProviderError>
@@ -32,18 +32,18 @@ export interface Way {
   readonly wakeups?: Wakeups
 }
 
-export const make = (way: Way): Enqueue => ({
-  startOrchestration: startOrchestration(way),
-  enqueueForOrchestrator: enqueueForOrchestrator(way),
-  enqueueForWorker: enqueueForWorker(way)
+export const make = (senders: Senders): Enqueue => ({
+  startOrchestration: startOrchestration(senders),
+  enqueueForOrchestrator: enqueueForOrchestrator(senders),
+  enqueueForWorker: enqueueForWorker(senders)
 })
 
-/** The way of a provider. */
+/** The senders of a provider. */
 export const sharing = Effect.fnUntraced(function*(
   driver: ProviderDriver["Service"],
   wakeups: Wakeups,
   options: Sharing
-): Effect.fn.Return<Way, never, Scope.Scope> {
+): Effect.fn.Return<Senders, never, Scope.Scope> {
   const ofItems = { ...options, sizeOf: sizeOfItem }
   return {
     sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
@@ -64,7 +64,7 @@ export const sharing = Effect.fnUntraced(function*(
 // -- operations ------------------------------------------------------------------------------------
 
 const startOrchestration =
-  ({ sendStart, wakeups }: Way): Enqueue["startOrchestration"] => ({ delay, pinnedVersion, start }) =>
+  ({ sendStart, wakeups }: Senders): Enqueue["startOrchestration"] => ({ delay, pinnedVersion, start }) =>
     checked("startOrchestration", [
       check.id("instance", start.instance),
       check.id("parentInstance", start.parentInstance),
@@ -89,7 +89,7 @@ const startOrchestration =
     })
 
 const enqueueForOrchestrator =
-  ({ sendMessage, wakeups }: Way): Enqueue["enqueueForOrchestrator"] => ({ delay, message }) =>
+  ({ sendMessage, wakeups }: Senders): Enqueue["enqueueForOrchestrator"] => ({ delay, message }) =>
     checked("enqueueForOrchestrator", [
       message._tag === "ActivityExecute"
         ? ["item", "ActivityExecute belongs to the worker queue"]
@@ -104,7 +104,7 @@ const enqueueForOrchestrator =
       ).pipe(Effect.tap(() => wakeAfter(wakeups, WorkItem.target(message), delayMs)))
     })
 
-const enqueueForWorker = ({ sendActivity, wakeups }: Way): Enqueue["enqueueForWorker"] => (activity) =>
+const enqueueForWorker = ({ sendActivity, wakeups }: Senders): Enqueue["enqueueForWorker"] => (activity) =>
   checked(
     "enqueueForWorker",
     [check.activity(activity)],

@@ -50,7 +50,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
   options: Options<A, E>
 ): Effect.fn.Return<FetchPump<A, E>, never, Scope.Scope> {
   const clock = yield* Clock.Clock
-  const signal = Latch.makeUnsafe()
+  const bell = Latch.makeUnsafe()
   const pollMs = Duration.toMillis(options.pollInterval)
   let waiters: Array<Waiter<A, E>> = []
   let woken = true
@@ -98,12 +98,12 @@ export const make = Effect.fnUntraced(function*<A, E>(
 
   yield* Effect.gen(function*() {
     while (true) {
-      if (waiters.length === 0) yield* signal.await
+      if (waiters.length === 0) yield* bell.await
       // All that ask in this tick share the statement.
       yield* Effect.yieldNow
-      signal.closeUnsafe()
+      bell.closeUnsafe()
       const pause = waiters.length === 0 ? 0 : untilNextLook()
-      if (pause > 0) yield* Effect.raceFirst(signal.await, Effect.sleep(pause))
+      if (pause > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(pause))
       // What breaks one look, be it the giving back of an item, must not end the next.
       else if (waiters.length > 0) yield* Effect.ignoreCause(Effect.uninterruptible(look))
     }
@@ -122,20 +122,20 @@ export const make = Effect.fnUntraced(function*<A, E>(
         if (isClosed) return resume(Exit.fail(options.closed))
         const waiter: Waiter<A, E> = { resume, onLook, deadline: monotonicMs(clock) + Duration.toMillis(timeout) }
         waiters.push(waiter)
-        signal.openUnsafe()
+        bell.openUnsafe()
         return Effect.sync(() => {
           waiters = waiters.filter((other) => other !== waiter)
         })
       }),
     wake: () => {
       woken = true
-      signal.openUnsafe()
+      bell.openUnsafe()
     },
     wakeAt: (timeMs) => {
       const index = insertionIndex(due, timeMs)
       if (due[index - 1] === timeMs) return
       due.splice(index, 0, timeMs)
-      if (index === 0) signal.openUnsafe()
+      if (index === 0) bell.openUnsafe()
     }
   }
 })

@@ -31,7 +31,7 @@ import * as locks from "./locks.ts"
 import { assemble, complete, historyEnd } from "./orchestrationItem.ts"
 import type { Assembled, Undecoded } from "./orchestrationItem.ts"
 import * as renewal from "./renewal.ts"
-import { closed, measured, retried, settle, shared } from "./statement.ts"
+import { closed, failUnlessDone, measured, retried, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import * as takeovers from "./takeovers.ts"
 import type { Wakeups } from "./wakeups.ts"
@@ -41,7 +41,7 @@ type Driver = ProviderDriver["Service"]
 type Send<Item> = (item: Item) => Effect.Effect<Settled, ProviderError>
 
 /** What the operations share. */
-interface Room {
+interface Parts {
   readonly clock: Clock.Clock
   readonly driver: Driver
   readonly wakeups: Wakeups
@@ -61,7 +61,7 @@ export const make = Effect.fnUntraced(function*(
 ) {
   const clock = yield* Clock.Clock
   const taking = takeovers.make(clock)
-  const room: Room = {
+  const parts: Parts = {
     clock,
     driver,
     wakeups,
@@ -83,16 +83,16 @@ export const make = Effect.fnUntraced(function*(
   }
   const take = yield* fetchPump.byFilter<Claimed<Undecoded>, ProviderError>({
     ...options,
-    abandon: ({ lockToken }) => Effect.ignore(abandonOrchestrationItem(room)({ lockToken, ...asIfNotFetched })),
+    abandon: ({ lockToken }) => Effect.ignore(abandonOrchestrationItem(parts)({ lockToken, ...asIfNotFetched })),
     onMade: (pump) => wakeups.orchestrators.add(pump),
     closed: closed("fetchOrchestrationItem")
   })
   return {
-    fetchOrchestrationItem: fetchOrchestrationItem(room, take),
-    ackOrchestrationItem: ackOrchestrationItem(room),
-    dropOrchestrationItem: dropOrchestrationItem(room),
-    abandonOrchestrationItem: abandonOrchestrationItem(room),
-    renewOrchestrationItemLock: renewOrchestrationItemLock(room)
+    fetchOrchestrationItem: fetchOrchestrationItem(parts, take),
+    ackOrchestrationItem: ackOrchestrationItem(parts),
+    dropOrchestrationItem: dropOrchestrationItem(parts),
+    abandonOrchestrationItem: abandonOrchestrationItem(parts),
+    renewOrchestrationItemLock: renewOrchestrationItemLock(parts)
   }
 })
 
@@ -106,7 +106,7 @@ type Take = Effect.Success<ReturnType<typeof fetchPump.byFilter<Claimed<Undecode
  */
 const historyLimit = 128
 
-const fetchOrchestrationItem = (room: Room, take: Take): Service["fetchOrchestrationItem"] => (options) => {
+const fetchOrchestrationItem = (parts: Parts, take: Take): Service["fetchOrchestrationItem"] => (options) => {
   const { isKnown, lockTimeout, onLook, pollTimeout, serves, versions } = options
   return checked("fetchOrchestrationItem", [
     check.length("lockTimeout", lockTimeout, 1),
@@ -124,7 +124,7 @@ const fetchOrchestrationItem = (room: Room, take: Take): Service["fetchOrchestra
         ? Effect.succeed(null)
         : claimed.item.isWholeHistory
         ? Effect.succeed(claimed.item.rows)
-        : readHistory(room, claimed, lockTimeout)
+        : readHistory(parts, claimed, lockTimeout)
       return Effect.map(
         rows,
         (rows): Claimed<OrchestrationItem> => ({ ...claimed, item: complete(claimed.item, rows) })
@@ -133,7 +133,7 @@ const fetchOrchestrationItem = (room: Room, take: Take): Service["fetchOrchestra
     return Effect.flatMap(
       take(
         filter,
-        (limit) => Effect.suspend(() => claim(room, { ...filter, limit, suspects: room.suspects.count() === 0 })),
+        (limit) => Effect.suspend(() => claim(parts, { ...filter, limit, suspects: parts.suspects.count() === 0 })),
         pollTimeout,
         onLook
       ),
@@ -146,40 +146,40 @@ const fetchOrchestrationItem = (room: Room, take: Take): Service["fetchOrchestra
 }
 
 /** Reads the whole history of a claimed instance and renews its lock meanwhile: the caller does not have the token yet. */
-const readHistory = (room: Room, { item, lockToken }: Claimed<Undecoded>, lockTimeout: Duration.Duration) =>
+const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lockTimeout: Duration.Duration) =>
   Effect.raceFirst(
-    retried(room.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId })),
+    retried(parts.driver.readHistory({ instanceId: item.instanceId, executionId: item.executionId })),
     Effect.andThen(
-      renewal.untilLost(lockTimeout, renewOrchestrationItemLock(room)({ lockToken, extendFor: lockTimeout })),
+      renewal.untilLost(lockTimeout, renewOrchestrationItemLock(parts)({ lockToken, extendFor: lockTimeout })),
       Effect.never
     )
   ).pipe(
-    Effect.onError(() => Effect.ignore(abandonOrchestrationItem(room)({ lockToken, ...asIfNotFetched })))
+    Effect.onError(() => Effect.ignore(abandonOrchestrationItem(parts)({ lockToken, ...asIfNotFetched })))
   )
 
 /** One statement; instances and messages that cannot be delivered are set aside. */
-const claim = Effect.fnUntraced(function*(room: Room, request: FetchOrchestrationItems) {
+const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems) {
   let begunMs = 0
   const claims = yield* measured(
     "fetch",
     Metrics.fetchOrchestrationItemDuration,
     retried(Effect.suspend(() => {
-      begunMs = monotonicMs(room.clock)
-      return room.takeovers.claiming(
-        { ...request, maxBytes: room.claimBytes.current() },
-        room.driver.fetchOrchestrationItems
+      begunMs = monotonicMs(parts.clock)
+      return parts.takeovers.claiming(
+        { ...request, maxBytes: parts.claimBytes.current() },
+        parts.driver.fetchOrchestrationItems
       )
     }))
   )
-  const isSlow = claims.length > 0 && room.claimBytes.arrived({
+  const isSlow = claims.length > 0 && parts.claimBytes.arrived({
     bytes: sizeOfMessages(claims),
-    tookMs: monotonicMs(room.clock) - begunMs,
+    tookMs: monotonicMs(parts.clock) - begunMs,
     lockTimeoutMs: request.lockTimeoutMs
   })
   const items: Array<Claimed<Undecoded>> = []
-  for (const claim of isSlow ? yield* stillHeld(room, claims, request.lockTimeoutMs) : claims) {
+  for (const claim of isSlow ? yield* stillHeld(parts, claims, request.lockTimeoutMs) : claims) {
     const { instanceId, lockToken } = claim
-    room.wakeups.locked.lock(lockToken, instanceId)
+    parts.wakeups.locked.lock(lockToken, instanceId)
     const assembled = assemble(claim)
     if (assembled.unreadable.length > 0) {
       yield* Effect.logError("Provider: a message cannot be read by this version; it is hidden for a while").pipe(
@@ -188,10 +188,10 @@ const claim = Effect.fnUntraced(function*(room: Room, request: FetchOrchestratio
     }
     if (assembled._tag === "Item") {
       const { attemptCount, item } = assembled
-      if (assembled.unreadable.length > 0) yield* Effect.ignore(deferUnreadable(room, claim, assembled))
-      if (attemptCount > suspectAfter) room.suspects.lock(lockToken, request.lockTimeoutMs)
+      if (assembled.unreadable.length > 0) yield* Effect.ignore(deferUnreadable(parts, claim, assembled))
+      if (attemptCount > suspectAfter) parts.suspects.lock(lockToken, request.lockTimeoutMs)
       items.push({ item, lockToken, attemptCount })
-    } else yield* setAside(room, claim, assembled)
+    } else yield* setAside(parts, claim, assembled)
   }
   return { items, more: items.length < claims.length }
 })
@@ -206,34 +206,34 @@ const sizeOfMessages = (claims: ReadonlyArray<ClaimedInstance>) => {
  * Those of a slow claim whose locks can be renewed. Of the others, the locks ran out on the way and were taken over, or
  * the store does not answer: they are not run.
  */
-const stillHeld = (room: Room, claims: ReadonlyArray<ClaimedInstance>, lockTimeoutMs: number) =>
+const stillHeld = (parts: Parts, claims: ReadonlyArray<ClaimedInstance>, lockTimeoutMs: number) =>
   Effect.filter(claims, ({ lockToken }) =>
-    room.sendRenewal({ lockToken, extendForMs: lockTimeoutMs }).pipe(
+    parts.sendRenewal({ lockToken, extendForMs: lockTimeoutMs }).pipe(
       Effect.map((settled) => settled === "Done"),
       Effect.catch(() =>
         Effect.as(
-          Effect.ignore(room.sendAbandon({ lockToken, delayMs: null, ignoreAttempt: true })),
+          Effect.ignore(parts.sendAbandon({ lockToken, delayMs: null, ignoreAttempt: true })),
           false
         )
       )
     ), { concurrency: "unbounded" })
 
-const deferUnreadable = ({ sendDeferral }: Room, { lockToken }: ClaimedInstance, { unreadable }: Assembled) =>
+const deferUnreadable = ({ sendDeferral }: Parts, { lockToken }: ClaimedInstance, { unreadable }: Assembled) =>
   sendDeferral({ lockToken, ids: unreadable.map(({ id }) => id), delayMs: unreadablePauseMs })
 
 /** An error with one instance of a claim leaves the others alone: its lock expires, and it is claimed again. */
-const setAside = (room: Room, claim: ClaimedInstance, assembled: Exclude<Assembled, { readonly _tag: "Item" }>) => {
+const setAside = (parts: Parts, claim: ClaimedInstance, assembled: Exclude<Assembled, { readonly _tag: "Item" }>) => {
   const { instanceId, lockToken } = claim
   const beginsFirst = assembled._tag === "Orphan"
   const delayMs = beginsFirst ? orphanPauseMs : null
-  return (assembled._tag === "Unreadable" ? deferUnreadable(room, claim, assembled) : Effect.void).pipe(
-    Effect.andThen(room.sendAbandon({ lockToken, delayMs, ignoreAttempt: true, beginsFirst })),
+  return (assembled._tag === "Unreadable" ? deferUnreadable(parts, claim, assembled) : Effect.void).pipe(
+    Effect.andThen(parts.sendAbandon({ lockToken, delayMs, ignoreAttempt: true, beginsFirst })),
     Effect.catch((error) =>
       Effect.logWarning("Provider: an instance whose messages cannot be delivered was not abandoned").pipe(
         Effect.annotateLogs({ instanceId, problem: error.message })
       )
     ),
-    Effect.ensuring(Effect.sync(() => room.wakeups.locked.release(lockToken)))
+    Effect.ensuring(Effect.sync(() => parts.wakeups.locked.release(lockToken)))
   )
 }
 
@@ -259,7 +259,7 @@ const turnPatience = Duration.millis(500)
  */
 const maxTurnBytes = 64 * 1024 * 1024
 
-const ackOrchestrationItem = (room: Room): Service["ackOrchestrationItem"] => (lockToken, turn) =>
+const ackOrchestrationItem = (parts: Parts): Service["ackOrchestrationItem"] => (lockToken, turn) =>
   checked("ackOrchestrationItem", [
     check.text("lockToken", lockToken),
     check.whole("executionId", turn.executionId, 1),
@@ -278,7 +278,7 @@ const ackOrchestrationItem = (room: Room): Service["ackOrchestrationItem"] => (l
         check.whole("cancelledActivities", activityId)
     )
   ], () => {
-    const { wakeups } = room
+    const { wakeups } = parts
     const ack = encodeTurn(lockToken, turn)
     const bytes = sizeOfAck(ack)
     if (bytes > maxTurnBytes) {
@@ -288,11 +288,11 @@ const ackOrchestrationItem = (room: Room): Service["ackOrchestrationItem"] => (l
         "instead of large values, or fewer of them at once"
       ])
     }
-    return measured("ack_orch", Metrics.ackOrchestrationItemDuration, room.sendAck(ack)).pipe(
-      Effect.flatMap((settled) => settle("ackOrchestrationItem", lockToken, settled, turn)),
+    return measured("ack_orch", Metrics.ackOrchestrationItemDuration, parts.sendAck(ack)).pipe(
+      Effect.flatMap((settled) => failUnlessDone("ackOrchestrationItem", lockToken, settled, turn)),
       Effect.onExit((exit) =>
         Effect.sync(() => {
-          release(room, lockToken)
+          release(parts, lockToken)
           if (Exit.isFailure(exit)) return
           if (turn.workerItems.length > 0) wakeups.workers.wake()
           for (const item of turn.orchestratorItems) {
@@ -307,45 +307,46 @@ const ackOrchestrationItem = (room: Room): Service["ackOrchestrationItem"] => (l
     )
   })
 
-const dropOrchestrationItem = (room: Room): Service["dropOrchestrationItem"] => (lockToken) =>
+const dropOrchestrationItem = (parts: Parts): Service["dropOrchestrationItem"] => (lockToken) =>
   checked("dropOrchestrationItem", [check.text("lockToken", lockToken)], () =>
-    room.sendAck(emptyAck(lockToken)).pipe(
-      Effect.flatMap((settled) => settle("ackOrchestrationItem", lockToken, settled)),
-      Effect.onExit(() => Effect.sync(() => release(room, lockToken)))
+    parts.sendAck(emptyAck(lockToken)).pipe(
+      Effect.flatMap((settled) => failUnlessDone("ackOrchestrationItem", lockToken, settled)),
+      Effect.onExit(() => Effect.sync(() => release(parts, lockToken)))
     ))
 
 const abandonOrchestrationItem =
-  (room: Room): Service["abandonOrchestrationItem"] => ({ beginsFirst = false, delay, ignoreAttempt, lockToken }) =>
+  (parts: Parts): Service["abandonOrchestrationItem"] => ({ beginsFirst = false, delay, ignoreAttempt, lockToken }) =>
     checked(
       "abandonOrchestrationItem",
       [check.text("lockToken", lockToken), check.delay(delay)],
       () =>
-        room.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt, beginsFirst }).pipe(
-          Effect.flatMap((settled) => settle("abandonOrchestrationItem", lockToken, settled)),
+        parts.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt, beginsFirst }).pipe(
+          Effect.flatMap((settled) => failUnlessDone("abandonOrchestrationItem", lockToken, settled)),
           Effect.onExit(() =>
             Effect.sync(() => {
-              release(room, lockToken)
+              release(parts, lockToken)
               // With a delay it is left to the next look of any process, as an activity is (see `abandonWorkItem`).
-              if (Option.isNone(delay) || beginsFirst) room.wakeups.orchestrators.wake()
+              if (Option.isNone(delay) || beginsFirst) parts.wakeups.orchestrators.wake()
             })
           )
         )
     )
 
-const renewOrchestrationItemLock = (room: Room): Service["renewOrchestrationItemLock"] => ({ extendFor, lockToken }) =>
-  checked("renewOrchestrationItemLock", [
-    check.text("lockToken", lockToken),
-    check.length("extendFor", extendFor, 1)
-  ], () => {
-    const extendForMs = check.wholeMillis(extendFor)
-    return room.sendRenewal({ lockToken, extendForMs }).pipe(
-      Effect.tap((settled) => Effect.sync(() => settled === "Done" && room.suspects.renew(lockToken, extendForMs))),
-      Effect.flatMap((settled) => settle("renewOrchestrationItemLock", lockToken, settled))
-    )
-  })
+const renewOrchestrationItemLock =
+  (parts: Parts): Service["renewOrchestrationItemLock"] => ({ extendFor, lockToken }) =>
+    checked("renewOrchestrationItemLock", [
+      check.text("lockToken", lockToken),
+      check.length("extendFor", extendFor, 1)
+    ], () => {
+      const extendForMs = check.wholeMillis(extendFor)
+      return parts.sendRenewal({ lockToken, extendForMs }).pipe(
+        Effect.tap((settled) => Effect.sync(() => settled === "Done" && parts.suspects.renew(lockToken, extendForMs))),
+        Effect.flatMap((settled) => failUnlessDone("renewOrchestrationItemLock", lockToken, settled))
+      )
+    })
 
 /** What came meanwhile may be claimed now; and so may the next suspect, if this was one. */
-const release = ({ suspects, wakeups }: Room, lockToken: string) => {
+const release = ({ suspects, wakeups }: Parts, lockToken: string) => {
   const wasSuspect = suspects.release(lockToken)
   if (wakeups.locked.release(lockToken) || wasSuspect) wakeups.orchestrators.wake()
 }

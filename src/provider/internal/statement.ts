@@ -148,9 +148,9 @@ const errorType = ({ reason }: ProviderError) =>
     ? "lock_timeout"
     : "serialization_error"
 
-// -- settling --------------------------------------------------------------------------------------
+// -- answers ---------------------------------------------------------------------------------------
 
-export const settle = (operation: string, lockToken: string, settled: Settled, turn?: Turn) => {
+export const failUnlessDone = (operation: string, lockToken: string, settled: Settled, turn?: Turn) => {
   if (settled === "Done") return Effect.void
   const reason = settled === "LockLost"
     ? new LockLost({ lockToken })
