@@ -1,8 +1,8 @@
 /**
  * Typed values of an instance, by key, that clients can read while it runs.
  *
- * The next execution of an instance that continues as new inherits them. At most 150 keys of at most 512 bytes, with
- * values of at most 65,536 bytes.
+ * The next execution of an instance that continues as new inherits them. At most 150 keys, each of at
+ * most 2,560 bytes together with the instance's id, with values of at most 65,536 bytes.
  *
  * @since 0.1.0
  */
@@ -12,8 +12,7 @@ import * as Option from "effect/Option"
 import { checkKey } from "./model/internal/identifiers.ts"
 import * as payloads from "./model/internal/payload.ts"
 import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
-import { engine } from "./replay/context.ts"
-import type { OrchestrationContext } from "./replay/context.ts"
+import { engine, OrchestrationContext } from "./replay/context.ts"
 import * as fit from "./replay/fit.ts"
 
 /**
@@ -73,7 +72,7 @@ export const clearSetBefore = (time: DateTime.DateTime.Input): Effect.Effect<num
 export const make = <V extends PayloadInput>(key: string, value: V): KeyValue<SchemaOf<V>> => {
   const schema = payloads.schemaOf(value)
   const codec = payloads.make(`value of key "${key}"`, schema)
-  const checked = fit.orDie(checkKey(key))
+  const checked = Effect.flatMap(OrchestrationContext, ({ instanceId }) => fit.orDie(checkKey(key, instanceId)))
   return {
     key,
     value: schema,

@@ -195,7 +195,7 @@ export interface InstanceStats {
  * Bad input is refused with `InvalidInput` before anything is sent: texts with NUL or half of a surrogate pair; ids and
  * counts that are not whole numbers up to 2^53 - 1; negative durations, locks of no duration, durations beyond the year
  * 9999, infinity included. What is stored has limits in bytes of UTF-8: 2,048 for ids of instances, 1,024 for names,
- * versions and ids of sessions, 512 for keys, 256 for tags. Fractions of a millisecond are rounded up. Unknown ids and
+ * versions and ids of sessions, 2,560 for a key together with the id of its instance, 256 for tags. Fractions of a millisecond are rounded up. Unknown ids and
  * tokens, empty sets and a poll timeout of any length are accepted.
  *
  * @category services

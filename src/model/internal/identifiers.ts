@@ -10,7 +10,7 @@ import { problemOf } from "./text.ts"
 // These are indexed. An entry of a PostgreSQL index holds at most 2,704 bytes, and a key shares its entry with the id
 // of its instance. Ids that people choose may have half of that, as the ids of children begin with them.
 const maxIndexedBytes = 2048
-const maxKeyBytes = 512
+const maxIdAndKeyBytes = 2560
 export const maxGivenIdBytes = 1024
 // One index entry holds a name, its version and a prefix; another holds an activity's name, its tag and its session.
 export const maxNameBytes = 1024
@@ -33,8 +33,11 @@ export const problemOfTag = (text: string): string | undefined =>
 export const problemOfId = (text: string, maxBytes = maxIndexedBytes): string | undefined =>
   problemOfLength(text, maxBytes) ?? problemOf(text)
 
-/** Why the text cannot be a key of a key-value; undefined if it can. */
-export const problemOfKey = (text: string): string | undefined => problemOfLength(text, maxKeyBytes) ?? problemOf(text)
+/** Why the text cannot be the key of a value of the instance; undefined when it can. */
+export const problemOfKey = (text: string, instanceId: string): string | undefined => {
+  const tooLong = problemOfLength(text, maxIdAndKeyBytes - encoder.encode(instanceId).length)
+  return tooLong === undefined ? problemOf(text) : `${tooLong}: with the instance's id it may have ${maxIdAndKeyBytes}`
+}
 
 /** A text that is not valid for its purpose. */
 export interface Unfit {
@@ -52,8 +55,9 @@ const check = (field: string, problem: string | undefined): Effect.Effect<void, 
 /** Text that is stored unchanged. */
 export const checkText = (field: string, text: string): Effect.Effect<void, Unfit> => check(field, problemOf(text))
 
-/** The key of a key-value. */
-export const checkKey = (key: string): Effect.Effect<void, Unfit> => check("key", problemOfKey(key))
+/** The key of a value of the instance. */
+export const checkKey = (key: string, instanceId: string): Effect.Effect<void, Unfit> =>
+  check("key", problemOfKey(key, instanceId))
 
 /** The id of any instance. */
 export const checkId = (instanceId: string): Effect.Effect<void, Unfit> =>

@@ -82,7 +82,7 @@ export const event = (event: Event.Event): Problem => whole("eventId", event.eve
 
 const keyOf = (event: Event.Event): Problem => {
   if (event._tag !== "KeyValueSet" && event._tag !== "KeyValueCleared") return undefined
-  const problem = problemOfKey(event.key)
+  const problem = problemOfKey(event.key, event.instanceId)
   return problem === undefined ? undefined : ["key", problem]
 }
 

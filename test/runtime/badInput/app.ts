@@ -115,7 +115,7 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
     Effect.forEach(Array.from({ length: 151 }), (_, index) => KeyValue.make(`k${index}`, Schema.Int).set(index)),
     ""
   ),
-  "set a long key": Effect.as(KeyValue.make("k".repeat(513), Schema.Int).set(1), ""),
+  "set a long key": Effect.as(KeyValue.make("k".repeat(2561), Schema.Int).set(1), ""),
   "set an odd key": Effect.as(KeyValue.make(odd, Schema.Int).set(1), ""),
   "set a long status": Effect.as(Orchestration.setCustomStatus("x".repeat(262_145)), ""),
   "set an odd status": Effect.as(Orchestration.setCustomStatus(odd), "")
