@@ -134,7 +134,7 @@ BEGIN
         SELECT
         FROM unnest(p_names, p_versions) AS one (name, version)
         WHERE one.name = substr(parts.program, strpos(substr(parts.program, 2), ' ') + 2)
-          AND dx_semantic_version(one.version)
+          AND dx_semantic_version(one.version) COLLATE "C"
             >= dx_semantic_version(substr(split_part(substr(parts.program, 2), ' ', 1), 2))
       )
       ELSE parts.program = ANY (v_served)

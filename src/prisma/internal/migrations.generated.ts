@@ -1824,20 +1824,41 @@ BEGIN
 END
 $$;
 
--- Returns a semantic version as numbers that compare as versions do: major, minor, patch, and 0 for a pre-release, else
--- 1. Any other text is lower than every version. Pre-releases of one version are equal.
+-- Returns a text that compares as semantic versions do, byte by byte: under COLLATE "C". Any other text is lower than
+-- every version. Build metadata is ignored.
+--
+-- The three numbers come first, nine digits each. A release ends with a tilde. A pre-release has a space before each
+-- identifier, which is lower than every character of one: so fewer identifiers are lower than more, and all are lower
+-- than the release. A number has its length in front, and is lower than a word.
 CREATE OR REPLACE FUNCTION dx_semantic_version(
   p_version text
 )
-RETURNS integer[]
+RETURNS text
 LANGUAGE sql
 IMMUTABLE
 AS $$
   SELECT CASE
     WHEN p_version ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}([-+]|$)' THEN
-      string_to_array(substring(p_version FROM '^[0-9.]+'), '.')::integer[]
-        || (p_version !~ '^[0-9.]+-')::integer
-    ELSE '{-1}'::integer[]
+      (
+        SELECT string_agg(lpad(part.digits, 9, '0'), '.' ORDER BY part.place)
+        FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+'), '.')) WITH ORDINALITY AS part (digits, place)
+      )
+        || COALESCE(
+          (
+            SELECT string_agg(
+              CASE
+                WHEN part.identifier ~ '^[0-9]+$' THEN ' 1' || lpad(length(part.identifier)::text, 4, '0')
+                ELSE ' 2'
+              END || part.identifier,
+              ''
+              ORDER BY part.place
+            )
+            FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+-([^+]*)'), '.'))
+              WITH ORDINALITY AS part (identifier, place)
+          ),
+          '~'
+        )
+    ELSE ''
   END
 $$;
 
@@ -2044,7 +2065,7 @@ BEGIN
         SELECT
         FROM unnest(p_names, p_versions) AS one (name, version)
         WHERE one.name = substr(parts.program, strpos(substr(parts.program, 2), ' ') + 2)
-          AND dx_semantic_version(one.version)
+          AND dx_semantic_version(one.version) COLLATE "C"
             >= dx_semantic_version(substr(split_part(substr(parts.program, 2), ' ', 1), 2))
       )
       ELSE parts.program = ANY (v_served)

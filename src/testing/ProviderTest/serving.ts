@@ -69,6 +69,33 @@ export const serving = topic("serving", {
     yield* claimInstance("i", { serves: ["1.9.0", "1.11.0"] })
   }),
 
+  a_pre_release_comes_before_later_ones_and_its_release: Effect.gen(function*() {
+    yield* enqueueStart("i", { version: "1.0.0-rc.2" })
+    yield* ack(yield* claimInstance("i"), {
+      events: [started({ version: "1.0.0-rc.2" })],
+      items: [continueAsNewItem("i", { version: null })],
+      metadata: named({ orchestrationVersion: "1.0.0-rc.2", status: "ContinuedAsNew" })
+    })
+    for (const older of ["0.9.9", "1.0.0-1", "1.0.0-beta.11", "1.0.0-rc", "1.0.0-rc.1", "1.0.0-RC.3", "1.0.0-rc.1.9"]) {
+      yield* expectNoOrchestration({ serves: [older] })
+    }
+    const provider = yield* Provider
+    for (
+      const newer of [
+        "1.0.0-rc.2",
+        "1.0.0-rc.2+build",
+        "1.0.0-rc.2.0",
+        "1.0.0-rc.10",
+        "1.0.0-rc.x",
+        "1.0.0-rca",
+        "1.0.0"
+      ]
+    ) {
+      const { lockToken } = yield* claimInstance("i", { serves: [newer] })
+      yield* provider.abandonOrchestrationItem({ lockToken, delay: Option.none(), ignoreAttempt: true })
+    }
+  }),
+
   continue_as_new_to_a_version_goes_to_who_serves_it: Effect.gen(function*() {
     yield* enqueueStart("i")
     yield* ack(yield* claimInstance("i"), {
