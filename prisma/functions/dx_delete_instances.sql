@@ -27,13 +27,7 @@ RETURNS TABLE (
   out_queue_messages_deleted bigint
 )
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the hot path
 AS $$
 DECLARE
   v_unknown text[];

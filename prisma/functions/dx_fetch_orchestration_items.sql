@@ -47,13 +47,7 @@ RETURNS TABLE (
   out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
 )
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the hot path
 AS $$
 DECLARE
   v_started timestamptz := clock_timestamp();

@@ -36,13 +36,7 @@ RETURNS TABLE (
   out_attempt_count integer
 )
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the hot path
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);

@@ -23,13 +23,7 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 STABLE
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the hot path
 AS $$
 BEGIN
   RETURN QUERY

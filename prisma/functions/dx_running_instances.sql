@@ -11,13 +11,7 @@ CREATE OR REPLACE FUNCTION dx_running_instances(
 RETURNS SETOF text
 LANGUAGE plpgsql
 STABLE
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+-- settings of the hot path
 AS $$
 BEGIN
   RETURN QUERY
