@@ -12,6 +12,7 @@ import * as PrismaAdmin from "../../src/prisma/PrismaAdmin.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import * as Starts from "../utils/starts.ts"
 
 type Services = {
   readonly provider: Provider.Provider["Service"]
@@ -45,17 +46,7 @@ const cancel = (instance: string, reason = "") => ({ _tag: "CancelInstance", ins
 const activity = (changes: Partial<WorkItem.Of<"ActivityExecute">>) =>
   ({ _tag: "ActivityExecute", instance: "a", executionId: 1, id: 2, name: "A", input: "1", ...changes }) as const
 const start = (changes: Partial<WorkItem.Of<"StartOrchestration">>) => ({
-  start: {
-    _tag: "StartOrchestration",
-    instance: "a",
-    orchestration: "O",
-    input: "1",
-    version: null,
-    parentInstance: null,
-    parentId: null,
-    executionId: 1,
-    ...changes
-  } as const,
+  start: Starts.message("a", changes),
   pinnedVersion: zero,
   delay
 })

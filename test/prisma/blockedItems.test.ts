@@ -16,22 +16,8 @@ import * as App from "../utils/app.ts"
 import * as Drivers from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
+import { start } from "../utils/starts.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
-
-const start = (instance: string) => ({
-  start: {
-    _tag: "StartOrchestration",
-    instance,
-    orchestration: "O",
-    input: "1",
-    version: null,
-    parentInstance: null,
-    parentId: null,
-    executionId: 1
-  } as const,
-  pinnedVersion: { major: 1000, minor: 1, patch: 0 },
-  delay: Option.none()
-})
 
 const turn = {
   executionId: 1,

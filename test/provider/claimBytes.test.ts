@@ -11,6 +11,7 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import * as claimBytes from "../../src/provider/internal/claimBytes.ts"
 import * as Drivers from "../utils/driver.ts"
+import * as Starts from "../utils/starts.ts"
 
 const MiB = 1024 * 1024
 const lockTimeout = Duration.seconds(4)
@@ -34,16 +35,7 @@ const setup = Effect.fnUntraced(function*(travelMs: number) {
 
 const start = (instanceId: string) =>
   Drivers.start(instanceId, {
-    workItem: WorkItem.encode({
-      _tag: "StartOrchestration",
-      instance: instanceId,
-      orchestration: "O",
-      input: "1",
-      version: null,
-      parentInstance: null,
-      parentId: null,
-      executionId: 1
-    })
+    workItem: WorkItem.encode(Starts.message(instanceId))
   })
 
 describe("A claim", () => {

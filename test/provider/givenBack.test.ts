@@ -6,19 +6,11 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
+import * as Starts from "../utils/starts.ts"
 
 type Service = Provider.Provider["Service"]
 
-const start = {
-  _tag: "StartOrchestration",
-  instance: "a",
-  orchestration: "O",
-  input: "1",
-  version: null,
-  parentInstance: null,
-  parentId: null,
-  executionId: 1
-} as const
+const start = Starts.message("a")
 const activity = { _tag: "ActivityExecute", instance: "a", executionId: 1, id: 2, name: "A", input: "1" } as const
 
 const poll = { lockTimeout: Duration.minutes(5), pollTimeout: Duration.minutes(5) }

@@ -5,19 +5,9 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
+import { message as start } from "../utils/starts.ts"
 
 const cancel = (instance: string) => ({ _tag: "CancelInstance", instance, reason: "" }) as const
-const start = (instance: string) =>
-  ({
-    _tag: "StartOrchestration",
-    instance,
-    orchestration: "O",
-    input: "1",
-    version: null,
-    parentInstance: null,
-    parentId: null,
-    executionId: 1
-  }) as const
 
 /** A provider, and the results of its claims. */
 const open = Effect.gen(function*() {

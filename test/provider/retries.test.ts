@@ -12,6 +12,7 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import { ConnectionLost, Contention, PermissionDenied, ProviderError } from "../../src/provider/ProviderError.ts"
 import type { Reason } from "../../src/provider/ProviderError.ts"
+import * as Starts from "../utils/starts.ts"
 
 type Driver = ProviderDriver.ProviderDriver["Service"]
 
@@ -64,20 +65,7 @@ const second = Duration.seconds(1)
 const options = { lockTimeout: Duration.seconds(30), pollTimeout: Duration.zero }
 const cancel = { _tag: "CancelInstance", instance: "a", reason: "" } as const
 const activity = { _tag: "ActivityExecute", instance: "a", executionId: 1, id: 2, name: "A", input: "1" } as const
-const start = {
-  start: {
-    _tag: "StartOrchestration",
-    instance: "a",
-    orchestration: "O",
-    input: "1",
-    version: null,
-    parentInstance: null,
-    parentId: null,
-    executionId: 1
-  },
-  pinnedVersion: { major: 1000, minor: 0, patch: 0 },
-  delay: Option.none()
-} as const
+const start = Starts.start("a")
 const turn = {
   executionId: 1,
   historyDelta: [],

@@ -9,23 +9,9 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import * as Drivers from "../utils/driver.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
+import { start } from "../utils/starts.ts"
 
 const lockTimeout = Duration.seconds(20)
-
-const start = (instance: string) => ({
-  start: {
-    _tag: "StartOrchestration",
-    instance,
-    orchestration: "O",
-    input: "1",
-    version: null,
-    parentInstance: null,
-    parentId: null,
-    executionId: 1
-  } as const,
-  pinnedVersion: { major: 1000, minor: 1, patch: 0 },
-  delay: Option.none()
-})
 
 const activity = (id: number) => ({
   _tag: "ActivityExecute" as const,

@@ -7,23 +7,9 @@ import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
+import { start } from "../utils/starts.ts"
 
 type Service = Provider.Provider["Service"]
-
-const start = (instance: string) => ({
-  start: {
-    _tag: "StartOrchestration",
-    instance,
-    orchestration: "O",
-    input: "1",
-    version: null,
-    parentInstance: null,
-    parentId: null,
-    executionId: 1
-  },
-  pinnedVersion: { major: 1000, minor: 0, patch: 0 },
-  delay: Option.none()
-} as const)
 
 const completed = {
   _tag: "OrchestrationCompleted",
