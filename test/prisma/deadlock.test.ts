@@ -56,7 +56,8 @@ describe("deadlocks:", () => {
           for (const [what, count] of Object.entries(all)) counts[what] = (counts[what] ?? 0) + count
         }
 
-        assert.deepStrictEqual(Object.keys(counts).filter((what) => what.startsWith("failed")), [])
+        const failures = Object.entries(counts).filter(([what]) => what.startsWith("failed"))
+        assert.deepStrictEqual(failures, [], JSON.stringify(failures))
         // The server counts deadlocks when a backend ends, and per database, so the test uses its own clone.
         if (PgServer.server().template !== null) {
           const [statistics] = yield* sql(

@@ -185,8 +185,16 @@ const work = Effect.fnUntraced(function*(
     count(`deleteInstances ${_tag}`)
   })
 
+  // A driver may give up a row that another transaction holds; it names the lock timeout then, never a deadlock.
   const attempt = (what: Settling) =>
-    Effect.catch(what, (error) => Effect.sync(() => count(`failed: ${error.message}`)))
+    Effect.catch(what, (error) =>
+      Effect.sync(() =>
+        count(
+          error.reason._tag === "Contention" && error.reason.sqlState === "55P03"
+            ? "lock timeout"
+            : `failed: ${error.message}`
+        )
+      ))
   while (!isOver()) {
     yield* attempt(chance(0.45) ? turns : chance(0.8) ? activities : chance(0.5) ? arrivals : removals)
   }

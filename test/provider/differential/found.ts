@@ -147,6 +147,16 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     { call: "fetchWorkItems", limit: 4, lockTimeoutMs: 1000, tags: { _tag: "Any" }, suspects: true, session: null }
   ],
 
+  "fetchOrchestrationItems: a look at an instance without free messages removes its expired lock": [
+    send(message("b.1", { kind: "start" })),
+    { ...claim, lockTimeoutMs: 30_000 },
+    { call: "holdInstances", instanceIds: ["b.1"], force: true, holdForMs: 10 },
+    { call: "wait", ms: 10 },
+    { ...claim, takesOver: true },
+    send(message("b.1", { kind: "start" })),
+    { ...claim, takesOver: false }
+  ],
+
   "deleteInstances: an unreadable start fails nothing": [
     send(message("b.1", { kind: "brokenStart" }), message("ç 😀")),
     { call: "deleteInstances", instanceIds: ["ç 😀"], force: true },

@@ -111,7 +111,11 @@ const fetch = (
     const isSuspect = first.attemptCount >= suspectAfter
     if (isSuspect && (!suspects || claimed.length > 0)) continue
     const item = claim(store, instanceId, options, now, maxBytes - bytes)
-    if (item === undefined) continue
+    if (item === undefined) {
+      // As in PostgreSQL, where the claim takes the lock over before it looks for free messages.
+      store.locks.delete(instanceId)
+      continue
+    }
     claimed.push(item)
     bytes += tables.bytesOf(item.messages.map(({ workItem }) => workItem))
     if (isSuspect) break
