@@ -20,10 +20,12 @@ import { AdminDriver } from "./AdminDriver.ts"
 import * as activities from "./internal/activities.ts"
 import * as admin from "./internal/admin.ts"
 import * as enqueue from "./internal/enqueue.ts"
+import * as optimistic from "./internal/optimistic.ts"
 import * as orchestrations from "./internal/orchestrations.ts"
 import * as outages from "./internal/outages.ts"
 import * as reads from "./internal/reads.ts"
 import * as statement from "./internal/statement.ts"
+import * as storeClocks from "./internal/storeClock.ts"
 import { make as makeWakeups } from "./internal/wakeups.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
@@ -75,12 +77,19 @@ export const make: (
     maxBatch: options?.maxBatch ?? 64,
     patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
   }
-  const store = statement.watched(driver, outages.make(yield* Clock.Clock))
+  const clock = yield* Clock.Clock
+  const store = statement.watched(driver, outages.make(clock))
   const wakeups = yield* makeWakeups(store.wakeups)
+  const storeClock = storeClocks.make(clock)
+  const firstTurns = optimistic.makeFirstTurns(storeClock)
+  const ofActivities = yield* activities.make(store, wakeups, settings)
   return {
-    ...(yield* orchestrations.make(store, wakeups, settings)),
-    ...(yield* activities.make(store, wakeups, settings)),
-    ...enqueue.make(yield* enqueue.sharing(store, wakeups, settings)),
+    ...(yield* orchestrations.make(store, wakeups, storeClock, settings)),
+    ...ofActivities,
+    ...(yield* optimistic.make(store, wakeups, storeClock, ofActivities.ackWorkItem, settings)),
+    ...enqueue.make(yield* enqueue.sharing(store, wakeups, firstTurns, storeClock, settings)),
+    onStart: firstTurns.onStart,
+    storeNowMs: storeClock.nowMs,
     ...(yield* reads.make(store, settings)),
     awaitEnd: wakeups.awaitEnd,
     onCancelled: wakeups.onCancelled

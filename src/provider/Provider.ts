@@ -131,6 +131,69 @@ export interface ExecutionMetadata {
 }
 
 /**
+ * Asks that activities a turn creates are stored already claimed, for slots that the caller keeps free for them.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface HandOver {
+  /** Most activities to hand over. */
+  readonly limit: number
+  readonly lockTimeout: Duration.Duration
+  /** Names of the activities that the caller serves. */
+  readonly activities: ReadonlyArray<string>
+  readonly tags: TagFilter
+}
+
+/**
+ * A turn run without a claim, because its caller holds the program of the instance in memory.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface OptimisticTurn {
+  readonly instanceId: string
+  /** Id of the last event that the program has seen. */
+  readonly lastEventId: number
+  /** Claimed activities of this instance that have ended. At least one. */
+  readonly results: ReadonlyArray<{
+    readonly lockToken: string
+    readonly completion: WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">
+  }>
+  /** Without `left`. */
+  readonly turn: Turn
+  readonly handOver?: HandOver | undefined
+}
+
+/**
+ * The answer to an optimistic turn: stored; or only its results are, as messages to the instance, as far as the locks of
+ * their activities were live.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type OptimisticAnswer =
+  | { readonly _tag: "Advanced"; readonly handedOver: ReadonlyArray<Claimed<WorkItem.Of<"ActivityExecute">>> }
+  | { readonly _tag: "Queued"; readonly results: ReadonlyArray<"Done" | "LockLost"> }
+
+/**
+ * The first turn of a start, run before the start is stored.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface FirstTurn {
+  /** Without `left`. */
+  readonly turn: Turn
+  readonly handOver?: HandOver | undefined
+  /**
+   * Called once: with the activities handed over, if the turn is stored; with `none` if it is not, or if the answer of the
+   * store is lost.
+   */
+  readonly settled: (stored: Option.Option<ReadonlyArray<Claimed<WorkItem.Of<"ActivityExecute">>>>) => void
+}
+
+/**
  * The owner and the limits of the sessions that a claim may bind.
  *
  * @category models
@@ -274,6 +337,27 @@ export class Provider extends Context.Service<Provider, {
     readonly pinnedVersion: CoreVersion
     readonly delay: Option.Option<Duration.Duration>
   }) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
+
+  /**
+   * Stores results of activities together with the turn they lead to, if the instance is exactly where the caller believes
+   * it to be; otherwise only the results, as `ackWorkItem` does. Sent once: after a failure the turn may be stored or not,
+   * and `LockLost` at the `ackWorkItem` of its results says that it may be.
+   */
+  readonly advanceOrchestration: (turn: OptimisticTurn) => Effect.Effect<OptimisticAnswer, ProviderError>
+
+  /**
+   * Asks `begin` for the first turn of each start without a delay, until the scope is closed. The turn is stored together
+   * with the start, if that is possible. `nowMs` is the time of the turn.
+   */
+  readonly onStart: (
+    begin: (start: WorkItem.Of<"StartOrchestration">, nowMs: number) => FirstTurn | undefined
+  ) => Effect.Effect<void, never, Scope.Scope>
+
+  /**
+   * The store's clock, milliseconds since the Unix epoch, as far as its last answers tell; undefined while they do not. The
+   * time of optimistic turns.
+   */
+  readonly storeNowMs: () => number | undefined
 
   /** Claims one activity; waits as `fetchOrchestrationItem` does. */
   readonly fetchWorkItem: (options: {

@@ -296,6 +296,92 @@ export interface StartedInstance {
 export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 
 /**
+ * Asks that activities a turn creates are stored already claimed by the caller, which has free slots for them: they need
+ * no claim, and no other process is woken for them.
+ *
+ * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a session,
+ * not `servedBy` others. None is, if an activity that the caller serves is visible, unlocked and older: no activity
+ * overtakes another. A delivery counts as after a claim.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface HandOver {
+  /** Most activities to hand over, at least 1. */
+  readonly limit: number
+  /** Length of their locks, milliseconds, more than 0. */
+  readonly lockTimeoutMs: number
+  /** What the caller serves. */
+  readonly activities: ReadonlyArray<string>
+  readonly tags: TagFilter
+}
+
+/**
+ * An activity that was stored claimed.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface HandedOver {
+  /** Its index in `workerItems` of the turn. */
+  readonly index: number
+  readonly lockToken: string
+}
+
+/**
+ * What a turn stores that was run without a claim of its instance.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "executionId"> & {
+  readonly executionId: number
+}
+
+/**
+ * An optimistic turn: results of activities, and the turn they lead to. The caller has run that turn before anything was
+ * stored, because it holds the program of the instance in memory.
+ *
+ * The turn is stored only if the instance is exactly where the caller believes it to be. At the moment of the call:
+ *
+ * - no other transaction is claiming the instance, and it has no lock, live or expired;
+ * - no message for it is visible;
+ * - `executionId` of the turn is its current execution, that execution is `Running`, and `lastEventId` is the id of its
+ *   last event;
+ * - every activity in `results` has its live lock.
+ *
+ * Otherwise the call does what `ackWorkItems` does with the results, and nothing else.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface OptimisticTurn {
+  readonly instanceId: string
+  readonly lastEventId: number
+  /** Claimed activities of this instance that have ended, each with its completion. At least one. */
+  readonly results: ReadonlyArray<{ readonly lockToken: string; readonly workItem: string }>
+  readonly turn: UnclaimedTurn
+  readonly handOver: HandOver | null
+}
+
+/**
+ * The answer to an optimistic turn.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type OptimisticAnswer =
+  /** Stored: the activities are deleted, their results are part of the history. */
+  | {
+    readonly _tag: "Advanced"
+    /** The store's clock, milliseconds since the Unix epoch. */
+    readonly nowMs: number
+    readonly handedOver: ReadonlyArray<HandedOver>
+  }
+  /** Not stored. Each result is a message to the instance now (`Done`), or its activity's lock is lost. */
+  | { readonly _tag: "Queued"; readonly results: ReadonlyArray<"Done" | "LockLost"> }
+
+/**
  * A claim to abandon.
  *
  * @category models
@@ -393,7 +479,29 @@ export interface OrchestrationStart {
   readonly pinnedVersion: CoreVersion
   /** Time before dispatchers see it; null: at once. */
   readonly delayMs: number | null
+  /**
+   * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
+   * needs a free id and no queued message for it; otherwise the start is stored as it is without a first turn. A driver
+   * may always ignore it.
+   */
+  readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null }
 }
+
+/**
+ * The answer to a start. `Begun`: the instance and its first turn are stored.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type StartAnswer =
+  | "Started"
+  | "AlreadyExists"
+  | {
+    readonly _tag: "Begun"
+    /** The store's clock, milliseconds since the Unix epoch. */
+    readonly nowMs: number
+    readonly handedOver: ReadonlyArray<HandedOver>
+  }
 
 /**
  * Sizes of what an instance has stored.
@@ -467,7 +575,13 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    */
   readonly startOrchestrations: (
     starts: ReadonlyArray<OrchestrationStart>
-  ) => Call<ReadonlyArray<"Started" | "AlreadyExists">>
+  ) => Call<ReadonlyArray<StartAnswer>>
+  /**
+   * Stores optimistic turns. A driver without it works as well: results and turns are then stored one after the other.
+   */
+  readonly advanceOrchestrations?: (
+    turns: ReadonlyArray<OptimisticTurn>
+  ) => Call<ReadonlyArray<OptimisticAnswer>>
 
   /**
    * Looks through messages for ids without an instance, in steps of `limit` rows. A message whose instance exists by now

@@ -172,7 +172,7 @@ const work = Effect.fnUntraced(function*(
       pinnedVersion: pinned,
       delayMs: null
     }))
-    yield* settle("startOrchestrations", driver.startOrchestrations(starts))
+    yield* settle("startOrchestrations", Effect.map(driver.startOrchestrations(starts), (all) => all.map(String)))
     yield* driver.enqueueForOrchestrator(some(60, message))
     yield* driver.enqueueForWorker(some(60, activity))
     yield* driver.readInstances(instances.slice(0, 10))

@@ -24,8 +24,10 @@ import {
 } from "../../model/internal/identifiers.ts"
 import { problemOf } from "../../model/internal/text.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
+import type { Turn } from "../Provider.ts"
+import type { OrchestrationAck, UnclaimedTurn } from "../ProviderDriver.ts"
 import { InvalidInput, ProviderError } from "../ProviderError.ts"
-import { Unstorable } from "./encoding.ts"
+import { sizeOfAck, Unstorable } from "./encoding.ts"
 
 /** Undefined: there is none. */
 export type Problem = readonly [field: string, problem: string] | undefined
@@ -85,6 +87,40 @@ const keyOf = (event: Event.Event): Problem => {
   const problem = problemOfKey(event.key, event.instanceId)
   return problem === undefined ? undefined : ["key", problem]
 }
+
+/** What a turn stores, except its size. */
+export const turn = (turn: Turn): ReadonlyArray<Problem> => [
+  whole("executionId", turn.executionId, 1),
+  ...turn.historyDelta.map(event),
+  ...turn.workerItems.map(activity),
+  ...turn.orchestratorItems.map(message),
+  text("output", turn.metadata.output),
+  name("orchestrationName", turn.metadata.orchestrationName),
+  name("orchestrationVersion", turn.metadata.orchestrationVersion),
+  id("parentInstanceId", turn.metadata.parentInstanceId),
+  turn.metadata.pinnedVersion && version("pinnedVersion", turn.metadata.pinnedVersion),
+  ...(turn.left ?? []).map((messageId) => whole("left", messageId, Number.MIN_SAFE_INTEGER)),
+  ...(turn.requeued ?? []).map((eventId) => whole("requeued", eventId)),
+  ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
+    text("cancelledActivities", instanceId) ?? whole("cancelledActivities", executionId) ??
+      whole("cancelledActivities", activityId)
+  )
+]
+
+export const turnSize = (encoded: UnclaimedTurn | OrchestrationAck): Problem => {
+  const bytes = sizeOfAck(encoded)
+  return bytes <= maxTurnBytes ? undefined : [
+    "turn",
+    `it stores ${bytes} bytes of events, activities and messages, more than ${maxTurnBytes}: pass references ` +
+    "instead of large values, or fewer of them at once"
+  ]
+}
+
+/**
+ * Bytes of texts that one turn may store. PostgreSQL takes 256 MB of JSON in one value and Node half a gigabyte in one
+ * text; each text is escaped once more on its way.
+ */
+const maxTurnBytes = 64 * 1024 * 1024
 
 // -- numbers ---------------------------------------------------------------------------------------
 

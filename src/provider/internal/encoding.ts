@@ -11,7 +11,8 @@ import type {
   EncodedEvent,
   KeyValueChange,
   OrchestrationAck,
-  StartedInstance
+  StartedInstance,
+  UnclaimedTurn
 } from "../ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../ProviderError.ts"
 
@@ -92,8 +93,13 @@ const encodeMetadata = (metadata: ExecutionMetadata) => ({
 })
 
 export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => ({
-  ...encodeMetadata(turn.metadata),
+  ...encodeUnclaimedTurn(turn),
   lockToken,
+  ...(turn.left !== undefined && turn.left.length > 0 && { left: turn.left })
+})
+
+export const encodeUnclaimedTurn = (turn: Turn): UnclaimedTurn => ({
+  ...encodeMetadata(turn.metadata),
   executionId: turn.executionId,
   ...nextVersion(turn),
   history: turn.historyDelta.map(encodeEvent),
@@ -108,7 +114,6 @@ export const encodeTurn = (lockToken: string, turn: Turn): OrchestrationAck => (
   ...(turn.cancelledTimers !== undefined && turn.cancelledTimers.length > 0 && {
     cancelledTimers: turn.cancelledTimers.map(encodeItem)
   }),
-  ...(turn.left !== undefined && turn.left.length > 0 && { left: turn.left }),
   ...(turn.requeued !== undefined && turn.requeued.length > 0 && { requeued: turn.requeued })
 })
 
@@ -152,7 +157,7 @@ const keyValueChange = (event: Event.Event): ReadonlyArray<KeyValueChange> => {
 export const sizeOfItem = ({ workItem }: { readonly workItem: string }) => workItem.length
 
 /** Roughly, in bytes. */
-export const sizeOfAck = (ack: OrchestrationAck) => {
+export const sizeOfAck = (ack: UnclaimedTurn | OrchestrationAck) => {
   let size = ack.output?.length ?? 0
   for (const { eventData } of ack.history) size += eventData.length
   for (const item of ack.workerItems) size += sizeOfItem(item)

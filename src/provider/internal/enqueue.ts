@@ -5,17 +5,35 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
-import type { Provider } from "../Provider.ts"
-import type { EncodedActivity, EncodedMessage, OrchestrationStart, ProviderDriver } from "../ProviderDriver.ts"
+import type { FirstTurn, Provider, Turn } from "../Provider.ts"
+import type {
+  EncodedActivity,
+  EncodedMessage,
+  OrchestrationStart,
+  ProviderDriver,
+  StartAnswer
+} from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
-import { encodeActivity, encodeItem, encodeMessage, sizeOfItem } from "./encoding.ts"
+import {
+  encodeActivity,
+  encodeItem,
+  encodeMessage,
+  encodeUnclaimedTurn,
+  sizeOfAck,
+  sizeOfItem,
+  Unstorable
+} from "./encoding.ts"
+import { claimedOf, encodeHandOver } from "./optimistic.ts"
+import type { FirstTurns } from "./optimistic.ts"
 import { answeredAlike, measured, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
+import type { StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
 
 export type Enqueue = Pick<
@@ -25,11 +43,13 @@ export type Enqueue = Pick<
 
 /** Sends single rows, and wakes those that wait for them. */
 export interface Senders {
-  readonly sendStart: (start: OrchestrationStart) => Effect.Effect<"Started" | "AlreadyExists", ProviderError>
+  readonly sendStart: (start: OrchestrationStart) => Effect.Effect<StartAnswer, ProviderError>
   readonly sendMessage: (message: EncodedMessage) => Effect.Effect<void, ProviderError>
   readonly sendActivity: (activity: EncodedActivity) => Effect.Effect<void, ProviderError>
   /** Absent where nothing is visible before a commit. */
   readonly wakeups?: Wakeups
+  readonly firstTurns?: FirstTurns
+  readonly storeClock?: StoreClock
 }
 
 export const make = (senders: Senders): Enqueue => ({
@@ -42,11 +62,16 @@ export const make = (senders: Senders): Enqueue => ({
 export const sharing = Effect.fnUntraced(function*(
   driver: ProviderDriver["Service"],
   wakeups: Wakeups,
+  firstTurns: FirstTurns,
+  storeClock: StoreClock,
   options: Sharing
 ): Effect.fn.Return<Senders, never, Scope.Scope> {
   const ofItems = { ...options, sizeOf: sizeOfItem }
   return {
-    sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
+    sendStart: yield* shared("startOrchestration", driver.startOrchestrations, {
+      ...options,
+      sizeOf: (start) => sizeOfItem(start) + (start.firstTurn === undefined ? 0 : sizeOfAck(start.firstTurn.turn))
+    }),
     sendMessage: yield* shared(
       "enqueueForOrchestrator",
       (messages: ReadonlyArray<EncodedMessage>) => answeredAlike(messages, driver.enqueueForOrchestrator(messages)),
@@ -57,36 +82,76 @@ export const sharing = Effect.fnUntraced(function*(
       (activities: ReadonlyArray<EncodedActivity>) => answeredAlike(activities, driver.enqueueForWorker(activities)),
       ofItems
     ),
-    wakeups
+    wakeups,
+    firstTurns,
+    storeClock
   }
 })
 
 // -- operations ------------------------------------------------------------------------------------
 
-const startOrchestration =
-  ({ sendStart, wakeups }: Senders): Enqueue["startOrchestration"] => ({ delay, pinnedVersion, start }) =>
-    checked("startOrchestration", [
-      check.id("instance", start.instance),
-      check.id("parentInstance", start.parentInstance),
-      check.name("orchestration", start.orchestration),
-      check.name("version", start.version),
-      check.version("pinnedVersion", pinnedVersion),
-      check.delay(delay)
-    ], () => {
-      const delayMs = check.millisOrNull(delay)
-      return measured(
-        "enqueue",
-        Metrics.enqueueOrchestratorDuration,
-        sendStart({
-          instanceId: start.instance,
-          orchestrationName: start.orchestration,
-          orchestrationVersion: start.version,
-          workItem: encodeItem(start),
-          pinnedVersion,
-          delayMs
-        })
-      ).pipe(Effect.tap((answer) => answer === "Started" ? wakeAfter(wakeups, start.instance, delayMs) : Effect.void))
-    })
+const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => ({ delay, pinnedVersion, start }) =>
+  checked("startOrchestration", [
+    check.id("instance", start.instance),
+    check.id("parentInstance", start.parentInstance),
+    check.name("orchestration", start.orchestration),
+    check.name("version", start.version),
+    check.version("pinnedVersion", pinnedVersion),
+    check.delay(delay)
+  ], () => {
+    const delayMs = check.millisOrNull(delay)
+    const stored: OrchestrationStart = {
+      instanceId: start.instance,
+      orchestrationName: start.orchestration,
+      orchestrationVersion: start.version,
+      workItem: encodeItem(start),
+      pinnedVersion,
+      delayMs
+    }
+    const firstTurn = delayMs === null || delayMs === 0 ? senders.firstTurns?.begin(start) : undefined
+    return measured(
+      "enqueue",
+      Metrics.enqueueOrchestratorDuration,
+      firstTurn === undefined
+        ? Effect.map(senders.sendStart(stored), (answer) => answer === "AlreadyExists" ? answer : "Started")
+        : startWith(senders, stored, firstTurn)
+    ).pipe(
+      Effect.tap((answer) => answer === "Started" ? wakeAfter(senders.wakeups, start.instance, delayMs) : Effect.void),
+      Effect.map((answer) => answer === "Begun" ? "Started" : answer)
+    )
+  })
+
+/** A first turn that cannot be stored is left to the process that claims the start. */
+const startWith = ({ sendStart, storeClock, wakeups }: Senders, start: OrchestrationStart, firstTurn: FirstTurn) =>
+  Effect.suspend(() => {
+    const { handOver, settled, turn } = firstTurn
+    let stored: Option.Option<ReturnType<typeof claimedOf>> = Option.none()
+    const isUnstorable = check.turn(turn).some((problem) => problem !== undefined)
+    const encoded = isUnstorable ? undefined : encodedOrNot(turn)
+    return sendStart(
+      encoded === undefined || check.turnSize(encoded) !== undefined
+        ? start
+        : { ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) } }
+    ).pipe(
+      Effect.map((answer) => {
+        if (typeof answer === "string") return answer
+        storeClock?.heard(answer.nowMs)
+        stored = Option.some(claimedOf(turn, answer.handedOver))
+        wakeups?.turnStored(turn, answer.handedOver.length)
+        return "Begun"
+      }),
+      Effect.onExit(() => Effect.sync(() => settled(stored)))
+    )
+  })
+
+const encodedOrNot = (turn: Turn) => {
+  try {
+    return encodeUnclaimedTurn(turn)
+  } catch (thrown) {
+    if (thrown instanceof Unstorable) return undefined
+    throw thrown
+  }
+}
 
 const enqueueForOrchestrator =
   ({ sendMessage, wakeups }: Senders): Enqueue["enqueueForOrchestrator"] => ({ delay, message }) =>

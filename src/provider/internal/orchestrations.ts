@@ -9,7 +9,6 @@ import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as Metrics from "../../model/Metrics.ts"
-import * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, OrchestrationItem, Provider } from "../Provider.ts"
 import { suspectAfter } from "../ProviderDriver.ts"
 import type {
@@ -33,6 +32,7 @@ import type { Assembled, Undecoded } from "./orchestrationItem.ts"
 import * as renewal from "./renewal.ts"
 import { closed, failUnlessDone, measured, retried, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
+import type { StoreClock } from "./storeClock.ts"
 import * as takeovers from "./takeovers.ts"
 import type { Wakeups } from "./wakeups.ts"
 
@@ -48,6 +48,7 @@ interface Parts {
   readonly suspects: locks.Suspects
   readonly takeovers: takeovers.Takeovers
   readonly claimBytes: claimBytes.ClaimBytes
+  readonly storeClock: StoreClock
   readonly sendAck: Send<OrchestrationAck>
   readonly sendAbandon: Send<Abandon>
   readonly sendRenewal: Send<Renewal>
@@ -57,6 +58,7 @@ interface Parts {
 export const make = Effect.fnUntraced(function*(
   driver: Driver,
   wakeups: Wakeups,
+  storeClock: StoreClock,
   options: Sharing & fetchPump.Polling
 ) {
   const clock = yield* Clock.Clock
@@ -68,6 +70,7 @@ export const make = Effect.fnUntraced(function*(
     suspects: locks.makeSuspects(clock),
     takeovers: taking,
     claimBytes: claimBytes.make(),
+    storeClock,
     sendAck: yield* shared("ackOrchestrationItem", driver.ackOrchestrationItems, {
       ...options,
       patience: Duration.min(options.patience, turnPatience),
@@ -171,6 +174,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
       )
     }))
   )
+  if (claims.length > 0) parts.storeClock.heard(claims[0]!.nowMs)
   const isSlow = claims.length > 0 && parts.claimBytes.arrived({
     bytes: sizeOfMessages(claims),
     tookMs: monotonicMs(parts.clock) - begunMs,
@@ -253,55 +257,21 @@ const asIfNotFetched = { delay: Option.none(), ignoreAttempt: true }
  */
 const turnPatience = Duration.millis(500)
 
-/**
- * Bytes of texts that one turn may store. PostgreSQL takes 256 MB of JSON in one value and Node half a gigabyte in one
- * text; each text is escaped once more on its way.
- */
-const maxTurnBytes = 64 * 1024 * 1024
-
 const ackOrchestrationItem = (parts: Parts): Service["ackOrchestrationItem"] => (lockToken, turn) =>
   checked("ackOrchestrationItem", [
     check.text("lockToken", lockToken),
-    check.whole("executionId", turn.executionId, 1),
-    ...turn.historyDelta.map(check.event),
-    ...turn.workerItems.map(check.activity),
-    ...turn.orchestratorItems.map(check.message),
-    check.text("output", turn.metadata.output),
-    check.name("orchestrationName", turn.metadata.orchestrationName),
-    check.name("orchestrationVersion", turn.metadata.orchestrationVersion),
-    check.id("parentInstanceId", turn.metadata.parentInstanceId),
-    turn.metadata.pinnedVersion && check.version("pinnedVersion", turn.metadata.pinnedVersion),
-    ...(turn.left ?? []).map((messageId) => check.whole("left", messageId, Number.MIN_SAFE_INTEGER)),
-    ...(turn.requeued ?? []).map((eventId) => check.whole("requeued", eventId)),
-    ...turn.cancelledActivities.map(({ activityId, executionId, instanceId }) =>
-      check.text("cancelledActivities", instanceId) ?? check.whole("cancelledActivities", executionId) ??
-        check.whole("cancelledActivities", activityId)
-    )
+    ...check.turn(turn)
   ], () => {
     const { wakeups } = parts
     const ack = encodeTurn(lockToken, turn)
-    const bytes = sizeOfAck(ack)
-    if (bytes > maxTurnBytes) {
-      return refused("ackOrchestrationItem", [
-        "turn",
-        `it stores ${bytes} bytes of events, activities and messages, more than ${maxTurnBytes}: pass references ` +
-        "instead of large values, or fewer of them at once"
-      ])
-    }
+    const tooBig = check.turnSize(ack)
+    if (tooBig !== undefined) return refused("ackOrchestrationItem", tooBig)
     return measured("ack_orch", Metrics.ackOrchestrationItemDuration, parts.sendAck(ack)).pipe(
       Effect.flatMap((settled) => failUnlessDone("ackOrchestrationItem", lockToken, settled, turn)),
       Effect.onExit((exit) =>
         Effect.sync(() => {
           release(parts, lockToken)
-          if (Exit.isFailure(exit)) return
-          if (turn.workerItems.length > 0) wakeups.workers.wake()
-          for (const item of turn.orchestratorItems) {
-            wakeups.messageSent(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null)
-          }
-          for (const { _tag, instanceId } of turn.historyDelta) {
-            if (_tag === "OrchestrationCompleted" || _tag === "OrchestrationFailed") wakeups.instanceEnded(instanceId)
-          }
-          wakeups.activitiesCancelled(turn.cancelledActivities)
+          if (Exit.isSuccess(exit)) wakeups.turnStored(turn, 0)
         })
       )
     )

@@ -8,6 +8,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import * as Stream from "effect/Stream"
+import * as WorkItem from "../../model/WorkItem.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { FetchPump } from "./fetchPump.ts"
@@ -39,8 +40,8 @@ export interface Wakeups extends Pick<Provider["Service"], "awaitEnd" | "onCance
   readonly locked: LockedInstances
   /** The instance has a message, visible from that time on, milliseconds since the Unix epoch; null: now. */
   readonly messageSent: (instanceId: string, visibleAtMs: number | null) => void
-  readonly instanceEnded: (instanceId: string) => void
-  readonly activitiesCancelled: (activities: Turn["cancelledActivities"]) => void
+  /** With the number of its activities that this process holds already. */
+  readonly turnStored: (turn: Turn, handedOver: number) => void
 }
 
 /** Listens to the store until the scope is closed. */
@@ -81,9 +82,16 @@ export const make = Effect.fnUntraced(function*(
     workers,
     locked,
     messageSent,
-    instanceEnded: (instanceId) => waitingForEnd.get(instanceId)?.forEach((notify) => notify()),
-    activitiesCancelled: (activities) => {
-      if (activities.length > 0) { for (const listener of cancelListeners) listener(activities) }
+    turnStored: ({ cancelledActivities, historyDelta, orchestratorItems, workerItems }, handedOver) => {
+      if (workerItems.length > handedOver) workers.wake()
+      for (const item of orchestratorItems) {
+        messageSent(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null)
+      }
+      for (const { _tag, instanceId } of historyDelta) {
+        if (_tag !== "OrchestrationCompleted" && _tag !== "OrchestrationFailed") continue
+        waitingForEnd.get(instanceId)?.forEach((notify) => notify())
+      }
+      if (cancelledActivities.length > 0) { for (const listener of cancelListeners) listener(cancelledActivities) }
     },
 
     awaitEnd: (instanceId) =>

@@ -1,0 +1,149 @@
+/**
+ * Turns that are stored without a claim: with the results that lead to them, or with the start of their instance.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import * as Metrics from "../../model/Metrics.ts"
+import type * as WorkItem from "../../model/WorkItem.ts"
+import type { Claimed, FirstTurn, OptimisticAnswer, Provider, Turn } from "../Provider.ts"
+import * as drivers from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import * as check from "./check.ts"
+import { checked } from "./check.ts"
+import { encodeItem, encodeUnclaimedTurn, sizeOfAck, sizeOfItem } from "./encoding.ts"
+import { measured, shared } from "./statement.ts"
+import type { Sharing } from "./statement.ts"
+import type { StoreClock } from "./storeClock.ts"
+import type { Wakeups } from "./wakeups.ts"
+
+type Service = Provider["Service"]
+type Activity = WorkItem.Of<"ActivityExecute">
+
+/** The first turns that the runtimes of this process run. */
+export interface FirstTurns extends Pick<Service, "onStart"> {
+  /** Undefined when no runtime here begins it. */
+  readonly begin: (start: WorkItem.Of<"StartOrchestration">) => FirstTurn | undefined
+}
+
+export const makeFirstTurns = (storeClock: StoreClock): FirstTurns => {
+  const runtimes = new Set<{ readonly begin: Parameters<Service["onStart"]>[0] }>()
+  return {
+    begin: (start) => {
+      const nowMs = runtimes.size === 0 ? undefined : storeClock.nowMs()
+      if (nowMs === undefined) return undefined
+      for (const { begin } of runtimes) {
+        const firstTurn = begin(start, nowMs)
+        if (firstTurn !== undefined) return firstTurn
+      }
+      return undefined
+    },
+    onStart: (begin) =>
+      Effect.acquireRelease(
+        Effect.sync(() => {
+          const runtime = { begin }
+          runtimes.add(runtime)
+          return runtime
+        }),
+        (runtime) => Effect.sync(() => runtimes.delete(runtime))
+      ).pipe(Effect.asVoid)
+  }
+}
+
+export const encodeHandOver = (handOver: FirstTurn["handOver"]): drivers.HandOver | null =>
+  handOver === undefined ? null : {
+    limit: handOver.limit,
+    lockTimeoutMs: check.wholeMillis(handOver.lockTimeout),
+    activities: handOver.activities,
+    tags: handOver.tags
+  }
+
+/** What was handed over, as if it had been claimed. */
+export const claimedOf = (
+  turn: Turn,
+  handedOver: ReadonlyArray<drivers.HandedOver>
+): ReadonlyArray<Claimed<Activity>> =>
+  handedOver.map(({ index, lockToken }) => ({ item: turn.workerItems[index]!, lockToken, attemptCount: 1 }))
+
+export const make = Effect.fnUntraced(function*(
+  driver: drivers.ProviderDriver["Service"],
+  wakeups: Wakeups,
+  storeClock: StoreClock,
+  ackWorkItem: Service["ackWorkItem"],
+  options: Sharing
+): Effect.fn.Return<Pick<Service, "advanceOrchestration">, never, Scope.Scope> {
+  const { advanceOrchestrations } = driver
+  if (advanceOrchestrations === undefined) return { advanceOrchestration: queueResults(ackWorkItem) }
+  const send = yield* shared<drivers.OptimisticTurn, drivers.OptimisticAnswer>(
+    "advanceOrchestration",
+    advanceOrchestrations,
+    {
+      ...options,
+      // The results can be stored without the turn, so there is no need to wait for what another transaction locks.
+      patience: Duration.zero,
+      sizeOf: ({ results, turn }) => sizeOfAck(turn) + results.reduce((size, result) => size + sizeOfItem(result), 0)
+    }
+  )
+  let sent = 0
+  return {
+    advanceOrchestration: (optimistic) =>
+      checked("advanceOrchestration", [
+        check.id("instanceId", optimistic.instanceId),
+        check.whole("lastEventId", optimistic.lastEventId, 1),
+        ...optimistic.results.map(({ lockToken }) => check.text("lockToken", lockToken)),
+        ...check.turn(optimistic.turn),
+        optimistic.handOver && check.length("handOver.lockTimeout", optimistic.handOver.lockTimeout, 1)
+      ], () => {
+        const { instanceId, lastEventId, results, turn } = optimistic
+        const encoded = encodeUnclaimedTurn(turn)
+        const tooBig = check.turnSize(encoded)
+        if (tooBig !== undefined) return check.refused("advanceOrchestration", tooBig)
+        // Wake-ups for the instance are kept meanwhile, as during a turn that holds its lock: a claim would pass it over.
+        const token = `optimistic ${++sent}`
+        wakeups.locked.lock(token, instanceId)
+        return measured(
+          "advance_orch",
+          Metrics.ackOrchestrationItemDuration,
+          send({
+            instanceId,
+            lastEventId,
+            results: results.map(({ completion, lockToken }) => ({ lockToken, workItem: encodeItem(completion) })),
+            turn: encoded,
+            handOver: encodeHandOver(optimistic.handOver)
+          })
+        ).pipe(
+          Effect.map((answer): OptimisticAnswer => {
+            if (answer._tag === "Queued") {
+              wakeups.messageSent(instanceId, null)
+              return answer
+            }
+            storeClock.heard(answer.nowMs)
+            wakeups.turnStored(turn, answer.handedOver.length)
+            return { _tag: "Advanced", handedOver: claimedOf(turn, answer.handedOver) }
+          }),
+          Effect.onExit(() =>
+            Effect.sync(() => {
+              if (wakeups.locked.release(token)) wakeups.orchestrators.wake()
+            })
+          )
+        )
+      })
+  }
+})
+
+// internal
+
+/** For a driver that stores results and turns one after the other. */
+const queueResults = (ackWorkItem: Service["ackWorkItem"]): Service["advanceOrchestration"] => ({ results }) =>
+  Effect.map(
+    Effect.forEach(results, ({ completion, lockToken }) =>
+      ackWorkItem(lockToken, Option.some(completion)).pipe(
+        Effect.as("Done" as const),
+        Effect.catchIf(
+          (error: ProviderError) => error.reason._tag === "LockLost",
+          () => Effect.succeed("LockLost" as const)
+        )
+      ), { concurrency: "unbounded" }),
+    (results) => ({ _tag: "Queued", results })
+  )
