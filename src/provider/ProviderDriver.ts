@@ -300,8 +300,8 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
  * no claim, and no other process is woken for them.
  *
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a session,
- * not `servedBy` others. None is, if an activity that the caller serves is visible, unlocked and older: no activity
- * overtakes another. A delivery counts as after a claim.
+ * not `servedBy` others. None is, if such an activity is visible and has no live lock before the call: no activity
+ * overtakes another. An activity that the set also cancels is not handed over. A delivery counts as after a claim.
  *
  * @category models
  * @since 0.2.0
@@ -347,10 +347,12 @@ export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "execu
  * - no other transaction is claiming the instance, and it has no lock, live or expired;
  * - no message for it is visible;
  * - `executionId` of the turn is its current execution, that execution is `Running`, and `lastEventId` is the id of its
- *   last event;
- * - every activity in `results` has its live lock.
+ *   last event, and no event id of the turn is taken or given twice;
+ * - every activity in `results` has its live lock, and is given once;
+ * - no other turn of the set has been stored for the instance.
  *
- * Otherwise the call does what `ackWorkItems` does with the results, and nothing else.
+ * Otherwise the call does what `ackWorkItems` does with the results, and nothing else. It does that after the turns of the
+ * set are stored.
  *
  * @category models
  * @since 0.2.0
@@ -481,8 +483,9 @@ export interface OrchestrationStart {
   readonly delayMs: number | null
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
-   * needs a free id and no queued message for it; otherwise the start is stored as it is without a first turn. A driver
-   * may always ignore it.
+   * needs a free id, and that nothing is stored under it: no message, lock or history; otherwise the start is stored as
+   * it is without a first turn. A driver may always ignore it. A set first creates all its instances and inserts its start
+   * messages; then its first turns are stored in the steps of an ack.
    */
   readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null }
 }

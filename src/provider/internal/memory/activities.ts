@@ -3,7 +3,14 @@
  */
 import type { TagFilter } from "../../../model/Instance.ts"
 import { suspectAfter } from "../../ProviderDriver.ts"
-import type { ClaimedWorkItem, EncodedActivity, FetchWorkItems, ProviderDriver } from "../../ProviderDriver.ts"
+import type {
+  ClaimedWorkItem,
+  EncodedActivity,
+  FetchWorkItems,
+  HandedOver,
+  HandOver,
+  ProviderDriver
+} from "../../ProviderDriver.ts"
 import * as messages from "./messages.ts"
 import * as tables from "./tables.ts"
 
@@ -16,10 +23,7 @@ export const make = (store: tables.Tables) =>
     ackWorkItems: (items) =>
       tables.statement((now) =>
         items.map(({ completion, lockToken }) => {
-          const found = lockedBy(store, lockToken, now)
-          if (found === undefined) return "LockLost"
-          store.activities.delete(found.id)
-          stampSession(store, found.activity, now)
+          if (!end(store, lockToken, now)) return "LockLost"
           if (completion !== null) messages.insert(store, { ...completion, visibleAtMs: null, delayMs: null }, now)
           return "Done"
         })
@@ -69,8 +73,48 @@ export const make = (store: tables.Tables) =>
     })
   }) satisfies Partial<ProviderDriver["Service"]>
 
-export const insert = (store: tables.Tables, activity: EncodedActivity, now: number): void =>
-  void store.activities.set(++store.lastRowId, { ...activity, visibleAtMs: now, lock: null, attemptCount: 0 })
+/** Its row id. */
+export const insert = (store: tables.Tables, activity: EncodedActivity, now: number): number => {
+  const id = ++store.lastRowId
+  store.activities.set(id, { ...activity, visibleAtMs: now, lock: null, attemptCount: 0 })
+  return id
+}
+
+/** Whether its lock is live. */
+export const isHeld = (store: tables.Tables, lockToken: string, now: number): boolean =>
+  lockedBy(store, lockToken, now) !== undefined
+
+/** Deletes a claimed activity; false without a live lock. */
+export const end = (store: tables.Tables, lockToken: string, now: number): boolean => {
+  const found = lockedBy(store, lockToken, now)
+  if (found === undefined) return false
+  store.activities.delete(found.id)
+  stampSession(store, found.activity, now)
+  return true
+}
+
+/** Activities that a claim without sessions may take now. */
+export const waiting = ({ activities }: tables.Tables, now: number): ReadonlyArray<tables.Activity> =>
+  [...activities.values()].filter((activity) =>
+    activity.sessionId === null && activity.visibleAtMs <= now && tables.isFree(activity, now)
+  )
+
+export const isServed = (activity: EncodedActivity, { activities, tags }: HandOver): boolean =>
+  activities.includes(activity.name) && accepts(tags, activity.tag)
+
+/** Claims new activities, given by their row ids. */
+export const handOver = (
+  store: tables.Tables,
+  ids: ReadonlyArray<number>,
+  request: HandOver,
+  now: number
+): ReadonlyArray<HandedOver> =>
+  ids.map((id, index) => ({ id, index, activity: store.activities.get(id)! }))
+    .filter(({ activity }) =>
+      activity.sessionId === null && activity.servedBy === undefined && isServed(activity, request)
+    )
+    .slice(0, request.limit)
+    .map(({ activity, id, index }) => ({ index, lockToken: lock(store, id, activity, request.lockTimeoutMs, now) }))
 
 // internal
 
@@ -87,13 +131,25 @@ const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): Read
     const isSuspect = activity.attemptCount >= suspectAfter
     if (isSuspect && (!suspects || claimed.length > 0)) continue
     if (!takeSession(store, activity, session, now, bound)) continue
-    const lockToken = `${id}.${++store.lastToken}`
-    activity.lock = { token: lockToken, untilMs: now + lockTimeoutMs }
-    activity.attemptCount++
+    const lockToken = lock(store, id, activity, lockTimeoutMs, now)
     claimed.push({ workItem: activity.workItem, lockToken, attemptCount: activity.attemptCount })
     if (isSuspect) break
   }
   return claimed
+}
+
+/** Its token. */
+const lock = (
+  store: tables.Tables,
+  id: number,
+  activity: tables.Activity,
+  lockTimeoutMs: number,
+  now: number
+): string => {
+  const token = `${id}.${++store.lastToken}`
+  activity.lock = { token, untilMs: now + lockTimeoutMs }
+  activity.attemptCount++
+  return token
 }
 
 /** The row of a token as it was handed out, `<row id>.<secret>`. */

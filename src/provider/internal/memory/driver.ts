@@ -13,12 +13,14 @@ import * as messages from "./messages.ts"
 import * as reads from "./reads.ts"
 import type { Tables } from "./tables.ts"
 import * as turns from "./turns.ts"
+import * as unclaimedTurns from "./unclaimedTurns.ts"
 
 export const make = (store: Tables): ProviderDriver["Service"] =>
   ProviderDriver.of({
     name: "memory",
     ...claims.make(store),
     ...turns.make(store),
+    ...unclaimedTurns.make(store),
     ...messages.make(store),
     ...activities.make(store),
     ...reads.make(store),

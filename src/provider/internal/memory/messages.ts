@@ -1,7 +1,7 @@
 /**
  * The queue of messages to instances: what is sent, when it is visible, what a start makes of it.
  */
-import type { EncodedMessage, ProviderDriver, StartedInstance } from "../../ProviderDriver.ts"
+import type { EncodedMessage, OrchestrationStart, ProviderDriver, StartedInstance } from "../../ProviderDriver.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -14,21 +14,6 @@ export const make = (store: tables.Tables) =>
           const message = insert(store, item, now)
           if (!texts.begins(item.workItem)) waitForStart(store, message)
           else if (message.visibleAtMs <= now) message.visibleAtMs = Math.min(message.visibleAtMs, before)
-        })
-      ),
-
-    startOrchestrations: (starts) =>
-      tables.statement((now) =>
-        starts.map(({ delayMs, instanceId, workItem, ...start }) => {
-          const before = earliest(store, instanceId)
-          const earlier = [...store.messages.values()].filter((message) =>
-            message.instanceId === instanceId && message.lock === null
-          )
-          if (!startInstance(store, instanceId, { ...start, parentInstanceId: null }, now)) return "AlreadyExists"
-          const first = insert(store, { instanceId, workItem, visibleAtMs: null, delayMs }, now)
-          if (first.visibleAtMs <= now) first.visibleAtMs = Math.min(now, before)
-          for (const message of earlier) message.visibleAtMs = Math.max(message.visibleAtMs, first.visibleAtMs + 1)
-          return "Started"
         })
       ),
 
@@ -89,6 +74,21 @@ export const startInstance = (
   })
   tables.createExecution(store, instanceId, 1, now).pinned = start.pinnedVersion
   return true
+}
+
+/** The message of a start, in front of those that came before. */
+export const insertStart = (
+  store: tables.Tables,
+  { delayMs, instanceId, workItem }: OrchestrationStart,
+  now: number
+): void => {
+  const before = earliest(store, instanceId)
+  const earlier = [...store.messages.values()].filter((message) =>
+    message.instanceId === instanceId && message.lock === null
+  )
+  const first = insert(store, { instanceId, workItem, visibleAtMs: null, delayMs }, now)
+  if (first.visibleAtMs <= now) first.visibleAtMs = Math.min(now, before)
+  for (const message of earlier) message.visibleAtMs = Math.max(message.visibleAtMs, first.visibleAtMs + 1)
 }
 
 /** What the instance, or else the message, asks for; undefined when neither says which orchestration it is. */

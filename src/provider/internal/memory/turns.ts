@@ -1,7 +1,16 @@
 /**
  * Stores turns: in steps over a whole set, as one statement does it, so that no turn sees another one half stored.
  */
-import type { ActivityKey, EncodedMessage, OrchestrationAck, ProviderDriver, Settled } from "../../ProviderDriver.ts"
+import type {
+  ActivityKey,
+  EncodedMessage,
+  HandedOver,
+  HandOver,
+  OrchestrationAck,
+  ProviderDriver,
+  Settled,
+  UnclaimedTurn
+} from "../../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import { lockOf } from "./claims.ts"
 import { batchOf, earliest, insert, queuedStarts, startInstance } from "./messages.ts"
@@ -10,24 +19,58 @@ import * as texts from "./texts.ts"
 
 export const make = (store: tables.Tables) =>
   ({
-    ackOrchestrationItems: (acks) => tables.statement((now) => ackAll(store, acks, now))
+    ackOrchestrationItems: (acks) =>
+      tables.statement((now) => {
+        const storing = begin(store, now)
+        const answers = acks.map((turn) => ack(store, turn, storing, now))
+        storing.finish()
+        return answers
+      })
   }) satisfies Partial<ProviderDriver["Service"]>
+
+/** The turns that one statement stores. */
+export interface Storing {
+  /** Stores what a turn says of its own instance, and its activities. */
+  readonly store: (
+    instanceId: string,
+    turn: UnclaimedTurn,
+    handOver?: HandOver | null
+  ) => ReadonlyArray<HandedOver>
+  /** Stores what the turns do to others: cancellations, then messages. */
+  readonly finish: () => void
+}
+
+/** Before anything else that the statement does: it looks at who waits already. */
+export const begin = (store: tables.Tables, now: number): Storing => {
+  const done: Array<StoredTurn> = []
+  const queued = queuedStarts(store)
+  const waiting = activities.waiting(store, now)
+  return {
+    store: (instanceId, turn, handOver = null) => {
+      storeTurn(store, turn, instanceId, now)
+      done.push({ turn, instanceId })
+      const ids = turn.workerItems.map((item) => activities.insert(store, item, now))
+      return handOver === null || waiting.some((activity) => activities.isServed(activity, handOver))
+        ? []
+        : activities.handOver(store, ids, handOver, now)
+    },
+    finish: () => finishAll(store, done, queued, now)
+  }
+}
 
 // internal
 
 interface StoredTurn {
-  readonly turn: OrchestrationAck
+  readonly turn: UnclaimedTurn
   readonly instanceId: string
 }
 
-const ackAll = (
+const finishAll = (
   store: tables.Tables,
-  acks: ReadonlyArray<OrchestrationAck>,
+  done: ReadonlyArray<StoredTurn>,
+  queued: ReadonlySet<string>,
   now: number
-): ReadonlyArray<Settled> => {
-  const done: Array<StoredTurn> = []
-  const queued = queuedStarts(store)
-  const answers = acks.map((turn) => ack(store, turn, done, now))
+): void => {
   for (const { turn } of done) turn.cancelledActivities.forEach((key) => cancelActivity(store, key))
   for (const { instanceId, turn } of done) {
     // The timers of an ended execution would wait for their time, wake the instance, and be dropped then.
@@ -53,17 +96,16 @@ const ackAll = (
   for (const { instanceId, turn: { cancelledTimers = [] } } of done) {
     dropMessages(store, instanceId, now, (workItem) => cancelledTimers.includes(workItem))
   }
-  return answers
 }
 
-const ack = (store: tables.Tables, turn: OrchestrationAck, done: Array<StoredTurn>, now: number): Settled => {
+const ack = (store: tables.Tables, turn: OrchestrationAck, storing: Storing, now: number): Settled => {
   const found = lockOf(store, turn.lockToken, now)
   if (found === undefined) return "LockLost"
   const { instanceId, lock } = found
-  if (turn.executionId !== null) {
-    if (tables.hasTaken(store, instanceId, turn.executionId, turn.history)) return "DuplicateEvent"
-    storeTurn(store, turn, instanceId, turn.executionId, now)
-    done.push({ turn, instanceId })
+  const { executionId } = turn
+  if (executionId !== null) {
+    if (tables.hasTaken(store, instanceId, executionId, turn.history)) return "DuplicateEvent"
+    storing.store(instanceId, { ...turn, executionId })
   }
   for (const [id, message] of batchOf(store, instanceId, lock.token)) {
     if (turn.left?.includes(id) !== true) store.messages.delete(id)
@@ -78,11 +120,11 @@ const ack = (store: tables.Tables, turn: OrchestrationAck, done: Array<StoredTur
 
 const storeTurn = (
   store: tables.Tables,
-  turn: OrchestrationAck,
+  turn: UnclaimedTurn,
   instanceId: string,
-  executionId: number,
   now: number
 ) => {
+  const { executionId } = turn
   if (turn.orchestrationName !== null && turn.orchestrationVersion !== null) {
     const { orchestrationName } = turn
     const instance = tables.entry(store.instances, instanceId, () => tables.newInstance(orchestrationName, now))
@@ -116,8 +158,7 @@ const storeTurn = (
     execution.completedAtMs = turn.status === "Running" ? null : now
   }
   execution.pinned = turn.pinnedVersion ?? execution.pinned
-  changeKeyValues(store, turn, instanceId, executionId, now)
-  for (const item of turn.workerItems) activities.insert(store, item, now)
+  changeKeyValues(store, turn, instanceId, now)
 }
 
 const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {
@@ -129,9 +170,9 @@ const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {
 }
 
 /** Smaller ids than all others of the instance, and an earlier time: first in their batch, and in the first batch. */
-const requeue = (store: tables.Tables, instanceId: string, turn: OrchestrationAck, now: number) => {
+const requeue = (store: tables.Tables, instanceId: string, turn: UnclaimedTurn, now: number) => {
   if (turn.status !== "ContinuedAsNew" || turn.requeued === undefined) return
-  const events = store.history.get(instanceId)?.get(turn.executionId!)
+  const events = store.history.get(instanceId)?.get(turn.executionId)
   const createdAtMs = store.instances.get(instanceId)?.createdAtMs ?? now
   const visibleAtMs = Math.min(createdAtMs - 1, earliest(store, instanceId))
   for (const eventId of [...new Set(turn.requeued)].sort((a, b) => b - a)) {
@@ -167,11 +208,11 @@ const dropMessages = (
 
 const changeKeyValues = (
   { changed, stored }: tables.Tables,
-  turn: OrchestrationAck,
+  turn: UnclaimedTurn,
   instanceId: string,
-  executionId: number,
   now: number
 ) => {
+  const { executionId } = turn
   const changes = tables.entry(changed, instanceId, () => new Map<string, tables.ChangedValue>())
   const values = tables.entry(stored, instanceId, () => new Map<string, tables.StoredValue>())
   for (const change of turn.keyValues) {

@@ -1,0 +1,107 @@
+/**
+ * Turns that are stored without a claim: with the results that lead to them, or with the start of their instance.
+ */
+import type {
+  HandedOver,
+  OptimisticAnswer,
+  OptimisticTurn,
+  OrchestrationStart,
+  ProviderDriver,
+  StartAnswer
+} from "../../ProviderDriver.ts"
+import * as activities from "./activities.ts"
+import { insert, insertStart, queuedStarts, startInstance } from "./messages.ts"
+import * as tables from "./tables.ts"
+import * as turns from "./turns.ts"
+
+export const make = (store: tables.Tables) =>
+  ({
+    advanceOrchestrations: (optimistic) => tables.statement((now) => advanceAll(store, optimistic, now)),
+
+    startOrchestrations: (starts) => tables.statement((now) => startAll(store, starts, now))
+  }) satisfies Partial<ProviderDriver["Service"]>
+
+// internal
+
+const advanceAll = (
+  store: tables.Tables,
+  optimistic: ReadonlyArray<OptimisticTurn>,
+  now: number
+): ReadonlyArray<OptimisticAnswer> => {
+  const storing = turns.begin(store, now)
+  const advanced = new Set<string>()
+  const stored = optimistic.map(({ handOver, instanceId, lastEventId, results, turn }) => {
+    if (advanced.has(instanceId) || !isWhereBelieved(store, { instanceId, lastEventId, results, turn }, now)) {
+      return null
+    }
+    advanced.add(instanceId)
+    for (const { lockToken } of results) activities.end(store, lockToken, now)
+    return storing.store(instanceId, turn, handOver)
+  })
+  storing.finish()
+  return optimistic.map(({ instanceId, results }, position): OptimisticAnswer => {
+    const handedOver = stored[position]!
+    return handedOver !== null
+      ? { _tag: "Advanced", nowMs: now, handedOver: stillThere(store, handedOver, now) }
+      : {
+        _tag: "Queued",
+        results: results.map(({ lockToken, workItem }) => {
+          if (!activities.end(store, lockToken, now)) return "LockLost"
+          insert(store, { instanceId, workItem, visibleAtMs: null, delayMs: null }, now)
+          return "Done"
+        })
+      }
+  })
+}
+
+const isWhereBelieved = (
+  store: tables.Tables,
+  { instanceId, lastEventId, results, turn: { executionId, history } }: Omit<OptimisticTurn, "handOver">,
+  now: number
+): boolean =>
+  !store.locks.has(instanceId) &&
+  ![...store.messages.values()].some((message) => message.instanceId === instanceId && message.visibleAtMs <= now) &&
+  store.instances.get(instanceId)?.executionId === executionId &&
+  tables.executionOf(store, instanceId, executionId)?.status === "Running" &&
+  tables.lastEventId(store, instanceId, executionId) === lastEventId &&
+  !tables.hasTaken(store, instanceId, executionId, history) &&
+  new Set(results.map(({ lockToken }) => lockToken)).size === results.length &&
+  results.every(({ lockToken }) => activities.isHeld(store, lockToken, now))
+
+const startAll = (
+  store: tables.Tables,
+  starts: ReadonlyArray<OrchestrationStart>,
+  now: number
+): ReadonlyArray<StartAnswer> => {
+  const storing = turns.begin(store, now)
+  const queued = queuedStarts(store)
+  const answers = starts.map((start): "Started" | "AlreadyExists" | ReadonlyArray<HandedOver> => {
+    const { firstTurn, instanceId, orchestrationName, orchestrationVersion, pinnedVersion } = start
+    const created = { orchestrationName, orchestrationVersion, pinnedVersion, parentInstanceId: null }
+    if (!startInstance(store, instanceId, created, now, queued)) return "AlreadyExists"
+    if (firstTurn !== undefined && isUntouched(store, start)) {
+      return storing.store(instanceId, firstTurn.turn, firstTurn.handOver)
+    }
+    insertStart(store, start, now)
+    return "Started"
+  })
+  storing.finish()
+  return answers.map((answer) =>
+    typeof answer === "string"
+      ? answer
+      : { _tag: "Begun", nowMs: now, handedOver: stillThere(store, answer, now) }
+  )
+}
+
+/** Whether the first turn can be stored: nothing waits for the instance, and nothing was written of it. */
+const isUntouched = (store: tables.Tables, { delayMs, firstTurn, instanceId }: OrchestrationStart): boolean =>
+  !(delayMs !== null && delayMs > 0) && !store.locks.has(instanceId) && !store.history.has(instanceId) &&
+  ![...store.messages.values()].some((message) => message.instanceId === instanceId) &&
+  !tables.hasTaken(store, instanceId, firstTurn!.turn.executionId, firstTurn!.turn.history)
+
+/** Without those that the turns of the set have cancelled. */
+const stillThere = (
+  store: tables.Tables,
+  handedOver: ReadonlyArray<HandedOver>,
+  now: number
+): ReadonlyArray<HandedOver> => handedOver.filter(({ lockToken }) => activities.isHeld(store, lockToken, now))
