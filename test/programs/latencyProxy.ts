@@ -51,24 +51,29 @@ async function listen(options: Options) {
   const sockets = new Set<net.Socket>()
 
   const relay = (from: net.Socket, to: net.Socket) => {
+    // What is on its way, in order: nothing overtakes what was sent before it, however the delay changes.
+    const queue: Array<{ readonly due: number; readonly deliver: () => void }> = []
     let last = 0
-    from.on("data", (chunk) => {
-      if (state.blackhole) return
-      const due = Math.max(last, performance.now() + state.oneWayMs + Math.random() * state.jitterMs)
-      last = due
-      const wait = due - performance.now()
-      if (wait <= 0) return void to.write(chunk)
-      // Timers are 1 ms coarse: wake early, then spin for the remainder.
-      const fire = () => {
-        if (performance.now() < due) setImmediate(fire)
-        else if (!to.destroyed) to.write(chunk)
+    const send = (deliver: () => void) => {
+      last = Math.max(last, performance.now() + state.oneWayMs + Math.random() * state.jitterMs)
+      queue.push({ due: last, deliver })
+      if (queue.length === 1) pump()
+    }
+    const pump = () => {
+      for (let next = queue[0]; next !== undefined; next = queue[0]) {
+        const wait = next.due - performance.now()
+        // Timers are 1 ms coarse: wake early, then spin for the remainder.
+        if (wait > 0) return void (wait < 2.5 ? setImmediate(pump) : setTimeout(pump, wait - 2))
+        queue.shift()
+        next.deliver()
       }
-      if (wait < 2.5) setImmediate(fire)
-      else setTimeout(fire, wait - 2)
+    }
+    from.on("data", (chunk) => {
+      if (!state.blackhole) send(() => to.destroyed || to.write(chunk))
     })
-    from.on("end", () => setTimeout(() => to.end(), state.oneWayMs + 2))
+    from.on("end", () => send(() => to.end()))
     from.on("error", () => to.destroy())
-    from.on("close", () => setTimeout(() => to.destroy(), state.oneWayMs + 2))
+    from.on("close", () => send(() => to.destroy()))
   }
 
   const server = net.createServer({ noDelay: true }, (client) => {
