@@ -167,11 +167,19 @@ export const layer = <
           provider,
           registry,
           settings,
-          eventLoop
+          eventLoop,
+          supervisor
         })
       ]
       const activities = handlers.size === 0 || settings.tags._tag === "None" ? [] : [
-        yield* workerDispatcher.make({ provider, handlers, running, settings, supervisor })
+        yield* workerDispatcher.make({
+          provider,
+          handlers,
+          running,
+          settings,
+          supervisor,
+          storeOutcome: turns[0]?.optimisticTurns.store
+        })
       ]
       const dispatchers = [...turns, ...activities]
       const { underWay } = yield* slots.run(dispatchers, settings, supervisor)

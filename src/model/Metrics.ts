@@ -116,6 +116,15 @@ export const orchestrationTurns = counter("duroxide_orchestration_turns_total", 
 export const orchestrationReplays = counter("duroxide_orchestration_replays_total", "Turns that replayed a history")
 
 /**
+ * Turns run without a claim when activities of a warm instance ended here. Label: `answer` (`advanced`: stored; `queued`:
+ * only the outcomes of the activities were; `failed`: the store did not answer).
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const optimisticTurns = counter("duroxide_optimistic_turns_total", "Turns run without a claim")
+
+/**
  * Warm instances: those whose program waits in memory.
  *
  * @category runtime metrics

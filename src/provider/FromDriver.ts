@@ -81,7 +81,9 @@ export const make: (
   const store = statement.watched(driver, outages.make(clock))
   const wakeups = yield* makeWakeups(store.wakeups)
   const storeClock = storeClocks.make(clock)
-  const firstTurns = optimistic.makeFirstTurns(storeClock)
+  // A driver that stores no optimistic turns would have them run for nothing.
+  const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
+  const firstTurns = optimistic.makeFirstTurns(storeNowMs)
   const ofActivities = yield* activities.make(store, wakeups, settings)
   return {
     ...(yield* orchestrations.make(store, wakeups, storeClock, settings)),
@@ -89,7 +91,7 @@ export const make: (
     ...(yield* optimistic.make(store, wakeups, storeClock, ofActivities.ackWorkItem, settings)),
     ...enqueue.make(yield* enqueue.sharing(store, wakeups, firstTurns, storeClock, settings)),
     onStart: firstTurns.onStart,
-    storeNowMs: storeClock.nowMs,
+    storeNowMs,
     ...(yield* reads.make(store, settings)),
     awaitEnd: wakeups.awaitEnd,
     onCancelled: wakeups.onCancelled

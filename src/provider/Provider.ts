@@ -354,8 +354,8 @@ export class Provider extends Context.Service<Provider, {
   ) => Effect.Effect<void, never, Scope.Scope>
 
   /**
-   * The store's clock, milliseconds since the Unix epoch, as far as its last answers tell; undefined while they do not. The
-   * time of optimistic turns.
+   * The time of optimistic turns: the store's clock, milliseconds since the Unix epoch, as far as its last answers tell.
+   * Undefined while they do not, and with a driver that stores no optimistic turns.
    */
   readonly storeNowMs: () => number | undefined
 

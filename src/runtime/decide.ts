@@ -115,6 +115,56 @@ export const unstoredTurn = (error: ProviderError, origin: TurnOrigin, item: Orc
   return { _tag: "Fail", turn: failedTurn(item, batches.read(item), refusedByStore(error)) }
 }
 
+// -- turns without a claim -------------------------------------------------------------------------
+
+/** The item that a claim of the start would hand out at once, and how it runs; undefined: the claim decides. */
+export const firstTurn = (
+  start: WorkItem.Of<"StartOrchestration">,
+  nowMs: number,
+  registry: Pick<Registry, "resolve">
+):
+  | { readonly item: OrchestrationItem; readonly batch: batches.Run; readonly registration: Registration }
+  | undefined =>
+{
+  const item: OrchestrationItem = {
+    instanceId: start.instance,
+    orchestrationName: start.orchestration,
+    orchestrationVersion: start.version ?? "unknown",
+    executionId: 1,
+    nowMs,
+    history: [],
+    isKnownHistory: false,
+    historyError: Option.none(),
+    messages: [start],
+    messageIds: [0],
+    enqueuedAtMs: [nowMs],
+    keyValues: new Map()
+  }
+  const decision = instance({ attemptCount: 1, item }, { registry, maxAttempts: 1, warm: undefined })
+  return decision._tag === "Replay" ? { item, ...decision } : undefined
+}
+
+/**
+ * Whether an outcome can be stored together with the turn it leads to. The outcome of a second delivery is stored first:
+ * a turn that kills its process must not make the activity run again and again.
+ */
+export const canAdvance = (
+  { attemptCount, item }: Pick<Claimed<Activity>, "attemptCount" | "item">,
+  warm: WarmProgram
+): boolean =>
+  attemptCount === 1 && warm.isSound() && warm.executionId === item.executionId &&
+  // The instance may have been deleted, and started again with the same id.
+  warm.started.timestampMs === item.startedAtMs
+
+/** The time of a turn without a claim; undefined without a clock. Time does not run backwards in a history. */
+export const optimisticTime = (storeNowMs: number | undefined, warm: WarmProgram): number | undefined =>
+  storeNowMs === undefined ? undefined : Math.max(storeNowMs, warm.lastEvent.timestampMs)
+
+/** How many activities of a turn may be handed over to this process, at most: the store looks at their tags as well. */
+export const mayBeHandedOver = ({ forRust, workerItems }: Turn, activities: ReadonlySet<string>): number =>
+  workerItems.filter((item) => item.sessionId === undefined && activities.has(item.name) && forRust?.has(item) !== true)
+    .length
+
 // -- activities ------------------------------------------------------------------------------------
 
 export type Activity = WorkItem.Of<"ActivityExecute">

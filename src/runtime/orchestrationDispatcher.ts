@@ -4,8 +4,10 @@
  * `decide.ts` says what a delivery comes to; this module carries it out.
  */
 import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
 import * as coreVersion from "../model/internal/coreVersion.ts"
 import * as renewal from "../provider/internal/renewal.ts"
 import type { Claimed, OrchestrationItem, Provider, Turn } from "../provider/Provider.ts"
@@ -15,12 +17,14 @@ import type * as batches from "./batch.ts"
 import * as decide from "./decide.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { withRejections } from "./failing.ts"
+import * as optimistic from "./optimisticTurns.ts"
 import { Pauses, problem } from "./policies.ts"
 import type { Registry } from "./registry.ts"
 import { component, report, reportWarm } from "./reports.ts"
 import type { Settings } from "./settings.ts"
 import * as settlements from "./settlement.ts"
 import * as slots from "./slots.ts"
+import type { Supervisor } from "./supervisor.ts"
 import * as turnRunners from "./turnRunner.ts"
 import type { TurnRunner } from "./turnRunner.ts"
 import { WarmInstances } from "./warmInstances.ts"
@@ -30,15 +34,23 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly registry: Registry
   readonly settings: Settings
   readonly eventLoop: EventLoop
-}): Effect.fn.Return<slots.Dispatcher> {
-  const { provider, registry, settings } = options
+  readonly supervisor: Supervisor
+}): Effect.fn.Return<slots.Dispatcher & { readonly optimisticTurns: optimistic.OptimisticTurns }, never, Scope.Scope> {
+  const { provider, registry, settings, supervisor } = options
   const looks = slots.looks(yield* Clock.Clock)
   const warm = new WarmInstances(settings)
   const runner = turnRunners.make(yield* Effect.context<never>(), options)
   const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0 && !settings.verifyReplay
-  const parts: Parts = { provider, registry, settings, warm, runner, pauses: new Pauses() }
+  const pauses = new Pauses()
+  let underWay = 0
+  const parts: Parts = { provider, registry, settings, warm, runner, pauses }
   return {
     name: component,
+    optimisticTurns: yield* optimistic.make({
+      ...parts,
+      isFree: (firstTurns) =>
+        underWay + firstTurns < settings.orchestrationConcurrency && !Deferred.isDoneUnsafe(supervisor.stopping)
+    }),
     concurrency: settings.orchestrationConcurrency,
     looks,
     claim: Effect.suspend(() =>
@@ -50,7 +62,11 @@ export const make = Effect.fnUntraced(function*(options: {
         isKnown: usesWarm ? (end) => warm.hasSeen(end) : undefined,
         onLook: looks.answered
       })
-    ).pipe(Effect.map(Option.map((claimed) => handle(parts, claimed))))
+    ).pipe(Effect.map(Option.map((claimed) =>
+      Effect.suspend(() => (underWay++, handle(parts, claimed))).pipe(
+        Effect.ensuring(Effect.sync(() => underWay--))
+      )
+    )))
   }
 })
 

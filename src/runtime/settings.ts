@@ -88,6 +88,12 @@ export interface Settings {
    * program, because the program is not deterministic. For tests: it costs what warm instances save. Defaults to false.
    */
   readonly verifyReplay: boolean
+  /**
+   * Runs turns before they are claimed, and stores them with what leads to them: the start of an instance, or outcomes of
+   * its activities. Without it every turn costs a claim and a statement of its own. A process that verifies replays or
+   * keeps no instance warm claims all turns after the first. Defaults to true.
+   */
+  readonly optimisticTurns: boolean
 }
 
 /** The settings of a runtime that is given none. */
@@ -110,7 +116,8 @@ export const defaults: Settings = {
   maxSessions: 10,
   warmInstances: 1_000,
   warmInstanceBytes: 67_108_864,
-  verifyReplay: false
+  verifyReplay: false,
+  optimisticTurns: true
 }
 
 /**

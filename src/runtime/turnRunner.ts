@@ -25,8 +25,8 @@ export interface TurnRunner {
   /** `Replay` when the warm program cannot run this turn, or has run it but unread mail must stay in the queue. */
   readonly resume: (
     warm: turns.WarmProgram,
-    item: OrchestrationItem,
-    batch: batches.Run
+    item: Pick<OrchestrationItem, "nowMs" | "messages">,
+    batch: Pick<batches.Run, "messages">
   ) => Effect.Effect<Resumed>
   /** `ran` is the turn that the warm program has already run, if it has. */
   readonly replay: (options: {

@@ -41,6 +41,11 @@ export class WarmInstances {
       entry.program.isSound()
   }
 
+  /** The program, if the instance is warm; it stays. */
+  peek(instanceId: string): WarmProgram | undefined {
+    return this.entries.get(instanceId)?.program
+  }
+
   /** Removes a program for its next turn; `add` returns it when that turn is stored. */
   take(instanceId: string): WarmProgram | undefined {
     const entry = this.entries.get(instanceId)

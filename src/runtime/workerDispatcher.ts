@@ -20,6 +20,7 @@ import { Call } from "./activityCall.ts"
 import * as decide from "./decide.ts"
 import type { Activity, Completion } from "./decide.ts"
 import type { ActivityCode } from "./handlers.ts"
+import type { StoreOutcome } from "./optimisticTurns.ts"
 import { longestStorePause, pauseAfter, Pauses, problem } from "./policies.ts"
 import type { Running, RunningActivities } from "./running.ts"
 import * as sessionsOf from "./sessions.ts"
@@ -33,8 +34,10 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly running: RunningActivities
   readonly settings: Settings
   readonly supervisor: Supervisor
+  /** How an outcome is stored at the first try. Without it, alone. */
+  readonly storeOutcome: StoreOutcome | undefined
 }): Effect.fn.Return<slots.Dispatcher, never, Scope.Scope> {
-  const { handlers, provider, running, settings, supervisor } = options
+  const { handlers, provider, running, settings, storeOutcome, supervisor } = options
   const looks = slots.looks(yield* Clock.Clock)
   const sessions = yield* sessionsOf.make({
     provider,
@@ -43,7 +46,7 @@ export const make = Effect.fnUntraced(function*(options: {
     activities: [...handlers.keys()],
     onLook: looks.answered
   })
-  const parts: Parts = { provider, handlers, running, settings, sessions, pauses: new Pauses() }
+  const parts: Parts = { provider, handlers, running, settings, sessions, pauses: new Pauses(), storeOutcome }
   return {
     name: component,
     concurrency: settings.workerConcurrency,
@@ -65,6 +68,7 @@ interface Parts {
   readonly settings: Settings
   readonly sessions: sessionsOf.Sessions
   readonly pauses: Pauses
+  readonly storeOutcome: StoreOutcome | undefined
 }
 
 /** Handles a delivery, and settles its claim whatever happens. */
@@ -112,16 +116,21 @@ const handle = (parts: Parts, claimed: Claimed<Activity>): Effect.Effect<void> =
 /** Decides what the delivery comes to, and carries it out. */
 const deliver = (
   parts: Parts,
-  { attemptCount, item, lockToken }: Claimed<Activity>,
+  claimed: Claimed<Activity>,
   entry: Running,
   abandon: (decision: decide.Abandon<string>) => Effect.Effect<void>
 ): Effect.Effect<void> => {
-  const { handlers, provider, running, sessions, settings } = parts
+  const { handlers, provider, running, sessions, settings, storeOutcome } = parts
+  const { attemptCount, item, lockToken } = claimed
 
   /** Repeats the ack until the store has the outcome or the lock is lost. The handler does not run again for it. */
   const store = (completion: Completion, failures = 0): Effect.Effect<void> =>
     running.holdLock(entry).pipe(
-      Effect.andThen(provider.ackWorkItem(lockToken, Option.some(completion))),
+      Effect.andThen(
+        storeOutcome === undefined || failures > 0
+          ? provider.ackWorkItem(lockToken, Option.some(completion))
+          : storeOutcome(claimed, completion)
+      ),
       Effect.matchEffect({
         onSuccess: () => count(item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
         onFailure: (error) => settleUnstored(error, completion, failures)

@@ -69,7 +69,13 @@ describe("Only the delivery at fault counts:", () => {
     it.effect(`results cannot be stored: after 400 s of ${what} they are, and no handler has run twice`, () =>
       Effect.gen(function*() {
         const { runs, runtime } = payments()
-        const { client } = yield* start(runtime, yield* failing(reason, 400_000, ["ackWorkItems"]))
+        const { client } = yield* start(
+          runtime,
+          yield* failing(reason, 400_000, [
+            "ackWorkItems",
+            "advanceOrchestrations"
+          ])
+        )
         const exit = yield* settled(client.execute(Pay, { instanceId: "i" }), 400_000)
         assert.deepStrictEqual(exit, Exit.succeed("paid"))
         assert.strictEqual(runs.count, 1)
@@ -78,7 +84,13 @@ describe("Only the delivery at fault counts:", () => {
     it.effect(`turns cannot be stored: after 400 s of ${what} they are`, () =>
       Effect.gen(function*() {
         const { runs, runtime } = payments()
-        const { client } = yield* start(runtime, yield* failing(reason, 400_000, ["ackOrchestrationItems"]))
+        const { client } = yield* start(
+          runtime,
+          yield* failing(reason, 400_000, [
+            "ackOrchestrationItems",
+            "advanceOrchestrations"
+          ])
+        )
         const exit = yield* settled(client.execute(Pay, { instanceId: "i" }), 400_000)
         assert.deepStrictEqual(exit, Exit.succeed("paid"))
         assert.strictEqual(runs.count, 1)
@@ -105,17 +117,22 @@ describe("Only the delivery at fault counts:", () => {
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const { runs, runtime } = payments(Effect.succeed("poison pill"))
+      const refused = Effect.fail(
+        new ProviderError.ProviderError({
+          operation: "ackWorkItems",
+          reason: new ProviderError.DataRefused({ sqlState: "54000", problem: "too large" })
+        })
+      )
       const { client } = yield* start(runtime, {
         ...driver,
         ackWorkItems: (items) =>
           items.some(({ completion }) => completion?.workItem.includes("poison pill"))
-            ? Effect.fail(
-              new ProviderError.ProviderError({
-                operation: "ackWorkItems",
-                reason: new ProviderError.DataRefused({ sqlState: "54000", problem: "too large" })
-              })
-            )
-            : driver.ackWorkItems(items)
+            ? refused
+            : driver.ackWorkItems(items),
+        advanceOrchestrations: (turns) =>
+          turns.some(({ results }) => results.some(({ workItem }) => workItem.includes("poison pill")))
+            ? refused
+            : driver.advanceOrchestrations!(turns)
       })
       const exit = yield* settled(client.execute(Pay, { instanceId: "i" }), 0)
       assert.isTrue(Exit.isFailure(exit))
@@ -131,7 +148,10 @@ describe("Only the delivery at fault counts:", () => {
       // Slower than the lock of 30 seconds.
       const slow = LocalProcess.intercept(
         driver,
-        (call, operation) => operation === "ackWorkItems" ? Effect.delay(call, "45 seconds") : call
+        (call, operation) =>
+          operation === "ackWorkItems" || operation === "advanceOrchestrations"
+            ? Effect.delay(call, "45 seconds")
+            : call
       )
       const first = payments()
       const second = payments()

@@ -32,7 +32,10 @@ const replays = (name: string) =>
     ({ count }) => count
   )
 
-const patient = { provider: { pollInterval: "10 minutes" }, runtime: { verifyReplay: false } } as const
+const patient = {
+  provider: { pollInterval: "10 minutes" },
+  runtime: { verifyReplay: false, optimisticTurns: false }
+} as const
 
 describe("WarmInstances", () => {
   it.live(

@@ -5,6 +5,7 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
@@ -108,21 +109,26 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
       pinnedVersion,
       delayMs
     }
-    const firstTurn = delayMs === null || delayMs === 0 ? senders.firstTurns?.begin(start) : undefined
-    return measured(
-      "enqueue",
-      Metrics.enqueueOrchestratorDuration,
-      firstTurn === undefined
-        ? Effect.map(senders.sendStart(stored), (answer) => answer === "AlreadyExists" ? answer : "Started")
-        : startWith(senders, stored, firstTurn)
+    // Once begun, a first turn is settled, whenever the caller is interrupted.
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.suspend(() => {
+        const firstTurn = delayMs === null || delayMs === 0 ? senders.firstTurns?.begin(start) : undefined
+        return firstTurn === undefined
+          ? restore(Effect.map(senders.sendStart(stored), (answer) => answer === "AlreadyExists" ? answer : "Started"))
+          : Effect.flatMap(
+            Effect.forkDetach(sendWith(senders, stored, firstTurn), { startImmediately: true }),
+            (sent) => restore(Fiber.join(sent))
+          )
+      })
     ).pipe(
+      (sent) => measured("enqueue", Metrics.enqueueOrchestratorDuration, sent),
       Effect.tap((answer) => answer === "Started" ? wakeAfter(senders.wakeups, start.instance, delayMs) : Effect.void),
       Effect.map((answer) => answer === "Begun" ? "Started" : answer)
     )
   })
 
 /** A first turn that cannot be stored is left to the process that claims the start. */
-const startWith = ({ sendStart, storeClock, wakeups }: Senders, start: OrchestrationStart, firstTurn: FirstTurn) =>
+const sendWith = ({ sendStart, storeClock, wakeups }: Senders, start: OrchestrationStart, firstTurn: FirstTurn) =>
   Effect.suspend(() => {
     const { handOver, settled, turn } = firstTurn
     let stored: Option.Option<ReturnType<typeof claimedOf>> = Option.none()

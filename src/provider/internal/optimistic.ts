@@ -27,11 +27,11 @@ export interface FirstTurns extends Pick<Service, "onStart"> {
   readonly begin: (start: WorkItem.Of<"StartOrchestration">) => FirstTurn | undefined
 }
 
-export const makeFirstTurns = (storeClock: StoreClock): FirstTurns => {
+export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"]): FirstTurns => {
   const runtimes = new Set<{ readonly begin: Parameters<Service["onStart"]>[0] }>()
   return {
     begin: (start) => {
-      const nowMs = runtimes.size === 0 ? undefined : storeClock.nowMs()
+      const nowMs = runtimes.size === 0 ? undefined : storeNowMs()
       if (nowMs === undefined) return undefined
       for (const { begin } of runtimes) {
         const firstTurn = begin(start, nowMs)

@@ -1,0 +1,257 @@
+/**
+ * Runs turns before they are claimed, and stores each with what leads to it: the start of an instance, or the outcomes of
+ * activities that end here while the program of their instance waits here. Where that is not possible, the start or the
+ * outcomes are stored alone, and a claim runs the turn.
+ *
+ * An instance has one such turn under way at most. Outcomes that come in the same tick, or during a turn, lead to one
+ * turn together.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Metric from "effect/Metric"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import * as Metrics from "../model/Metrics.ts"
+import type { Claimed, HandOver, Provider, Turn } from "../provider/Provider.ts"
+import { LockLost, ProviderError } from "../provider/ProviderError.ts"
+import type * as turns from "../replay/turn.ts"
+import * as decide from "./decide.ts"
+import type { Activity, Completion } from "./decide.ts"
+import type { Pauses } from "./policies.ts"
+import type { Registry } from "./registry.ts"
+import { component, report, reportWarm } from "./reports.ts"
+import type { Settings } from "./settings.ts"
+import type { TurnRunner } from "./turnRunner.ts"
+import type { WarmInstances } from "./warmInstances.ts"
+
+export interface OptimisticTurns {
+  /** Stores an outcome, as `ackWorkItem` does: if possible, together with the turn it leads to. */
+  readonly store: StoreOutcome
+  /** From now on, activities of these turns are handed over to `slots`. */
+  readonly handOverTo: (slots: HandOverSlots) => void
+}
+
+export type StoreOutcome = (
+  activity: Pick<Claimed<Activity>, "attemptCount" | "item" | "lockToken">,
+  completion: Completion
+) => Effect.Effect<void, ProviderError>
+
+/** The slots for activities that are handed over. */
+export interface HandOverSlots {
+  /** What they serve. */
+  readonly activities: ReadonlySet<string>
+  readonly tags: Settings["tags"]
+  readonly lockTimeout: Settings["workerLockTimeout"]
+  /** Keeps up to `most` free slots; returns how many. */
+  readonly reserve: (most: number) => number
+  /** Gives back slots that are not used. */
+  readonly release: (count: number) => void
+  /** Runs an activity in a slot that was reserved for it. */
+  readonly begin: (claimed: Claimed<Activity>) => void
+}
+
+export const make = Effect.fnUntraced(function*(options: {
+  readonly provider: Provider["Service"]
+  readonly registry: Registry
+  readonly settings: Settings
+  readonly warm: WarmInstances
+  readonly runner: TurnRunner
+  readonly pauses: Pauses
+  /** Whether another turn may begin now. */
+  readonly isFree: (firstTurns: number) => boolean
+}): Effect.fn.Return<OptimisticTurns, never, Scope.Scope> {
+  const { isFree, pauses, provider, registry, runner, settings, warm } = options
+  const context = yield* Effect.context<never>()
+  const runFork = Effect.runForkWith(context)
+  const runSyncExit = Effect.runSyncExitWith(context)
+  let slots: HandOverSlots | undefined
+
+  const reserve = (turn: Turn): HandOver | undefined => {
+    const most = slots === undefined ? 0 : decide.mayBeHandedOver(turn, slots.activities)
+    const limit = most === 0 ? 0 : slots!.reserve(most)
+    if (limit === 0) return undefined
+    const { activities, lockTimeout, tags } = slots!
+    return { limit, lockTimeout, activities: [...activities], tags }
+  }
+
+  /** Runs what was handed over, and gives back the slots that are left. */
+  const beginHandedOver = (reserved: HandOver | undefined, handedOver: ReadonlyArray<Claimed<Activity>>) => {
+    if (reserved === undefined) return
+    for (const claimed of handedOver) slots!.begin(claimed)
+    if (reserved.limit > handedOver.length) slots!.release(reserved.limit - handedOver.length)
+  }
+
+  const stored = (instanceId: string, name: string, ran: turns.Ran) => {
+    if (ran.warm !== undefined) warm.add(instanceId, ran.warm)
+    return Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
+      Effect.andThen(report(name, ran)),
+      Effect.andThen(reportWarm(warm))
+    )
+  }
+
+  const ofInstance = (instanceId: string, executionId: number) => <A>(effect: Effect.Effect<A>): Effect.Effect<A> =>
+    Effect.tap(effect, runner.reportStrays).pipe(
+      withHarmlessLoggers,
+      Effect.annotateLogs({ package: "duroxide-prisma", instanceId, executionId })
+    )
+
+  // -- with the start of an instance ---------------------------------------------------------------
+
+  let firstTurns = 0
+  if (settings.optimisticTurns && !settings.verifyReplay) {
+    yield* provider.onStart((start, nowMs) => {
+      const first = isFree(firstTurns) ? decide.firstTurn(start, nowMs, registry) : undefined
+      if (first === undefined) return undefined
+      const { batch: { executionId }, item: { instanceId }, registration: { name } } = first
+      const annotated = ofInstance(instanceId, executionId)
+      const exit = runSyncExit(annotated(runner.replay({ ...first, warm: undefined, ran: undefined })))
+      // A turn that breaks is left to the claim, which reports it.
+      if (Exit.isFailure(exit)) return undefined
+      const ran = exit.value
+      const { turn } = ran
+      const handOver = reserve(turn)
+      firstTurns++
+      return {
+        turn,
+        handOver,
+        settled: (handedOver) => {
+          firstTurns--
+          beginHandedOver(handOver, Option.getOrElse(handedOver, () => []))
+          if (Option.isSome(handedOver)) runFork(annotated(stored(instanceId, name, ran)))
+        }
+      }
+    })
+  }
+
+  // -- with outcomes of activities -----------------------------------------------------------------
+
+  /** Outcomes by instance that wait for a turn. An instance is here while one of its turns is gathered or under way. */
+  const waiting = new Map<string, Array<Outcome>>()
+  const isOn = settings.optimisticTurns && !settings.verifyReplay
+
+  const settle = (outcomes: ReadonlyArray<Outcome>, answer: Answer) => {
+    for (const { settled } of outcomes) Deferred.doneUnsafe(settled, Exit.succeed(answer))
+  }
+
+  /** The turn that outcomes lead to: it is stored with them, or they are left to the ordinary way. */
+  const advance = (instanceId: string, outcomes: ReadonlyArray<Outcome>): Effect.Effect<void> => {
+    const program = warm.peek(instanceId)
+    const nowMs = program && decide.optimisticTime(provider.storeNowMs(), program)
+    if (program === undefined || nowMs === undefined) return Effect.sync(() => settle(outcomes, "Unstored"))
+    const fitting = outcomes.filter(({ activity }) => decide.canAdvance(activity, program))
+    settle(outcomes.filter((outcome) => !fitting.includes(outcome)), "Unstored")
+    if (fitting.length === 0) return Effect.void
+    // Whatever follows, only its next state may be used.
+    warm.take(instanceId)
+    const messages = fitting.map(({ completion }) => completion)
+    return runner.resume(program, { nowMs, messages }, { messages }).pipe(
+      Effect.flatMap((resumed) =>
+        resumed._tag === "Ran"
+          ? send(instanceId, program, resumed.ran, fitting)
+          : reportWarm(warm)
+      ),
+      Effect.catchCause((cause) => Effect.logError(`${component}: turn broke, it is left to the next claim`, cause)),
+      // Those that are not settled yet.
+      Effect.ensuring(Effect.sync(() => settle(fitting, "Unstored"))),
+      ofInstance(instanceId, program.executionId)
+    )
+  }
+
+  const send = (
+    instanceId: string,
+    program: turns.WarmProgram,
+    ran: turns.Ran,
+    outcomes: ReadonlyArray<Outcome>
+  ): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const handOver = reserve(ran.turn)
+      const results = outcomes.map(({ activity: { lockToken }, completion }) => ({ lockToken, completion }))
+      return provider.advanceOrchestration({
+        instanceId,
+        lastEventId: program.lastEvent.eventId,
+        results,
+        turn: ran.turn,
+        handOver
+      }).pipe(
+        Effect.onExit((exit) =>
+          Effect.sync(() =>
+            beginHandedOver(
+              handOver,
+              Exit.isSuccess(exit) && exit.value._tag === "Advanced" ? exit.value.handedOver : []
+            )
+          )
+        ),
+        Effect.matchEffect({
+          onSuccess: (answer) => {
+            if (answer._tag === "Queued") {
+              outcomes.forEach((outcome, i) => settle([outcome], answer.results[i]!))
+              return Effect.andThen(count("queued"), reportWarm(warm))
+            }
+            settle(outcomes, "Done")
+            pauses.forget(instanceId)
+            return Effect.andThen(count("advanced"), stored(instanceId, program.started.name, ran))
+          },
+          // It may be stored: then the locks of its activities are lost.
+          onFailure: () => Effect.andThen(count("failed"), reportWarm(warm))
+        })
+      )
+    })
+
+  /** Turn after turn, until no outcome waits. */
+  const drain = (instanceId: string): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const outcomes = waiting.get(instanceId)!
+      if (outcomes.length === 0) return Effect.sync(() => void waiting.delete(instanceId))
+      waiting.set(instanceId, [])
+      return Effect.andThen(advance(instanceId, outcomes), drain(instanceId))
+    })
+
+  const join = (instanceId: string, outcome: Outcome): void => {
+    const others = waiting.get(instanceId)
+    if (others !== undefined) return void others.push(outcome)
+    waiting.set(instanceId, [outcome])
+    // Others may end in the same tick.
+    runFork(Effect.andThen(Effect.yieldNow, drain(instanceId)))
+  }
+
+  return {
+    handOverTo: (its) => void (slots = its),
+    store: (activity, completion) =>
+      Effect.suspend(() => {
+        const { item, lockToken } = activity
+        const alone = provider.ackWorkItem(lockToken, Option.some(completion))
+        const program = isOn ? warm.peek(item.instance) : undefined
+        const mayJoin = program === undefined
+          ? isOn && waiting.has(item.instance) && activity.attemptCount === 1
+          : decide.canAdvance(activity, program)
+        if (!mayJoin) return alone
+        const settled = Deferred.makeUnsafe<Answer>()
+        join(item.instance, { activity, completion, settled })
+        return Effect.flatMap(Deferred.await(settled), (answer) =>
+          answer === "Done"
+            ? Effect.void
+            : answer === "Unstored"
+            ? alone
+            : Effect.fail(
+              new ProviderError({ operation: "advanceOrchestration", reason: new LockLost({ lockToken }) })
+            ))
+      })
+  }
+})
+
+// internal
+
+/** An outcome that waits for the turn it leads to. */
+interface Outcome {
+  readonly activity: Parameters<StoreOutcome>[0]
+  readonly completion: Completion
+  readonly settled: Deferred.Deferred<Answer>
+}
+
+/** `Unstored`: it is to be stored alone. */
+type Answer = "Done" | "LockLost" | "Unstored"
+
+const count = (answer: "advanced" | "queued" | "failed") =>
+  Metric.update(Metric.withAttributes(Metrics.optimisticTurns, { answer }), 1)
