@@ -17,6 +17,27 @@ export interface Load {
   readonly waits: number
   /** Slots for turns, and as many for activities; undefined leaves the choice to the contender. */
   readonly slots: number | undefined
+  /** Executions of each orchestration, one after the other by continue-as-new; each runs the activities. */
+  readonly executions: number
+  /** Whether programs stay in memory between their turns; else every turn reads and replays the history. */
+  readonly warm: boolean
+  /** One call of the store that is made and timed in place of an orchestration. */
+  readonly call: "abandon" | "read" | "append" | undefined
+}
+
+/** S8. */
+export const plainLoad: Load = {
+  inFlight: 20,
+  activities: 5,
+  activityMs: 0,
+  inARow: false,
+  timerMs: 0,
+  payloadBytes: 20,
+  waits: 0,
+  slots: undefined,
+  executions: 1,
+  warm: true,
+  call: undefined
 }
 
 export interface Options {
@@ -28,18 +49,30 @@ export interface Options {
 }
 
 export interface Contender {
-  /** Starts one orchestration and waits for its result; rejects when it fails. `id` is unique in the database. */
-  readonly execute: (id: string) => Promise<void>
+  /**
+   * Starts one orchestration and waits for its result; rejects when it fails. `id` is unique in the database. Resolves
+   * with a time where the call itself does not say it.
+   */
+  readonly execute: (id: string) => Promise<Timing | void>
   readonly close: () => Promise<void>
 }
 
 export type Open = (options: Options) => Promise<Contender>
+
+export interface Timing {
+  /** Counts in place of the time from call to answer. */
+  readonly ms?: number
+  /** What a step took in the last tenth of the orchestration, by what it took in the second. */
+  readonly lastToFirst?: number
+}
 
 /** What one process measured in one window. */
 export interface Sample {
   readonly seconds: number
   /** Start to result of each orchestration that ended in the window. */
   readonly latenciesMs: ReadonlyArray<number>
+  /** Of the same, where the contender says it. */
+  readonly lastToFirst: ReadonlyArray<number>
   /** How many of them ended in each minute of the window. */
   readonly completedByMinute: ReadonlyArray<number>
   readonly failures: ReadonlyArray<string>

@@ -7,10 +7,12 @@ import { pathToFileURL } from "node:url"
 import type { Contender, Open, Options, Sample } from "./contender.ts"
 import { drive } from "./drive.ts"
 import type { Window } from "./drive.ts"
+import { recordProfile } from "./profile.ts"
 
 export type Order =
   | { readonly _tag: "Open"; readonly options: Options }
-  | { readonly _tag: "Drive"; readonly window: Window }
+  /** With `profile`, the CPU profile of the window is written to that file. */
+  | { readonly _tag: "Drive"; readonly window: Window; readonly profile: string | undefined }
   | { readonly _tag: "Close" }
 
 export type Answer =
@@ -29,14 +31,22 @@ const obey = async (order: Order): Promise<void> => {
     case "Open":
       opened = { contender: await open(order.options), options: order.options }
       return void answer({ _tag: "Opened" })
-    case "Drive":
+    case "Drive": {
+      let endProfile = () => {}
       return drive(
         opened!.contender,
         opened!.options.load,
         order.window,
-        () => answer({ _tag: "Began" }),
-        (sample) => answer({ _tag: "Ended", sample })
+        () => {
+          if (order.profile !== undefined) endProfile = recordProfile(order.profile)
+          answer({ _tag: "Began" })
+        },
+        (sample) => {
+          endProfile()
+          answer({ _tag: "Ended", sample })
+        }
       )
+    }
     case "Close":
       await driving
       await opened?.contender.close()

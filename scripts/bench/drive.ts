@@ -9,6 +9,8 @@ export interface Window {
   readonly pauseMs: number
   /** Whether nothing is started: what the contender costs while it waits. */
   readonly idle: boolean
+  /** Whether each loop runs two orchestrations, the first as its warm-up, and the window ends with the last. */
+  readonly once: boolean
   /** Prefix of all ids. */
   readonly name: string
 }
@@ -22,6 +24,7 @@ export const drive = async (
   ended: (sample: Sample) => void
 ): Promise<void> => {
   const latenciesMs: Array<number> = []
+  const lastToFirst: Array<number> = []
   const completedByMinute: Array<number> = []
   const failures: Array<string> = []
   const endsAt = performance.now() + window.warmUpMs + window.windowMs
@@ -29,36 +32,39 @@ export const drive = async (
   let beganAt = 0
   let started = 0
 
-  const loop = async () => {
-    while (performance.now() < endsAt) {
-      if (window.pauseMs > 0) await sleep(Math.random() * window.pauseMs)
-      const begin = performance.now()
-      try {
-        await contender.execute(`${window.name}-${++started}`)
-        if (measuring) {
-          const now = performance.now()
-          latenciesMs.push(now - begin)
-          const minute = Math.floor((now - beganAt) / 60_000)
-          completedByMinute[minute] = (completedByMinute[minute] ?? 0) + 1
-        }
-      } catch (error) {
-        failures.push(String(error))
-        await sleep(100)
+  const execute = async () => {
+    if (window.pauseMs > 0) await sleep(Math.random() * window.pauseMs)
+    const begin = performance.now()
+    try {
+      const timing = await contender.execute(`${window.name}-${++started}`)
+      if (measuring) {
+        const now = performance.now()
+        latenciesMs.push(timing?.ms ?? now - begin)
+        if (timing?.lastToFirst !== undefined) lastToFirst.push(timing.lastToFirst)
+        const minute = Math.floor((now - beganAt) / 60_000)
+        completedByMinute[minute] = (completedByMinute[minute] ?? 0) + 1
       }
+    } catch (error) {
+      failures.push(String(error))
+      await sleep(100)
     }
   }
-  const loops = window.idle ? [] : Array.from({ length: inFlight }, loop)
-  await sleep(window.warmUpMs)
+  const loop = async () => {
+    while (performance.now() < endsAt) await execute()
+  }
+  const all = (run: () => Promise<void>) => window.idle ? [] : Array.from({ length: inFlight }, run)
+  const loops = window.once ? [] : all(loop)
+  await (window.once ? Promise.all(all(execute)) : sleep(window.warmUpMs))
   beganAt = performance.now()
   const cpu = process.cpuUsage()
   measuring = true
   began()
-  await sleep(window.windowMs)
+  await (window.once ? Promise.all(all(execute)) : sleep(window.windowMs))
   measuring = false
   const { system, user } = process.cpuUsage(cpu)
   const seconds = (performance.now() - beganAt) / 1000
   const memoryBytes = process.memoryUsage.rss()
-  ended({ seconds, latenciesMs, completedByMinute, failures, cpuMs: (user + system) / 1000, memoryBytes })
+  ended({ seconds, latenciesMs, lastToFirst, completedByMinute, failures, cpuMs: (user + system) / 1000, memoryBytes })
   await Promise.all(loops)
 }
 

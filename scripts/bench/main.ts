@@ -1,7 +1,8 @@
 /**
  * Measures one scenario, alone or beside a peer:
  *
- *     npm run bench -- S8 [--peer duroxide] [--seconds 10] [--rounds 2]
+ *     npm run bench -- S8 [--peer duroxide] [--seconds 10] [--rounds 2] [--profile]
+ *     npm run bench -- S8 --minutes 30 [--open-transaction 10]
  *     npm run bench -- hot-path [...]
  *
  * Runs on `DATABASE_URL`, whose role may create databases, else on an embedded PostgreSQL. The last line is one JSON
@@ -10,14 +11,14 @@
 import os from "node:os"
 import { parseArgs } from "node:util"
 import { ours, peers, prepare } from "./peers.ts"
-import { ratioOf, resultOf, table } from "./report.ts"
-import type { Result } from "./report.ts"
+import { summarize } from "./profile.ts"
+import { minutesOf, ratioOf, resultOf, table } from "./report.ts"
+import type { Minute, Result } from "./report.ts"
 import { scenarios } from "./scenarios.ts"
 import type { Scenario, Variant } from "./scenarios.ts"
 import * as servers from "./server.ts"
 import { join, measure } from "./side.ts"
 import type { Measured } from "./side.ts"
-import { round, sum } from "./statistics.ts"
 
 if (process.argv[2] === "hot-path") {
   process.argv.splice(2, 1)
@@ -35,24 +36,39 @@ const { positionals, values } = parseArgs({
     /** Under load before each window. */
     warmup: { type: "string", default: "2" },
     /** Windows of each side. */
-    rounds: { type: "string", default: "2" }
+    rounds: { type: "string" },
+    /** Only the variants of the scenario whose label contains this. */
+    only: { type: "string", default: "" },
+    /** One long window, and what each of its minutes showed. */
+    minutes: { type: "string" },
+    /** Minutes for which a transaction is open beside the load, in the middle of that window. */
+    "open-transaction": { type: "string", default: "0" },
+    /** Records the CPU profile of our process, which slows it down a little, and prints whose code it ran. */
+    profile: { type: "boolean", default: false }
   }
 })
 const [name = ""] = positionals
 const scenario = scenarios[name]
+const variants = scenario?.variants.filter(({ label }) => label.includes(values.only)) ?? []
 const peer = values.peer === undefined ? undefined : peers[values.peer]
+const minutes = values.minutes === undefined ? undefined : Number(values.minutes)
+const openMinutes = Number(values["open-transaction"])
 const [seconds, warmUpSeconds, rounds] = [
-  Number(values.seconds ?? scenario?.seconds),
+  minutes === undefined ? Number(values.seconds ?? scenario?.seconds) : 60 * minutes,
   Number(values.warmup),
-  Number(values.rounds)
+  Number(values.rounds ?? (minutes === undefined ? 2 : 1))
 ]
+/** A minute or two have no curve. */
+const byMinute = minutes !== undefined || seconds >= 120
 if (
   scenario === undefined || (peer !== undefined && name === "G") ||
   (peer === undefined) !== (values.peer === undefined) || !(seconds > 0) ||
-  !(warmUpSeconds >= 0) || !(rounds >= 1)
+  variants.length === 0 || !(warmUpSeconds >= 0) || !(rounds >= 1) || !(openMinutes >= 0) ||
+  openMinutes > (minutes ?? 0)
 ) {
   console.error(
-    "usage: npm run bench -- <scenario> [--peer <name>] [--seconds 10] [--warmup 2] [--rounds 2]\n" +
+    "usage: npm run bench -- <scenario> [--peer <name>] [--seconds 10] [--warmup 2] [--rounds 2] [--profile] [--only <label>]\n" +
+      "       npm run bench -- <scenario> [--peer <name>] --minutes <n> [--open-transaction <m>]\n" +
       Object.entries(scenarios).map(([key, { about }]) => `  ${key.padEnd(8)} ${about}\n`).join("") +
       "  hot-path the statements of the driver; has options of its own\n" +
       `peers: ${Object.keys(peers).join(", ")}`
@@ -76,7 +92,7 @@ try {
     `${server.description}; ${os.availableParallelism()} cores, load average ${load}, Node ${process.version}`
   )
   const runs = []
-  for (const variant of scenario.variants) runs.push(await prepared(variant, runs.length))
+  for (const variant of variants) runs.push(await prepared(variant, runs.length))
   for (let index = 0; index < rounds; index++) {
     for (const run of runs) await measureRound(run, index)
   }
@@ -90,6 +106,8 @@ interface Run {
   readonly variant: Variant
   /** By side. */
   readonly urls: ReadonlyArray<string>
+  /** File for the CPU profile of our process in the last window. */
+  readonly profile: string | undefined
   readonly windows: ReadonlyArray<Array<Measured>>
 }
 
@@ -98,14 +116,23 @@ async function prepared(variant: Variant, index: number): Promise<Run> {
   for (const side of sides) {
     urls.push(await server.create(`bench_${process.pid}_${index}_${side.name.replace("-", "_")}`))
   }
-  return { variant, urls, windows: sides.map(() => []) }
+  const profile = values.profile ? `.duroxide/bench/${[name, index].join("-")}.cpuprofile` : undefined
+  return { variant, urls, profile, windows: sides.map(() => []) }
 }
 
 /** A window of each side, one after the other. */
-async function measureRound({ urls, variant, windows }: Run, index: number) {
+async function measureRound({ profile, urls, variant, windows }: Run, index: number) {
   for (const [i, side] of sides.entries()) {
-    const first = index === 0
-    const measured = await measure(server, side, variant, { url: urls[i]!, seconds, warmUpSeconds, first })
+    if (side !== ours && isOnlyOurs(variant)) continue
+    const measured = await measure(server, side, variant, {
+      url: urls[i]!,
+      seconds,
+      warmUpSeconds,
+      first: index === 0,
+      byMinute: byMinute && !variant.once,
+      openTransactionSeconds: 60 * openMinutes,
+      profile: side === ours ? profile : undefined
+    })
     windows[i]!.push(measured)
     const failed = measured.samples.flatMap((sample) => sample.failures)
     if (failed.length > 0) console.error(`${side.name}: ${failed.length} failed: ${failed[0]}`)
@@ -117,46 +144,77 @@ async function measureRound({ urls, variant, windows }: Run, index: number) {
 }
 
 function report({ baseline, compares }: Scenario, runs: ReadonlyArray<Run>) {
-  const results = runs.map(({ variant, windows }) => {
-    const [mine, theirs] = windows.map((all) => resultOf(variant, join(all)))
+  const results = runs.map(({ profile, variant, windows }) => {
+    const [mine, theirs] = windows.map((all) => all.length === 0 ? undefined : resultOf(variant, join(all)))
     const ratio = theirs && ratioOf(compares, mine!, theirs)
-    return { variant: variant.label, ours: mine!, ...(theirs && { peer: theirs, ratio }) }
+    const curves = windows.map((all) => all.flatMap(minutesOf))
+    return {
+      variant: variant.label,
+      ours: mine!,
+      ...(theirs && { peer: theirs, ratio }),
+      ...(curves[0]!.length > 0 && { minutes: curves[0], lastToFirstMinute: lastToFirstOf(curves[0]!) }),
+      ...(curves[1] && curves[1].length > 0 && { peerMinutes: curves[1] }),
+      ...(profile !== undefined && { profile: printProfile(profile) })
+    }
   })
   const rateOf = (result: Result | undefined) => result?.orchestrationsPerSecond ?? 0
   const ofBaseline = (result: Result) => {
     const rate = rateOf(results.find(({ variant }) => variant === baseline)?.ours)
-    return baseline === undefined || rate === 0 ? {} : { ofBaseline: Number((rateOf(result) / rate).toFixed(2)) }
+    return baseline === undefined || rate === 0 || result.lastToFirst !== undefined
+      ? {}
+      : { ofBaseline: Number((rateOf(result) / rate).toFixed(2)) }
   }
-  const variants = results.map((result) => ({ ...result, ...ofBaseline(result.ours) }))
-  if (seconds >= 120) printCurves(runs)
-  for (const { ofBaseline: share, ours: mine, peer: theirs, ratio, variant } of variants) {
+  const compared = results.map((result) => ({ ...result, ...ofBaseline(result.ours) }))
+  printCurves(runs)
+  for (const { ofBaseline: share, ours: mine, peer: theirs, ratio, variant } of compared) {
     console.log(`\n${variant}\n${table({ ours: mine, ...(peer && theirs && { [peer.name]: theirs }) })}`)
     if (peer && ratio !== undefined) {
       console.log(`\n${ratio ?? "an unknown number of"} times ${peer.name} (${compares})`)
     }
     if (share !== undefined) console.log(`\n${share} times the rate of ${baseline}`)
   }
-  const { variant: _, ...first } = variants[0]!
+  const { variant: _, ...first } = compared[0]!
   console.log(JSON.stringify({
     scenario: name,
     ...(peer && { against: peer.name }),
     ...first,
-    ...(variants.length > 1 && { variants })
+    ...(compared.length > 1 && { variants: compared })
   }))
 }
 
-/** The rate of every whole minute, so that a long window shows whether it holds. */
+/** Every whole minute, so that a long window shows whether it holds. */
 function printCurves(runs: ReadonlyArray<Run>) {
   for (const { variant, windows } of runs) {
     for (const [i, side] of sides.entries()) {
-      for (const { samples } of windows[i]!) {
-        const minutes = Array.from(
-          { length: Math.floor(seconds / 60) },
-          (_, minute) => sum(samples.map(({ completedByMinute }) => completedByMinute[minute] ?? 0)) / 60
-        )
-        const label = [variant.label, side.name].filter((part) => part !== "").join(", ")
-        console.log(`${label}, per second in each minute: ${minutes.map(round).join(", ")}`)
+      for (const curve of windows[i]!.map(minutesOf)) {
+        if (curve.length === 0) continue
+        console.log(`\n${[variant.label, side.name].filter((part) => part !== "").join(", ")}, minute by minute:`)
+        console.table(Object.fromEntries(curve.map((minute, of) => [of + 1, minute])))
+        console.log(`The last minute's rate by that of the first: ${lastToFirstOf(curve)}`)
       }
     }
   }
+}
+
+function lastToFirstOf(curve: ReadonlyArray<Minute>): number {
+  const [first, last] = [curve[0]!, curve.at(-1)!].map((minute) => minute.orchestrationsPerSecond)
+  return Number((last! / first!).toFixed(2))
+}
+
+/** Returns the share of each owner. */
+function printProfile(file: string) {
+  const { busy, fractions, functions } = summarize(file)
+  const percent = (fraction: number) => `${(100 * fraction).toFixed(1).padStart(5)} %`
+  console.log(
+    `\nCPU profile of our process, in ${file}; its main thread was busy for ${percent(busy).trim()} of the time`
+  )
+  for (const [owner, fraction] of Object.entries(fractions)) console.log(`${percent(fraction)}  ${owner}`)
+  console.log("of these, the functions that took most themselves:")
+  for (const { fraction, name: of } of functions) console.log(`${percent(fraction)}  ${of}`)
+  return fractions
+}
+
+/** Peers have no such calls. */
+function isOnlyOurs({ load }: Variant): boolean {
+  return load.call !== undefined
 }

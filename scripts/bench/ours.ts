@@ -7,7 +7,8 @@ import * as Logger from "effect/Logger"
 import * as ManagedRuntime from "effect/ManagedRuntime"
 import * as References from "effect/References"
 import * as Schema from "effect/Schema"
-import type { Contender, Options } from "./contender.ts"
+import { openCalls } from "./calls.ts"
+import type { Contender, Load, Options, Timing } from "./contender.ts"
 
 /** Slots of each kind where the load names none: more are not faster. */
 const manySlots = 100
@@ -21,11 +22,20 @@ export interface Settings extends Options {
 
 const Step = Activity.make("Step", { payload: Schema.String, success: Schema.String })
 const Flow = Orchestration.make("Flow", { payload: Schema.String, success: Schema.String })
+/** One whose steps are timed: the text of each is its id. */
+const LongFlow = Orchestration.make("LongFlow", {
+  payload: Schema.Struct({ id: Schema.String, executions: Schema.Number }),
+  success: Schema.String
+})
 
-export const open = async ({ load, maxConnections, schema, url }: Settings): Promise<Contender> => {
-  const StepLive = Step.toLayer((text) =>
-    load.activityMs === 0 ? Effect.succeed(text) : Effect.as(Effect.sleep(load.activityMs), text)
-  )
+export const open = async (settings: Settings): Promise<Contender> => {
+  const { load, maxConnections, schema, url } = settings
+  if (load.call !== undefined) return openCalls({ url, call: load.call })
+  const moments = new Map<string, Array<number>>()
+  const StepLive = Step.toLayer((text) => {
+    moments.get(text)?.push(performance.now())
+    return load.activityMs === 0 ? Effect.succeed(text) : Effect.as(Effect.sleep(load.activityMs), text)
+  })
   const steps = Array.from({ length: load.activities })
   const FlowLive = Flow.toLayer(Effect.fn(function*(text) {
     if (load.timerMs > 0) yield* Effect.sleep(load.timerMs)
@@ -35,11 +45,19 @@ export const open = async ({ load, maxConnections, schema, url }: Settings): Pro
     })
     return text
   }))
+  const LongFlowLive = LongFlow.toLayer(Effect.fn(function*({ executions, id }) {
+    for (const _ of steps) yield* Step.execute(id)
+    return executions > 1 ? yield* LongFlow.continueAsNew({ executions: executions - 1, id }) : id
+  }))
   const slots = load.slots ?? manySlots
   const runtime = ManagedRuntime.make(
-    Runtime.layer({ orchestrations: [Flow], activities: [Step] }).pipe(
-      Layer.provide([FlowLive, StepLive]),
-      Layer.provide(RuntimeConfig.layer({ orchestrationConcurrency: slots, workerConcurrency: slots })),
+    Runtime.layer({ orchestrations: [Flow, LongFlow], activities: [Step] }).pipe(
+      Layer.provide([FlowLive, LongFlowLive, StepLive]),
+      Layer.provide(RuntimeConfig.layer({
+        orchestrationConcurrency: slots,
+        workerConcurrency: slots,
+        ...(!load.warm && { warmInstances: 0 })
+      })),
       Layer.merge(Client.layer),
       Layer.provide(PrismaProvider.layer({ url, schema, maxConnections })),
       Layer.provide(Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)])),
@@ -49,8 +67,30 @@ export const open = async ({ load, maxConnections, schema, url }: Settings): Pro
   const client = await runtime.runPromise(Client.Client)
   for (let i = 0; i < load.waits; i++) runtime.runFork(client.wait(Flow, `never-${i}`))
   const payload = "x".repeat(load.payloadBytes)
+  const executeLong = async (id: string): Promise<Timing> => {
+    moments.set(id, [])
+    const { executions } = load
+    await runtime.runPromise(client.execute(LongFlow, { instanceId: id, payload: { id, executions } }))
+    const lastToFirst = lastTenthToSecond(moments.get(id)!)
+    moments.delete(id)
+    return { lastToFirst }
+  }
   return {
-    execute: (instanceId) => runtime.runPromise(Effect.asVoid(client.execute(Flow, { instanceId, payload }))),
+    execute: (instanceId) =>
+      isLong(load)
+        ? executeLong(instanceId)
+        : runtime.runPromise(Effect.asVoid(client.execute(Flow, { instanceId, payload }))),
     close: () => runtime.dispose()
   }
+}
+
+// internal
+
+const isLong = ({ activities, executions }: Load) => activities * executions >= 1000
+
+/** In the first tenth other orchestrations start as well. */
+const lastTenthToSecond = (moments: ReadonlyArray<number>): number => {
+  const tenth = Math.floor((moments.length - 1) / 10)
+  const took = (end: number) => moments[end]! - moments[end - tenth]!
+  return took(moments.length - 1) / took(2 * tenth)
 }

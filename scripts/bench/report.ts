@@ -4,7 +4,14 @@ import type { Measured } from "./side.ts"
 import { percentile, round, sum } from "./statistics.ts"
 
 /** Numbers of one side in one variant; null where they are not known, or do not apply. */
-export type Result = Readonly<Record<(typeof fields)[number], number | null>>
+export type Result =
+  & Readonly<Record<(typeof fields)[number], number | null>>
+  & {
+    readonly [
+      /** Only where it applies. */
+      Extra in (typeof extras)[number]
+    ]?: number
+  }
 
 /** In the order they are printed. */
 export const fields = [
@@ -24,6 +31,8 @@ export const fields = [
   "failed"
 ] as const
 
+const extras = ["turnsPerMinuteAndSlot", "lastToFirst"] as const
+
 export const resultOf = (
   { idle, load, processes, roundTripMs }: Variant,
   { samples, seconds, server }: Measured
@@ -37,6 +46,9 @@ export const resultOf = (
     total === null || total === undefined || completed === 0 ? null : round(total / completed)
   const at = (p: number) => completed === 0 ? null : round(percentile(latencies, p))
   const statements = server?.statements ?? null
+  const growth = samples.flatMap(({ lastToFirst }) => lastToFirst).sort((a, b) => a - b)
+  // Each activity that runs alone leads to a turn, and the start to one more.
+  const turns = completed * load.executions * (load.inARow ? load.activities + 1 : 2)
   return {
     orchestrationsPerSecond: idle ? null : round(completed / seconds),
     p50Ms: at(0.5),
@@ -56,9 +68,41 @@ export const resultOf = (
     roundTrips: roundTripMs === 0 || completed === 0 ? null : round(percentile(latencies, 0.5) / roundTripMs),
     statementsPerMinute: statements === null || !idle ? null : round(60 * statements / seconds),
     completed,
-    failed: sum(samples.map(({ failures }) => failures.length))
+    failed: sum(samples.map(({ failures }) => failures.length)),
+    ...(roundTripMs > 0 && load.slots !== undefined &&
+      { turnsPerMinuteAndSlot: round(60 * turns / seconds / load.slots / processes) }),
+    ...(growth.length > 0 && { lastToFirst: round(percentile(growth, 0.5)) })
   }
 }
+
+/** One minute of a long window. */
+export interface Minute {
+  readonly orchestrationsPerSecond: number
+  readonly postgresCpuMsPerOrchestration: number | null
+  readonly statementMsPerOrchestration: number | null
+  /** At its end. */
+  readonly deadRows: number
+  /** Whether a transaction was open beside the load, in a part of it at least. */
+  readonly transactionOpen: boolean
+}
+
+/** The whole minutes of a window that was read every minute. */
+export const minutesOf = ({ readings, samples }: Measured): ReadonlyArray<Minute> =>
+  readings.slice(1).map((reading, minute) => {
+    const completed = sum(samples.map(({ completedByMinute }) => completedByMinute[minute] ?? 0))
+    const before = readings[minute]!
+    const per = (field: "cpuMs" | "statementMs") => {
+      const [from, to] = [before[field], reading[field]]
+      return from === null || to === null || completed === 0 ? null : round((to - from) / completed)
+    }
+    return {
+      orchestrationsPerSecond: round(completed / 60),
+      postgresCpuMsPerOrchestration: per("cpuMs"),
+      statementMsPerOrchestration: per("statementMs"),
+      deadRows: reading.deadRows,
+      transactionOpen: reading.transactionOpen
+    }
+  })
 
 /** How many times better ours is: more of a rate, or less of a time or count. Null when either is unknown or 0. */
 export const ratioOf = (compares: (typeof fields)[number], ours: Result, peer: Result): number | null => {
@@ -70,8 +114,8 @@ export const ratioOf = (compares: (typeof fields)[number], ours: Result, peer: R
 /** A table with one column per side. */
 export const table = (sides: Readonly<Record<string, Result>>): string => {
   const names = Object.keys(sides)
-  const rows = fields
-    .map((field) => [words(field), ...names.map((name) => sides[name]![field])])
+  const rows = [...fields, ...extras]
+    .map((field) => [words(field), ...names.map((name) => sides[name]![field] ?? null)])
     .filter(([, ...values]) => values.some((value) => value !== null))
     .map((
       [field, ...values]

@@ -1,4 +1,5 @@
 /** What the bench can run. README.md beside this file says what the numbers mean. */
+import { plainLoad } from "./contender.ts"
 import type { Load } from "./contender.ts"
 import * as growth from "./growth.ts"
 
@@ -13,6 +14,8 @@ export interface Variant {
   readonly roundTripMs: number
   /** Run on our tables before the first window. */
   readonly preload: ReadonlyArray<string>
+  /** Whether each loop runs two long orchestrations, the second measured, in place of a window of some seconds. */
+  readonly once: boolean
 }
 
 export interface Scenario {
@@ -27,25 +30,15 @@ export interface Scenario {
   readonly variants: readonly [Variant, ...ReadonlyArray<Variant>]
 }
 
-const load: Load = {
-  inFlight: 20,
-  activities: 5,
-  activityMs: 0,
-  inARow: false,
-  timerMs: 0,
-  payloadBytes: 20,
-  waits: 0,
-  slots: undefined
-}
-
 const variant = (label: string, changes: Partial<Load> = {}, rest: Partial<Variant> = {}): Variant => ({
   label,
-  load: { ...load, ...changes },
+  load: { ...plainLoad, ...changes },
   processes: 1,
   pauseMs: 0,
   idle: false,
   roundTripMs: 0,
   preload: [],
+  once: false,
   ...rest
 })
 
@@ -69,6 +62,9 @@ const single = { ...alone, activities: 1 }
 const chain = { ...alone, activities: 10, inARow: true }
 
 const far = (roundTripMs: number) => ({ ...randomly, roundTripMs })
+
+const long = { once: true }
+const steps = (activities: number, inFlight: number) => ({ ...chain, activities, inFlight })
 
 export const scenarios: Readonly<Record<string, Scenario>> = {
   S1: rate("5 activities of 10 ms, 20 in flight, 1 slot of each kind", variant("", { activityMs: 10, slots: 1 })),
@@ -112,18 +108,28 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
       "L and C through a proxy: what a round trip costs",
       variant("L, 20 ms", single, far(20)),
       variant("C, 20 ms", chain, far(20)),
-      ...[1, 5, 180].flatMap((ms) => [variant(`L, ${ms} ms`, single, far(ms)), variant(`C, ${ms} ms`, chain, far(ms))])
+      ...[1, 5, 180].flatMap((ms) => [variant(`L, ${ms} ms`, single, far(ms)), variant(`C, ${ms} ms`, chain, far(ms))]),
+      variant("L, 20 in flight and 1 slot, 180 ms", { ...single, inFlight: 20, slots: 1 }, { roundTripMs: 180 }),
+      ...[20, 180].flatMap((ms) =>
+        (["abandon", "read", "append"] as const).map((call) =>
+          variant(`${call}, ${ms} ms`, { ...alone, call }, { roundTripMs: ms })
+        )
+      )
     ),
     seconds: 30 // a chain at 180 ms takes a while
   },
   G: {
     ...rate(
-      "S8 beside much that waits or has ended; ours only",
+      "S8 beside much that waits or has ended, and long orchestrations; ours only",
       variant("empty"),
       variant("10,000 callers of wait", { waits: 10_000 }),
       variant("100,000 waiting instances", {}, { preload: growth.waiting(100_000) }),
       variant("1,000,000 future timers", {}, { preload: growth.timers(1_000_000) }),
-      variant("1,000,000 ended instances", {}, { preload: growth.ended(1_000_000) })
+      variant("1,000,000 ended instances", {}, { preload: growth.ended(1_000_000) }),
+      variant("chains of 1,000 activities", steps(1000, 4), long),
+      variant("histories of 10,000 events", steps(5000, 2), long),
+      variant("chains of 1,000 activities, replayed at every turn", { ...steps(1000, 2), warm: false }, long),
+      variant("1,000 times continue-as-new", { ...steps(1, 4), executions: 1000 }, long)
     ),
     baseline: "empty"
   }

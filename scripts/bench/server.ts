@@ -18,11 +18,22 @@ export interface Counters {
   readonly cpuMs: number | null
 }
 
+/** What the end of a minute shows. */
+export interface Reading extends Pick<Counters, "cpuMs"> {
+  /** Time in statements of clients, milliseconds; only grows. Null without `pg_stat_statements`. */
+  readonly statementMs: number | null
+  /** Dead rows of all tables of the database, as its statistics know them. */
+  readonly deadRows: number
+}
+
 export interface Server {
   readonly description: string
   /** Creates an empty database; returns its URL. */
   readonly create: (name: string) => Promise<string>
   readonly counters: (database: string) => Promise<Counters>
+  readonly read: (url: string) => Promise<Reading>
+  /** Begins a transaction that keeps every row that dies from now on; returns what ends it. */
+  readonly hold: (url: string) => Promise<() => Promise<void>>
   /** Runs statements in a database, one after the other. */
   readonly fill: (url: string, statements: ReadonlyArray<string>) => Promise<void>
   /** Drops the databases and stops the server. */
@@ -57,6 +68,12 @@ export const open = async (): Promise<Server> => {
   const onlooker = new pg.Client(await create(`bench_${process.pid}_counters`))
   await onlooker.connect()
   const counted = await countsStatements(onlooker)
+  const connected = async (to: string) => {
+    const one = new pg.Client(to)
+    await one.connect()
+    return one
+  }
+  const cpuMs = () => postmaster === undefined ? null : cpuOf(postmaster)
   return {
     description,
     create,
@@ -64,11 +81,25 @@ export const open = async (): Promise<Server> => {
       const { rows: [row] } = await onlooker.query<Omit<Counters, "cpuMs">>(counted ? sqlWithStatements : sql, [
         database
       ])
-      return { ...row!, cpuMs: postmaster === undefined ? null : cpuOf(postmaster) }
+      return { ...row!, cpuMs: cpuMs() }
+    },
+    read: async (of) => {
+      const reader = await connected(of)
+      const { rows: [row] } = await reader.query<Pick<Reading, "deadRows">>(deadRows)
+      await reader.end()
+      const { rows: [time] } = counted
+        ? await onlooker.query<Pick<Reading, "statementMs">>(statementMs, [new URL(of).pathname.slice(1)])
+        : { rows: [{ statementMs: null }] }
+      return { ...row!, ...time, cpuMs: cpuMs() }
+    },
+    hold: async (of) => {
+      const holder = await connected(of)
+      await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ")
+      await holder.query("SELECT 1") // takes the snapshot
+      return () => holder.end()
     },
     fill: async (of, statements) => {
-      const filler = new pg.Client(of)
-      await filler.connect()
+      const filler = await connected(of)
       for (const statement of statements) await filler.query(statement)
       await filler.end()
     },
@@ -92,6 +123,10 @@ const sql = select("NULL")
 const sqlWithStatements = select(
   "(SELECT coalesce(sum(calls), 0)::float8 FROM pg_stat_statements AS s WHERE s.dbid = datid AND s.toplevel)"
 )
+
+const deadRows = "SELECT coalesce(sum(n_dead_tup), 0)::float8 AS \"deadRows\" FROM pg_stat_user_tables"
+const statementMs = `SELECT coalesce(sum(s.total_exec_time), 0) AS "statementMs"
+  FROM pg_stat_statements AS s JOIN pg_database AS d ON d.oid = s.dbid WHERE d.datname = $1 AND s.toplevel`
 
 /** Drops what runs that were killed have left; the name of a database begins with `bench_` and the id of its process. */
 const sweep = async (client: pg.Client) => {

@@ -9,7 +9,7 @@ import { proxyFor } from "../../test/programs/latencyProxy.ts"
 import type { Sample } from "./contender.ts"
 import type { Answer, Order } from "./contenderProcess.ts"
 import type { Variant } from "./scenarios.ts"
-import type { Counters, Server } from "./server.ts"
+import type { Counters, Reading, Server } from "./server.ts"
 import { sum } from "./statistics.ts"
 
 /** Where a contender is, and whether it needs a database. */
@@ -27,6 +27,22 @@ export interface Measured {
   readonly seconds: number
   /** What the server counted meanwhile; null for a side that does not use it. */
   readonly server: Counters | null
+  /** At the beginning and after each minute, of windows that are asked for it. */
+  readonly readings: ReadonlyArray<Reading & { readonly transactionOpen: boolean }>
+}
+
+export interface Conditions {
+  readonly seconds: number
+  readonly warmUpSeconds: number
+  readonly url: string
+  /** Whether this is the first window of the database. */
+  readonly first: boolean
+  /** Whether the server is read every minute. */
+  readonly byMinute: boolean
+  /** A transaction is open for so many seconds in the middle of the window; 0 for none. */
+  readonly openTransactionSeconds: number
+  /** File for the CPU profile of the first process. */
+  readonly profile: string | undefined
 }
 
 const program = fileURLToPath(new URL("contenderProcess.js", import.meta.url))
@@ -36,14 +52,8 @@ let names = 0
 export const measure = async (
   server: Server,
   module: Module,
-  { idle, load, pauseMs, preload, processes, roundTripMs }: Variant,
-  { seconds, warmUpSeconds, url, first }: {
-    readonly seconds: number
-    readonly warmUpSeconds: number
-    readonly url: string
-    /** Whether this is the first window of the database. */
-    readonly first: boolean
-  }
+  { idle, load, once, pauseMs, preload, processes, roundTripMs }: Variant,
+  { byMinute, first, openTransactionSeconds, profile, seconds, url, warmUpSeconds }: Conditions
 ): Promise<Measured> => {
   const children: Array<Child> = []
   const scope = Scope.makeUnsafe()
@@ -60,17 +70,25 @@ export const measure = async (
     if (proxy !== undefined) proxy.state.oneWayMs = roundTripMs / 2
     const database = new URL(url).pathname.slice(1)
     const counters = () => module.usesPostgres ? server.counters(database) : null
-    const window = { warmUpMs: warmUpSeconds * 1000, windowMs: seconds * 1000, pauseMs, idle }
+    const window = { warmUpMs: warmUpSeconds * 1000, windowMs: seconds * 1000, pauseMs, idle, once }
     const ended = children.map((child) => child.next("Ended"))
     const [began] = children.map((child, i) =>
-      child.ask({ _tag: "Drive", window: { ...window, name: `${module.name}-${names - i}` } }, "Began")
+      child.ask({
+        _tag: "Drive",
+        window: { ...window, name: `${module.name}-${names - i}` },
+        profile: i === 0 ? profile : undefined
+      }, "Began")
     )
     await began
     const before = await counters()
-    const [sample] = await Promise.race(ended.map((one) => one.then((answer) => [answer.sample] as const)))
+    const firstEnded = Promise.race(ended.map((one) => one.then((answer) => [answer.sample] as const)))
+    const [readings, [sample]] = await Promise.all([
+      byMinute ? readEveryMinute(server, url, seconds, openTransactionSeconds) : [],
+      firstEnded
+    ])
     const after = await counters()
     const samples = (await Promise.all(ended)).map((answer) => answer.sample)
-    return { samples, seconds: sample.seconds, server: before && after && difference(before, after) }
+    return { samples, seconds: sample.seconds, server: before && after && difference(before, after), readings }
   } finally {
     await Promise.all(children.map((child) => child.close()))
     await Effect.runPromise(Scope.close(scope, Exit.void))
@@ -81,6 +99,7 @@ export const measure = async (
 export const join = (windows: ReadonlyArray<Measured>): Measured => ({
   samples: windows.flatMap(({ samples }) => samples),
   seconds: sum(windows.map(({ seconds }) => seconds)),
+  readings: [],
   server: windows.map(({ server }) => server).reduce((all, one) =>
     all && one && {
       statements: all.statements === null || one.statements === null ? null : all.statements + one.statements,
@@ -92,6 +111,32 @@ export const join = (windows: ReadonlyArray<Measured>): Measured => ({
 })
 
 // internal
+
+const readEveryMinute = async (server: Server, url: string, seconds: number, openSeconds: number) => {
+  const begin = performance.now()
+  const until = (second: number) =>
+    new Promise<void>((resolve) => setTimeout(resolve, begin + second * 1000 - performance.now()))
+  const [from, to] = [(seconds - openSeconds) / 2, (seconds + openSeconds) / 2]
+  const disturb = async () => {
+    if (openSeconds <= 0) return
+    await until(from)
+    const end = await server.hold(url)
+    await until(to)
+    await end()
+  }
+  const read = async () => {
+    const readings = []
+    for (let minute = 0; minute * 60 <= seconds; minute++) {
+      await until(minute * 60)
+      // Whether it was open in the minute that has passed.
+      const transactionOpen = openSeconds > 0 && from < minute * 60 && to > (minute - 1) * 60
+      readings.push({ ...await server.read(url), transactionOpen })
+    }
+    return readings
+  }
+  const [readings] = await Promise.all([read(), disturb()])
+  return readings
+}
 
 const difference = (before: Counters, after: Counters): Counters => ({
   statements: before.statements === null || after.statements === null ? null : after.statements - before.statements,

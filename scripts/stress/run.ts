@@ -1,4 +1,5 @@
 /** Runs one configuration in this process, and compares what it reached with its targets. */
+import { plainLoad } from "../bench/contender.ts"
 import { open } from "../bench/ours.ts"
 import { percentile, round } from "../bench/statistics.ts"
 import type { Configuration, Target } from "./configurations.ts"
@@ -31,7 +32,7 @@ export const run = async (
     url,
     schema,
     processName: name,
-    load: { inFlight, activities, activityMs, inARow: false, timerMs: 0, payloadBytes: 20, waits: 0, slots },
+    load: { ...plainLoad, inFlight, activities, activityMs, slots },
     ...(connections !== undefined && { maxConnections: connections })
   })
   const latencies: Array<number> = []

@@ -52,6 +52,33 @@ describe("bench", () => {
     patient
   )
 
+  it.live(
+    "one variant, a single call through the proxy: its line has the variant's numbers alone",
+    () =>
+      Effect.gen(function*() {
+        const line = yield* bench("R", "--only", "read, 20 ms", ...briefly)
+        assert.deepStrictEqual(Object.keys(line), ["scenario", "ours"])
+        assert.isAbove(line.ours.completed, 0)
+        assert.isAtLeast(line.ours.roundTrips, 1)
+      }),
+    patient
+  )
+
+  it.live("a profile: whose code ran, as shares of the busy time", () =>
+    Effect.gen(function*() {
+      const { profile } = yield* bench("S8", "--profile", ...briefly)
+      const shares: ReadonlyArray<number> = Object.values(profile)
+      assert.approximately(shares.reduce((all, share) => all + share, 0), 1, 0.01)
+      assert.isAbove(profile.ours, 0)
+      assert.isAbove(profile.Effect, 0)
+    }), patient)
+
+  it.live("a transaction open for longer than the run: refused", () =>
+    Effect.gen(function*() {
+      const { exitCode } = yield* run("build/scripts/bench/main.js", "S8", "--minutes", "1", "--open-transaction", "2")
+      assert.strictEqual(exitCode, 2)
+    }))
+
   it.live("nothing to do: an idle process completes nothing", () =>
     Effect.gen(function*() {
       const line = yield* bench("Q", ...briefly)
