@@ -137,7 +137,7 @@ export interface ExecutionMetadata {
  * @since 0.2.0
  */
 export interface HandOver {
-  /** Most activities to hand over. */
+  /** Most activities to hand over, at least 1. */
   readonly limit: number
   readonly lockTimeout: Duration.Duration
   /** Names of the activities that the caller serves. */

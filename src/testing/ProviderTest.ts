@@ -50,6 +50,11 @@ export interface Options {
   readonly lockTimeout?: Duration.Input | undefined
   /** Longest time an empty fetch may take without waiting. Defaults to 100 milliseconds. */
   readonly shortPollThreshold?: Duration.Input | undefined
+  /**
+   * Whether the driver has `advanceOrchestrations` and stores first turns with their starts. Without them the same tests
+   * expect that results are queued, starts stored, and turns acked after a claim. Defaults to false.
+   */
+  readonly optimisticTurns?: boolean | undefined
   /** Only the topics with these names. Defaults to all. */
   readonly topics?: ReadonlyArray<TopicName> | undefined
 }
@@ -91,6 +96,7 @@ export const suite = (
     polling: options.polling ?? "short",
     lockTimeout: Duration.fromInputUnsafe(options.lockTimeout ?? "2 seconds"),
     shortPollThreshold: Duration.fromInputUnsafe(options.shortPollThreshold ?? "100 millis"),
+    optimisticTurns: options.optimisticTurns ?? false,
     onFreshProvider: (effect) => onFreshProvider(effect)
   })
   const onFreshProvider = <A, E>(effect: Effect.Effect<A, E, Services>) =>

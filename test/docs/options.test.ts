@@ -105,6 +105,7 @@ describe("docs/writing-a-driver.md:", () => {
       polling: "\"short\"",
       lockTimeout: "2 seconds",
       shortPollThreshold: "100 milliseconds",
+      optimisticTurns: "false",
       topics: "all"
     }
     assert.deepStrictEqual(table("docs/writing-a-driver.md", "## Options"), defaults)

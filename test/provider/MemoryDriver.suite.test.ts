@@ -2,6 +2,7 @@ import { FromDriver } from "duroxide-prisma/provider"
 import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Layer from "effect/Layer"
 import { storage } from "../utils/memorySuite.ts"
+import { layerWithoutOptimisticTurns } from "../utils/withoutOptimisticTurns.ts"
 
 const layer = (polling: "short" | "long") =>
   FromDriver.layerAdmin.pipe(
@@ -9,10 +10,20 @@ const layer = (polling: "short" | "long") =>
     Layer.provideMerge(storage)
   )
 
-ProviderTest.suite("memory", layer("short"), { time: "virtual" })
+ProviderTest.suite("memory", layer("short"), { time: "virtual", optimisticTurns: true })
 
 ProviderTest.suite("memory, long polling", layer("long"), {
   time: "virtual",
   polling: "long",
   topics: ["longPolling"]
 })
+
+ProviderTest.suite(
+  "memory, without optimistic turns",
+  FromDriver.layerAdmin.pipe(
+    Layer.provideMerge(FromDriver.layer({ polling: "short" })),
+    Layer.provide(layerWithoutOptimisticTurns),
+    Layer.provideMerge(storage)
+  ),
+  { time: "virtual", topics: ["optimisticTurns", "firstTurns", "handover"] }
+)

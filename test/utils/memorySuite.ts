@@ -2,7 +2,6 @@
  * The memory driver for the validation suite: both drivers over an empty store, and a backdoor.
  */
 import type { AdminDriver, ProviderDriver } from "duroxide-prisma/provider"
-
 import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"

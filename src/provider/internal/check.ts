@@ -24,7 +24,7 @@ import {
 } from "../../model/internal/identifiers.ts"
 import { problemOf } from "../../model/internal/text.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
-import type { Turn } from "../Provider.ts"
+import type { HandOver, Turn } from "../Provider.ts"
 import type { OrchestrationAck, UnclaimedTurn } from "../ProviderDriver.ts"
 import { InvalidInput, ProviderError } from "../ProviderError.ts"
 import { sizeOfAck, Unstorable } from "./encoding.ts"
@@ -106,6 +106,14 @@ export const turn = (turn: Turn): ReadonlyArray<Problem> => [
       whole("cancelledActivities", activityId)
   )
 ]
+
+export const handOver = (handOver: HandOver | undefined): ReadonlyArray<Problem> =>
+  handOver === undefined ? [] : [
+    whole("handOver.limit", handOver.limit, 1),
+    length("handOver.lockTimeout", handOver.lockTimeout, 1),
+    texts("handOver.activities", handOver.activities),
+    "tags" in handOver.tags ? texts("handOver.tags", handOver.tags.tags) : undefined
+  ]
 
 export const turnSize = (encoded: UnclaimedTurn | OrchestrationAck): Problem => {
   const bytes = sizeOfAck(encoded)

@@ -132,7 +132,7 @@ const sendWith = ({ sendStart, storeClock, wakeups }: Senders, start: Orchestrat
   Effect.suspend(() => {
     const { handOver, settled, turn } = firstTurn
     let stored: Option.Option<ReturnType<typeof claimedOf>> = Option.none()
-    const isUnstorable = check.turn(turn).some((problem) => problem !== undefined)
+    const isUnstorable = [...check.turn(turn), ...check.handOver(handOver)].some((problem) => problem !== undefined)
     const encoded = isUnstorable ? undefined : encodedOrNot(turn)
     return sendStart(
       encoded === undefined || check.turnSize(encoded) !== undefined

@@ -93,7 +93,7 @@ export const make = Effect.fnUntraced(function*(
         check.whole("lastEventId", optimistic.lastEventId, 1),
         ...optimistic.results.map(({ lockToken }) => check.text("lockToken", lockToken)),
         ...check.turn(optimistic.turn),
-        optimistic.handOver && check.length("handOver.lockTimeout", optimistic.handOver.lockTimeout, 1)
+        ...check.handOver(optimistic.handOver)
       ], () => {
         const { instanceId, lastEventId, results, turn } = optimistic
         const encoded = encodeUnclaimedTurn(turn)

@@ -58,6 +58,8 @@ export class Settings extends Context.Service<Settings, {
   readonly time: "virtual" | "real"
   /** Longest time an empty fetch may take when it does not wait. */
   readonly shortPollThreshold: Duration.Duration
+  /** Whether the provider stores turns without a claim, where that is possible. */
+  readonly optimisticTurns: boolean
   /** Runs an effect on another fresh provider. */
   readonly onFreshProvider: <A, E>(effect: Effect.Effect<A, E, Services>) => Effect.Effect<A, unknown>
 }>()("duroxide-prisma/testing/ProviderTest/Settings") {}
@@ -344,6 +346,7 @@ export interface Ack {
   readonly executionId?: number
   readonly events?: ReadonlyArray<EventInput>
   readonly workers?: Turn["workerItems"]
+  readonly forRust?: Turn["forRust"]
   readonly items?: Turn["orchestratorItems"]
   readonly metadata?: ExecutionMetadata
   readonly cancelled?: Turn["cancelledActivities"]
@@ -354,27 +357,31 @@ export interface Ack {
   readonly pinsStartsTo?: string
 }
 
-/** Stores a turn; whatever is left out is empty. */
+/** A turn; whatever is left out is empty. */
+export const turnOf = (instanceId: string, executionId: number, turn: Ack): Turn => ({
+  executionId,
+  historyDelta: (turn.events ?? []).map((event) => stamp(instanceId, executionId, event)),
+  workerItems: turn.workers ?? [],
+  orchestratorItems: turn.items ?? [],
+  metadata: turn.metadata ?? {},
+  cancelledActivities: turn.cancelled ?? [],
+  ...(turn.forRust !== undefined && { forRust: turn.forRust }),
+  ...(turn.cancelledTimers !== undefined && { cancelledTimers: turn.cancelledTimers }),
+  ...(turn.left !== undefined && { left: turn.left }),
+  ...(turn.requeued !== undefined && { requeued: turn.requeued }),
+  ...(turn.pinsStartsTo !== undefined && {
+    startsPinnedTo: new Map((turn.items ?? []).map((item) => [item, version(turn.pinsStartsTo!)]))
+  })
+})
+
+/** Stores a turn. */
 export const ack = (
   claimed: { readonly lockToken: string; readonly item: Pick<OrchestrationItem, "instanceId" | "executionId"> },
   turn: Ack = {}
 ) =>
   Effect.flatMap(Provider, (provider) => {
     const { executionId, instanceId } = { ...claimed.item, executionId: turn.executionId ?? claimed.item.executionId }
-    return provider.ackOrchestrationItem(claimed.lockToken, {
-      executionId,
-      historyDelta: (turn.events ?? []).map((event) => stamp(instanceId, executionId, event)),
-      workerItems: turn.workers ?? [],
-      orchestratorItems: turn.items ?? [],
-      metadata: turn.metadata ?? {},
-      cancelledActivities: turn.cancelled ?? [],
-      ...(turn.cancelledTimers !== undefined && { cancelledTimers: turn.cancelledTimers }),
-      ...(turn.left !== undefined && { left: turn.left }),
-      ...(turn.requeued !== undefined && { requeued: turn.requeued }),
-      ...(turn.pinsStartsTo !== undefined && {
-        startsPinnedTo: new Map((turn.items ?? []).map((item) => [item, version(turn.pinsStartsTo!)]))
-      })
-    })
+    return provider.ackOrchestrationItem(claimed.lockToken, turnOf(instanceId, executionId, turn))
   })
 
 /** Metadata that creates the instance row. */

@@ -8,6 +8,8 @@ import { capabilityFiltering } from "./capabilityFiltering.ts"
 import { customStatus } from "./customStatus.ts"
 import { deletion } from "./deletion.ts"
 import { errorHandling } from "./errorHandling.ts"
+import { firstTurns } from "./firstTurns.ts"
+import { handover } from "./handover.ts"
 import { instanceCreation } from "./instanceCreation.ts"
 import { instanceLocking } from "./instanceLocking.ts"
 import { kvStore } from "./kvStore.ts"
@@ -15,6 +17,7 @@ import { lockExpiration } from "./lockExpiration.ts"
 import { longPolling } from "./longPolling.ts"
 import { management } from "./management.ts"
 import { multiExecution } from "./multiExecution.ts"
+import { optimisticTurns } from "./optimisticTurns.ts"
 import { poisonMessage } from "./poisonMessage.ts"
 import { prune } from "./prune.ts"
 import { queueSemantics } from "./queueSemantics.ts"
@@ -30,6 +33,8 @@ export const topics = {
   customStatus,
   deletion,
   errorHandling,
+  firstTurns,
+  handover,
   instanceCreation,
   instanceLocking,
   kvStore,
@@ -37,6 +42,7 @@ export const topics = {
   longPolling,
   management,
   multiExecution,
+  optimisticTurns,
   poisonMessage,
   prune,
   queueSemantics,

@@ -1,0 +1,3 @@
+import { suite } from "../utils/prismaSuite.ts"
+
+suite("optimisticTurns", "firstTurns", "handover")
