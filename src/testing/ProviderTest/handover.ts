@@ -157,7 +157,7 @@ export const handover = topic("handover", {
     yield* expectNoWork()
   }),
 
-  // -- nobody is overtaken -------------------------------------------------------------------------
+  // -- no activity is overtaken ------------------------------------------------------------------------
 
   none_overtakes_an_older_activity: Effect.gen(function*() {
     const ended = yield* working("i")

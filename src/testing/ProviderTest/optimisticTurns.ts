@@ -59,7 +59,7 @@ const last: Advance = {
   metadata: named({ status: "Completed", output: "done" })
 }
 
-/** One that goes on. */
+/** A turn after which the instance waits again. */
 const next: Advance = {
   events: [completion(3, 2), activityScheduled(4)],
   workers: [activityItem("i", 4)],
@@ -72,7 +72,7 @@ const types = (instance: string) =>
     (provider) => Effect.map(provider.read(instance), (events) => events.map(({ _tag }) => _tag))
   )
 
-/** Nothing of the turn is stored, and the next claim of the instance delivers these messages. */
+/** No part of the turn is stored, and the next claim of the instance delivers these messages. */
 const delivers = (...messages: ReadonlyArray<WorkItem.WorkItem>) =>
   Effect.gen(function*() {
     yield* expectNoWork()
@@ -282,7 +282,7 @@ export const optimisticTurns = topic("optimistic_turns", {
 
   an_earlier_execution: Effect.gen(function*() {
     const ended = yield* working("i")
-    // It has no end, so that only its number tells.
+    // It has no end, so only its number says that it is not current.
     yield* turn("i", { executionId: 2, events: [started()], metadata: named() })
     yield* queues("i", ended, next)
     yield* delivers(activityCompleted("i", 2))
@@ -304,7 +304,7 @@ export const optimisticTurns = topic("optimistic_turns", {
     assert.isTrue(Option.isNone(yield* (yield* Provider).readInstance("i")))
   }),
 
-  // -- the activity is not the caller's any more -------------------------------------------------------
+  // -- the caller no longer holds the activity ------------------------------------------------------------
 
   an_activity_that_another_worker_has_taken: Effect.gen(function*() {
     yield* scheduling("i")
@@ -354,7 +354,7 @@ export const optimisticTurns = topic("optimistic_turns", {
     yield* delivers(activityCompleted("i", 2))
   }),
 
-  a_lost_answer_is_told_by_a_lost_lock: Effect.gen(function*() {
+  a_lost_lock_says_that_it_was_stored: Effect.gen(function*() {
     const ended = yield* working("i")
     yield* advances("i", ended, next)
     yield* queues("i", ended, next, ["LockLost"])
@@ -409,7 +409,7 @@ export const optimisticTurns = topic("optimistic_turns", {
           })
         )
       ])
-      // Whoever was first: the batch and the history together say everything that has happened.
+      // Whichever call was first, the batch and the history together say everything that has happened.
       const { item } = isClaimed === true ? claimed! : yield* claimInstance(id)
       assert.lengthOf(item.history, isAdvanced ? 4 : 2)
       assert.lengthOf(yield* types(id), isAdvanced ? 4 : 2)
