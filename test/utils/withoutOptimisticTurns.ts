@@ -4,12 +4,13 @@
 import { ProviderDriver } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Struct from "effect/Struct"
 
 type Service = ProviderDriver.ProviderDriver["Service"]
 
-export const withoutOptimisticTurns = ({ advanceOrchestrations: _, ...driver }: Service): Service => ({
-  ...driver,
-  startOrchestrations: (starts) => driver.startOrchestrations(starts.map(({ firstTurn: _, ...start }) => start))
+export const withoutOptimisticTurns = (driver: Service): Service => ({
+  ...Struct.omit(driver, ["advanceOrchestrations"]),
+  startOrchestrations: (starts) => driver.startOrchestrations(starts.map((start) => Struct.omit(start, ["firstTurn"])))
 })
 
 /** Puts it in front of the driver below. */
