@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
-import { FromDriver, MemoryDriver, Provider, ProviderDriver } from "duroxide-prisma/provider"
+import { FromDriver, MemoryDriver, ProviderDriver } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -97,13 +97,13 @@ describe("a definition without instanceId:", () => {
 describe("Client.wait with a timeout that is over at once:", () => {
   it.effect("looks once, however long the store takes", () =>
     Effect.gen(function*() {
-      const provider = yield* FromDriver.make(yield* ProviderDriver.ProviderDriver)
-      const slow = Provider.Provider.of({
-        ...provider,
-        readInstance: (id) => Effect.delay(provider.readInstance(id), "20 millis")
-      })
+      const driver = yield* ProviderDriver.ProviderDriver
+      const slow = LocalProcess.intercept(driver, (call) => Effect.delay(call, "20 millis"))
       const slowly = Effect.flatMap(Client.Client, (client) => client.wait(Order, "order-1", { timeout: 0 })).pipe(
-        Effect.provide(Layer.provide(Client.layer, Layer.succeed(Provider.Provider, slow)))
+        Effect.provide(Client.layer.pipe(
+          Layer.provide(FromDriver.layer()),
+          Layer.provide(Layer.succeed(ProviderDriver.ProviderDriver, slow))
+        ))
       )
       const { client } = yield* LocalProcess.start(runtime)
       const started = yield* Effect.forkChild(client.execute(Order, { payload: { id: "1" } }))

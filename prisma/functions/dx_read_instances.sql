@@ -1,9 +1,8 @@
 -- Returns the state of instances and of their current executions, one row per known id, unordered.
 --
--- out_failure is the OrchestrationFailed event that ended a Failed execution. It is the last event, except that one
--- …CancelRequested event may follow for each activity that was open at that time.
+-- out_failure is the OrchestrationFailed event that ended a Failed execution.
 --
--- Bound: the ids given; for failed ones also the events after the failure, read backwards from the last. Locks: none.
+-- Bound: the ids given; for failed ones also what dx_failure_of reads. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instances(
   p_instance_ids text[]
 )
@@ -35,21 +34,7 @@ BEGIN
     i.current_execution_id,
     COALESCE(e.status, 'Running'),
     e.output,
-    CASE
-      WHEN e.status = 'Failed' THEN (
-        SELECT CASE WHEN ended.event_data ~ '"type": ?"OrchestrationFailed"' THEN ended.event_data END
-        FROM (
-          SELECT h.event_data
-          FROM history AS h
-          WHERE h.instance_id = i.instance_id
-            AND h.execution_id = i.current_execution_id
-            -- Quotes inside a payload are escaped, so this is the type of the event itself, in compact or spaced JSON.
-            AND h.event_data !~ '"type": ?"[A-Za-z]+CancelRequested"'
-          ORDER BY h.event_id DESC
-          LIMIT 1
-        ) AS ended
-      )
-    END,
+    CASE WHEN e.status = 'Failed' THEN dx_failure_of(i.instance_id, i.current_execution_id) END,
     i.custom_status,
     i.custom_status_version,
     floor(extract(epoch FROM i.created_at) * 1000)::bigint,

@@ -19,6 +19,7 @@ import { Admin } from "./Admin.ts"
 import { AdminDriver } from "./AdminDriver.ts"
 import * as activities from "./internal/activities.ts"
 import * as admin from "./internal/admin.ts"
+import * as ends from "./internal/ends.ts"
 import * as enqueue from "./internal/enqueue.ts"
 import * as optimistic from "./internal/optimistic.ts"
 import * as orchestrations from "./internal/orchestrations.ts"
@@ -49,7 +50,7 @@ export interface Options {
   readonly pollInterval?: Duration.Input | undefined
   /** Statements of one kind under way at once. Defaults to 2. */
   readonly lanes?: number | undefined
-  /** Most items in one statement. Defaults to 64. */
+  /** Most items in one statement. Defaults to 64. Looks for instances that have ended take up to 1,000. */
   readonly maxBatch?: number | undefined
   /**
    * How long a call keeps trying, from its beginning, while another transaction locks the rows it writes; then it fails
@@ -79,7 +80,8 @@ export const make: (
   }
   const clock = yield* Clock.Clock
   const store = statement.watched(driver, outages.make(clock))
-  const wakeups = yield* makeWakeups(store.wakeups)
+  const { awaitEnd, ...ofEnds } = yield* ends.make(store, settings)
+  const wakeups = yield* makeWakeups(store.wakeups, ofEnds)
   const storeClock = storeClocks.make(clock)
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
@@ -93,7 +95,7 @@ export const make: (
     onStart: firstTurns.onStart,
     storeNowMs,
     ...(yield* reads.make(store, settings)),
-    awaitEnd: wakeups.awaitEnd,
+    awaitEnd,
     onCancelled: wakeups.onCancelled
   }
 })

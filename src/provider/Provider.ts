@@ -12,6 +12,7 @@ import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import type * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
@@ -208,6 +209,16 @@ export interface SessionConfig {
    */
   readonly maxNew?: (() => number) | undefined
 }
+
+/**
+ * How an instance has ended. `output` is JSON text, as encoded by the orchestration's Schema.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type End =
+  | { readonly _tag: "Completed"; readonly output: string }
+  | { readonly _tag: "Failed"; readonly details: ErrorDetails.ErrorDetails }
 
 /**
  * Sizes of what an instance has stored.
@@ -454,8 +465,20 @@ export class Provider extends Context.Service<Provider, {
   /** Deletes sessions whose lock has expired and for which no activity is queued; returns their number. */
   readonly cleanupOrphanedSessions: Effect.Effect<number, ProviderError>
 
-  /** Ends when this process stores the last turn of the instance: a hint for callers that wait for its end. */
-  readonly awaitEnd: (instanceId: string) => Effect.Effect<void>
+  /**
+   * Waits until the instance has ended, also for the start of an unknown one; `none` when it had not ended after `timeout`.
+   *
+   * An end stored by this process is known without a read, and at once. For others the store is asked: first at once, then
+   * again and again, in statements that all callers share. A first look that is slow does not count for `timeout`. An
+   * instance that this process has started within the last 100 milliseconds is not looked at at once.
+   */
+  readonly awaitEnd: <E = never>(options: {
+    readonly instanceId: string
+    /** Defaults to no limit. */
+    readonly timeout?: Duration.Duration | undefined
+    /** Starts the instance: run before the wait, so that no end that follows it is missed. */
+    readonly start?: Effect.Effect<unknown, E> | undefined
+  }) => Effect.Effect<Option.Option<End>, E | ProviderError>
 
   /**
    * Calls `listener` with the activities that a turn stored by this process cancels, until the scope is closed: a hint,

@@ -507,6 +507,21 @@ export type StartAnswer =
   }
 
 /**
+ * An instance whose current execution has ended.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface EndedInstance {
+  readonly instanceId: string
+  readonly status: "Completed" | "Failed"
+  /** As in `InstanceState`. */
+  readonly output: string | null
+  /** As in `InstanceState`. */
+  readonly failure: string | null
+}
+
+/**
  * Sizes of what an instance has stored.
  *
  * @category models
@@ -628,6 +643,11 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   }) => Call<void>
   /** States of the given instances, in any order; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
+  /**
+   * Those of the given instances that have ended, in any order. It is asked again and again of up to 1,000 instances that
+   * have not, on behalf of callers that wait: an instance that has not ended should cost a lookup or two by its id.
+   */
+  readonly readEnds: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<EndedInstance>>
 
   /**
    * Key-values as a reader sees them: what the current execution changed, else what ended ones left. Null: every key.

@@ -138,8 +138,7 @@ export const layer = <A, E, R>(
     const services = yield* Layer.buildWithScope(
       FromDriver.layerAdmin.pipe(
         Layer.provideMerge(Client.layer),
-        // This process knows when work falls due, so it need not poll.
-        Layer.provideMerge(FromDriver.layer({ pollInterval: Duration.infinity })),
+        Layer.provideMerge(Layer.effect(Provider.Provider, Effect.flatMap(ProviderDriver, makeProvider))),
         Layer.provide(Layer.succeedContext(announcing(drivers, wakeups)))
       ),
       scope
@@ -434,6 +433,17 @@ interface Generation {
   readonly store: mortalProvider.MortalProvider
   readonly scope: Scope.Closeable
 }
+
+const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service"]) {
+  // This process knows when work falls due, so it need not poll.
+  const provider = yield* FromDriver.make(driver, { pollInterval: Duration.infinity })
+  return Provider.Provider.of({
+    ...provider,
+    // An activity that waits for an instance is asleep: time passes for it.
+    awaitEnd: (options) =>
+      Effect.raceFirst(provider.awaitEnd(options), Effect.andThen(Effect.sleep(Duration.infinity), Effect.never))
+  })
+})
 
 /**
  * The drivers, with wake-ups from this module: also for work that is abandoned with a pause, which a real process finds

@@ -110,7 +110,9 @@ describe("Defects of Duroxide:", () => {
       const running = yield* Effect.forkChild(client.execute(Steps, { instanceId: "i", payload: 1 }))
       assert.strictEqual(yield* inTime(running), 3)
       assert.strictEqual((yield* client.status("i"))._tag, "Completed")
-      assert.include(calls, "readInstances")
+      const later = yield* Effect.forkChild(client.wait(Steps, "i"))
+      assert.strictEqual(yield* inTime(later), 3)
+      assert.includeMembers(calls, ["readInstances", "readEnds"])
       assert.notInclude(calls, "readHistory")
     }).pipe(Effect.provide(MemoryDriver.layer)))
 

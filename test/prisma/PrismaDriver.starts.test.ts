@@ -232,6 +232,9 @@ describe("readInstances:", () => {
         failure: failed("last"),
         parentInstanceId: "parent"
       })
+      assert.deepStrictEqual(yield* driver.readEnds(["a"]), [
+        { instanceId: "a", status: "Failed", output: "out", failure: failed("last") }
+      ])
       yield* sql("UPDATE executions SET status = 'Completed' WHERE execution_id = 2")
       assert.isNull((yield* driver.readInstances(["a"]))[0]!.failure)
       yield* sql("DELETE FROM executions")
@@ -251,5 +254,45 @@ describe("readInstances:", () => {
       assert.strictEqual((yield* Effect.flip(admin.listExecutions("a"))).reason._tag, "DataCorrupted")
       yield* sql(`UPDATE instances SET current_execution_id = ${2n ** 53n - 1n}`)
       assert.strictEqual((yield* driver.readInstances(["a"]))[0]!.executionId, Number.MAX_SAFE_INTEGER)
+    }))
+})
+
+describe("readEnds:", () => {
+  it.effect("answers for those that have ended, each once, and reads no output that was not asked for", () =>
+    Effect.gen(function*() {
+      const { driver, sql, statements } = yield* open
+      yield* driver.startOrchestrations(["a", "b", "c", "d", "e"].map((id) => Test.start(id)))
+      yield* sql("UPDATE executions SET status = 'Completed', output = instance_id WHERE instance_id IN ('a', 'b')")
+      // The execution that follows has not begun, so it has no row.
+      yield* sql("UPDATE executions SET status = 'Completed' WHERE instance_id = 'c'")
+      yield* sql("UPDATE instances SET current_execution_id = 2 WHERE instance_id = 'c'")
+      yield* sql("UPDATE executions SET status = 'ContinuedAsNew' WHERE instance_id = 'd'")
+      const before = yield* statements
+      assert.deepStrictEqual(yield* driver.readEnds(["b", "unknown", "c", "d", "e", "b"]), [
+        { instanceId: "b", status: "Completed", output: "b", failure: null }
+      ])
+      assert.strictEqual(yield* statements, before + 1)
+      assert.deepStrictEqual(yield* driver.readEnds([]), [])
+    }))
+
+  it.effect("outputs of more than 16 MiB in all come in several statements, one at a time if need be", () =>
+    Effect.gen(function*() {
+      const { driver, sql, statements } = yield* open
+      const ids = ["a", "b", "c", "d"]
+      yield* driver.startOrchestrations(ids.map((id) => Test.start(id)))
+      const mebibytes = { a: 20, b: 9, c: 9, d: 1 }
+      for (const [id, size] of Object.entries(mebibytes)) {
+        yield* sql("UPDATE executions SET status = 'Completed', output = repeat('x', $2) WHERE instance_id = $1", [
+          id,
+          size * 1024 * 1024
+        ])
+      }
+      const before = yield* statements
+      const ended = yield* driver.readEnds(ids)
+      assert.deepStrictEqual(
+        ended.map(({ instanceId, output }) => [instanceId, output!.length / 1024 / 1024]),
+        Object.entries(mebibytes)
+      )
+      assert.strictEqual(yield* statements, before + 3)
     }))
 })

@@ -312,6 +312,11 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     20
   ],
   "readHistory": ["SELECT * FROM dx_read_history('i5', NULL, 0, 1000000)", ["executions_pkey", "history_pkey"], 250],
+  "readEnds": [
+    "SELECT * FROM dx_read_ends('{i5,i6,unknown}', 1000000)",
+    ["instances_pkey", "executions_pkey"],
+    20
+  ],
   "readInstances": ["SELECT * FROM dx_read_instances('{i5,i6,unknown}')", ["instances_pkey", "executions_pkey"], 20],
   "whether a session still has work": [
     "SELECT FROM worker_queue WHERE session_id = 's77'",

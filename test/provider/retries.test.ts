@@ -221,6 +221,7 @@ describe("Retries:", () => {
     ],
     readHistory: [true, (provider) => provider.readWithExecution("a", 1)],
     readInstances: [true, (provider) => provider.readInstance("a")],
+    readEnds: [true, (provider) => provider.awaitEnd({ instanceId: "a" })],
     readKeyValues: [true, (provider) => provider.getKvAllValues("a")],
     readInstanceStats: [true, (provider) => provider.getInstanceStats("a")],
     enqueueForOrchestrator: [

@@ -3,24 +3,11 @@ import { FromDriver, MemoryDriver } from "duroxide-prisma/provider"
 import type { Provider } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
-import * as TestClock from "effect/testing/TestClock"
 import { start } from "../utils/starts.ts"
 
 type Service = Provider.Provider["Service"]
-
-const completed = {
-  _tag: "OrchestrationCompleted",
-  instanceId: "a",
-  executionId: 1,
-  eventId: 1,
-  sourceEventId: null,
-  timestampMs: 0,
-  duroxideVersion: "1000.0.0",
-  output: "1"
-} as const
 
 const turn: Provider.Turn = {
   executionId: 1,
@@ -76,15 +63,4 @@ describe("News inside the process:", () => {
       assert.strictEqual(error.reason._tag, "LockLost")
       assert.deepStrictEqual(heard, [])
     }).pipe(Effect.provide(Logger.layer([]))))
-
-  it.effect("callers that wait for the end of an instance are notified, those of another instance are not", () =>
-    Effect.gen(function*() {
-      const provider = yield* open
-      const waits = yield* Effect.forEach(["a", "a", "b"], (id) => Effect.forkChild(provider.awaitEnd(id)))
-      yield* TestClock.adjust(0)
-      yield* provider.startOrchestration(start("a"))
-      yield* provider.ackOrchestrationItem(yield* claim(provider), { ...turn, historyDelta: [completed] })
-      yield* Effect.forEach(waits.slice(0, 2), Fiber.join)
-      assert.isUndefined(waits[2]!.pollUnsafe())
-    }))
 })

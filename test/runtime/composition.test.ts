@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
-import { Provider } from "duroxide-prisma/provider"
+import { FromDriver, MemoryDriver, Provider, ProviderDriver } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -117,19 +117,18 @@ it.layer(App.layer(runtime), { excludeTestServices: true })("Composition", (it) 
   describe("Client.wait", () => {
     it.effect("an unreadable failure is not a typed failure of the program, even if its errors are strings", () =>
       Effect.gen(function*() {
-        const provider = yield* Provider.Provider
-        yield* (yield* Client.Client).start(Patient, { instanceId: "illegible" })
-        const state = Option.getOrThrow(yield* provider.readInstance("illegible"))
-        const illegible = { ...state, status: "Failed" as const, failure: "no event", output: "a text" }
+        const driver = MemoryDriver.make()
+        const illegible = { instanceId: "illegible", status: "Failed", failure: "no event", output: "a text" } as const
         const error = yield* Effect.gen(function*() {
           return yield* failure((yield* Client.Client).wait(WithText, "illegible"))
         }).pipe(
-          Effect.provide(Layer.provide(
-            Layer.fresh(Client.layer),
-            Layer.succeed(Provider.Provider, {
-              ...provider,
-              readInstance: () => Effect.succeed(Option.some(illegible))
-            })
+          Effect.provide(Client.layer.pipe(
+            Layer.fresh,
+            Layer.provide(FromDriver.layer()),
+            Layer.provide(Layer.succeed(ProviderDriver.ProviderDriver, {
+              ...driver,
+              readEnds: () => Effect.succeed([illegible])
+            }))
           ))
         )
         assert.instanceOf(error, Client.InstanceFailed)

@@ -126,6 +126,22 @@ describe("TestRuntime", () => {
       assert.deepStrictEqual(ends, [1.5, 1])
     }).pipe(on(Effect.as(Effect.sleep("1 hour"), null))))
 
+  it.effect("time: it passes for an activity that waits for another instance", () => {
+    const Nap = Orchestration.make("Nap", { success: Schema.String })
+    const runtime = Runtime.layer({ orchestrations: [Program, Nap], activities: [Step] }).pipe(Layer.provide([
+      Program.toLayer(() => Step.execute("q")),
+      Nap.toLayer(() => Effect.as(Effect.sleep("1 hour"), "slept")),
+      Step.toLayer((instanceId) =>
+        Effect.flatMap(Client.Client, (client) => client.execute(Nap, { instanceId })).pipe(Effect.orDie)
+      )
+    ]))
+    return Effect.gen(function*() {
+      yield* start
+      assert.strictEqual(yield* wait(), "slept")
+      assert.strictEqual(yield* hours, 1)
+    }).pipe(Effect.provide(TestRuntime.layer(runtime, { patience: "50 millis" })))
+  })
+
   it.effect("signals: a signal sent on day three reaches the wait of day two", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client

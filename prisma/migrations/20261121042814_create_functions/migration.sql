@@ -1651,6 +1651,43 @@ BEGIN
 END
 $$;
 
+-- Returns the OrchestrationFailed event that ended a failed execution; null if there is none.
+--
+-- It is the last event, except that one …CancelRequested event may follow for each activity that was open at that time.
+--
+-- Bound: the events after the failure, read backwards from the last. Locks: none.
+CREATE OR REPLACE FUNCTION dx_failure_of(
+  p_instance_id text,
+  p_execution_id bigint
+)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN (
+    SELECT CASE WHEN ended.event_data ~ '"type": ?"OrchestrationFailed"' THEN ended.event_data END
+    FROM (
+      SELECT h.event_data
+      FROM history AS h
+      WHERE h.instance_id = p_instance_id
+        AND h.execution_id = p_execution_id
+        -- Quotes inside a payload are escaped, so this is the type of the event itself, in compact or spaced JSON.
+        AND h.event_data !~ '"type": ?"[A-Za-z]+CancelRequested"'
+      ORDER BY h.event_id DESC
+      LIMIT 1
+    ) AS ended
+  );
+END
+$$;
+
 -- Returns a text that compares as semantic versions do, byte by byte: under COLLATE "C". Any other text is lower than
 -- every version. Build metadata is ignored.
 --
@@ -2794,6 +2831,69 @@ BEGIN
 END
 $$;
 
+-- Returns those of the given instances that have ended, with their outcomes, one row each, by id.
+--
+-- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have out_is_last,
+-- no other of the instances has ended. out_failure is as in dx_read_instances.
+--
+-- Bound: two index lookups per id, whatever the instance has stored; for failed ones also what dx_failure_of reads.
+-- Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_ends(
+  p_instance_ids text[],
+  p_max_bytes bigint
+)
+RETURNS TABLE (
+  out_instance_id text,
+  out_status text,                 -- Completed or Failed
+  out_output text,
+  out_failure text,
+  out_is_last boolean
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT part.instance_id, part.status, part.output, part.failure, part.is_last
+  FROM (
+    SELECT sized.*, max(sized.before) OVER () < p_max_bytes AS is_last
+    FROM (
+      SELECT ended.*, sum(ended.bytes) OVER (ORDER BY ended.instance_id) - ended.bytes AS before
+      FROM (
+        SELECT
+          i.instance_id,
+          e.status,
+          e.output,
+          e.failure,
+          COALESCE(octet_length(e.output), 0) + COALESCE(octet_length(e.failure), 0) AS bytes
+        FROM instances AS i
+        CROSS JOIN LATERAL (
+          SELECT
+            e.status,
+            e.output,
+            CASE WHEN e.status = 'Failed' THEN dx_failure_of(e.instance_id, e.execution_id) END AS failure
+          FROM executions AS e
+          WHERE e.instance_id = i.instance_id
+            AND e.execution_id = i.current_execution_id
+            AND e.status IN ('Completed', 'Failed')
+          OFFSET 0 -- a lookup per instance in any plan, and one failure per row, although it is used twice
+        ) AS e
+        WHERE i.instance_id = ANY (p_instance_ids)
+      ) AS ended
+    ) AS sized
+  ) AS part
+  WHERE part.before < p_max_bytes
+  ORDER BY part.instance_id;
+END
+$$;
+
 -- Returns a page of the events of one execution, by event id.
 --
 -- The page has the events after p_after, about p_max_bytes of them but at least one if there is any; no rows if the
@@ -2907,10 +3007,9 @@ $$;
 
 -- Returns the state of instances and of their current executions, one row per known id, unordered.
 --
--- out_failure is the OrchestrationFailed event that ended a Failed execution. It is the last event, except that one
--- …CancelRequested event may follow for each activity that was open at that time.
+-- out_failure is the OrchestrationFailed event that ended a Failed execution.
 --
--- Bound: the ids given; for failed ones also the events after the failure, read backwards from the last. Locks: none.
+-- Bound: the ids given; for failed ones also what dx_failure_of reads. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_instances(
   p_instance_ids text[]
 )
@@ -2948,21 +3047,7 @@ BEGIN
     i.current_execution_id,
     COALESCE(e.status, 'Running'),
     e.output,
-    CASE
-      WHEN e.status = 'Failed' THEN (
-        SELECT CASE WHEN ended.event_data ~ '"type": ?"OrchestrationFailed"' THEN ended.event_data END
-        FROM (
-          SELECT h.event_data
-          FROM history AS h
-          WHERE h.instance_id = i.instance_id
-            AND h.execution_id = i.current_execution_id
-            -- Quotes inside a payload are escaped, so this is the type of the event itself, in compact or spaced JSON.
-            AND h.event_data !~ '"type": ?"[A-Za-z]+CancelRequested"'
-          ORDER BY h.event_id DESC
-          LIMIT 1
-        ) AS ended
-      )
-    END,
+    CASE WHEN e.status = 'Failed' THEN dx_failure_of(i.instance_id, i.current_execution_id) END,
     i.custom_status,
     i.custom_status_version,
     floor(extract(epoch FROM i.created_at) * 1000)::bigint,

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 import { ProviderDriver } from "../../provider/ProviderDriver.ts"
 import type {
+  EndedInstance,
   FetchOrchestrationItems,
   FetchWorkItems,
   OrchestrationAck,
@@ -25,6 +26,7 @@ import {
   bigint,
   claimedInstance,
   claimedWorkItem,
+  endedInstance,
   eventRow,
   instanceState,
   json,
@@ -37,6 +39,7 @@ import {
 import type {
   ClaimedInstanceRow,
   ClaimedWorkItemRow,
+  EndedInstanceRow,
   HistoryPageRow,
   InstanceStateRow,
   StoredSizesRow
@@ -317,6 +320,23 @@ const reads = ({ answer, query, schemaSql }: Statements) => ({
       Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instances(${[...instanceIds]}::text[])`
     )
     return yield* Effect.forEach(rows, instanceState)
+  }),
+
+  readEnds: Effect.fnUntraced(function*(instanceIds) {
+    const ended: Array<EndedInstance> = []
+    let asked = instanceIds
+    while (asked.length > 0) {
+      const rows = yield* query<EndedInstanceRow>(
+        "readEnds",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_ends(${[...asked]}::text[], ${defaultMaxBytes}::bigint)`
+      )
+      const found = rows.map(endedInstance)
+      ended.push(...found)
+      if (rows.at(-1)?.out_is_last !== false) break
+      const known = new Set(found.map(({ instanceId }) => instanceId))
+      asked = asked.filter((instanceId) => !known.has(instanceId))
+    }
+    return ended
   }),
 
   readKeyValues: ({ instanceId, key }) =>

@@ -10,6 +10,7 @@ import type {
   EncodedActivity,
   EncodedEvent,
   EncodedMessage,
+  EndedInstance,
   KeyValueChange,
   OrchestrationAck,
   Renewal
@@ -204,6 +205,21 @@ export const instanceState = (row: InstanceStateRow): Effect.Effect<InstanceStat
     createdAtMs: Number(row.out_created_at_ms),
     updatedAtMs: Number(row.out_updated_at_ms)
   }, (state) => [state.executionId, state.createdAtMs, state.updatedAtMs])
+
+export interface EndedInstanceRow {
+  readonly out_instance_id: string
+  readonly out_status: EndedInstance["status"]
+  readonly out_output: string | null
+  readonly out_failure: string | null
+  readonly out_is_last: boolean
+}
+
+export const endedInstance = (row: EndedInstanceRow): EndedInstance => ({
+  instanceId: row.out_instance_id,
+  status: row.out_status,
+  output: row.out_output,
+  failure: row.out_failure
+})
 
 export interface StoredSizesRow {
   readonly out_event_count: bigint

@@ -122,7 +122,11 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
       })
     ).pipe(
       (sent) => measured("enqueue", Metrics.enqueueOrchestratorDuration, sent),
-      Effect.tap((answer) => answer === "Started" ? wakeAfter(senders.wakeups, start.instance, delayMs) : Effect.void),
+      Effect.tap((answer) => {
+        if (answer !== "Started") return Effect.void
+        senders.wakeups?.started(start.instance)
+        return wakeAfter(senders.wakeups, start.instance, delayMs)
+      }),
       Effect.map((answer) => answer === "Begun" ? "Started" : answer)
     )
   })
@@ -143,6 +147,7 @@ const sendWith = ({ sendStart, storeClock, wakeups }: Senders, start: Orchestrat
         if (typeof answer === "string") return answer
         storeClock?.heard(answer.nowMs)
         stored = Option.some(claimedOf(turn, answer.handedOver))
+        wakeups?.started(start.instanceId)
         wakeups?.turnStored(turn, answer.handedOver.length)
         return "Begun"
       }),

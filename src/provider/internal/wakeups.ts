@@ -11,6 +11,7 @@ import * as Stream from "effect/Stream"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
+import type { Ends } from "./ends.ts"
 import type { FetchPump } from "./fetchPump.ts"
 import type { LockedInstances } from "./locks.ts"
 import * as locks from "./locks.ts"
@@ -33,7 +34,7 @@ export class Queue {
   }
 }
 
-export interface Wakeups extends Pick<Provider["Service"], "awaitEnd" | "onCancelled"> {
+export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<Ends, "started"> {
   readonly orchestrators: Queue
   readonly workers: Queue
   /** Instances whose turns are under way: the wake-up for one of them is kept until its turn is settled. */
@@ -46,13 +47,13 @@ export interface Wakeups extends Pick<Provider["Service"], "awaitEnd" | "onCance
 
 /** Listens to the store until the scope is closed. */
 export const make = Effect.fnUntraced(function*(
-  notifications: ProviderDriver["Service"]["wakeups"]
+  notifications: ProviderDriver["Service"]["wakeups"],
+  ends: Pick<Ends, "started" | "turnStored">
 ): Effect.fn.Return<Wakeups, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const orchestrators = new Queue()
   const workers = new Queue()
   const locked = locks.makeInstances()
-  const waitingForEnd = new Map<string, Set<() => void>>()
   const cancelListeners = new Set<(activities: Turn["cancelledActivities"]) => void>()
   const isLater = (timeMs: number | null): timeMs is number =>
     timeMs !== null && timeMs > clock.currentTimeMillisUnsafe()
@@ -82,33 +83,16 @@ export const make = Effect.fnUntraced(function*(
     workers,
     locked,
     messageSent,
-    turnStored: ({ cancelledActivities, historyDelta, orchestratorItems, workerItems }, handedOver) => {
+    started: ends.started,
+    turnStored: (turn, handedOver) => {
+      const { cancelledActivities, orchestratorItems, workerItems } = turn
       if (workerItems.length > handedOver) workers.wake()
       for (const item of orchestratorItems) {
         messageSent(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null)
       }
-      for (const { _tag, instanceId } of historyDelta) {
-        if (_tag !== "OrchestrationCompleted" && _tag !== "OrchestrationFailed") continue
-        waitingForEnd.get(instanceId)?.forEach((notify) => notify())
-      }
+      ends.turnStored(turn)
       if (cancelledActivities.length > 0) { for (const listener of cancelListeners) listener(cancelledActivities) }
     },
-
-    awaitEnd: (instanceId) =>
-      Effect.callback<void>((resume) => {
-        const waiting = waitingForEnd.get(instanceId) ?? new Set()
-        waitingForEnd.set(instanceId, waiting)
-        const forget = () => {
-          waiting.delete(notify)
-          if (waiting.size === 0) waitingForEnd.delete(instanceId)
-        }
-        const notify = () => {
-          forget()
-          resume(Effect.void)
-        }
-        waiting.add(notify)
-        return Effect.sync(forget)
-      }),
 
     onCancelled: (listener) =>
       Effect.acquireRelease(

@@ -2,6 +2,7 @@
  * The views of operators: lists, details, sizes, depths.
  */
 import { assert } from "@effect/vitest"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
@@ -47,6 +48,10 @@ const stats = (instance: string) =>
 
 const sizes = (instance: string) =>
   Effect.map(stats(instance), (found) => [found.kvUserKeyCount, found.kvTotalValueBytes])
+
+/** One look. */
+const endOf = (instanceId: string) =>
+  Effect.flatMap(Provider, (provider) => provider.awaitEnd({ instanceId, timeout: Duration.zero }))
 
 export const management = topic("management", {
   test_list_instances: Effect.gen(function*() {
@@ -229,6 +234,18 @@ export const management = topic("management", {
     const state = Harness.some(yield* (yield* Provider).readInstance("i"), "instance")
     const event = Option.getOrThrow(Result.getSuccess(Event.decode(state.failure ?? "")))
     assert.deepInclude(event, { _tag: "OrchestrationFailed", eventId: 42, details: cancelled("stop") })
+    assert.deepStrictEqual(
+      yield* endOf("i"),
+      Option.some({ _tag: "Failed" as const, details: cancelled("stop") })
+    )
+  }),
+
+  an_end_is_that_of_the_newest_execution: Effect.gen(function*() {
+    yield* multi("i", 2, { status: "ContinuedAsNew", output: "2" })
+    assert.deepStrictEqual(yield* endOf("i"), Option.none())
+    yield* multi("j", 2, { status: "Completed", output: "done" })
+    assert.deepStrictEqual(yield* endOf("j"), Option.some({ _tag: "Completed" as const, output: "done" }))
+    assert.deepStrictEqual(yield* endOf("unknown"), Option.none())
   }),
 
   unknown_instances: Effect.gen(function*() {

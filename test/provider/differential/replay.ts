@@ -254,6 +254,7 @@ const read = Effect.fnUntraced(function*({ driver }: Side) {
   const executionIds = [null, ...Array.from({ length: lastExecutionId }, (_, index) => index + 1)]
   return {
     instances: sorted(yield* driver.readInstances(instanceIds), ({ instanceId }) => instanceId),
+    ends: sorted(yield* driver.readEnds(instanceIds), ({ instanceId }) => instanceId),
     perInstance: yield* Effect.forEach(instanceIds, (instanceId) =>
       Effect.all({
         stats: driver.readInstanceStats(instanceId),

@@ -110,6 +110,7 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
     readHistory: unused("readHistory"),
     appendHistory: unused("appendHistory"),
     readInstances: unused("readInstances"),
+    readEnds: unused("readEnds"),
     readKeyValues: unused("readKeyValues"),
     readInstanceStats: unused("readInstanceStats"),
     renewSessionLocks: unused("renewSessionLocks"),

@@ -26,6 +26,14 @@ export const make = (store: tables.Tables) =>
     readInstances: (instanceIds) =>
       Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
 
+    readEnds: (instanceIds) =>
+      Effect.sync(() =>
+        [...new Set(instanceIds)].flatMap((instanceId) => {
+          const { failure = null, output = null, status } = tables.stateOf(store, instanceId) ?? {}
+          return status === "Completed" || status === "Failed" ? [{ instanceId, status, output, failure }] : []
+        })
+      ),
+
     readKeyValues: ({ instanceId, key }) =>
       Effect.sync(() =>
         [...tables.visibleValues(store, instanceId)]
