@@ -128,15 +128,29 @@ const makeStatements = ({ clock, lockTimeoutMs, query, schemaSql }: Options) => 
       true
     ) IS NOT NULL THEN ${call} END`
 
+  /**
+   * Lets the statement commit without waiting for the disk: what a crash of the server undoes is a lock, and a lock that
+   * is lost is one that ran out. Only for calls of `fetch…`, `renew…` and `deferMessages`, which no transaction of an
+   * application sends. The setting ends with the statement.
+   */
+  const withoutFlush = (value: Prisma.Sql) =>
+    Prisma.sql`CASE WHEN set_config('synchronous_commit', 'off', true) IS NOT NULL THEN ${value} END`
+
   /** As `answer`, for this number of items: one that another transaction holds fails the call soon. */
-  const write = <A>(operation: string, name: string, items: number, args: ReadonlyArray<Prisma.Sql>) =>
-    answer<A>(operation, name, args, withLockTimeout(items))
+  const write = <A>(
+    operation: string,
+    name: string,
+    items: number,
+    args: ReadonlyArray<Prisma.Sql>,
+    wrap = (call: Prisma.Sql): Prisma.Sql => call
+  ) => answer<A>(operation, name, args, (call) => withLockTimeout(items)(wrap(call)))
 
   const settle =
-    <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
+    <Item>(operation: string, name: string, encode: (item: Item) => object, wrap?: (call: Prisma.Sql) => Prisma.Sql) =>
+    (items: ReadonlyArray<Item>) =>
       items.length === 0
         ? Effect.succeed<ReadonlyArray<Settled>>([])
-        : write<ReadonlyArray<Settled>>(operation, name, items.length, [json(items.map(encode))])
+        : write<ReadonlyArray<Settled>>(operation, name, items.length, [json(items.map(encode))], wrap)
 
   const insert =
     <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
@@ -144,7 +158,7 @@ const makeStatements = ({ clock, lockTimeoutMs, query, schemaSql }: Options) => 
         ? Effect.void
         : Effect.asVoid(write<bigint>(operation, name, items.length, [json(items.map(encode))]))
 
-  return { answer, call, insert, query, schemaSql, settle, write }
+  return { answer, call, insert, query, schemaSql, settle, withoutFlush, write }
 }
 
 /** A span only for claims that find work, as a waiting process sends several claims a second. */
@@ -156,7 +170,7 @@ const defaultMaxBytes = 16 * 1024 * 1024
 
 // -- operations ------------------------------------------------------------------------------------
 
-const orchestrations = ({ call, insert, settle, write }: Statements) => ({
+const orchestrations = ({ call, insert, settle, withoutFlush, write }: Statements) => ({
   fetchOrchestrationItems: Effect.fnUntraced(
     function*(
       { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
@@ -164,7 +178,7 @@ const orchestrations = ({ call, insert, settle, write }: Statements) => ({
     ) {
       const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
       const rows = yield* call<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
-        Prisma.sql`${limit}::integer`,
+        withoutFlush(Prisma.sql`${limit}::integer`),
         bigint(lockTimeoutMs),
         versionTuple(versions?.min),
         versionTuple(versions?.max),
@@ -199,12 +213,17 @@ const orchestrations = ({ call, insert, settle, write }: Statements) => ({
   ),
 
   abandonOrchestrationItems: settle("abandonOrchestrationItems", "dx_abandon_orchestration_items", abandonRow),
-  renewOrchestrationItemLocks: settle("renewOrchestrationItemLocks", "dx_renew_orchestration_item_locks", renewalRow),
+  renewOrchestrationItemLocks: settle(
+    "renewOrchestrationItemLocks",
+    "dx_renew_orchestration_item_locks",
+    renewalRow,
+    withoutFlush
+  ),
   deferMessages: settle("deferMessages", "dx_defer_messages", (item) => ({
     token: item.lockToken,
     ids: item.ids,
     delay_ms: item.delayMs
-  })),
+  }), withoutFlush),
 
   enqueueForOrchestrator: insert("enqueueForOrchestrator", "dx_enqueue_for_orchestrator", messageRow),
   enqueueForWorker: insert("enqueueForWorker", "dx_enqueue_for_worker", activityRow),
@@ -237,12 +256,12 @@ const orchestrations = ({ call, insert, settle, write }: Statements) => ({
     )
 } satisfies Partial<Driver>)
 
-const activities = ({ answer, call, settle }: Statements) => ({
+const activities = ({ answer, call, settle, withoutFlush }: Statements) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*({ activities, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
       if (tags._tag === "None") return []
       const rows = yield* call<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
-        Prisma.sql`${limit}::integer`,
+        withoutFlush(Prisma.sql`${limit}::integer`),
         bigint(lockTimeoutMs),
         Prisma.sql`${tags._tag !== "Tags"}::boolean`,
         Prisma.sql`${acceptedTags(tags)}::text[]`,
@@ -266,7 +285,7 @@ const activities = ({ answer, call, settle }: Statements) => ({
   renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", (item) => ({
     ...renewalRow(item),
     sufficient_ms: item.sufficientMs
-  })),
+  }), withoutFlush),
 
   renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
     workerIds.length === 0 ? Effect.succeed(0) : Effect.map(
@@ -274,7 +293,7 @@ const activities = ({ answer, call, settle }: Statements) => ({
         Prisma.sql`${[...workerIds]}::text[]`,
         bigint(extendForMs),
         bigint(idleTimeoutMs)
-      ]),
+      ], withoutFlush),
       Number
     ),
 
