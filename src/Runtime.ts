@@ -20,11 +20,12 @@ import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
 import * as eventLoops from "./runtime/eventLoop.ts"
 import { activityKey, orchestrationKey } from "./runtime/handlers.ts"
+import * as heldOnes from "./runtime/heldActivities.ts"
 import * as messageSweep from "./runtime/messageSweep.ts"
 import * as orchestrationDispatcher from "./runtime/orchestrationDispatcher.ts"
+import * as outcomesOf from "./runtime/outcomes.ts"
 import * as registries from "./runtime/registry.ts"
-import * as runningActivities from "./runtime/running.ts"
-import * as slots from "./runtime/slots.ts"
+import * as shutdown from "./runtime/shutdown.ts"
 import * as startLine from "./runtime/startLine.ts"
 import * as supervisors from "./runtime/supervisor.ts"
 import * as workerDispatcher from "./runtime/workerDispatcher.ts"
@@ -158,41 +159,37 @@ export const layer = <
         ])
       )
       const supervisor = supervisors.make()
-      const running = yield* runningActivities.make(provider, settings, supervisor)
+      const heldActivities = yield* heldOnes.make(provider, settings, supervisor)
       yield* messageSweep.run(provider, settings, supervisor)
-      const eventLoop = yield* eventLoops.watch(running.names)
+      let activities: workerDispatcher.WorkerDispatcher | undefined
+      const eventLoop = yield* eventLoops.watch(() => activities?.running() ?? [])
       // A process that serves no definition of a kind claims no work of that kind.
-      const turns = registry.names.length === 0 ? [] : [
-        yield* orchestrationDispatcher.make({
-          provider,
-          registry,
-          settings,
-          eventLoop,
-          supervisor
-        })
-      ]
-      const activities = handlers.size === 0 || settings.tags._tag === "None" ? [] : [
-        yield* workerDispatcher.make({
+      const turns = registry.names.length === 0
+        ? undefined
+        : yield* orchestrationDispatcher.make({ provider, registry, settings, eventLoop, supervisor })
+      if (handlers.size > 0 && settings.tags._tag !== "None") {
+        const outcomes = outcomesOf.make({ provider, heldActivities, storeOutcome: turns?.optimisticTurns.store })
+        activities = yield* workerDispatcher.make({
           provider,
           handlers,
-          running,
+          heldActivities,
+          outcomes,
           settings,
-          supervisor,
-          storeOutcome: turns[0]?.optimisticTurns.store
+          supervisor
         })
-      ]
-      const dispatchers = [...turns, ...activities]
-      const { underWay } = yield* slots.run(dispatchers, settings, supervisor)
+        turns?.optimisticTurns.handOverTo(activities.handOverSlots)
+      }
+      yield* shutdown.run([turns, activities].filter((one) => one !== undefined), settings, supervisor)
       yield* withHarmlessLoggers(
         Effect.andThen(
           startLine.log({ orchestrations: registry.names, activities: [...handlers.keys()], settings }),
           startLine.warnOfLimits(handlers, settings)
         )
       )
-      const healthOf = (of: ReadonlyArray<slots.Dispatcher>) =>
-        Option.map(Option.fromUndefinedOr(of[0]), (dispatcher): DispatcherHealth => ({
-          sinceLastLook: Option.map(Option.fromUndefinedOr(dispatcher.looks.ageMs()), Duration.millis),
-          underWay: underWay()[dispatchers.indexOf(dispatcher)]!
+      const healthOf = (dispatcher: shutdown.Dispatcher | undefined) =>
+        Option.map(Option.fromUndefinedOr(dispatcher), ({ looks, underWay }): DispatcherHealth => ({
+          sinceLastLook: Option.map(Option.fromUndefinedOr(looks.ageMs()), Duration.millis),
+          underWay: underWay()
         }))
       const failure = Effect.flatMap(
         Deferred.await(supervisor.failure),

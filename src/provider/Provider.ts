@@ -370,17 +370,25 @@ export class Provider extends Context.Service<Provider, {
    */
   readonly storeNowMs: () => number | undefined
 
-  /** Claims one activity; waits as `fetchOrchestrationItem` does. */
-  readonly fetchWorkItem: (options: {
+  /**
+   * Claims activities, oldest first; waits for the first as `fetchOrchestrationItem` does, and returns none when there was
+   * none.
+   */
+  readonly fetchWorkItems: (options: {
     readonly lockTimeout: Duration.Duration
     readonly pollTimeout: Duration.Duration
     readonly tags: TagFilter
     /** Claims only activities of these names; without it, of every name. */
     readonly activities?: ReadonlyArray<string> | undefined
     readonly session: Option.Option<SessionConfig>
+    /**
+     * Most activities to claim: called before each claim, as the number may change during the wait. Below 1 the call ends
+     * at once, without a claim. Defaults to 1.
+     */
+    readonly most?: (() => number) | undefined
     /** See `fetchOrchestrationItem`. */
     readonly onLook?: (() => void) | undefined
-  }) => Effect.Effect<Option.Option<Claimed<WorkItem.Of<"ActivityExecute">>>, ProviderError>
+  }) => Effect.Effect<ReadonlyArray<Claimed<WorkItem.Of<"ActivityExecute">>>, ProviderError>
 
   /** Deletes a claimed activity and delivers its completion, if any. Fails with `LockLost` without a live lock. */
   readonly ackWorkItem: (

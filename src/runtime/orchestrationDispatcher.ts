@@ -14,6 +14,7 @@ import type { Claimed, OrchestrationItem, Provider, Turn } from "../provider/Pro
 import type { ProviderError } from "../provider/ProviderError.ts"
 import type * as turns from "../replay/turn.ts"
 import type * as batches from "./batch.ts"
+import * as claims from "./claims.ts"
 import * as decide from "./decide.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { withRejections } from "./failing.ts"
@@ -23,6 +24,7 @@ import type { Registry } from "./registry.ts"
 import { component, report, reportWarm } from "./reports.ts"
 import type { Settings } from "./settings.ts"
 import * as settlements from "./settlement.ts"
+import type { Dispatcher } from "./shutdown.ts"
 import * as slots from "./slots.ts"
 import type { Supervisor } from "./supervisor.ts"
 import * as turnRunners from "./turnRunner.ts"
@@ -35,22 +37,16 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly settings: Settings
   readonly eventLoop: EventLoop
   readonly supervisor: Supervisor
-}): Effect.fn.Return<slots.Dispatcher & { readonly optimisticTurns: optimistic.OptimisticTurns }, never, Scope.Scope> {
+}): Effect.fn.Return<Dispatcher & { readonly optimisticTurns: optimistic.OptimisticTurns }, never, Scope.Scope> {
   const { provider, registry, settings, supervisor } = options
-  const looks = slots.looks(yield* Clock.Clock)
+  const looks = claims.looks(yield* Clock.Clock)
   const warm = new WarmInstances(settings)
   const runner = turnRunners.make(yield* Effect.context<never>(), options)
   const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0 && !settings.verifyReplay
   const pauses = new Pauses()
-  let underWay = 0
   const parts: Parts = { provider, registry, settings, warm, runner, pauses }
-  return {
+  const dispatcher = yield* slots.make({
     name: component,
-    optimisticTurns: yield* optimistic.make({
-      ...parts,
-      isFree: (firstTurns) =>
-        underWay + firstTurns < settings.orchestrationConcurrency && !Deferred.isDoneUnsafe(supervisor.stopping)
-    }),
     concurrency: settings.orchestrationConcurrency,
     looks,
     claim: Effect.suspend(() =>
@@ -62,11 +58,16 @@ export const make = Effect.fnUntraced(function*(options: {
         isKnown: usesWarm ? (end) => warm.hasSeen(end) : undefined,
         onLook: looks.answered
       })
-    ).pipe(Effect.map(Option.map((claimed) =>
-      Effect.suspend(() => (underWay++, handle(parts, claimed))).pipe(
-        Effect.ensuring(Effect.sync(() => underWay--))
-      )
-    )))
+    ).pipe(Effect.map(Option.map((claimed) => handle(parts, claimed))))
+  }, supervisor)
+  return {
+    ...dispatcher,
+    optimisticTurns: yield* optimistic.make({
+      ...parts,
+      isFree: (firstTurns) =>
+        dispatcher.underWay() + firstTurns < settings.orchestrationConcurrency &&
+        !Deferred.isDoneUnsafe(supervisor.stopping)
+    })
   }
 })
 

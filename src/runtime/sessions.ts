@@ -14,8 +14,7 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as renewal from "../provider/internal/renewal.ts"
-import type { Claimed, Provider } from "../provider/Provider.ts"
-import type { ProviderError } from "../provider/ProviderError.ts"
+import type { Provider, SessionConfig } from "../provider/Provider.ts"
 import type { Settings } from "./settings.ts"
 import type { Supervisor } from "./supervisor.ts"
 
@@ -23,21 +22,27 @@ type Activity = WorkItem.Of<"ActivityExecute">
 
 export interface Sessions {
   readonly workerId: string
-  /** An activity that this process may run now; `none` when there is none. */
-  readonly claim: Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError>
+  /** The sessions that the next claim may bind; `none` at the limit: it asks for activities without a session. */
+  readonly forClaim: () => Option.Option<SessionConfig>
+  /** Waits until the limit is reached, or no longer reached: a claim that waits must ask for other sessions. */
+  readonly limitCrossed: Effect.Effect<void>
+  /**
+   * Whether this process may run a claimed activity now; until `leave` it counts for its session.
+   *
+   * A claim binds no more new sessions than there is room for. But several sessions of this process may get work at the
+   * same time: work beyond the limit is to be abandoned, and not claimed again until there is room.
+   */
+  readonly admit: (item: Activity) => boolean
   /** A claimed activity has ended. */
-  readonly leave: (item: Activity) => Effect.Effect<void>
+  readonly leave: (item: Activity) => void
 }
 
 export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
   readonly settings: Settings
   readonly supervisor: Supervisor
-  /** Names to claim. */
-  readonly activities: ReadonlyArray<string>
-  readonly onLook: () => void
 }): Effect.fn.Return<Sessions, never, Scope.Scope> {
-  const { activities, onLook, provider, settings, supervisor } = options
+  const { provider, settings, supervisor } = options
   const workerId = settings.workerId ?? globalThis.crypto.randomUUID()
   /** Sessions with claimed activities, and the number of these. */
   const underWay = new Map<string, number>()
@@ -58,46 +63,6 @@ export const make = Effect.fnUntraced(function*(options: {
     limitCrossed = Deferred.makeUnsafe()
     Deferred.doneUnsafe(crossed, Effect.void)
   }
-
-  /**
-   * A claim binds no more new sessions than there is room for. But several sessions of this process may get work at the
-   * same time: work beyond the limit is abandoned, and not claimed again until there is room.
-   */
-  const admit = (claimed: Claimed<Activity>): Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError> => {
-    const { sessionId } = claimed.item
-    if (sessionId === undefined) return Effect.succeed(Option.some(claimed))
-    owning.openUnsafe()
-    if (!isFull() || underWay.has(sessionId)) {
-      change(sessionId, 1)
-      return Effect.succeed(Option.some(claimed))
-    }
-    return Effect.andThen(
-      Effect.ignore(
-        provider.abandonWorkItem({ lockToken: claimed.lockToken, delay: Option.none(), ignoreAttempt: true })
-      ),
-      claim
-    )
-  }
-
-  const claim: Effect.Effect<Option.Option<Claimed<Activity>>, ProviderError> = Effect.suspend(() =>
-    Effect.raceFirst(
-      Effect.asSome(provider.fetchWorkItem({
-        lockTimeout: settings.workerLockTimeout,
-        pollTimeout: settings.pollTimeout,
-        tags: settings.tags,
-        activities,
-        session: isFull()
-          ? Option.none()
-          : Option.some({ workerId, lockTimeout: settings.sessionLockTimeout, maxNew: freeSessions }),
-        onLook
-      })),
-      Effect.as(Deferred.await(limitCrossed), Option.none())
-    )
-  ).pipe(Effect.flatMap(Option.match({
-    // The limit was crossed, so the claim asks for other sessions.
-    onNone: () => claim,
-    onSome: Option.match({ onNone: () => Effect.succeedNone, onSome: admit })
-  })))
 
   const cleanup = Effect.forever(
     Effect.andThen(
@@ -122,8 +87,21 @@ export const make = Effect.fnUntraced(function*(options: {
 
   return {
     workerId,
-    claim,
-    leave: ({ sessionId }) => sessionId === undefined ? Effect.void : Effect.sync(() => change(sessionId, -1))
+    forClaim: () =>
+      isFull()
+        ? Option.none()
+        : Option.some({ workerId, lockTimeout: settings.sessionLockTimeout, maxNew: freeSessions }),
+    limitCrossed: Effect.suspend(() => Deferred.await(limitCrossed)),
+    admit: ({ sessionId }) => {
+      if (sessionId === undefined) return true
+      owning.openUnsafe()
+      if (isFull() && !underWay.has(sessionId)) return false
+      change(sessionId, 1)
+      return true
+    },
+    leave: ({ sessionId }) => {
+      if (sessionId !== undefined) change(sessionId, -1)
+    }
   }
 })
 

@@ -1,229 +1,369 @@
 /**
- * Claims activities, runs their handlers, and stores the outcomes.
+ * Claims activities, runs their handlers, and passes on the outcomes.
  *
- * `decide.ts` says what a delivery comes to; this module carries it out.
+ * `decide.ts` says what a delivery comes to, `activitySlots.ts` which activity runs when; this module carries it out. An
+ * activity costs one fiber: that of its handler, which then stores the outcome, outside of its slot.
  */
 import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
-import * as Duration from "effect/Duration"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import type * as Exit from "effect/Exit"
+import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
-import * as Metric from "effect/Metric"
+import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
+import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
-import type { ErrorDetails } from "../model/ErrorDetails.ts"
-import * as Metrics from "../model/Metrics.ts"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { monotonicMs } from "../model/internal/monotonic.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
-import type { ProviderError } from "../provider/ProviderError.ts"
 import { Call } from "./activityCall.ts"
+import { ActivitySlots } from "./activitySlots.ts"
+import * as claims from "./claims.ts"
 import * as decide from "./decide.ts"
-import type { Activity, Completion } from "./decide.ts"
+import type { Activity } from "./decide.ts"
 import type { ActivityCode } from "./handlers.ts"
-import type { StoreOutcome } from "./optimisticTurns.ts"
-import { longestStorePause, pauseAfter, Pauses, problem } from "./policies.ts"
-import type { Running, RunningActivities } from "./running.ts"
+import { Held } from "./heldActivities.ts"
+import type { HeldActivities } from "./heldActivities.ts"
+import type { HandOverSlots } from "./optimisticTurns.ts"
+import { component, count } from "./outcomes.ts"
+import type { Outcomes } from "./outcomes.ts"
 import * as sessionsOf from "./sessions.ts"
 import type { Settings } from "./settings.ts"
-import * as slots from "./slots.ts"
+import type { Dispatcher } from "./shutdown.ts"
 import type { Supervisor } from "./supervisor.ts"
+
+export interface WorkerDispatcher extends Dispatcher {
+  readonly handOverSlots: HandOverSlots
+  /** Names of the activities whose handlers run, for logs. */
+  readonly running: () => Iterable<string>
+}
+
+/** Most activities that are claimed ahead of a free slot. Tests in virtual time change it: no time passes for them. */
+export const MostAhead = Context.Reference<number>("duroxide-prisma/internal/MostAhead", { defaultValue: () => 16 })
 
 export const make = Effect.fnUntraced(function*(options: {
   readonly provider: Provider["Service"]
   readonly handlers: ReadonlyMap<string, ActivityCode>
-  readonly running: RunningActivities
+  readonly heldActivities: HeldActivities
+  readonly outcomes: Outcomes
   readonly settings: Settings
   readonly supervisor: Supervisor
-  /** How an outcome is stored at the first try. Without it, alone. */
-  readonly storeOutcome: StoreOutcome | undefined
-}): Effect.fn.Return<slots.Dispatcher, never, Scope.Scope> {
-  const { handlers, provider, running, settings, storeOutcome, supervisor } = options
-  const looks = slots.looks(yield* Clock.Clock)
-  const sessions = yield* sessionsOf.make({
-    provider,
-    settings,
-    supervisor,
-    activities: [...handlers.keys()],
-    onLook: looks.answered
+}): Effect.fn.Return<WorkerDispatcher, never, Scope.Scope> {
+  const { handlers, heldActivities, outcomes, provider, settings, supervisor } = options
+  const clock = yield* Clock.Clock
+  const looks = claims.looks(clock)
+  const sessions = yield* sessionsOf.make({ provider, settings, supervisor })
+  const slots = new ActivitySlots<Delivery>(settings, {
+    nowMs: () => monotonicMs(clock),
+    mostAhead: yield* MostAhead
   })
-  const parts: Parts = { provider, handlers, running, settings, sessions, pauses: new Pauses(), storeOutcome }
-  return {
-    name: component,
-    concurrency: settings.workerConcurrency,
-    looks,
-    claim: Effect.map(
-      Effect.andThen(running.inTouch, sessions.claim),
-      Option.map((claimed) => handle(parts, claimed))
+  const services = yield* Effect.context<never>().pipe(
+    withHarmlessLoggers,
+    Effect.annotateLogs({ package: "duroxide-prisma" })
+  )
+  const run = Effect.runForkWith(services)
+  const annotations = Context.get(services, References.CurrentLogAnnotations)
+  const isStopping = () => Deferred.isDoneUnsafe(supervisor.stopping)
+  const deliveries = new Set<Delivery>()
+  /** Open when there may be room for another claim. */
+  const room = Latch.makeUnsafe()
+  /** Open when an activity waits for a slot. */
+  const queued = Latch.makeUnsafe()
+  let idle: Deferred.Deferred<void> | undefined
+  let isBeginning = false
+
+  // -- deliveries ----------------------------------------------------------------------------------
+
+  /** Takes charge of a claim. */
+  const accept = (claimed: Claimed<Activity>) => {
+    const delivery = new Delivery(claimed)
+    deliveries.add(delivery)
+    heldActivities.enter(delivery)
+    delivery.isAdmitted = sessions.admit(claimed.item)
+    if (isStopping() || !delivery.isAdmitted) return settle(delivery, outcomes.abandon(delivery, givenBack))
+    const decision = decide.activity(claimed, { handlers, maxAttempts: settings.maxAttempts })
+    switch (decision._tag) {
+      case "Run":
+        delivery.handler = decision.handler
+        delivery.onLost = () => withdraw(delivery)
+        return slots.add(delivery)
+      case "FailAsPoison":
+        return settle(
+          delivery,
+          Effect.logError(`${component}: activity fails as poison, no delivery ended with an outcome`).pipe(
+            Effect.annotateLogs({ deliveries: decision.deliveries }),
+            Effect.andThen(outcomes.store(delivery, decision.completion))
+          )
+        )
+      case "Abandon":
+        return settle(delivery, outcomes.abandon(delivery, decision))
+    }
+  }
+
+  /** Its claim has ended. */
+  const leave = (delivery: Delivery) => {
+    deliveries.delete(delivery)
+    heldActivities.leave(delivery)
+    slots.forget(delivery)
+    if (delivery.isAdmitted) sessions.leave(delivery.item)
+    if (deliveries.size === 0 && idle !== undefined) Deferred.doneUnsafe(idle, Effect.void)
+    changed()
+  }
+
+  /** Cancelled before it began. */
+  const withdraw = (delivery: Delivery) => {
+    leave(delivery)
+    run(inItsName(delivery, Effect.logDebug(`${component}: activity cancelled before it began`)))
+  }
+
+  /** A slot, or room for a claim, may be free. */
+  const changed = () => {
+    room.openUnsafe()
+    if (slots.mayBegin && !isBeginning) {
+      isBeginning = true
+      // Later: a handler that ends at once must not begin the next one inside its own fiber, and the turn that hands an
+      // activity over must be done before the activity is.
+      queueMicrotask(() => {
+        isBeginning = false
+        beginNext()
+      })
+    }
+  }
+
+  const beginNext = () => {
+    for (let delivery = slots.next(); delivery !== undefined; delivery = slots.next()) {
+      // Held up by something that blocked the event loop: another process may have it.
+      if (heldActivities.isLocked(delivery)) begin(delivery)
+      else giveBack(delivery)
+    }
+    if (slots.untilOverdueMs() !== undefined) queued.openUnsafe()
+  }
+
+  const begin = (delivery: Delivery) => {
+    delivery.phase = "Running"
+    delivery.onLost = () => cancel(delivery)
+    const fiber = Effect.runForkWith(contextOf(delivery))(perform(delivery))
+    delivery.fiber = fiber
+    // Its handler cancelled it, directly or not.
+    if (delivery.isLost && delivery.phase === "Running") cancel(delivery)
+  }
+
+  const perform = (delivery: Delivery): Effect.Effect<void, never, Call> =>
+    Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(
+        Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input)))),
+        (exit) => {
+          // The one that interrupted it settles its claim.
+          if (delivery.phase !== "Running") return Effect.void
+          const decision = decide.handlerEnd(delivery.item, exit)
+          return settled(
+            delivery,
+            restore(
+              decision._tag === "Store"
+                ? outcomes.store(delivery, decision.completion)
+                : outcomes.abandon(delivery, decision)
+            )
+          )
+        }
+      )
     )
+
+  /** Settles a claim, and frees the slot of its handler at once. */
+  const settled = (delivery: Delivery, settlement: Effect.Effect<void>) => {
+    delivery.phase = "Settling"
+    delivery.onLost = () => {}
+    slots.settling(delivery)
+    changed()
+    return Effect.flatMap(Effect.exit(settlement), (exit) => {
+      // A shutdown has interrupted it.
+      if (delivery.phase !== "Settling") return Effect.void
+      if (Exit.isSuccess(exit)) return Effect.sync(() => leave(delivery))
+      return Effect.logError(`${component}: activity broke`, exit.cause).pipe(
+        Effect.andThen(outcomes.abandon(delivery, decide.broken)),
+        Effect.catchCause((cause) =>
+          Effect.logError(`${component}: claimed work not settled, its lock expires`, cause)
+        ),
+        Effect.ensuring(Effect.sync(() => leave(delivery)))
+      )
+    })
+  }
+
+  /** Settles the claim of an activity that does not run. */
+  const settle = (delivery: Delivery, settlement: Effect.Effect<void>) => {
+    delivery.fiber = run(inItsName(delivery, settled(delivery, settlement)))
+  }
+
+  /** The activity is not at fault: another process, or a later claim, runs it. */
+  const giveBack = (delivery: Delivery) => settle(delivery, outcomes.abandon(delivery, givenBack))
+
+  const cancel = (delivery: Delivery) => {
+    if (delivery.fiber === undefined) return
+    delivery.phase = "Cancelled"
+    run(
+      Effect.logInfo(`${component}: activity cancelled, it is interrupted`).pipe(
+        Effect.andThen(interruptWithin(delivery, settings.activityGracePeriod)),
+        Effect.andThen(count(delivery.item, "cancelled")),
+        Effect.ensuring(Effect.sync(() => leave(delivery))),
+        (cancelled) => inItsName(delivery, cancelled)
+      )
+    )
+  }
+
+  /** Shutdown: the activity is not at fault, and the next process runs it again. */
+  const interrupt = (delivery: Delivery): Effect.Effect<void> => {
+    if (delivery.phase === "Cancelled" || delivery.fiber === undefined) return Effect.void
+    delivery.phase = "Interrupted"
+    return interruptWithin(delivery, settings.activityGracePeriod).pipe(
+      Effect.andThen(outcomes.abandon(delivery, givenBack)),
+      Effect.ensuring(Effect.sync(() => leave(delivery))),
+      (interrupted) => inItsName(delivery, interrupted)
+    )
+  }
+
+  /** The context of a handler: what it knows of its call, and what it logs. */
+  const contextOf = ({ attemptCount, item }: Delivery) =>
+    Context.add(services, Call, callOf(item, attemptCount, sessions.workerId)).pipe(
+      Context.add(References.CurrentLogAnnotations, { ...annotations, ...annotationsOf(item) })
+    )
+
+  // -- loops ---------------------------------------------------------------------------------------
+
+  const claim = Effect.suspend(() =>
+    Effect.raceFirst(
+      Effect.map(
+        provider.fetchWorkItems({
+          lockTimeout: settings.workerLockTimeout,
+          pollTimeout: settings.pollTimeout,
+          tags: settings.tags,
+          activities: [...handlers.keys()],
+          session: sessions.forClaim(),
+          most: () => slots.room(),
+          onLook: looks.answered
+        }),
+        (claimed) => {
+          claimed.forEach(accept)
+          beginNext()
+          return claimed.length === 0 && slots.room() > 0 ? "Nothing" : "Something"
+        }
+      ),
+      Effect.as(sessions.limitCrossed, "Something" as const)
+    )
+  )
+  const repeated = claims.repeated(component, clock)(
+    Effect.andThen(heldActivities.inTouch, claim),
+    (found) => found === "Nothing"
+  )
+  const claimLoop = Effect.forever(Effect.suspend(() => {
+    if (slots.room() > 0) return repeated
+    room.closeUnsafe()
+    return room.await
+  }))
+
+  /** Gives back what has waited too long. */
+  const waitLoop = Effect.forever(Effect.suspend(() => {
+    const untilMs = slots.untilOverdueMs()
+    if (untilMs !== undefined) {
+      return Effect.andThen(Effect.sleep(untilMs), Effect.sync(() => slots.takeOverdue().forEach(giveBack)))
+    }
+    queued.closeUnsafe()
+    return queued.await
+  }))
+
+  const loops = Effect.raceFirst(
+    Effect.all([claimLoop, waitLoop], { concurrency: "unbounded", discard: true }),
+    Deferred.await(supervisor.stopping)
+  ).pipe(
+    Effect.ensuring(Effect.sync(() => slots.takeWaiting().forEach(giveBack))),
+    (loop) => supervisor.watch(component, loop)
+  )
+
+  let loopFiber: Fiber.Fiber<void> | undefined
+  return {
+    looks,
+    running: function*() {
+      for (const { item } of slots.begun) yield `${item.name} of ${item.instance}`
+    },
+    underWay: () => slots.underWay,
+    start: Effect.map(Effect.forkDetach(loops), (fiber) => void (loopFiber = fiber)),
+    ended: Effect.suspend(() => {
+      const all = idle = Deferred.makeUnsafe<void>()
+      return Effect.andThen(
+        loopFiber === undefined ? Effect.void : Fiber.await(loopFiber),
+        Effect.suspend(() => deliveries.size === 0 ? Effect.void : Deferred.await(all))
+      )
+    }),
+    interrupt: Effect.suspend(() => {
+      const interrupted = [...deliveries]
+      const all = idle = Deferred.makeUnsafe<void>()
+      return Effect.andThen(
+        Effect.forEach(interrupted, interrupt, { concurrency: "unbounded", discard: true }),
+        Effect.suspend(() => deliveries.size === 0 ? Effect.void : Deferred.await(all))
+      )
+    }),
+    handOverSlots: {
+      activities: new Set(handlers.keys()),
+      tags: settings.tags,
+      lockTimeout: settings.workerLockTimeout,
+      reserve: (most) => isStopping() ? 0 : slots.reserve(most),
+      release: (count) => {
+        slots.release(count)
+        changed()
+      },
+      begin: (claimed) => {
+        slots.release(1)
+        accept(claimed)
+        changed()
+      }
+    }
   }
 })
 
 // internal
 
-/** Shared by all deliveries. */
-interface Parts {
-  readonly provider: Provider["Service"]
-  readonly handlers: ReadonlyMap<string, ActivityCode>
-  readonly running: RunningActivities
-  readonly settings: Settings
-  readonly sessions: sessionsOf.Sessions
-  readonly pauses: Pauses
-  readonly storeOutcome: StoreOutcome | undefined
+/** A claimed activity, until its claim is settled. */
+class Delivery extends Held {
+  phase: "Waiting" | "Running" | "Cancelled" | "Interrupted" | "Settling" = "Waiting"
+  handler: ActivityCode | undefined
+  /** Runs the handler and settles the claim. */
+  fiber: Fiber.Fiber<void> | undefined
+  /** Whether it counts for its session. */
+  isAdmitted = false
 }
 
-/** Handles a delivery, and settles its claim whatever happens. */
-const handle = (parts: Parts, claimed: Claimed<Activity>): Effect.Effect<void> => {
-  const { pauses, provider, running, sessions } = parts
-  const { item, lockToken } = claimed
-  const entry = running.enter(item, lockToken)
+/** Of an activity that has not run, or was interrupted by a shutdown. */
+const givenBack = { pause: "none", counts: false } as const
 
-  const abandon = ({ counts, pause }: Pick<decide.Abandon<string>, "counts" | "pause">) =>
-    Effect.suspend(() =>
-      provider.abandonWorkItem({
-        lockToken,
-        delay: pause === "none"
-          ? Option.none()
-          : Option.some(pause === "growing" ? pauses.next(entry.key).pause : pause),
-        ignoreAttempt: !counts
-      })
-    ).pipe(
-      Effect.catch((error) =>
-        error.reason._tag === "LockLost"
-          ? Effect.void
-          : Effect.logWarning(`${component}: activity not abandoned, it is delivered again when its lock expires`).pipe(
-            problem(error)
-          )
-      )
-    )
+const annotationsOf = ({ executionId, id, instance, name }: Activity) => ({
+  instanceId: instance,
+  executionId,
+  activityId: id,
+  activityName: name
+})
 
-  return Effect.suspend(() => deliver(parts, claimed, entry, abandon)).pipe(
-    Effect.catchDefect((defect) =>
-      Effect.andThen(Effect.logError(`${component}: activity broke`, defect), abandon(decide.broken))
-    ),
-    // Shutdown: the activity is not at fault, and the next process runs it again.
-    Effect.onInterrupt(() => abandon({ pause: "none", counts: false })),
-    Effect.ensuring(Effect.sync(() => running.leave(entry))),
-    Effect.ensuring(sessions.leave(item)),
-    Effect.annotateLogs({
-      instanceId: item.instance,
-      executionId: item.executionId,
-      activityId: item.id,
-      activityName: item.name
-    })
-  )
-}
+const inItsName = <A>({ item }: Delivery, effect: Effect.Effect<A>) => Effect.annotateLogs(effect, annotationsOf(item))
 
-/** Decides what the delivery comes to, and carries it out. */
-const deliver = (
-  parts: Parts,
-  claimed: Claimed<Activity>,
-  entry: Running,
-  abandon: (decision: decide.Abandon<string>) => Effect.Effect<void>
-): Effect.Effect<void> => {
-  const { handlers, provider, running, sessions, settings, storeOutcome } = parts
-  const { attemptCount, item, lockToken } = claimed
-
-  /** Repeats the ack until the store has the outcome or the lock is lost. The handler does not run again for it. */
-  const store = (completion: Completion, failures = 0): Effect.Effect<void> =>
-    running.holdLock(entry).pipe(
-      Effect.andThen(
-        storeOutcome === undefined || failures > 0
-          ? provider.ackWorkItem(lockToken, Option.some(completion))
-          : storeOutcome(claimed, completion)
-      ),
-      Effect.matchEffect({
-        onSuccess: () => count(item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
-        onFailure: (error) => settleUnstored(error, completion, failures)
-      })
-    )
-
-  const settleUnstored = (error: ProviderError, completion: Completion, failures: number): Effect.Effect<void> => {
-    const decision = decide.unstoredOutcome(item, completion, error)
-    switch (decision._tag) {
-      case "Leave":
-        return Effect.logWarning(
-          `${component}: outcome not stored, its lock is lost: the activity was cancelled, another process runs it, or an earlier try stored the outcome`
-        )
-      case "Fail":
-        return Effect.andThen(logRefusal(error), Effect.suspend(() => store(decision.completion)))
-      case "Abandon":
-        return Effect.andThen(logRefusal(error), abandon(decision))
-      case "Retry":
-        return (failures === 0
-          ? Effect.logWarning(`${component}: outcome not stored yet`)
-          : Effect.logDebug(`${component}: outcome not stored yet`)).pipe(
-            problem(error),
-            Effect.andThen(Effect.raceFirst(
-              Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause)),
-              Deferred.await(entry.lost)
-            )),
-            Effect.andThen(Effect.suspend(() => store(completion, failures + 1)))
-          )
-    }
-  }
-
-  const call = Effect.fnUntraced(function*(handler: ActivityCode) {
-    // Not a child: a handler that does not end when it is interrupted must not hold up the slot, or a shutdown.
-    const fiber = yield* Effect.forkDetach(
-      provideCall(handler.run(item.input), item, attemptCount, sessions.workerId)
-    )
-    const ended = yield* Effect.raceFirst(
-      Effect.asSome(Fiber.await(fiber)),
-      Effect.as(Deferred.await(entry.lost), Option.none<Exit.Exit<string, ErrorDetails>>())
-    ).pipe(Effect.onInterrupt(() => interruptWithin(fiber, settings.activityGracePeriod)))
-    if (Option.isNone(ended)) {
-      yield* Effect.logInfo(`${component}: activity cancelled, it is interrupted`)
-      yield* interruptWithin(fiber, settings.activityGracePeriod)
-      return yield* count(item, "cancelled")
-    }
-    const decision = decide.handlerEnd(item, ended.value)
-    return yield* decision._tag === "Store" ? store(decision.completion) : abandon(decision)
-  })
-
-  const decision = decide.activity({ attemptCount, item }, { handlers, maxAttempts: settings.maxAttempts })
-  switch (decision._tag) {
-    case "Run":
-      return call(decision.handler)
-    case "FailAsPoison":
-      return Effect.logError(`${component}: activity fails as poison, no delivery ended with an outcome`).pipe(
-        Effect.annotateLogs({ deliveries: decision.deliveries }),
-        Effect.andThen(store(decision.completion))
-      )
-    case "Abandon":
-      return abandon(decision)
-  }
-}
-
-const component = "Worker dispatcher"
-
-const logRefusal = (error: ProviderError) =>
-  problem(error)(Effect.logError(`${component}: activity fails, the database refuses its outcome`))
-
-const provideCall = <A, E>(
-  run: Effect.Effect<A, E, Call>,
-  item: Activity,
-  deliveryNumber: number,
-  workerId: string
-) =>
-  Effect.provideService(run, Call, {
-    activityName: item.name,
-    instanceId: item.instance,
-    executionId: item.executionId,
-    activityId: item.id,
-    tryNumber: item.tryNumber ?? 1,
-    deliveryNumber,
-    idempotencyKey: keyOf(item),
-    sessionId: Option.fromUndefinedOr(item.sessionId),
-    tag: Option.fromUndefinedOr(item.tag),
-    workerId
-  })
+const callOf = (item: Activity, deliveryNumber: number, workerId: string): Call["Service"] => ({
+  activityName: item.name,
+  instanceId: item.instance,
+  executionId: item.executionId,
+  activityId: item.id,
+  tryNumber: item.tryNumber ?? 1,
+  deliveryNumber,
+  idempotencyKey: keyOf(item),
+  sessionId: Option.fromUndefinedOr(item.sessionId),
+  tag: Option.fromUndefinedOr(item.tag),
+  workerId
+})
 
 /** Rust does not send the start time of the execution. */
 const keyOf = ({ executionId, firstTryId, id, instance, startedAtMs }: Activity) =>
   [instance, executionId, ...(startedAtMs === undefined ? [] : [startedAtMs]), firstTryId ?? id].join("/")
 
-const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Duration.Duration) =>
-  Effect.timeoutOption(Fiber.interrupt(fiber), gracePeriod).pipe(
+/** Interrupts a handler, or the settlement of its claim. */
+const interruptWithin = ({ fiber }: Delivery, gracePeriod: Duration.Duration) =>
+  Effect.timeoutOption(Fiber.interrupt(fiber!), gracePeriod).pipe(
     Effect.flatMap((ended) =>
       Option.isSome(ended)
         ? Effect.void
@@ -231,14 +371,4 @@ const interruptWithin = (fiber: Fiber.Fiber<unknown, unknown>, gracePeriod: Dura
           `${component}: interrupted activity has not ended within its grace period, its slot is freed`
         )
     )
-  )
-
-const count = (item: Activity, outcome: "success" | "app_error" | "cancelled") =>
-  Metric.update(
-    Metric.withAttributes(Metrics.activityExecutions, {
-      activity_name: item.name,
-      outcome,
-      tag: item.tag ?? "default"
-    }),
-    1
   )

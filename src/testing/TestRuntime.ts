@@ -34,6 +34,7 @@ import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import type { Abandon, Wakeup } from "../provider/ProviderDriver.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { SweepInterval } from "../runtime/messageSweep.ts"
+import { MostAhead } from "../runtime/workerDispatcher.ts"
 import * as RuntimeConfig from "../RuntimeConfig.ts"
 import { readExecutions } from "./internal/executions.ts"
 import * as mortalProvider from "./internal/mortalProvider.ts"
@@ -167,6 +168,7 @@ export const layer = <A, E, R>(
               Context.add(Provider.Provider, generation.store.provider),
               Context.add(virtualTime.InBackground, true),
               Context.add(SweepInterval, Duration.infinity),
+              Context.add(MostAhead, 0),
               Context.merge(time.context)
             ) as Context.Context<R>
           ),

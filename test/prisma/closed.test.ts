@@ -27,7 +27,7 @@ describe("A closed provider", () => {
         getInstanceStats: provider.getInstanceStats("i"),
         enqueue: provider.enqueueForOrchestrator({ message: cancel, delay: Option.none() }),
         fetchOrchestrationItem: provider.fetchOrchestrationItem({ ...options, versions: Option.none() }),
-        fetchWorkItem: provider.fetchWorkItem({ ...options, tags: { _tag: "Any" }, session: Option.none() })
+        fetchWorkItems: provider.fetchWorkItems({ ...options, tags: { _tag: "Any" }, session: Option.none() })
       }
       const waiting = yield* Effect.forkChild(
         Effect.flip(provider.fetchOrchestrationItem({

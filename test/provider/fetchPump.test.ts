@@ -4,7 +4,6 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
-import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import * as fetchPump from "../../src/provider/internal/fetchPump.ts"
@@ -39,7 +38,7 @@ describe("FetchPump", () => {
     Effect.gen(function*() {
       const { looks, pump } = yield* setup(["a", "b", "c"])
       const taken = yield* Effect.forEach([1, 2, 3], () => pump.take(long), { concurrency: "unbounded" })
-      assert.deepStrictEqual(taken.map(Option.getOrNull), ["a", "b", "c"])
+      assert.deepStrictEqual(taken, [["a"], ["b"], ["c"]])
       assert.deepStrictEqual(looks, [3])
     }))
 
@@ -47,7 +46,7 @@ describe("FetchPump", () => {
     Effect.gen(function*() {
       const { pump } = yield* setup(["a", "b", "c"])
       const taken = yield* Effect.forEach([1, 2, 3, 4], () => pump.take(Duration.zero))
-      assert.deepStrictEqual(taken.map(Option.getOrNull), ["a", "b", "c", null])
+      assert.deepStrictEqual(taken, [["a"], ["b"], ["c"], []])
     }))
 
   it.effect("take: a claim that only set items aside is followed by another", () =>
@@ -60,8 +59,39 @@ describe("FetchPump", () => {
         fetch: () => Effect.sync(() => answers.shift() ?? { items: [], more: false }),
         abandon: () => Effect.void
       })
-      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.some("a"))
-      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), ["a"])
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), [])
+    }))
+
+  it.effect("take: a caller gets as many items as it wants at the time of the claim, in their order", () =>
+    Effect.gen(function*() {
+      const { looks, pump } = yield* setup(["a", "b", "c", "d"])
+      let most = 1
+      const several = yield* Effect.forkChild(pump.take(long, { most: () => most }))
+      const one = yield* Effect.forkChild(pump.take(long))
+      most = 2.5
+      yield* settle
+      assert.deepStrictEqual(yield* Fiber.join(several), ["a", "b"])
+      assert.deepStrictEqual(yield* Fiber.join(one), ["c"])
+      assert.deepStrictEqual(looks, [3])
+    }))
+
+  it.effect("take: a caller that wants nothing any more leaves without a claim, and the wake-up is kept for the next", () =>
+    Effect.gen(function*() {
+      const items: Array<string> = []
+      const { looks, pump } = yield* setup(items)
+      let most = 1
+      const waiting = yield* Effect.forkChild(pump.take(long, { most: () => most }))
+      yield* settle
+      most = 0
+      items.push("a")
+      pump.wake()
+      assert.deepStrictEqual(yield* Fiber.join(waiting), [])
+      assert.deepStrictEqual(yield* pump.take(long, { most: () => Number.NaN }), [])
+      assert.deepStrictEqual(looks, [1])
+      const next = yield* Effect.forkChild(pump.take(long))
+      yield* settle
+      assert.deepStrictEqual(yield* Fiber.join(next), ["a"])
     }))
 
   it.effect("take: sends nothing without a waiting caller, and claims once per interval with one", () =>
@@ -87,10 +117,10 @@ describe("FetchPump", () => {
       yield* settle
       items.push("now")
       pump.wake()
-      assert.deepStrictEqual(yield* Fiber.join(first), Option.some("now"))
+      assert.deepStrictEqual(yield* Fiber.join(first), ["now"])
       items.push("later")
       pump.wake()
-      assert.deepStrictEqual(yield* pump.take(long), Option.some("later"))
+      assert.deepStrictEqual(yield* pump.take(long), ["later"])
       assert.strictEqual(looks.length, 3)
     }))
 
@@ -110,20 +140,20 @@ describe("FetchPump", () => {
       assert.strictEqual(looks.length, 2)
       items.push("due")
       yield* TestClock.adjust(200)
-      assert.deepStrictEqual(yield* Fiber.join(waiting), Option.some("due"))
+      assert.deepStrictEqual(yield* Fiber.join(waiting), ["due"])
       assert.strictEqual(looks.length, 3)
     }))
 
   it.effect("take: returns none at its timeout, after a last claim", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup([])
-      assert.deepStrictEqual(yield* pump.take(Duration.zero), Option.none())
+      assert.deepStrictEqual(yield* pump.take(Duration.zero), [])
       assert.strictEqual(looks.length, 1)
       const waiting = yield* Effect.forkChild(pump.take(Duration.millis(300)))
       yield* TestClock.adjust(299)
       assert.isUndefined(waiting.pollUnsafe())
       yield* TestClock.adjust(1)
-      assert.deepStrictEqual(yield* Fiber.join(waiting), Option.none())
+      assert.deepStrictEqual(yield* Fiber.join(waiting), [])
     }))
 
   it.effect("take: a failure reaches all callers, and the next call claims again", () =>
@@ -133,7 +163,7 @@ describe("FetchPump", () => {
       const errors = yield* Effect.forEach([1, 2], () => Effect.flip(pump.take(long)), { concurrency: "unbounded" })
       assert.deepStrictEqual(errors, ["down", "down"])
       fail(undefined)
-      assert.deepStrictEqual(yield* pump.take(long), Option.some("a"))
+      assert.deepStrictEqual(yield* pump.take(long), ["a"])
     }))
 
   it.effect("take: a claim whose caller no longer waits is abandoned", () =>
@@ -176,7 +206,7 @@ describe("FetchPump", () => {
         setBack(3_600_000)
         yield* TestClock.adjust("5 seconds")
         assert.strictEqual(looks.length, 11)
-        assert.deepStrictEqual(yield* Fiber.join(waiting), Option.none())
+        assert.deepStrictEqual(yield* Fiber.join(waiting), [])
       }).pipe(Effect.provideService(Clock.Clock, clock))
     }))
 
@@ -202,6 +232,6 @@ describe("FetchPump", () => {
       yield* TestClock.adjust(20)
       yield* Fiber.interrupt(waiting)
       yield* TestClock.adjust(30)
-      assert.deepStrictEqual(yield* pump.take(long), Option.some("a"))
+      assert.deepStrictEqual(yield* pump.take(long), ["a"])
     }))
 })

@@ -35,7 +35,11 @@ const cases: Record<string, Case> = {
   },
   "an activity": {
     enqueue: (provider) => provider.enqueueForWorker(activity),
-    claim: (provider) => provider.fetchWorkItem({ ...poll, tags: { _tag: "DefaultOnly" }, session: Option.none() }),
+    claim: (provider) =>
+      Effect.map(
+        provider.fetchWorkItems({ ...poll, tags: { _tag: "DefaultOnly" }, session: Option.none() }),
+        ([claimed]) => Option.fromUndefinedOr(claimed)
+      ),
     giveBack: (provider, lockToken) => provider.abandonWorkItem({ ...pause, lockToken })
   }
 }

@@ -212,7 +212,7 @@ describe("Retries:", () => {
     ],
     fetchWorkItems: [
       true,
-      (provider) => provider.fetchWorkItem({ ...options, tags: { _tag: "Any" }, session: Option.none() })
+      (provider) => provider.fetchWorkItems({ ...options, tags: { _tag: "Any" }, session: Option.none() })
     ],
     renewWorkItemLocks: [true, (provider) => provider.renewWorkItemLock({ lockToken: "t", extendFor: second })],
     renewSessionLocks: [

@@ -36,12 +36,15 @@ const queues: Record<string, Queue> = {
   "an activity": {
     enqueue: (provider, id) => provider.enqueueForWorker(activity(id)),
     claim: (provider) =>
-      provider.fetchWorkItem({
-        lockTimeout,
-        pollTimeout: Duration.zero,
-        tags: { _tag: "Any" },
-        session: Option.none()
-      }),
+      Effect.map(
+        provider.fetchWorkItems({
+          lockTimeout,
+          pollTimeout: Duration.zero,
+          tags: { _tag: "Any" },
+          session: Option.none()
+        }),
+        ([claimed]) => Option.fromUndefinedOr(claimed)
+      ),
     renew: (provider, lockToken) => provider.renewWorkItemLock({ lockToken, extendFor: lockTimeout })
   },
   "an instance": {

@@ -289,10 +289,11 @@ describe("Only the delivery at fault counts:", () => {
   it.effect("a lock is kept while the history of its turn is being read, however long that takes", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
+      let runs = 0
       const Long = Orchestration.make("Long", { success: Schema.Int })
       const Go = Signal.make("Go")
       const runtime = Runtime.layer({ orchestrations: [Long], activities: [Charge] }).pipe(Layer.provide([
-        Charge.toLayer(() => Effect.succeed("paid")),
+        Charge.toLayer(() => Effect.sync(() => (runs++, "paid"))),
         Long.toLayer(Effect.fn(function*() {
           let count = 0
           for (; count < 70; count++) yield* Charge.execute()
@@ -303,7 +304,8 @@ describe("Only the delivery at fault counts:", () => {
       const options = { provider: { pollInterval: "1 second" }, runtime: { verifyReplay: false } } as const
       const first = yield* LocalProcess.start(runtime, options)
       yield* first.client.start(Long, { instanceId: "i" })
-      for (let i = 0; i < 60; i++) yield* TestClock.adjust("1 second")
+      yield* Effect.repeat(TestClock.adjust("1 second"), { until: () => runs === 70 })
+      for (let i = 0; i < 10; i++) yield* TestClock.adjust("1 second")
       yield* first.stop
       let claims = 0
       // Locks are five seconds long.

@@ -94,7 +94,7 @@ describe("Closing a provider", () => {
       const calls: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
         provider.readInstance("i"),
         provider.fetchOrchestrationItem({ ...options, pollTimeout: Duration.minutes(5) }),
-        provider.fetchWorkItem({ ...options, tags: { _tag: "Any" }, session: Option.none() }),
+        provider.fetchWorkItems({ ...options, tags: { _tag: "Any" }, session: Option.none() }),
         provider.fetchOrchestrationItem(options)
       ]
       const all = Effect.forEach(calls, Effect.flip, { concurrency: "unbounded" })

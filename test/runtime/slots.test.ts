@@ -5,7 +5,9 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import * as v8 from "node:v8"
 import * as vm from "node:vm"
+import * as claims from "../../src/runtime/claims.ts"
 import * as settings from "../../src/runtime/settings.ts"
+import * as shutdown from "../../src/runtime/shutdown.ts"
 import * as slots from "../../src/runtime/slots.ts"
 import * as supervisors from "../../src/runtime/supervisor.ts"
 
@@ -22,11 +24,10 @@ describe("Slots", () => {
         items.push(new WeakRef(item))
         return Effect.succeed(Option.some(Effect.map(Effect.yieldNow, () => void item.history.length)))
       })
-      yield* slots.run(
-        [{ name: "test", concurrency: 4, claim, looks: slots.looks(yield* Clock.Clock) }],
-        settings.makeUnsafe({ shutdownTimeout: 0 }),
-        supervisors.make()
-      )
+      const supervisor = supervisors.make()
+      const source = { name: "test", concurrency: 4, claim, looks: claims.looks(yield* Clock.Clock) }
+      const dispatcher = yield* slots.make(source, supervisor)
+      yield* shutdown.run([dispatcher], settings.makeUnsafe({ shutdownTimeout: 0 }), supervisor)
       yield* TestClock.adjust("1 second")
       assert.lengthOf(items, 4)
       yield* Effect.promise(() => new Promise((resolve) => setImmediate(resolve)))

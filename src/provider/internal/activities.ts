@@ -63,10 +63,10 @@ export const make = Effect.fnUntraced(function*(
     ...options,
     abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(parts)({ lockToken, ...asIfNotFetched })),
     onMade: (pump) => wakeups.workers.add(pump),
-    closed: closed("fetchWorkItem")
+    closed: closed("fetchWorkItems")
   })
   return {
-    fetchWorkItem: fetchWorkItem(parts, take),
+    fetchWorkItems: fetchWorkItems(parts, take),
     ackWorkItem: ackWorkItem(parts),
     abandonWorkItem: abandonWorkItem(parts),
     renewWorkItemLock: renewWorkItemLock(parts),
@@ -79,16 +79,16 @@ export const make = Effect.fnUntraced(function*(
 
 type Take = Effect.Success<ReturnType<typeof fetchPump.byFilter<ClaimedActivity, ProviderError>>>
 
-const fetchWorkItem = (parts: Parts, take: Take): Service["fetchWorkItem"] => (options) => {
-  const { activities, lockTimeout, onLook, pollTimeout, tags } = options
+const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => (options) => {
+  const { activities, lockTimeout, most, onLook, pollTimeout, tags } = options
   const session = Option.getOrUndefined(options.session)
-  return checked("fetchWorkItem", [
+  return checked("fetchWorkItems", [
     check.length("lockTimeout", lockTimeout, 1),
     "tags" in tags ? check.texts("tags", tags.tags) : undefined,
     session && check.text("workerId", session.workerId),
     session && check.length("session.lockTimeout", session.lockTimeout, 1)
   ], () => {
-    if (tags._tag === "None") return Effect.succeedNone
+    if (tags._tag === "None") return Effect.succeed([])
     const filter = {
       lockTimeoutMs: check.wholeMillis(lockTimeout),
       tags,
@@ -112,7 +112,7 @@ const fetchWorkItem = (parts: Parts, take: Take): Service["fetchWorkItem"] => (o
           })
         ),
       pollTimeout,
-      onLook
+      { most, onLook }
     )
   })
 }

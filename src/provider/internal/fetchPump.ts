@@ -10,7 +10,6 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
-import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 
@@ -28,20 +27,24 @@ export interface Options<A, E> {
 }
 
 export interface FetchPump<A, E> {
-  /**
-   * Waits up to `timeout` for an item; `none` when there was no work in that time, after a last look. `onLook` is called
-   * whenever the store has answered a look on behalf of this caller.
-   */
-  readonly take: (timeout: Duration.Duration, onLook?: () => void) => Effect.Effect<Option.Option<A>, E>
+  /** Waits up to `timeout` for items; none when there was no work in that time, after a last look. */
+  readonly take: (timeout: Duration.Duration, asking?: Asking) => Effect.Effect<ReadonlyArray<A>, E>
   /** Work may be there: look at once if a caller waits, else when one does. */
   readonly wake: () => void
   /** Work may be there from then on, milliseconds since the Unix epoch. */
   readonly wakeAt: (timeMs: number) => void
 }
 
-interface Waiter<A, E> {
-  readonly resume: (exit: Exit.Exit<Option.Option<A>, E>) => void
-  readonly onLook: (() => void) | undefined
+/** What a caller asks for. */
+export interface Asking {
+  /** Most items for this caller; asked before each look. Below 1, the call ends without a look. Defaults to 1. */
+  readonly most?: (() => number) | undefined
+  /** Called whenever the store has answered a look on behalf of this caller. */
+  readonly onLook?: (() => void) | undefined
+}
+
+interface Waiter<A, E> extends Asking {
+  readonly resume: (exit: Exit.Exit<ReadonlyArray<A>, E>) => void
   /** Monotonic milliseconds; from then on the next look is the last one. */
   readonly deadline: number
 }
@@ -67,13 +70,31 @@ export const make = Effect.fnUntraced(function*<A, E>(
       (due[0] ?? Infinity) - clock.currentTimeMillisUnsafe()
     )
 
+  const leave = (waiter: Waiter<A, E>, items: ReadonlyArray<A>) => {
+    waiters.splice(waiters.indexOf(waiter), 1)
+    waiter.resume(Exit.succeed(items))
+  }
+
+  /** What each caller wants now. Those that want nothing any more leave. */
+  const wishes = () => {
+    const wanted = new Map(waiters.map((waiter) => [waiter, wholeNumber(waiter.most?.() ?? 1)]))
+    for (const [waiter, most] of wanted) {
+      if (most >= 1) continue
+      wanted.delete(waiter)
+      leave(waiter, [])
+    }
+    return wanted
+  }
+
   const look = Effect.gen(function*() {
+    // Callers that come during the look, answered ones that ask again for example, are for the next one.
+    const asked = wishes()
+    // A wake-up that came before is kept for the next caller.
+    if (asked.size === 0) return
     woken = false
     lastLook = monotonicMs(clock)
     due.splice(0, insertionIndex(due, clock.currentTimeMillisUnsafe()))
-    // Callers that come during the look, answered ones that ask again for example, are for the next one.
-    const asked = new Set(waiters)
-    const limit = Math.min(waiters.length, options.maxBatch)
+    const limit = Math.min([...asked.values()].reduce((sum, most) => sum + most), options.maxBatch)
     const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit)))
     if (Exit.isFailure(exit)) {
       // Fails all callers; each retries on its own schedule.
@@ -81,19 +102,23 @@ export const make = Effect.fnUntraced(function*<A, E>(
       for (const waiter of waiters.splice(0)) waiter.resume(Exit.failCause(exit.cause))
       return
     }
-    for (const waiter of asked) waiter.onLook?.()
+    for (const waiter of asked.keys()) waiter.onLook?.()
     const { items, more } = exit.value
     if (more || items.length >= limit) woken = true
-    for (const item of items) {
-      const waiter = waiters.shift()
-      if (waiter === undefined) yield* options.abandon(item)
-      else waiter.resume(Exit.succeed(Option.some(item)))
+    let given = 0
+    while (given < items.length && waiters.length > 0) {
+      const [waiter] = waiters as [Waiter<A, E>]
+      // One that came during the look stands in for one that went.
+      const share = items.slice(given, given + (asked.get(waiter) ?? 1))
+      given += share.length
+      leave(waiter, share)
     }
-    // While there is more to look at, no caller gets `none`, even after its deadline.
-    const isLate = (waiter: Waiter<A, E>) => !more && asked.has(waiter) && waiter.deadline <= lastLook
-    const late = waiters.filter(isLate)
-    waiters = waiters.filter((waiter) => !isLate(waiter))
-    for (const waiter of late) waiter.resume(Exit.succeed(Option.none()))
+    for (const item of items.slice(given)) yield* options.abandon(item)
+    // While there is more to look at, no caller leaves empty-handed, even after its deadline.
+    if (more) return
+    for (const waiter of asked.keys()) {
+      if (waiters.includes(waiter) && waiter.deadline <= lastLook) leave(waiter, [])
+    }
   })
 
   yield* Effect.gen(function*() {
@@ -117,10 +142,10 @@ export const make = Effect.fnUntraced(function*<A, E>(
   )
 
   return {
-    take: (timeout, onLook) =>
+    take: (timeout, asking) =>
       Effect.callback((resume) => {
         if (isClosed) return resume(Exit.fail(options.closed))
-        const waiter: Waiter<A, E> = { resume, onLook, deadline: monotonicMs(clock) + Duration.toMillis(timeout) }
+        const waiter: Waiter<A, E> = { ...asking, resume, deadline: monotonicMs(clock) + Duration.toMillis(timeout) }
         waiters.push(waiter)
         bell.openUnsafe()
         return Effect.sync(() => {
@@ -172,15 +197,17 @@ export const byFilter = Effect.fnUntraced(function*<A, E>(
     filter: object,
     fetch: Options<A, E>["fetch"],
     pollTimeout: Duration.Duration,
-    onLook?: () => void
-  ): Effect.Effect<Option.Option<A>, E> =>
+    asking?: Asking
+  ): Effect.Effect<ReadonlyArray<A>, E> =>
     Effect.flatMap(
       pumpOf(filter, fetch),
-      (pump) => pump.take(options.polling === "long" ? pollTimeout : Duration.zero, onLook)
+      (pump) => pump.take(options.polling === "long" ? pollTimeout : Duration.zero, asking)
     )
 })
 
 // internal
+
+const wholeNumber = (count: number): number => Number.isNaN(count) ? 0 : Math.floor(count)
 
 /** Where `time` goes in an ascending array, behind its equals. */
 const insertionIndex = (times: ReadonlyArray<number>, time: number): number => {

@@ -138,12 +138,9 @@ const fetchOrchestrationItem = (parts: Parts, take: Take): Service["fetchOrchest
         filter,
         (limit) => Effect.suspend(() => claim(parts, { ...filter, limit, suspects: parts.suspects.count() === 0 })),
         pollTimeout,
-        onLook
+        { onLook }
       ),
-      Option.match({
-        onNone: () => Effect.succeedNone,
-        onSome: (claimed) => Effect.asSome(decode(claimed))
-      })
+      ([claimed]) => claimed === undefined ? Effect.succeedNone : Effect.asSome(decode(claimed))
     )
   })
 }

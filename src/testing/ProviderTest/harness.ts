@@ -433,7 +433,7 @@ export type ClaimedWork = Claimed<WorkItem.Of<"ActivityExecute">>
 
 export const fetchWork = (options: FetchWork = {}) =>
   Effect.flatMap(Provider, (provider) =>
-    provider.fetchWorkItem({
+    provider.fetchWorkItems({
       lockTimeout: Duration.fromInputUnsafe(options.lockTimeout ?? "30 seconds"),
       pollTimeout: Duration.fromInputUnsafe(options.pollTimeout ?? 0),
       tags: options.tags ?? { _tag: "DefaultOnly" },
@@ -443,7 +443,7 @@ export const fetchWork = (options: FetchWork = {}) =>
         ...(maxNew !== undefined && { maxNew: () => maxNew })
       })),
       activities: options.activities
-    }))
+    })).pipe(Effect.map(([claimed]) => Option.fromUndefinedOr(claimed)))
 
 export const claimWork = (options?: FetchWork) =>
   Effect.map(fetchWork(options), (found) => some(found, "an activity to claim"))

@@ -42,13 +42,34 @@ export const make = (
     provider: {
       ...gated,
       onCancelled: (listener) => provider.onCancelled((activities) => alive ? listener(activities) : undefined),
+      onStart: (begin) =>
+        provider.onStart((start, nowMs) => {
+          const first = alive ? begin(start, nowMs) : undefined
+          return first && {
+            ...first,
+            settled: (stored) => {
+              if (!alive) return
+              Option.map(stored, (handedOver) => handedOver.forEach(onActivity))
+              first.settled(stored)
+            }
+          }
+        }),
+      advanceOrchestration: (turn) =>
+        Effect.tap(
+          whileAlive(() => provider.advanceOrchestration(turn)),
+          (answer) => {
+            if (!alive) return Effect.interrupt
+            if (answer._tag === "Advanced") answer.handedOver.forEach(onActivity)
+            return Effect.void
+          }
+        ),
       // Waiting for work is not an event: it must not end because a poll timeout is due.
       fetchOrchestrationItem: (options) =>
         claims(() => provider.fetchOrchestrationItem({ ...options, pollTimeout: Duration.infinity })),
-      fetchWorkItem: (options) =>
+      fetchWorkItems: (options) =>
         Effect.tap(
-          claims(() => provider.fetchWorkItem({ ...options, pollTimeout: Duration.infinity })),
-          (claimed) => Effect.sync(() => Option.map(claimed, onActivity))
+          claims(() => provider.fetchWorkItems({ ...options, pollTimeout: Duration.infinity })),
+          (claimed) => Effect.sync(() => claimed.forEach(onActivity))
         )
     }
   }

@@ -1,12 +1,11 @@
 /**
- * The activities running in this process: how they learn that they were cancelled, and how they keep their locks.
+ * The claimed activities of this process: how they learn that they were cancelled, and how they keep their locks.
  *
  * When a turn that this process stores cancels activities, the provider announces them at once. All other cancellations
- * are found by a check: once an activity has run for the check interval, one statement renews the locks of all running
- * activities. While no activity runs that long, no statement is sent.
+ * are found by a check: once an activity has been held for the check interval, one statement renews the locks of all held
+ * activities. While no activity is held that long, no statement is sent.
  */
 import * as Clock from "effect/Clock"
-import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
@@ -14,7 +13,7 @@ import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../model/internal/monotonic.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as renewal from "../provider/internal/renewal.ts"
-import type { Provider } from "../provider/Provider.ts"
+import type { Claimed, Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { problem } from "./policies.ts"
 import { activityRenewal } from "./settings.ts"
@@ -23,43 +22,53 @@ import type { Supervisor } from "./supervisor.ts"
 
 type Service = Provider["Service"]
 
-export interface RunningActivities {
+export interface HeldActivities {
   /** Until `leave`, its lock is renewed and its cancellation is noticed. */
-  readonly enter: (item: WorkItem.Of<"ActivityExecute">, lockToken: string) => Running
-  readonly leave: (running: Running) => void
-  /** Revives its lock if it may have expired, unless another process has taken it. */
-  readonly holdLock: (running: Running) => Effect.Effect<void, ProviderError>
+  readonly enter: (held: Held) => void
+  readonly leave: (held: Held) => void
+  /** Whether its lock is certain to be live. */
+  readonly isLocked: (held: Held) => boolean
+  /** Revives its lock, unless another process has taken it. */
+  readonly renew: (held: Held) => Effect.Effect<void, ProviderError>
   /**
    * Waits while no lock can be renewed. Otherwise the first claim after an outage would take activities that still run
    * here under an expired lock.
    */
   readonly inTouch: Effect.Effect<void>
-  /** Names of all running activities, for logs. */
-  readonly names: () => Iterable<string>
 }
 
-export interface Running {
-  readonly key: string
-  /** For logs. */
-  readonly name: string
+/** A claimed activity. */
+export class Held {
+  readonly item: WorkItem.Of<"ActivityExecute">
   readonly lockToken: string
-  /** Done when the activity is cancelled, or its lock is lost. */
-  readonly lost: Deferred.Deferred<void>
+  readonly attemptCount: number
+  readonly key: string
+  /** The activity was cancelled, or its lock is lost. */
+  isLost = false
+  /** Called when it is lost. */
+  onLost: () => void = () => {}
   /** Monotonic milliseconds. */
-  checkedAtMs: number
+  checkedAtMs = 0
   /** Monotonic milliseconds until which its lock is certain to be live. */
-  lockedUntilMs: number
+  lockedUntilMs = 0
+
+  constructor({ attemptCount, item, lockToken }: Claimed<WorkItem.Of<"ActivityExecute">>) {
+    this.item = item
+    this.lockToken = lockToken
+    this.attemptCount = attemptCount
+    this.key = keyOf(item.instance, item.executionId, item.id)
+  }
 }
 
-/** Renews the locks of running activities until its scope is closed. */
+/** Renews the locks of held activities until its scope is closed. */
 export const make = Effect.fnUntraced(function*(
   provider: Service,
   settings: Settings,
   supervisor: Supervisor
-): Effect.fn.Return<RunningActivities, never, Scope.Scope> {
+): Effect.fn.Return<HeldActivities, never, Scope.Scope> {
   const clock = yield* Clock.Clock
-  // In order of `checkedAtMs`: a check stamps all of them, and activities that start later are stamped later.
-  const running = new Set<Running>()
+  // In order of `checkedAtMs`: a check stamps all of them, and activities that come later are stamped later.
+  const all = new Set<Held>()
   const occupied = Latch.makeUnsafe()
   const inTouch = Latch.makeUnsafe(true)
   const pace = activityRenewal(settings)
@@ -68,36 +77,42 @@ export const make = Effect.fnUntraced(function*(
   // A lock that a check does not extend must outlast the next check by half of its length.
   const sufficientMs = Math.min(lockTimeoutMs, lockTimeoutMs / 2 + intervalMs)
 
-  const renew = (one: Running) =>
+  const lose = (held: Held): undefined => {
+    if (held.isLost) return
+    held.isLost = true
+    held.onLost()
+  }
+
+  const renew = (held: Held) =>
     Effect.suspend(() => {
       const untilMs = monotonicMs(clock) + sufficientMs
       return Effect.map(
         provider.renewWorkItemLock({
-          lockToken: one.lockToken,
+          lockToken: held.lockToken,
           extendFor: settings.workerLockTimeout,
           sufficient: Duration.millis(sufficientMs)
         }),
-        () => void (one.lockedUntilMs = untilMs)
+        () => void (held.lockedUntilMs = untilMs)
       )
     })
 
   /**
    * Returns the error when the store did not answer. Then the lock may still be live, and the activity keeps running.
    */
-  const checkOne = (one: Running): Effect.Effect<ProviderError | undefined> =>
-    Effect.matchEffect(renew(one), {
-      onSuccess: () => Effect.undefined,
-      onFailure: (error) =>
-        error.reason._tag === "LockLost"
-          ? Effect.as(Deferred.succeed(one.lost, undefined), undefined)
-          : Effect.succeed(error)
+  const checkOne = (held: Held): Effect.Effect<ProviderError | undefined> =>
+    Effect.match(renew(held), {
+      onSuccess: () => undefined,
+      onFailure: (error) => {
+        if (error.reason._tag !== "LockLost") return error
+        return lose(held)
+      }
     })
 
   /** Fails when the store did not answer for one of them. */
   const check = Effect.gen(function*() {
     const now = monotonicMs(clock)
-    for (const one of running) one.checkedAtMs = now
-    const answers = yield* Effect.forEach([...running], checkOne, { concurrency: "unbounded" })
+    for (const held of all) held.checkedAtMs = now
+    const answers = yield* Effect.forEach([...all], checkOne, { concurrency: "unbounded" })
     const errors = answers.filter((answer) => answer !== undefined)
     if (errors.length > 0 && errors.length === answers.length) inTouch.closeUnsafe()
     else inTouch.openUnsafe()
@@ -110,7 +125,7 @@ export const make = Effect.fnUntraced(function*(
 
   /** Waits until the activity that was checked longest ago is due. */
   const untilDue: Effect.Effect<void> = Effect.suspend(() => {
-    const [oldest] = running
+    const [oldest] = all
     if (oldest === undefined) {
       occupied.closeUnsafe()
       return Effect.andThen(occupied.await, untilDue)
@@ -120,12 +135,12 @@ export const make = Effect.fnUntraced(function*(
   })
 
   yield* provider.onCancelled((activities) => {
-    if (running.size === 0) return
+    if (all.size === 0) return
     const keys = new Set(
       activities.map(({ activityId, executionId, instanceId }) => keyOf(instanceId, executionId, activityId))
     )
-    for (const one of running) {
-      if (keys.has(one.key)) Deferred.doneUnsafe(one.lost, Effect.void)
+    for (const held of all) {
+      if (keys.has(held.key)) lose(held)
     }
   })
 
@@ -142,23 +157,20 @@ export const make = Effect.fnUntraced(function*(
   )
 
   return {
-    enter: ({ executionId, id, instance, name: activity }, lockToken) => {
-      const key = keyOf(instance, executionId, id)
-      const name = `${activity} of ${instance}`
+    enter: (held) => {
       const now = monotonicMs(clock)
-      const lost = Deferred.makeUnsafe<void>()
-      const one = { key, name, lockToken, lost, checkedAtMs: now, lockedUntilMs: now + lockTimeoutMs }
-      running.add(one)
+      held.checkedAtMs = now
+      held.lockedUntilMs = now + lockTimeoutMs
+      all.add(held)
       occupied.openUnsafe()
-      return one
     },
-    leave: (one) => {
-      running.delete(one)
-      if (running.size === 0) inTouch.openUnsafe()
+    leave: (held) => {
+      all.delete(held)
+      if (all.size === 0) inTouch.openUnsafe()
     },
-    holdLock: (one) => Effect.suspend(() => monotonicMs(clock) < one.lockedUntilMs ? Effect.void : renew(one)),
-    inTouch: inTouch.await,
-    names: () => [...running].map(({ name }) => name)
+    isLocked: (held) => monotonicMs(clock) < held.lockedUntilMs,
+    renew,
+    inTouch: inTouch.await
   }
 })
 

@@ -1,0 +1,161 @@
+/**
+ * The slots of activities: which claimed activity runs now, which waits for a slot, and how many more may be claimed.
+ *
+ * A slot is a running handler, nothing else: it is free as soon as its handler has ended, while the outcome is stored. So
+ * that it need not wait for the next claim, some activities are claimed ahead. They wait here, in the order of their
+ * claims, but not for long: another process may have a free slot. Therefore activities are claimed ahead only while
+ * handlers are short, and one that waits too long is given back.
+ */
+import type { Settings } from "./settings.ts"
+
+export class ActivitySlots<Delivery> {
+  private readonly concurrency: number
+  private readonly mostAhead: number
+  private readonly nowMs: () => number
+  /** With the time of their begin; in its order. */
+  private readonly running = new Map<Delivery, number>()
+  /** With the time of their claim; in its order. */
+  private readonly waiting = new Map<Delivery, number>()
+  private readonly unsettled = new Set<Delivery>()
+  private reserved = 0
+  /** How long handlers run, on average; undefined before the first has ended. */
+  private meanMs: number | undefined
+  private notAheadBeforeMs = Number.NEGATIVE_INFINITY
+
+  /** `nowMs` is a monotonic clock. `mostAhead` limits those that are claimed ahead, besides one per slot. */
+  constructor(
+    { workerConcurrency }: Pick<Settings, "workerConcurrency">,
+    options: { readonly nowMs: () => number; readonly mostAhead: number }
+  ) {
+    this.concurrency = workerConcurrency
+    this.nowMs = options.nowMs
+    this.mostAhead = options.mostAhead
+  }
+
+  /** How many more activities may be claimed now. */
+  room(): number {
+    // An outage: what cannot be stored must not pile up.
+    if (this.unsettled.size >= mostUnsettled(this.concurrency)) return 0
+    const taken = this.running.size + this.waiting.size + this.reserved
+    return Math.max(0, this.concurrency + this.ahead() - taken)
+  }
+
+  /** Keeps up to that many slots free for activities that are stored claimed, and returns their number. */
+  reserve(most: number): number {
+    const granted = Math.min(most, this.room())
+    this.reserved += granted
+    return granted
+  }
+
+  /** Gives back reserved slots: those that are not needed, or whose activity now comes. */
+  release(count: number): void {
+    this.reserved -= count
+  }
+
+  /** Lets an activity wait for a slot, behind the others. */
+  add(delivery: Delivery): void {
+    this.waiting.set(delivery, this.nowMs())
+  }
+
+  /** Gives a free slot to the activity that has waited longest. */
+  next(): Delivery | undefined {
+    if (this.running.size >= this.concurrency) return undefined
+    const [delivery] = this.waiting.keys()
+    if (delivery === undefined) return undefined
+    this.waiting.delete(delivery)
+    this.running.set(delivery, this.nowMs())
+    return delivery
+  }
+
+  /** Whether `next` has an activity. */
+  get mayBegin(): boolean {
+    return this.waiting.size > 0 && this.running.size < this.concurrency
+  }
+
+  /** A handler has ended. */
+  private free(delivery: Delivery): void {
+    const begunMs = this.running.get(delivery)
+    if (begunMs === undefined) return
+    this.running.delete(delivery)
+    const tookMs = this.nowMs() - begunMs
+    this.meanMs = this.meanMs === undefined ? tookMs : this.meanMs + (tookMs - this.meanMs) * weightOfLast
+  }
+
+  /** A handler has ended, or will not begin: its slot is free, but its claim is not settled yet. */
+  settling(delivery: Delivery): void {
+    this.free(delivery)
+    this.unsettled.add(delivery)
+  }
+
+  /** The claim of an activity has ended. */
+  forget(delivery: Delivery): void {
+    this.waiting.delete(delivery)
+    this.unsettled.delete(delivery)
+    this.free(delivery)
+  }
+
+  /** All that wait. They wait no longer. */
+  takeWaiting(): ReadonlyArray<Delivery> {
+    const all = [...this.waiting.keys()]
+    this.waiting.clear()
+    return all
+  }
+
+  /** Those that have waited too long. They wait no longer, and nothing is claimed ahead for a while. */
+  takeOverdue(): ReadonlyArray<Delivery> {
+    const now = this.nowMs()
+    const overdue: Array<Delivery> = []
+    for (const [delivery, sinceMs] of this.waiting) {
+      if (now - sinceMs < longestWaitMs) break
+      overdue.push(delivery)
+    }
+    for (const delivery of overdue) this.waiting.delete(delivery)
+    if (overdue.length > 0) this.notAheadBeforeMs = now + pauseMs
+    return overdue
+  }
+
+  /** Milliseconds until the first one has waited too long; undefined when none waits. */
+  untilOverdueMs(): number | undefined {
+    const [sinceMs] = this.waiting.values()
+    return sinceMs === undefined ? undefined : Math.max(0, sinceMs + longestWaitMs - this.nowMs())
+  }
+
+  /** Those that have a slot. */
+  get begun(): Iterable<Delivery> {
+    return this.running.keys()
+  }
+
+  /** Activities that have begun, and whose claim is not settled. */
+  get underWay(): number {
+    return this.running.size + this.unsettled.size
+  }
+
+  /** How many may be claimed ahead: one per slot whose handler may end soon. */
+  private ahead(): number {
+    const now = this.nowMs()
+    if (this.meanMs === undefined || this.meanMs > shortMs || now < this.notAheadBeforeMs) return 0
+    let soon = this.concurrency
+    for (const begunMs of this.running.values()) {
+      if (now - begunMs <= shortMs) break
+      soon--
+    }
+    return Math.min(soon, this.mostAhead)
+  }
+}
+
+// internal
+
+/** Activities are claimed ahead while handlers take no longer than this. */
+const shortMs = 50
+
+/** An activity that was claimed ahead is given back after this time: a process that is idle may run it. */
+const longestWaitMs = 100
+
+/** How long nothing is claimed ahead after one was given back. */
+const pauseMs = 1_000
+
+/** Weight of the last handler in the average. */
+const weightOfLast = 0.1
+
+/** Outcomes that may wait for the store before no more is claimed. */
+const mostUnsettled = (concurrency: number) => Math.max(16, 4 * concurrency)

@@ -1,0 +1,109 @@
+/**
+ * Ends the claims of activities: by storing an outcome, or by abandoning the activity.
+ *
+ * Neither needs a slot. The handler has ended, and does not run again because its outcome could not be stored.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { labelled } from "../model/internal/labelled.ts"
+import * as Metrics from "../model/Metrics.ts"
+import type { Provider } from "../provider/Provider.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import * as decide from "./decide.ts"
+import type { Activity, Completion } from "./decide.ts"
+import type { Held, HeldActivities } from "./heldActivities.ts"
+import type { StoreOutcome } from "./optimisticTurns.ts"
+import { longestStorePause, pauseAfter, Pauses, problem } from "./policies.ts"
+
+export const component = "Worker dispatcher"
+
+export interface Outcomes {
+  /** Repeats until the store has the outcome, or the lock is lost. */
+  readonly store: (held: Held, completion: Completion) => Effect.Effect<void>
+  readonly abandon: (held: Held, decision: Pick<decide.Abandon<string>, "counts" | "pause">) => Effect.Effect<void>
+}
+
+export const make = ({ heldActivities, provider, storeOutcome }: {
+  readonly provider: Provider["Service"]
+  readonly heldActivities: HeldActivities
+  /** How an outcome is stored at the first try. Without it, alone. */
+  readonly storeOutcome: StoreOutcome | undefined
+}): Outcomes => {
+  const pauses = new Pauses()
+
+  const store = (held: Held, completion: Completion, failures = 0): Effect.Effect<void> => {
+    const ack = storeOutcome === undefined || failures > 0
+      ? provider.ackWorkItem(held.lockToken, Option.some(completion))
+      : storeOutcome(held, completion)
+    return Effect.matchEffect(
+      heldActivities.isLocked(held) ? ack : Effect.andThen(heldActivities.renew(held), ack),
+      {
+        onSuccess: () => count(held.item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
+        onFailure: (error) => settleUnstored(held, completion, error, failures)
+      }
+    )
+  }
+
+  const settleUnstored = (held: Held, completion: Completion, error: ProviderError, failures: number) => {
+    const decision = decide.unstoredOutcome(held.item, completion, error)
+    switch (decision._tag) {
+      case "Leave":
+        return Effect.logWarning(
+          `${component}: outcome not stored, its lock is lost: the activity was cancelled, another process runs it, or an earlier try stored the outcome`
+        )
+      case "Fail":
+        return Effect.andThen(logRefusal(error), Effect.suspend(() => store(held, decision.completion)))
+      case "Abandon":
+        return Effect.andThen(logRefusal(error), abandon(held, decision))
+      case "Retry":
+        return (failures === 0
+          ? Effect.logWarning(`${component}: outcome not stored yet`)
+          : Effect.logDebug(`${component}: outcome not stored yet`)).pipe(
+            problem(error),
+            Effect.andThen(
+              Effect.raceFirst(Effect.sleep(Duration.min(pauseAfter(failures), longestStorePause)), lost(held))
+            ),
+            Effect.andThen(Effect.suspend(() => store(held, completion, failures + 1)))
+          )
+    }
+  }
+
+  const abandon: Outcomes["abandon"] = (held, { counts, pause }) =>
+    Effect.suspend(() =>
+      provider.abandonWorkItem({
+        lockToken: held.lockToken,
+        delay: pause === "none"
+          ? Option.none()
+          : Option.some(pause === "growing" ? pauses.next(held.key).pause : pause),
+        ignoreAttempt: !counts
+      })
+    ).pipe(
+      Effect.catch((error) =>
+        error.reason._tag === "LockLost"
+          ? Effect.void
+          : Effect.logWarning(`${component}: activity not abandoned, it is delivered again when its lock expires`).pipe(
+            problem(error)
+          )
+      )
+    )
+
+  return { store, abandon }
+}
+
+const executions = labelled(Metrics.activityExecutions, ["activity_name", "outcome", "tag"])
+
+export const count = ({ name, tag }: Activity, outcome: "success" | "app_error" | "cancelled") =>
+  executions(name, outcome, tag ?? "default")
+
+// internal
+
+const logRefusal = (error: ProviderError) =>
+  problem(error)(Effect.logError(`${component}: activity fails, the database refuses its outcome`))
+
+/** Waits until the lock is lost. */
+const lost = (held: Held) =>
+  Effect.callback<void>((resume) => {
+    if (held.isLost) return resume(Effect.void)
+    held.onLost = () => resume(Effect.void)
+  })
