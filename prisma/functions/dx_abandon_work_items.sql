@@ -23,14 +23,27 @@ DECLARE
   v_previous bigint;
 BEGIN
   FOR v_row IN
-    SELECT a.position, CASE WHEN a.delay_ms > 0 THEN v_now_ms + a.delay_ms END AS visible_at_ms, a.ignore_attempt, w.id
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
-      WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
-    JOIN worker_queue AS w
-      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
-    WHERE w.lock_token = split_part(a.token, '.', 2)
-    ORDER BY w.id, a.position
-    FOR UPDATE OF w
+    SELECT
+      item.position,
+      CASE WHEN item.delay_ms > 0 THEN v_now_ms + item.delay_ms END AS visible_at_ms,
+      item.ignore_attempt,
+      activity.id
+    FROM (
+      SELECT
+        a.*,
+        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
+        WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
+      ORDER BY id, a.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT w.id
+      FROM worker_queue AS w
+      WHERE w.id = item.id
+        AND w.lock_token = split_part(item.token, '.', 2)
+      FOR UPDATE
+    ) AS activity
   LOOP
     CONTINUE WHEN v_row.id = v_previous;
     v_previous := v_row.id;

@@ -22,14 +22,23 @@ DECLARE
   v_previous bigint;
 BEGIN
   FOR v_row IN
-    SELECT a.position, w.id, w.session_id
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
-    JOIN worker_queue AS w
-      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
-    WHERE w.lock_token = split_part(a.token, '.', 2)
-      AND w.locked_until > v_now_ms
-    ORDER BY w.id, a.position
-    FOR UPDATE OF w
+    SELECT item.position, activity.id, activity.session_id
+    FROM (
+      SELECT
+        a.*,
+        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
+      ORDER BY id, a.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT w.id, w.session_id
+      FROM worker_queue AS w
+      WHERE w.id = item.id
+        AND w.lock_token = split_part(item.token, '.', 2)
+        AND w.locked_until > v_now_ms
+      FOR UPDATE
+    ) AS activity
   LOOP
     CONTINUE WHEN v_row.id = v_previous;
     v_previous := v_row.id;

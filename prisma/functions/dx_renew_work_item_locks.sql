@@ -31,25 +31,38 @@ BEGIN
     SELECT a.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))
       WITH ORDINALITY AS a (token, sufficient_ms, position)
-    JOIN worker_queue AS w
-      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
-    WHERE w.lock_token = split_part(a.token, '.', 2)
-      -- CASE leaves the planner no index but that of the ids.
-      AND CASE WHEN w.session_id IS NULL THEN w.locked_until - v_now_ms >= a.sufficient_ms ELSE false END
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT
+      FROM worker_queue AS w
+      WHERE w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+        AND w.lock_token = split_part(a.token, '.', 2)
+        -- CASE leaves the planner no index but that of the ids.
+        AND CASE WHEN w.session_id IS NULL THEN w.locked_until - v_now_ms >= a.sufficient_ms ELSE false END
+      OFFSET 0
+    ) AS activity
   LOOP
     v_outcomes[v_row.position] := 'Done';
   END LOOP;
 
   FOR v_row IN
-    SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, w.id, w.session_id
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
-      WITH ORDINALITY AS a (token, extend_for_ms, position)
-    JOIN worker_queue AS w
-      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
-    WHERE w.lock_token = split_part(a.token, '.', 2)
-      AND v_outcomes[a.position] = 'LockLost'
-    ORDER BY w.id, a.position DESC -- of two renewals of one lock the last counts
-    FOR UPDATE OF w
+    SELECT item.position, v_now_ms + item.extend_for_ms AS until_ms, activity.id, activity.session_id
+    FROM (
+      SELECT
+        a.*,
+        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
+        WITH ORDINALITY AS a (token, extend_for_ms, position)
+      WHERE v_outcomes[a.position] = 'LockLost'
+      ORDER BY id, a.position DESC -- of two renewals of one lock the last counts
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT w.id, w.session_id
+      FROM worker_queue AS w
+      WHERE w.id = item.id
+        AND w.lock_token = split_part(item.token, '.', 2)
+      FOR UPDATE
+    ) AS activity
   LOOP
     v_outcomes[v_row.position] := 'Done';
     CONTINUE WHEN v_row.id = v_previous;

@@ -1,19 +1,34 @@
--- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message.
+-- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message, or with its first
+-- turn.
 --
--- Returns one outcome per start, in order: Started, or AlreadyExists if the id has a row in instances or executions or
--- a queued start (of two starts of one id, the second). Of concurrent starts of one id exactly one is Started.
+-- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
+-- turn was stored instead of the message; or AlreadyExists if the id has a row in instances or executions or a queued
+-- start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first turn is
+-- stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or deletes it.
+-- Otherwise its start is stored as one without a first turn.
 --
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
--- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
--- executions, then earlier messages (skip locked). A start waits only for another start, a first turn or a deletion of
--- the same id. If lock_timeout ends that wait, all starts of the call fail with 55P03.
+-- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
+--
+-- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
+-- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A start
+-- waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all starts of
+-- the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
                                    --   delay_ms}]
+  p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id}: one for each start, {} for
+                                   --   one without; null if none has one
+  p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
+  p_key_values jsonb DEFAULT NULL,
+  p_worker_items jsonb DEFAULT NULL,
+  p_cancelled_activities jsonb DEFAULT NULL,
+  p_orchestrator_items jsonb DEFAULT NULL,
+  p_workers jsonb DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS text[]
+RETURNS jsonb
 LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
@@ -21,80 +36,288 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('AlreadyExists'::text, ARRAY[jsonb_array_length(p_starts)]);
-  v_started text[];
+  v_count integer := jsonb_array_length(p_starts);
+  v_ours text[];
+  -- By position: the instances that begin with their first turn; null for others.
+  v_begun text[] := array_fill(NULL::text, ARRAY[v_count]);
+  v_children text[];
+  v_parents bigint[];
   v_positions bigint[];
   v_position bigint;
+  v_handed_over jsonb;
 BEGIN
+  IF p_turns IS NOT NULL THEN
+    -- The same key as claims use. What follows sees everything that was committed before.
+    SELECT array_agg(one.instance_id)
+    INTO v_ours
+    FROM (
+      SELECT DISTINCT s.instance_id
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_starts) AS (instance_id text),
+        jsonb_to_recordset(p_turns) AS (execution_id bigint)
+      ) AS s (instance_id, execution_id)
+      WHERE s.execution_id = 1
+    ) AS one
+    WHERE pg_try_advisory_xact_lock(hashtext(one.instance_id));
+
+    -- Of two starts of one id the first counts.
+    SELECT array_agg(CASE WHEN start.is_first AND start.begins THEN start.instance_id END ORDER BY start.position)
+    INTO v_begun
+    FROM (
+      SELECT
+        s.instance_id,
+        s.position,
+        row_number() OVER (PARTITION BY s.instance_id ORDER BY s.position) = 1 AS is_first,
+        s.execution_id = 1
+          AND COALESCE(s.delay_ms, 0) = 0
+          AND s.instance_id = ANY (v_ours)
+          AND (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = s.instance_id) IS NULL
+          AND (SELECT e.status FROM executions AS e WHERE e.instance_id = s.instance_id LIMIT 1) IS NULL
+          AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = s.instance_id) IS NULL
+          AND (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = s.instance_id LIMIT 1) IS NULL
+          AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = s.instance_id LIMIT 1) IS NULL AS begins
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_starts) AS (instance_id text, delay_ms bigint),
+        jsonb_to_recordset(p_turns) AS (execution_id bigint)
+      ) WITH ORDINALITY AS s (instance_id, delay_ms, execution_id, position)
+    ) AS start;
+    FOR v_position IN
+      SELECT h.ack
+      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
+      GROUP BY h.ack, h.event_id
+      HAVING count(*) > 1
+    LOOP
+      v_begun[v_position] := NULL;
+    END LOOP;
+  END IF;
+
+  -- The children of first turns with the starts, because all are inserted in one order.
   WITH free AS (
-    SELECT DISTINCT ON (s.instance_id COLLATE "C")
-      s.instance_id,
-      s.orchestration_name,
-      dx_route(s.major, s.minor, s.patch, s.orchestration_name, s.orchestration_version, false) AS route
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_starts) AS (
-        instance_id text,
+    SELECT DISTINCT ON (one.instance_id COLLATE "C") one.*
+    FROM (
+      SELECT
+        s.instance_id,
+        s.position AS parent,
+        false AS is_child,
+        s.position,
+        CASE WHEN turn.names THEN s.turn_name ELSE s.orchestration_name END AS orchestration_name,
+        CASE WHEN turn.names THEN s.turn_version END AS orchestration_version,
+        CASE WHEN turn.is_begun THEN s.parent_instance_id END AS parent_instance_id,
+        CASE WHEN turn.is_begun THEN s.custom_status END AS custom_status,
+        COALESCE(turn.is_begun AND s.sets_custom_status, false)::integer AS custom_status_version,
+        dx_route(
+          CASE WHEN turn.pins THEN s.turn_major ELSE s.major END,
+          CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END,
+          CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END,
+          CASE WHEN turn.names THEN s.turn_name ELSE s.orchestration_name END,
+          COALESCE(
+            CASE WHEN turn.is_begun AND s.status = 'ContinuedAsNew' THEN s.next_version END,
+            CASE WHEN turn.names THEN s.turn_version ELSE s.orchestration_version END
+          ),
+          COALESCE(turn.is_begun AND s.status = 'ContinuedAsNew' AND s.next_version IS NULL, false)
+        ) AS route
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_starts) AS (
+          instance_id text,
+          orchestration_name text,
+          orchestration_version text,
+          major integer,
+          minor integer,
+          patch integer
+        ),
+        jsonb_to_recordset(p_turns) AS (
+          orchestration_name text,
+          orchestration_version text,
+          status text,
+          next_version text,
+          parent_instance_id text,
+          major integer,
+          minor integer,
+          patch integer,
+          sets_custom_status boolean,
+          custom_status text
+        )
+      ) WITH ORDINALITY AS s (
+        instance_id,
+        orchestration_name,
+        orchestration_version,
+        major,
+        minor,
+        patch,
+        turn_name,
+        turn_version,
+        status,
+        next_version,
+        parent_instance_id,
+        turn_major,
+        turn_minor,
+        turn_patch,
+        sets_custom_status,
+        custom_status,
+        position
+      )
+      CROSS JOIN LATERAL (
+        SELECT
+          v_begun[s.position] IS NOT NULL AS is_begun,
+          v_begun[s.position] IS NOT NULL AND s.turn_name IS NOT NULL AND s.turn_version IS NOT NULL AS names,
+          v_begun[s.position] IS NOT NULL AND s.turn_major IS NOT NULL AS pins
+      ) AS turn
+      UNION ALL
+      SELECT
+        m.instance_id,
+        m.ack,
+        true,
+        m.position,
+        child.orchestration_name,
+        NULL,
+        child.parent_instance_id,
+        NULL,
+        0,
+        dx_route(
+          child.major,
+          child.minor,
+          child.patch,
+          child.orchestration_name,
+          child.orchestration_version,
+          false
+        )
+      FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
+        WITH ORDINALITY AS m (ack, instance_id, start, position)
+      CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (
         orchestration_name text,
         orchestration_version text,
+        parent_instance_id text,
         major integer,
         minor integer,
         patch integer
       )
-    ) WITH ORDINALITY AS s (instance_id, orchestration_name, orchestration_version, major, minor, patch, position)
+      WHERE v_begun[m.ack] IS NOT NULL
+        AND m.start IS NOT NULL
+    ) AS one
     WHERE NOT EXISTS (
         SELECT FROM instances AS i
-        WHERE i.instance_id = s.instance_id
+        WHERE i.instance_id = one.instance_id
       )
       AND NOT EXISTS (
         SELECT FROM executions AS e
-        WHERE e.instance_id = s.instance_id
+        WHERE e.instance_id = one.instance_id
       )
       AND NOT EXISTS (
         SELECT FROM orchestrator_queue AS q
-        WHERE q.instance_id = s.instance_id
+        WHERE q.instance_id = one.instance_id
           AND q.work_item LIKE '{"StartOrchestration"%'
       )
-    ORDER BY s.instance_id COLLATE "C", s.position
+    ORDER BY one.instance_id COLLATE "C", one.is_child, one.position
   ),
   created AS (
-    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at, route)
-    SELECT free.instance_id, free.orchestration_name, 1, v_now, v_now, free.route
+    INSERT INTO instances (
+      instance_id,
+      orchestration_name,
+      orchestration_version,
+      current_execution_id,
+      created_at,
+      updated_at,
+      parent_instance_id,
+      custom_status,
+      custom_status_version,
+      route
+    )
+    SELECT
+      free.instance_id,
+      free.orchestration_name,
+      free.orchestration_version,
+      1,
+      v_now,
+      v_now,
+      free.parent_instance_id,
+      free.custom_status,
+      free.custom_status_version,
+      free.route
     FROM free
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id) DO NOTHING
     RETURNING instance_id
   )
-  SELECT array_agg(created.instance_id)
-  INTO v_started
-  FROM created;
-  IF v_started IS NULL THEN
-    RETURN v_outcomes;
+  SELECT
+    array_agg(free.position) FILTER (WHERE NOT free.is_child),
+    array_agg(free.instance_id) FILTER (WHERE free.is_child),
+    array_agg(free.parent) FILTER (WHERE free.is_child)
+  INTO v_positions, v_children, v_parents
+  FROM created
+  JOIN free ON free.instance_id = created.instance_id;
+  IF v_positions IS NULL THEN
+    RETURN to_jsonb(array_fill('AlreadyExists'::text, ARRAY[v_count]));
   END IF;
-
-  SELECT array_agg(first.position ORDER BY first.position)
-  INTO v_positions
-  FROM (
-    SELECT min(s.position) AS position
-    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text)) WITH ORDINALITY AS s (instance_id, position)
-    WHERE s.instance_id = ANY (v_started)
-    GROUP BY s.instance_id
-  ) AS first;
+  IF num_nonnulls(VARIADIC v_begun) > 0 THEN
+    SELECT array_agg(CASE WHEN one.position = ANY (v_positions) THEN one.instance_id END ORDER BY one.position)
+    INTO v_begun
+    FROM unnest(v_begun) WITH ORDINALITY AS one (instance_id, position);
+    IF v_children IS NOT NULL THEN
+      -- Their parents were started by a transaction that we waited for.
+      WITH gone AS (
+        DELETE FROM instances AS i
+        USING unnest(v_children, v_parents) AS child (instance_id, parent)
+        WHERE i.instance_id = child.instance_id
+          AND v_begun[child.parent] IS NULL
+        RETURNING i.instance_id
+      )
+      SELECT array_agg(one.instance_id)
+      INTO v_children
+      FROM unnest(v_children) AS one (instance_id)
+      WHERE one.instance_id NOT IN (SELECT gone.instance_id FROM gone);
+    END IF;
+  END IF;
 
   INSERT INTO executions (
     instance_id,
     execution_id,
     status,
+    output,
     started_at,
+    completed_at,
     duroxide_version_major,
     duroxide_version_minor,
     duroxide_version_patch
   )
-  SELECT s.instance_id, 1, 'Running', v_now, s.major, s.minor, s.patch
-  FROM ROWS FROM (
-    jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer)
-  ) WITH ORDINALITY AS s (instance_id, major, minor, patch, position)
-  WHERE s.position = ANY (v_positions)
-  ORDER BY s.instance_id COLLATE "C"
+  SELECT
+    one.instance_id,
+    1,
+    one.status,
+    one.output,
+    v_now,
+    CASE WHEN one.status <> 'Running' THEN v_now END,
+    one.major,
+    one.minor,
+    one.patch
+  FROM (
+    SELECT
+      s.instance_id,
+      COALESCE(CASE WHEN turn.is_begun THEN s.status END, 'Running') AS status,
+      CASE WHEN turn.is_begun AND s.status IS NOT NULL THEN s.output END AS output,
+      CASE WHEN turn.pins THEN s.turn_major ELSE s.major END AS major,
+      CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END AS minor,
+      CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END AS patch
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer),
+      jsonb_to_recordset(p_turns) AS (status text, output text, major integer, minor integer, patch integer)
+    ) WITH ORDINALITY
+      AS s (instance_id, major, minor, patch, status, output, turn_major, turn_minor, turn_patch, position)
+    CROSS JOIN LATERAL (
+      SELECT
+        v_begun[s.position] IS NOT NULL AS is_begun,
+        v_begun[s.position] IS NOT NULL AND s.turn_major IS NOT NULL AS pins
+    ) AS turn
+    WHERE s.position = ANY (v_positions)
+    UNION ALL
+    SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, 'Running', NULL, child.major, child.minor, child.patch
+    FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
+      WITH ORDINALITY AS m (ack, instance_id, start, position)
+    CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (major integer, minor integer, patch integer)
+    WHERE v_begun[m.ack] IS NOT NULL
+      AND m.start IS NOT NULL
+      AND m.instance_id = ANY (v_children)
+  ) AS one
+  ORDER BY one.instance_id COLLATE "C"
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
 
   WITH start AS (
@@ -120,6 +343,7 @@ BEGIN
     FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
       WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
     WHERE s.position = ANY (v_positions)
+      AND v_begun[s.position] IS NULL
     ORDER BY s.position
     RETURNING instance_id, visible_at, route
   )
@@ -142,9 +366,36 @@ BEGIN
   ) AS earlier
   WHERE q.id = earlier.id;
 
-  FOREACH v_position IN ARRAY v_positions LOOP
-    v_outcomes[v_position] := 'Started';
-  END LOOP;
-  RETURN v_outcomes;
+  IF num_nonnulls(VARIADIC v_begun) > 0 THEN
+    v_handed_over := dx_store_turns(
+      p_turns,
+      v_begun,
+      ARRAY(SELECT CASE WHEN one.id IS NOT NULL THEN 1 END FROM unnest(v_begun) WITH ORDINALITY AS one (id, position) ORDER BY one.position),
+      NULL,
+      COALESCE(v_children, '{}'),
+      p_history,
+      p_key_values,
+      p_worker_items,
+      p_cancelled_activities,
+      p_orchestrator_items,
+      p_workers,
+      v_now_ms
+    );
+  END IF;
+
+  RETURN (
+    SELECT jsonb_agg(
+      CASE
+        WHEN start.instance_id IS NOT NULL THEN jsonb_build_object(
+          '_tag', 'Begun',
+          'nowMs', v_now_ms,
+          'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
+        )
+        ELSE to_jsonb(CASE WHEN start.position = ANY (v_positions) THEN 'Started'::text ELSE 'AlreadyExists' END)
+      END
+      ORDER BY start.position
+    )
+    FROM unnest(v_begun) WITH ORDINALITY AS start (instance_id, position)
+  );
 END
 $$;

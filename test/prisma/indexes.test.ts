@@ -117,6 +117,25 @@ const token = `${uuid}.i2`
 const lock = `(SELECT id || '.${uuid}' FROM worker_queue WHERE session_id = 's1' AND lock_token IS NOT NULL LIMIT 1)`
 const acks = (fields: string) => `'[{"token":"${token}","execution_id":1${fields}}]'`
 
+/** An instance that waits for an activity, which is claimed. */
+const idle = `
+  INSERT INTO instances VALUES ('idle', 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0, '${route}') ON CONFLICT DO NOTHING;
+  INSERT INTO executions VALUES ('idle', 1, 'Running', NULL, now(), NULL, 1000, 0, 0) ON CONFLICT DO NOTHING;
+  INSERT INTO history VALUES ('idle', 1, 1, 'Event', '{"type":"X"}', now()) ON CONFLICT DO NOTHING;
+  INSERT INTO worker_queue
+      (work_item, visible_at, created_at, lock_token, locked_until, instance_id, execution_id, activity_id, route)
+    SELECT '{}', ${at(-1000)}, now(), '${uuid}', ${now + 60_000}, 'idle', 1, 1, 'A'
+    WHERE NOT EXISTS (SELECT FROM worker_queue WHERE instance_id = 'idle');`
+
+const results = (instanceId: string) =>
+  `(SELECT jsonb_build_array(jsonb_build_object('ack', 1, 'token', id || '.${uuid}', 'instance_id', instance_id,
+     'work_item', '{}')) FROM worker_queue WHERE instance_id = '${instanceId}')`
+
+/** Activities, cancellations, messages and a worker for whom none of its name waits. */
+const handedOver = `'[{"ack":1,"work_item":"{}","name":"Idle"}]',
+       '[{"ack":1,"instance_id":"idle","execution_id":1,"activity_id":1}]', '[{"ack":1,"instance_id":"i3","work_item":"{}"}]',
+       '[{"lock_timeout_ms":1000,"names":["Idle"],"untagged":true,"tags":null}]'`
+
 /** By name: the statement, the indexes it must use, and how many entries it may read. */
 const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
   "fetchOrchestrationItems": [
@@ -217,8 +236,48 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ],
   "startOrchestrations": [
     `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
-       "minor":0,"patch":0},{"instance_id":"i5","orchestration_name":"O","work_item":"{}"}]', ${now})`,
+       "minor":0,"patch":0},{"instance_id":"i5","orchestration_name":"O","work_item":"{}"}]', p_now_ms => ${now})`,
     ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    20
+  ],
+  "startOrchestrations with a first turn": [
+    `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
+       "minor":0,"patch":0}]', '[{"execution_id":1,"worker":1,"places":2}]',
+       '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${handedOver}, ${now})`,
+    [
+      "instances_pkey",
+      "executions_pkey",
+      "instance_locks_pkey",
+      "history_pkey",
+      "orchestrator_queue_instance_id_visible_at_idx",
+      "worker_queue_route_visible_at_id_idx"
+    ],
+    // One look at each of the 103 routes.
+    250
+  ],
+  "advanceOrchestrations": [
+    `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,"results":1,"worker":1,
+       "places":2,"status":"ContinuedAsNew"}]', ${results("idle")},
+       '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]',
+       ${handedOver}, ${now})`,
+    [
+      "instances_pkey",
+      "executions_pkey",
+      "instance_locks_pkey",
+      "history_pkey",
+      "kv_delta_pkey",
+      "kv_store_pkey",
+      "orchestrator_queue_instance_id_visible_at_idx",
+      "worker_queue_pkey",
+      "worker_queue_instance_id_execution_id_activity_id_idx",
+      "worker_queue_route_visible_at_id_idx"
+    ],
+    300
+  ],
+  "advanceOrchestrations of an instance that has a message": [
+    `SELECT dx_advance_orchestrations('[{"instance_id":"i1","execution_id":1,"last_event_id":1,"results":1}]',
+       ${results("idle")}, NULL, NULL, NULL, NULL, NULL, NULL, ${now})`,
+    ["orchestrator_queue_instance_id_visible_at_idx", "worker_queue_pkey"],
     20
   ],
   "fetchWorkItems of a name, behind many that are delayed": [
@@ -375,7 +434,7 @@ describe("indexes:", () => {
             assert.isAtMost(pages, 3 * looks + entries + 20, `${label}: index pages read, ${detail}`)
           }))
       const plan = (session: Counted) =>
-        Effect.andThen(test.sql(first), Effect.forEach(Object.values(cases), ([sql]) => session(sql)))
+        Effect.andThen(test.sql(first + idle), Effect.forEach(Object.values(cases), ([sql]) => session(sql)))
       const early = yield* counted(test)
       if (planned === "on empty tables, analyzed") yield* test.sql("ANALYZE")
       if (planned.startsWith("on empty tables")) yield* plan(early)
@@ -384,7 +443,7 @@ describe("indexes:", () => {
         yield* test.sql("ANALYZE")
         yield* plan(early)
       }
-      yield* test.sql(held)
+      yield* test.sql(held + idle)
       yield* run(planned, early)
       yield* test.sql("ANALYZE")
       yield* run("with statistics", early)

@@ -13,8 +13,10 @@ import type {
   ClaimedInstance,
   EncodedActivity,
   EncodedMessage,
+  OptimisticTurn,
   OrchestrationAck,
-  OrchestrationStart
+  OrchestrationStart,
+  UnclaimedTurn
 } from "../../src/provider/ProviderDriver.ts"
 import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as PgServer from "./PgServer.ts"
@@ -105,6 +107,47 @@ export const turn = (lockToken: string, changes: Partial<OrchestrationAck> = {})
   orchestratorItems: [],
   cancelledActivities: [],
   ...changes
+})
+
+/** A turn without a claim that by default stores only one event after the given last one. */
+export const unclaimedTurn = (lastEventId: number, changes: Partial<UnclaimedTurn> = {}): UnclaimedTurn => {
+  const { lockToken: _, ...empty } = turn("")
+  return { ...empty, executionId: 1, history: events(lastEventId + 1), ...changes }
+}
+
+/** An optimistic turn that by default stores the results of these activities and one event. */
+export const optimistic = (
+  instanceId: string,
+  lockTokens: ReadonlyArray<string>,
+  { lastEventId = 2, handOver = null, ...changes }: Partial<
+    UnclaimedTurn & Pick<OptimisticTurn, "handOver" | "lastEventId">
+  > = {}
+): OptimisticTurn => ({
+  instanceId,
+  lastEventId,
+  results: lockTokens.map((lockToken) => ({ lockToken, workItem: `{"ActivityCompleted":{"of":"${lockToken}"}}` })),
+  turn: unclaimedTurn(lastEventId, changes),
+  handOver
+})
+
+/** Instances that wait for activities: each has events 1 and 2, and the given number of claimed activities. */
+export const waiting = Effect.fnUntraced(function*(driver: Driver, ids: ReadonlyArray<string>, activities = 1) {
+  yield* driver.startOrchestrations(ids.map((id) => start(id)))
+  const claimed = yield* claim(driver, ids.length)
+  yield* driver.ackOrchestrationItems(claimed.map(({ instanceId, lockToken }) =>
+    turn(lockToken, {
+      ...named,
+      history: events(1, 2),
+      status: "Running",
+      workerItems: Array.from({ length: activities }, (_, i) => activity({ instanceId, activityId: i + 2 }))
+    })
+  ))
+  const taken = yield* take(driver, { limit: ids.length * activities })
+  // In the order of the acks.
+  return Object.fromEntries(claimed.map(({ instanceId }, i) => [
+    instanceId,
+    taken.slice(i * activities, (i + 1) * activities).map(({ lockToken }) => lockToken)
+  ]))
 })
 
 /** Names the orchestration, as the first turn does. */

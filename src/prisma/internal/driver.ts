@@ -13,8 +13,11 @@ import type {
   EndedInstance,
   FetchOrchestrationItems,
   FetchWorkItems,
+  OptimisticAnswer,
+  OptimisticTurn,
   OrchestrationAck,
-  Settled
+  Settled,
+  StartAnswer
 } from "../../provider/ProviderDriver.ts"
 import type { Database } from "../Database.ts"
 import { Prisma } from "./client.ts"
@@ -30,10 +33,11 @@ import {
   eventRow,
   instanceState,
   json,
-  keyValueRow,
+  makeWorkers,
   messageRow,
-  parts,
   renewalRow,
+  turnParts,
+  turnRow,
   versionTuple
 } from "./rows.ts"
 import type {
@@ -199,16 +203,36 @@ const orchestrations = ({ call, insert, settle, withoutFlush, write }: Statement
       if (acks.length === 0) return []
       return yield* write<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", acks.length, [
         json(acks.map(ackRow)),
-        parts(acks, (ack) => ack.history, eventRow),
-        parts(acks, (ack) => ack.keyValues, keyValueRow),
-        parts(acks, (ack) => ack.workerItems, activityRow),
-        parts(acks, (ack) => ack.cancelledActivities, (key) => ({
-          instance_id: key.instanceId,
-          execution_id: key.executionId,
-          activity_id: key.activityId
-        })),
-        parts(acks, (ack) => ack.orchestratorItems, messageRow)
+        ...turnParts(acks)
       ])
+    }
+  ),
+
+  advanceOrchestrations: Effect.fn("PrismaDriver.advanceOrchestrations")(
+    function*(turns: ReadonlyArray<OptimisticTurn>) {
+      if (turns.length === 0) return []
+      const workers = makeWorkers()
+      const rows = turns.map(({ handOver, instanceId, lastEventId, results, turn }) => ({
+        instance_id: instanceId,
+        last_event_id: lastEventId,
+        results: results.length,
+        ...turnRow(turn),
+        ...workers.row(handOver)
+      }))
+      const results = turns.flatMap(({ instanceId, results }, index) =>
+        results.map(({ lockToken, workItem }) => ({
+          ack: index + 1,
+          token: lockToken,
+          instance_id: instanceId,
+          work_item: workItem
+        }))
+      )
+      return yield* write<ReadonlyArray<OptimisticAnswer>>(
+        "advanceOrchestrations",
+        "dx_advance_orchestrations",
+        turns.length,
+        [json(rows), json(results), ...turnParts(turns.map(({ turn }) => turn)), workers.sql()]
+      )
     }
   ),
 
@@ -230,18 +254,28 @@ const orchestrations = ({ call, insert, settle, withoutFlush, write }: Statement
 
   startOrchestrations: Effect.fn("PrismaDriver.startOrchestrations")(function*(starts) {
     if (starts.length === 0) return []
-    return yield* write<ReadonlyArray<"Started" | "AlreadyExists">>(
+    const workers = makeWorkers()
+    const turns = starts.map(({ firstTurn }) => firstTurn?.turn)
+    const rows = starts.map(({ firstTurn }) =>
+      firstTurn === undefined ? {} : { ...turnRow(firstTurn.turn), ...workers.row(firstTurn.handOver) }
+    )
+    return yield* write<ReadonlyArray<StartAnswer>>(
       "startOrchestrations",
       "dx_start_orchestrations",
       starts.length,
-      [json(starts.map((start) => ({
-        instance_id: start.instanceId,
-        orchestration_name: start.orchestrationName,
-        orchestration_version: start.orchestrationVersion,
-        work_item: start.workItem,
-        ...start.pinnedVersion,
-        delay_ms: start.delayMs
-      })))]
+      [
+        json(starts.map((start) => ({
+          instance_id: start.instanceId,
+          orchestration_name: start.orchestrationName,
+          orchestration_version: start.orchestrationVersion,
+          work_item: start.workItem,
+          ...start.pinnedVersion,
+          delay_ms: start.delayMs
+        }))),
+        json(turns.some((turn) => turn !== undefined) ? rows : null),
+        ...turnParts(turns),
+        workers.sql()
+      ]
     )
   }),
 

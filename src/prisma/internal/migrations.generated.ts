@@ -333,14 +333,27 @@ DECLARE
   v_previous bigint;
 BEGIN
   FOR v_row IN
-    SELECT a.position, CASE WHEN a.delay_ms > 0 THEN v_now_ms + a.delay_ms END AS visible_at_ms, a.ignore_attempt, w.id
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
-      WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
-    JOIN worker_queue AS w
-      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
-    WHERE w.lock_token = split_part(a.token, '.', 2)
-    ORDER BY w.id, a.position
-    FOR UPDATE OF w
+    SELECT
+      item.position,
+      CASE WHEN item.delay_ms > 0 THEN v_now_ms + item.delay_ms END AS visible_at_ms,
+      item.ignore_attempt,
+      activity.id
+    FROM (
+      SELECT
+        a.*,
+        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, delay_ms bigint, ignore_attempt boolean))
+        WITH ORDINALITY AS a (token, delay_ms, ignore_attempt, position)
+      ORDER BY id, a.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT w.id
+      FROM worker_queue AS w
+      WHERE w.id = item.id
+        AND w.lock_token = split_part(item.token, '.', 2)
+      FOR UPDATE
+    ) AS activity
   LOOP
     CONTINUE WHEN v_row.id = v_previous;
     v_previous := v_row.id;
@@ -361,6 +374,442 @@ BEGIN
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
   WHERE w.id = a.id;
   RETURN v_outcomes;
+END
+$$;
+
+-- Whether a worker takes activities with this route (name and tag).
+CREATE OR REPLACE FUNCTION dx_is_served(
+  p_route text,
+  p_names text[],
+  p_untagged boolean,
+  p_tags text[]                    -- null: every tag
+)
+RETURNS boolean
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT EXISTS (
+    SELECT
+    FROM unnest(p_names) AS one (name)
+    WHERE (p_untagged AND p_route = one.name)
+      OR (p_tags IS NULL AND starts_with(p_route, one.name || ' #'))
+      OR (starts_with(p_route, one.name || ' #') AND substr(p_route, length(one.name) + 3) = ANY (p_tags))
+  )
+$$;
+
+-- Returns the tag of an activity from the column \`tag\`; null for the value of dx_no_tag.
+CREATE OR REPLACE FUNCTION dx_tag(
+  p_stored text
+)
+RETURNS text
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT NULLIF(p_stored, 'duroxide-prisma')
+$$;
+
+-- Claims up to p_limit visible activities without a live lock, in the order in which they became visible, and the
+-- sessions they need.
+--
+-- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
+-- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
+-- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
+-- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect, and is claimed
+-- alone. Without p_takes_over, an expired lock counts as a live one.
+--
+-- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
+-- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
+--
+-- Bound: one look per route that has rows, and one per session of the worker and served route. New sessions: 32 per
+-- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
+-- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
+-- Locked rows before the first free one are skipped (0.2 microseconds each).
+--
+-- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
+-- waits.
+CREATE OR REPLACE FUNCTION dx_fetch_work_items(
+  p_limit integer,                 -- rows, >= 1
+  p_lock_timeout_ms bigint,        -- milliseconds, > 0
+  p_untagged boolean,              -- whether rows without a tag are taken
+  p_tags text[],                   -- tags to take; null means rows of every tag, and p_untagged is true
+  p_worker_id text,                -- the owner of new sessions; null takes only rows without a session
+  p_session_timeout_ms bigint,     -- milliseconds, > 0; null without p_worker_id
+  p_names text[] DEFAULT NULL,     -- activities to take; null: all
+  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
+  p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
+  p_takes_over boolean DEFAULT true, -- whether an activity whose lock has expired may be claimed
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_work_item text,
+  out_lock_token text,             -- <row id>.<36 characters of the lock>
+  out_attempt_count integer
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  -- A lock that ended by then may be taken over.
+  v_expired_ms bigint := CASE WHEN p_takes_over THEN v_now_ms ELSE 0 END;
+  v_secret text := gen_random_uuid()::text;
+  v_missing integer := p_limit;
+  v_reach integer := p_limit;
+  v_routes text[];
+  v_session_routes text[];
+  -- Sessions to take from: those the worker owns, and free ones up to the limit.
+  v_sessions text[] := '{}';
+  v_free text[] := '{}';
+  v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
+  v_is_cut boolean;
+  v_depth integer;
+  v_suspects boolean := p_suspects;
+  v_candidates bigint[];
+  v_attempts integer[];
+  v_ids bigint[];
+  v_wanted text[];
+  v_session text;
+  v_busy text[];
+  v_won text[] := '{}';
+  v_lost text[] := '{}';
+  v_claimed integer;
+BEGIN
+  WITH RECURSIVE present AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route > present.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT array_agg(present.route)
+  INTO v_routes
+  FROM present
+  WHERE present.route IS NOT NULL
+    AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+
+  IF p_worker_id IS NOT NULL THEN
+    WITH RECURSIVE present AS (
+      (
+        SELECT w.route
+        FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL
+        ORDER BY w.route
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT (
+        SELECT w.route
+        FROM worker_queue AS w
+        WHERE w.session_id IS NOT NULL
+          AND w.route > present.route
+        ORDER BY w.route
+        LIMIT 1
+      )
+      FROM present
+      WHERE present.route IS NOT NULL
+    )
+    SELECT array_agg(present.route)
+    INTO v_session_routes
+    FROM present
+    WHERE present.route IS NOT NULL
+      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
+  END IF;
+
+  IF v_session_routes IS NOT NULL THEN
+    SELECT COALESCE(array_agg(s.session_id), '{}')
+    INTO v_sessions
+    FROM sessions AS s
+    WHERE s.worker_id = p_worker_id
+      AND s.locked_until > v_now_ms;
+
+    -- Free sessions by their oldest activity. With few sessions the order is exact, however many activities each has.
+    -- Else the sessions of the oldest activities; if other workers own these or they are delayed, one session after
+    -- another.
+    FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
+      EXIT WHEN v_new <= 0;
+      IF v_depth IN (256, 4096) THEN
+        SELECT
+          COALESCE(array_agg(one.session_id) FILTER (WHERE one.is_free), '{}'),
+          COALESCE(bool_or(one.is_cut), false)
+        INTO v_free, v_is_cut
+        FROM (
+          SELECT
+            met.session_id,
+            bool_or(met.is_cut) AS is_cut,
+            (
+              SELECT s.session_id
+              FROM sessions AS s
+              WHERE s.session_id = met.session_id
+                AND s.locked_until > v_now_ms
+            ) IS NULL AS is_free
+          FROM (
+            SELECT old.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
+            FROM unnest(v_session_routes) AS wanted (route)
+            CROSS JOIN LATERAL (
+              SELECT w.session_id, w.visible_at, w.id
+              FROM worker_queue AS w
+              WHERE num_nulls(w.session_id) = 0
+                AND w.route = wanted.route
+                AND w.visible_at <= v_now
+                AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
+                AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+                -- A name may end like the tag of another route.
+                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
+              ORDER BY w.visible_at, w.id
+              LIMIT v_depth
+            ) AS old
+          ) AS met
+          GROUP BY met.session_id
+          ORDER BY min(met.visible_at), min(met.id)
+        ) AS one;
+        EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= v_new;
+        CONTINUE;
+      END IF;
+      WITH RECURSIVE present AS (
+        SELECT wanted.route, one.session_id, 1 AS position
+        FROM unnest(v_session_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT w.session_id
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND (w.route, w.session_id) >= (wanted.route, '')
+          ORDER BY w.route, w.session_id
+          LIMIT 1
+        ) AS one
+        UNION ALL
+        -- ORDER BY route and session: an index on sessions alone would also give this order for one route, but would
+        -- read the rows of all routes.
+        SELECT present.route, one.session_id, present.position + 1
+        FROM present
+        CROSS JOIN LATERAL (
+          SELECT w.route, w.session_id
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND (w.route, w.session_id) > (present.route, present.session_id)
+          ORDER BY w.route, w.session_id
+          LIMIT 1
+        ) AS one
+        WHERE present.position < v_depth
+          AND one.route = present.route
+      )
+      SELECT
+        COALESCE(array_agg(one.session_id ORDER BY one.visible_at, one.id) FILTER (WHERE one.id IS NOT NULL), '{}'),
+        COALESCE(max(one.position) >= v_depth, false)
+      INTO v_free, v_is_cut
+      FROM (
+        SELECT
+          present.session_id,
+          max(present.position) AS position,
+          min(first.visible_at) AS visible_at,
+          min(first.id) AS id
+        FROM present
+        LEFT JOIN LATERAL (
+          SELECT w.visible_at, w.id
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND w.route = present.route
+            AND w.session_id = present.session_id
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            -- A name may end like the tag of another route.
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
+            AND (
+              SELECT s.session_id
+              FROM sessions AS s
+              WHERE s.session_id = present.session_id
+                AND s.locked_until > v_now_ms
+            ) IS NULL
+          ORDER BY w.visible_at, w.id
+          LIMIT 1
+        ) AS first ON true
+        GROUP BY present.session_id
+      ) AS one;
+      EXIT WHEN NOT v_is_cut;
+    END LOOP;
+    v_sessions := v_sessions || v_free[1:v_new];
+  END IF;
+
+  FOR v_round IN 1..10 LOOP
+    SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
+    INTO v_candidates, v_attempts
+    FROM (
+      SELECT one.id, one.attempt_count
+      FROM (
+        SELECT free.*
+        FROM unnest(v_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT w.id, w.visible_at, w.attempt_count
+          FROM worker_queue AS w
+          WHERE w.session_id IS NULL
+            AND w.route = wanted.route
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
+            AND (v_suspects OR w.attempt_count < 2)
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            -- A name may end like the tag of another route.
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
+          ORDER BY w.visible_at, w.id
+          LIMIT v_reach
+        ) AS free
+        UNION ALL
+        SELECT bound.*
+        FROM unnest(v_sessions) AS wanted (session_id)
+        CROSS JOIN unnest(v_session_routes) AS program (route)
+        CROSS JOIN LATERAL (
+          SELECT w.id, w.visible_at, w.attempt_count
+          FROM worker_queue AS w
+          WHERE w.session_id IS NOT NULL
+            AND w.route = program.route
+            AND w.session_id = wanted.session_id
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
+            AND (v_suspects OR w.attempt_count < 2)
+            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
+            -- A name may end like the tag of another route.
+            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
+          ORDER BY w.visible_at, w.id
+          LIMIT v_reach
+        ) AS bound
+        WHERE wanted.session_id <> ALL (v_lost)
+      ) AS one
+      ORDER BY one.visible_at, one.id
+      LIMIT v_reach
+    ) AS candidate;
+    EXIT WHEN v_candidates IS NULL;
+    IF v_suspects AND v_attempts[1] >= 2 AND v_missing = p_limit THEN
+      v_candidates := v_candidates[1:1];
+    ELSE
+      v_candidates := ARRAY(
+        SELECT one.id
+        FROM unnest(v_candidates, v_attempts) AS one (id, attempt_count)
+        WHERE one.attempt_count < 2
+      );
+    END IF;
+
+    -- In the order of the candidates, not of the ids: a row of a later round must not displace an older one.
+    SELECT array_agg(locked.id), array_agg(DISTINCT locked.session_id) FILTER (WHERE locked.session_id IS NOT NULL)
+    INTO v_ids, v_wanted
+    FROM (
+      SELECT w.id, w.session_id
+      FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
+      JOIN worker_queue AS w ON w.id = candidate.id
+      WHERE CASE
+          WHEN w.visible_at > v_now THEN false
+          ELSE w.lock_token IS NULL OR w.locked_until <= v_expired_ms
+        END
+      ORDER BY candidate.position
+      LIMIT v_missing
+      FOR UPDATE OF w SKIP LOCKED
+    ) AS locked;
+
+    IF v_wanted IS NOT NULL THEN
+      v_busy := '{}';
+      FOREACH v_session IN ARRAY v_wanted LOOP
+        IF NOT pg_try_advisory_xact_lock(hashtext('session ' || v_session)) THEN
+          v_busy := v_busy || v_session;
+        END IF;
+      END LOOP;
+      WITH locked AS (
+        SELECT s.session_id
+        FROM sessions AS s
+        WHERE s.session_id = ANY (v_wanted)
+          AND s.session_id <> ALL (v_busy)
+          AND (s.locked_until <= v_now_ms OR s.worker_id = p_worker_id)
+        ORDER BY s.session_id COLLATE "C"
+        FOR UPDATE SKIP LOCKED
+      ),
+      refreshed AS (
+        UPDATE sessions AS s
+        SET worker_id = p_worker_id,
+            locked_until = v_now_ms + p_session_timeout_ms,
+            last_activity_at = v_now_ms
+        FROM locked
+        WHERE s.session_id = locked.session_id
+        RETURNING s.session_id
+      ),
+      created AS (
+        INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
+        SELECT wanted.session_id, p_worker_id, v_now_ms + p_session_timeout_ms, v_now_ms
+        FROM unnest(v_wanted) AS wanted (session_id)
+        WHERE wanted.session_id <> ALL (v_busy)
+          AND NOT EXISTS (
+            SELECT FROM sessions AS s
+            WHERE s.session_id = wanted.session_id
+          )
+        ORDER BY wanted.session_id COLLATE "C"
+        ON CONFLICT (session_id) DO NOTHING
+        RETURNING session_id
+      ),
+      -- The worker owns the session already; its row is only busy, as an ack or a renewal of the same worker updates
+      -- it. No other worker can take it.
+      kept AS (
+        SELECT s.session_id
+        FROM sessions AS s
+        WHERE s.session_id = ANY (v_wanted)
+          AND s.worker_id = p_worker_id
+          AND s.locked_until > v_now_ms
+      )
+      SELECT COALESCE(array_agg(one.session_id), '{}')
+      INTO v_won
+      FROM (
+        SELECT refreshed.session_id FROM refreshed
+        UNION
+        SELECT created.session_id FROM created
+        UNION
+        SELECT kept.session_id FROM kept
+      ) AS one;
+      v_lost := v_lost || ARRAY(
+        SELECT wanted.session_id
+        FROM unnest(v_wanted) AS wanted (session_id)
+        WHERE wanted.session_id <> ALL (v_won)
+      );
+    END IF;
+
+    RETURN QUERY
+    WITH claimed AS (
+      UPDATE worker_queue AS w
+      SET lock_token = v_secret,
+          locked_until = v_now_ms + p_lock_timeout_ms,
+          attempt_count = w.attempt_count + 1
+      WHERE w.id = ANY (v_ids)
+        AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
+      RETURNING w.id, w.work_item, w.attempt_count
+    )
+    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count
+    FROM claimed
+    ORDER BY array_position(v_candidates, claimed.id);
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    v_missing := v_missing - v_claimed;
+    EXIT WHEN v_missing = 0 OR (v_claimed > 0 AND v_suspects AND v_attempts[1] >= 2);
+    -- All candidates were seen, and no other claim took one of them.
+    EXIT WHEN cardinality(v_attempts) < v_reach
+      AND cardinality(v_attempts) = cardinality(v_candidates)
+      AND v_claimed = COALESCE(cardinality(v_ids), 0);
+    -- Do not wait for a suspect that another claim has locked, or that is not the first candidate.
+    v_suspects := false;
+    v_reach := least(v_reach * 4, 1000000);
+  END LOOP;
 END
 $$;
 
@@ -386,22 +835,37 @@ AS $$
     || ' ' || p_name
 $$;
 
--- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message.
+-- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message, or with its first
+-- turn.
 --
--- Returns one outcome per start, in order: Started, or AlreadyExists if the id has a row in instances or executions or
--- a queued start (of two starts of one id, the second). Of concurrent starts of one id exactly one is Started.
+-- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
+-- turn was stored instead of the message; or AlreadyExists if the id has a row in instances or executions or a queued
+-- start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first turn is
+-- stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or deletes it.
+-- Otherwise its start is stored as one without a first turn.
 --
 -- Messages that arrived before the start become claimable with it, not earlier.
 --
--- Bound: the starts given, and the queued messages of their ids. Locks: instances by id (the new ones), then their
--- executions, then earlier messages (skip locked). A start waits only for another start, a first turn or a deletion of
--- the same id. If lock_timeout ends that wait, all starts of the call fail with 55P03.
+-- Bound: the starts given, and the queued messages of their ids; for first turns as dx_store_turns.
+--
+-- Locks: advisory locks of ids with a first turn (try); instances by id (the new ones, children of first turns
+-- included), then their executions, then earlier messages (skip locked); for first turns then as dx_store_turns. A start
+-- waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all starts of
+-- the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
                                    --   delay_ms}]
+  p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id}: one for each start, {} for
+                                   --   one without; null if none has one
+  p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
+  p_key_values jsonb DEFAULT NULL,
+  p_worker_items jsonb DEFAULT NULL,
+  p_cancelled_activities jsonb DEFAULT NULL,
+  p_orchestrator_items jsonb DEFAULT NULL,
+  p_workers jsonb DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS text[]
+RETURNS jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -415,80 +879,288 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('AlreadyExists'::text, ARRAY[jsonb_array_length(p_starts)]);
-  v_started text[];
+  v_count integer := jsonb_array_length(p_starts);
+  v_ours text[];
+  -- By position: the instances that begin with their first turn; null for others.
+  v_begun text[] := array_fill(NULL::text, ARRAY[v_count]);
+  v_children text[];
+  v_parents bigint[];
   v_positions bigint[];
   v_position bigint;
+  v_handed_over jsonb;
 BEGIN
+  IF p_turns IS NOT NULL THEN
+    -- The same key as claims use. What follows sees everything that was committed before.
+    SELECT array_agg(one.instance_id)
+    INTO v_ours
+    FROM (
+      SELECT DISTINCT s.instance_id
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_starts) AS (instance_id text),
+        jsonb_to_recordset(p_turns) AS (execution_id bigint)
+      ) AS s (instance_id, execution_id)
+      WHERE s.execution_id = 1
+    ) AS one
+    WHERE pg_try_advisory_xact_lock(hashtext(one.instance_id));
+
+    -- Of two starts of one id the first counts.
+    SELECT array_agg(CASE WHEN start.is_first AND start.begins THEN start.instance_id END ORDER BY start.position)
+    INTO v_begun
+    FROM (
+      SELECT
+        s.instance_id,
+        s.position,
+        row_number() OVER (PARTITION BY s.instance_id ORDER BY s.position) = 1 AS is_first,
+        s.execution_id = 1
+          AND COALESCE(s.delay_ms, 0) = 0
+          AND s.instance_id = ANY (v_ours)
+          AND (SELECT i.instance_id FROM instances AS i WHERE i.instance_id = s.instance_id) IS NULL
+          AND (SELECT e.status FROM executions AS e WHERE e.instance_id = s.instance_id LIMIT 1) IS NULL
+          AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = s.instance_id) IS NULL
+          AND (SELECT q.id FROM orchestrator_queue AS q WHERE q.instance_id = s.instance_id LIMIT 1) IS NULL
+          AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = s.instance_id LIMIT 1) IS NULL AS begins
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_starts) AS (instance_id text, delay_ms bigint),
+        jsonb_to_recordset(p_turns) AS (execution_id bigint)
+      ) WITH ORDINALITY AS s (instance_id, delay_ms, execution_id, position)
+    ) AS start;
+    FOR v_position IN
+      SELECT h.ack
+      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
+      GROUP BY h.ack, h.event_id
+      HAVING count(*) > 1
+    LOOP
+      v_begun[v_position] := NULL;
+    END LOOP;
+  END IF;
+
+  -- The children of first turns with the starts, because all are inserted in one order.
   WITH free AS (
-    SELECT DISTINCT ON (s.instance_id COLLATE "C")
-      s.instance_id,
-      s.orchestration_name,
-      dx_route(s.major, s.minor, s.patch, s.orchestration_name, s.orchestration_version, false) AS route
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_starts) AS (
-        instance_id text,
+    SELECT DISTINCT ON (one.instance_id COLLATE "C") one.*
+    FROM (
+      SELECT
+        s.instance_id,
+        s.position AS parent,
+        false AS is_child,
+        s.position,
+        CASE WHEN turn.names THEN s.turn_name ELSE s.orchestration_name END AS orchestration_name,
+        CASE WHEN turn.names THEN s.turn_version END AS orchestration_version,
+        CASE WHEN turn.is_begun THEN s.parent_instance_id END AS parent_instance_id,
+        CASE WHEN turn.is_begun THEN s.custom_status END AS custom_status,
+        COALESCE(turn.is_begun AND s.sets_custom_status, false)::integer AS custom_status_version,
+        dx_route(
+          CASE WHEN turn.pins THEN s.turn_major ELSE s.major END,
+          CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END,
+          CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END,
+          CASE WHEN turn.names THEN s.turn_name ELSE s.orchestration_name END,
+          COALESCE(
+            CASE WHEN turn.is_begun AND s.status = 'ContinuedAsNew' THEN s.next_version END,
+            CASE WHEN turn.names THEN s.turn_version ELSE s.orchestration_version END
+          ),
+          COALESCE(turn.is_begun AND s.status = 'ContinuedAsNew' AND s.next_version IS NULL, false)
+        ) AS route
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_starts) AS (
+          instance_id text,
+          orchestration_name text,
+          orchestration_version text,
+          major integer,
+          minor integer,
+          patch integer
+        ),
+        jsonb_to_recordset(p_turns) AS (
+          orchestration_name text,
+          orchestration_version text,
+          status text,
+          next_version text,
+          parent_instance_id text,
+          major integer,
+          minor integer,
+          patch integer,
+          sets_custom_status boolean,
+          custom_status text
+        )
+      ) WITH ORDINALITY AS s (
+        instance_id,
+        orchestration_name,
+        orchestration_version,
+        major,
+        minor,
+        patch,
+        turn_name,
+        turn_version,
+        status,
+        next_version,
+        parent_instance_id,
+        turn_major,
+        turn_minor,
+        turn_patch,
+        sets_custom_status,
+        custom_status,
+        position
+      )
+      CROSS JOIN LATERAL (
+        SELECT
+          v_begun[s.position] IS NOT NULL AS is_begun,
+          v_begun[s.position] IS NOT NULL AND s.turn_name IS NOT NULL AND s.turn_version IS NOT NULL AS names,
+          v_begun[s.position] IS NOT NULL AND s.turn_major IS NOT NULL AS pins
+      ) AS turn
+      UNION ALL
+      SELECT
+        m.instance_id,
+        m.ack,
+        true,
+        m.position,
+        child.orchestration_name,
+        NULL,
+        child.parent_instance_id,
+        NULL,
+        0,
+        dx_route(
+          child.major,
+          child.minor,
+          child.patch,
+          child.orchestration_name,
+          child.orchestration_version,
+          false
+        )
+      FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
+        WITH ORDINALITY AS m (ack, instance_id, start, position)
+      CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (
         orchestration_name text,
         orchestration_version text,
+        parent_instance_id text,
         major integer,
         minor integer,
         patch integer
       )
-    ) WITH ORDINALITY AS s (instance_id, orchestration_name, orchestration_version, major, minor, patch, position)
+      WHERE v_begun[m.ack] IS NOT NULL
+        AND m.start IS NOT NULL
+    ) AS one
     WHERE NOT EXISTS (
         SELECT FROM instances AS i
-        WHERE i.instance_id = s.instance_id
+        WHERE i.instance_id = one.instance_id
       )
       AND NOT EXISTS (
         SELECT FROM executions AS e
-        WHERE e.instance_id = s.instance_id
+        WHERE e.instance_id = one.instance_id
       )
       AND NOT EXISTS (
         SELECT FROM orchestrator_queue AS q
-        WHERE q.instance_id = s.instance_id
+        WHERE q.instance_id = one.instance_id
           AND q.work_item LIKE '{"StartOrchestration"%'
       )
-    ORDER BY s.instance_id COLLATE "C", s.position
+    ORDER BY one.instance_id COLLATE "C", one.is_child, one.position
   ),
   created AS (
-    INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at, route)
-    SELECT free.instance_id, free.orchestration_name, 1, v_now, v_now, free.route
+    INSERT INTO instances (
+      instance_id,
+      orchestration_name,
+      orchestration_version,
+      current_execution_id,
+      created_at,
+      updated_at,
+      parent_instance_id,
+      custom_status,
+      custom_status_version,
+      route
+    )
+    SELECT
+      free.instance_id,
+      free.orchestration_name,
+      free.orchestration_version,
+      1,
+      v_now,
+      v_now,
+      free.parent_instance_id,
+      free.custom_status,
+      free.custom_status_version,
+      free.route
     FROM free
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id) DO NOTHING
     RETURNING instance_id
   )
-  SELECT array_agg(created.instance_id)
-  INTO v_started
-  FROM created;
-  IF v_started IS NULL THEN
-    RETURN v_outcomes;
+  SELECT
+    array_agg(free.position) FILTER (WHERE NOT free.is_child),
+    array_agg(free.instance_id) FILTER (WHERE free.is_child),
+    array_agg(free.parent) FILTER (WHERE free.is_child)
+  INTO v_positions, v_children, v_parents
+  FROM created
+  JOIN free ON free.instance_id = created.instance_id;
+  IF v_positions IS NULL THEN
+    RETURN to_jsonb(array_fill('AlreadyExists'::text, ARRAY[v_count]));
   END IF;
-
-  SELECT array_agg(first.position ORDER BY first.position)
-  INTO v_positions
-  FROM (
-    SELECT min(s.position) AS position
-    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text)) WITH ORDINALITY AS s (instance_id, position)
-    WHERE s.instance_id = ANY (v_started)
-    GROUP BY s.instance_id
-  ) AS first;
+  IF num_nonnulls(VARIADIC v_begun) > 0 THEN
+    SELECT array_agg(CASE WHEN one.position = ANY (v_positions) THEN one.instance_id END ORDER BY one.position)
+    INTO v_begun
+    FROM unnest(v_begun) WITH ORDINALITY AS one (instance_id, position);
+    IF v_children IS NOT NULL THEN
+      -- Their parents were started by a transaction that we waited for.
+      WITH gone AS (
+        DELETE FROM instances AS i
+        USING unnest(v_children, v_parents) AS child (instance_id, parent)
+        WHERE i.instance_id = child.instance_id
+          AND v_begun[child.parent] IS NULL
+        RETURNING i.instance_id
+      )
+      SELECT array_agg(one.instance_id)
+      INTO v_children
+      FROM unnest(v_children) AS one (instance_id)
+      WHERE one.instance_id NOT IN (SELECT gone.instance_id FROM gone);
+    END IF;
+  END IF;
 
   INSERT INTO executions (
     instance_id,
     execution_id,
     status,
+    output,
     started_at,
+    completed_at,
     duroxide_version_major,
     duroxide_version_minor,
     duroxide_version_patch
   )
-  SELECT s.instance_id, 1, 'Running', v_now, s.major, s.minor, s.patch
-  FROM ROWS FROM (
-    jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer)
-  ) WITH ORDINALITY AS s (instance_id, major, minor, patch, position)
-  WHERE s.position = ANY (v_positions)
-  ORDER BY s.instance_id COLLATE "C"
+  SELECT
+    one.instance_id,
+    1,
+    one.status,
+    one.output,
+    v_now,
+    CASE WHEN one.status <> 'Running' THEN v_now END,
+    one.major,
+    one.minor,
+    one.patch
+  FROM (
+    SELECT
+      s.instance_id,
+      COALESCE(CASE WHEN turn.is_begun THEN s.status END, 'Running') AS status,
+      CASE WHEN turn.is_begun AND s.status IS NOT NULL THEN s.output END AS output,
+      CASE WHEN turn.pins THEN s.turn_major ELSE s.major END AS major,
+      CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END AS minor,
+      CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END AS patch
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer),
+      jsonb_to_recordset(p_turns) AS (status text, output text, major integer, minor integer, patch integer)
+    ) WITH ORDINALITY
+      AS s (instance_id, major, minor, patch, status, output, turn_major, turn_minor, turn_patch, position)
+    CROSS JOIN LATERAL (
+      SELECT
+        v_begun[s.position] IS NOT NULL AS is_begun,
+        v_begun[s.position] IS NOT NULL AND s.turn_major IS NOT NULL AS pins
+    ) AS turn
+    WHERE s.position = ANY (v_positions)
+    UNION ALL
+    SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, 'Running', NULL, child.major, child.minor, child.patch
+    FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
+      WITH ORDINALITY AS m (ack, instance_id, start, position)
+    CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (major integer, minor integer, patch integer)
+    WHERE v_begun[m.ack] IS NOT NULL
+      AND m.start IS NOT NULL
+      AND m.instance_id = ANY (v_children)
+  ) AS one
+  ORDER BY one.instance_id COLLATE "C"
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
 
   WITH start AS (
@@ -514,6 +1186,7 @@ BEGIN
     FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
       WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
     WHERE s.position = ANY (v_positions)
+      AND v_begun[s.position] IS NULL
     ORDER BY s.position
     RETURNING instance_id, visible_at, route
   )
@@ -536,10 +1209,37 @@ BEGIN
   ) AS earlier
   WHERE q.id = earlier.id;
 
-  FOREACH v_position IN ARRAY v_positions LOOP
-    v_outcomes[v_position] := 'Started';
-  END LOOP;
-  RETURN v_outcomes;
+  IF num_nonnulls(VARIADIC v_begun) > 0 THEN
+    v_handed_over := dx_store_turns(
+      p_turns,
+      v_begun,
+      ARRAY(SELECT CASE WHEN one.id IS NOT NULL THEN 1 END FROM unnest(v_begun) WITH ORDINALITY AS one (id, position) ORDER BY one.position),
+      NULL,
+      COALESCE(v_children, '{}'),
+      p_history,
+      p_key_values,
+      p_worker_items,
+      p_cancelled_activities,
+      p_orchestrator_items,
+      p_workers,
+      v_now_ms
+    );
+  END IF;
+
+  RETURN (
+    SELECT jsonb_agg(
+      CASE
+        WHEN start.instance_id IS NOT NULL THEN jsonb_build_object(
+          '_tag', 'Begun',
+          'nowMs', v_now_ms,
+          'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
+        )
+        ELSE to_jsonb(CASE WHEN start.position = ANY (v_positions) THEN 'Started'::text ELSE 'AlreadyExists' END)
+      END
+      ORDER BY start.position
+    )
+    FROM unnest(v_begun) WITH ORDINALITY AS start (instance_id, position)
+  );
 END
 $$;
 
@@ -557,28 +1257,36 @@ AS $$
   SELECT CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END
 $$;
 
--- Stores turns: history, status, key-value changes, new work, cancellations. Deletes their locks and their batches. The
--- messages in left_ids are not deleted: they keep their places in the queue as if they had not been delivered. The
--- messages that the events in requeued have recorded are inserted again, in front of all others.
+-- Stores turns: history, status, key-value changes, new work, cancellations. The shared part of the functions that ack
+-- claimed turns (dx_ack_orchestration_items), store optimistic turns (dx_advance_orchestrations) and start instances with
+-- their first turns (dx_start_orchestrations). The caller has checked that they may be stored, and excludes every other
+-- turn of these instances until its transaction ends.
 --
--- Returns one outcome per ack, in order: Done; LockLost if the lock of the token is unknown, expired, superseded or
--- already settled (of several acks with one token, all but the first that can be stored); DuplicateEvent if an event id
--- exists already or is given twice. An ack that is not Done has changed nothing, and does not affect the others.
+-- Returns the activities that were handed over: an object with the position of a turn as the key, and as its value
+-- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are none.
 --
--- The other arguments hold the parts of all acks. Each part names its ack by position, from 1. An argument without
--- parts is null.
+-- Handed over are the first activities of a turn that its worker serves, without a session, as many as it has free places.
+-- They are stored claimed. If any activity that the worker serves was visible and free before, or if that is unknown
+-- because the 500 oldest of its route are locked, none is: no activity overtakes another.
 --
--- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
+-- Each part names its turn by position, from 1. An argument without parts is null.
 --
--- Locks: instance locks by instance; parent rows (key share), then instance rows by id, then the rows of starts by id;
--- executions, history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes.
--- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
--- they store, and so do an ack and a takeover.
-CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
-  p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
-                                   --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
-                                   --   custom_status, cancelled_timers: {work_item: null}, left_ids: [row id],
-                                   --   requeued: [event id]}]
+-- Bound: the rows given, and the key-value rows of instances that change them. To hand over: one look per route that has
+-- activities, and 500 rows per route that the workers serve.
+--
+-- Locks: parent rows (key share), then instance rows by id, then the rows of starts by id; executions, history,
+-- key-values; worker rows by id; queue rows of instances whose route changes.
+CREATE OR REPLACE FUNCTION dx_store_turns(
+  p_turns jsonb,                   -- [{orchestration_name, orchestration_version, status, output, next_version,
+                                   --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
+                                   --   cancelled_timers: {work_item: null}, left_ids: [row id], requeued: [event id],
+                                   --   worker: position in p_workers, places: most activities to hand over}]
+  p_instances text[],              -- by position of the turn; null: it is not stored
+  p_executions bigint[],           -- by position; null: nothing but its left_ids is stored
+  p_secrets text[],                -- by position, the secrets of the claims; null: these are turns without a claim, of
+                                   --   executions that have their rows
+  p_children text[],               -- null, unless these are first turns, whose instances and executions the caller has
+                                   --   created with their final values: the children that it has created with them
   p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
   p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
   p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
@@ -587,9 +1295,10 @@ CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
                                    --   creates its instance where the id is free
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+  p_workers jsonb,                 -- [{lock_timeout_ms, names, untagged, tags}], with tags as in dx_fetch_work_items
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
-RETURNS text[]
+RETURNS jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -600,20 +1309,9 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now_ms CONSTANT bigint := p_now_ms;
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_count integer := jsonb_array_length(p_acks);
-  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[v_count]);
-  -- By position of the ack; null where it was refused. v_executions is null, too, where only the batch is consumed.
-  v_instances text[] := array_fill(NULL::text, ARRAY[v_count]);
-  v_secrets text[] := array_fill(NULL::text, ARRAY[v_count]);
-  v_claimed_ms bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
-  v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
-  v_lock record;
-  v_previous text;
-  v_repeated boolean := false;
-  v_duplicate bigint;
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
   v_creates boolean;
   v_parents text[];
   v_created text[] := '{}';
@@ -621,81 +1319,32 @@ DECLARE
   v_ends boolean;
   v_cancels boolean;
   v_reroutes boolean;
-  v_started text[];
+  v_started text[] := p_children;
   v_no_tag text;
+  v_secret text;
+  v_routes text[];
+  -- Positions of the workers for whom no activity waits.
+  v_idle bigint[];
+  -- By position of the turn.
+  v_worker_of bigint[];
+  v_limits bigint[];
+  v_handed_over bigint[];
+  v_handed_over_by bigint[];
+  v_places bigint[];
+  v_cancelled bigint[];
 BEGIN
-  FOR v_lock IN
-    SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
-    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
-      WITH ORDINALITY AS a (token, execution_id, position)
-    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
-    WHERE l.lock_token = left(a.token, 36)
-      AND l.locked_until > v_now_ms
-    ORDER BY l.instance_id COLLATE "C", a.position
-    FOR UPDATE OF l
-  LOOP
-    v_repeated := v_repeated OR v_lock.instance_id IS NOT DISTINCT FROM v_previous;
-    v_previous := v_lock.instance_id;
-    v_outcomes[v_lock.position] := 'Done';
-    v_instances[v_lock.position] := v_lock.instance_id;
-    v_secrets[v_lock.position] := v_lock.lock_token;
-    v_claimed_ms[v_lock.position] := v_lock.locked_at;
-    v_executions[v_lock.position] := v_lock.execution_id;
-  END LOOP;
-
-  IF p_history IS NOT NULL THEN
-    -- While we hold the locks, no other transaction writes these histories: an event id that is free now stays free.
-    FOR v_duplicate IN
-      SELECT h.ack
-      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
-      WHERE v_executions[h.ack] IS NOT NULL
-      GROUP BY h.ack, h.event_id
-      -- Not EXISTS: below OR it may be planned as one read of the whole table.
-      HAVING count(*) > 1
-        OR (
-          SELECT x.event_id
-          FROM history AS x
-          WHERE x.instance_id = v_instances[h.ack]
-            AND x.execution_id = v_executions[h.ack]
-            AND x.event_id = h.event_id
-        ) IS NOT NULL
-    LOOP
-      v_outcomes[v_duplicate] := 'DuplicateEvent';
-      v_instances[v_duplicate] := NULL;
-      v_executions[v_duplicate] := NULL;
-    END LOOP;
-  END IF;
-
-  IF v_repeated THEN
-    -- Of several acks with one token, the first that can be stored ends the lock. A refused ack leaves it as it is.
-    v_previous := NULL;
-    FOR v_lock IN
-      SELECT a.position, substr(a.token, 38) AS instance_id
-      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS a (token, position)
-      WHERE v_outcomes[a.position] <> 'LockLost'
-      ORDER BY substr(a.token, 38) COLLATE "C", a.position
-    LOOP
-      IF v_lock.instance_id = v_previous THEN
-        v_outcomes[v_lock.position] := 'LockLost';
-        v_instances[v_lock.position] := NULL;
-        v_executions[v_lock.position] := NULL;
-      ELSIF v_outcomes[v_lock.position] = 'Done' THEN
-        v_previous := v_lock.instance_id;
-      END IF;
-    END LOOP;
-  END IF;
-
   -- Which of the rare steps are needed.
   SELECT
-    bool_or(ack.orchestration_name IS NOT NULL AND ack.orchestration_version IS NOT NULL),
+    p_secrets IS NOT NULL AND bool_or(ack.orchestration_name IS NOT NULL AND ack.orchestration_version IS NOT NULL),
     array_agg(ack.parent_instance_id) FILTER (WHERE ack.parent_instance_id IS NOT NULL),
-    bool_or(ack.status IS NOT NULL OR ack.major IS NOT NULL),
+    p_children IS NULL AND bool_or(ack.status IS NOT NULL OR ack.major IS NOT NULL),
     bool_or(ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')),
     bool_or(ack.cancelled_timers IS NOT NULL),
-    bool_or(ack.orchestration_name IS NOT NULL OR ack.major IS NOT NULL OR ack.status = 'ContinuedAsNew')
+    p_children IS NULL
+      AND bool_or(ack.orchestration_name IS NOT NULL OR ack.major IS NOT NULL OR ack.status = 'ContinuedAsNew')
   INTO v_creates, v_parents, v_describes, v_ends, v_cancels, v_reroutes
   FROM ROWS FROM (
-    jsonb_to_recordset(p_acks) AS (
+    jsonb_to_recordset(p_turns) AS (
       orchestration_name text,
       orchestration_version text,
       parent_instance_id text,
@@ -712,7 +1361,7 @@ BEGIN
     cancelled_timers,
     position
   )
-  WHERE v_executions[ack.position] IS NOT NULL;
+  WHERE p_executions[ack.position] IS NOT NULL;
 
   IF v_parents IS NOT NULL THEN
     -- A deletion of the parent with its children must not miss this child.
@@ -739,17 +1388,17 @@ BEGIN
         custom_status_version
       )
       SELECT
-        v_instances[ack.position],
+        p_instances[ack.position],
         ack.orchestration_name,
         ack.orchestration_version,
-        v_executions[ack.position],
+        p_executions[ack.position],
         v_now,
         v_now,
         ack.parent_instance_id,
         ack.custom_status,
         COALESCE(ack.sets_custom_status, false)::integer
       FROM ROWS FROM (
-        jsonb_to_recordset(p_acks) AS (
+        jsonb_to_recordset(p_turns) AS (
           orchestration_name text,
           orchestration_version text,
           parent_instance_id text,
@@ -764,14 +1413,14 @@ BEGIN
         custom_status,
         position
       )
-      WHERE v_executions[ack.position] IS NOT NULL
+      WHERE p_executions[ack.position] IS NOT NULL
         AND ack.orchestration_name IS NOT NULL
         AND ack.orchestration_version IS NOT NULL
         AND NOT EXISTS (
           SELECT FROM instances AS x
-          WHERE x.instance_id = v_instances[ack.position]
+          WHERE x.instance_id = p_instances[ack.position]
         )
-      ORDER BY v_instances[ack.position] COLLATE "C"
+      ORDER BY p_instances[ack.position] COLLATE "C"
       ON CONFLICT (instance_id) DO UPDATE
       SET orchestration_name = excluded.orchestration_name,
           orchestration_version = excluded.orchestration_version,
@@ -790,7 +1439,7 @@ BEGIN
     FROM created;
   END IF;
 
-  IF p_orchestrator_items IS NOT NULL THEN
+  IF p_orchestrator_items IS NOT NULL AND p_children IS NULL THEN
     -- Creates the instances of children and detached starts, in the same way as dx_start_orchestrations.
     WITH wanted AS (
       SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, s.*
@@ -804,7 +1453,7 @@ BEGIN
         minor integer,
         patch integer
       )
-      WHERE v_executions[m.ack] IS NOT NULL
+      WHERE p_executions[m.ack] IS NOT NULL
         AND m.start IS NOT NULL
         AND NOT EXISTS (
           SELECT FROM instances AS i
@@ -872,70 +1521,74 @@ BEGIN
     FROM created;
   END IF;
 
-  -- Whether or not the instance has a row.
-  INSERT INTO executions (instance_id, execution_id, status, started_at)
-  SELECT a.instance_id, a.execution_id, 'Running', v_now
-  FROM unnest(v_instances, v_executions) AS a (instance_id, execution_id)
-  WHERE a.execution_id IS NOT NULL
-    AND NOT EXISTS (
-      SELECT FROM executions AS e
-      WHERE e.instance_id = a.instance_id
-        AND e.execution_id = a.execution_id
-    )
-  ORDER BY a.instance_id COLLATE "C"
-  ON CONFLICT (instance_id, execution_id) DO NOTHING;
-  v_reroutes := v_reroutes OR FOUND;
-
-  UPDATE instances AS i
-  SET orchestration_name = CASE WHEN ack.names THEN ack.orchestration_name ELSE i.orchestration_name END,
-      orchestration_version = CASE WHEN ack.names THEN ack.orchestration_version ELSE i.orchestration_version END,
-      parent_instance_id = CASE
-        WHEN ack.names THEN COALESCE(i.parent_instance_id, ack.parent_instance_id)
-        ELSE i.parent_instance_id
-      END,
-      current_execution_id = greatest(i.current_execution_id, ack.execution_id),
-      updated_at = v_now,
-      custom_status = CASE WHEN ack.sets_custom_status THEN ack.custom_status ELSE i.custom_status END,
-      custom_status_version = i.custom_status_version + ack.sets_custom_status::integer
-  FROM (
-    SELECT
-      locked.instance_id,
-      v_executions[a.position] AS execution_id,
-      a.orchestration_name IS NOT NULL AND a.orchestration_version IS NOT NULL AS names,
-      a.orchestration_name,
-      a.orchestration_version,
-      a.parent_instance_id,
-      COALESCE(a.sets_custom_status, false) AS sets_custom_status,
-      a.custom_status
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_acks) AS (
-        orchestration_name text,
-        orchestration_version text,
-        parent_instance_id text,
-        sets_custom_status boolean,
-        custom_status text
+  IF p_secrets IS NOT NULL THEN
+    -- Whether or not the instance has a row.
+    INSERT INTO executions (instance_id, execution_id, status, started_at)
+    SELECT a.instance_id, a.execution_id, 'Running', v_now
+    FROM unnest(p_instances, p_executions) AS a (instance_id, execution_id)
+    WHERE a.execution_id IS NOT NULL
+      AND NOT EXISTS (
+        SELECT FROM executions AS e
+        WHERE e.instance_id = a.instance_id
+          AND e.execution_id = a.execution_id
       )
-    ) WITH ORDINALITY AS a (
-      orchestration_name,
-      orchestration_version,
-      parent_instance_id,
-      sets_custom_status,
-      custom_status,
-      position
-    )
-    JOIN instances AS locked ON locked.instance_id = v_instances[a.position]
-    WHERE v_executions[a.position] IS NOT NULL
-      AND locked.instance_id <> ALL (v_created)
-    ORDER BY locked.instance_id COLLATE "C"
-    FOR NO KEY UPDATE OF locked
-  ) AS ack
-  WHERE i.instance_id = ack.instance_id;
+    ORDER BY a.instance_id COLLATE "C"
+    ON CONFLICT (instance_id, execution_id) DO NOTHING;
+    v_reroutes := v_reroutes OR FOUND;
+  END IF;
+
+  IF p_children IS NULL THEN
+    UPDATE instances AS i
+    SET orchestration_name = CASE WHEN ack.names THEN ack.orchestration_name ELSE i.orchestration_name END,
+        orchestration_version = CASE WHEN ack.names THEN ack.orchestration_version ELSE i.orchestration_version END,
+        parent_instance_id = CASE
+          WHEN ack.names THEN COALESCE(i.parent_instance_id, ack.parent_instance_id)
+          ELSE i.parent_instance_id
+        END,
+        current_execution_id = greatest(i.current_execution_id, ack.execution_id),
+        updated_at = v_now,
+        custom_status = CASE WHEN ack.sets_custom_status THEN ack.custom_status ELSE i.custom_status END,
+        custom_status_version = i.custom_status_version + ack.sets_custom_status::integer
+    FROM (
+      SELECT
+        locked.instance_id,
+        p_executions[a.position] AS execution_id,
+        a.orchestration_name IS NOT NULL AND a.orchestration_version IS NOT NULL AS names,
+        a.orchestration_name,
+        a.orchestration_version,
+        a.parent_instance_id,
+        COALESCE(a.sets_custom_status, false) AS sets_custom_status,
+        a.custom_status
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_turns) AS (
+          orchestration_name text,
+          orchestration_version text,
+          parent_instance_id text,
+          sets_custom_status boolean,
+          custom_status text
+        )
+      ) WITH ORDINALITY AS a (
+        orchestration_name,
+        orchestration_version,
+        parent_instance_id,
+        sets_custom_status,
+        custom_status,
+        position
+      )
+      JOIN instances AS locked ON locked.instance_id = p_instances[a.position]
+      WHERE p_executions[a.position] IS NOT NULL
+        AND locked.instance_id <> ALL (v_created)
+      ORDER BY locked.instance_id COLLATE "C"
+      FOR NO KEY UPDATE OF locked
+    ) AS ack
+    WHERE i.instance_id = ack.instance_id;
+  END IF;
 
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT v_instances[h.ack], v_executions[h.ack], h.event_id, h.event_type, h.event_data, v_now
+    SELECT p_instances[h.ack], p_executions[h.ack], h.event_id, h.event_type, h.event_data, v_now
     FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint, event_type text, event_data text)
-    WHERE v_executions[h.ack] IS NOT NULL;
+    WHERE p_executions[h.ack] IS NOT NULL;
   END IF;
 
   IF v_describes THEN
@@ -950,10 +1603,10 @@ BEGIN
         duroxide_version_minor = COALESCE(ack.minor, e.duroxide_version_minor),
         duroxide_version_patch = COALESCE(ack.patch, e.duroxide_version_patch)
     FROM ROWS FROM (
-      jsonb_to_recordset(p_acks) AS (status text, output text, major integer, minor integer, patch integer)
+      jsonb_to_recordset(p_turns) AS (status text, output text, major integer, minor integer, patch integer)
     ) WITH ORDINALITY AS ack (status, output, major, minor, patch, position)
-    WHERE e.instance_id = v_instances[ack.position]
-      AND e.execution_id = v_executions[ack.position]
+    WHERE e.instance_id = p_instances[ack.position]
+      AND e.execution_id = p_executions[ack.position]
       AND (ack.status IS NOT NULL OR ack.major IS NOT NULL);
   END IF;
 
@@ -962,6 +1615,7 @@ BEGIN
     WITH wanted AS (
       SELECT
         i.instance_id,
+        p_secrets[ack.position] AS secret,
         dx_route(
           e.duroxide_version_major,
           e.duroxide_version_minor,
@@ -973,11 +1627,11 @@ BEGIN
           END,
           ack.status IS NOT DISTINCT FROM 'ContinuedAsNew' AND ack.next_version IS NULL
         ) AS route
-      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (status text, next_version text)) WITH ORDINALITY
+      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (status text, next_version text)) WITH ORDINALITY
         AS ack (status, next_version, position)
-      JOIN instances AS i ON i.instance_id = v_instances[ack.position]
+      JOIN instances AS i ON i.instance_id = p_instances[ack.position]
       JOIN executions AS e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-      WHERE v_executions[ack.position] IS NOT NULL
+      WHERE p_executions[ack.position] IS NOT NULL
     ),
     changed AS (
       UPDATE instances AS i
@@ -985,18 +1639,14 @@ BEGIN
       FROM wanted
       WHERE i.instance_id = wanted.instance_id
         AND i.route <> wanted.route
-      RETURNING i.instance_id, i.route
+      RETURNING i.instance_id, i.route, wanted.secret
     )
     UPDATE orchestrator_queue AS q
     SET route = changed.route
     FROM changed
     WHERE q.instance_id = changed.instance_id
       AND q.route <> changed.route
-      AND q.lock_token IS DISTINCT FROM (
-        SELECT l.lock_token
-        FROM instance_locks AS l
-        WHERE l.instance_id = changed.instance_id
-      );
+      AND (q.lock_token = changed.secret) IS NOT TRUE;
   END IF;
 
   IF p_key_values IS NOT NULL THEN
@@ -1004,7 +1654,7 @@ BEGIN
     INSERT INTO kv_delta (instance_id, key, value, last_updated_at_ms)
     WITH change AS (
       SELECT
-        v_instances[c.ack] AS instance_id,
+        p_instances[c.ack] AS instance_id,
         c.action,
         c.key,
         c.value,
@@ -1015,7 +1665,7 @@ BEGIN
         jsonb_to_recordset(p_key_values)
           AS (ack bigint, action text, key text, value text, last_updated_at_ms bigint)
       ) WITH ORDINALITY AS c (ack, action, key, value, last_updated_at_ms, position)
-      WHERE v_executions[c.ack] IS NOT NULL
+      WHERE p_executions[c.ack] IS NOT NULL
     ),
     changed_key AS (
       SELECT change.instance_id, change.key, change.position, change.value, change.last_updated_at_ms
@@ -1053,11 +1703,11 @@ BEGIN
     -- The changes of an ended execution become visible to the next execution and to readers.
     WITH moved AS (
       DELETE FROM kv_delta AS d
-      USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
-      WHERE d.instance_id = v_instances[ack.position]
-        AND v_executions[ack.position] IS NOT NULL
+      USING ROWS FROM (jsonb_to_recordset(p_turns) AS (status text)) WITH ORDINALITY AS ack (status, position)
+      WHERE d.instance_id = p_instances[ack.position]
+        AND p_executions[ack.position] IS NOT NULL
         AND ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')
-      RETURNING d.instance_id, d.key, d.value, d.last_updated_at_ms, v_executions[ack.position] AS execution_id
+      RETURNING d.instance_id, d.key, d.value, d.last_updated_at_ms, p_executions[ack.position] AS execution_id
     ),
     removed AS (
       DELETE FROM kv_store AS s
@@ -1078,76 +1728,200 @@ BEGIN
 
   IF p_worker_items IS NOT NULL THEN
     v_no_tag := dx_no_tag();
-    INSERT INTO worker_queue (
-      work_item,
-      visible_at,
-      created_at,
-      instance_id,
-      execution_id,
-      activity_id,
-      session_id,
-      tag,
-      route
-    )
-    SELECT
-      w.work_item,
-      v_now,
-      v_now,
-      w.instance_id,
-      w.execution_id,
-      w.activity_id,
-      w.session_id,
-      COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
-      w.name || COALESCE(' #' || w.tag, '')
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_worker_items) AS (
-        ack bigint,
-        work_item text,
-        name text,
-        instance_id text,
-        execution_id bigint,
-        activity_id bigint,
-        session_id text,
-        tag text,
-        served_by text
+    v_secret := gen_random_uuid()::text;
+    IF p_workers IS NOT NULL THEN
+      WITH RECURSIVE present AS (
+        (
+          SELECT w.route
+          FROM worker_queue AS w
+          WHERE w.session_id IS NULL
+          ORDER BY w.route
+          LIMIT 1
+        )
+        UNION ALL
+        SELECT (
+          SELECT w.route
+          FROM worker_queue AS w
+          WHERE w.session_id IS NULL
+            AND w.route > present.route
+          ORDER BY w.route
+          LIMIT 1
+        )
+        FROM present
+        WHERE present.route IS NOT NULL
       )
-    ) WITH ORDINALITY
-      AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
-    WHERE v_executions[w.ack] IS NOT NULL
-    ORDER BY w.position;
+      SELECT array_agg(present.route)
+      INTO v_routes
+      FROM present
+      WHERE present.route IS NOT NULL;
+
+      SELECT array_agg(turn.worker ORDER BY turn.position), array_agg(turn.places ORDER BY turn.position)
+      INTO v_worker_of, v_limits
+      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, places bigint)) WITH ORDINALITY
+        AS turn (worker, places, position);
+
+      SELECT array_agg(worker.position)
+      INTO v_idle
+      FROM ROWS FROM (jsonb_to_recordset(p_workers) AS (names text[], untagged boolean, tags text[])) WITH ORDINALITY
+        AS worker (names, untagged, tags, position)
+      WHERE NOT EXISTS (
+        SELECT
+        FROM unnest(v_routes) AS present (route)
+        CROSS JOIN LATERAL (
+          SELECT
+          FROM (
+            SELECT
+              one.*,
+              row_number() OVER () AS position
+            FROM (
+              SELECT w.lock_token, w.locked_until, w.tag
+              FROM worker_queue AS w
+              WHERE w.session_id IS NULL
+                AND w.route = present.route
+                AND w.visible_at <= v_now
+              ORDER BY w.visible_at, w.id
+              LIMIT 500
+            ) AS one
+          ) AS old
+          WHERE old.position = 500
+            OR (
+              (old.lock_token IS NULL OR old.locked_until <= v_now_ms)
+              AND CASE
+                WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
+                ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
+              END
+              -- A name may end like the tag of another route.
+              AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
+                = ANY (worker.names)
+            )
+          LIMIT 1
+        ) AS waiting
+        WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
+      );
+    END IF;
+
+    WITH item AS (
+      SELECT
+        w.*,
+        row_number() OVER (PARTITION BY w.ack ORDER BY w.position) - 1 AS place,
+        worker.lock_timeout_ms,
+        worker.position IS NOT NULL
+          AND w.session_id IS NULL
+          AND w.served_by IS NULL
+          AND w.name = ANY (worker.names)
+          AND CASE WHEN w.tag IS NULL THEN worker.untagged ELSE worker.tags IS NULL OR w.tag = ANY (worker.tags) END
+          AS is_served
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_worker_items) AS (
+          ack bigint,
+          work_item text,
+          name text,
+          instance_id text,
+          execution_id bigint,
+          activity_id bigint,
+          session_id text,
+          tag text,
+          served_by text
+        )
+      ) WITH ORDINALITY
+        AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
+      LEFT JOIN ROWS FROM (
+        jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
+      ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
+        ON worker.position = v_worker_of[w.ack]
+        AND worker.position = ANY (v_idle)
+      WHERE p_executions[w.ack] IS NOT NULL
+    ),
+    numbered AS MATERIALIZED (
+      SELECT
+        nextval('worker_queue_id_seq') AS id,
+        one.*
+      FROM (
+        SELECT
+          item.*,
+          item.is_served
+            AND count(*) FILTER (WHERE item.is_served) OVER (PARTITION BY item.ack ORDER BY item.position)
+              <= v_limits[item.ack] AS is_handed_over
+        FROM item
+        ORDER BY item.position
+      ) AS one
+    ),
+    stored AS (
+      INSERT INTO worker_queue (
+        id,
+        work_item,
+        visible_at,
+        lock_token,
+        locked_until,
+        created_at,
+        attempt_count,
+        instance_id,
+        execution_id,
+        activity_id,
+        session_id,
+        tag,
+        route
+      )
+      SELECT
+        w.id,
+        w.work_item,
+        v_now,
+        CASE WHEN w.is_handed_over THEN v_secret END,
+        CASE WHEN w.is_handed_over THEN v_now_ms + w.lock_timeout_ms END,
+        v_now,
+        w.is_handed_over::integer,
+        w.instance_id,
+        w.execution_id,
+        w.activity_id,
+        w.session_id,
+        COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
+        w.name || COALESCE(' #' || w.tag, '')
+      FROM numbered AS w
+      ORDER BY w.id
+    )
+    SELECT array_agg(w.id), array_agg(w.ack), array_agg(w.place)
+    INTO v_handed_over, v_handed_over_by, v_places
+    FROM numbered AS w
+    WHERE w.is_handed_over;
   END IF;
 
   IF p_cancelled_activities IS NOT NULL THEN
     -- After the insert: an activity that one turn both schedules and cancels never runs.
-    DELETE FROM worker_queue AS w
-    USING (
-      SELECT locked.id
-      FROM jsonb_to_recordset(p_cancelled_activities)
-        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
-      JOIN worker_queue AS locked
-        ON locked.instance_id = c.instance_id
-        AND locked.execution_id = c.execution_id
-        AND locked.activity_id = c.activity_id
-      WHERE v_executions[c.ack] IS NOT NULL
-      ORDER BY locked.id
-      FOR UPDATE OF locked
-    ) AS cancelled
-    WHERE w.id = cancelled.id;
+    WITH cancelled AS (
+      DELETE FROM worker_queue AS w
+      USING (
+        SELECT locked.id
+        FROM jsonb_to_recordset(p_cancelled_activities)
+          AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+        JOIN worker_queue AS locked
+          ON locked.instance_id = c.instance_id
+          AND locked.execution_id = c.execution_id
+          AND locked.activity_id = c.activity_id
+        WHERE p_executions[c.ack] IS NOT NULL
+        ORDER BY locked.id
+        FOR UPDATE OF locked
+      ) AS one
+      WHERE w.id = one.id
+      RETURNING w.id
+    )
+    SELECT array_agg(cancelled.id)
+    INTO v_cancelled
+    FROM cancelled;
   END IF;
 
   IF v_ends THEN
     -- The remaining timers of an ended execution would otherwise wake the instance when they are due, only to be
     -- dropped.
     DELETE FROM orchestrator_queue AS q
-    USING ROWS FROM (jsonb_to_recordset(p_acks) AS (status text)) WITH ORDINALITY AS ack (status, position)
-    WHERE v_executions[ack.position] IS NOT NULL
+    USING ROWS FROM (jsonb_to_recordset(p_turns) AS (status text)) WITH ORDINALITY AS ack (status, position)
+    WHERE p_executions[ack.position] IS NOT NULL
       AND ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')
-      AND q.instance_id = v_instances[ack.position]
+      AND q.instance_id = p_instances[ack.position]
       AND q.visible_at > v_now
       AND q.work_item LIKE '{"TimerFired"%';
   END IF;
 
-  IF jsonb_path_exists(p_acks, '$[*].left_ids') THEN
+  IF jsonb_path_exists(p_turns, '$[*].left_ids') THEN
     -- Before the insert, which places the start of the next execution in front of them. The update of the route above
     -- did not reach these messages, because they carry the lock's token.
     UPDATE orchestrator_queue AS q
@@ -1155,14 +1929,14 @@ BEGIN
         locked_until = NULL,
         attempt_count = 0,
         route = COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = q.instance_id), q.route)
-    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (left_ids bigint[])) WITH ORDINALITY AS ack (left_ids, position)
+    FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (left_ids bigint[])) WITH ORDINALITY AS ack (left_ids, position)
     CROSS JOIN LATERAL unnest(ack.left_ids) AS unread (id)
     WHERE q.id = unread.id
-      AND q.instance_id IS NOT DISTINCT FROM v_instances[ack.position] -- not "=": found by id, whatever the statistics say
-      AND q.lock_token = v_secrets[ack.position];
+      AND q.instance_id IS NOT DISTINCT FROM p_instances[ack.position] -- not "=": found by id, whatever the statistics say
+      AND q.lock_token = p_secrets[ack.position];
   END IF;
 
-  IF v_ends AND jsonb_path_exists(p_acks, '$[*].requeued') THEN
+  IF v_ends AND jsonb_path_exists(p_turns, '$[*].requeued') THEN
     -- Before the insert, for the same reason. An instance is older than its messages: these are in its first batch, also
     -- before a message that another transaction is about to commit. Batches are in order of the ids, so these are
     -- negative: smaller than those of messages that wait, and than those of messages that were requeued before.
@@ -1191,15 +1965,15 @@ BEGIN
           )
         ) - interval '1 millisecond' AS visible_at,
         COALESCE(i.route, '') AS route
-      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (status text, requeued jsonb)) WITH ORDINALITY
+      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (status text, requeued jsonb)) WITH ORDINALITY
         AS ack (status, requeued, position)
       CROSS JOIN LATERAL (
         SELECT DISTINCT one.id::bigint AS id
         FROM jsonb_array_elements_text(ack.requeued) AS one (id)
       ) AS wanted
       JOIN history AS h
-        ON h.instance_id = v_instances[ack.position]
-        AND h.execution_id = v_executions[ack.position]
+        ON h.instance_id = p_instances[ack.position]
+        AND h.execution_id = p_executions[ack.position]
         AND h.event_id = wanted.id
       CROSS JOIN LATERAL (SELECT h.event_data::json AS data) AS event
       LEFT JOIN instances AS i ON i.instance_id = h.instance_id
@@ -1240,7 +2014,7 @@ BEGIN
         least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
       ) AS at
     ) AS due
-    WHERE v_executions[m.ack] IS NOT NULL
+    WHERE p_executions[m.ack] IS NOT NULL
     ORDER BY m.position;
   END IF;
 
@@ -1263,13 +2037,165 @@ BEGIN
     -- After the insert: one turn may create a timer and cancel it. A timer that is visible by now is left to the next
     -- turn.
     DELETE FROM orchestrator_queue AS q
-    USING ROWS FROM (jsonb_to_recordset(p_acks) AS (cancelled_timers jsonb)) WITH ORDINALITY
+    USING ROWS FROM (jsonb_to_recordset(p_turns) AS (cancelled_timers jsonb)) WITH ORDINALITY
       AS ack (cancelled_timers, position)
-    WHERE v_executions[ack.position] IS NOT NULL
-      AND q.instance_id = v_instances[ack.position]
+    WHERE p_executions[ack.position] IS NOT NULL
+      AND q.instance_id = p_instances[ack.position]
       AND q.visible_at > v_now
       AND ack.cancelled_timers ? q.work_item;
   END IF;
+
+  IF v_handed_over IS NULL THEN
+    RETURN NULL;
+  END IF;
+  RETURN (
+    SELECT jsonb_object_agg(turn.ack, turn.handed_over)
+    FROM (
+      SELECT
+        one.ack,
+        jsonb_agg(
+          jsonb_build_object('index', one.place, 'lockToken', one.id || '.' || v_secret)
+          ORDER BY one.place
+        ) AS handed_over
+      FROM unnest(v_handed_over, v_handed_over_by, v_places) AS one (id, ack, place)
+      WHERE (one.id = ANY (v_cancelled)) IS NOT TRUE
+      GROUP BY one.ack
+    ) AS turn
+  );
+END
+$$;
+
+-- Stores turns: history, status, key-value changes, new work, cancellations. Deletes their locks and their batches. The
+-- messages in left_ids are not deleted: they keep their places in the queue as if they had not been delivered. The
+-- messages that the events in requeued have recorded are inserted again, in front of all others.
+--
+-- Returns one outcome per ack, in order: Done; LockLost if the lock of the token is unknown, expired, superseded or
+-- already settled (of several acks with one token, all but the first that can be stored); DuplicateEvent if an event id
+-- exists already or is given twice. An ack that is not Done has changed nothing, and does not affect the others.
+--
+-- The other arguments hold the parts of all acks. Each part names its ack by position, from 1. An argument without
+-- parts is null.
+--
+-- Bound: the rows given, the batches of these locks, and the key-value rows of instances that change them.
+--
+-- Locks: instance locks by instance; parent rows (key share), then instance rows by id, then the rows of starts by id;
+-- executions, history, key-values; worker rows by id; queue rows of the batches, and of instances whose route changes.
+-- The row in instance_locks stays locked until the transaction ends: two acks of one token exclude each other whatever
+-- they store, and so do an ack and a takeover.
+CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
+  p_acks jsonb,                    -- [{token, execution_id, orchestration_name, orchestration_version, status, output,
+                                   --   next_version, parent_instance_id, major, minor, patch, sets_custom_status,
+                                   --   custom_status, cancelled_timers: {work_item: null}, left_ids: [row id],
+                                   --   requeued: [event id]}]
+  p_history jsonb,                 -- [{ack, event_id, event_type, event_data}]
+  p_key_values jsonb,              -- [{ack, action, key, value, last_updated_at_ms}], in the order they apply
+  p_worker_items jsonb,            -- [{ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+                                   --   served_by}]
+  p_cancelled_activities jsonb,    -- [{ack, instance_id, execution_id, activity_id}]
+  p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
+                                   --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
+                                   --   creates its instance where the id is free
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_count integer := jsonb_array_length(p_acks);
+  v_outcomes text[] := array_fill('LockLost'::text, ARRAY[v_count]);
+  -- By position of the ack; null where it was refused. v_executions is null, too, where only the batch is consumed.
+  v_instances text[] := array_fill(NULL::text, ARRAY[v_count]);
+  v_secrets text[] := array_fill(NULL::text, ARRAY[v_count]);
+  v_claimed_ms bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
+  v_executions bigint[] := array_fill(NULL::bigint, ARRAY[v_count]);
+  v_lock record;
+  v_previous text;
+  v_repeated boolean := false;
+  v_duplicate bigint;
+BEGIN
+  FOR v_lock IN
+    SELECT a.position, a.execution_id, l.instance_id, l.lock_token, l.locked_at
+    FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text, execution_id bigint))
+      WITH ORDINALITY AS a (token, execution_id, position)
+    JOIN instance_locks AS l ON l.instance_id = substr(a.token, 38)
+    WHERE l.lock_token = left(a.token, 36)
+      AND l.locked_until > v_now_ms
+    ORDER BY l.instance_id COLLATE "C", a.position
+    FOR UPDATE OF l
+  LOOP
+    v_repeated := v_repeated OR v_lock.instance_id IS NOT DISTINCT FROM v_previous;
+    v_previous := v_lock.instance_id;
+    v_outcomes[v_lock.position] := 'Done';
+    v_instances[v_lock.position] := v_lock.instance_id;
+    v_secrets[v_lock.position] := v_lock.lock_token;
+    v_claimed_ms[v_lock.position] := v_lock.locked_at;
+    v_executions[v_lock.position] := v_lock.execution_id;
+  END LOOP;
+
+  IF p_history IS NOT NULL THEN
+    -- While we hold the locks, no other transaction writes these histories: an event id that is free now stays free.
+    FOR v_duplicate IN
+      SELECT h.ack
+      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
+      WHERE v_executions[h.ack] IS NOT NULL
+      GROUP BY h.ack, h.event_id
+      -- Not EXISTS: below OR it may be planned as one read of the whole table.
+      HAVING count(*) > 1
+        OR (
+          SELECT x.event_id
+          FROM history AS x
+          WHERE x.instance_id = v_instances[h.ack]
+            AND x.execution_id = v_executions[h.ack]
+            AND x.event_id = h.event_id
+        ) IS NOT NULL
+    LOOP
+      v_outcomes[v_duplicate] := 'DuplicateEvent';
+      v_instances[v_duplicate] := NULL;
+      v_executions[v_duplicate] := NULL;
+    END LOOP;
+  END IF;
+
+  IF v_repeated THEN
+    -- Of several acks with one token, the first that can be stored ends the lock. A refused ack leaves it as it is.
+    v_previous := NULL;
+    FOR v_lock IN
+      SELECT a.position, substr(a.token, 38) AS instance_id
+      FROM ROWS FROM (jsonb_to_recordset(p_acks) AS (token text)) WITH ORDINALITY AS a (token, position)
+      WHERE v_outcomes[a.position] <> 'LockLost'
+      ORDER BY substr(a.token, 38) COLLATE "C", a.position
+    LOOP
+      IF v_lock.instance_id = v_previous THEN
+        v_outcomes[v_lock.position] := 'LockLost';
+        v_instances[v_lock.position] := NULL;
+        v_executions[v_lock.position] := NULL;
+      ELSIF v_outcomes[v_lock.position] = 'Done' THEN
+        v_previous := v_lock.instance_id;
+      END IF;
+    END LOOP;
+  END IF;
+
+  PERFORM dx_store_turns(
+    p_acks,
+    v_instances,
+    v_executions,
+    v_secrets,
+    NULL,
+    p_history,
+    p_key_values,
+    p_worker_items,
+    p_cancelled_activities,
+    p_orchestrator_items,
+    NULL,
+    v_now_ms
+  );
 
   -- Every message of a batch was visible when its lock was taken; messages that became visible later are not looked at.
   DELETE FROM orchestrator_queue AS q
@@ -1316,14 +2242,23 @@ DECLARE
   v_previous bigint;
 BEGIN
   FOR v_row IN
-    SELECT a.position, w.id, w.session_id
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
-    JOIN worker_queue AS w
-      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
-    WHERE w.lock_token = split_part(a.token, '.', 2)
-      AND w.locked_until > v_now_ms
-    ORDER BY w.id, a.position
-    FOR UPDATE OF w
+    SELECT item.position, activity.id, activity.session_id
+    FROM (
+      SELECT
+        a.*,
+        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text)) WITH ORDINALITY AS a (token, position)
+      ORDER BY id, a.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT w.id, w.session_id
+      FROM worker_queue AS w
+      WHERE w.id = item.id
+        AND w.lock_token = split_part(item.token, '.', 2)
+        AND w.locked_until > v_now_ms
+      FOR UPDATE
+    ) AS activity
   LOOP
     CONTINUE WHEN v_row.id = v_previous;
     v_previous := v_row.id;
@@ -1364,6 +2299,291 @@ BEGIN
     AND a.work_item IS NOT NULL
   ORDER BY a.position;
   RETURN v_outcomes;
+END
+$$;
+
+-- Stores optimistic turns: the results of activities, and the turns that these lead to, which were run without a claim.
+-- A turn that cannot be stored leaves its results as messages, as dx_ack_work_items does.
+--
+-- Returns one answer per turn, in order: {_tag: Advanced, nowMs, handedOver: [{index, lockToken}]}, or {_tag: Queued,
+-- results: [Done or LockLost]}. A turn is stored if, at the moment of the call, no other transaction works on its instance,
+-- which has no row in instance_locks and no visible message; its execution is the current one, is running, and ends with
+-- the event last_event_id; its own event ids are free; its activities have their live locks; and none of these or of those
+-- it cancels is locked by another transaction. Of two turns of one instance the first is stored.
+--
+-- Raises 55P03 if a result must become a message while another transaction has locked its activity and this one has
+-- turns to store: it would wait with locks of theirs.
+--
+-- Bound: the rows given; otherwise as dx_store_turns and dx_ack_work_items.
+--
+-- Locks: advisory locks of the instances (try); worker rows of the turns to be stored (skip locked); then as
+-- dx_store_turns; then the other worker rows (skip locked), sessions by id. Whoever holds the advisory lock of an
+-- instance that has no row in instance_locks is the only one to store its turns, so nobody who waits for these worker rows
+-- holds what dx_store_turns waits for. Without a turn to store: as dx_ack_work_items.
+CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
+  p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id,
+                                   --   results: number of its results}]
+  p_results jsonb,                 -- [{ack, token, instance_id, work_item}], by turn; at least one for each
+  p_history jsonb,                 -- this and the following: as in dx_store_turns
+  p_key_values jsonb,
+  p_worker_items jsonb,
+  p_cancelled_activities jsonb,
+  p_orchestrator_items jsonb,
+  p_workers jsonb,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_ours text[];
+  -- By position of the turn; null where it is not stored.
+  v_instances text[];
+  v_executions bigint[];
+  -- By position: the last event id, and how many results are not locked yet.
+  v_last_event_ids bigint[];
+  v_missing bigint[];
+  v_held bigint[] := '{}';
+  v_row record;
+  v_position bigint;
+  v_handed_over jsonb;
+  v_settled text[];
+BEGIN
+  -- The same key as claims use.
+  SELECT array_agg(one.instance_id)
+  INTO v_ours
+  FROM (
+    SELECT DISTINCT t.instance_id
+    FROM jsonb_to_recordset(p_turns) AS t (instance_id text)
+  ) AS one
+  WHERE pg_try_advisory_xact_lock(hashtext(one.instance_id));
+
+  -- This and what follows sees everything that was committed before we took the advisory locks.
+  SELECT
+    array_agg(CASE WHEN turn.fits THEN turn.instance_id END ORDER BY turn.position),
+    array_agg(CASE WHEN turn.fits THEN turn.execution_id END ORDER BY turn.position),
+    array_agg(turn.last_event_id ORDER BY turn.position),
+    array_agg(turn.results ORDER BY turn.position)
+  INTO v_instances, v_executions, v_last_event_ids, v_missing
+  FROM (
+    SELECT
+      t.*,
+      -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
+      t.instance_id = ANY (v_ours)
+        AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = t.instance_id) IS NULL
+        AND (
+          SELECT q.id
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = t.instance_id
+            AND q.visible_at <= v_now
+          LIMIT 1
+        ) IS NULL
+        AND (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = t.instance_id) = t.execution_id
+        AND (
+          SELECT e.status
+          FROM executions AS e
+          WHERE e.instance_id = t.instance_id
+            AND e.execution_id = t.execution_id
+        ) = 'Running'
+        AND (
+          SELECT h.event_id
+          FROM history AS h
+          WHERE h.instance_id = t.instance_id
+            AND h.execution_id = t.execution_id
+          ORDER BY h.event_id DESC
+          LIMIT 1
+        ) = t.last_event_id AS fits
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_turns) AS (instance_id text, execution_id bigint, last_event_id bigint, results bigint)
+    ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, results, position)
+  ) AS turn;
+
+  IF p_history IS NOT NULL THEN
+    FOR v_position IN
+      SELECT h.ack
+      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
+      WHERE v_executions[h.ack] IS NOT NULL
+      GROUP BY h.ack, h.event_id
+      HAVING count(*) > 1
+        OR CASE
+          WHEN h.event_id > v_last_event_ids[h.ack] THEN false
+          ELSE (
+            SELECT x.event_id
+            FROM history AS x
+            WHERE x.instance_id = v_instances[h.ack]
+              AND x.execution_id = v_executions[h.ack]
+              AND x.event_id = h.event_id
+          ) IS NOT NULL
+        END
+    LOOP
+      v_instances[v_position] := NULL;
+    END LOOP;
+  END IF;
+
+  FOR v_row IN
+    SELECT r.ack, activity.id
+    FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
+    -- Below LATERAL, because a join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT w.id
+      FROM worker_queue AS w
+      WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
+        AND w.lock_token = split_part(r.token, '.', 2)
+        AND w.locked_until > v_now_ms
+        AND w.instance_id IS NOT DISTINCT FROM v_instances[r.ack] -- not "=": found by id, whatever the statistics say
+      FOR UPDATE SKIP LOCKED
+    ) AS activity
+    WHERE v_instances[r.ack] IS NOT NULL
+  LOOP
+    -- One activity that is given twice: one result stays missing.
+    CONTINUE WHEN v_row.id = ANY (v_held);
+    v_held := v_held || v_row.id;
+    v_missing[v_row.ack] := v_missing[v_row.ack] - 1;
+  END LOOP;
+  IF p_cancelled_activities IS NOT NULL THEN
+    v_held := v_held || ARRAY(
+      SELECT activity.id
+      FROM jsonb_to_recordset(p_cancelled_activities)
+        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+      CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM worker_queue AS w
+        WHERE w.instance_id = c.instance_id
+          AND w.execution_id = c.execution_id
+          AND w.activity_id = c.activity_id
+        FOR UPDATE SKIP LOCKED
+      ) AS activity
+      WHERE v_instances[c.ack] IS NOT NULL
+    );
+    FOR v_position IN
+      SELECT c.ack
+      FROM jsonb_to_recordset(p_cancelled_activities)
+        AS c (ack bigint, instance_id text, execution_id bigint, activity_id bigint)
+      CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM worker_queue AS w
+        WHERE w.instance_id = c.instance_id
+          AND w.execution_id = c.execution_id
+          AND w.activity_id = c.activity_id
+        OFFSET 0
+      ) AS activity
+      WHERE activity.id <> ALL (v_held)
+    LOOP
+      v_instances[v_position] := NULL;
+    END LOOP;
+  END IF;
+
+  -- Of the turns of one instance the first.
+  SELECT
+    array_agg(CASE WHEN one.is_stored THEN one.instance_id END ORDER BY one.position),
+    array_agg(CASE WHEN one.is_stored THEN v_executions[one.position] END ORDER BY one.position)
+  INTO v_instances, v_executions
+  FROM (
+    SELECT
+      fitting.*,
+      fitting.fits AND row_number() OVER (PARTITION BY fitting.instance_id, fitting.fits ORDER BY fitting.position) = 1
+        AS is_stored
+    FROM (
+      SELECT t.instance_id, t.position, t.instance_id IS NOT NULL AND v_missing[t.position] = 0 AS fits
+      FROM unnest(v_instances) WITH ORDINALITY AS t (instance_id, position)
+    ) AS fitting
+  ) AS one;
+
+  IF num_nonnulls(VARIADIC v_instances) > 0 THEN
+    v_handed_over := dx_store_turns(
+      p_turns,
+      v_instances,
+      v_executions,
+      NULL,
+      NULL,
+      p_history,
+      p_key_values,
+      p_worker_items,
+      p_cancelled_activities,
+      p_orchestrator_items,
+      p_workers,
+      v_now_ms
+    );
+  END IF;
+
+  IF v_held <> '{}' AND num_nulls(VARIADIC v_instances) > 0 THEN
+    v_held := v_held || ARRAY(
+      SELECT activity.id
+      FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
+      CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM worker_queue AS w
+        WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
+          AND w.lock_token = split_part(r.token, '.', 2)
+          AND w.locked_until > v_now_ms
+        FOR UPDATE SKIP LOCKED
+      ) AS activity
+      WHERE v_instances[r.ack] IS NULL
+    );
+    IF EXISTS (
+      SELECT
+      FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
+      CROSS JOIN LATERAL (
+        SELECT w.id
+        FROM worker_queue AS w
+        WHERE w.id = CASE WHEN r.token ~ '^[0-9]{1,18}[.]' THEN split_part(r.token, '.', 1)::bigint END
+          AND w.lock_token = split_part(r.token, '.', 2)
+          AND w.locked_until > v_now_ms
+        OFFSET 0
+      ) AS activity
+      WHERE v_instances[r.ack] IS NULL
+        AND activity.id <> ALL (v_held)
+    ) THEN
+      RAISE EXCEPTION 'another transaction has locked an activity that ended'
+        USING ERRCODE = 'lock_not_available';
+    END IF;
+  END IF;
+
+  -- The results of turns that are stored are not delivered.
+  v_settled := dx_ack_work_items(
+    (
+      SELECT jsonb_agg(
+        CASE WHEN v_instances[r.ack] IS NULL THEN r.result ELSE r.result - 'work_item' END
+        ORDER BY r.position
+      )
+      FROM (
+        SELECT item.result, item.position, (item.result -> 'ack')::bigint AS ack
+        FROM jsonb_array_elements(p_results) WITH ORDINALITY AS item (result, position)
+      ) AS r
+    ),
+    v_now_ms
+  );
+
+  RETURN (
+    SELECT jsonb_agg(
+      CASE
+        WHEN turn.instance_id IS NULL THEN jsonb_build_object(
+          '_tag', 'Queued',
+          'results', (
+            SELECT jsonb_agg(v_settled[r.position] ORDER BY r.position)
+            FROM ROWS FROM (jsonb_to_recordset(p_results) AS (ack bigint)) WITH ORDINALITY AS r (ack, position)
+            WHERE r.ack = turn.position
+          )
+        )
+        ELSE jsonb_build_object(
+          '_tag', 'Advanced',
+          'nowMs', v_now_ms,
+          'handedOver', COALESCE(v_handed_over -> turn.position::text, '[]')
+        )
+      END
+      ORDER BY turn.position
+    )
+    FROM unnest(v_instances) WITH ORDINALITY AS turn (instance_id, position)
+  );
 END
 $$;
 
@@ -2424,442 +3644,6 @@ BEGIN
 END
 $$;
 
--- Whether a worker takes activities with this route (name and tag).
-CREATE OR REPLACE FUNCTION dx_is_served(
-  p_route text,
-  p_names text[],
-  p_untagged boolean,
-  p_tags text[]                    -- null: every tag
-)
-RETURNS boolean
-LANGUAGE sql
-IMMUTABLE
-AS $$
-  SELECT EXISTS (
-    SELECT
-    FROM unnest(p_names) AS one (name)
-    WHERE (p_untagged AND p_route = one.name)
-      OR (p_tags IS NULL AND starts_with(p_route, one.name || ' #'))
-      OR (starts_with(p_route, one.name || ' #') AND substr(p_route, length(one.name) + 3) = ANY (p_tags))
-  )
-$$;
-
--- Returns the tag of an activity from the column \`tag\`; null for the value of dx_no_tag.
-CREATE OR REPLACE FUNCTION dx_tag(
-  p_stored text
-)
-RETURNS text
-LANGUAGE sql
-IMMUTABLE
-AS $$
-  SELECT NULLIF(p_stored, 'duroxide-prisma')
-$$;
-
--- Claims up to p_limit visible activities without a live lock, in the order in which they became visible, and the
--- sessions they need.
---
--- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
--- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
--- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
--- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect, and is claimed
--- alone. Without p_takes_over, an expired lock counts as a live one.
---
--- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
--- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
---
--- Bound: one look per route that has rows, and one per session of the worker and served route. New sessions: 32 per
--- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
--- that one look per session (7 microseconds). Then at most 10 rounds, each over four times the rows of the one before.
--- Locked rows before the first free one are skipped (0.2 microseconds each).
---
--- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
--- waits.
-CREATE OR REPLACE FUNCTION dx_fetch_work_items(
-  p_limit integer,                 -- rows, >= 1
-  p_lock_timeout_ms bigint,        -- milliseconds, > 0
-  p_untagged boolean,              -- whether rows without a tag are taken
-  p_tags text[],                   -- tags to take; null means rows of every tag, and p_untagged is true
-  p_worker_id text,                -- the owner of new sessions; null takes only rows without a session
-  p_session_timeout_ms bigint,     -- milliseconds, > 0; null without p_worker_id
-  p_names text[] DEFAULT NULL,     -- activities to take; null: all
-  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
-  p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
-  p_takes_over boolean DEFAULT true, -- whether an activity whose lock has expired may be claimed
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_work_item text,
-  out_lock_token text,             -- <row id>.<36 characters of the lock>
-  out_attempt_count integer
-)
-LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  -- A lock that ended by then may be taken over.
-  v_expired_ms bigint := CASE WHEN p_takes_over THEN v_now_ms ELSE 0 END;
-  v_secret text := gen_random_uuid()::text;
-  v_missing integer := p_limit;
-  v_reach integer := p_limit;
-  v_routes text[];
-  v_session_routes text[];
-  -- Sessions to take from: those the worker owns, and free ones up to the limit.
-  v_sessions text[] := '{}';
-  v_free text[] := '{}';
-  v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
-  v_is_cut boolean;
-  v_depth integer;
-  v_suspects boolean := p_suspects;
-  v_candidates bigint[];
-  v_attempts integer[];
-  v_ids bigint[];
-  v_wanted text[];
-  v_session text;
-  v_busy text[];
-  v_won text[] := '{}';
-  v_lost text[] := '{}';
-  v_claimed integer;
-BEGIN
-  WITH RECURSIVE present AS (
-    (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-      ORDER BY w.route
-      LIMIT 1
-    )
-    UNION ALL
-    SELECT (
-      SELECT w.route
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route > present.route
-      ORDER BY w.route
-      LIMIT 1
-    )
-    FROM present
-    WHERE present.route IS NOT NULL
-  )
-  SELECT array_agg(present.route)
-  INTO v_routes
-  FROM present
-  WHERE present.route IS NOT NULL
-    AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
-
-  IF p_worker_id IS NOT NULL THEN
-    WITH RECURSIVE present AS (
-      (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-        ORDER BY w.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT w.route
-        FROM worker_queue AS w
-        WHERE w.session_id IS NOT NULL
-          AND w.route > present.route
-        ORDER BY w.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
-    SELECT array_agg(present.route)
-    INTO v_session_routes
-    FROM present
-    WHERE present.route IS NOT NULL
-      AND (p_names IS NULL OR dx_is_served(present.route, p_names, p_untagged, p_tags));
-  END IF;
-
-  IF v_session_routes IS NOT NULL THEN
-    SELECT COALESCE(array_agg(s.session_id), '{}')
-    INTO v_sessions
-    FROM sessions AS s
-    WHERE s.worker_id = p_worker_id
-      AND s.locked_until > v_now_ms;
-
-    -- Free sessions by their oldest activity. With few sessions the order is exact, however many activities each has.
-    -- Else the sessions of the oldest activities; if other workers own these or they are delayed, one session after
-    -- another.
-    FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
-      EXIT WHEN v_new <= 0;
-      IF v_depth IN (256, 4096) THEN
-        SELECT
-          COALESCE(array_agg(one.session_id) FILTER (WHERE one.is_free), '{}'),
-          COALESCE(bool_or(one.is_cut), false)
-        INTO v_free, v_is_cut
-        FROM (
-          SELECT
-            met.session_id,
-            bool_or(met.is_cut) AS is_cut,
-            (
-              SELECT s.session_id
-              FROM sessions AS s
-              WHERE s.session_id = met.session_id
-                AND s.locked_until > v_now_ms
-            ) IS NULL AS is_free
-          FROM (
-            SELECT old.*, count(*) OVER (PARTITION BY wanted.route) >= v_depth AS is_cut
-            FROM unnest(v_session_routes) AS wanted (route)
-            CROSS JOIN LATERAL (
-              SELECT w.session_id, w.visible_at, w.id
-              FROM worker_queue AS w
-              WHERE num_nulls(w.session_id) = 0
-                AND w.route = wanted.route
-                AND w.visible_at <= v_now
-                AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-                AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-                -- A name may end like the tag of another route.
-                AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-              ORDER BY w.visible_at, w.id
-              LIMIT v_depth
-            ) AS old
-          ) AS met
-          GROUP BY met.session_id
-          ORDER BY min(met.visible_at), min(met.id)
-        ) AS one;
-        EXIT WHEN NOT v_is_cut OR cardinality(v_free) >= v_new;
-        CONTINUE;
-      END IF;
-      WITH RECURSIVE present AS (
-        SELECT wanted.route, one.session_id, 1 AS position
-        FROM unnest(v_session_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT w.session_id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND (w.route, w.session_id) >= (wanted.route, '')
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        ) AS one
-        UNION ALL
-        -- ORDER BY route and session: an index on sessions alone would also give this order for one route, but would
-        -- read the rows of all routes.
-        SELECT present.route, one.session_id, present.position + 1
-        FROM present
-        CROSS JOIN LATERAL (
-          SELECT w.route, w.session_id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND (w.route, w.session_id) > (present.route, present.session_id)
-          ORDER BY w.route, w.session_id
-          LIMIT 1
-        ) AS one
-        WHERE present.position < v_depth
-          AND one.route = present.route
-      )
-      SELECT
-        COALESCE(array_agg(one.session_id ORDER BY one.visible_at, one.id) FILTER (WHERE one.id IS NOT NULL), '{}'),
-        COALESCE(max(one.position) >= v_depth, false)
-      INTO v_free, v_is_cut
-      FROM (
-        SELECT
-          present.session_id,
-          max(present.position) AS position,
-          min(first.visible_at) AS visible_at,
-          min(first.id) AS id
-        FROM present
-        LEFT JOIN LATERAL (
-          SELECT w.visible_at, w.id
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND w.route = present.route
-            AND w.session_id = present.session_id
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-            AND (
-              SELECT s.session_id
-              FROM sessions AS s
-              WHERE s.session_id = present.session_id
-                AND s.locked_until > v_now_ms
-            ) IS NULL
-          ORDER BY w.visible_at, w.id
-          LIMIT 1
-        ) AS first ON true
-        GROUP BY present.session_id
-      ) AS one;
-      EXIT WHEN NOT v_is_cut;
-    END LOOP;
-    v_sessions := v_sessions || v_free[1:v_new];
-  END IF;
-
-  FOR v_round IN 1..10 LOOP
-    SELECT array_agg(candidate.id), array_agg(candidate.attempt_count)
-    INTO v_candidates, v_attempts
-    FROM (
-      SELECT one.id, one.attempt_count
-      FROM (
-        SELECT free.*
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT w.id, w.visible_at, w.attempt_count
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-            AND w.route = wanted.route
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-          ORDER BY w.visible_at, w.id
-          LIMIT v_reach
-        ) AS free
-        UNION ALL
-        SELECT bound.*
-        FROM unnest(v_sessions) AS wanted (session_id)
-        CROSS JOIN unnest(v_session_routes) AS program (route)
-        CROSS JOIN LATERAL (
-          SELECT w.id, w.visible_at, w.attempt_count
-          FROM worker_queue AS w
-          WHERE w.session_id IS NOT NULL
-            AND w.route = program.route
-            AND w.session_id = wanted.session_id
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_expired_ms)
-            AND (v_suspects OR w.attempt_count < 2)
-            AND CASE WHEN dx_tag(w.tag) IS NULL THEN p_untagged ELSE p_tags IS NULL OR w.tag = ANY (p_tags) END
-            -- A name may end like the tag of another route.
-            AND (p_names IS NULL OR left(w.route, length(w.route) - COALESCE(length(dx_tag(w.tag)) + 2, 0)) = ANY (p_names))
-          ORDER BY w.visible_at, w.id
-          LIMIT v_reach
-        ) AS bound
-        WHERE wanted.session_id <> ALL (v_lost)
-      ) AS one
-      ORDER BY one.visible_at, one.id
-      LIMIT v_reach
-    ) AS candidate;
-    EXIT WHEN v_candidates IS NULL;
-    IF v_suspects AND v_attempts[1] >= 2 AND v_missing = p_limit THEN
-      v_candidates := v_candidates[1:1];
-    ELSE
-      v_candidates := ARRAY(
-        SELECT one.id
-        FROM unnest(v_candidates, v_attempts) AS one (id, attempt_count)
-        WHERE one.attempt_count < 2
-      );
-    END IF;
-
-    -- In the order of the candidates, not of the ids: a row of a later round must not displace an older one.
-    SELECT array_agg(locked.id), array_agg(DISTINCT locked.session_id) FILTER (WHERE locked.session_id IS NOT NULL)
-    INTO v_ids, v_wanted
-    FROM (
-      SELECT w.id, w.session_id
-      FROM unnest(v_candidates) WITH ORDINALITY AS candidate (id, position)
-      JOIN worker_queue AS w ON w.id = candidate.id
-      WHERE CASE
-          WHEN w.visible_at > v_now THEN false
-          ELSE w.lock_token IS NULL OR w.locked_until <= v_expired_ms
-        END
-      ORDER BY candidate.position
-      LIMIT v_missing
-      FOR UPDATE OF w SKIP LOCKED
-    ) AS locked;
-
-    IF v_wanted IS NOT NULL THEN
-      v_busy := '{}';
-      FOREACH v_session IN ARRAY v_wanted LOOP
-        IF NOT pg_try_advisory_xact_lock(hashtext('session ' || v_session)) THEN
-          v_busy := v_busy || v_session;
-        END IF;
-      END LOOP;
-      WITH locked AS (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = ANY (v_wanted)
-          AND s.session_id <> ALL (v_busy)
-          AND (s.locked_until <= v_now_ms OR s.worker_id = p_worker_id)
-        ORDER BY s.session_id COLLATE "C"
-        FOR UPDATE SKIP LOCKED
-      ),
-      refreshed AS (
-        UPDATE sessions AS s
-        SET worker_id = p_worker_id,
-            locked_until = v_now_ms + p_session_timeout_ms,
-            last_activity_at = v_now_ms
-        FROM locked
-        WHERE s.session_id = locked.session_id
-        RETURNING s.session_id
-      ),
-      created AS (
-        INSERT INTO sessions (session_id, worker_id, locked_until, last_activity_at)
-        SELECT wanted.session_id, p_worker_id, v_now_ms + p_session_timeout_ms, v_now_ms
-        FROM unnest(v_wanted) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_busy)
-          AND NOT EXISTS (
-            SELECT FROM sessions AS s
-            WHERE s.session_id = wanted.session_id
-          )
-        ORDER BY wanted.session_id COLLATE "C"
-        ON CONFLICT (session_id) DO NOTHING
-        RETURNING session_id
-      ),
-      -- The worker owns the session already; its row is only busy, as an ack or a renewal of the same worker updates
-      -- it. No other worker can take it.
-      kept AS (
-        SELECT s.session_id
-        FROM sessions AS s
-        WHERE s.session_id = ANY (v_wanted)
-          AND s.worker_id = p_worker_id
-          AND s.locked_until > v_now_ms
-      )
-      SELECT COALESCE(array_agg(one.session_id), '{}')
-      INTO v_won
-      FROM (
-        SELECT refreshed.session_id FROM refreshed
-        UNION
-        SELECT created.session_id FROM created
-        UNION
-        SELECT kept.session_id FROM kept
-      ) AS one;
-      v_lost := v_lost || ARRAY(
-        SELECT wanted.session_id
-        FROM unnest(v_wanted) AS wanted (session_id)
-        WHERE wanted.session_id <> ALL (v_won)
-      );
-    END IF;
-
-    RETURN QUERY
-    WITH claimed AS (
-      UPDATE worker_queue AS w
-      SET lock_token = v_secret,
-          locked_until = v_now_ms + p_lock_timeout_ms,
-          attempt_count = w.attempt_count + 1
-      WHERE w.id = ANY (v_ids)
-        AND (w.session_id IS NULL OR w.session_id = ANY (v_won))
-      RETURNING w.id, w.work_item, w.attempt_count
-    )
-    SELECT claimed.work_item, claimed.id || '.' || v_secret, claimed.attempt_count
-    FROM claimed
-    ORDER BY array_position(v_candidates, claimed.id);
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing = 0 OR (v_claimed > 0 AND v_suspects AND v_attempts[1] >= 2);
-    -- All candidates were seen, and no other claim took one of them.
-    EXIT WHEN cardinality(v_attempts) < v_reach
-      AND cardinality(v_attempts) = cardinality(v_candidates)
-      AND v_claimed = COALESCE(cardinality(v_ids), 0);
-    -- Do not wait for a suspect that another claim has locked, or that is not the first candidate.
-    v_suspects := false;
-    v_reach := least(v_reach * 4, 1000000);
-  END LOOP;
-END
-$$;
-
 -- Takes instances away from the processes that run them, so that a tree can be deleted in several transactions.
 --
 -- Returns one row. out_still_running is an id of p_must_have_ended that has not ended; then nothing was held. Otherwise
@@ -3408,25 +4192,38 @@ BEGIN
     SELECT a.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, sufficient_ms bigint))
       WITH ORDINALITY AS a (token, sufficient_ms, position)
-    JOIN worker_queue AS w
-      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
-    WHERE w.lock_token = split_part(a.token, '.', 2)
-      -- CASE leaves the planner no index but that of the ids.
-      AND CASE WHEN w.session_id IS NULL THEN w.locked_until - v_now_ms >= a.sufficient_ms ELSE false END
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT
+      FROM worker_queue AS w
+      WHERE w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
+        AND w.lock_token = split_part(a.token, '.', 2)
+        -- CASE leaves the planner no index but that of the ids.
+        AND CASE WHEN w.session_id IS NULL THEN w.locked_until - v_now_ms >= a.sufficient_ms ELSE false END
+      OFFSET 0
+    ) AS activity
   LOOP
     v_outcomes[v_row.position] := 'Done';
   END LOOP;
 
   FOR v_row IN
-    SELECT a.position, v_now_ms + a.extend_for_ms AS until_ms, w.id, w.session_id
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
-      WITH ORDINALITY AS a (token, extend_for_ms, position)
-    JOIN worker_queue AS w
-      ON w.id = CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END
-    WHERE w.lock_token = split_part(a.token, '.', 2)
-      AND v_outcomes[a.position] = 'LockLost'
-    ORDER BY w.id, a.position DESC -- of two renewals of one lock the last counts
-    FOR UPDATE OF w
+    SELECT item.position, v_now_ms + item.extend_for_ms AS until_ms, activity.id, activity.session_id
+    FROM (
+      SELECT
+        a.*,
+        CASE WHEN a.token ~ '^[0-9]{1,18}[.]' THEN split_part(a.token, '.', 1)::bigint END AS id
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (token text, extend_for_ms bigint))
+        WITH ORDINALITY AS a (token, extend_for_ms, position)
+      WHERE v_outcomes[a.position] = 'LockLost'
+      ORDER BY id, a.position DESC -- of two renewals of one lock the last counts
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT w.id, w.session_id
+      FROM worker_queue AS w
+      WHERE w.id = item.id
+        AND w.lock_token = split_part(item.token, '.', 2)
+      FOR UPDATE
+    ) AS activity
   LOOP
     v_outcomes[v_row.position] := 'Done';
     CONTINUE WHEN v_row.id = v_previous;

@@ -11,6 +11,7 @@ import type {
   EncodedEvent,
   EncodedMessage,
   EndedInstance,
+  HandOver,
   KeyValueChange,
   OrchestrationAck,
   Renewal
@@ -22,16 +23,58 @@ import { Prisma } from "./client.ts"
 
 export const bigint = (value: number | null) => Prisma.sql`${value}::bigint`
 
-export const json = (value: unknown) => Prisma.sql`${JSON.stringify(value)}::jsonb`
+/** Null is the null of SQL. */
+export const json = (value: unknown) => Prisma.sql`${value === null ? null : JSON.stringify(value)}::jsonb`
 
-/** The parts of all acks in one list. Each names its ack by position, from 1. Null if no ack has such a part. */
-export const parts = <Part>(
-  acks: ReadonlyArray<OrchestrationAck>,
-  of: (ack: OrchestrationAck) => ReadonlyArray<Part>,
+/** What a set of turns stores beside its rows of `turnRow`, in the order of the functions' arguments. */
+export const turnParts = (turns: ReadonlyArray<Parts | undefined>) => [
+  parts(turns, (turn) => turn.history, eventRow),
+  parts(turns, (turn) => turn.keyValues, keyValueRow),
+  parts(turns, (turn) => turn.workerItems, activityRow),
+  parts(turns, (turn) => turn.cancelledActivities, (key) => ({
+    instance_id: key.instanceId,
+    execution_id: key.executionId,
+    activity_id: key.activityId
+  })),
+  parts(turns, (turn) => turn.orchestratorItems, messageRow)
+]
+
+type Parts = Pick<
+  OrchestrationAck,
+  "history" | "keyValues" | "workerItems" | "cancelledActivities" | "orchestratorItems"
+>
+
+/** The parts of all turns in one list. Each names its turn by position, from 1. Null if no turn has such a part. */
+const parts = <Turn, Part>(
+  turns: ReadonlyArray<Turn | undefined>,
+  of: (turn: Turn) => ReadonlyArray<Part>,
   encode: (part: Part) => object
 ) => {
-  const rows = acks.flatMap((ack, index) => of(ack).map((part) => ({ ack: index + 1, ...encode(part) })))
-  return Prisma.sql`${rows.length === 0 ? null : JSON.stringify(rows)}::jsonb`
+  const rows = turns.flatMap((turn, index) =>
+    turn === undefined ? [] : of(turn).map((part) => ({ ack: index + 1, ...encode(part) }))
+  )
+  return json(rows.length === 0 ? null : rows)
+}
+
+/** The workers that a set of turns hands activities over to, each once, and what a turn says of its own. */
+export const makeWorkers = () => {
+  const positions = new Map<string, number>()
+  return {
+    /** Null without a worker. */
+    sql: () => Prisma.sql`${positions.size === 0 ? null : `[${[...positions.keys()].join()}]`}::jsonb`,
+    row: (handOver: HandOver | null) => {
+      if (handOver === null || handOver.tags._tag === "None") return undefined
+      const worker = JSON.stringify({
+        lock_timeout_ms: handOver.lockTimeoutMs,
+        names: handOver.activities,
+        untagged: handOver.tags._tag !== "Tags",
+        tags: acceptedTags(handOver.tags)
+      })
+      const position = positions.get(worker) ?? positions.size + 1
+      positions.set(worker, position)
+      return { worker: position, places: handOver.limit }
+    }
+  }
 }
 
 export const versionTuple = (version: CoreVersion | undefined) =>
@@ -51,21 +94,25 @@ export const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" 
 
 export const ackRow = (ack: OrchestrationAck) => ({
   token: ack.lockToken,
-  execution_id: ack.executionId,
-  orchestration_name: ack.orchestrationName,
-  orchestration_version: ack.orchestrationVersion,
-  status: ack.status,
-  output: ack.output,
-  parent_instance_id: ack.parentInstanceId,
-  ...(ack.nextVersion !== undefined && { next_version: ack.nextVersion }),
-  ...ack.pinnedVersion,
-  ...(ack.customStatus === null ? {} : { sets_custom_status: true, custom_status: ack.customStatus.value }),
+  ...turnRow(ack),
+  ...(ack.left !== undefined && { left_ids: ack.left })
+})
+
+export const turnRow = (turn: Omit<OrchestrationAck, "lockToken" | "left">) => ({
+  execution_id: turn.executionId,
+  orchestration_name: turn.orchestrationName,
+  orchestration_version: turn.orchestrationVersion,
+  status: turn.status,
+  output: turn.output,
+  parent_instance_id: turn.parentInstanceId,
+  ...(turn.nextVersion !== undefined && { next_version: turn.nextVersion }),
+  ...turn.pinnedVersion,
+  ...(turn.customStatus === null ? {} : { sets_custom_status: true, custom_status: turn.customStatus.value }),
   // Object keys, not array elements: PostgreSQL keeps keys sorted and finds one by binary search.
-  ...(ack.cancelledTimers !== undefined && {
-    cancelled_timers: Object.fromEntries(ack.cancelledTimers.map((workItem) => [workItem, null]))
+  ...(turn.cancelledTimers !== undefined && {
+    cancelled_timers: Object.fromEntries(turn.cancelledTimers.map((workItem) => [workItem, null]))
   }),
-  ...(ack.left !== undefined && { left_ids: ack.left }),
-  ...(ack.requeued !== undefined && { requeued: ack.requeued })
+  ...(turn.requeued !== undefined && { requeued: turn.requeued })
 })
 
 export const keyValueRow = (change: KeyValueChange) =>
