@@ -13,9 +13,9 @@
 -- Bound: the rows given; otherwise as dx_store_turns and dx_ack_work_items.
 --
 -- Locks: advisory locks of the instances (try); worker rows of the turns to be stored (skip locked); then as
--- dx_store_turns; then the other worker rows (skip locked), sessions by id. Whoever holds the advisory lock of an
--- instance that has no row in instance_locks is the only one to store its turns, so nobody who waits for these worker rows
--- holds what dx_store_turns waits for. Without a turn to store: as dx_ack_work_items.
+-- dx_store_turns; then the other worker rows (skip locked), sessions by id. A transaction with the advisory lock of an
+-- instance that has no row in instance_locks is the only one to store its turns, so no transaction that waits for these
+-- worker rows holds what dx_store_turns waits for. Without a turn to store: as dx_ack_work_items.
 CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
   p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id,
                                    --   results: number of its results}]

@@ -22,7 +22,7 @@ const layer = (
 
 /** Runs a part of the suite, which is split over files that run at the same time. */
 export const suite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
-  ProviderTest.suite("prisma", layer(), { topics, shortPollThreshold: "500 millis" })
+  ProviderTest.suite("prisma", layer(), { topics, shortPollThreshold: "500 millis", optimisticTurns: true })
 
 export const longPollingSuite = (): void =>
   ProviderTest.suite("prisma, long polling", layer({ polling: "long" }), { topics: ["longPolling"], polling: "long" })
