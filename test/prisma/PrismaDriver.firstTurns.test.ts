@@ -130,11 +130,12 @@ describe("startOrchestrations with a first turn:", () => {
       ])
       assert.deepStrictEqual(tags(answers), ["Begun", "Started"])
       const states = yield* driver.readInstances(["a", "z", "own"])
-      assert.deepStrictEqual(
-        states.map((
-          { instanceId, orchestrationName, parentInstanceId }
-        ) => [instanceId, orchestrationName, parentInstanceId])
-          .sort(),
+      assert.sameDeepMembers(
+        states.map(({ instanceId, orchestrationName, parentInstanceId }) => [
+          instanceId,
+          orchestrationName,
+          parentInstanceId
+        ]),
         [["a", "Child", "parent"], ["own", "Orchestration", null], ["z", "Child", "parent"]]
       )
       assert.lengthOf(yield* Test.claim(driver), 3)
