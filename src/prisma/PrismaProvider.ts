@@ -17,6 +17,7 @@ import type { ProviderError } from "../provider/ProviderError.ts"
 import * as DatabaseServer from "../server/DatabaseServer.ts"
 import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
 import * as Database from "./Database.ts"
+import * as Horizon from "./internal/horizon.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import * as Migrator from "./Migrator.ts"
 import * as PrismaAdmin from "./PrismaAdmin.ts"
@@ -61,6 +62,7 @@ export const layer = (
     Layer.provideMerge(FromDriver.layer(options)),
     Layer.provide(PrismaAdmin.layer(options)),
     Layer.provideMerge(PrismaDriver.layer(options)),
+    Layer.provide(watchHorizon),
     Layer.provide(Database.layer(options)),
     Layer.provide(migrations(options))
   )
@@ -100,6 +102,10 @@ export const layerDefault = (
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
+
+const watchHorizon = Layer.effectDiscard(
+  Effect.flatMap(Database.Database, (database) => Effect.forkScoped(Horizon.watch(database)))
+)
 
 const migrations = (options: Options): Layer.Layer<never, MigrationError> => {
   const target = { url: options.directUrl ?? options.url, schema: options.schema }
