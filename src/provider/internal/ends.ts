@@ -281,8 +281,8 @@ const pauseAfterStartMs = 100
 /** At about 4,000 ids per second, a few percent of one core, in this process and in PostgreSQL together. */
 const longestPauseMs = (watches: number) => Math.max(500, watches / 4)
 
-/** So there are at most 20 statements per second, and 4 if there is much to look at. */
-const betweenLooksMs = (watches: number) => Math.min(longestPauseMs(watches) / 10, 250)
+/** So there are at most 20 statements per second, and 4 where there is much to look at. */
+const betweenLooksMs = (watches: number) => Math.min(Math.max(50, watches / 8), 250)
 
 /** Most ids in one statement. */
 const maxIds = 1_000
