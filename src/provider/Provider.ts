@@ -358,10 +358,15 @@ export class Provider extends Context.Service<Provider, {
 
   /**
    * Asks `begin` for the first turn of each start without a delay, until the scope is closed. The turn is stored together
-   * with the start, if that is possible. `nowMs` is the time of the turn.
+   * with the start, if that is possible. `nowMs` is the time of the turn; the start is for processes that claim
+   * executions pinned to `pinnedVersion`.
    */
   readonly onStart: (
-    begin: (start: WorkItem.Of<"StartOrchestration">, nowMs: number) => FirstTurn | undefined
+    begin: (
+      start: WorkItem.Of<"StartOrchestration">,
+      nowMs: number,
+      pinnedVersion: CoreVersion
+    ) => FirstTurn | undefined
   ) => Effect.Effect<void, never, Scope.Scope>
 
   /**

@@ -12,6 +12,7 @@ import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import * as coreVersion from "../model/internal/coreVersion.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import * as Metrics from "../model/Metrics.ts"
 import type { Claimed, HandOver, Provider, Turn } from "../provider/Provider.ts"
@@ -101,8 +102,9 @@ export const make = Effect.fnUntraced(function*(options: {
 
   let firstTurns = 0
   if (settings.optimisticTurns && !settings.verifyReplay) {
-    yield* provider.onStart((start, nowMs) => {
-      const first = isFree(firstTurns) ? decide.firstTurn(start, nowMs, registry) : undefined
+    yield* provider.onStart((start, nowMs, pinnedVersion) => {
+      const isOurs = coreVersion.isWithin(pinnedVersion, coreVersion.supported)
+      const first = isOurs && isFree(firstTurns) ? decide.firstTurn(start, nowMs, registry) : undefined
       if (first === undefined) return undefined
       const { batch: { executionId }, item: { instanceId }, registration: { name } } = first
       const annotated = ofInstance(instanceId, executionId)

@@ -164,6 +164,17 @@ describe("First turns", () => {
       assert.strictEqual(yield* client.wait(Either, "either"), "7")
     }).pipe(inMemory))
 
+  it.effect("an instance that only processes of Rust run is left to them, also where a program has its name", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      const { client } = yield* start(driver)
+      yield* client.start(Orchestration.make("Refuses", { payload: Schema.String, servedBy: "rust" }), {
+        instanceId: "theirs",
+        payload: ""
+      })
+      assert.deepStrictEqual(yield* driver.readHistory({ instanceId: "theirs", executionId: null }), [])
+    }).pipe(inMemory))
+
   it.effect("a taken id: the instance that has it is left as it is, and the places of the first turn are given back", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver

@@ -11,5 +11,12 @@ export const current: CoreVersion = { major: 1000, minor: 1, patch: 0 }
 /** The versions our dispatchers claim. */
 export const supported: VersionRange = { min: { major: 1000, minor: 0, patch: 0 }, max: current }
 
+export const isWithin = (version: CoreVersion, { max, min }: VersionRange): boolean =>
+  order(min, version) <= 0 && order(version, max) <= 0
+
 /** A version that every Rust runtime claims and no TypeScript runtime does; the first turn pins the actual version. */
 export const anyRust: CoreVersion = { major: 0, minor: 0, patch: 0 }
+
+// internal
+
+const order = (a: CoreVersion, b: CoreVersion) => a.major - b.major || a.minor - b.minor || a.patch - b.patch

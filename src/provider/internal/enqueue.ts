@@ -112,7 +112,9 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
     // Once begun, a first turn is settled, whenever the caller is interrupted.
     return Effect.uninterruptibleMask((restore) =>
       Effect.suspend(() => {
-        const firstTurn = delayMs === null || delayMs === 0 ? senders.firstTurns?.begin(start) : undefined
+        const firstTurn = delayMs === null || delayMs === 0
+          ? senders.firstTurns?.begin(start, pinnedVersion)
+          : undefined
         return firstTurn === undefined
           ? restore(Effect.map(senders.sendStart(stored), (answer) => answer === "AlreadyExists" ? answer : "Started"))
           : Effect.flatMap(

@@ -5,6 +5,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import type { CoreVersion } from "../../model/Instance.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, FirstTurn, OptimisticAnswer, Provider, Turn } from "../Provider.ts"
@@ -24,17 +25,17 @@ type Activity = WorkItem.Of<"ActivityExecute">
 /** The first turns that the runtimes of this process run. */
 export interface FirstTurns extends Pick<Service, "onStart"> {
   /** Undefined when no runtime here begins it. */
-  readonly begin: (start: WorkItem.Of<"StartOrchestration">) => FirstTurn | undefined
+  readonly begin: (start: WorkItem.Of<"StartOrchestration">, pinnedVersion: CoreVersion) => FirstTurn | undefined
 }
 
 export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"]): FirstTurns => {
   const runtimes = new Set<{ readonly begin: Parameters<Service["onStart"]>[0] }>()
   return {
-    begin: (start) => {
+    begin: (start, pinnedVersion) => {
       const nowMs = runtimes.size === 0 ? undefined : storeNowMs()
       if (nowMs === undefined) return undefined
       for (const { begin } of runtimes) {
-        const firstTurn = begin(start, nowMs)
+        const firstTurn = begin(start, nowMs, pinnedVersion)
         if (firstTurn !== undefined) return firstTurn
       }
       return undefined

@@ -43,8 +43,8 @@ export const make = (
       ...gated,
       onCancelled: (listener) => provider.onCancelled((activities) => alive ? listener(activities) : undefined),
       onStart: (begin) =>
-        provider.onStart((start, nowMs) => {
-          const first = alive ? begin(start, nowMs) : undefined
+        provider.onStart((start, nowMs, pinnedVersion) => {
+          const first = alive ? begin(start, nowMs, pinnedVersion) : undefined
           return first && {
             ...first,
             settled: (stored) => {

@@ -3,7 +3,7 @@
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
-import type { CoreVersion, VersionRange } from "../../../model/Instance.ts"
+import * as coreVersion from "../../../model/internal/coreVersion.ts"
 import { suspectAfter } from "../../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../../ProviderDriver.ts"
 import { askedBy, batchOf } from "./messages.ts"
@@ -106,7 +106,7 @@ const fetch = (
     if (lock !== undefined && (lock.untilMs > now || !takesOver && lock.token !== "")) continue
     const executionId = store.instances.get(instanceId)?.executionId ?? 0
     const pinned = tables.executionOf(store, instanceId, executionId)?.pinned ?? null
-    if (versions !== null && pinned !== null && !isWithin(pinned, versions)) continue
+    if (versions !== null && pinned !== null && !coreVersion.isWithin(pinned, versions)) continue
     const first = visible.find((message) => message.instanceId === instanceId)!
     const isSuspect = first.attemptCount >= suspectAfter
     if (isSuspect && (!suspects || claimed.length > 0)) continue
@@ -204,8 +204,3 @@ const isOlder = (version: string, than: string): boolean => {
   const [one, other] = [SemVer.parse(version), SemVer.parse(than)]
   return Result.isSuccess(other) && (Result.isFailure(one) || SemVer.isLessThan(one.success, other.success))
 }
-
-const isWithin = (version: CoreVersion, { max, min }: VersionRange) =>
-  order(min, version) <= 0 && order(version, max) <= 0
-
-const order = (a: CoreVersion, b: CoreVersion) => a.major - b.major || a.minor - b.minor || a.patch - b.patch
