@@ -348,7 +348,7 @@ export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "execu
  * - no message for it is visible;
  * - `executionId` of the turn is its current execution, that execution is `Running`, and `lastEventId` is the id of its
  *   last event, and no event id of the turn is taken or given twice;
- * - every activity in `results` has its live lock, and is given once;
+ * - every activity in `results` is one of the instance, has its live lock, and is given once;
  * - no other turn of the set has been stored for the instance.
  *
  * Otherwise the call does what `ackWorkItems` does with the results, and nothing else. It does that after the turns of the

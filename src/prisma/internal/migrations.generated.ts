@@ -945,7 +945,7 @@ BEGIN
         s.position,
         CASE WHEN turn.names THEN s.turn_name ELSE s.orchestration_name END AS orchestration_name,
         CASE WHEN turn.names THEN s.turn_version END AS orchestration_version,
-        CASE WHEN turn.is_begun THEN s.parent_instance_id END AS parent_instance_id,
+        CASE WHEN turn.names THEN s.parent_instance_id END AS parent_instance_id,
         CASE WHEN turn.is_begun THEN s.custom_status END AS custom_status,
         COALESCE(turn.is_begun AND s.sets_custom_status, false)::integer AS custom_status_version,
         dx_route(
@@ -955,7 +955,12 @@ BEGIN
           CASE WHEN turn.names THEN s.turn_name ELSE s.orchestration_name END,
           COALESCE(
             CASE WHEN turn.is_begun AND s.status = 'ContinuedAsNew' THEN s.next_version END,
-            CASE WHEN turn.names THEN s.turn_version ELSE s.orchestration_version END
+            CASE
+              WHEN turn.names THEN s.turn_version
+              -- As an ack that says anything of these: the version of the row, which is none.
+              WHEN turn.pins OR (turn.is_begun AND (s.turn_name IS NOT NULL OR s.status = 'ContinuedAsNew')) THEN NULL
+              ELSE s.orchestration_version
+            END
           ),
           COALESCE(turn.is_begun AND s.status = 'ContinuedAsNew' AND s.next_version IS NULL, false)
         ) AS route

@@ -2,7 +2,7 @@
  * Sequences on which the drivers once differed, shrunk to the minimum. Seeds would change their meaning as soon as the
  * generator gets another call; these do not.
  */
-import type { Activity, Message, Operation, Turn } from "./operations.ts"
+import type { Activity, Message, Operation, OptimisticTurn, Turn, UnclaimedTurn } from "./operations.ts"
 
 const message = (instanceId: string, changes: Partial<Message> = {}): Message => ({
   instanceId,
@@ -23,8 +23,7 @@ const activity = (changes: Partial<Activity> = {}): Activity => ({
   ...changes
 })
 
-const turn = (open: number, changes: Partial<Turn> = {}): Turn => ({
-  token: { open },
+const unclaimed = (changes: Partial<UnclaimedTurn> = {}): UnclaimedTurn => ({
   executionOffset: 0,
   history: [],
   customStatus: null,
@@ -39,6 +38,35 @@ const turn = (open: number, changes: Partial<Turn> = {}): Turn => ({
   orchestratorItems: [],
   cancelledActivities: [],
   ...changes
+})
+
+const turn = (open: number, changes: Partial<Turn> = {}): Turn => ({ token: { open }, ...unclaimed(), ...changes })
+
+const start = (
+  instanceId: string,
+  firstTurn: UnclaimedTurn | null = null,
+  orchestrationVersion: string | null = null
+): Operation => ({
+  call: "startOrchestrations",
+  starts: [{
+    instanceId,
+    orchestrationVersion,
+    pinnedVersion: { major: 0, minor: 0, patch: 0 },
+    delayMs: null,
+    ...(firstTurn !== null && { firstTurn: { turn: firstTurn, handOver: null } })
+  }]
+})
+
+const advance = (...turns: ReadonlyArray<Partial<OptimisticTurn>>): Operation => ({
+  call: "advanceOrchestrations",
+  turns: turns.map((changes) => ({
+    instanceId: "a",
+    lastEventOffset: 0,
+    results: [{ token: { open: 0 }, isOwn: true }],
+    turn: unclaimed(),
+    handOver: null,
+    ...changes
+  }))
 })
 
 const send = (...messages: ReadonlyArray<Message>): Operation => ({ call: "enqueueForOrchestrator", messages })
@@ -59,15 +87,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     { call: "readHistory", instanceId: "a", executionId: null },
     { call: "readHistory", instanceId: "a", executionId: 2 },
     { call: "listExecutions", instanceId: "a" },
-    {
-      call: "startOrchestrations",
-      starts: [{
-        instanceId: "a",
-        orchestrationVersion: null,
-        pinnedVersion: { major: 0, minor: 0, patch: 0 },
-        delayMs: null
-      }]
-    }
+    start("a")
   ],
 
   "enqueueForOrchestrator: a time in the past does not jump the queue": [
@@ -92,15 +112,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     claim,
     ack(turn(0, { orchestrationName: null, status: "Failed" })),
     { call: "pruneExecutions", instanceId: "a", keepLast: 0, completedAgoMs: null },
-    {
-      call: "startOrchestrations",
-      starts: [{
-        instanceId: "a",
-        orchestrationVersion: null,
-        pinnedVersion: { major: 0, minor: 0, patch: 0 },
-        delayMs: null
-      }]
-    }
+    start("a")
   ],
 
   "renewOrchestrationItemLocks: of two renewals of one lock the last counts": [
@@ -162,5 +174,23 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
     { call: "deleteInstances", instanceIds: ["ç 😀"], force: true },
     // It names its parent anyway.
     { call: "deleteInstances", instanceIds: ["a"], force: true }
+  ],
+
+  "startOrchestrations: a first turn without a version does not write the parent": [
+    start("a", unclaimed({ orchestrationVersion: null, parentInstanceId: "a" })),
+    { call: "listChildren", instanceIds: ["a"] }
+  ],
+
+  "startOrchestrations: after a first turn without a name, every version serves the instance": [
+    start("a", unclaimed({ orchestrationName: null, pinnedVersion: { major: 0, minor: 0, patch: 0 } }), "1.0.0"),
+    send(message("a")),
+    { ...claim, serves: [{ name: "Started", versions: ["2.0.0"] }], orphans: false }
+  ],
+
+  "advanceOrchestrations: an execution without events has no last one": [
+    start("a", unclaimed()),
+    { call: "enqueueForWorker", activities: [activity()] },
+    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, suspects: true, session: null },
+    advance({})
   ]
 }

@@ -6,7 +6,7 @@
  */
 import * as fc from "fast-check"
 import type { CoreVersion, ExecutionStatus, TagFilter, VersionRange } from "../../../src/model/Instance.ts"
-import type { ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
+import type { HandOver, ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
 
 /** Ids the calls share: few, so that they collide; one contains the separator of tokens. */
 export const instanceIds = ["a", "b.1", "ç 😀"] as const
@@ -72,6 +72,22 @@ export interface Turn {
   readonly cancelsItems?: boolean
 }
 
+/** What a turn stores that was run without a claim. */
+export type UnclaimedTurn = Omit<Turn, "token" | "leaves" | "executionOffset"> & {
+  /** Added to the id of the current execution. */
+  readonly executionOffset: number
+}
+
+export interface OptimisticTurn {
+  readonly instanceId: string
+  /** Added to the id of the last event. */
+  readonly lastEventOffset: number
+  /** Of activities of this instance, or of any. */
+  readonly results: ReadonlyArray<{ readonly token: Handle; readonly isOwn: boolean }>
+  readonly turn: UnclaimedTurn
+  readonly handOver: HandOver | null
+}
+
 interface Abandon {
   readonly token: Handle
   readonly delayMs: number | null
@@ -94,9 +110,11 @@ export type Operation =
         readonly orchestrationVersion: string | null
         readonly pinnedVersion: CoreVersion
         readonly delayMs: number | null
+        readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null } | null
       }
     >
   }
+  | { readonly call: "advanceOrchestrations"; readonly turns: ReadonlyArray<OptimisticTurn> }
   | { readonly call: "enqueueForOrchestrator"; readonly messages: ReadonlyArray<Message> }
   | { readonly call: "enqueueForWorker"; readonly activities: ReadonlyArray<Activity> }
   | {
@@ -261,9 +279,7 @@ const keyValue: fc.Arbitrary<KeyValue> = fc.oneof(
 
 const status = fc.constantFrom<ExecutionStatus | null>(null, "Running", "Completed", "Failed", "ContinuedAsNew")
 
-const turn: fc.Arbitrary<Turn> = fc.record({
-  token: handle,
-  executionOffset: fc.constantFrom(0, 0, 0, 0, 1, null),
+const turnParts = {
   history: few(event, 3),
   customStatus: orNull(fc.record({ value: orNull(text, 1) }), 3),
   keyValues: few(keyValue, 5),
@@ -277,9 +293,15 @@ const turn: fc.Arbitrary<Turn> = fc.record({
   workerItems: few(activity, 3),
   orchestratorItems: few(message),
   cancelledActivities: few(fc.record({ instanceId, executionId, activityId: fc.integer({ min: 1, max: 3 }) })),
-  leaves: few(fc.nat(3)),
   requeues: some(fc.nat(3), 3),
   cancelsItems: fc.boolean()
+}
+
+const turn: fc.Arbitrary<Turn> = fc.record({
+  ...turnParts,
+  token: handle,
+  executionOffset: fc.constantFrom(0, 0, 0, 0, 1, null),
+  leaves: few(fc.nat(3))
 })
 
 const tags: fc.Arbitrary<TagFilter> = fc.oneof(
@@ -289,6 +311,37 @@ const tags: fc.Arbitrary<TagFilter> = fc.oneof(
   fc.constant({ _tag: "None" }),
   fc.record({ _tag: fc.constantFrom("Tags", "DefaultAnd"), tags: fc.subarray(["gpu", "cpu"], { minLength: 1 }) })
 )
+
+const handOver: fc.Arbitrary<HandOver | null> = orNull(
+  fc.record({
+    limit: fc.integer({ min: 1, max: 3 }),
+    lockTimeoutMs,
+    activities: fc.constantFrom(["One"], ["One", "One #gpu"], ["One #gpu", "Other"]),
+    tags
+  }),
+  1
+)
+
+const unclaimedTurn: fc.Arbitrary<UnclaimedTurn> = fc.record({
+  ...turnParts,
+  // One that takes an event id is not stored.
+  history: fc.oneof(
+    { weight: 4, arbitrary: few(fc.record({ eventId: fc.constant(null), type: event.map(({ type }) => type) }), 3) },
+    { weight: 1, arbitrary: few(event, 3) }
+  ),
+  executionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, 1)
+})
+
+const optimisticTurn: fc.Arbitrary<OptimisticTurn> = fc.record({
+  instanceId,
+  lastEventOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, 1, -1),
+  results: some(
+    fc.record({ token: handle, isOwn: fc.oneof({ weight: 9, arbitrary: fc.constant(true) }, fc.boolean()) }),
+    2
+  ),
+  turn: unclaimedTurn,
+  handOver
+})
 
 const session = orNull(
   fc.record({ workerId: fc.constantFrom("me", "you"), lockTimeoutMs, maxNew: fc.constantFrom(0, 1, 9) }),
@@ -321,9 +374,16 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   call(5, "wait", { ms }),
   call(3, "startOrchestrations", {
     starts: some(
-      fc.record({ instanceId, orchestrationVersion: orNull(orchestrationVersion), pinnedVersion: version, delayMs })
+      fc.record({
+        instanceId,
+        orchestrationVersion: orNull(orchestrationVersion),
+        pinnedVersion: version,
+        delayMs,
+        firstTurn: orNull(fc.record({ turn: unclaimedTurn, handOver }))
+      })
     )
   }),
+  call(4, "advanceOrchestrations", { turns: some(optimisticTurn) }),
   call(8, "enqueueForOrchestrator", { messages: some(message) }),
   call(6, "enqueueForWorker", { activities: some(activity) }),
   {
@@ -412,8 +472,58 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
   call(1, "queueDepths", {})
 )
 
-export const sequence: fc.Arbitrary<ReadonlyArray<Operation>> = fc.array(operation, {
-  minLength: 40,
-  maxLength: 60,
-  size: "max"
-})
+const operations = (most: number) => fc.array(operation, { minLength: most - 20, maxLength: most, size: "max" })
+
+/** Instances after their first turn, each with a claimed activity; then their first optimistic turns. */
+const prepared: fc.Arbitrary<ReadonlyArray<Operation>> = fc.record({
+  ids: fc.subarray([...instanceIds], { minLength: 1 }),
+  pinnedVersion: version,
+  items: fc.record({ workerItems: some(activity), orchestratorItems: few(message, 1) }),
+  turns: some(optimisticTurn)
+}).map(({ ids, items, pinnedVersion, turns }): ReadonlyArray<Operation> => [
+  {
+    call: "startOrchestrations",
+    starts: ids.map((instanceId) => ({ instanceId, orchestrationVersion: null, pinnedVersion, delayMs: null }))
+  },
+  {
+    call: "fetchOrchestrationItems",
+    limit: ids.length,
+    lockTimeoutMs: 30_000,
+    versions: null,
+    orphans: true,
+    suspects: true,
+    maxBytes: 10_000
+  },
+  {
+    call: "ackOrchestrationItems",
+    turns: ids.map((_, any) => ({
+      token: { any },
+      executionOffset: 0,
+      history: [{ eventId: 1, type: "OrchestrationStarted" }],
+      customStatus: null,
+      keyValues: [],
+      status: null,
+      output: null,
+      orchestrationName: "One",
+      orchestrationVersion: "1.0.0",
+      parentInstanceId: null,
+      pinnedVersion: null,
+      cancelledActivities: [],
+      ...items
+    }))
+  },
+  {
+    call: "fetchWorkItems",
+    limit: 9,
+    lockTimeoutMs: 30_000,
+    tags: { _tag: "Any" },
+    suspects: true,
+    session: { workerId: "me", lockTimeoutMs: 30_000 }
+  },
+  { call: "advanceOrchestrations", turns }
+])
+
+export const sequence: fc.Arbitrary<ReadonlyArray<Operation>> = fc.oneof(
+  operations(60),
+  fc.tuple(prepared, operations(40)).map(([first, others]) => [...first, ...others])
+)

@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as Event from "../../../src/model/Event.ts"
 import type { AdminDriver } from "../../../src/provider/AdminDriver.ts"
-import type { ProviderDriver } from "../../../src/provider/ProviderDriver.ts"
+import type { HandedOver, ProviderDriver, UnclaimedTurn } from "../../../src/provider/ProviderDriver.ts"
 import type * as operations from "./operations.ts"
 import { instanceIds, lastExecutionId } from "./operations.ts"
 import type { Tables } from "./tables.ts"
@@ -23,7 +23,7 @@ interface Side {
   readonly turns: Array<
     Claim & { readonly instanceId: string; readonly executionId: number; readonly ids: ReadonlyArray<number> }
   >
-  readonly activities: Array<Claim>
+  readonly activities: Array<Claim & { readonly instanceId: string }>
 }
 
 interface Claim {
@@ -93,12 +93,34 @@ const perform = Effect.fnUntraced(function*(
   const { admin, driver } = side
   const now = yield* Clock.currentTimeMillis
   switch (operation.call) {
-    case "startOrchestrations":
-      return yield* driver.startOrchestrations(operation.starts.map((start) => ({
-        ...start,
-        orchestrationName: "Started",
-        workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step)
-      })))
+    case "startOrchestrations": {
+      const answers = yield* driver.startOrchestrations(
+        operation.starts.map(({ firstTurn = null, ...start }, position) => ({
+          ...start,
+          orchestrationName: "Started",
+          workItem: workItem({ instanceId: start.instanceId, kind: "start" }, step),
+          ...(firstTurn !== null && {
+            firstTurn: {
+              turn: storedTurn(side, firstTurn.turn, {
+                instanceId: start.instanceId,
+                executionId: 1,
+                now,
+                step,
+                position
+              }),
+              handOver: firstTurn.handOver
+            }
+          })
+        }))
+      )
+      return answers.map((answer, position) =>
+        typeof answer === "string"
+          ? answer
+          : { ...answer, handedOver: keepClaims(side, operation.starts[position]!.firstTurn!.turn, answer.handedOver) }
+      )
+    }
+    case "advanceOrchestrations":
+      return yield* advance(side, operation.turns, now, step)
     case "enqueueForOrchestrator":
       return yield* driver.enqueueForOrchestrator(operation.messages.map((message) => encoded(message, now, step)))
     case "enqueueForWorker":
@@ -108,33 +130,19 @@ const perform = Effect.fnUntraced(function*(
     case "ackOrchestrationItems": {
       const acks = operation.turns.map((turn, position) => {
         const claim = find(side.turns, turn.token)
-        const orchestratorItems = turn.orchestratorItems.map((message) => ({
-          ...encoded(message, now, step),
-          // A turn of an id without an instance would see an incomplete instance.
-          ...(message.creates && message.kind.includes("tart") && !isClaimed(side, message.instanceId) && {
-            start: {
-              orchestrationName: "Started",
-              orchestrationVersion: turn.orchestrationVersion,
-              parentInstanceId: claim.instanceId ?? null,
-              pinnedVersion: { major: 1000, minor: 2, patch: 0 }
-            }
-          })
-        }))
-        const history = turn.history.map((event, index) =>
-          encodedEvent(event, 1000 + step * 100 + position * 10 + index)
-        )
+        const { executionOffset, leaves } = turn
+        const { executionId = 1, instanceId = null } = claim
         return {
-          ...turn,
-          lockToken: claim.lockToken,
-          executionId: turn.executionOffset === null ? null : (claim.executionId ?? 1) + turn.executionOffset,
-          history,
-          workerItems: turn.workerItems.map((activity) => work(activity, step)),
-          orchestratorItems,
-          ...(turn.leaves !== undefined && { left: turn.leaves.flatMap((place) => claim.ids?.[place] ?? []) }),
-          ...(turn.requeues !== undefined && {
-            requeued: turn.requeues.flatMap((place) => [place, ...history.slice(place, place + 1).map(idOf)])
+          ...storedTurn(side, { ...turn, executionOffset: executionOffset ?? 0 }, {
+            instanceId,
+            executionId,
+            now,
+            step,
+            position
           }),
-          ...(turn.cancelsItems === true && { cancelledTimers: orchestratorItems.map(({ workItem }) => workItem) })
+          lockToken: claim.lockToken,
+          ...(executionOffset === null && { executionId: null }),
+          ...(leaves !== undefined && { left: leaves.flatMap((place) => claim.ids?.[place] ?? []) })
         }
       })
       return yield* ending(side.turns, driver.ackOrchestrationItems, acks)
@@ -224,6 +232,102 @@ const perform = Effect.fnUntraced(function*(
   }
 })
 
+/** What a turn stores, whether it was claimed or not. */
+const storedTurn = (
+  side: Side,
+  turn: operations.UnclaimedTurn,
+  { executionId, instanceId, now, position, step }: {
+    readonly instanceId: string | null
+    readonly executionId: number
+    readonly now: number
+    readonly step: number
+    readonly position: number
+  }
+): UnclaimedTurn => {
+  const orchestratorItems = turn.orchestratorItems.map((message) => ({
+    ...encoded(message, now, step),
+    // A turn of an id without an instance would see an incomplete instance.
+    ...(message.creates && message.kind.includes("tart") && !isClaimed(side, message.instanceId) && {
+      start: {
+        orchestrationName: "Started",
+        orchestrationVersion: turn.orchestrationVersion,
+        parentInstanceId: instanceId,
+        pinnedVersion: { major: 1000, minor: 2, patch: 0 }
+      }
+    })
+  }))
+  const history = turn.history.map((event, index) => encodedEvent(event, 1000 + step * 100 + position * 10 + index))
+  return {
+    ...turn,
+    executionId: executionId + turn.executionOffset,
+    history,
+    workerItems: turn.workerItems.map((activity) => work(activity, step)),
+    orchestratorItems,
+    ...(turn.requeues !== undefined && {
+      requeued: turn.requeues.flatMap((place) => [place, ...history.slice(place, place + 1).map(idOf)])
+    }),
+    ...(turn.cancelsItems === true && { cancelledTimers: orchestratorItems.map(({ workItem }) => workItem) })
+  }
+}
+
+/** Each turn takes its instance to be where it is, apart from its offsets. */
+const advance = Effect.fnUntraced(function*(
+  side: Side,
+  turns: ReadonlyArray<operations.OptimisticTurn>,
+  now: number,
+  step: number
+) {
+  const { driver } = side
+  const given = new Set<string>()
+  const optimistic = yield* Effect.forEach(
+    turns,
+    ({ handOver, instanceId, lastEventOffset, results, turn }, position) =>
+      Effect.gen(function*() {
+        const [state] = yield* driver.readInstances([instanceId])
+        const executionId = state?.executionId ?? 1
+        const lastEvent = (yield* driver.readHistory({ instanceId, executionId })).at(-1)
+        const own = side.activities.filter((activity) => activity.instanceId === instanceId)
+        // One activity in two turns of a set is unspecified.
+        const tokens = results.map(({ isOwn, token }) => find(isOwn ? own : side.activities, token).lockToken)
+          .filter((token) => !given.has(token))
+        for (const token of tokens) given.add(token)
+        return {
+          instanceId,
+          lastEventId: lastEventOffset + (lastEvent === undefined ? 0 : JSON.parse(lastEvent).event_id as number),
+          results: (tokens.length > 0 ? tokens : ["1.x"]).map((lockToken) => ({
+            lockToken,
+            workItem: `{"ActivityCompleted":${step}}`
+          })),
+          turn: storedTurn(side, turn, { instanceId, executionId, now, step, position }),
+          handOver
+        }
+      })
+  )
+  const answers = yield* driver.advanceOrchestrations!(optimistic)
+  const ended = new Set(answers.flatMap((answer, position) =>
+    optimistic[position]!.results
+      .filter((_, index) => answer._tag === "Advanced" || answer.results[index] === "Done")
+      .map(({ lockToken }) => lockToken)
+  ))
+  for (const activity of side.activities) activity.settled ||= ended.has(activity.lockToken)
+  return answers.map((answer, position) =>
+    answer._tag === "Queued"
+      ? answer
+      : { ...answer, handedOver: keepClaims(side, turns[position]!.turn, answer.handedOver) }
+  )
+})
+
+/** Later calls may use what was handed over; gives the indexes. */
+const keepClaims = (
+  { activities }: Side,
+  { workerItems }: operations.UnclaimedTurn,
+  handedOver: ReadonlyArray<HandedOver>
+) =>
+  handedOver.map(({ index, lockToken }) => {
+    activities.push({ lockToken, settled: false, instanceId: workerItems[index]!.instanceId })
+    return index
+  })
+
 const isClaimed = ({ turns }: Side, instanceId: string) =>
   turns.some((turn) => !turn.settled && turn.instanceId === instanceId)
 
@@ -245,7 +349,8 @@ const claimTurns = (side: Side, options: Parameters<Driver["fetchOrchestrationIt
 const claimActivities = (side: Side, options: Parameters<Driver["fetchWorkItems"]>[0]) =>
   Effect.map(side.driver.fetchWorkItems(options), (claims) =>
     claims.map(({ lockToken, ...claim }) => {
-      side.activities.push({ lockToken, settled: false })
+      const { ActivityExecute: { instanceId } } = JSON.parse(claim.workItem) as { ActivityExecute: operations.Activity }
+      side.activities.push({ lockToken, settled: false, instanceId })
       return claim
     }))
 

@@ -80,9 +80,11 @@ export const insert = (store: tables.Tables, activity: EncodedActivity, now: num
   return id
 }
 
-/** Whether its lock is live. */
-export const isHeld = (store: tables.Tables, lockToken: string, now: number): boolean =>
-  lockedBy(store, lockToken, now) !== undefined
+/** Whether its lock is live; perhaps only of an activity of that instance. */
+export const isHeld = (store: tables.Tables, lockToken: string, now: number, instanceId?: string): boolean => {
+  const activity = lockedBy(store, lockToken, now)?.activity
+  return activity !== undefined && (instanceId === undefined || activity.instanceId === instanceId)
+}
 
 /** Deletes a claimed activity; false without a live lock. */
 export const end = (store: tables.Tables, lockToken: string, now: number): boolean => {

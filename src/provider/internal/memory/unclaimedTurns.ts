@@ -63,10 +63,10 @@ const isWhereBelieved = (
   ![...store.messages.values()].some((message) => message.instanceId === instanceId && message.visibleAtMs <= now) &&
   store.instances.get(instanceId)?.executionId === executionId &&
   tables.executionOf(store, instanceId, executionId)?.status === "Running" &&
-  tables.lastEventId(store, instanceId, executionId) === lastEventId &&
+  lastEventId > 0 && tables.lastEventId(store, instanceId, executionId) === lastEventId &&
   !tables.hasTaken(store, instanceId, executionId, history) &&
   new Set(results.map(({ lockToken }) => lockToken)).size === results.length &&
-  results.every(({ lockToken }) => activities.isHeld(store, lockToken, now))
+  results.every(({ lockToken }) => activities.isHeld(store, lockToken, now, instanceId))
 
 const startAll = (
   store: tables.Tables,
@@ -95,7 +95,8 @@ const startAll = (
 
 /** Whether the first turn can be stored: nothing waits for the instance, and nothing was written of it. */
 const isUntouched = (store: tables.Tables, { delayMs, firstTurn, instanceId }: OrchestrationStart): boolean =>
-  !(delayMs !== null && delayMs > 0) && !store.locks.has(instanceId) && !store.history.has(instanceId) &&
+  firstTurn!.turn.executionId === 1 && !(delayMs !== null && delayMs > 0) && !store.locks.has(instanceId) &&
+  !store.history.has(instanceId) &&
   ![...store.messages.values()].some((message) => message.instanceId === instanceId) &&
   !tables.hasTaken(store, instanceId, firstTurn!.turn.executionId, firstTurn!.turn.history)
 
