@@ -957,7 +957,7 @@ BEGIN
             CASE WHEN turn.is_begun AND s.status = 'ContinuedAsNew' THEN s.next_version END,
             CASE
               WHEN turn.names THEN s.turn_version
-              -- As an ack that says anything of these: the version of the row, which is none.
+              -- As after an ack that says any of this: the row has no version, so every one serves the instance.
               WHEN turn.pins OR (turn.is_begun AND (s.turn_name IS NOT NULL OR s.status = 'ContinuedAsNew')) THEN NULL
               ELSE s.orchestration_version
             END
