@@ -158,4 +158,4 @@ const pauseMs = 1_000
 const weightOfLast = 0.1
 
 /** Outcomes that may wait for the store before no more is claimed. */
-const mostUnsettled = (concurrency: number) => Math.max(16, 4 * concurrency)
+const mostUnsettled = (concurrency: number) => Math.max(32, 8 * concurrency)

@@ -1,0 +1,301 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { FromDriver, MemoryDriver, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as TestClock from "effect/testing/TestClock"
+import { ActivitySlots } from "../../src/runtime/activitySlots.ts"
+import type { Options } from "../utils/app.ts"
+import * as LocalProcess from "../utils/localProcess.ts"
+
+const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
+
+const Step = Activity.make("Step", { payload: Schema.String })
+
+/** Lets everything happen that happens at this time. */
+const settle = Effect.repeat(TestClock.adjust(0), { times: 20 })
+
+/** Lets time pass in small steps. */
+const pass = (ms: number) => Effect.repeat(Effect.andThen(TestClock.adjust(10), settle), { times: ms / 10 - 1 })
+
+/** Activities without an orchestration, in the store of the test. */
+const enqueue = Effect.fnUntraced(function*(...names: ReadonlyArray<string>) {
+  const provider = yield* FromDriver.make(yield* ProviderDriver.ProviderDriver)
+  for (const [id, name] of names.entries()) {
+    yield* provider.enqueueForWorker({
+      _tag: "ActivityExecute",
+      instance: name,
+      executionId: 1,
+      id: id + 1,
+      name: "Step",
+      input: JSON.stringify(name)
+    })
+  }
+})
+
+/**
+ * A process that runs steps. Those that are named `short…` end at once, others when they are ended; `claimed` are the
+ * numbers of activities in the answers of its claims.
+ */
+const process = Effect.fnUntraced(function*(
+  workerConcurrency: number,
+  options: {
+    readonly runtime?: Options["runtime"]
+    readonly change?: Parameters<typeof LocalProcess.intercept>[1]
+  } = {}
+) {
+  const driver = yield* ProviderDriver.ProviderDriver
+  const begun: Array<string> = []
+  const deliveries: Array<number> = []
+  const claimed: Array<number> = []
+  const ends = new Map<string, Deferred.Deferred<void>>()
+  const endOf = (name: string) => {
+    const end = ends.get(name) ?? Deferred.makeUnsafe<void>()
+    ends.set(name, end)
+    return end
+  }
+  const intercepted = LocalProcess.intercept(driver, options.change ?? ((call) => call))
+  const counting = {
+    ...intercepted,
+    fetchWorkItems: (request: Parameters<typeof driver.fetchWorkItems>[0]) =>
+      Effect.tap(
+        intercepted.fetchWorkItems(request),
+        ({ length }) => Effect.sync(() => length > 0 && claimed.push(length))
+      )
+  }
+  const { client, stop } = yield* LocalProcess.start(
+    Runtime.layer({ orchestrations: [Stoppable], activities: [Step] }).pipe(
+      Layer.provide([
+        Step.toLayer((name) =>
+          Effect.flatMap(Activity.Call, ({ deliveryNumber }) =>
+            Effect.suspend(() => {
+              begun.push(name)
+              deliveries.push(deliveryNumber)
+              return name.startsWith("short") ? Effect.void : Deferred.await(endOf(name))
+            }))
+        ),
+        Stoppable.toLayer(() =>
+          Effect.raceFirst(
+            Effect.all([Step.execute("runs"), Step.execute("waits")], { concurrency: "unbounded", discard: true }),
+            Stop.wait
+          )
+        )
+      ])
+    ),
+    {
+      provider: { pollInterval: "1 second" },
+      runtime: { workerConcurrency, optimisticTurns: false, ...options.runtime }
+    }
+  ).pipe(Effect.provideService(ProviderDriver.ProviderDriver, counting))
+  return { client, stop, begun, deliveries, claimed, end: (name: string) => Deferred.succeed(endOf(name), undefined) }
+})
+
+const Stop = Signal.make("Stop")
+const Stoppable = Orchestration.make("Stoppable")
+
+const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name} ${i}`)
+
+describe("A slot of an activity:", () => {
+  it.effect("is free as soon as the handler has ended, while the store does not answer", () =>
+    Effect.gen(function*() {
+      const stored = yield* Deferred.make<void>()
+      yield* enqueue("first", "second", "third")
+      const one = yield* process(1, {
+        change: (call, operation) => operation === "ackWorkItems" ? Effect.andThen(Deferred.await(stored), call) : call
+      })
+      yield* settle
+      assert.deepStrictEqual(one.begun, ["first"])
+      yield* one.end("first")
+      yield* settle
+      assert.deepStrictEqual(one.begun, ["first", "second"])
+      yield* one.end("second")
+      yield* settle
+      assert.deepStrictEqual(one.begun, ["first", "second", "third"])
+    }).pipe(inMemory))
+
+  it.effect("an outage bounds the outcomes that wait for the store, and after it each handler has run once", () =>
+    Effect.gen(function*() {
+      const names = numbered("short", 300)
+      yield* enqueue(...names)
+      const one = yield* process(1, {
+        change: (call, operation) =>
+          operation !== "ackWorkItems" ?
+            call :
+            Effect.flatMap(Clock.currentTimeMillis, (now) =>
+              now >= 60_000 ? call : Effect.fail(
+                new ProviderError.ProviderError({
+                  operation,
+                  reason: new ProviderError.ConnectionLost({ problem: "cut" })
+                })
+              ))
+      })
+      yield* pass(1_000)
+      const during = one.begun.length
+      yield* Effect.repeat(TestClock.adjust("1 second"), { times: 50 })
+      assert.strictEqual(one.begun.length, during)
+      assert.isAbove(during, 1)
+      assert.isBelow(during, 100)
+      yield* Effect.repeat(Effect.andThen(TestClock.adjust("100 millis"), settle), {
+        until: () => one.begun.length === names.length
+      })
+      yield* pass(1_000)
+      assert.deepStrictEqual(one.begun, names)
+    }).pipe(inMemory))
+})
+
+describe("Activities that are claimed ahead of a slot", () => {
+  it.effect("run in the order of their claims, one per slot while handlers are short", () =>
+    Effect.gen(function*() {
+      const names = numbered("short", 40)
+      yield* enqueue(...names)
+      const one = yield* process(2)
+      yield* pass(200)
+      assert.deepStrictEqual(one.begun, names)
+      // At the first claim no handler has ended yet.
+      assert.deepStrictEqual(one.claimed.slice(0, 2), [2, 4])
+    }).pipe(inMemory))
+
+  it.effect("are given back uncounted when their slot is taken for long, and another process runs them", () =>
+    Effect.gen(function*() {
+      yield* enqueue("short")
+      const busy = yield* process(2)
+      yield* settle
+      yield* enqueue(...numbered("long", 5))
+      yield* pass(1_200)
+      assert.deepStrictEqual(busy.begun, ["short", "long 0", "long 1"])
+      assert.deepStrictEqual(busy.claimed, [1, 4])
+      const idle = yield* process(2)
+      yield* pass(200)
+      assert.deepStrictEqual(idle.begun, ["long 2", "long 3"])
+      assert.deepStrictEqual(idle.deliveries, [1, 1])
+      // Nothing is claimed ahead behind handlers that run for long.
+      yield* pass(3_000)
+      assert.deepStrictEqual([busy.claimed, idle.claimed], [[1, 4], [2]])
+      yield* busy.end("long 1")
+      yield* settle
+      assert.deepStrictEqual(busy.begun.at(-1), "long 4")
+    }).pipe(inMemory))
+
+  it.effect("do not exist while handlers take long on average", () =>
+    Effect.gen(function*() {
+      const names = numbered("long", 8)
+      yield* enqueue(...names)
+      const one = yield* process(2)
+      for (const name of names) {
+        yield* pass(100)
+        yield* one.end(name)
+      }
+      yield* settle
+      assert.deepStrictEqual(one.begun, names)
+      assert.deepStrictEqual(one.claimed, [2, 1, 1, 1, 1, 1, 1])
+    }).pipe(inMemory))
+
+  it.effect("are given back at once by a shutdown, uncounted, while what runs may end", () =>
+    Effect.gen(function*() {
+      yield* enqueue("short")
+      const first = yield* process(1, { runtime: { shutdownTimeout: "1 minute" } })
+      yield* settle
+      yield* enqueue("runs", "waits")
+      yield* pass(1_000)
+      // Within the time that it may wait for a slot.
+      assert.deepStrictEqual(first.claimed, [1, 2])
+      const stopping = yield* Effect.forkChild(first.stop)
+      yield* settle
+      const second = yield* process(1)
+      yield* settle
+      assert.deepStrictEqual([first.begun, second.begun], [["short", "runs"], ["waits"]])
+      assert.deepStrictEqual(second.deliveries, [1])
+      assert.isUndefined(stopping.pollUnsafe())
+      yield* first.end("runs")
+      yield* settle
+      assert.isDefined(stopping.pollUnsafe())
+    }).pipe(inMemory))
+
+  it.effect("never begin once they are cancelled", () =>
+    Effect.gen(function*() {
+      yield* enqueue("short")
+      const one = yield* process(1)
+      yield* settle
+      yield* one.client.start(Stoppable, { instanceId: "i" })
+      yield* settle
+      assert.deepStrictEqual([one.begun, one.claimed], [["short", "runs"], [1, 2]])
+      yield* one.client.raise(Stop, "i")
+      yield* one.client.wait(Stoppable, "i")
+      yield* pass(2_000)
+      assert.deepStrictEqual(one.begun, ["short", "runs"])
+      assert.deepStrictEqual(one.claimed, [1, 2])
+    }).pipe(inMemory))
+})
+
+describe("ActivitySlots", () => {
+  const make = (workerConcurrency: number) => {
+    let nowMs = 0
+    const slots = new ActivitySlots<string>({ workerConcurrency }, { nowMs: () => nowMs, mostAhead: 16 })
+    return { slots, pass: (ms: number) => void (nowMs += ms) }
+  }
+
+  it("reserve: no more than are free, and neither a claim nor another caller gets them", () => {
+    const { slots } = make(4)
+    slots.add("a")
+    assert.strictEqual(slots.next(), "a")
+    assert.strictEqual(slots.reserve(2), 2)
+    assert.strictEqual(slots.room(), 1)
+    assert.strictEqual(slots.reserve(5), 1)
+    assert.deepStrictEqual([slots.room(), slots.reserve(1)], [0, 0])
+    slots.release(2)
+    assert.strictEqual(slots.room(), 2)
+  })
+
+  it("reserve: those that wait for a slot come first", () => {
+    const { pass, slots } = make(2)
+    for (const name of ["a", "b"]) slots.add(name)
+    assert.deepStrictEqual([slots.next(), slots.next()], ["a", "b"])
+    pass(1)
+    slots.forget("a")
+    slots.add("a")
+    slots.add("c")
+    slots.add("d")
+    assert.strictEqual(slots.next(), "a")
+    // One per slot besides the slots, two of which run and two of which wait.
+    assert.strictEqual(slots.reserve(3), 0)
+    slots.forget("b")
+    assert.strictEqual(slots.reserve(3), 1)
+    assert.deepStrictEqual([slots.next(), slots.next()], ["c", undefined])
+  })
+
+  it("nothing is claimed ahead for slots whose handlers run for long", () => {
+    const { pass, slots } = make(3)
+    for (const name of ["short", "long", "longer"]) slots.add(name)
+    while (slots.next() !== undefined);
+    slots.settling("short")
+    slots.forget("short")
+    assert.strictEqual(slots.room(), 4)
+    pass(60)
+    assert.strictEqual(slots.room(), 2)
+  })
+
+  it("nothing is claimed ahead for a second after an activity waited too long", () => {
+    const { pass, slots } = make(1)
+    slots.add("short")
+    slots.next()
+    slots.settling("short")
+    slots.forget("short")
+    assert.strictEqual(slots.room(), 2)
+    slots.add("long")
+    slots.add("next")
+    slots.next()
+    pass(99)
+    assert.deepStrictEqual([slots.untilOverdueMs(), slots.takeOverdue()], [1, []])
+    pass(1)
+    assert.deepStrictEqual(slots.takeOverdue(), ["next"])
+    slots.settling("long")
+    slots.forget("long")
+    assert.strictEqual(slots.room(), 1)
+    pass(1_000)
+    assert.strictEqual(slots.room(), 2)
+  })
+})
