@@ -94,7 +94,7 @@ describe("of a database", () => {
             WHERE parent_instance_id > ''`,
           "changed index instances_parent_instance_id_idx"
         ],
-        ["ALTER TABLE instance_locks RESET (fillfactor)", "missing storage instance_locks"],
+        ["ALTER TABLE sessions RESET (fillfactor)", "missing storage sessions"],
         [
           `CREATE TRIGGER mine BEFORE UPDATE ON sessions
           FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()`,

@@ -5,6 +5,11 @@
 --
 -- Claims update only lock_token, locked_until and attempt_count. None of these is indexed, and fillfactor leaves room
 -- for the new row version on the same page, so a claim touches no index (a heap-only update).
+--
+-- The queues and instance_locks are replaced completely every few seconds. Autovacuum should visit them each time it
+-- wakes up (scale factor and threshold), at full speed (cost delay), and clean the indexes also when few pages have dead
+-- rows (index cleanup), because claims read the indexes. It should not shorten the files, which takes a lock that claims
+-- would wait for; they grow again at once.
 
 CREATE TABLE instances (
   instance_id TEXT NOT NULL,
@@ -52,7 +57,11 @@ CREATE TABLE orchestrator_queue (
   created_at TIMESTAMPTZ NOT NULL,
   attempt_count INTEGER NOT NULL DEFAULT 0,
   CONSTRAINT orchestrator_queue_pkey PRIMARY KEY (id)
-) WITH (fillfactor = 45); -- a claim updates every row once: the new versions of all rows fit on the page
+) WITH (
+  fillfactor = 45, -- a claim updates every row once: the new versions of all rows fit on the page
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+  vacuum_index_cleanup = on, vacuum_truncate = off
+);
 
 CREATE TABLE worker_queue (
   id BIGSERIAL NOT NULL,
@@ -68,7 +77,11 @@ CREATE TABLE worker_queue (
   session_id TEXT,
   tag TEXT,
   CONSTRAINT worker_queue_pkey PRIMARY KEY (id)
-) WITH (fillfactor = 45); -- a claim updates every row once: the new versions of all rows fit on the page
+) WITH (
+  fillfactor = 45, -- as above
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+  vacuum_index_cleanup = on, vacuum_truncate = off
+);
 
 CREATE TABLE instance_locks (
   instance_id TEXT NOT NULL,
@@ -76,7 +89,11 @@ CREATE TABLE instance_locks (
   locked_until BIGINT NOT NULL, -- milliseconds since the Unix epoch
   locked_at BIGINT NOT NULL, -- milliseconds since the Unix epoch
   CONSTRAINT instance_locks_pkey PRIMARY KEY (instance_id)
-) WITH (fillfactor = 70);
+) WITH (
+  fillfactor = 70,
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+  vacuum_index_cleanup = on, vacuum_truncate = off
+);
 
 CREATE TABLE sessions (
   session_id TEXT NOT NULL,

@@ -46,8 +46,8 @@ export const examine = Effect.fnUntraced(function*(session: Session, createTable
     ),
     extension: [
       // Leave storage parameters that are set already.
-      ...tables.filter(({ name, storage }) => storage !== undefined && plain.includes(name))
-        .map(({ name, storage }) => `ALTER TABLE ${name} SET (${storage})`),
+      ...tables.filter(({ name, storage }) => storage.length > 0 && plain.includes(name))
+        .map(({ name, storage }) => `ALTER TABLE ${name} SET (${storage.join(", ")})`),
       ...additions
     ].join(";\n")
   } satisfies Examined

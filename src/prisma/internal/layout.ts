@@ -9,8 +9,8 @@ export interface Table {
   readonly name: string
   readonly columns: ReadonlyArray<Column>
   readonly primaryKey: ReadonlyArray<string>
-  /** Storage parameters as SQL, such as `fillfactor = 80`. */
-  readonly storage: string | undefined
+  /** Storage parameters as SQL, each such as `fillfactor = 80`. */
+  readonly storage: ReadonlyArray<string>
 }
 
 export interface Column {
@@ -133,7 +133,7 @@ const statements = (sql: string): ReadonlyArray<string> => {
 }
 
 const parseTable = (statement: string): Table => {
-  const parts = /^CREATE TABLE (?<name>\w+) \((?<body>[\s\S]*)\n\)(?: WITH \((?<storage>.*)\))?$/.exec(statement)
+  const parts = /^CREATE TABLE (?<name>\w+) \((?<body>[\s\S]*?)\n\)(?: WITH \((?<storage>[\s\S]*)\))?$/.exec(statement)
     ?.groups
   const key = /PRIMARY KEY \((.*)\)/.exec(parts?.body ?? "")?.[1]
   if (parts === undefined || key === undefined) throw new Error(`cannot read the table of: ${statement}`)
@@ -141,7 +141,7 @@ const parseTable = (statement: string): Table => {
     name: parts.name!,
     columns: parts.body!.split("\n").map((line) => line.trim()).filter((line) => /^[a-z]/.test(line)).map(parseColumn),
     primaryKey: key.split(", "),
-    storage: parts.storage
+    storage: parts.storage?.split(",").map((one) => one.trim()) ?? []
   }
 }
 

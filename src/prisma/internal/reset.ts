@@ -150,13 +150,14 @@ const holder = " AND lock_token <> ''"
 /** Leaves parameters that were changed since. */
 const resetStorage = Effect.fnUntraced(function*({ run, schema }: Session, createTables: string) {
   for (const { name, storage } of Layout.parse(createTables).tables) {
-    if (storage === undefined) continue
+    if (storage.length === 0) continue
     const unchanged = yield* run(
       `SELECT FROM pg_class
        WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relname = $2 AND reloptions = $3`,
-      [schema, name, [storage.replaceAll(" ", "")]]
+      [schema, name, storage.map((one) => one.replaceAll(" ", ""))]
     )
-    if (unchanged.length > 0) yield* run(`ALTER TABLE ${name} RESET (${storage.replace(/ =.*$/, "")})`)
+    const names = storage.map((one) => one.replace(/ =.*$/, ""))
+    if (unchanged.length > 0) yield* run(`ALTER TABLE ${name} RESET (${names.join(", ")})`)
   }
 })
 
