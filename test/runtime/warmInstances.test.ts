@@ -32,10 +32,10 @@ const replays = (name: string) =>
     ({ count }) => count
   )
 
-const patient = {
-  provider: { pollInterval: "10 minutes" },
-  runtime: { verifyReplay: false, optimisticTurns: false }
-} as const
+/** Every turn is claimed. */
+const claiming = { verifyReplay: false, optimisticTurns: false } as const
+
+const patient = { provider: { pollInterval: "10 minutes" }, runtime: claiming } as const
 
 describe("WarmInstances", () => {
   it.live(
@@ -84,14 +84,14 @@ describe("WarmInstances", () => {
     return Effect.gen(function*() {
       const provider = yield* Provider.Provider
       const client = yield* Client.Client
-      yield* Layer.build(Layer.fresh(runtime))
+      yield* Layer.build(Layer.fresh(runtime).pipe(Layer.provide(RuntimeConfig.layer(claiming))))
       // More events than a claim returns.
       assert.strictEqual(yield* client.execute(Shared, { instanceId: "shared", payload: 150 }), 150)
       const history = yield* provider.read("shared")
       assert.deepStrictEqual(history.map(({ eventId }) => eventId), history.map((_, index) => index + 1))
       assert.strictEqual(history.length, 302)
       assert.isAbove(yield* replays("SharedChain"), 0, "the processes took turns")
-    }).pipe(Effect.scoped, Effect.provide(App.layer(runtime, { runtime: { verifyReplay: false } })))
+    }).pipe(Effect.scoped, Effect.provide(App.layer(runtime, { runtime: claiming })))
   }, 60_000)
 
   it.effect("an instance that is deleted and starts again in the same millisecond keeps no state of the old one", () => {
