@@ -1,3 +1,5 @@
-import { suite } from "../utils/prismaSuite.ts"
+import { suite, suiteWithoutOptimisticTurns } from "../utils/prismaSuite.ts"
 
 suite("optimisticTurns", "firstTurns", "handover")
+
+suiteWithoutOptimisticTurns("optimisticTurns", "firstTurns")

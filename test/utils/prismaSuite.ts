@@ -2,11 +2,13 @@
  * The driver on PostgreSQL for the validation suite, each time on a private database.
  */
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import { FromDriver } from "duroxide-prisma/provider"
 import type { Admin, Provider } from "duroxide-prisma/provider"
 import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as PgServer from "./PgServer.ts"
+import { layerWithoutOptimisticTurns } from "./withoutOptimisticTurns.ts"
 
 const layer = (
   options?: Partial<PrismaProvider.Options>
@@ -20,9 +22,24 @@ const layer = (
       ))
   ).pipe(Layer.provide(PgServer.layer))
 
+/** Without what a driver may leave out. */
+const simpleLayer = Layer.unwrap(
+  Effect.map(PgServer.PgServer, (test) =>
+    Layer.merge(
+      FromDriver.layer({ polling: "short" }).pipe(
+        Layer.provide(layerWithoutOptimisticTurns),
+        Layer.provideMerge(PrismaProvider.layer({ url: test.url, migrate: "none" }))
+      ),
+      Layer.succeed(ProviderTest.Backdoor, backdoor(test))
+    ))
+).pipe(Layer.provide(PgServer.layer))
+
 /** Runs a part of the suite, which is split over files that run at the same time. */
 export const suite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
   ProviderTest.suite("prisma", layer(), { topics, shortPollThreshold: "500 millis", optimisticTurns: true })
+
+export const suiteWithoutOptimisticTurns = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
+  ProviderTest.suite("prisma, without optimistic turns", simpleLayer, { topics, shortPollThreshold: "500 millis" })
 
 export const longPollingSuite = (): void =>
   ProviderTest.suite("prisma, long polling", layer({ polling: "long" }), { topics: ["longPolling"], polling: "long" })
