@@ -1,6 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { ErrorDetails, Event, WorkItem } from "duroxide-prisma/provider"
+import * as Option from "effect/Option"
 import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { readdirSync, readFileSync } from "node:fs"
 
 interface Fixture {
@@ -21,7 +23,59 @@ const sortKeys = (value: unknown): unknown =>
     ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => a < b ? -1 : 1).map(([k, v]) => [k, sortKeys(v)]))
     : value
 
+/** What the fields of a value may hold by mistake. */
+const oddities = [undefined, null, true, -1, -0, 1.5, NaN, 2 ** 53, 7, "", "\0 \ud800 é \"\\", {}, [], [["a", "b"]], [[
+  "a"
+]]]
+
+/** The value, and values with one field that is odd or missing. */
+const variations = (value: object): ReadonlyArray<object> => [
+  { ...value, unknown: 1 },
+  ...Object.keys(value).filter((key) => key !== "_tag").flatMap((key) => {
+    const { [key]: _, ...without } = value as Record<string, unknown>
+    return [without, ...oddities.map((odd) => ({ ...value, [key]: odd }))]
+  })
+]
+
+const outcome = (encode: () => string) => {
+  try {
+    return encode()
+  } catch {
+    return "refused"
+  }
+}
+
+/** Compares two ways to encode these values and their variations; returns how many texts and refusals there were. */
+const compare = <A extends object>(
+  values: ReadonlyArray<A>,
+  encode: (value: A) => string,
+  schema: Schema.Codec<A, unknown>
+) => {
+  const bySchema = Schema.encodeSync(schema)
+  const counts = { texts: 0, refusals: 0 }
+  for (const value of values.flatMap((value) => variations(value) as ReadonlyArray<A>)) {
+    const expected = outcome(() => JSON.stringify(bySchema(value)))
+    assert.strictEqual(outcome(() => encode(value)), expected)
+    counts[expected === "refused" ? "refusals" : "texts"]++
+  }
+  return counts
+}
+
+/** One of each kind, with each set of fields. */
+const distinct = <A extends object>(values: ReadonlyArray<A & { readonly _tag: string }>) => [
+  ...new Map(values.map((value) => [[value._tag, ...Object.keys(value)].join(), value])).values()
+]
+
 describe("Event", () => {
+  it("encode: writes the JSON of the Schema, and refuses what it refuses", () => {
+    const events = fixtures.flatMap(({ history }) =>
+      history.flatMap(({ event_data }) => Option.toArray(Result.getSuccess(Event.decode(event_data))))
+    )
+    const { refusals, texts } = compare(distinct(events), Event.encode, Event.Event)
+    assert.isAbove(texts, 200)
+    assert.isAbove(refusals, 200)
+  })
+
   it("decode: every event a Rust runtime wrote comes back byte for byte", () => {
     let events = 0
     const unreadable: Array<string> = []
@@ -110,6 +164,15 @@ describe("WorkItem", () => {
     }
     assert.strictEqual(items, 302)
     assert.isAtLeast(compact, 100)
+  })
+
+  it("encode: writes the JSON of the Schema, and refuses what it refuses", () => {
+    const items = fixtures.flatMap(({ work_items }) =>
+      work_items.map(({ work_item }) => Result.getOrThrow(WorkItem.decode(work_item)))
+    )
+    const { refusals, texts } = compare(distinct(items), WorkItem.encode, WorkItem.WorkItem)
+    assert.isAbove(texts, 50)
+    assert.isAbove(refusals, 50)
   })
 
   it("decode: an unknown variant is named", () => {
