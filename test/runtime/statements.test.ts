@@ -28,6 +28,9 @@ const lockTimeout = Duration.seconds(30)
 // Long enough that no poll happens: every counted statement is caused by work.
 const patient = { provider: { pollInterval: "10 minutes" } } as const
 
+/** A client learns a result from the turn that stores it; it looks only at an instance that takes 100 ms and more. */
+const looksWithin = (ms: number) => Math.floor(ms / 100)
+
 describe("Statements", () => {
   it.live("one instance: a turn is two statements, an activity two", () =>
     Effect.gen(function*() {
@@ -36,7 +39,9 @@ describe("Statements", () => {
       // After this, the dispatchers have made their first claims on empty queues.
       yield* client.execute(DoubleThrice, { instanceId: "warm-up", payload: 1 })
       const before = yield* statementCounts
+      const begunMs = performance.now()
       assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: "a", payload: 3 }), 24)
+      const tookMs = performance.now() - begunMs
       const after = yield* statementCounts
       const count = (operation: string) => (after[operation] ?? 0) - (before[operation] ?? 0)
       // Four turns: the start and three results.
@@ -56,12 +61,35 @@ describe("Statements", () => {
           "ackOrchestrationItems",
           "fetchWorkItems",
           "ackWorkItems",
+          "readEnds",
           "startOrchestrations"
         ].includes(operation)
       )
-      // The client learns the result from the turn that stores it.
       assert.deepStrictEqual(others, [])
+      assert.isAtMost(count("readEnds"), looksWithin(tookMs))
     }).pipe(Effect.provide(App.layer(runtime, patient))))
+
+  it.live("one instance, with optimistic turns: its start and each step are a statement, and there is no other", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const { statementCounts } = yield* Database.Database
+      // After this, the dispatchers have made their first claims on empty queues, and the clock of the store is known.
+      yield* client.execute(DoubleThrice, { instanceId: "warm-up", payload: 1 })
+      const before = yield* statementCounts
+      const begunMs = performance.now()
+      assert.strictEqual(yield* client.execute(DoubleThrice, { instanceId: "a", payload: 3 }), 24)
+      yield* client.start(DoubleThrice, { instanceId: "b", payload: 1 })
+      assert.strictEqual(yield* client.wait(DoubleThrice, "b"), 8)
+      const tookMs = performance.now() - begunMs
+      const after = yield* statementCounts
+      const { readEnds = 0, ...sent } = Object.fromEntries(
+        Object.entries(after)
+          .map(([operation, count]) => [operation, count - (before[operation] ?? 0)] as const)
+          .filter(([, count]) => count !== 0)
+      )
+      assert.deepStrictEqual(sent, { startOrchestrations: 2, advanceOrchestrations: 6 })
+      assert.isAtMost(readEnds, looksWithin(tookMs))
+    }).pipe(Effect.provide(App.layer(runtime, { ...patient, runtime: { verifyReplay: false } }))))
 
   it.live("many instances: turns and activities under way together share statements", () =>
     Effect.gen(function*() {
