@@ -19,6 +19,11 @@ const outcomes = [
   "abandonWorkItems Done",
   "renewWorkItemLocks Done",
   "startOrchestrations Started",
+  "startOrchestrations Begun",
+  "startOrchestrations AlreadyExists",
+  "advanceOrchestrations Advanced",
+  "advanceOrchestrations Queued",
+  "handed over",
   "deleteInstances Deleted",
   "deleteInstances ChildLeftBehind",
   "deleteInstances StillRunning"

@@ -1,6 +1,6 @@
 /**
  * Works on one schema as hard and as carelessly as it can: claims sets of both queues, settles them in any order, lets
- * locks run out, starts, sends, cancels and deletes at random. Several of these run side by side in
+ * locks run out, stores turns without claims, starts, sends, cancels and deletes at random. Several of these run side by side in
  * `deadlock.test.ts`.
  *
  *     node churn.js <database url> <schema> <seconds> <claims in flight> <connections> <outcomes>
@@ -43,10 +43,13 @@ const message = () => ({
   visibleAtMs: null,
   delayMs: chance(0.2) ? between(1, 100) : null
 })
+const toInstance = () => {
+  const instanceId = one(instances)
+  return { instanceId, workItem: executing(instanceId) }
+}
 const activity = () => ({
-  workItem: "{\"ActivityExecute\":{}}",
+  ...toInstance(),
   name: "Churn",
-  instanceId: one(instances),
   executionId: 1,
   activityId: between(1, 4),
   sessionId: chance(0.3) ? `session-${between(1, 8)}` : null,
@@ -92,6 +95,42 @@ const ack = (claimed: ProviderDriver.ClaimedInstance): ProviderDriver.Orchestrat
   }
 }
 
+/** Like a runtime's own, its cancellations are of its own activities. */
+const unclaimed = (instanceId: string, executionId: number, last: number): ProviderDriver.UnclaimedTurn => {
+  const { lockToken: _, ...turn } = ack({
+    instanceId,
+    executionId,
+    lockToken: "",
+    nowMs: 0,
+    instance: null,
+    history: Array.from({ length: last }, () => ""),
+    isWholeHistory: true,
+    messages: [],
+    keyValues: []
+  })
+  return {
+    ...turn,
+    executionId,
+    history: some(3, () => 0).map((_, i) => ({ eventId: last + i + 1, eventType: "TimerFired", eventData: "{}" })),
+    workerItems: some(3, () => ({ ...activity(), instanceId, executionId, workItem: executing(instanceId) })),
+    orchestratorItems: [...turn.orchestratorItems, ...some(2, child)],
+    cancelledActivities: some(2, () => ({ instanceId, executionId, activityId: between(1, 4) }))
+  }
+}
+const child = () => ({
+  instanceId: chance(0.5) ? one(instances) : `fresh-${between(1, 1_000_000)}`,
+  workItem: "{\"StartOrchestration\":{}}",
+  visibleAtMs: null,
+  delayMs: null,
+  start: { orchestrationName: "Churn", orchestrationVersion: null, parentInstanceId: null, pinnedVersion: pinned }
+})
+const handOver = (): ProviderDriver.HandOver | null =>
+  chance(0.3) ? null : { limit: between(1, 3), lockTimeoutMs: lock(), activities: ["Churn"], tags: tags() }
+
+/** Where the runtime finds the instance of an activity. */
+const executing = (instanceId: string) => `{"ActivityExecute":{"instance":"${instanceId}"}}`
+const instanceOf = (workItem: string): string => JSON.parse(workItem).ActivityExecute.instance
+
 const given = ({ lockToken }: { readonly lockToken: string }) => ({
   lockToken,
   delayMs: chance(0.5) ? between(0, 50) : null,
@@ -104,6 +143,37 @@ const settle = (operation: string, outcomes: Effect.Effect<ReadonlyArray<string>
   Effect.map(outcomes, (all) => all.forEach((outcome) => count(`${operation} ${outcome}`)))
 const sometimes = (probability: number, make: () => Settling) => chance(probability) ? [make()] : []
 const atOnce = (all: ReadonlyArray<Settling>) => Effect.all(shuffled(all), { concurrency: "unbounded", discard: true })
+
+/** Optimistic turns for the results of these activities, and for those that they hand over in turn. */
+const advance = Effect.fnUntraced(function*(
+  driver: ProviderDriver.ProviderDriver["Service"],
+  activities: ReadonlyArray<{ readonly instanceId: string; readonly lockToken: string }>
+) {
+  let left = activities
+  for (let round = 0; round < 3 && left.length > 0; round++) {
+    const ids = [...new Set(left.map(({ instanceId }) => instanceId))]
+    const states = new Map((yield* driver.readInstances(ids)).map((state) => [state.instanceId, state]))
+    const turns = yield* Effect.forEach(shuffled(ids), (instanceId) =>
+      Effect.map(driver.readHistory({ instanceId, executionId: null }), (history): ProviderDriver.OptimisticTurn => ({
+        instanceId,
+        lastEventId: history.length,
+        results: shuffled(left).filter((one) => one.instanceId === instanceId).map(({ lockToken }) => ({
+          lockToken,
+          workItem: "{\"ActivityCompleted\":{}}"
+        })),
+        turn: unclaimed(instanceId, states.get(instanceId)?.executionId ?? 1, history.length),
+        handOver: handOver()
+      })))
+    const answers = yield* driver.advanceOrchestrations!(turns)
+    for (const { _tag } of answers) count(`advanceOrchestrations ${_tag}`)
+    left = turns.flatMap(({ instanceId }, i) => handedOver(answers[i]!).map((one) => ({ ...one, instanceId })))
+  }
+})
+const handedOver = (answer: ProviderDriver.OptimisticAnswer | ProviderDriver.StartAnswer) => {
+  const all = typeof answer === "object" && answer._tag !== "Queued" ? answer.handedOver : []
+  count("handed over", all.length)
+  return all
+}
 
 /** One of the claims in flight: works until the time has passed. */
 const work = Effect.fnUntraced(function*(
@@ -155,7 +225,12 @@ const work = Effect.fnUntraced(function*(
         completion: chance(0.9) ? { instanceId: one(instances), workItem: "{\"ActivityCompleted\":{}}" } : null
       })
     )
+    const optimistic = claimed.filter(() => chance(0.3)).map(({ lockToken, workItem }) => ({
+      lockToken,
+      instanceId: instanceOf(workItem)
+    }))
     yield* atOnce([
+      advance(driver, optimistic),
       settle("ackWorkItems", driver.ackWorkItems(shuffled(results))),
       settle("abandonWorkItems", driver.abandonWorkItems(shuffled(back))),
       ...sometimes(0.3, () => settle("renewWorkItemLocks", driver.renewWorkItemLocks(shuffled(claimed).map(renewal)))),
@@ -164,15 +239,24 @@ const work = Effect.fnUntraced(function*(
   })
 
   const arrivals = Effect.gen(function*() {
-    const starts = some(4, () => ({
-      instanceId: chance(0.5) ? one(instances) : `fresh-${between(1, 1_000_000)}`,
-      orchestrationName: "Churn",
-      orchestrationVersion: null,
-      workItem: "{\"StartOrchestration\":{}}",
-      pinnedVersion: pinned,
-      delayMs: null
-    }))
-    yield* settle("startOrchestrations", Effect.map(driver.startOrchestrations(starts), (all) => all.map(String)))
+    const starts = some(4, () => {
+      const instanceId = chance(0.5) ? one(instances) : `fresh-${between(1, 1_000_000)}`
+      return {
+        instanceId,
+        orchestrationName: "Churn",
+        orchestrationVersion: null,
+        workItem: "{\"StartOrchestration\":{}}",
+        pinnedVersion: pinned,
+        delayMs: null,
+        ...(chance(0.7) && { firstTurn: { turn: unclaimed(instanceId, 1, 0), handOver: handOver() } })
+      }
+    })
+    const begun = yield* driver.startOrchestrations(starts)
+    for (const answer of begun) count(`startOrchestrations ${typeof answer === "string" ? answer : answer._tag}`)
+    yield* advance(
+      driver,
+      starts.flatMap(({ instanceId }, i) => handedOver(begun[i]!).map((one) => ({ ...one, instanceId })))
+    )
     yield* driver.enqueueForOrchestrator(some(60, message))
     yield* driver.enqueueForWorker(some(60, activity))
     yield* driver.readInstances(instances.slice(0, 10))
