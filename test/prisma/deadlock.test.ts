@@ -41,11 +41,15 @@ describe("deadlocks:", () => {
         )
         const connections = Math.max(5, Math.min(claimsInFlight, Math.floor(limits!.free / processes)))
 
+        // Longer than it takes the server to find a deadlock, which would otherwise end as a lock timeout.
+        const patient = new URL(url)
+        patient.searchParams.set("options", "-c lock_timeout=60000")
+
         const running = yield* Effect.all(
           Array.from({ length: processes }, () =>
             ChildProcess.start(
               "churn",
-              url,
+              patient.toString(),
               schema,
               `${seconds}`,
               `${claimsInFlight}`,
