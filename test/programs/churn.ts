@@ -164,8 +164,20 @@ const advance = Effect.fnUntraced(function*(
         turn: unclaimed(instanceId, states.get(instanceId)?.executionId ?? 1, history.length),
         handOver: handOver()
       })))
-    const answers = yield* driver.advanceOrchestrations!(turns)
-    for (const { _tag } of answers) count(`advanceOrchestrations ${_tag}`)
+    let answers: ReadonlyArray<ProviderDriver.OptimisticAnswer> = []
+    const rest = left
+    yield* atOnce([
+      Effect.map(driver.advanceOrchestrations!(turns), (all) => {
+        answers = all
+        for (const { _tag } of all) count(`advanceOrchestrations ${_tag}`)
+      }),
+      ...sometimes(0.5, () => settle("renewWorkItemLocks", driver.renewWorkItemLocks(shuffled(rest).map(renewal)))),
+      ...sometimes(0.2, () =>
+        settle(
+          "ackWorkItems",
+          driver.ackWorkItems(shuffled(rest).map(({ lockToken }) => ({ lockToken, completion: null })))
+        ))
+    ])
     left = turns.flatMap(({ instanceId }, i) => handedOver(answers[i]!).map((one) => ({ ...one, instanceId })))
   }
 })
@@ -239,7 +251,7 @@ const work = Effect.fnUntraced(function*(
   })
 
   const arrivals = Effect.gen(function*() {
-    const starts = some(4, () => {
+    const starts = some(12, () => {
       const instanceId = chance(0.5) ? one(instances) : `fresh-${between(1, 1_000_000)}`
       return {
         instanceId,
