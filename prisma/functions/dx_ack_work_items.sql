@@ -6,7 +6,8 @@
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
   p_items jsonb,                   -- [{token, instance_id, work_item}]; work_item null: nothing is delivered
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+  p_now_ms bigint DEFAULT NULL,    -- milliseconds since the Unix epoch; null means the database's clock
+  p_delivers boolean[] DEFAULT NULL -- by position, whether the completion is delivered; null: all are
 )
 RETURNS text[]
 LANGUAGE plpgsql
@@ -77,6 +78,7 @@ BEGIN
     WITH ORDINALITY AS a (instance_id, work_item, position)
   WHERE v_outcomes[a.position] = 'Done'
     AND a.work_item IS NOT NULL
+    AND (p_delivers IS NULL OR p_delivers[a.position])
   ORDER BY a.position;
   RETURN v_outcomes;
 END

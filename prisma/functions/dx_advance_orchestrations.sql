@@ -238,19 +238,11 @@ BEGIN
     END IF;
   END IF;
 
-  -- The results of turns that are stored are not delivered.
+  -- The results of turns that are stored are part of their histories.
   v_settled := dx_ack_work_items(
-    (
-      SELECT jsonb_agg(
-        CASE WHEN v_instances[r.ack] IS NULL THEN r.result ELSE r.result - 'work_item' END
-        ORDER BY r.position
-      )
-      FROM (
-        SELECT item.result, item.position, (item.result -> 'ack')::bigint AS ack
-        FROM jsonb_array_elements(p_results) WITH ORDINALITY AS item (result, position)
-      ) AS r
-    ),
-    v_now_ms
+    p_results,
+    v_now_ms,
+    ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
   );
 
   RETURN (

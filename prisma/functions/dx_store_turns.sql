@@ -273,20 +273,21 @@ BEGIN
   END IF;
 
   IF p_children IS NULL THEN
+    -- In any order: of all transactions only the one that stores the turn of an instance updates its row.
     UPDATE instances AS i
-    SET orchestration_name = CASE WHEN ack.names THEN ack.orchestration_name ELSE i.orchestration_name END,
-        orchestration_version = CASE WHEN ack.names THEN ack.orchestration_version ELSE i.orchestration_version END,
+    SET orchestration_name = CASE WHEN turn.names THEN turn.orchestration_name ELSE i.orchestration_name END,
+        orchestration_version = CASE WHEN turn.names THEN turn.orchestration_version ELSE i.orchestration_version END,
         parent_instance_id = CASE
-          WHEN ack.names THEN COALESCE(i.parent_instance_id, ack.parent_instance_id)
+          WHEN turn.names THEN COALESCE(i.parent_instance_id, turn.parent_instance_id)
           ELSE i.parent_instance_id
         END,
-        current_execution_id = greatest(i.current_execution_id, ack.execution_id),
+        current_execution_id = greatest(i.current_execution_id, turn.execution_id),
         updated_at = v_now,
-        custom_status = CASE WHEN ack.sets_custom_status THEN ack.custom_status ELSE i.custom_status END,
-        custom_status_version = i.custom_status_version + ack.sets_custom_status::integer
+        custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
+        custom_status_version = i.custom_status_version + turn.sets_custom_status::integer
     FROM (
       SELECT
-        locked.instance_id,
+        p_instances[a.position] AS instance_id,
         p_executions[a.position] AS execution_id,
         a.orchestration_name IS NOT NULL AND a.orchestration_version IS NOT NULL AS names,
         a.orchestration_name,
@@ -310,13 +311,10 @@ BEGIN
         custom_status,
         position
       )
-      JOIN instances AS locked ON locked.instance_id = p_instances[a.position]
       WHERE p_executions[a.position] IS NOT NULL
-        AND locked.instance_id <> ALL (v_created)
-      ORDER BY locked.instance_id COLLATE "C"
-      FOR NO KEY UPDATE OF locked
-    ) AS ack
-    WHERE i.instance_id = ack.instance_id;
+    ) AS turn
+    WHERE i.instance_id = turn.instance_id
+      AND i.instance_id <> ALL (v_created);
   END IF;
 
   IF p_history IS NOT NULL THEN

@@ -153,17 +153,20 @@ const advance = Effect.fnUntraced(function*(
   for (let round = 0; round < 3 && left.length > 0; round++) {
     const ids = [...new Set(left.map(({ instanceId }) => instanceId))]
     const states = new Map((yield* driver.readInstances(ids)).map((state) => [state.instanceId, state]))
-    const turns = yield* Effect.forEach(shuffled(ids), (instanceId) =>
-      Effect.map(driver.readHistory({ instanceId, executionId: null }), (history): ProviderDriver.OptimisticTurn => ({
-        instanceId,
-        lastEventId: history.length,
-        results: shuffled(left).filter((one) => one.instanceId === instanceId).map(({ lockToken }) => ({
-          lockToken,
-          workItem: "{\"ActivityCompleted\":{}}"
-        })),
-        turn: unclaimed(instanceId, states.get(instanceId)?.executionId ?? 1, history.length),
-        handOver: handOver()
-      })))
+    const turns = yield* Effect.forEach(
+      shuffled(ids),
+      (instanceId) =>
+        Effect.map(driver.readHistory({ instanceId, executionId: null }), (history): ProviderDriver.OptimisticTurn => ({
+          instanceId,
+          lastEventId: history.length,
+          results: shuffled(left).filter((one) => one.instanceId === instanceId).map(({ lockToken }) => ({
+            lockToken,
+            workItem: "{\"ActivityCompleted\":{}}"
+          })),
+          turn: unclaimed(instanceId, states.get(instanceId)?.executionId ?? 1, history.length),
+          handOver: handOver()
+        }))
+    )
     let answers: ReadonlyArray<ProviderDriver.OptimisticAnswer> = []
     const rest = left
     yield* atOnce([

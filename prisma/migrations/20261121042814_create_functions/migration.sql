@@ -775,22 +775,19 @@ BEGIN
         CASE WHEN turn.names THEN s.parent_instance_id END AS parent_instance_id,
         CASE WHEN turn.is_begun THEN s.custom_status END AS custom_status,
         COALESCE(turn.is_begun AND s.sets_custom_status, false)::integer AS custom_status_version,
-        dx_route(
-          CASE WHEN turn.pins THEN s.turn_major ELSE s.major END,
-          CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END,
-          CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END,
-          CASE WHEN turn.names THEN s.turn_name ELSE s.orchestration_name END,
-          COALESCE(
-            CASE WHEN turn.is_begun AND s.status = 'ContinuedAsNew' THEN s.next_version END,
-            CASE
-              WHEN turn.names THEN s.turn_version
-              -- As after an ack that says any of this: the row has no version, so every one serves the instance.
-              WHEN turn.pins OR (turn.is_begun AND (s.turn_name IS NOT NULL OR s.status = 'ContinuedAsNew')) THEN NULL
-              ELSE s.orchestration_version
-            END
-          ),
-          COALESCE(turn.is_begun AND s.status = 'ContinuedAsNew' AND s.next_version IS NULL, false)
-        ) AS route
+        CASE WHEN turn.pins THEN s.turn_major ELSE s.major END AS major,
+        CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END AS minor,
+        CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END AS patch,
+        COALESCE(
+          CASE WHEN turn.is_begun AND s.status = 'ContinuedAsNew' THEN s.next_version END,
+          CASE
+            WHEN turn.names THEN s.turn_version
+            -- As after an ack that says any of this: the row has no version, so every one serves the instance.
+            WHEN turn.pins OR (turn.is_begun AND (s.turn_name IS NOT NULL OR s.status = 'ContinuedAsNew')) THEN NULL
+            ELSE s.orchestration_version
+          END
+        ) AS next_version,
+        COALESCE(turn.is_begun AND s.status = 'ContinuedAsNew' AND s.next_version IS NULL, false) AS or_newer
       FROM ROWS FROM (
         jsonb_to_recordset(p_starts) AS (
           instance_id text,
@@ -848,14 +845,11 @@ BEGIN
         child.parent_instance_id,
         NULL,
         0,
-        dx_route(
-          child.major,
-          child.minor,
-          child.patch,
-          child.orchestration_name,
-          child.orchestration_version,
-          false
-        )
+        child.major,
+        child.minor,
+        child.patch,
+        child.orchestration_version,
+        false
       FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
         WITH ORDINALITY AS m (ack, instance_id, start, position)
       CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (
@@ -907,7 +901,8 @@ BEGIN
       free.parent_instance_id,
       free.custom_status,
       free.custom_status_version,
-      free.route
+      -- Columns, so that PostgreSQL can inline the function, which takes it 1 microsecond per row instead of 45.
+      dx_route(free.major, free.minor, free.patch, free.orchestration_name, free.next_version, free.or_newer)
     FROM free
     ORDER BY free.instance_id COLLATE "C"
     ON CONFLICT (instance_id) DO NOTHING
@@ -1370,20 +1365,21 @@ BEGIN
   END IF;
 
   IF p_children IS NULL THEN
+    -- In any order: of all transactions only the one that stores the turn of an instance updates its row.
     UPDATE instances AS i
-    SET orchestration_name = CASE WHEN ack.names THEN ack.orchestration_name ELSE i.orchestration_name END,
-        orchestration_version = CASE WHEN ack.names THEN ack.orchestration_version ELSE i.orchestration_version END,
+    SET orchestration_name = CASE WHEN turn.names THEN turn.orchestration_name ELSE i.orchestration_name END,
+        orchestration_version = CASE WHEN turn.names THEN turn.orchestration_version ELSE i.orchestration_version END,
         parent_instance_id = CASE
-          WHEN ack.names THEN COALESCE(i.parent_instance_id, ack.parent_instance_id)
+          WHEN turn.names THEN COALESCE(i.parent_instance_id, turn.parent_instance_id)
           ELSE i.parent_instance_id
         END,
-        current_execution_id = greatest(i.current_execution_id, ack.execution_id),
+        current_execution_id = greatest(i.current_execution_id, turn.execution_id),
         updated_at = v_now,
-        custom_status = CASE WHEN ack.sets_custom_status THEN ack.custom_status ELSE i.custom_status END,
-        custom_status_version = i.custom_status_version + ack.sets_custom_status::integer
+        custom_status = CASE WHEN turn.sets_custom_status THEN turn.custom_status ELSE i.custom_status END,
+        custom_status_version = i.custom_status_version + turn.sets_custom_status::integer
     FROM (
       SELECT
-        locked.instance_id,
+        p_instances[a.position] AS instance_id,
         p_executions[a.position] AS execution_id,
         a.orchestration_name IS NOT NULL AND a.orchestration_version IS NOT NULL AS names,
         a.orchestration_name,
@@ -1407,13 +1403,10 @@ BEGIN
         custom_status,
         position
       )
-      JOIN instances AS locked ON locked.instance_id = p_instances[a.position]
       WHERE p_executions[a.position] IS NOT NULL
-        AND locked.instance_id <> ALL (v_created)
-      ORDER BY locked.instance_id COLLATE "C"
-      FOR NO KEY UPDATE OF locked
-    ) AS ack
-    WHERE i.instance_id = ack.instance_id;
+    ) AS turn
+    WHERE i.instance_id = turn.instance_id
+      AND i.instance_id <> ALL (v_created);
   END IF;
 
   IF p_history IS NOT NULL THEN
@@ -2052,7 +2045,8 @@ $$;
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
   p_items jsonb,                   -- [{token, instance_id, work_item}]; work_item null: nothing is delivered
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+  p_now_ms bigint DEFAULT NULL,    -- milliseconds since the Unix epoch; null means the database's clock
+  p_delivers boolean[] DEFAULT NULL -- by position, whether the completion is delivered; null: all are
 )
 RETURNS text[]
 LANGUAGE plpgsql
@@ -2129,6 +2123,7 @@ BEGIN
     WITH ORDINALITY AS a (instance_id, work_item, position)
   WHERE v_outcomes[a.position] = 'Done'
     AND a.work_item IS NOT NULL
+    AND (p_delivers IS NULL OR p_delivers[a.position])
   ORDER BY a.position;
   RETURN v_outcomes;
 END
@@ -2380,19 +2375,11 @@ BEGIN
     END IF;
   END IF;
 
-  -- The results of turns that are stored are not delivered.
+  -- The results of turns that are stored are part of their histories.
   v_settled := dx_ack_work_items(
-    (
-      SELECT jsonb_agg(
-        CASE WHEN v_instances[r.ack] IS NULL THEN r.result ELSE r.result - 'work_item' END
-        ORDER BY r.position
-      )
-      FROM (
-        SELECT item.result, item.position, (item.result -> 'ack')::bigint AS ack
-        FROM jsonb_array_elements(p_results) WITH ORDINALITY AS item (result, position)
-      ) AS r
-    ),
-    v_now_ms
+    p_results,
+    v_now_ms,
+    ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
   );
 
   RETURN (
