@@ -29,17 +29,23 @@ describe("Two processes", () => {
             ),
             ([row]) => row!.count
           )
-        let survivor = yield* ChildProcess.start("worker", url)
+        /** With and without optimistic turns; each may start instances itself. */
+        const worker = (optimisticTurns: boolean, starts: ReadonlyArray<string> = []) =>
+          ChildProcess.start("worker", url, JSON.stringify({ optimisticTurns, starts }))
+        let survivor = yield* worker(true)
         let heldAtKill = 0
         for (let round = 0; round < rounds; round++) {
-          const victim = yield* ChildProcess.start("worker", url)
-          yield* victim.printed("ready")
-          yield* survivor.printed("ready")
           const ids = Array.from({ length: instances }, (_, i) => `round-${round}-${i}`)
-          yield* Effect.forEach(ids, (instanceId, i) => client.start(FiveSteps, { instanceId, payload: i }), {
-            concurrency: "unbounded",
-            discard: true
-          })
+          const startAll = Effect.forEach(
+            ids,
+            (instanceId, i) => client.start(FiveSteps, { instanceId, payload: i, ifExists: "ignore" }),
+            { concurrency: "unbounded", discard: true }
+          )
+          yield* survivor.printed("ready")
+          const startsThem = round % 2 === 0
+          const victim = yield* worker(round % 3 !== 2, startsThem ? ids : [])
+          yield* victim.printed("ready")
+          if (!startsThem) yield* startAll
           // The moment to kill: half of the work is done, and locks are held.
           yield* Effect.repeat(completed(round), { until: (count) => count >= instances / 2 })
           yield* victim.kill
@@ -48,6 +54,8 @@ describe("Two processes", () => {
                   + (SELECT count(*) FROM worker_queue WHERE lock_token IS NOT NULL)::int AS count`
           )
           heldAtKill += held!.count
+          // Those that the victim no longer could.
+          yield* startAll
           const results = yield* Effect.forEach(
             ids,
             (instanceId) => client.wait(FiveSteps, instanceId, { timeout: "60 seconds" }),
@@ -57,7 +65,7 @@ describe("Two processes", () => {
           // Roles alternate, so that both the older and the newer process are killed.
           if (round % 2 === 1) {
             yield* survivor.kill
-            survivor = yield* ChildProcess.start("worker", url)
+            survivor = yield* worker(round % 4 === 3)
           }
         }
         yield* survivor.printed("ready")

@@ -1,22 +1,38 @@
-// A runtime process: `node worker.js <database URL>`. Runs until SIGTERM; prints `ready` when it serves.
-import { RuntimeConfig } from "duroxide-prisma"
+// A runtime process: `node worker.js <database URL> [JSON of Options]`. Runs until SIGTERM; prints `ready` when it serves.
+import { Client, RuntimeConfig } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import { RuntimeLive } from "./steps.js"
+import { FiveSteps, RuntimeLive } from "./steps.js"
+
+interface Options {
+  readonly optimisticTurns?: boolean
+  /** Instances that it starts itself, twenty at a time, so that it may store their first turns. */
+  readonly starts?: ReadonlyArray<string>
+}
 
 const url = process.argv[2]!
+const { optimisticTurns = true, starts = [] } = JSON.parse(process.argv[3] ?? "{}") as Options
 
 const App = RuntimeLive.pipe(
   // Short locks: the work of a killed process is taken over within a second.
-  Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })),
+  Layer.provide(
+    RuntimeConfig.layer({ optimisticTurns, orchestrationLockTimeout: "1 second", workerLockTimeout: "1 second" })
+  ),
+  Layer.merge(Client.layer),
   Layer.provide(PrismaProvider.layer({ url, migrate: "verify" }))
 )
 
 const main = Effect.runFork(Effect.scoped(Effect.gen(function*() {
-  yield* Layer.build(App)
+  const client = Context.get(yield* Layer.build(App), Client.Client)
   yield* Effect.sync(() => process.stdout.write("ready\n"))
+  yield* Effect.forEach(
+    starts,
+    (instanceId, payload) => client.start(FiveSteps, { instanceId, payload, ifExists: "ignore" }),
+    { concurrency: 20, discard: true }
+  )
   return yield* Effect.never
 })))
 

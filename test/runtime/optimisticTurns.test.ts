@@ -80,7 +80,12 @@ const counting = (driver: Driver) => {
   }
 }
 
-const looks = new Set(["fetchOrchestrationItems", "fetchWorkItems", "readInstances", "sweepMessages"])
+const looks = new Set(["fetchOrchestrationItems", "fetchWorkItems", "readInstances", "readEnds", "sweepMessages"])
+
+const tick = Effect.promise(() => new Promise<void>((resolve) => void setImmediate(resolve)))
+
+/** Lets everything happen that can happen at this time. */
+const settle = Effect.repeat(tick, { times: 100 })
 
 let processes = 0
 
@@ -95,6 +100,8 @@ const start = Effect.fnUntraced(
       runtime: options.runtime ?? {}
     }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, driver))
     yield* process.client.execute(Chain, { instanceId: options.firstId ?? `warm-up ${++processes}`, payload: 0 })
+    // Its claims have found nothing more, so they wait.
+    yield* settle
     return process
   }
 )
@@ -103,11 +110,6 @@ const answers = (answer: "advanced" | "queued" | "failed") =>
   Effect.map(Metric.value(Metric.withAttributes(Metrics.optimisticTurns, { answer })), ({ count }) => count)
 
 const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
-
-const tick = Effect.promise(() => new Promise<void>((resolve) => void setImmediate(resolve)))
-
-/** Lets everything happen that can happen at this time. */
-const settle = Effect.repeat(tick, { times: 100 })
 
 describe("First turns", () => {
   it.effect("the rows of an instance are the same, whether its first turn is stored with its start or after a claim", () =>
