@@ -98,7 +98,9 @@ export const make = (options: {
 
   const startWorker = (versions: ReadonlyArray<string>, clockSeed?: number) => {
     const lockMs = short || chance.is(0.5) ? shortLockMs : undefined
-    const process = startProcess("worker", `worker-${++names}`, { versions, effects, lockMs }, clockSeed)
+    const optimisticTurns = chance.is(0.5)
+    const settings = { versions, effects, lockMs, optimisticTurns }
+    const process = startProcess("worker", `worker-${++names}`, settings, clockSeed)
     all.push(process)
     return process
   }

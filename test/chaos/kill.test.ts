@@ -7,7 +7,7 @@ import * as App from "../utils/app.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
-const rounds = 10
+const rounds = 6
 const instances = 200
 
 const layer = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) => App.store(url, { maxBatch: 200 }))).pipe(

@@ -10,15 +10,20 @@ interface Options extends definitions.Served {
   readonly url: string
   /** Length of both locks, milliseconds; the defaults unless set. */
   readonly lockMs?: number
+  /** The default unless set. */
+  readonly optimisticTurns?: boolean
 }
 
 const lookIntervalMs = 500
 
-const { lockMs, url, ...served } = JSON.parse(process.argv[2]!) as Options
+const { lockMs, optimisticTurns, url, ...served } = JSON.parse(process.argv[2]!) as Options
 
 const App = definitions.runtime(served).pipe(
   Layer.provide(
-    RuntimeConfig.layer(lockMs === undefined ? {} : { orchestrationLockTimeout: lockMs, workerLockTimeout: lockMs })
+    RuntimeConfig.layer({
+      ...(optimisticTurns !== undefined && { optimisticTurns }),
+      ...(lockMs !== undefined && { orchestrationLockTimeout: lockMs, workerLockTimeout: lockMs })
+    })
   ),
   Layer.provide(PrismaProvider.layer({ url, migrate: "verify" }))
 )
