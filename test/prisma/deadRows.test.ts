@@ -1,0 +1,92 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as PgServer from "../utils/PgServer.ts"
+import { session } from "../utils/session.ts"
+
+/** Claims in front of rows that died while a transaction is open, which keeps them. */
+const queues = [
+  {
+    queue: "worker_queue",
+    insert: (count: number, at: string) =>
+      `INSERT INTO worker_queue (work_item, visible_at, created_at, route)
+       SELECT '{}', ${at}, now(), 'A' FROM generate_series(1, ${count})`,
+    claim: "SELECT * FROM dx_fetch_work_items(1, 60000, true, NULL, NULL, NULL, ARRAY['A'])"
+  },
+  {
+    queue: "orchestrator_queue",
+    insert: (count: number, at: string) =>
+      `INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+       SELECT 'i' || n || clock_timestamp(), '{}', ${at}, now(), '1000.0.0 =1.0.0 O' FROM generate_series(1, ${count}) AS n`,
+    claim: "SELECT * FROM dx_fetch_orchestration_items(1, 60000, NULL, NULL, ARRAY['O'], ARRAY['1.0.0'])"
+  }
+]
+
+describe("dead rows:", () => {
+  for (const { claim, insert, queue } of queues) {
+    it.live(`${queue}: one claim reads past them, the next ones do not, and no row is missed for good`, () =>
+      Effect.gen(function*() {
+        const test = yield* PgServer.database
+        const holder = yield* session(test)
+        yield* holder("SELECT pg_current_xact_id()::text")
+        yield* test.sql(insert(8000, "now() - interval '10 seconds'"))
+        yield* test.sql(`DELETE FROM ${queue}`)
+
+        const run = yield* session(test)
+        const entries = Effect.map(
+          run(`SELECT pg_stat_get_xact_tuples_returned('${queue}_route_visible_at_id_idx'::regclass)::int AS read`),
+          ([row]) => row.read as number
+        )
+        const claiming = Effect.gen(function*() {
+          const before = yield* entries
+          const { length: claimed } = yield* run(claim)
+          return { claimed, read: (yield* entries) - before }
+        })
+        const never = "9999999999999"
+        const lasting = (until: string) =>
+          run(
+            `SELECT set_config('duroxide_prisma.${queue}', (mark[1:2] || $1::text || mark[4:])::text, false)
+             FROM (SELECT current_setting('duroxide_prisma.${queue}')::text[]) AS one (mark)`,
+            [until]
+          )
+
+        yield* run(insert(1, "now() - interval '5 seconds'"))
+        const full = yield* claiming
+        assert.strictEqual(full.claimed, 1)
+        assert.isAtLeast(full.read, 8000)
+        yield* lasting(never)
+
+        yield* run(insert(2, "clock_timestamp()"))
+        for (const claimed of [1, 1, 0]) {
+          const next = yield* claiming
+          assert.strictEqual(next.claimed, claimed)
+          assert.isBelow(next.read, 100)
+        }
+
+        // As one of a transaction that commits late.
+        yield* run(insert(1, "now() - interval '5 seconds'"))
+        assert.strictEqual((yield* claiming).claimed, 0, "below the mark")
+        yield* lasting("0")
+        assert.strictEqual((yield* claiming).claimed, 1, "found by the next full look")
+
+        // Another claim on the same connection asks for something else.
+        yield* lasting(never)
+        yield* run(insert(1, "now() - interval '5 seconds'"))
+        assert.lengthOf(
+          yield* run(claim.replace("ARRAY['A']", "NULL").replace("ARRAY['O'], ARRAY['1.0.0']", "NULL, NULL")),
+          1
+        )
+      }))
+  }
+
+  it.live("few of them: every claim looks through all", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const run = yield* session(test)
+      const { claim, insert } = queues[0]!
+      yield* run(insert(1000, "now() - interval '10 seconds'"))
+      yield* run("DELETE FROM worker_queue")
+      yield* run(claim)
+      const [row] = yield* run("SELECT current_setting('duroxide_prisma.worker_queue', true) AS mark")
+      assert.isNull(row.mark)
+    }))
+})
