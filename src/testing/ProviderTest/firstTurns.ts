@@ -39,8 +39,7 @@ import {
   topic,
   valueSet
 } from "./harness.ts"
-import { seen } from "./optimisticTurns.ts"
-import { begin, begins, beginsNot } from "./unclaimed.ts"
+import { begin, begins, beginsNot, seen } from "./unclaimed.ts"
 import type { Begin } from "./unclaimed.ts"
 
 /** Waits for activity 2. */

@@ -8,7 +8,6 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as WorkItem from "../../model/WorkItem.ts"
-import { Admin } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
 import {
   abandon,
@@ -50,7 +49,7 @@ import {
   valueSet
 } from "./harness.ts"
 import type { ClaimedOrchestration } from "./harness.ts"
-import { advance, advances, completion, queues, scheduling, working } from "./unclaimed.ts"
+import { advance, advances, completion, queues, scheduling, seen, working } from "./unclaimed.ts"
 import type { Advance } from "./unclaimed.ts"
 
 /** The turn that ends an instance which waits for activity 2. */
@@ -79,26 +78,6 @@ const delivers = (...messages: ReadonlyArray<WorkItem.WorkItem>) =>
     const claimed = yield* claimInstance("i")
     assert.deepStrictEqual(claimed.item.messages, messages)
     return claimed
-  })
-
-/** Everything a reader sees of an instance, without times. */
-export const seen = (instance: string) =>
-  Effect.gen(function*() {
-    const [provider, admin] = [yield* Provider, yield* Admin]
-    const { createdAtMs: _created, updatedAtMs: _updated, ...state } = Option.getOrThrow(
-      yield* provider.readInstance(instance)
-    )
-    return {
-      state,
-      customStatus: yield* provider.getCustomStatus(instance, 0),
-      histories: yield* Effect.forEach(
-        yield* admin.listExecutions(instance),
-        (executionId) => provider.readWithExecution(instance, executionId)
-      ),
-      values: [...yield* provider.getKvAllValues(instance)],
-      stats: yield* provider.getInstanceStats(instance),
-      queues: yield* admin.getQueueDepths
-    }
   })
 
 export const optimisticTurns = topic("optimistic_turns", {

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { TagFilter } from "../../model/Instance.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
+import { Admin } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
 import type * as Providers from "../../provider/Provider.ts"
 import {
@@ -220,4 +221,28 @@ export const beginsNot = (instance: string, turn: Begin, expected: "Started" | "
     const { optimisticTurns } = yield* Settings
     const outcome = yield* begin(instance, turn)
     assert.deepStrictEqual(outcome, { answers: [expected], settled: optimisticTurns ? [Option.none()] : [] })
+  })
+
+// -----------------------------------------------------------------------------
+// readers
+// -----------------------------------------------------------------------------
+
+/** Everything a reader sees of an instance, without times. */
+export const seen = (instance: string) =>
+  Effect.gen(function*() {
+    const [provider, admin] = [yield* Provider, yield* Admin]
+    const { createdAtMs: _created, updatedAtMs: _updated, ...state } = Option.getOrThrow(
+      yield* provider.readInstance(instance)
+    )
+    return {
+      state,
+      customStatus: yield* provider.getCustomStatus(instance, 0),
+      histories: yield* Effect.forEach(
+        yield* admin.listExecutions(instance),
+        (executionId) => provider.readWithExecution(instance, executionId)
+      ),
+      values: [...yield* provider.getKvAllValues(instance)],
+      stats: yield* provider.getInstanceStats(instance),
+      queues: yield* admin.getQueueDepths
+    }
   })
