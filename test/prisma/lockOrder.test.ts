@@ -4,7 +4,7 @@ import * as Fiber from "effect/Fiber"
 import type { ProviderError } from "../../src/provider/ProviderError.ts"
 import * as Test from "../utils/driver.ts"
 import { session } from "../utils/session.ts"
-import { waitUntil } from "../utils/waitUntil.ts"
+import { waitForStatement, waitUntil } from "../utils/waitUntil.ts"
 
 /**
  * Two sets that share three rows, given in opposite orders, while another session holds the middle row. When rows were
@@ -186,6 +186,92 @@ describe("instances are created by id:", () => {
       ])
       assert.deepStrictEqual(answers[1], ["Done", "Done", "Done"])
     }))
+})
+
+describe("turns without a claim", () => {
+  const middle = "INSERT INTO instances VALUES ('m', 'O', null, 1, now(), now())"
+  const children = (of: ReadonlyArray<string>) =>
+    of.map((id) => ({
+      ...Test.message(id, "{\"StartOrchestration\":{}}"),
+      start: {
+        orchestrationName: "Child",
+        orchestrationVersion: null,
+        parentInstanceId: null,
+        pinnedVersion: { major: 1000, minor: 0, patch: 0 }
+      }
+    }))
+  const begin = (id: string, of: ReadonlyArray<string> = []) =>
+    Test.start(id, {
+      firstTurn: { turn: Test.unclaimedTurn(0, { ...Test.named, orchestratorItems: children(of) }), handOver: null }
+    })
+  const instances = ({ sql }: Test.Opened) =>
+    Effect.map(sql<{ id: string }>("SELECT instance_id AS id FROM instances ORDER BY 1"), (rows) => rows.map(({ id }) => id))
+
+  it.live("create instances by id: two sets of first turns", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open({ patient: true })
+      const [forward, backward] = both(ids.map((id) => begin(id)))
+      yield* meet(test, middle, [
+        Effect.as(test.driver.startOrchestrations(forward), []),
+        Effect.as(test.driver.startOrchestrations(backward), [])
+      ])
+      assert.deepStrictEqual(yield* instances(test), ids)
+    }))
+
+  it.live("create instances by id: children of a first turn, and starts of the same ids", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open({ patient: true })
+      yield* meet(test, middle, [
+        // In the order of their ids, the parent comes after a child that the other set starts.
+        Effect.as(test.driver.startOrchestrations([begin("n", ["z", "m", "a"])]), []),
+        Effect.as(test.driver.startOrchestrations(["n", "a", "z", "m"].map((id) => Test.start(id))), [])
+      ])
+      assert.deepStrictEqual(yield* instances(test), ["a", "m", "n", "z"])
+    }))
+
+  it.live("create instances by id: children of optimistic turns", () =>
+    Effect.gen(function*() {
+      const test = yield* Test.open({ patient: true })
+      const waiting = yield* Test.waiting(test.driver, ["one", "two"])
+      const [one, two] = yield* meet(test, middle, [
+        test.driver.advanceOrchestrations!([
+          Test.optimistic("one", waiting.one!, { orchestratorItems: children(ids) })
+        ]),
+        test.driver.advanceOrchestrations!([
+          Test.optimistic("two", waiting.two!, { orchestratorItems: children(ids.toReversed()) })
+        ])
+      ])
+      assert.deepStrictEqual([one, two].flat().map(({ _tag }) => _tag), ["Advanced", "Advanced"])
+      assert.deepStrictEqual(yield* instances(test), ["a", "m", "one", "two", "z"])
+    }))
+
+  for (const [what, results, cancels, expected] of [
+    ["result", [2, 0], [], "Contention"],
+    ["cancelled activity", [2], [0], "Queued"]
+  ] as const) {
+    it.live(`wait for no activity: neither do renewals wait for them, which hold a ${what}`, () =>
+      Effect.gen(function*() {
+        const test = yield* Test.open({ patient: true })
+        const { one } = yield* Test.waiting(test.driver, ["one"], 3)
+        const holder = yield* session(test)
+        yield* holder("SELECT FROM worker_queue WHERE activity_id = 3 FOR UPDATE")
+        const renewal = yield* Effect.forkChild(
+          test.driver.renewWorkItemLocks(one!.map((lockToken) => ({ lockToken, extendForMs: 60_000 })))
+        )
+        yield* waitForStatement(test, "dx_renew_work_item_locks", "Lock")
+        const answer = yield* test.driver.advanceOrchestrations!([
+          Test.optimistic("one", results.map((i) => one![i]!), {
+            cancelledActivities: cancels.map((i) => ({ instanceId: "one", executionId: 1, activityId: i + 2 }))
+          })
+        ]).pipe(
+          Effect.map(([answer]) => answer!._tag),
+          Effect.catch((error) => Effect.succeed(error.reason._tag))
+        )
+        assert.strictEqual(answer, expected)
+        yield* holder("COMMIT")
+        assert.deepStrictEqual(yield* Fiber.join(renewal), ["Done", "Done", expected === "Queued" ? "LockLost" : "Done"])
+      }))
+  }
 })
 
 describe("deletions lock rows in the same order as all functions:", () => {
