@@ -205,7 +205,10 @@ describe("turns without a claim", () => {
       firstTurn: { turn: Test.unclaimedTurn(0, { ...Test.named, orchestratorItems: children(of) }), handOver: null }
     })
   const instances = ({ sql }: Test.Opened) =>
-    Effect.map(sql<{ id: string }>("SELECT instance_id AS id FROM instances ORDER BY 1"), (rows) => rows.map(({ id }) => id))
+    Effect.map(
+      sql<{ id: string }>("SELECT instance_id AS id FROM instances ORDER BY 1"),
+      (rows) => rows.map(({ id }) => id)
+    )
 
   it.live("create instances by id: two sets of first turns", () =>
     Effect.gen(function*() {
@@ -245,10 +248,12 @@ describe("turns without a claim", () => {
       assert.deepStrictEqual(yield* instances(test), ["a", "m", "one", "two", "z"])
     }))
 
-  for (const [what, results, cancels, expected] of [
-    ["result", [2, 0], [], "Contention"],
-    ["cancelled activity", [2], [0], "Queued"]
-  ] as const) {
+  for (
+    const [what, results, cancels, expected] of [
+      ["result", [2, 0], [], "Contention"],
+      ["cancelled activity", [2], [0], "Queued"]
+    ] as const
+  ) {
     it.live(`wait for no activity: neither do renewals wait for them, which hold a ${what}`, () =>
       Effect.gen(function*() {
         const test = yield* Test.open({ patient: true })
@@ -269,7 +274,11 @@ describe("turns without a claim", () => {
         )
         assert.strictEqual(answer, expected)
         yield* holder("COMMIT")
-        assert.deepStrictEqual(yield* Fiber.join(renewal), ["Done", "Done", expected === "Queued" ? "LockLost" : "Done"])
+        assert.deepStrictEqual(yield* Fiber.join(renewal), [
+          "Done",
+          "Done",
+          expected === "Queued" ? "LockLost" : "Done"
+        ])
       }))
   }
 })
