@@ -383,13 +383,13 @@ const makeWith = <
   const toLayer: WithHandler["toLayer"] = (handler) =>
     Layer.effect(
       activityKey(name),
-      Effect.map(Effect.context<never>(), (services) => ({
+      Effect.map(Effect.map(Effect.context<never>(), harmlessIn), (services) => ({
         limits: limitsUnsafe(name, options),
         run: (text) =>
           input.decode(text).pipe(
             Effect.orDie,
             Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
-            Effect.provideContext(harmlessIn(services)) as <A, E>(
+            Effect.provideContext(services) as <A, E>(
               self: Effect.Effect<A, E, any>
             ) => Effect.Effect<A, E, Call>,
             Effect.matchCauseEffect({

@@ -9,10 +9,10 @@
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as coreVersion from "../model/internal/coreVersion.ts"
+import { labelled } from "../model/internal/labelled.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import * as Metrics from "../model/Metrics.ts"
 import type { Claimed, HandOver, Provider, Turn } from "../provider/Provider.ts"
@@ -255,5 +255,6 @@ interface Outcome {
 /** `Unstored`: it is to be stored alone. */
 type Answer = "Done" | "LockLost" | "Unstored"
 
-const count = (answer: "advanced" | "queued" | "failed") =>
-  Metric.update(Metric.withAttributes(Metrics.optimisticTurns, { answer }), 1)
+const answers = labelled(Metrics.optimisticTurns, ["answer"])
+
+const count = (answer: "advanced" | "queued" | "failed") => answers(answer)

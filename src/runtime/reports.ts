@@ -4,6 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
+import { labelled } from "../model/internal/labelled.ts"
 import * as Metrics from "../model/Metrics.ts"
 import type * as turns from "../replay/turn.ts"
 import type { WarmInstances } from "./warmInstances.ts"
@@ -16,17 +17,17 @@ export const reportWarm = (warm: WarmInstances) =>
     Metric.update(Metrics.warmInstanceBytes, warm.bytes)
   )
 
+const starts = labelled(Metrics.orchestrationStarts, ["orchestration_name"])
+const turned = labelled(Metrics.orchestrationTurns, ["orchestration_name"])
+const completions = labelled(Metrics.orchestrationCompletions, ["orchestration_name", "status"])
+
 export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
-  const labels = { orchestration_name: name }
-  const started = turn.historyDelta[0]?._tag === "OrchestrationStarted"
-    ? Metric.update(Metric.withAttributes(Metrics.orchestrationStarts, labels), 1)
-    : Effect.void
-  const turned = Metric.update(Metric.withAttributes(Metrics.orchestrationTurns, labels), 1)
-  const both = Effect.andThen(started, turned)
+  const isFirst = turn.historyDelta[0]?._tag === "OrchestrationStarted"
+  const both = isFirst ? Effect.andThen(starts(name), turned(name)) : turned(name)
   if (outcome._tag === "Waiting") return both
   const status = outcome._tag === "Completed" ? "success" : outcome._tag === "Failed" ? "failed" : "continuedAsNew"
   return both.pipe(
-    Effect.andThen(Metric.update(Metric.withAttributes(Metrics.orchestrationCompletions, { ...labels, status }), 1)),
+    Effect.andThen(completions(name, status)),
     Effect.andThen(
       outcome._tag !== "Failed"
         ? Effect.logDebug(`${component}: instance ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)

@@ -3,11 +3,11 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Metric from "effect/Metric"
 import * as References from "effect/References"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import * as Event from "../model/Event.ts"
 import * as coreVersion from "../model/internal/coreVersion.ts"
+import { labelled } from "../model/internal/labelled.ts"
 import { harmless } from "../model/internal/logging.ts"
 import * as Metrics from "../model/Metrics.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
@@ -116,16 +116,15 @@ export const make = (
           item,
           (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
         )))
-      return batch.history.length === 0 ? turn : Effect.tap(
-        turn,
-        Metric.update(Metric.withAttributes(Metrics.orchestrationReplays, { orchestration_name: registration.name }), 1)
-      )
+      return batch.history.length === 0 ? turn : Effect.tap(turn, replays(registration.name))
     },
     reportStrays: strays.flush
   }
 }
 
 // internal
+
+const replays = labelled(Metrics.orchestrationReplays, ["orchestration_name"])
 
 /** Code inherits only its host's loggers. */
 const hostServices = (

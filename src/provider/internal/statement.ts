@@ -16,6 +16,7 @@ import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
+import { labelled } from "../../model/internal/labelled.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Turn } from "../Provider.ts"
@@ -131,15 +132,11 @@ export const measured = <A>(
       Effect.suspend(() => {
         const duration = Metric.update(histogram, monotonicMs(clock) - start)
         const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
-        return reason?._tag !== "Fail" ? duration : Effect.andThen(
-          duration,
-          Metric.update(
-            Metric.withAttributes(Metrics.infrastructureErrors, { operation, error_type: errorType(reason.error) }),
-            1
-          )
-        )
+        return reason?._tag !== "Fail" ? duration : Effect.andThen(duration, errors(operation, errorType(reason.error)))
       }))
   })
+
+const errors = labelled(Metrics.infrastructureErrors, ["operation", "error_type"])
 
 const errorType = ({ reason }: ProviderError) =>
   reason._tag !== "Contention"
