@@ -1,5 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Database from "../../src/prisma/Database.ts"
+import { Prisma } from "../../src/prisma/internal/client.ts"
+import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
+import * as Test from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
 
@@ -55,7 +59,7 @@ describe("dead rows:", () => {
         assert.isAtLeast(full.read, 8000)
         yield* lasting(never)
 
-        yield* run(insert(2, "clock_timestamp()"))
+        yield* run(insert(2, "clock_timestamp() - interval '10 milliseconds'"))
         for (const claimed of [1, 1, 0]) {
           const next = yield* claiming
           assert.strictEqual(next.claimed, claimed)
@@ -77,6 +81,47 @@ describe("dead rows:", () => {
         )
       }))
   }
+
+  it.live("handover: one look reads past them, the next ones begin behind them, until the next full look", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const holder = yield* session(test)
+      yield* holder("SELECT pg_current_xact_id()::text")
+      const { insert } = queues[0]!
+      yield* test.sql(insert(8000, "now() - interval '10 seconds'"))
+      yield* test.sql("DELETE FROM worker_queue")
+
+      // One connection, which keeps the mark.
+      const database = yield* Database.make({ url: test.url, schema: test.schema, maxConnections: 1 })
+      const driver = yield* Effect.provideService(PrismaDriver.make(), Database.Database, database)
+      const handedOver = (instanceId: string) => {
+        const turn = Test.unclaimedTurn(0, {
+          ...Test.named,
+          history: Test.events(1, 2),
+          status: "Running",
+          workerItems: [Test.activity({ instanceId, name: "A" })]
+        })
+        const handOver = { activities: ["A"], tags: { _tag: "Any" }, limit: 10, lockTimeoutMs: 60_000 } as const
+        return Effect.map(
+          driver.startOrchestrations([Test.start(instanceId, { firstTurn: { turn, handOver } })]),
+          ([answer]) => typeof answer === "object" ? answer.handedOver.length : answer
+        )
+      }
+      const lasting = (until: string) =>
+        database.query(
+          "test",
+          Prisma
+            .sql`SELECT set_config('duroxide_prisma.handover', (mark[1:2] || ${until}::text || mark[4:])::text, false)
+            FROM (SELECT current_setting('duroxide_prisma.handover')::text[]) AS one (mark)`
+        )
+
+      assert.strictEqual(yield* handedOver("a"), 1)
+      yield* lasting("9999999999999")
+      yield* test.sql(insert(1, "now() - interval '5 seconds'"))
+      assert.strictEqual(yield* handedOver("b"), 1, "what waits is below the mark")
+      yield* lasting("0")
+      assert.strictEqual(yield* handedOver("c"), 0, "the next full look finds it")
+    }))
 
   it.live("few of them: every claim looks through all", () =>
     Effect.gen(function*() {

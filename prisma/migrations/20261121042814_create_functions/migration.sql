@@ -1196,7 +1196,8 @@ $$;
 -- Each part names its turn by position, from 1. An argument without parts is null.
 --
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: one look per route that has
--- activities, and 500 rows per route that the workers serve.
+-- activities, and 500 rows per route that the workers serve; past dead rows that an open transaction keeps, a mark
+-- (dx_set_mark) leads.
 --
 -- Locks: parent rows (key share), then instance rows by id, then the rows of starts by id; executions, history,
 -- key-values; worker rows by id; queue rows of instances whose route changes.
@@ -1247,6 +1248,11 @@ DECLARE
   v_no_tag text;
   v_secret text;
   v_routes text[];
+  -- As in claims.
+  v_mark text[];
+  v_from timestamptz := '-infinity';
+  v_looked timestamptz;
+  v_read bigint;
   -- Positions of the workers for whom no activity waits.
   v_idle bigint[];
   -- By position of the turn.
@@ -1652,30 +1658,40 @@ BEGIN
     v_no_tag := dx_no_tag();
     v_secret := gen_random_uuid()::text;
     IF p_workers IS NOT NULL THEN
-      WITH RECURSIVE present AS (
-        (
-          SELECT w.route
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-          ORDER BY w.route
-          LIMIT 1
+      IF current_setting('duroxide_prisma.handover', true) <> '' THEN
+        v_mark := dx_read_mark('duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), v_now_ms);
+      END IF;
+      IF v_mark IS NOT NULL THEN
+        v_from := to_timestamp(v_mark[1]::float8 / 1000);
+        v_routes := v_mark[2:];
+      ELSE
+        v_looked := clock_timestamp();
+        v_read := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
+        WITH RECURSIVE present AS (
+          (
+            SELECT w.route
+            FROM worker_queue AS w
+            WHERE w.session_id IS NULL
+            ORDER BY w.route
+            LIMIT 1
+          )
+          UNION ALL
+          SELECT (
+            SELECT w.route
+            FROM worker_queue AS w
+            WHERE w.session_id IS NULL
+              AND w.route > present.route
+            ORDER BY w.route
+            LIMIT 1
+          )
+          FROM present
+          WHERE present.route IS NOT NULL
         )
-        UNION ALL
-        SELECT (
-          SELECT w.route
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-            AND w.route > present.route
-          ORDER BY w.route
-          LIMIT 1
-        )
+        SELECT array_agg(present.route)
+        INTO v_routes
         FROM present
-        WHERE present.route IS NOT NULL
-      )
-      SELECT array_agg(present.route)
-      INTO v_routes
-      FROM present
-      WHERE present.route IS NOT NULL;
+        WHERE present.route IS NOT NULL;
+      END IF;
 
       SELECT array_agg(turn.worker ORDER BY turn.position), array_agg(turn.places ORDER BY turn.position)
       INTO v_worker_of, v_limits
@@ -1700,7 +1716,7 @@ BEGIN
               FROM worker_queue AS w
               WHERE w.session_id IS NULL
                 AND w.route = present.route
-                AND w.visible_at <= v_now
+                AND w.visible_at BETWEEN v_from AND v_now
               ORDER BY w.visible_at, w.id
               LIMIT 500
             ) AS one
@@ -1720,6 +1736,36 @@ BEGIN
         ) AS waiting
         WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
       );
+
+      IF v_mark IS NULL
+        AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
+      THEN
+        SELECT min(oldest.visible_at), array_agg(present.route)
+        INTO v_from, v_routes
+        FROM unnest(v_routes) AS present (route)
+        LEFT JOIN LATERAL (
+          SELECT w.visible_at
+          FROM worker_queue AS w
+          WHERE w.session_id IS NULL
+            AND w.route = present.route
+            AND w.visible_at <= v_now
+            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
+          ORDER BY w.visible_at, w.id
+          LIMIT 1
+        ) AS oldest ON true
+        WHERE EXISTS (
+          SELECT
+          FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
+          WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
+        );
+        PERFORM dx_set_mark(
+          'duroxide_prisma.handover',
+          concat('worker_queue'::regclass::oid, p_workers),
+          v_looked,
+          v_from,
+          v_routes
+        );
+      END IF;
     END IF;
 
     WITH item AS (
