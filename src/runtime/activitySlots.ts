@@ -52,6 +52,11 @@ export class ActivitySlots<Delivery> {
     this.reserved -= count
   }
 
+  /** Whether slots are kept free for activities that may come yet. */
+  get isReserved(): boolean {
+    return this.reserved > 0
+  }
+
   /** Lets an activity wait for a slot, behind the others. */
   add(delivery: Delivery): void {
     this.waiting.set(delivery, this.nowMs())

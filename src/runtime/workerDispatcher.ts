@@ -108,9 +108,11 @@ export const make = Effect.fnUntraced(function*(options: {
     heldActivities.leave(delivery)
     slots.forget(delivery)
     if (delivery.isAdmitted) sessions.leave(delivery.item)
-    if (deliveries.size === 0 && idle !== undefined) Deferred.doneUnsafe(idle, Effect.void)
     changed()
   }
+
+  /** What a statement under way hands over must still be given back. */
+  const isIdle = () => deliveries.size === 0 && !slots.isReserved
 
   /** Cancelled before it began. */
   const withdraw = (delivery: Delivery) => {
@@ -121,6 +123,7 @@ export const make = Effect.fnUntraced(function*(options: {
   /** A slot, or room for a claim, may be free. */
   const changed = () => {
     room.openUnsafe()
+    if (idle !== undefined && isIdle()) Deferred.doneUnsafe(idle, Effect.void)
     if (slots.mayBegin && !isBeginning) {
       isBeginning = true
       // Later: a handler that ends at once must not begin the next one inside its own fiber, and the turn that hands an
@@ -291,7 +294,7 @@ export const make = Effect.fnUntraced(function*(options: {
       const all = idle = Deferred.makeUnsafe<void>()
       return Effect.andThen(
         loopFiber === undefined ? Effect.void : Fiber.await(loopFiber),
-        Effect.suspend(() => deliveries.size === 0 ? Effect.void : Deferred.await(all))
+        Effect.suspend(() => isIdle() ? Effect.void : Deferred.await(all))
       )
     }),
     interrupt: Effect.suspend(() => {
@@ -299,7 +302,7 @@ export const make = Effect.fnUntraced(function*(options: {
       const all = idle = Deferred.makeUnsafe<void>()
       return Effect.andThen(
         Effect.forEach(interrupted, interrupt, { concurrency: "unbounded", discard: true }),
-        Effect.suspend(() => deliveries.size === 0 ? Effect.void : Deferred.await(all))
+        Effect.suspend(() => isIdle() ? Effect.void : Deferred.await(all))
       )
     }),
     handOverSlots: {

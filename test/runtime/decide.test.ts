@@ -35,7 +35,10 @@ const completed: Event.Event = { ...envelope, eventId: 2, _tag: "OrchestrationCo
 const continued: Event.Event = { ...envelope, eventId: 2, _tag: "OrchestrationContinuedAsNew", input: "null" }
 
 const signal: WorkItem.WorkItem = { _tag: "ExternalRaised", instance: "i", name: "Go", data: "null" }
-const start = (version: string | null = null, parentInstance: string | null = null): WorkItem.WorkItem => ({
+const start = (
+  version: string | null = null,
+  parentInstance: string | null = null
+): WorkItem.Of<"StartOrchestration"> => ({
   _tag: "StartOrchestration",
   instance: "i",
   orchestration: "Job",
@@ -291,4 +294,60 @@ describe("An activity that is delivered", () => {
   for (const [name, decision, expected] of cases) {
     it(`activity: ${name}`, () => assert.strictEqual(decision, expected))
   }
+})
+
+describe("A turn without a claim:", () => {
+  const first = (version: string | null) => {
+    const decision = decide.firstTurn(start(version), 5, registry)
+    return decision && `${decision.registration.version} at ${decision.item.nowMs}`
+  }
+  const activity = (fields: Partial<decide.Activity> = {}): decide.Activity => ({
+    _tag: "ActivityExecute",
+    instance: "i",
+    executionId: 1,
+    id: 2,
+    name: "Work",
+    input: "null",
+    startedAtMs: 0,
+    ...fields
+  })
+  const { startedAtMs: _, ...ofRust } = activity()
+  const advances = (attemptCount: number, fields?: Partial<decide.Activity>, program = warm) =>
+    decide.canAdvance({ attemptCount, item: activity(fields) }, program)
+  const handedOver = (...items: ReadonlyArray<decide.Activity>) =>
+    decide.mayBeHandedOver(
+      {
+        executionId: 1,
+        historyDelta: [],
+        workerItems: items,
+        forRust: new Set(items.filter(({ input }) => input === "rust")),
+        orchestratorItems: [],
+        cancelledActivities: [],
+        metadata: {}
+      },
+      new Set(["Work"])
+    )
+  const later: WarmProgram = { ...warm, lastEvent: { ...started(), timestampMs: 9 } }
+  const cases: ReadonlyArray<readonly [name: string, decision: unknown, expected: unknown]> = [
+    ["a start runs in the version it asks for", first("1.0.0"), "1.0.0 at 5"],
+    ["a start runs in the newest version when it asks for none", first(null), "2.0.0 at 5"],
+    ["a start of a version that is not served waits for a claim", first("3.0.0"), undefined],
+    ["the outcome of a first delivery leads to one", advances(1), true],
+    ["the outcome of a second delivery is stored first", advances(2), false],
+    ["the outcome of another execution is stored alone", advances(1, { executionId: 2 }), false],
+    ["the outcome of an earlier instance of the id is stored alone", advances(1, { startedAtMs: 1 }), false],
+    [
+      "the outcome of a call by Rust is stored alone",
+      decide.canAdvance({ attemptCount: 1, item: ofRust }, warm),
+      false
+    ],
+    ["a program that is not sound runs none", advances(1, {}, { ...warm, isSound: () => false }), false],
+    ["it happens at the time of the store", decide.optimisticTime(12, later), 12],
+    ["it does not happen before the last event", decide.optimisticTime(7, later), 9],
+    ["there is none without the time of the store", decide.optimisticTime(undefined, later), undefined],
+    ["activities that are served here may be handed over", handedOver(activity(), activity({ name: "Other" })), 1],
+    ["activities with a session are not handed over", handedOver(activity({ sessionId: "s" })), 0],
+    ["activities that Rust serves are not handed over", handedOver(activity({ input: "rust" })), 0]
+  ]
+  for (const [name, decision, expected] of cases) it(`turn: ${name}`, () => assert.strictEqual(decision, expected))
 })

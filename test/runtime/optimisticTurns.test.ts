@@ -221,6 +221,33 @@ describe("First turns", () => {
       assert.deepStrictEqual(counted.since(), { startOrchestrations: 1 })
     }).pipe(inMemory))
 
+  it.effect("a shutdown gives back what a start under way hands over: another process runs it at once", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      let isSlow = false
+      const slow = LocalProcess.intercept(
+        driver,
+        (call, operation) => isSlow && operation === "startOrchestrations" ? Effect.delay(call, "1 second") : call
+      )
+      const first = yield* start(slow, { runtime: { shutdownTimeout: "10 seconds" } })
+      isSlow = true
+      const starting = yield* Effect.forkChild(first.client.start(Chain, { instanceId: "chain", payload: 1 }))
+      yield* settle
+      const stopping = yield* Effect.forkChild(first.stop)
+      yield* TestClock.adjust("1 second")
+      yield* Fiber.join(starting)
+      yield* Fiber.join(stopping)
+      const runs: Array<number> = []
+      const second = yield* start(driver, {
+        provider: { pollInterval: "100 millis" },
+        handler: (n) => Effect.sync(() => (runs.push(n), n))
+      })
+      const done = yield* Effect.forkChild(second.client.wait(Chain, "chain"))
+      yield* TestClock.adjust("5 seconds")
+      assert.strictEqual(yield* Fiber.join(done), 1)
+      assert.deepStrictEqual(runs, [1])
+    }).pipe(inMemory))
+
   it.effect("only with a free slot: starts that come during a turn are claimed", () =>
     Effect.gen(function*() {
       const counted = counting(yield* ProviderDriver.ProviderDriver)
