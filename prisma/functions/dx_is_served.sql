@@ -1,4 +1,6 @@
 -- Whether a worker takes activities with this route (name and tag).
+--
+-- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
 CREATE OR REPLACE FUNCTION dx_is_served(
   p_route text,
   p_names text[],
@@ -6,14 +8,22 @@ CREATE OR REPLACE FUNCTION dx_is_served(
   p_tags text[]                    -- null: every tag
 )
 RETURNS boolean
-LANGUAGE sql
+LANGUAGE plpgsql
 IMMUTABLE
+SET search_path FROM CURRENT
 AS $$
-  SELECT EXISTS (
+BEGIN
+  IF p_untagged AND p_route = ANY (p_names) THEN
+    RETURN true;
+  END IF;
+  IF strpos(p_route, ' #') = 0 THEN
+    RETURN false;
+  END IF;
+  RETURN EXISTS (
     SELECT
     FROM unnest(p_names) AS one (name)
-    WHERE (p_untagged AND p_route = one.name)
-      OR (p_tags IS NULL AND starts_with(p_route, one.name || ' #'))
-      OR (starts_with(p_route, one.name || ' #') AND substr(p_route, length(one.name) + 3) = ANY (p_tags))
-  )
+    WHERE starts_with(p_route, one.name || ' #')
+      AND (p_tags IS NULL OR substr(p_route, length(one.name) + 3) = ANY (p_tags))
+  );
+END
 $$;

@@ -15,7 +15,8 @@ RETURNS text
 LANGUAGE sql
 IMMUTABLE
 AS $$
-  SELECT COALESCE(p_major || '.' || p_minor || '.' || p_patch, '-')
+  -- Casts, because integer || text is not immutable, and then PostgreSQL could not inline the function.
+  SELECT COALESCE(p_major::text || '.' || p_minor::text || '.' || p_patch::text, '-')
     || CASE WHEN p_version IS NULL THEN ' *' WHEN p_or_newer THEN ' >' || p_version ELSE ' =' || p_version END
     || ' ' || p_name
 $$;

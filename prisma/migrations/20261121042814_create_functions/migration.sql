@@ -226,6 +226,8 @@ AS $$
 $$;
 
 -- Whether a worker takes activities with this route (name and tag).
+--
+-- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
 CREATE OR REPLACE FUNCTION dx_is_served(
   p_route text,
   p_names text[],
@@ -233,16 +235,24 @@ CREATE OR REPLACE FUNCTION dx_is_served(
   p_tags text[]                    -- null: every tag
 )
 RETURNS boolean
-LANGUAGE sql
+LANGUAGE plpgsql
 IMMUTABLE
+SET search_path FROM CURRENT
 AS $$
-  SELECT EXISTS (
+BEGIN
+  IF p_untagged AND p_route = ANY (p_names) THEN
+    RETURN true;
+  END IF;
+  IF strpos(p_route, ' #') = 0 THEN
+    RETURN false;
+  END IF;
+  RETURN EXISTS (
     SELECT
     FROM unnest(p_names) AS one (name)
-    WHERE (p_untagged AND p_route = one.name)
-      OR (p_tags IS NULL AND starts_with(p_route, one.name || ' #'))
-      OR (starts_with(p_route, one.name || ' #') AND substr(p_route, length(one.name) + 3) = ANY (p_tags))
-  )
+    WHERE starts_with(p_route, one.name || ' #')
+      AND (p_tags IS NULL OR substr(p_route, length(one.name) + 3) = ANY (p_tags))
+  );
+END
 $$;
 
 -- Returns the tag of an activity from the column `tag`; null for the value of dx_no_tag.
@@ -754,7 +764,8 @@ RETURNS text
 LANGUAGE sql
 IMMUTABLE
 AS $$
-  SELECT COALESCE(p_major || '.' || p_minor || '.' || p_patch, '-')
+  -- Casts, because integer || text is not immutable, and then PostgreSQL could not inline the function.
+  SELECT COALESCE(p_major::text || '.' || p_minor::text || '.' || p_patch::text, '-')
     || CASE WHEN p_version IS NULL THEN ' *' WHEN p_or_newer THEN ' >' || p_version ELSE ' =' || p_version END
     || ' ' || p_name
 $$;
@@ -1171,14 +1182,18 @@ $$;
 -- made, a value that dx_tag reads as null. Processes of Duroxide take every row with null in this column, and would
 -- abandon such an activity until it counts as poison.
 --
+-- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
+--
 -- Bound: one look into the catalog. Locks: none.
 CREATE OR REPLACE FUNCTION dx_no_tag()
 RETURNS text
-LANGUAGE sql
+LANGUAGE plpgsql
 STABLE
 SET search_path FROM CURRENT
 AS $$
-  SELECT CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END
+BEGIN
+  RETURN CASE WHEN to_regclass('_duroxide_migrations') IS NOT NULL THEN 'duroxide-prisma' END;
+END
 $$;
 
 -- Stores turns: history, status, key-value changes, new work, cancellations. The shared part of the functions that ack
