@@ -20,9 +20,11 @@ export class ActivitySlots<Delivery> {
   private reserved = 0
   /** How long handlers run, on average; undefined before the first has ended. */
   private meanMs: number | undefined
+  /** How long claims take, on average. */
+  private claimMs = 0
   private notAheadBeforeMs = Number.NEGATIVE_INFINITY
 
-  /** `nowMs` is a monotonic clock. `mostAhead` limits those that are claimed ahead, besides one per slot. */
+  /** `nowMs` is a monotonic clock. `mostAhead` limits those that are claimed ahead. */
   constructor(
     { workerConcurrency }: Pick<Settings, "workerConcurrency">,
     options: { readonly nowMs: () => number; readonly mostAhead: number }
@@ -30,6 +32,11 @@ export class ActivitySlots<Delivery> {
     this.concurrency = workerConcurrency
     this.nowMs = options.nowMs
     this.mostAhead = options.mostAhead
+  }
+
+  /** A claim has found something. */
+  claimTook(ms: number): void {
+    this.claimMs = this.claimMs === 0 ? ms : average(this.claimMs, ms)
   }
 
   /** How many more activities may be claimed now. */
@@ -83,7 +90,7 @@ export class ActivitySlots<Delivery> {
     if (begunMs === undefined) return
     this.running.delete(delivery)
     const tookMs = this.nowMs() - begunMs
-    this.meanMs = this.meanMs === undefined ? tookMs : this.meanMs + (tookMs - this.meanMs) * weightOfLast
+    this.meanMs = this.meanMs === undefined ? tookMs : average(this.meanMs, tookMs)
   }
 
   /** A handler has ended, or will not begin: its slot is free, but its claim is not settled yet. */
@@ -135,7 +142,10 @@ export class ActivitySlots<Delivery> {
     return this.running.size + this.unsettled.size
   }
 
-  /** How many may be claimed ahead: one per slot whose handler may end soon. */
+  /**
+   * How many may be claimed ahead: as many as the slots whose handlers may end soon run while a claim is under way, at
+   * least one each, but none that would wait for long.
+   */
   private ahead(): number {
     const now = this.nowMs()
     if (this.meanMs === undefined || this.meanMs > shortMs || now < this.notAheadBeforeMs) return 0
@@ -144,7 +154,8 @@ export class ActivitySlots<Delivery> {
       if (now - begunMs <= shortMs) break
       soon--
     }
-    return Math.min(soon, this.mostAhead)
+    const perSlot = Math.max(1, Math.min(this.claimMs, shortMs) / Math.max(this.meanMs, leastMs))
+    return Math.min(Math.ceil(soon * perSlot), this.mostAhead)
   }
 }
 
@@ -153,14 +164,17 @@ export class ActivitySlots<Delivery> {
 /** Activities are claimed ahead while handlers take no longer than this. */
 const shortMs = 50
 
+/** No handler is quicker, for the sake of division. */
+const leastMs = 0.01
+
 /** An activity that was claimed ahead is given back after this time: a process that is idle may run it. */
 const longestWaitMs = 100
 
 /** How long nothing is claimed ahead after one was given back. */
 const pauseMs = 1_000
 
-/** Weight of the last handler in the average. */
-const weightOfLast = 0.1
+/** With a last value, which weighs a tenth. */
+const average = (mean: number, last: number) => mean + (last - mean) / 10
 
 /** Outcomes that may wait for the store before no more is claimed. */
 const mostUnsettled = (concurrency: number) => Math.max(32, 8 * concurrency)

@@ -233,6 +233,7 @@ export const make = Effect.fnUntraced(function*(options: {
 
   // -- loops ---------------------------------------------------------------------------------------
 
+  let lookedAtMs = 0
   const claim = Effect.suspend(() =>
     Effect.raceFirst(
       Effect.map(
@@ -242,10 +243,14 @@ export const make = Effect.fnUntraced(function*(options: {
           tags: settings.tags,
           activities: [...handlers.keys()],
           session: sessions.forClaim(),
-          most: () => slots.room(),
+          most: () => {
+            lookedAtMs = monotonicMs(clock)
+            return slots.room()
+          },
           onLook: looks.answered
         }),
         (claimed) => {
+          if (claimed.length > 0) slots.claimTook(monotonicMs(clock) - lookedAtMs)
           claimed.forEach(accept)
           beginNext()
           return claimed.length === 0 && slots.room() > 0 ? "Nothing" : "Something"

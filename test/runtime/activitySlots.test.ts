@@ -148,7 +148,7 @@ describe("A slot of an activity:", () => {
 })
 
 describe("Activities that are claimed ahead of a slot", () => {
-  it.effect("run in the order of their claims, one per slot while handlers are short", () =>
+  it.effect("run in the order of their claims", () =>
     Effect.gen(function*() {
       const names = numbered("short", 40)
       yield* enqueue(...names)
@@ -156,7 +156,7 @@ describe("Activities that are claimed ahead of a slot", () => {
       yield* pass(200)
       assert.deepStrictEqual(one.begun, names)
       // At the first claim no handler has ended yet.
-      assert.deepStrictEqual(one.claimed.slice(0, 2), [2, 4])
+      assert.deepStrictEqual(one.claimed.slice(0, 3), [2, 4, 4])
     }).pipe(inMemory))
 
   it.effect("are given back uncounted when their slot is taken for long, and another process runs them", () =>
@@ -265,6 +265,21 @@ describe("ActivitySlots", () => {
     slots.forget("b")
     assert.strictEqual(slots.reserve(3), 1)
     assert.deepStrictEqual([slots.next(), slots.next()], ["c", undefined])
+  })
+
+  it("as many are claimed ahead as the slots run during a claim, but none that would wait for long", () => {
+    const room = (claimMs: number, handlerMs: number) => {
+      const { pass, slots } = make(2)
+      slots.claimTook(claimMs)
+      slots.add("a")
+      slots.next()
+      pass(handlerMs)
+      slots.settling("a")
+      slots.forget("a")
+      return slots.room() - 2
+    }
+    assert.deepStrictEqual([room(1, 10), room(10, 10), room(15, 10), room(40, 10)], [2, 2, 3, 8])
+    assert.deepStrictEqual([room(1_000, 25), room(1_000, 60), room(1, 0)], [4, 0, 16])
   })
 
   it("nothing is claimed ahead for slots whose handlers run for long", () => {
