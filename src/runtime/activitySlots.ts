@@ -173,8 +173,8 @@ const longestWaitMs = 100
 /** How long nothing is claimed ahead after one was given back. */
 const pauseMs = 1_000
 
-/** With a last value, which weighs a tenth. */
-const average = (mean: number, last: number) => mean + (last - mean) / 10
+/** With a last value, which weighs a fifth: the first handlers of a process are slow. */
+const average = (mean: number, last: number) => mean + (last - mean) / 5
 
 /** Outcomes that may wait for the store before no more is claimed. */
 const mostUnsettled = (concurrency: number) => Math.max(32, 8 * concurrency)
