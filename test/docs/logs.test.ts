@@ -32,13 +32,15 @@ const calls: ReadonlyArray<{ readonly call: string; readonly level: string; read
 const passesOn = /Effect\.logError\(line\)|Effect\.logWarning\(`\$\{component\}: \$\{warning\}`\)/g
 
 const naming = /const component = "([^"]+)"/
-/** The parts of the orchestration dispatcher share the name that `reports.ts` gives it. */
-const importsComponent = /import \{[^}]*\bcomponent\b[^}]*\} from "\.\/reports\.ts"/
-const dispatcher = naming.exec(readFileSync(path.join(sources, "runtime/reports.ts"), "utf8"))?.[1]
+/** The parts of a dispatcher share the name that one of them gives it. */
+const importsComponent = /import \{[^}]*\bcomponent\b[^}]*\} from "\.\/((?:reports|outcomes)\.ts)"/
+const nameIn = (code: string) => naming.exec(code)?.[1]
 
 const logged = (file: string): ReadonlyArray<Line> => {
   const code = readFileSync(path.join(sources, file), "utf8").replace(passesOn, "")
-  const named = naming.exec(code)?.[1] ?? (importsComponent.test(code) ? dispatcher : undefined)
+  const imported = importsComponent.exec(code)?.[1]
+  const named = nameIn(code) ??
+    (imported === undefined ? undefined : nameIn(readFileSync(path.join(sources, "runtime", imported), "utf8")))
   return calls.flatMap(({ call, component = "", level }) => {
     const begins = [...code.matchAll(new RegExp(String.raw`${call.replace(".", "\\.")}\((\s*[\x60"])?`, "g"))]
     const texts = [...code.matchAll(new RegExp(String.raw`${call.replace(".", "\\.")}\(\s*${strings}`, "g"))]
