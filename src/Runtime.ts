@@ -78,7 +78,7 @@ export interface DispatcherHealth {
    * `pollInterval`; a process without one does not.
    */
   readonly sinceLastLook: Option.Option<Duration.Duration>
-  /** Number of turns, or of activities, that this process runs now, or whose outcome it stores. */
+  /** Number of claimed turns, or of activities, that this process runs now, or whose outcome it stores. */
   readonly underWay: number
 }
 

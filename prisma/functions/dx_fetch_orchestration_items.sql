@@ -81,7 +81,7 @@ DECLARE
   -- What this claim asks for; needed only where a session has a mark, or sets one.
   v_key text;
   v_mark text[];
-  -- Index entries read, those of dead rows among them; null where the server does not count.
+  -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
 BEGIN
   IF p_now_ms IS NULL AND current_setting('duroxide_prisma.orchestrator_queue', true) <> '' THEN

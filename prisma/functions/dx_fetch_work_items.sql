@@ -70,7 +70,7 @@ DECLARE
   v_key text;
   v_mark text[];
   v_from timestamptz := '-infinity';
-  -- Index entries read, those of dead rows among them; null where the server does not count.
+  -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
 BEGIN
   IF p_now_ms IS NULL AND current_setting('duroxide_prisma.worker_queue', true) <> '' THEN

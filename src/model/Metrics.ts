@@ -56,7 +56,7 @@ export const dequeueWorkerDuration = milliseconds(
 export const ackWorkerDuration = milliseconds("provider.ack_worker_duration_ms", "Time to store one activity result")
 
 /**
- * Duration of enqueueing one message to an instance, including starts.
+ * Duration of enqueueing one message to an instance, including starts and the first turns stored with them.
  *
  * @category provider metrics
  * @since 0.1.0
@@ -67,7 +67,7 @@ export const enqueueOrchestratorDuration = milliseconds(
 )
 
 /**
- * Failed calls. Labels: `operation` (`fetch`, `ack_orch`, `ack_worker`, `enqueue`, …) and `error_type`
+ * Failed calls. Labels: `operation` (`fetch`, `ack_orch`, `advance_orch`, `ack_worker`, `enqueue`, …) and `error_type`
  * (`transaction_failed`, `lock_timeout`, `serialization_error`, `unknown`).
  *
  * @category provider metrics
@@ -117,7 +117,7 @@ export const orchestrationReplays = counter("duroxide_orchestration_replays_tota
 
 /**
  * Turns run without a claim when activities of a warm instance ended here. Label: `answer` (`advanced`: stored; `queued`:
- * only the outcomes of the activities were; `failed`: the store did not answer).
+ * only the outcomes of the activities were; `failed`: the store did not answer). First turns are not among them.
  *
  * @category runtime metrics
  * @since 0.2.0

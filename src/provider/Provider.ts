@@ -376,8 +376,8 @@ export class Provider extends Context.Service<Provider, {
   readonly storeNowMs: () => number | undefined
 
   /**
-   * Claims activities, oldest first; waits for the first as `fetchOrchestrationItem` does, and returns none when there was
-   * none.
+   * Claims activities, oldest first; waits for the first as `fetchOrchestrationItem` does, and returns none when there is
+   * no work.
    */
   readonly fetchWorkItems: (options: {
     readonly lockTimeout: Duration.Duration
@@ -479,11 +479,11 @@ export class Provider extends Context.Service<Provider, {
   readonly cleanupOrphanedSessions: Effect.Effect<number, ProviderError>
 
   /**
-   * Waits until the instance has ended, also for the start of an unknown one; `none` when it had not ended after `timeout`.
+   * Waits until the instance has ended, also for the start of an unknown one; `none` if it has not ended after `timeout`.
    *
    * An end stored by this process is known without a read, and at once. For others the store is asked: first at once, then
-   * again and again, in statements that all callers share. A first look that is slow does not count for `timeout`. An
-   * instance that this process has started within the last 100 milliseconds is not looked at at once.
+   * repeatedly, in statements that all callers share. A first look that is slow does not count for `timeout`, and there is
+   * none for an instance that this process has started within the last 100 milliseconds.
    */
   readonly awaitEnd: <E = never>(options: {
     readonly instanceId: string

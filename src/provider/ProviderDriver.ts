@@ -300,8 +300,8 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
  * no claim, and no other process is woken for them.
  *
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a session,
- * not `servedBy` others. None is, if such an activity is visible and has no live lock before the call: no activity
- * overtakes another. An activity that the set also cancels is not handed over. A delivery counts as after a claim.
+ * not `servedBy` others. None is handed over if such an activity is visible and has no live lock before the call: no
+ * activity overtakes another. An activity that the set also cancels is not handed over. A delivery counts as after a claim.
  *
  * @category models
  * @since 0.2.0
@@ -644,7 +644,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   /** States of the given instances, in any order; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
   /**
-   * Those of the given instances that have ended, in any order. It is asked again and again of up to 1,000 instances that
+   * Those of the given instances that have ended, in any order. It is asked repeatedly about up to 1,000 instances that
    * have not, on behalf of callers that wait: an instance that has not ended should cost a lookup or two by its id.
    */
   readonly readEnds: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<EndedInstance>>

@@ -47,14 +47,14 @@ export class ActivitySlots<Delivery> {
     return Math.max(0, this.concurrency + this.ahead() - taken)
   }
 
-  /** Keeps up to that many slots free for activities that are stored claimed, and returns their number. */
+  /** Keeps room for up to that many activities that will be handed over, as for a claim; returns for how many. */
   reserve(most: number): number {
     const granted = Math.min(most, this.room())
     this.reserved += granted
     return granted
   }
 
-  /** Gives back reserved slots: those that are not needed, or whose activity now comes. */
+  /** Gives back reserved room: what is not needed, or whose activity now comes. */
   release(count: number): void {
     this.reserved -= count
   }

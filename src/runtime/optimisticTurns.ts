@@ -45,7 +45,7 @@ export interface HandOverSlots {
   readonly activities: ReadonlySet<string>
   readonly tags: Settings["tags"]
   readonly lockTimeout: Settings["workerLockTimeout"]
-  /** Keeps up to `most` free slots; returns how many. */
+  /** Keeps room for up to `most` activities; returns for how many. */
   readonly reserve: (most: number) => number
   /** Gives back slots that are not used. */
   readonly release: (count: number) => void

@@ -13,7 +13,10 @@ import * as renewal from "../provider/internal/renewal.ts"
  * @since 0.1.0
  */
 export interface Settings {
-  /** Turns of different instances that run at once in this process. Defaults to 16. */
+  /**
+   * Turns of different instances that run at once in this process, not counting those that outcomes of activities lead
+   * to. Defaults to 16.
+   */
   readonly orchestrationConcurrency: number
   /** Activities that run at once in this process. Defaults to 16. */
   readonly workerConcurrency: number
@@ -90,8 +93,8 @@ export interface Settings {
   readonly verifyReplay: boolean
   /**
    * Runs turns before they are claimed, and stores them with what leads to them: the start of an instance, or outcomes of
-   * its activities. Without it every turn costs a claim and a statement of its own. A process that verifies replays or
-   * keeps no instance warm claims all turns after the first. Defaults to true.
+   * its activities. Without it every turn costs a claim and a statement of its own. A process that verifies replays
+   * claims every turn, one that keeps no instance warm every turn after the first. Defaults to true.
    */
   readonly optimisticTurns: boolean
 }

@@ -288,7 +288,7 @@ describe("handover:", () => {
     answers.map((answer) => answer._tag === "Advanced" ? answer.handedOver.map(({ index }) => index) : answer._tag)
 
   const cases: Readonly<Record<string, readonly [HandOver, ReturnType<typeof items>, ReadonlyArray<number>]>> = {
-    "as many as there are places": [{ ...all, limit: 2 }, items({}, {}, {}), [0, 1]],
+    "no more than the limit": [{ ...all, limit: 2 }, items({}, {}, {}), [0, 1]],
     "only those with a name that is served": [
       { ...all, limit: 2 },
       items({ name: "Mine" }, {}, { name: "Other" }, {}),
@@ -381,7 +381,7 @@ describe("handover:", () => {
       assert.deepStrictEqual(indexes([answer!]), [[]])
     }))
 
-  it.effect("each turn of a set has its own worker and its own places", () =>
+  it.effect("each turn of a set has its own worker and its own limit", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       const waiting = yield* Test.waiting(driver, ["a", "b", "c"])

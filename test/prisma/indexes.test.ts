@@ -242,7 +242,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ],
   "startOrchestrations with a first turn": [
     `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
-       "minor":0,"patch":0}]', '[{"execution_id":1,"worker":1,"places":2}]',
+       "minor":0,"patch":0}]', '[{"execution_id":1,"worker":1,"handover_limit":2}]',
        '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${handedOver}, ${now})`,
     [
       "instances_pkey",
@@ -257,7 +257,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ],
   "advanceOrchestrations": [
     `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,"results":1,"worker":1,
-       "places":2,"status":"ContinuedAsNew"}]', ${results("idle")},
+       "handover_limit":2,"status":"ContinuedAsNew"}]', ${results("idle")},
        '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]',
        ${handedOver}, ${now})`,
     [

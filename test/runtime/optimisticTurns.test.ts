@@ -177,7 +177,7 @@ describe("First turns", () => {
       assert.deepStrictEqual(yield* driver.readHistory({ instanceId: "theirs", executionId: null }), [])
     }).pipe(inMemory))
 
-  it.effect("a taken id: the instance that has it is left as it is, and the places of the first turn are given back", () =>
+  it.effect("a taken id: the instance that has it is left as it is, and the slots reserved for the first turn are given back", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver
       const { client } = yield* start(driver, { runtime: { orchestrationConcurrency: 1 }, handler: () => Effect.never })
@@ -195,7 +195,7 @@ describe("First turns", () => {
       assert.deepStrictEqual(counted.since(), { startOrchestrations: 1 })
     }).pipe(inMemory))
 
-  it.effect("a caller that is interrupted, at whatever moment, takes no place along", () =>
+  it.effect("a caller that is interrupted, at whatever moment, keeps no slot reserved", () =>
     Effect.gen(function*() {
       let isSlow = false
       const slow = LocalProcess.intercept(

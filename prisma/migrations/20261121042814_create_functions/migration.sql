@@ -207,8 +207,8 @@ $$;
 -- Returns what this session remembers of the last full look of a claim through a queue: the time before which no row was
 -- waiting, in milliseconds since the Unix epoch, then the routes that had rows. Null: look through all of it.
 --
--- It exists only where rows died in great number and could not be removed (dx_set_mark). A row that gets free below the
--- mark, or whose transaction commits that late, is found by the next full look.
+-- It exists only where rows died in great number and could not be removed (dx_set_mark). A row that becomes free below
+-- the mark, or whose transaction commits that late, is found by the next full look.
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_mark(
@@ -383,7 +383,7 @@ DECLARE
   v_key text;
   v_mark text[];
   v_from timestamptz := '-infinity';
-  -- Index entries read, those of dead rows among them; null where the server does not count.
+  -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
 BEGIN
   IF p_now_ms IS NULL AND current_setting('duroxide_prisma.worker_queue', true) <> '' THEN
@@ -1204,11 +1204,11 @@ $$;
 -- Returns the activities that were handed over: an object with the position of a turn as the key, and as its value
 -- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are none.
 --
--- Handed over are the first activities of a turn that its worker serves, without a session, as many as it has free places.
--- They are stored claimed. If any activity that the worker serves was visible and free before, or if that is unknown
+-- Handed over are the first activities of a turn that its worker serves, without a session, at most handover_limit. They
+-- are stored claimed. If any activity that the worker serves was visible and free before, or if that is unknown
 -- because the 500 oldest of its route are locked, none is: no activity overtakes another.
 --
--- Each part names its turn by position, from 1. An argument without parts is null.
+-- Each part names its turn by position, from 1, in ack. An argument without parts is null.
 --
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: one look per route that has
 -- activities, and 500 rows per route that the workers serve; past dead rows that an open transaction keeps, a mark
@@ -1220,7 +1220,7 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns jsonb,                   -- [{orchestration_name, orchestration_version, status, output, next_version,
                                    --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
                                    --   cancelled_timers: {work_item: null}, left_ids: [row id], requeued: [event id],
-                                   --   worker: position in p_workers, places: most activities to hand over}]
+                                   --   worker: position in p_workers, handover_limit}]
   p_instances text[],              -- by position of the turn; null: it is not stored
   p_executions bigint[],           -- by position; null: nothing but its left_ids is stored
   p_secrets text[],                -- by position, the secrets of the claims; null: these are turns without a claim, of
@@ -1275,7 +1275,7 @@ DECLARE
   v_limits bigint[];
   v_handed_over bigint[];
   v_handed_over_by bigint[];
-  v_places bigint[];
+  v_indexes bigint[];
   v_cancelled bigint[];
 BEGIN
   -- Which of the rare steps are needed.
@@ -1708,10 +1708,10 @@ BEGIN
         WHERE present.route IS NOT NULL;
       END IF;
 
-      SELECT array_agg(turn.worker ORDER BY turn.position), array_agg(turn.places ORDER BY turn.position)
+      SELECT array_agg(turn.worker ORDER BY turn.position), array_agg(turn.handover_limit ORDER BY turn.position)
       INTO v_worker_of, v_limits
-      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, places bigint)) WITH ORDINALITY
-        AS turn (worker, places, position);
+      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, handover_limit bigint)) WITH ORDINALITY
+        AS turn (worker, handover_limit, position);
 
       SELECT array_agg(worker.position)
       INTO v_idle
@@ -1786,7 +1786,7 @@ BEGIN
     WITH item AS (
       SELECT
         w.*,
-        row_number() OVER (PARTITION BY w.ack ORDER BY w.position) - 1 AS place,
+        row_number() OVER (PARTITION BY w.ack ORDER BY w.position) - 1 AS index,
         worker.lock_timeout_ms,
         worker.position IS NOT NULL
           AND w.session_id IS NULL
@@ -1862,8 +1862,8 @@ BEGIN
       FROM numbered AS w
       ORDER BY w.id
     )
-    SELECT array_agg(w.id), array_agg(w.ack), array_agg(w.place)
-    INTO v_handed_over, v_handed_over_by, v_places
+    SELECT array_agg(w.id), array_agg(w.ack), array_agg(w.index)
+    INTO v_handed_over, v_handed_over_by, v_indexes
     FROM numbered AS w
     WHERE w.is_handed_over;
   END IF;
@@ -2037,10 +2037,10 @@ BEGIN
       SELECT
         one.ack,
         jsonb_agg(
-          jsonb_build_object('index', one.place, 'lockToken', one.id || '.' || v_secret)
-          ORDER BY one.place
+          jsonb_build_object('index', one.index, 'lockToken', one.id || '.' || v_secret)
+          ORDER BY one.index
         ) AS handed_over
-      FROM unnest(v_handed_over, v_handed_over_by, v_places) AS one (id, ack, place)
+      FROM unnest(v_handed_over, v_handed_over_by, v_indexes) AS one (id, ack, index)
       WHERE (one.id = ANY (v_cancelled)) IS NOT TRUE
       GROUP BY one.ack
     ) AS turn
@@ -3252,7 +3252,7 @@ DECLARE
   -- What this claim asks for; needed only where a session has a mark, or sets one.
   v_key text;
   v_mark text[];
-  -- Index entries read, those of dead rows among them; null where the server does not count.
+  -- Index entries read, including those of dead rows; null where the server does not count.
   v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
 BEGIN
   IF p_now_ms IS NULL AND current_setting('duroxide_prisma.orchestrator_queue', true) <> '' THEN

@@ -87,7 +87,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
   }
 
   const look = Effect.gen(function*() {
-    // Callers that come during the look, answered ones that ask again for example, are for the next one.
+    // Callers that come during the look, such as answered ones that ask again, are for the next one.
     const asked = wishes()
     // A wake-up that came before is kept for the next caller.
     if (asked.size === 0) return

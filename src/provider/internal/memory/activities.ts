@@ -80,7 +80,7 @@ export const insert = (store: tables.Tables, activity: EncodedActivity, now: num
   return id
 }
 
-/** Whether its lock is live; perhaps only of an activity of that instance. */
+/** Whether its lock is live, and the activity is one of the instance, if one is given. */
 export const isHeld = (store: tables.Tables, lockToken: string, now: number, instanceId?: string): boolean => {
   const activity = lockedBy(store, lockToken, now)?.activity
   return activity !== undefined && (instanceId === undefined || activity.instanceId === instanceId)
