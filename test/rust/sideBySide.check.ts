@@ -169,8 +169,31 @@ describe("side by side", () => {
       assert.lengthOf(all, 6 * some.length)
       assert.lengthOf(new Set(all), 6 * some.length)
       assert.isTrue(Rust.ran(rust).every((line) => line.split(" ")[1]!.startsWith("theirs")))
-      assert.isAbove(ran.filter((line) => line.split(" ")[1]!.startsWith("theirs")).length, 0)
-      assert.isAbove(Rust.ran(rust).length, 0)
+    }))
+
+  it.live("an activity that both sides have: calls of Rust run in TypeScript while Rust takes none", () =>
+    Effect.gen(function*() {
+      const shared = yield* Rust.open
+      const rust = yield* shared.run({ activities: ["OurStep"], settings: { workerTagFilter: "none" } })
+      const ran: Array<string> = []
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Ours.RustCall, { instanceId: "theirs", payload: { name: "OurStep", n: 1 } })
+        assert.strictEqual(yield* client.wait(Ours.RustCall, "theirs"), 2)
+      }).pipe(Effect.provide(Ours.app(shared, ran)))
+      assert.deepStrictEqual([ran, Rust.ran(rust)], [["OurStep theirs 1"], []])
+    }))
+
+  it.live("an activity that both sides have: calls of Rust run in Rust without a process of TypeScript", () =>
+    Effect.gen(function*() {
+      const shared = yield* Rust.open
+      const rust = yield* shared.run({ activities: ["OurStep"] })
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.start(Ours.RustCall, { instanceId: "theirs", payload: { name: "OurStep", n: 1 } })
+        assert.strictEqual(yield* client.wait(Ours.RustCall, "theirs"), 2)
+      }).pipe(Effect.provide(Ours.app(shared, [], { tags: { _tag: "None" } })))
+      assert.deepStrictEqual(Rust.ran(rust), ["OurStep theirs 1"])
     }))
 })
 
