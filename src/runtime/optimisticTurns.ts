@@ -120,8 +120,9 @@ export const make = Effect.fnUntraced(function*(options: {
         handOver,
         settled: (handedOver) => {
           firstTurns--
-          beginHandedOver(handOver, Option.getOrElse(handedOver, () => []))
+          // First: what is handed over may end at once, and leads to the next turn.
           if (Option.isSome(handedOver)) runFork(annotated(stored(instanceId, name, ran)))
+          beginHandedOver(handOver, Option.getOrElse(handedOver, () => []))
         }
       }
     })

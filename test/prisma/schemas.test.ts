@@ -141,7 +141,8 @@ describe("settings of the server and the role", () => {
         assert.deepStrictEqual(yield* Errand.run("anna", "from ME"), expected("ME"))
         const error = yield* Errand.timerError(test)
         assert.strictEqual(error.row, 0)
-        assert.isAtLeast(error.due, 0)
+        // A wrong time zone is off by hours; the clock of a first turn is late by the way of an answer.
+        assert.isAbove(error.due, -20_000)
         assert.isBelow(error.due, 20_000)
       }).pipe(Effect.provide(Errand.app("ME", { url, schema: "zoned" })))
 

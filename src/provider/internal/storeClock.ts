@@ -1,6 +1,7 @@
 /**
  * The store's clock, as far as its answers tell it. Between two answers the monotonic clock of this process stands in for
- * it, so an estimate is late by no more than an answer was on its way.
+ * it. An estimate is late by the time its answer was on its way, so the one that was on its way shortest counts, as in
+ * NTP's clock filter (RFC 5905, section 10).
  */
 import type * as Clock from "effect/Clock"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
@@ -17,8 +18,11 @@ export const make = (clock: Clock.Clock): StoreClock => {
   let heardAtMs = Number.NEGATIVE_INFINITY
   return {
     heard: (nowMs) => {
+      const atMs = monotonicMs(clock)
+      const ageMs = atMs - heardAtMs
+      if (ageMs <= filterMs && heardMs + ageMs > nowMs) return
       heardMs = nowMs
-      heardAtMs = monotonicMs(clock)
+      heardAtMs = atMs
     },
     nowMs: () => {
       const ageMs = monotonicMs(clock) - heardAtMs
@@ -28,6 +32,9 @@ export const make = (clock: Clock.Clock): StoreClock => {
 }
 
 // internal
+
+/** How long the least late answer counts. The two clocks do not drift apart by a millisecond meanwhile. */
+const filterMs = 10_000
 
 /** The clock of the store may be set, and another server may take its place. */
 const longestAgeMs = 300_000
