@@ -1,13 +1,14 @@
--- Returns what this session remembers of the last full look of a claim through a queue: the time before which no row was
--- waiting, in milliseconds since the Unix epoch, then the routes that had rows. Null: look through all of it.
+-- Returns what this session remembers of the last full look of a claim, or of a handover, through a queue: the time
+-- before which no row was waiting, in milliseconds since the Unix epoch, then the routes that had rows. Null: look
+-- through all of it.
 --
 -- It exists only where rows died in great number and could not be removed (dx_set_mark). A row that becomes free below
 -- the mark, or whose transaction commits that late, is found by the next full look.
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_mark(
-  p_setting text,                  -- duroxide_prisma.<queue>
-  p_key text,                      -- what the claim asks for
+  p_setting text,                  -- duroxide_prisma.<queue>, or duroxide_prisma.handover
+  p_key text,                      -- what is asked for
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS text[]

@@ -7,8 +7,8 @@
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_set_mark(
-  p_setting text,                  -- duroxide_prisma.<queue>
-  p_key text,                      -- what the claim asks for
+  p_setting text,                  -- as in dx_read_mark
+  p_key text,                      -- what is asked for
   p_began timestamptz,             -- when the look began
   p_oldest timestamptz,            -- of the rows that wait; null without one
   p_routes text[]                  -- that had rows; null without one

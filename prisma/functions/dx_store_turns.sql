@@ -13,8 +13,8 @@
 -- Each part names its turn by position, from 1, in ack. An argument without parts is null.
 --
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: one look per route that has
--- activities, and 500 rows per route that the workers serve; past dead rows that an open transaction keeps, a mark
--- (dx_set_mark) leads.
+-- activities, and 500 rows per route that the workers serve; it skips the dead rows that an open transaction keeps, as
+-- claims do (dx_set_mark).
 --
 -- Locks: parent rows (key share), then instance rows by id, then the rows of starts by id; executions, history,
 -- key-values; worker rows by id; queue rows of instances whose route changes.
@@ -59,7 +59,7 @@ DECLARE
   v_no_tag text;
   v_secret text;
   v_routes text[];
-  -- As in claims.
+  -- As in dx_fetch_work_items.
   v_mark text[];
   v_from timestamptz := '-infinity';
   v_looked timestamptz;

@@ -204,16 +204,17 @@ BEGIN
 END
 $$;
 
--- Returns what this session remembers of the last full look of a claim through a queue: the time before which no row was
--- waiting, in milliseconds since the Unix epoch, then the routes that had rows. Null: look through all of it.
+-- Returns what this session remembers of the last full look of a claim, or of a handover, through a queue: the time
+-- before which no row was waiting, in milliseconds since the Unix epoch, then the routes that had rows. Null: look
+-- through all of it.
 --
 -- It exists only where rows died in great number and could not be removed (dx_set_mark). A row that becomes free below
 -- the mark, or whose transaction commits that late, is found by the next full look.
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_mark(
-  p_setting text,                  -- duroxide_prisma.<queue>
-  p_key text,                      -- what the claim asks for
+  p_setting text,                  -- duroxide_prisma.<queue>, or duroxide_prisma.handover
+  p_key text,                      -- what is asked for
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS text[]
@@ -275,8 +276,8 @@ $$;
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_set_mark(
-  p_setting text,                  -- duroxide_prisma.<queue>
-  p_key text,                      -- what the claim asks for
+  p_setting text,                  -- as in dx_read_mark
+  p_key text,                      -- what is asked for
   p_began timestamptz,             -- when the look began
   p_oldest timestamptz,            -- of the rows that wait; null without one
   p_routes text[]                  -- that had rows; null without one
@@ -1211,8 +1212,8 @@ $$;
 -- Each part names its turn by position, from 1, in ack. An argument without parts is null.
 --
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: one look per route that has
--- activities, and 500 rows per route that the workers serve; past dead rows that an open transaction keeps, a mark
--- (dx_set_mark) leads.
+-- activities, and 500 rows per route that the workers serve; it skips the dead rows that an open transaction keeps, as
+-- claims do (dx_set_mark).
 --
 -- Locks: parent rows (key share), then instance rows by id, then the rows of starts by id; executions, history,
 -- key-values; worker rows by id; queue rows of instances whose route changes.
@@ -1263,7 +1264,7 @@ DECLARE
   v_no_tag text;
   v_secret text;
   v_routes text[];
-  -- As in claims.
+  -- As in dx_fetch_work_items.
   v_mark text[];
   v_from timestamptz := '-infinity';
   v_looked timestamptz;
