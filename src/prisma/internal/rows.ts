@@ -115,7 +115,7 @@ export const turnRow = (turn: Omit<OrchestrationAck, "lockToken" | "left">) => (
   ...(turn.requeued !== undefined && { requeued: turn.requeued })
 })
 
-export const keyValueRow = (change: KeyValueChange) =>
+const keyValueRow = (change: KeyValueChange) =>
   change.action === "set"
     ? { action: change.action, key: change.key, value: change.value, last_updated_at_ms: change.lastUpdatedAtMs }
     : change
