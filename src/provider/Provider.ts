@@ -370,8 +370,8 @@ export class Provider extends Context.Service<Provider, {
   ) => Effect.Effect<void, never, Scope.Scope>
 
   /**
-   * The time of optimistic turns: the store's clock, milliseconds since the Unix epoch, as far as its last answers tell.
-   * Undefined while they do not, and with a driver that stores no optimistic turns.
+   * The time of optimistic turns: the store's clock, milliseconds since the Unix epoch, as far as its last answers say.
+   * Undefined without a recent answer, and with a driver that stores no optimistic turns.
    */
   readonly storeNowMs: () => number | undefined
 

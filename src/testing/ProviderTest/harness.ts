@@ -100,18 +100,6 @@ export const elapseLockTimeout: Effect.Effect<void, never, Settings> = Effect.fl
   (timeout) => elapse(Duration.sum(timeout, Duration.millis(100)))
 )
 
-/** Messages that can be claimed now. */
-export const waitingMessages: Effect.Effect<number, ProviderError, Admin> = Effect.flatMap(
-  Admin,
-  (admin) => Effect.map(admin.getQueueDepths, ({ orchestratorQueue }) => orchestratorQueue)
-)
-
-/** Lets time pass until this number of messages can be claimed, however slow the machine. */
-export const elapseUntilWaiting = (messages: number): Effect.Effect<void, ProviderError, Admin | Settings> =>
-  Effect.gen(function*() {
-    while ((yield* waitingMessages) < messages) yield* elapse("200 millis")
-  })
-
 /** Runs effects at the same time, with time passing while they wait; inside, `elapse` waits for that. */
 export const parallel = <A, E, R>(
   effects: ReadonlyArray<Effect.Effect<A, E, R>>
