@@ -132,7 +132,7 @@ export interface ExecutionMetadata {
 }
 
 /**
- * Asks that activities a turn creates are stored already claimed, for slots that the caller keeps free for them.
+ * Asks that activities a turn creates are stored already claimed, for slots of the caller that are free, or will be soon.
  *
  * @category models
  * @since 0.2.0

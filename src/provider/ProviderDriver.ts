@@ -296,7 +296,7 @@ export interface StartedInstance {
 export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 
 /**
- * Asks that activities a turn creates are stored already claimed by the caller, which has free slots for them: they need
+ * Asks that activities a turn creates are stored already claimed by the caller, which has room for them: they need
  * no claim, and no other process is woken for them.
  *
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a session,

@@ -1,5 +1,5 @@
 /**
- * Activities that a turn creates and its caller has free slots for: they are stored claimed, unless they would overtake
+ * Activities that a turn creates and its caller has room for: they are stored claimed, unless they would overtake
  * others.
  */
 import { assert } from "@effect/vitest"
