@@ -49,9 +49,12 @@ export const make = ({ heldActivities, provider, storeOutcome }: {
     const decision = decide.unstoredOutcome(held.item, completion, error)
     switch (decision._tag) {
       case "Leave":
-        return Effect.logWarning(
-          `${component}: outcome not stored, its lock is lost: the activity was cancelled, another process runs it, or an earlier try stored the outcome`
-        )
+        // Its orchestration gave it up while its outcome was on its way, as a race does with the one that comes second.
+        return held.isLost ?
+          Effect.logDebug(`${component}: outcome not stored, the activity was cancelled`) :
+          Effect.logWarning(
+            `${component}: outcome not stored, its lock is lost: the activity was cancelled, another process runs it, or an earlier try stored the outcome`
+          )
       case "Fail":
         return Effect.andThen(logRefusal(error), Effect.suspend(() => store(held, decision.completion)))
       case "Abandon":

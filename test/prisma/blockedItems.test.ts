@@ -5,6 +5,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Client, Orchestration, Runtime } from "duroxide-prisma"
 import { Transaction } from "duroxide-prisma/prisma"
 import { FromDriver } from "duroxide-prisma/provider"
+import type { Provider } from "duroxide-prisma/provider"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -16,7 +17,7 @@ import * as App from "../utils/app.ts"
 import * as Drivers from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
-import { start } from "../utils/starts.ts"
+import { message, start } from "../utils/starts.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const turn = {
@@ -32,6 +33,16 @@ const ids = Array.from({ length: 20 }, (_, i) => `i${i}`)
 
 const all = <A, E>(items: ReadonlyArray<string>, call: (item: string) => Effect.Effect<A, E>) =>
   Effect.forEach(items, call, { concurrency: "unbounded" })
+
+/** First turns need the clock of the store, which a claim says. */
+const withClock = Effect.fnUntraced(function*(provider: Provider.Provider["Service"]) {
+  yield* provider.startOrchestration(start("clock"))
+  yield* provider.fetchOrchestrationItem({
+    lockTimeout: Duration.seconds(30),
+    pollTimeout: Duration.zero,
+    versions: Option.none()
+  })
+})
 
 describe("An item that waits for the transaction of another session", () => {
   it.live("a start does not delay others of its set, and returns when the transaction ends", () =>
@@ -91,6 +102,38 @@ describe("An item that waits for the transaction of another session", () => {
       yield* rollsBack("ROLLBACK")
       assert.strictEqual(yield* Fiber.join(taken), "AlreadyExists")
       assert.strictEqual(yield* Fiber.join(free), "Started")
+    }))
+
+  it.live("a start is stored without its first turn, which gives back its slots, when that starts a held id", () =>
+    Effect.gen(function*() {
+      const test = yield* Drivers.open()
+      const provider = yield* FromDriver.make(test.driver)
+      const application = yield* session(test)
+      yield* application(
+        `INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at)
+         VALUES ('child', 'O', now(), now()), ('held', 'O', now(), now())`
+      )
+      const settled: Array<string> = []
+      yield* withClock(provider)
+      yield* provider.onStart(({ instance }) => {
+        const child = message("child", { parentInstance: instance, parentId: 1 })
+        return {
+          turn: {
+            ...turn,
+            orchestratorItems: instance === "parent" ? [child] : [],
+            startsPinnedTo: new Map([[child, { major: 1000, minor: 1, patch: 0 }]])
+          },
+          settled: (stored) => void settled.push(`${instance}: ${stored._tag}`)
+        }
+      })
+      assert.strictEqual(yield* provider.startOrchestration(start("parent")), "Started")
+      const held = yield* Effect.forkChild(provider.startOrchestration(start("held")))
+      yield* waitUntil(Effect.sync(() => settled.length === 2))
+      assert.strictEqual(yield* provider.startOrchestration(start("free")), "Started")
+      assert.deepStrictEqual(settled, ["parent: None", "held: None", "free: Some"])
+      assert.isUndefined(held.pollUnsafe())
+      yield* application("ROLLBACK")
+      assert.strictEqual(yield* Fiber.join(held), "Started")
     }))
 
   it.live("a start that stays blocked fails with Contention after statementTimeout", () =>

@@ -4,6 +4,7 @@
  * `Provider` sends them in shared statements; `Transaction` sends each alone on a connection of the application.
  */
 import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
@@ -32,7 +33,7 @@ import {
 } from "./encoding.ts"
 import { claimedOf, encodeHandOver } from "./optimistic.ts"
 import type { FirstTurns } from "./optimistic.ts"
-import { answeredAlike, measured, shared } from "./statement.ts"
+import { answeredAlike, isOfOneCall, measured, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import type { StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
@@ -45,6 +46,8 @@ export type Enqueue = Pick<
 /** Sends single rows, and wakes those that wait for them. */
 export interface Senders {
   readonly sendStart: (start: OrchestrationStart) => Effect.Effect<StartAnswer, ProviderError>
+  /** Of a start with its first turn. Fails at once when another transaction locks what it writes. */
+  readonly sendFirstTurn?: Senders["sendStart"]
   readonly sendMessage: (message: EncodedMessage) => Effect.Effect<void, ProviderError>
   readonly sendActivity: (activity: EncodedActivity) => Effect.Effect<void, ProviderError>
   /** Absent where nothing is visible before a commit. */
@@ -69,8 +72,11 @@ export const sharing = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Senders, never, Scope.Scope> {
   const ofItems = { ...options, sizeOf: sizeOfItem }
   return {
-    sendStart: yield* shared("startOrchestration", driver.startOrchestrations, {
+    sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
+    // The start can be stored without the turn, which keeps slots, and may start children that others hold.
+    sendFirstTurn: yield* shared<OrchestrationStart, StartAnswer>("startOrchestration", driver.startOrchestrations, {
       ...options,
+      patience: Duration.zero,
       sizeOf: (start) => sizeOfItem(start) + (start.firstTurn === undefined ? 0 : sizeOfAck(start.firstTurn.turn))
     }),
     sendMessage: yield* shared(
@@ -133,18 +139,25 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
     )
   })
 
-/** A first turn that cannot be stored is left to the process that claims the start. */
-const sendWith = ({ sendStart, storeClock, wakeups }: Senders, start: OrchestrationStart, firstTurn: FirstTurn) =>
+/**
+ * A first turn that cannot be stored is left to the process that claims the start: it gives back its slots at once, and
+ * the start is sent alone.
+ */
+const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: FirstTurn) =>
   Effect.suspend(() => {
+    const { sendFirstTurn, sendStart, storeClock, wakeups } = senders
     const { handOver, settled, turn } = firstTurn
     let stored: Option.Option<ReturnType<typeof claimedOf>> = Option.none()
     const isUnstorable = [...check.turn(turn), ...check.handOver(handOver)].some((problem) => problem !== undefined)
     const encoded = isUnstorable ? undefined : encodedOrNot(turn)
-    return sendStart(
-      encoded === undefined || check.turnSize(encoded) !== undefined
-        ? start
-        : { ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) } }
-    ).pipe(
+    const together = sendFirstTurn === undefined || encoded === undefined || check.turnSize(encoded) !== undefined
+      ? Effect.succeed("Unstored" as const)
+      : Effect.catchIf(
+        sendFirstTurn({ ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) } }),
+        isOfOneCall,
+        () => Effect.succeed("Unstored" as const)
+      )
+    return together.pipe(
       Effect.map((answer) => {
         if (typeof answer === "string") return answer
         storeClock?.heard(answer.nowMs)
@@ -153,7 +166,12 @@ const sendWith = ({ sendStart, storeClock, wakeups }: Senders, start: Orchestrat
         wakeups?.turnStored(turn, answer.handedOver.length)
         return "Begun"
       }),
-      Effect.onExit(() => Effect.sync(() => settled(stored)))
+      Effect.onExit(() => Effect.sync(() => settled(stored))),
+      Effect.flatMap((answer) =>
+        answer === "Unstored"
+          ? Effect.map(sendStart(start), (answer) => answer === "AlreadyExists" ? answer : "Started")
+          : Effect.succeed(answer)
+      )
     )
   })
 

@@ -108,7 +108,7 @@ export const answeredAlike = <A>(items: ReadonlyArray<unknown>, call: Effect.Eff
 const maxSetBytes = 16 * 1024 * 1024
 
 /** One call may be why a set of several failed: it is refused, or it waits for what another one holds. */
-const isOfOneCall = ({ isRetryable, reason }: ProviderError) =>
+export const isOfOneCall = ({ isRetryable, reason }: ProviderError) =>
   !isRetryable || reason._tag === "Contention" ||
   (reason._tag === "Unavailable" && reason.sqlState === statementTimeout)
 
