@@ -33,11 +33,12 @@ describe("the holder of dead rows:", () => {
       })
       const looks = Horizon.makeLook(database).pipe(Effect.provide(Logger.layer([logger])))
       const look = Effect.andThen(looks, TestClock.adjust("1 minute"))
-      const warnings = Effect.sync(() => lines.splice(0).length)
-
       const run = yield* session(test)
       yield* run("SET LOCAL application_name = 'left open'")
       const [{ pid }] = yield* run("SELECT pg_backend_pid()::text AS pid, pg_current_xact_id()::text AS began")
+      // Minutes of this test take milliseconds, so short transactions of others, autovacuum for example, seem to stay.
+      const own = () => lines.splice(0).filter((line) => line["id"] === pid)
+      const warnings = Effect.sync(() => own().length)
       yield* look
       yield* look
       assert.strictEqual(yield* warnings, 0, "too few dead rows to matter")
@@ -46,7 +47,7 @@ describe("the holder of dead rows:", () => {
       yield* look
       assert.strictEqual(yield* warnings, 0, "it may end at once")
       yield* look
-      const [line, ...more] = lines.splice(0)
+      const [line, ...more] = own()
       assert.deepStrictEqual(more, [])
       assert.deepInclude(line, { applicationName: "left open", holder: "transaction", id: pid })
       assert.isAtLeast(Number(line!["deadRows"]), 12_000)
