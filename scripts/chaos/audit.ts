@@ -353,7 +353,7 @@ const deaths = (
   )
   // Without a connection a worker does not start, and reports that.
   const isCutOff = ({ endedAt, output, startedAt }: Process) =>
-    output().includes("verify: no connection to the database") &&
+    /verify: (no connection to the database|.*\(57P01\))/.test(output()) &&
     injected.some(({ from, name, to }) => name === "cuts" && from < endedAt! && to > startedAt)
   return processes.filter((process) =>
     process.endedAt !== undefined && process.endedAt < (process.endingAt ?? Infinity) && !victims.has(process.pid) &&
