@@ -1,8 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { FromDriver, MemoryDriver } from "duroxide-prisma/provider"
 import type { Provider } from "duroxide-prisma/provider"
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import { start } from "../utils/starts.ts"
@@ -63,4 +65,29 @@ describe("News inside the process:", () => {
       assert.strictEqual(error.reason._tag, "LockLost")
       assert.deepStrictEqual(heard, [])
     }).pipe(Effect.provide(Logger.layer([]))))
+
+  it.effect("an optimistic turn that cannot be stored keeps no wake-up of its instance", () =>
+    Effect.gen(function*() {
+      const provider = yield* FromDriver.make(MemoryDriver.make(), { pollInterval: "1 hour" })
+      const looked = yield* Deferred.make<void>()
+      const claimed = yield* Effect.forkChild(provider.fetchOrchestrationItem({
+        lockTimeout: Duration.seconds(30),
+        pollTimeout: Duration.hours(1),
+        versions: Option.none(),
+        onLook: () => Deferred.doneUnsafe(looked, Effect.void)
+      }))
+      yield* Deferred.await(looked)
+      const completion = { _tag: "ActivityCompleted", instance: "a", executionId: 1, id: 2, result: "\u0000" } as const
+      const error = yield* Effect.flip(
+        provider.advanceOrchestration({
+          instanceId: "a",
+          lastEventId: 2,
+          results: [{ lockToken: "1.t", completion }],
+          turn
+        })
+      )
+      assert.strictEqual(error.reason._tag, "InvalidInput")
+      yield* provider.startOrchestration(start("a"))
+      assert.strictEqual(Option.getOrThrow(yield* Fiber.join(claimed)).item.instanceId, "a")
+    }))
 })

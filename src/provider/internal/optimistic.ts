@@ -98,6 +98,10 @@ export const make = Effect.fnUntraced(function*(
       ], () => {
         const { instanceId, lastEventId, results, turn } = optimistic
         const encoded = encodeUnclaimedTurn(turn)
+        const encodedResults = results.map(({ completion, lockToken }) => ({
+          lockToken,
+          workItem: encodeItem(completion)
+        }))
         const tooBig = check.turnSize(encoded)
         if (tooBig !== undefined) return check.refused("advanceOrchestration", tooBig)
         // Wake-ups for the instance are kept meanwhile, as during a turn that holds its lock: a claim would pass it over.
@@ -109,7 +113,7 @@ export const make = Effect.fnUntraced(function*(
           send({
             instanceId,
             lastEventId,
-            results: results.map(({ completion, lockToken }) => ({ lockToken, workItem: encodeItem(completion) })),
+            results: encodedResults,
             turn: encoded,
             handOver: encodeHandOver(optimistic.handOver)
           })
