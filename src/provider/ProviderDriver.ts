@@ -73,6 +73,20 @@ export interface ServedOrchestration {
 export const suspectAfter = 2
 
 /**
+ * The earliest moments, milliseconds since the Unix epoch and later than now, at which a row of a queue that no claim may
+ * take now may be taken: it becomes visible, or the lock on it runs out. Null: there is none. Too early is harmless, too
+ * late is not.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface NextDue {
+  readonly orchestratorMs: number | null
+  /** Locks on activities are left out where finding them would read the whole queue. */
+  readonly workerMs: number | null
+}
+
+/**
  * Which instances to claim, how many, and for how long.
  *
  * @category models
@@ -669,6 +683,12 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   }) => Call<number>
   /** Deletes sessions whose lock has expired and for which no activity is queued; returns their number. */
   readonly cleanupOrphanedSessions: Call<number>
+
+  /**
+   * When something happens next by the passing of time alone. Optional: a driver without it is asked for work at longer
+   * intervals instead. It is called rarely: after a start, after a lost connection, and when a time it gave has passed.
+   */
+  readonly readNextDue?: Call<NextDue>
 
   /** Notifications of the store; `Stream.never` for a driver that has none. */
   readonly wakeups: Stream.Stream<Wakeup, ProviderError>

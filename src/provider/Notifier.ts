@@ -1,0 +1,150 @@
+/**
+ * How processes that share a store wake each other: the seam of LISTEN/NOTIFY, of message queues, of nothing at all.
+ *
+ * What a notifier carries are hints. A hint may be lost, late, doubled or wrong: the store is looked at before anything is
+ * done, and what no hint announces is found by polling. So a notifier never has to be reliable, only to say whether it
+ * is connected.
+ *
+ * @since 0.2.0
+ */
+import * as Context from "effect/Context"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
+
+/**
+ * A queue of the store: messages for instances, or activities.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Queue = "orchestrator" | "worker"
+
+/**
+ * What one process tells the others.
+ *
+ * - `Work`: a queue has work for any process that serves it, visible from `visibleAtMs` on, milliseconds since the Unix
+ *   epoch by the store's clock.
+ * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it says so again; null: it holds
+ *   none any more. After that time its work may be claimed by others.
+ * - `Changed`: instances, by their `fingerprint`, have ended, have a new status or value, or have cancelled activities.
+ * - `Waiting`: the sender has callers that wait for such changes, for the next minute.
+ * - `Hello`: the sender has just connected, and asks for the `Locks` and `Waiting` of the others.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Hint = Data.TaggedEnum<{
+  Work: { readonly queue: Queue; readonly visibleAtMs: number }
+  Locks: { readonly queue: Queue; readonly untilMs: number | null }
+  Changed: { readonly fingerprints: ReadonlyArray<string> }
+  Waiting: {}
+  Hello: {}
+}>
+
+/**
+ * Constructors and matchers of hints.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const Hint = Data.taggedEnum<Hint>()
+
+/**
+ * A hint that has arrived.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Received {
+  readonly hint: Hint
+  /** The process that sent it; null for one that does not use this package, such as Duroxide in Rust or plain SQL. */
+  readonly sender: string | null
+}
+
+/**
+ * Called by a notifier. None of the functions throws or waits.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Listener {
+  /** From now on hints arrive. Those of the time before are lost. */
+  readonly connected: () => void
+  /** From now on hints are lost; `problem` says why, without secrets. The notifier connects again by itself. */
+  readonly disconnected: (problem: string) => void
+  /** Never with a hint that this process has sent. */
+  readonly receive: (received: Received) => void
+}
+
+/**
+ * Hints could not be sent. They are not sent again: those that wait for them poll.
+ *
+ * @category errors
+ * @since 0.2.0
+ */
+export class NotifierError extends Data.TaggedError("NotifierError")<{
+  readonly problem: string
+}> {
+  override get message() {
+    return this.problem
+  }
+}
+
+/**
+ * Wakes processes that share a store.
+ *
+ * @category services
+ * @since 0.2.0
+ */
+export class Notifier extends Context.Service<Notifier, {
+  /** For logs and metrics: `listen-notify`, `in-process`, … */
+  readonly name: string
+  /**
+   * Passes on what other processes announce, until the scope is closed. Returns at once; connects, and connects again, in
+   * the background. One listener at a time.
+   */
+  readonly listen: (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
+  /** Sends hints to all other processes, at once and together. */
+  readonly announce: (hints: ReadonlyArray<Hint>) => Effect.Effect<void, NotifierError>
+}>()("duroxide-prisma/Notifier") {}
+
+/**
+ * Wakes providers of one process that share a store: for tests, and for processes with several runtimes.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const makeInProcess = (): { readonly connect: (sender: string) => Notifier["Service"] } => {
+  const listeners = new Map<string, Listener>()
+  return {
+    connect: (sender) =>
+      Notifier.of({
+        name: "in-process",
+        listen: (listener) =>
+          Effect.acquireRelease(
+            Effect.sync(() => {
+              listeners.set(sender, listener)
+              listener.connected()
+            }),
+            () => Effect.sync(() => listeners.delete(sender))
+          ).pipe(Effect.asVoid),
+        announce: (hints) =>
+          Effect.sync(() => {
+            for (const [other, listener] of listeners) {
+              if (other === sender) continue
+              for (const hint of hints) listener.receive({ hint, sender })
+            }
+          })
+      })
+  }
+}
+
+/**
+ * The notifier of the given service.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layer = (notifier: Notifier["Service"]): Layer.Layer<Notifier> => Layer.succeed(Notifier, notifier)
