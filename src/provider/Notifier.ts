@@ -22,12 +22,12 @@ import type * as Scope from "effect/Scope"
 export type Queue = "orchestrator" | "worker"
 
 /**
- * What one process tells the others.
+ * What one process announces to the others.
  *
  * - `Work`: a queue has work for any process that serves it, visible from `visibleAtMs` on, milliseconds since the Unix
  *   epoch by the store's clock.
  * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it says so again; null: it holds
- *   none any more. After that time its work may be claimed by others.
+ *   none now. After that time its work may be claimed by others.
  * - `Changed`: instances, by their `fingerprint`, have ended, have a new status or value, or have cancelled activities.
  * - `Waiting`: the sender has callers that wait for such changes, for the next minute.
  * - `Hello`: the sender has just connected, and asks for the `Locks` and `Waiting` of the others.
