@@ -54,32 +54,24 @@ BEGIN
   WHERE w.id = ANY (v_ids);
 
   IF v_sessions <> '{}' THEN
-    UPDATE sessions AS s
-    SET last_activity_at = v_now_ms
-    FROM (
-      SELECT one.session_id
-      FROM sessions AS one
-      WHERE one.session_id = ANY (v_sessions)
-        AND one.locked_until > v_now_ms
-      ORDER BY one.session_id COLLATE "C"
-      FOR NO KEY UPDATE
-    ) AS locked
-    WHERE s.session_id = locked.session_id;
+    PERFORM dx_touch_sessions(v_sessions, v_now_ms);
   END IF;
 
-  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
-  SELECT
-    a.instance_id,
-    a.work_item,
-    v_now,
-    v_now,
-    COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
-  FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
-    WITH ORDINALITY AS a (instance_id, work_item, position)
-  WHERE v_outcomes[a.position] = 'Done'
-    AND a.work_item IS NOT NULL
-    AND (p_delivers IS NULL OR p_delivers[a.position])
-  ORDER BY a.position;
+  IF p_delivers IS NULL OR true = ANY (p_delivers) THEN
+    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT
+      a.instance_id,
+      a.work_item,
+      v_now,
+      v_now,
+      COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
+      WITH ORDINALITY AS a (instance_id, work_item, position)
+    WHERE v_outcomes[a.position] = 'Done'
+      AND a.work_item IS NOT NULL
+      AND (p_delivers IS NULL OR p_delivers[a.position])
+    ORDER BY a.position;
+  END IF;
   RETURN v_outcomes;
 END
 $$;

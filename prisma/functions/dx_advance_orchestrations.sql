@@ -42,9 +42,13 @@ DECLARE
   -- By position: the last event id, and how many results are not locked yet.
   v_last_event_ids bigint[];
   v_missing bigint[];
-  v_held bigint[] := '{}';
+  -- The locked activities: those that ended, then those that are cancelled as well.
+  v_ended bigint[] := '{}';
+  v_held bigint[];
+  v_sessions text[];
   v_row record;
   v_position bigint;
+  v_stores_all boolean;
   v_handed_over jsonb;
   v_settled text[];
 BEGIN
@@ -135,10 +139,11 @@ BEGIN
     WHERE v_instances[r.ack] IS NOT NULL
   LOOP
     -- One activity that is given twice: one result stays missing.
-    CONTINUE WHEN v_row.id = ANY (v_held);
-    v_held := v_held || v_row.id;
+    CONTINUE WHEN v_row.id = ANY (v_ended);
+    v_ended := v_ended || v_row.id;
     v_missing[v_row.ack] := v_missing[v_row.ack] - 1;
   END LOOP;
+  v_held := v_ended;
   IF p_cancelled_activities IS NOT NULL THEN
     v_held := v_held || ARRAY(
       SELECT activity.id
@@ -188,6 +193,19 @@ BEGIN
     ) AS fitting
   ) AS one;
 
+  v_stores_all := num_nulls(VARIADIC v_instances) = 0;
+  IF v_stores_all THEN
+    -- Before new activities are stored: where these were the last ones, none waits, and those are handed over.
+    WITH gone AS (
+      DELETE FROM worker_queue AS w
+      WHERE w.id = ANY (v_ended)
+      RETURNING w.session_id
+    )
+    SELECT array_agg(gone.session_id) FILTER (WHERE gone.session_id IS NOT NULL)
+    INTO v_sessions
+    FROM gone;
+  END IF;
+
   IF num_nonnulls(VARIADIC v_instances) > 0 THEN
     v_handed_over := dx_store_turns(
       p_turns,
@@ -205,7 +223,7 @@ BEGIN
     );
   END IF;
 
-  IF v_held <> '{}' AND num_nulls(VARIADIC v_instances) > 0 THEN
+  IF v_held <> '{}' AND NOT v_stores_all THEN
     v_held := v_held || ARRAY(
       SELECT activity.id
       FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
@@ -238,12 +256,18 @@ BEGIN
     END IF;
   END IF;
 
-  -- The results of turns that are stored are part of their histories.
-  v_settled := dx_ack_work_items(
-    p_results,
-    v_now_ms,
-    ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
-  );
+  IF v_stores_all THEN
+    IF v_sessions IS NOT NULL THEN
+      PERFORM dx_touch_sessions(v_sessions, v_now_ms);
+    END IF;
+  ELSE
+    -- The results of turns that are stored are part of their histories.
+    v_settled := dx_ack_work_items(
+      p_results,
+      v_now_ms,
+      ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
+    );
+  END IF;
 
   RETURN (
     SELECT jsonb_agg(

@@ -320,51 +320,54 @@ BEGIN
   ORDER BY one.instance_id COLLATE "C"
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
 
-  WITH start AS (
-    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
-    SELECT
-      s.instance_id,
-      s.work_item,
-      CASE
-        WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
-        -- The start must be in the first batch, however many messages wait.
-        ELSE least(
-          v_now,
-          (
-            SELECT min(q.visible_at)
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = s.instance_id
-              AND q.lock_token IS NULL
-          ) - interval '1 millisecond'
-        )
-      END,
-      v_now,
-      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
-      WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
-    WHERE s.position = ANY (v_positions)
-      AND v_begun[s.position] IS NULL
-    ORDER BY s.position
-    RETURNING instance_id, visible_at, route
-  )
-  UPDATE orchestrator_queue AS q
-  SET route = earlier.route,
-      visible_at = earlier.visible_at
-  FROM (
-    SELECT
-      one.id,
-      start.route,
-      -- An ack finds the rows of a claimed batch by their times, so these must not change.
-      CASE
-        WHEN one.lock_token IS NOT NULL THEN one.visible_at
-        ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
-      END AS visible_at
-    FROM start
-    JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
-    WHERE one.route <> start.route
-    FOR UPDATE OF one SKIP LOCKED
-  ) AS earlier
-  WHERE q.id = earlier.id;
+  -- Those without their first turn.
+  IF num_nulls(VARIADIC v_begun) > 0 THEN
+    WITH start AS (
+      INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+      SELECT
+        s.instance_id,
+        s.work_item,
+        CASE
+          WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
+          -- The start must be in the first batch, however many messages wait.
+          ELSE least(
+            v_now,
+            (
+              SELECT min(q.visible_at)
+              FROM orchestrator_queue AS q
+              WHERE q.instance_id = s.instance_id
+                AND q.lock_token IS NULL
+            ) - interval '1 millisecond'
+          )
+        END,
+        v_now,
+        (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
+      FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
+        WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
+      WHERE s.position = ANY (v_positions)
+        AND v_begun[s.position] IS NULL
+      ORDER BY s.position
+      RETURNING instance_id, visible_at, route
+    )
+    UPDATE orchestrator_queue AS q
+    SET route = earlier.route,
+        visible_at = earlier.visible_at
+    FROM (
+      SELECT
+        one.id,
+        start.route,
+        -- An ack finds the rows of a claimed batch by their times, so these must not change.
+        CASE
+          WHEN one.lock_token IS NOT NULL THEN one.visible_at
+          ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
+        END AS visible_at
+      FROM start
+      JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
+      WHERE one.route <> start.route
+      FOR UPDATE OF one SKIP LOCKED
+    ) AS earlier
+    WHERE q.id = earlier.id;
+  END IF;
 
   IF num_nonnulls(VARIADIC v_begun) > 0 THEN
     v_handed_over := dx_store_turns(

@@ -7,13 +7,14 @@
 -- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are none.
 --
 -- Handed over are the first activities of a turn that its worker serves, without a session, at most handover_limit. They
--- are stored claimed. If any activity that the worker serves was visible and free before, or if that is unknown
--- because the 500 oldest of its route are locked, none is: no activity overtakes another.
+-- are stored claimed. If more activities that the worker serves were visible and free before than spare, the slots that it
+-- keeps for them, or if that is unknown because the 2000 oldest of its route are locked, none is: no activity overtakes
+-- another.
 --
 -- Each part names its turn by position, from 1, in ack. An argument without parts is null.
 --
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: one look per route that has
--- activities, and 500 rows per route that the workers serve; it skips the dead rows that an open transaction keeps, as
+-- activities, and 2000 rows per route that the workers serve; it skips the dead rows that an open transaction keeps, as
 -- claims do (dx_set_mark).
 --
 -- Locks: parent rows (key share), then instance rows by id, then the rows of starts by id; executions, history,
@@ -22,7 +23,7 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns jsonb,                   -- [{orchestration_name, orchestration_version, status, output, next_version,
                                    --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
                                    --   cancelled_timers: {work_item: null}, left_ids: [row id], requeued: [event id],
-                                   --   worker: position in p_workers, handover_limit}]
+                                   --   worker: position in p_workers, handover_limit, spare}]
   p_instances text[],              -- by position of the turn; null: it is not stored
   p_executions bigint[],           -- by position; null: nothing but its left_ids is stored
   p_secrets text[],                -- by position, the secrets of the claims; null: these are turns without a claim, of
@@ -64,11 +65,14 @@ DECLARE
   v_from timestamptz := '-infinity';
   v_looked timestamptz;
   v_read bigint;
-  -- Positions of the workers for whom no activity waits.
-  v_idle bigint[];
+  -- Whether no activity waits at all; otherwise how many wait that a worker serves, by its position, as far as it matters.
+  v_is_idle boolean;
+  v_waiting bigint[];
   -- By position of the turn.
   v_worker_of bigint[];
   v_limits bigint[];
+  v_spares bigint[];
+  v_most_spare bigint;
   v_handed_over bigint[];
   v_handed_over_by bigint[];
   v_indexes bigint[];
@@ -438,7 +442,7 @@ BEGIN
         last_updated_at_ms = excluded.last_updated_at_ms;
   END IF;
 
-  IF v_ends THEN
+  IF v_ends AND EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = ANY (p_instances)) THEN
     -- The changes of an ended execution become visible to the next execution and to readers.
     WITH moved AS (
       DELETE FROM kv_delta AS d
@@ -504,49 +508,58 @@ BEGIN
         WHERE present.route IS NOT NULL;
       END IF;
 
-      SELECT array_agg(turn.worker ORDER BY turn.position), array_agg(turn.handover_limit ORDER BY turn.position)
-      INTO v_worker_of, v_limits
-      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, handover_limit bigint)) WITH ORDINALITY
-        AS turn (worker, handover_limit, position);
+      SELECT
+        array_agg(turn.worker ORDER BY turn.position),
+        array_agg(turn.handover_limit ORDER BY turn.position),
+        array_agg(COALESCE(turn.spare, 0) ORDER BY turn.position),
+        max(COALESCE(turn.spare, 0))
+      INTO v_worker_of, v_limits, v_spares, v_most_spare
+      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, handover_limit bigint, spare bigint))
+        WITH ORDINALITY AS turn (worker, handover_limit, spare, position);
 
-      SELECT array_agg(worker.position)
-      INTO v_idle
-      FROM ROWS FROM (jsonb_to_recordset(p_workers) AS (names text[], untagged boolean, tags text[])) WITH ORDINALITY
-        AS worker (names, untagged, tags, position)
-      WHERE NOT EXISTS (
-        SELECT
-        FROM unnest(v_routes) AS present (route)
-        CROSS JOIN LATERAL (
-          SELECT
-          FROM (
-            SELECT
-              one.*,
-              row_number() OVER () AS position
-            FROM (
-              SELECT w.lock_token, w.locked_until, w.tag
-              FROM worker_queue AS w
-              WHERE w.session_id IS NULL
-                AND w.route = present.route
-                AND w.visible_at BETWEEN v_from AND v_now
-              ORDER BY w.visible_at, w.id
-              LIMIT 500
-            ) AS one
-          ) AS old
-          WHERE old.position = 500
-            OR (
-              (old.lock_token IS NULL OR old.locked_until <= v_now_ms)
-              AND CASE
-                WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
-                ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
-              END
-              -- A name may end like the tag of another route.
-              AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
-                = ANY (worker.names)
-            )
-          LIMIT 1
-        ) AS waiting
-        WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
-      );
+      v_is_idle := v_routes IS NULL;
+      IF NOT v_is_idle THEN
+        SELECT array_agg(
+          (
+            SELECT count(*) + COALESCE(max(v_most_spare) FILTER (WHERE waiting.is_one_of_many), 0)
+            FROM unnest(v_routes) AS present (route)
+            CROSS JOIN LATERAL (
+              SELECT old.position = 2000 AS is_one_of_many
+              FROM (
+                SELECT
+                  one.*,
+                  row_number() OVER () AS position
+                FROM (
+                  SELECT w.lock_token, w.locked_until, w.tag
+                  FROM worker_queue AS w
+                  WHERE w.session_id IS NULL
+                    AND w.route = present.route
+                    AND w.visible_at BETWEEN v_from AND v_now
+                  ORDER BY w.visible_at, w.id
+                  LIMIT 2000
+                ) AS one
+              ) AS old
+              WHERE old.position = 2000
+                OR (
+                  (old.lock_token IS NULL OR old.locked_until <= v_now_ms)
+                  AND CASE
+                    WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
+                    ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
+                  END
+                  -- A name may end like the tag of another route.
+                  AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
+                    = ANY (worker.names)
+                )
+              LIMIT v_most_spare + 1
+            ) AS waiting
+            WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
+          )
+          ORDER BY worker.position
+        )
+        INTO v_waiting
+        FROM ROWS FROM (jsonb_to_recordset(p_workers) AS (names text[], untagged boolean, tags text[])) WITH ORDINALITY
+          AS worker (names, untagged, tags, position);
+      END IF;
 
       IF v_mark IS NULL
         AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
@@ -608,7 +621,7 @@ BEGIN
         jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
       ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
         ON worker.position = v_worker_of[w.ack]
-        AND worker.position = ANY (v_idle)
+        AND (v_is_idle OR v_waiting[worker.position] <= v_spares[w.ack])
       WHERE p_executions[w.ack] IS NOT NULL
     ),
     numbered AS MATERIALIZED (
@@ -797,7 +810,7 @@ BEGIN
     ORDER BY m.position;
   END IF;
 
-  IF v_started IS NOT NULL THEN
+  IF v_started <> '{}' THEN
     -- Messages that arrived before their start.
     UPDATE orchestrator_queue AS q
     SET route = earlier.route

@@ -10,8 +10,14 @@ import * as Schema from "effect/Schema"
 import { openCalls } from "./calls.ts"
 import type { Contender, Load, Options, Timing } from "./contender.ts"
 
-/** Slots of each kind where the load names none: more are not faster. */
-const manySlots = 100
+/**
+ * Slots of each kind where the load names none: as many as there are activities at once, up to those whose state one
+ * handover reads (`dx_store_turns`). Beyond that activities are claimed, and more slots are not faster.
+ */
+const slotsFor = ({ activities, inARow, inFlight }: Load) => {
+  const atOnce = inFlight * (inARow ? 1 : activities)
+  return atOnce > 1000 ? 100 : Math.max(100, atOnce)
+}
 
 export interface Settings extends Options {
   /** Defaults to that of the database. */
@@ -49,7 +55,7 @@ export const open = async (settings: Settings): Promise<Contender> => {
     for (const _ of steps) yield* Step.execute(id)
     return executions > 1 ? yield* LongFlow.continueAsNew({ executions: executions - 1, id }) : id
   }))
-  const slots = load.slots ?? manySlots
+  const slots = load.slots ?? slotsFor(load)
   const runtime = ManagedRuntime.make(
     Runtime.layer({ orchestrations: [Flow, LongFlow], activities: [Step] }).pipe(
       Layer.provide([FlowLive, LongFlowLive, StepLive]),

@@ -140,6 +140,11 @@ export interface ExecutionMetadata {
 export interface HandOver {
   /** Most activities to hand over, at least 1. */
   readonly limit: number
+  /**
+   * Slots that stay free besides. If more activities than that wait already, none is handed over, so that none of them
+   * is overtaken. Defaults to 0.
+   */
+  readonly spare?: number | undefined
   readonly lockTimeout: Duration.Duration
   /** Names of the activities that the caller serves. */
   readonly activities: ReadonlyArray<string>

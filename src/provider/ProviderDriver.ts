@@ -314,8 +314,8 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
  * no claim, and no other process is woken for them.
  *
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a session,
- * not `servedBy` others. None is handed over if such an activity is visible and has no live lock before the call: no
- * activity overtakes another. An activity that the set also cancels is not handed over. A delivery counts as after a claim.
+ * not `servedBy` others. None is handed over if more than `spare` such activities are visible and have no live lock before
+ * the call: no activity overtakes another that no slot is kept for. An activity that the set also cancels is not handed over. A delivery counts as after a claim.
  *
  * @category models
  * @since 0.2.0
@@ -323,6 +323,8 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 export interface HandOver {
   /** Most activities to hand over, at least 1. */
   readonly limit: number
+  /** Slots of the caller that stay free besides, for activities that wait already. */
+  readonly spare: number
   /** Length of their locks, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
   /** What the caller serves. */

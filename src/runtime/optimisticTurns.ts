@@ -47,6 +47,8 @@ export interface HandOverSlots {
   readonly lockTimeout: Settings["workerLockTimeout"]
   /** Keeps room for up to `most` activities; returns for how many. */
   readonly reserve: (most: number) => number
+  /** How many more could be reserved. */
+  readonly free: () => number
   /** Gives back slots that are not used. */
   readonly release: (count: number) => void
   /** Runs an activity in a slot that was reserved for it. */
@@ -74,7 +76,7 @@ export const make = Effect.fnUntraced(function*(options: {
     const limit = most === 0 ? 0 : slots!.reserve(most)
     if (limit === 0) return undefined
     const { activities, lockTimeout, tags } = slots!
-    return { limit, lockTimeout, activities: [...activities], tags }
+    return { limit, spare: slots!.free(), lockTimeout, activities: [...activities], tags }
   }
 
   /** Runs what was handed over, and gives back the slots that are left. */

@@ -315,6 +315,7 @@ export const make = Effect.fnUntraced(function*(options: {
       tags: settings.tags,
       lockTimeout: settings.workerLockTimeout,
       reserve: (most) => isStopping() ? 0 : slots.reserve(most),
+      free: () => slots.room(),
       release: (count) => {
         slots.release(count)
         changed()

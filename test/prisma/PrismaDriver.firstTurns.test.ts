@@ -9,7 +9,7 @@ import { waitForStatement } from "../utils/waitUntil.ts"
 
 const open = Test.open({ clock: "effect" })
 
-const all: HandOver = { limit: 10, lockTimeoutMs: 5000, activities: ["Activity"], tags: { _tag: "Any" } }
+const all: HandOver = { limit: 10, spare: 0, lockTimeoutMs: 5000, activities: ["Activity"], tags: { _tag: "Any" } }
 
 /** A start with a first turn that stores two events and an activity. */
 const begin = (

@@ -281,7 +281,13 @@ describe("advanceOrchestrations and transactions of others:", () => {
 })
 
 describe("handover:", () => {
-  const all: HandOver = { limit: 10, lockTimeoutMs: 5000, activities: ["Activity", "Other"], tags: { _tag: "Any" } }
+  const all: HandOver = {
+    limit: 10,
+    spare: 0,
+    lockTimeoutMs: 5000,
+    activities: ["Activity", "Other"],
+    tags: { _tag: "Any" }
+  }
   const items = (...changes: ReadonlyArray<Parameters<typeof Test.activity>[0]>) =>
     changes.map((change, i) => Test.activity({ instanceId: "a", activityId: 10 + i, ...change }))
   const indexes = (answers: ReadonlyArray<OptimisticAnswer>) =>

@@ -101,7 +101,13 @@ describe("dead rows:", () => {
           status: "Running",
           workerItems: [Test.activity({ instanceId, name: "A" })]
         })
-        const handOver = { activities: ["A"], tags: { _tag: "Any" }, limit: 10, lockTimeoutMs: 60_000 } as const
+        const handOver = {
+          activities: ["A"],
+          tags: { _tag: "Any" },
+          limit: 10,
+          spare: 0,
+          lockTimeoutMs: 60_000
+        } as const
         return Effect.map(
           driver.startOrchestrations([Test.start(instanceId, { firstTurn: { turn, handOver } })]),
           ([answer]) => typeof answer === "object" ? answer.handedOver.length : answer

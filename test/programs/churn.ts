@@ -125,7 +125,9 @@ const child = () => ({
   start: { orchestrationName: "Churn", orchestrationVersion: null, parentInstanceId: null, pinnedVersion: pinned }
 })
 const handOver = (): ProviderDriver.HandOver | null =>
-  chance(0.3) ? null : { limit: between(1, 3), lockTimeoutMs: lock(), activities: ["Churn"], tags: tags() }
+  chance(0.3)
+    ? null
+    : { limit: between(1, 3), spare: between(0, 40), lockTimeoutMs: lock(), activities: ["Churn"], tags: tags() }
 
 /** Where the runtime finds the instance of an activity. */
 const executing = (instanceId: string) => `{"ActivityExecute":{"instance":"${instanceId}"}}`

@@ -1289,51 +1289,54 @@ BEGIN
   ORDER BY one.instance_id COLLATE "C"
   ON CONFLICT (instance_id, execution_id) DO NOTHING;
 
-  WITH start AS (
-    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
-    SELECT
-      s.instance_id,
-      s.work_item,
-      CASE
-        WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
-        -- The start must be in the first batch, however many messages wait.
-        ELSE least(
-          v_now,
-          (
-            SELECT min(q.visible_at)
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = s.instance_id
-              AND q.lock_token IS NULL
-          ) - interval '1 millisecond'
-        )
-      END,
-      v_now,
-      (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-    FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
-      WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
-    WHERE s.position = ANY (v_positions)
-      AND v_begun[s.position] IS NULL
-    ORDER BY s.position
-    RETURNING instance_id, visible_at, route
-  )
-  UPDATE orchestrator_queue AS q
-  SET route = earlier.route,
-      visible_at = earlier.visible_at
-  FROM (
-    SELECT
-      one.id,
-      start.route,
-      -- An ack finds the rows of a claimed batch by their times, so these must not change.
-      CASE
-        WHEN one.lock_token IS NOT NULL THEN one.visible_at
-        ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
-      END AS visible_at
-    FROM start
-    JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
-    WHERE one.route <> start.route
-    FOR UPDATE OF one SKIP LOCKED
-  ) AS earlier
-  WHERE q.id = earlier.id;
+  -- Those without their first turn.
+  IF num_nulls(VARIADIC v_begun) > 0 THEN
+    WITH start AS (
+      INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+      SELECT
+        s.instance_id,
+        s.work_item,
+        CASE
+          WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
+          -- The start must be in the first batch, however many messages wait.
+          ELSE least(
+            v_now,
+            (
+              SELECT min(q.visible_at)
+              FROM orchestrator_queue AS q
+              WHERE q.instance_id = s.instance_id
+                AND q.lock_token IS NULL
+            ) - interval '1 millisecond'
+          )
+        END,
+        v_now,
+        (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
+      FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
+        WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
+      WHERE s.position = ANY (v_positions)
+        AND v_begun[s.position] IS NULL
+      ORDER BY s.position
+      RETURNING instance_id, visible_at, route
+    )
+    UPDATE orchestrator_queue AS q
+    SET route = earlier.route,
+        visible_at = earlier.visible_at
+    FROM (
+      SELECT
+        one.id,
+        start.route,
+        -- An ack finds the rows of a claimed batch by their times, so these must not change.
+        CASE
+          WHEN one.lock_token IS NOT NULL THEN one.visible_at
+          ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
+        END AS visible_at
+      FROM start
+      JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
+      WHERE one.route <> start.route
+      FOR UPDATE OF one SKIP LOCKED
+    ) AS earlier
+    WHERE q.id = earlier.id;
+  END IF;
 
   IF num_nonnulls(VARIADIC v_begun) > 0 THEN
     v_handed_over := dx_store_turns(
@@ -1396,13 +1399,14 @@ $$;
 -- [{index, lockToken}], sorted, with the index of each among the activities of its turn, from 0. Null if there are none.
 --
 -- Handed over are the first activities of a turn that its worker serves, without a session, at most handover_limit. They
--- are stored claimed. If any activity that the worker serves was visible and free before, or if that is unknown
--- because the 500 oldest of its route are locked, none is: no activity overtakes another.
+-- are stored claimed. If more activities that the worker serves were visible and free before than spare, the slots that it
+-- keeps for them, or if that is unknown because the 2000 oldest of its route are locked, none is: no activity overtakes
+-- another.
 --
 -- Each part names its turn by position, from 1, in ack. An argument without parts is null.
 --
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: one look per route that has
--- activities, and 500 rows per route that the workers serve; it skips the dead rows that an open transaction keeps, as
+-- activities, and 2000 rows per route that the workers serve; it skips the dead rows that an open transaction keeps, as
 -- claims do (dx_set_mark).
 --
 -- Locks: parent rows (key share), then instance rows by id, then the rows of starts by id; executions, history,
@@ -1411,7 +1415,7 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
   p_turns jsonb,                   -- [{orchestration_name, orchestration_version, status, output, next_version,
                                    --   parent_instance_id, major, minor, patch, sets_custom_status, custom_status,
                                    --   cancelled_timers: {work_item: null}, left_ids: [row id], requeued: [event id],
-                                   --   worker: position in p_workers, handover_limit}]
+                                   --   worker: position in p_workers, handover_limit, spare}]
   p_instances text[],              -- by position of the turn; null: it is not stored
   p_executions bigint[],           -- by position; null: nothing but its left_ids is stored
   p_secrets text[],                -- by position, the secrets of the claims; null: these are turns without a claim, of
@@ -1459,11 +1463,14 @@ DECLARE
   v_from timestamptz := '-infinity';
   v_looked timestamptz;
   v_read bigint;
-  -- Positions of the workers for whom no activity waits.
-  v_idle bigint[];
+  -- Whether no activity waits at all; otherwise how many wait that a worker serves, by its position, as far as it matters.
+  v_is_idle boolean;
+  v_waiting bigint[];
   -- By position of the turn.
   v_worker_of bigint[];
   v_limits bigint[];
+  v_spares bigint[];
+  v_most_spare bigint;
   v_handed_over bigint[];
   v_handed_over_by bigint[];
   v_indexes bigint[];
@@ -1833,7 +1840,7 @@ BEGIN
         last_updated_at_ms = excluded.last_updated_at_ms;
   END IF;
 
-  IF v_ends THEN
+  IF v_ends AND EXISTS (SELECT FROM kv_delta AS d WHERE d.instance_id = ANY (p_instances)) THEN
     -- The changes of an ended execution become visible to the next execution and to readers.
     WITH moved AS (
       DELETE FROM kv_delta AS d
@@ -1899,49 +1906,58 @@ BEGIN
         WHERE present.route IS NOT NULL;
       END IF;
 
-      SELECT array_agg(turn.worker ORDER BY turn.position), array_agg(turn.handover_limit ORDER BY turn.position)
-      INTO v_worker_of, v_limits
-      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, handover_limit bigint)) WITH ORDINALITY
-        AS turn (worker, handover_limit, position);
+      SELECT
+        array_agg(turn.worker ORDER BY turn.position),
+        array_agg(turn.handover_limit ORDER BY turn.position),
+        array_agg(COALESCE(turn.spare, 0) ORDER BY turn.position),
+        max(COALESCE(turn.spare, 0))
+      INTO v_worker_of, v_limits, v_spares, v_most_spare
+      FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, handover_limit bigint, spare bigint))
+        WITH ORDINALITY AS turn (worker, handover_limit, spare, position);
 
-      SELECT array_agg(worker.position)
-      INTO v_idle
-      FROM ROWS FROM (jsonb_to_recordset(p_workers) AS (names text[], untagged boolean, tags text[])) WITH ORDINALITY
-        AS worker (names, untagged, tags, position)
-      WHERE NOT EXISTS (
-        SELECT
-        FROM unnest(v_routes) AS present (route)
-        CROSS JOIN LATERAL (
-          SELECT
-          FROM (
-            SELECT
-              one.*,
-              row_number() OVER () AS position
-            FROM (
-              SELECT w.lock_token, w.locked_until, w.tag
-              FROM worker_queue AS w
-              WHERE w.session_id IS NULL
-                AND w.route = present.route
-                AND w.visible_at BETWEEN v_from AND v_now
-              ORDER BY w.visible_at, w.id
-              LIMIT 500
-            ) AS one
-          ) AS old
-          WHERE old.position = 500
-            OR (
-              (old.lock_token IS NULL OR old.locked_until <= v_now_ms)
-              AND CASE
-                WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
-                ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
-              END
-              -- A name may end like the tag of another route.
-              AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
-                = ANY (worker.names)
-            )
-          LIMIT 1
-        ) AS waiting
-        WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
-      );
+      v_is_idle := v_routes IS NULL;
+      IF NOT v_is_idle THEN
+        SELECT array_agg(
+          (
+            SELECT count(*) + COALESCE(max(v_most_spare) FILTER (WHERE waiting.is_one_of_many), 0)
+            FROM unnest(v_routes) AS present (route)
+            CROSS JOIN LATERAL (
+              SELECT old.position = 2000 AS is_one_of_many
+              FROM (
+                SELECT
+                  one.*,
+                  row_number() OVER () AS position
+                FROM (
+                  SELECT w.lock_token, w.locked_until, w.tag
+                  FROM worker_queue AS w
+                  WHERE w.session_id IS NULL
+                    AND w.route = present.route
+                    AND w.visible_at BETWEEN v_from AND v_now
+                  ORDER BY w.visible_at, w.id
+                  LIMIT 2000
+                ) AS one
+              ) AS old
+              WHERE old.position = 2000
+                OR (
+                  (old.lock_token IS NULL OR old.locked_until <= v_now_ms)
+                  AND CASE
+                    WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
+                    ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
+                  END
+                  -- A name may end like the tag of another route.
+                  AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
+                    = ANY (worker.names)
+                )
+              LIMIT v_most_spare + 1
+            ) AS waiting
+            WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
+          )
+          ORDER BY worker.position
+        )
+        INTO v_waiting
+        FROM ROWS FROM (jsonb_to_recordset(p_workers) AS (names text[], untagged boolean, tags text[])) WITH ORDINALITY
+          AS worker (names, untagged, tags, position);
+      END IF;
 
       IF v_mark IS NULL
         AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
@@ -2003,7 +2019,7 @@ BEGIN
         jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
       ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
         ON worker.position = v_worker_of[w.ack]
-        AND worker.position = ANY (v_idle)
+        AND (v_is_idle OR v_waiting[worker.position] <= v_spares[w.ack])
       WHERE p_executions[w.ack] IS NOT NULL
     ),
     numbered AS MATERIALIZED (
@@ -2192,7 +2208,7 @@ BEGIN
     ORDER BY m.position;
   END IF;
 
-  IF v_started IS NOT NULL THEN
+  IF v_started <> '{}' THEN
     -- Messages that arrived before their start.
     UPDATE orchestrator_queue AS q
     SET route = earlier.route
@@ -2386,6 +2402,38 @@ BEGIN
 END
 $$;
 
+-- Says that activities of these sessions have ended now. Sessions whose lock has expired are left alone.
+--
+-- Bound: the sessions given. Locks: session rows by id.
+CREATE OR REPLACE FUNCTION dx_touch_sessions(
+  p_sessions text[],
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  UPDATE sessions AS s
+  SET last_activity_at = p_now_ms
+  FROM (
+    SELECT one.session_id
+    FROM sessions AS one
+    WHERE one.session_id = ANY (p_sessions)
+      AND one.locked_until > p_now_ms
+    ORDER BY one.session_id COLLATE "C"
+    FOR NO KEY UPDATE
+  ) AS locked
+  WHERE s.session_id = locked.session_id;
+END
+$$;
+
 -- Deletes claimed activities and delivers their completions.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, expired, superseded or settled (of
@@ -2448,32 +2496,24 @@ BEGIN
   WHERE w.id = ANY (v_ids);
 
   IF v_sessions <> '{}' THEN
-    UPDATE sessions AS s
-    SET last_activity_at = v_now_ms
-    FROM (
-      SELECT one.session_id
-      FROM sessions AS one
-      WHERE one.session_id = ANY (v_sessions)
-        AND one.locked_until > v_now_ms
-      ORDER BY one.session_id COLLATE "C"
-      FOR NO KEY UPDATE
-    ) AS locked
-    WHERE s.session_id = locked.session_id;
+    PERFORM dx_touch_sessions(v_sessions, v_now_ms);
   END IF;
 
-  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
-  SELECT
-    a.instance_id,
-    a.work_item,
-    v_now,
-    v_now,
-    COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
-  FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
-    WITH ORDINALITY AS a (instance_id, work_item, position)
-  WHERE v_outcomes[a.position] = 'Done'
-    AND a.work_item IS NOT NULL
-    AND (p_delivers IS NULL OR p_delivers[a.position])
-  ORDER BY a.position;
+  IF p_delivers IS NULL OR true = ANY (p_delivers) THEN
+    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT
+      a.instance_id,
+      a.work_item,
+      v_now,
+      v_now,
+      COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
+      WITH ORDINALITY AS a (instance_id, work_item, position)
+    WHERE v_outcomes[a.position] = 'Done'
+      AND a.work_item IS NOT NULL
+      AND (p_delivers IS NULL OR p_delivers[a.position])
+    ORDER BY a.position;
+  END IF;
   RETURN v_outcomes;
 END
 $$;
@@ -2528,9 +2568,13 @@ DECLARE
   -- By position: the last event id, and how many results are not locked yet.
   v_last_event_ids bigint[];
   v_missing bigint[];
-  v_held bigint[] := '{}';
+  -- The locked activities: those that ended, then those that are cancelled as well.
+  v_ended bigint[] := '{}';
+  v_held bigint[];
+  v_sessions text[];
   v_row record;
   v_position bigint;
+  v_stores_all boolean;
   v_handed_over jsonb;
   v_settled text[];
 BEGIN
@@ -2621,10 +2665,11 @@ BEGIN
     WHERE v_instances[r.ack] IS NOT NULL
   LOOP
     -- One activity that is given twice: one result stays missing.
-    CONTINUE WHEN v_row.id = ANY (v_held);
-    v_held := v_held || v_row.id;
+    CONTINUE WHEN v_row.id = ANY (v_ended);
+    v_ended := v_ended || v_row.id;
     v_missing[v_row.ack] := v_missing[v_row.ack] - 1;
   END LOOP;
+  v_held := v_ended;
   IF p_cancelled_activities IS NOT NULL THEN
     v_held := v_held || ARRAY(
       SELECT activity.id
@@ -2674,6 +2719,19 @@ BEGIN
     ) AS fitting
   ) AS one;
 
+  v_stores_all := num_nulls(VARIADIC v_instances) = 0;
+  IF v_stores_all THEN
+    -- Before new activities are stored: where these were the last ones, none waits, and those are handed over.
+    WITH gone AS (
+      DELETE FROM worker_queue AS w
+      WHERE w.id = ANY (v_ended)
+      RETURNING w.session_id
+    )
+    SELECT array_agg(gone.session_id) FILTER (WHERE gone.session_id IS NOT NULL)
+    INTO v_sessions
+    FROM gone;
+  END IF;
+
   IF num_nonnulls(VARIADIC v_instances) > 0 THEN
     v_handed_over := dx_store_turns(
       p_turns,
@@ -2691,7 +2749,7 @@ BEGIN
     );
   END IF;
 
-  IF v_held <> '{}' AND num_nulls(VARIADIC v_instances) > 0 THEN
+  IF v_held <> '{}' AND NOT v_stores_all THEN
     v_held := v_held || ARRAY(
       SELECT activity.id
       FROM jsonb_to_recordset(p_results) AS r (ack bigint, token text)
@@ -2724,12 +2782,18 @@ BEGIN
     END IF;
   END IF;
 
-  -- The results of turns that are stored are part of their histories.
-  v_settled := dx_ack_work_items(
-    p_results,
-    v_now_ms,
-    ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
-  );
+  IF v_stores_all THEN
+    IF v_sessions IS NOT NULL THEN
+      PERFORM dx_touch_sessions(v_sessions, v_now_ms);
+    END IF;
+  ELSE
+    -- The results of turns that are stored are part of their histories.
+    v_settled := dx_ack_work_items(
+      p_results,
+      v_now_ms,
+      ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
+    );
+  END IF;
 
   RETURN (
     SELECT jsonb_agg(

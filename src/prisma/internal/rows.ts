@@ -72,7 +72,7 @@ export const makeWorkers = () => {
       })
       const position = positions.get(worker) ?? positions.size + 1
       positions.set(worker, position)
-      return { worker: position, handover_limit: handOver.limit }
+      return { worker: position, handover_limit: handOver.limit, spare: handOver.spare }
     }
   }
 }

@@ -110,6 +110,7 @@ export const turn = (turn: Turn): ReadonlyArray<Problem> => [
 export const handOver = (handOver: HandOver | undefined): ReadonlyArray<Problem> =>
   handOver === undefined ? [] : [
     whole("handOver.limit", handOver.limit, 1),
+    whole("handOver.spare", handOver.spare ?? 0, 0),
     length("handOver.lockTimeout", handOver.lockTimeout, 1),
     texts("handOver.activities", handOver.activities),
     "tags" in handOver.tags ? texts("handOver.tags", handOver.tags.tags) : undefined

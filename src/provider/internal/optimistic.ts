@@ -55,6 +55,7 @@ export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"]): FirstTurns => {
 export const encodeHandOver = (handOver: FirstTurn["handOver"]): drivers.HandOver | null =>
   handOver === undefined ? null : {
     limit: handOver.limit,
+    spare: handOver.spare ?? 0,
     lockTimeoutMs: check.wholeMillis(handOver.lockTimeout),
     activities: handOver.activities,
     tags: handOver.tags

@@ -166,6 +166,22 @@ export const handover = topic("handover", {
     yield* wait(1, 4, 5)
   }),
 
+  one_for_which_a_slot_is_spare_does_not_matter: Effect.gen(function*() {
+    const ended = yield* working("i")
+    yield* enqueueActivity("other", 1)
+    yield* enqueueActivity("other", 2)
+    yield* receives(yield* advances("i", ended, next({ spare: 2 }, {})), [4])
+    yield* wait(1, 2)
+  }),
+
+  one_more_than_slots_are_spare_is_not_overtaken: Effect.gen(function*() {
+    const ended = yield* working("i")
+    yield* enqueueActivity("other", 1)
+    yield* enqueueActivity("other", 2)
+    yield* receives(yield* advances("i", ended, next({ spare: 1 }, {})), [])
+    yield* wait(1, 2, 4)
+  }),
+
   one_that_the_caller_does_not_serve_does_not_matter: Effect.gen(function*() {
     const ended = yield* working("i")
     yield* enqueueActivity("other", 1, { name: "Strange" })

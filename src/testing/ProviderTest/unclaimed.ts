@@ -39,6 +39,8 @@ import type { Ack, ClaimedWork, EventInput } from "./harness.ts"
 export interface HandOver {
   /** Defaults to 10. */
   readonly limit?: number
+  /** Defaults to 0. */
+  readonly spare?: number
   readonly lockTimeout?: Duration.Input
   /** Defaults to `TestActivity`. */
   readonly activities?: ReadonlyArray<string>
@@ -49,6 +51,7 @@ export interface HandOver {
 const handOverOf = (handOver: HandOver | undefined): Providers.HandOver | undefined =>
   handOver && {
     limit: handOver.limit ?? 10,
+    spare: handOver.spare,
     lockTimeout: Duration.fromInputUnsafe(handOver.lockTimeout ?? "30 seconds"),
     activities: handOver.activities ?? ["TestActivity"],
     tags: handOver.tags ?? { _tag: "DefaultOnly" }

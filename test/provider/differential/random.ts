@@ -133,6 +133,7 @@ const tags: fc.Arbitrary<TagFilter> = fc.oneof(
 const handOver: fc.Arbitrary<HandOver | null> = orNull(
   fc.record({
     limit: fc.integer({ min: 1, max: 3 }),
+    spare: fc.constantFrom(0, 0, 1, 2),
     lockTimeoutMs,
     activities: fc.constantFrom(["One"], ["One", "One #gpu"], ["One #gpu", "Other"]),
     tags

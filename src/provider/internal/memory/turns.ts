@@ -50,7 +50,8 @@ export const begin = (store: tables.Tables, now: number): Storing => {
       storeTurn(store, turn, instanceId, now)
       done.push({ turn, instanceId })
       const ids = turn.workerItems.map((item) => activities.insert(store, item, now))
-      return handOver === null || waiting.some((activity) => activities.isServed(activity, handOver))
+      return handOver === null ||
+          waiting.filter((activity) => activities.isServed(activity, handOver)).length > handOver.spare
         ? []
         : activities.handOver(store, ids, handOver, now)
     },
