@@ -374,12 +374,12 @@ describe("handover:", () => {
       assert.deepStrictEqual(yield* next("d"), [[]])
     }))
 
-  it.effect("none behind 500 activities under way", () =>
+  it.effect("none behind 2,000 activities under way", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       const waiting = yield* Test.waiting(driver, ["a", "b"])
-      yield* driver.enqueueForWorker(Array.from({ length: 500 }, () => Test.activity()))
-      yield* Test.take(driver, { limit: 500 })
+      yield* driver.enqueueForWorker(Array.from({ length: 2000 }, () => Test.activity()))
+      yield* Test.take(driver, { limit: 2000 })
       const [answer] = yield* advance(
         driver,
         Test.optimistic("a", waiting.a!, { workerItems: items({}), handOver: all })
