@@ -5,6 +5,8 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { Notifier } from "../provider/Notifier.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { Database } from "./Database.ts"
 import * as driver from "./internal/driver.ts"
@@ -26,6 +28,11 @@ export interface Options {
 /**
  * The driver over an open database.
  *
+ * **Details**
+ *
+ * Triggers notify other processes of what is stored. With a `Notifier` in the context, the triggers leave out the
+ * statements of this driver, because its provider announces what they store.
+ *
  * **Gotchas**
  *
  * With `clock: "effect"` the clocks of all processes must agree: a process ahead of the others takes over their locks
@@ -34,12 +41,19 @@ export interface Options {
  * @category constructors
  * @since 0.1.0
  */
-export const make = (options?: Options): Effect.Effect<ProviderDriver["Service"], never, Database> =>
-  Effect.map(
-    Database,
-    ({ query, schemaSql }) =>
-      driver.make({ query, schemaSql, clock: options?.clock, lockTimeoutMs: driver.lockTimeoutMs })
-  )
+export const make: (options?: Options) => Effect.Effect<ProviderDriver["Service"], never, Database> = Effect.fnUntraced(
+  function*(options?: Options) {
+    const { query, schemaSql } = yield* Database
+    const notifier = yield* Effect.serviceOption(Notifier)
+    return driver.make({
+      query,
+      schemaSql,
+      clock: options?.clock,
+      lockTimeoutMs: driver.lockTimeoutMs,
+      announces: Option.isSome(notifier)
+    })
+  }
+)
 
 /**
  * Provides the driver over a `Database`.

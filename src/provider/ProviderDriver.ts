@@ -75,14 +75,14 @@ export const suspectAfter = 2
 /**
  * The earliest moments, milliseconds since the Unix epoch and later than now, at which a row of a queue that no claim may
  * take now may be taken: it becomes visible, or the lock on it runs out. Null: there is none. Too early is harmless, too
- * late is not.
+ * late is not. Locks that processes hold may be left out where finding them would read a whole queue: their holders
+ * announce them. A pause, which has no holder, may not.
  *
  * @category models
  * @since 0.2.0
  */
 export interface NextDue {
   readonly orchestratorMs: number | null
-  /** Locks on activities are left out where finding them would read the whole queue. */
   readonly workerMs: number | null
 }
 

@@ -50,9 +50,10 @@ describe("adopt", () => {
         !/^(function dx_|relation \w+ r \{fillfactor=|relation \w+_idx i$|(relation|column) _prisma_migrations)/.test(
           object
         ) &&
-        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|trigger \w+[.]dx_route_\w+ dx_)/.test(
-          object
-        )
+        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|trigger \w+[.]dx_(route|notify)_\w+ dx_)/
+          .test(
+            object
+          )
       )
       assert.deepStrictEqual(strangers, [])
       assert.deepStrictEqual(yield* contents(sql), rows)

@@ -110,6 +110,8 @@ const held = `
     ON CONFLICT DO NOTHING;
   INSERT INTO sessions VALUES ('mine', 'me', ${now + 60_000}, 1);
   INSERT INTO instance_locks SELECT 'locked' || g, 'x', ${now + 60_000}, 1 FROM generate_series(1, ${many}) AS g;
+  INSERT INTO instance_locks SELECT 'paused' || g, '', ${now - 60_000} + g % 2 * 120000, 1
+    FROM generate_series(1, ${many}) AS g;
   INSERT INTO instance_locks VALUES ('hot', 'x', ${now + 60_000}, 1), ('i2', '${uuid}', ${now + 60_000}, ${now})
     ON CONFLICT DO NOTHING;`
 
@@ -375,6 +377,17 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     "SELECT * FROM dx_read_ends('{i5,i6,unknown}', 1000000)",
     ["instances_pkey", "executions_pkey"],
     20
+  ],
+  "readNextDue": [
+    `SELECT * FROM dx_read_next_due(${now})`,
+    [
+      "orchestrator_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_session_idx",
+      "instance_locks_locked_until_idx"
+    ],
+    // A look for each of the 104 routes of messages and 108 of activities, and an entry where something is due.
+    250
   ],
   "readInstances": ["SELECT * FROM dx_read_instances('{i5,i6,unknown}')", ["instances_pkey", "executions_pkey"], 20],
   "whether a session still has work": [

@@ -68,7 +68,16 @@ const triggers = (sql: PgServer.TestDatabase["sql"]) =>
     ),
     (rows) => rows.map(({ name }) => name)
   )
-const triggersOfLaterRelease = ["dx_added", "dx_route_activity", "dx_route_message"]
+const triggersOfLaterRelease = [
+  "dx_added",
+  "dx_notify_activities",
+  "dx_notify_end",
+  "dx_notify_messages",
+  "dx_notify_moved_activity",
+  "dx_notify_moved_message",
+  "dx_route_activity",
+  "dx_route_message"
+]
 
 describe("a schema of our own", () => {
   it.live("reset: removes triggers with the functions they call", () =>
@@ -220,7 +229,7 @@ describe("an adopted schema", () => {
       const removed = yield* reset({ url })
       assert.deepStrictEqual([removed.tables, removed.schema], [[], false])
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 10)
+      assert.lengthOf(removed.indexes, 11)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* stored, rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)

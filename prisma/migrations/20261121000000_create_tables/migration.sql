@@ -137,3 +137,7 @@ CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
 -- Clean-up of idle sessions: whether a session still has activities.
 CREATE INDEX worker_queue_session_id_idx ON worker_queue (session_id)
   WHERE session_id IS NOT NULL;
+
+-- Waiting: the next pause to end. A lock that a process holds has a token and is not in it.
+CREATE INDEX instance_locks_locked_until_idx ON instance_locks (locked_until)
+  WHERE lock_token = '';

@@ -35,6 +35,7 @@ import {
   json,
   makeWorkers,
   messageRow,
+  nextDue,
   renewalRow,
   turnParts,
   turnRow,
@@ -46,6 +47,7 @@ import type {
   EndedInstanceRow,
   HistoryPageRow,
   InstanceStateRow,
+  NextDueRow,
   StoredSizesRow
 } from "./rows.ts"
 
@@ -62,6 +64,11 @@ export interface Options {
    * Without this option, the setting of the connection applies.
    */
   readonly lockTimeoutMs?: LockTimeoutMs
+  /**
+   * The process announces to others what it stores, after the commit. Otherwise the triggers notify them with the commit,
+   * as they do for every other program.
+   */
+  readonly announces?: boolean
 }
 
 /** Milliseconds. */
@@ -93,7 +100,7 @@ export const lockTimeoutMs: LockTimeoutMs = { set: 200, alone: 50 }
 
 type Statements = ReturnType<typeof makeStatements>
 
-const makeStatements = ({ clock, lockTimeoutMs, query, schemaSql }: Options) => {
+const makeStatements = ({ announces, clock, lockTimeoutMs, query, schemaSql }: Options) => {
   const nowMs: Effect.Effect<number | null> = clock === "effect"
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
     : Effect.succeed(null)
@@ -121,16 +128,22 @@ const makeStatements = ({ clock, lockTimeoutMs, query, schemaSql }: Options) => 
       )
     })
 
-  /** `CASE` evaluates its condition first. The setting ends with the statement. */
-  const withLockTimeout = (items: number) => (call: Prisma.Sql) =>
-    lockTimeoutMs === undefined ? call : Prisma.sql`CASE WHEN set_config(
-      'lock_timeout',
-      COALESCE(
-        NULLIF(current_setting('lock_timeout'), '0'),
-        ${String(items > 1 ? lockTimeoutMs.set : lockTimeoutMs.alone)}::text
-      ),
-      true
-    ) IS NOT NULL THEN ${call} END`
+  /** `CASE` evaluates its condition first. The settings end with the statement. */
+  const withSettings = (items: number) => (call: Prisma.Sql) => {
+    const settings = [
+      ...(lockTimeoutMs === undefined ? [] : [Prisma.sql`set_config(
+        'lock_timeout',
+        COALESCE(
+          NULLIF(current_setting('lock_timeout'), '0'),
+          ${String(items > 1 ? lockTimeoutMs.set : lockTimeoutMs.alone)}::text
+        ),
+        true
+      ) IS NOT NULL`]),
+      // The triggers that notify leave such a statement out.
+      ...(announces === true ? [Prisma.sql`set_config('duroxide.quiet', 'on', true) IS NOT NULL`] : [])
+    ]
+    return settings.length === 0 ? call : Prisma.sql`CASE WHEN ${Prisma.join(settings, " AND ")} THEN ${call} END`
+  }
 
   /**
    * Lets the statement commit without waiting for the disk: what a crash of the server undoes is a lock, and a lock that
@@ -140,14 +153,14 @@ const makeStatements = ({ clock, lockTimeoutMs, query, schemaSql }: Options) => 
   const withoutFlush = (value: Prisma.Sql) =>
     Prisma.sql`CASE WHEN set_config('synchronous_commit', 'off', true) IS NOT NULL THEN ${value} END`
 
-  /** As `answer`, for this number of items: one that another transaction holds fails the call soon. */
+  /** As `answer`, for a statement that writes this number of items. One that another transaction holds fails it soon. */
   const write = <A>(
     operation: string,
     name: string,
     items: number,
     args: ReadonlyArray<Prisma.Sql>,
     wrap = (call: Prisma.Sql): Prisma.Sql => call
-  ) => answer<A>(operation, name, args, (call) => withLockTimeout(items)(wrap(call)))
+  ) => answer<A>(operation, name, args, (call) => withSettings(items)(wrap(call)))
 
   const settle =
     <Item>(operation: string, name: string, encode: (item: Item) => object, wrap?: (call: Prisma.Sql) => Prisma.Sql) =>
@@ -337,7 +350,7 @@ const activities = ({ answer, call, settle, withoutFlush }: Statements) => ({
   )
 } satisfies Partial<Driver>)
 
-const reads = ({ answer, query, schemaSql }: Statements) => ({
+const reads = ({ answer, call, query, schemaSql }: Statements) => ({
   readHistory: Effect.fnUntraced(function*({ executionId, instanceId }) {
     const texts: Array<string> = []
     let last: HistoryPageRow | undefined
@@ -415,5 +428,10 @@ const reads = ({ answer, query, schemaSql }: Statements) => ({
           keyCount: Number(row.out_key_count),
           valueBytes: Number(row.out_value_bytes)
         }
-    )
+    ),
+
+  readNextDue: Effect.map(
+    call<NextDueRow>("readNextDue", "dx_read_next_due", []),
+    ([row]) => nextDue(row!)
+  )
 } satisfies Partial<Driver>)

@@ -143,6 +143,10 @@ CREATE INDEX worker_queue_instance_id_execution_id_activity_id_idx
 -- Clean-up of idle sessions: whether a session still has activities.
 CREATE INDEX worker_queue_session_id_idx ON worker_queue (session_id)
   WHERE session_id IS NOT NULL;
+
+-- Waiting: the next pause to end. A lock that a process holds has a token and is not in it.
+CREATE INDEX instance_locks_locked_until_idx ON instance_locks (locked_until)
+  WHERE lock_token = '';
 `
   },
   {
@@ -2860,6 +2864,32 @@ EXCEPTION
 END
 $$;
 
+-- Returns the name of the channel on which listeners of this schema learn of work or changes: \`<schema>_<kind>\`. A longer
+-- name than PostgreSQL accepts (63 bytes) becomes \`dx_<32 hexadecimal digits>_<kind>\`, from the schema's SHA-256 in UTF-8.
+-- src/prisma/internal/channels.ts makes the same names.
+--
+-- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
+--
+-- Bound: none of the tables is read. Locks: none.
+CREATE OR REPLACE FUNCTION dx_channel(
+  p_kind text                      -- orch_work, worker_work or changes
+)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_schema text := current_schema();
+  v_name text := v_schema || '_' || p_kind;
+BEGIN
+  IF octet_length(convert_to(v_name, 'UTF8')) <= 63 THEN
+    RETURN v_name;
+  END IF;
+  RETURN 'dx_' || left(encode(sha256(convert_to(v_schema, 'UTF8')), 'hex'), 32) || '_' || p_kind;
+END
+$$;
+
 -- Returns the ids of all children of the given instances, unordered: children with a row, and children whose start is
 -- still queued.
 --
@@ -3986,6 +4016,80 @@ BEGIN
 END
 $$;
 
+-- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers that
+-- announce nothing themselves, as dx_notify_work, where the other conditions are explained.
+--
+-- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
+--
+-- Bound: none of the tables is read. Locks: PostgreSQL serializes the commits that notify.
+CREATE OR REPLACE FUNCTION dx_notify_end()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+    RETURN NULL;
+  END IF;
+  PERFORM pg_notify(
+    dx_channel('changes'),
+    '- changed ' || left(encode(sha256(convert_to(NEW.instance_id, 'UTF8')), 'hex'), 8)
+  );
+  RETURN NULL;
+END
+$$;
+
+-- Trigger: notifies listeners when rows of a queue become visible, in milliseconds since the Unix epoch: after an insert,
+-- and after an update that gives a row a new time. Only for writers that announce nothing themselves: Duroxide, plain
+-- SQL, transactions of an application. The triggers leave out statements with \`duroxide.quiet = on\`.
+--
+-- One notification for each distinct time. What is visible already has the time at which the transaction began, so all its
+-- statements together make one notification of it. Of more than 16 times the first two are enough, the present among
+-- them if it is one: who looks at a time that was announced finds out about the next one (dx_read_next_due).
+--
+-- Not for rows that are claimed already, nor for messages to instances that Duroxide runs, which only its processes take.
+--
+-- The insert never fails for a notification: while more than half of the server's queue of notifications is full, there
+-- are none, and \`SET duroxide.notify = off\` turns them off, as PREPARE TRANSACTION needs.
+--
+-- Bound: one pass over the rows of the statement. Locks: PostgreSQL serializes the commits that notify.
+CREATE OR REPLACE FUNCTION dx_notify_work()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_clock timestamptz := clock_timestamp();
+  v_times timestamptz[];
+BEGIN
+  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+    RETURN NULL;
+  END IF;
+  IF TG_OP = 'UPDATE' THEN
+    v_times := ARRAY[NEW.visible_at];
+  ELSE
+    SELECT array_agg(one.visible_at ORDER BY one.visible_at)
+    INTO v_times
+    FROM (
+      SELECT DISTINCT CASE WHEN added.visible_at <= v_clock THEN now() ELSE added.visible_at END AS visible_at
+      FROM added
+      WHERE added.lock_token IS NULL
+        AND added.visible_at < 'infinity'
+        AND NOT (TG_RELNAME = 'orchestrator_queue' AND starts_with(added.route, '0.'))
+    ) AS one;
+  END IF;
+  PERFORM pg_notify(
+    dx_channel(TG_ARGV[0]),
+    CASE
+      WHEN one.visible_at <= v_clock THEN floor(extract(epoch FROM now()) * 1000)
+      ELSE ceil(extract(epoch FROM one.visible_at) * 1000)
+    END::bigint::text
+  )
+  FROM unnest(v_times[:CASE WHEN cardinality(v_times) > 16 THEN 2 ELSE 16 END]) AS one (visible_at);
+  RETURN NULL;
+END
+$$;
+
 -- Deletes executions of one instance with their histories, but neither the current nor a running one.
 --
 -- Returns one row. If both bounds are given, an execution must meet both. Key-values, queues and locks do not change.
@@ -4369,6 +4473,154 @@ AS $$
         AND d.key = s.key
     )
   ORDER BY 1
+$$;
+
+-- Returns when something happens next in each queue by the passing of time alone: the first moment, later than now, at
+-- which a row becomes visible or a pause ends. Null: nothing is due.
+--
+-- Locks that processes hold are left out, as finding the first to run out would read the whole queue: other processes
+-- learn from their holders when they run out. Messages to instances that Duroxide runs are left out, too.
+--
+-- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_next_due(
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_orchestrator_ms bigint,      -- milliseconds since the Unix epoch
+  out_worker_ms bigint
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+BEGIN
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT ceil(extract(epoch FROM min(
+    (
+      SELECT q.visible_at
+      FROM orchestrator_queue AS q
+      WHERE q.route = present.route
+        AND q.visible_at > v_now
+        AND q.visible_at < 'infinity'
+      ORDER BY q.visible_at, q.id
+      LIMIT 1
+    )
+  )) * 1000)
+  INTO out_orchestrator_ms
+  FROM present
+  WHERE present.route IS NOT NULL
+    AND NOT starts_with(present.route, '0.');
+
+  out_orchestrator_ms := least(
+    out_orchestrator_ms,
+    (
+      SELECT l.locked_until
+      FROM instance_locks AS l
+      WHERE l.lock_token = ''
+        AND l.locked_until > v_now_ms
+      ORDER BY l.locked_until
+      LIMIT 1
+    )
+  );
+
+  -- Each condition on the session fits one index only.
+  WITH RECURSIVE alone AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route > alone.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM alone
+    WHERE alone.route IS NOT NULL
+  ),
+  bound AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+        AND w.route > bound.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM bound
+    WHERE bound.route IS NOT NULL
+  )
+  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000)
+  INTO out_worker_ms
+  FROM (
+    SELECT (
+      SELECT w.visible_at
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route = alone.route
+        AND w.visible_at > v_now
+        AND w.visible_at < 'infinity'
+      ORDER BY w.visible_at, w.id
+      LIMIT 1
+    ) AS visible_at
+    FROM alone
+    WHERE alone.route IS NOT NULL
+    UNION ALL
+    SELECT (
+      SELECT w.visible_at
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+        AND w.route = bound.route
+        AND w.visible_at > v_now
+        AND w.visible_at < 'infinity'
+      ORDER BY w.visible_at, w.id
+      LIMIT 1
+    )
+    FROM bound
+    WHERE bound.route IS NOT NULL
+  ) AS due;
+  RETURN NEXT;
+END
 $$;
 
 -- Extends locks, and those of their messages, to now + extend_for_ms. An expired lock becomes live again if no other
@@ -4783,13 +5035,52 @@ $$;
   },
   {
     name: "20261121050000_create_triggers",
-    sql: `-- Purpose: sets the route of rows that were inserted without one: by clients, by Duroxide, by hand.
--- Effect on running workers: none; rows of our own turns and results have their route, and fire no trigger.
+    sql: `-- Purpose: sets the route of rows that were inserted without one: by clients, by Duroxide, by hand; and notifies listeners
+-- of work and ends that are stored by programs which do not announce them.
+-- Effect on running workers: none; rows of our own turns and results have their route, and our own statements are quiet.
 CREATE TRIGGER dx_route_message BEFORE INSERT ON orchestrator_queue
   FOR EACH ROW WHEN (NEW.route = '') EXECUTE FUNCTION dx_route_message();
 
 CREATE TRIGGER dx_route_activity BEFORE INSERT ON worker_queue
   FOR EACH ROW WHEN (NEW.route = '') EXECUTE FUNCTION dx_route_activity();
+
+-- A quiet statement pays for the look at its setting and for the copies of its rows, whose cost was measured
+-- (scripts/bench/README.md).
+CREATE TRIGGER dx_notify_messages AFTER INSERT ON orchestrator_queue REFERENCING NEW TABLE AS added
+  FOR EACH STATEMENT WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on')
+  EXECUTE FUNCTION dx_notify_work('orch_work');
+
+CREATE TRIGGER dx_notify_activities AFTER INSERT ON worker_queue REFERENCING NEW TABLE AS added
+  FOR EACH STATEMENT WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on')
+  EXECUTE FUNCTION dx_notify_work('worker_work');
+
+-- For each row, because a trigger with a list of columns cannot have a table of the new rows, and without the list it would
+-- fire for every claim.
+CREATE TRIGGER dx_notify_moved_message AFTER UPDATE OF visible_at ON orchestrator_queue
+  FOR EACH ROW WHEN (
+    NEW.lock_token IS NULL
+    AND NEW.visible_at <> OLD.visible_at
+    AND NEW.visible_at < 'infinity'
+    AND NOT starts_with(NEW.route, '0.')
+    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
+  )
+  EXECUTE FUNCTION dx_notify_work('orch_work');
+
+CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_queue
+  FOR EACH ROW WHEN (
+    NEW.lock_token IS NULL
+    AND NEW.visible_at <> OLD.visible_at
+    AND NEW.visible_at < 'infinity'
+    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
+  )
+  EXECUTE FUNCTION dx_notify_work('worker_work');
+
+CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
+  FOR EACH ROW WHEN (
+    NEW.status IN ('Completed', 'Failed')
+    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
+  )
+  EXECUTE FUNCTION dx_notify_end();
 `
   }
 ]

@@ -13,6 +13,7 @@ import type {
   EndedInstance,
   HandOver,
   KeyValueChange,
+  NextDue,
   OrchestrationAck,
   Renewal
 } from "../../provider/ProviderDriver.ts"
@@ -275,6 +276,18 @@ export interface StoredSizesRow {
   readonly out_key_count: bigint
   readonly out_value_bytes: bigint
 }
+
+export interface NextDueRow {
+  readonly out_orchestrator_ms: bigint | null
+  readonly out_worker_ms: bigint | null
+}
+
+export const nextDue = (row: NextDueRow): NextDue => ({
+  orchestratorMs: milliseconds(row.out_orchestrator_ms),
+  workerMs: milliseconds(row.out_worker_ms)
+})
+
+const milliseconds = (value: bigint | null) => value === null ? null : Number(value)
 
 /** Rejects a value that JavaScript would round: BIGINT has a larger range than a number. */
 const safely = <A>(

@@ -1,0 +1,141 @@
+-- Returns when something happens next in each queue by the passing of time alone: the first moment, later than now, at
+-- which a row becomes visible or a pause ends. Null: nothing is due.
+--
+-- Locks that processes hold are left out, as finding the first to run out would read the whole queue: other processes
+-- learn from their holders when they run out. Messages to instances that Duroxide runs are left out, too.
+--
+-- Bound: two looks per route that has rows, however many rows wait or are visible; one look at the pauses. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_next_due(
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_orchestrator_ms bigint,      -- milliseconds since the Unix epoch
+  out_worker_ms bigint
+)
+LANGUAGE plpgsql
+STABLE
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+BEGIN
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT ceil(extract(epoch FROM min(
+    (
+      SELECT q.visible_at
+      FROM orchestrator_queue AS q
+      WHERE q.route = present.route
+        AND q.visible_at > v_now
+        AND q.visible_at < 'infinity'
+      ORDER BY q.visible_at, q.id
+      LIMIT 1
+    )
+  )) * 1000)
+  INTO out_orchestrator_ms
+  FROM present
+  WHERE present.route IS NOT NULL
+    AND NOT starts_with(present.route, '0.');
+
+  out_orchestrator_ms := least(
+    out_orchestrator_ms,
+    (
+      SELECT l.locked_until
+      FROM instance_locks AS l
+      WHERE l.lock_token = ''
+        AND l.locked_until > v_now_ms
+      ORDER BY l.locked_until
+      LIMIT 1
+    )
+  );
+
+  -- Each condition on the session fits one index only.
+  WITH RECURSIVE alone AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route > alone.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM alone
+    WHERE alone.route IS NOT NULL
+  ),
+  bound AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+        AND w.route > bound.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM bound
+    WHERE bound.route IS NOT NULL
+  )
+  SELECT ceil(extract(epoch FROM min(due.visible_at)) * 1000)
+  INTO out_worker_ms
+  FROM (
+    SELECT (
+      SELECT w.visible_at
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route = alone.route
+        AND w.visible_at > v_now
+        AND w.visible_at < 'infinity'
+      ORDER BY w.visible_at, w.id
+      LIMIT 1
+    ) AS visible_at
+    FROM alone
+    WHERE alone.route IS NOT NULL
+    UNION ALL
+    SELECT (
+      SELECT w.visible_at
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+        AND w.route = bound.route
+        AND w.visible_at > v_now
+        AND w.visible_at < 'infinity'
+      ORDER BY w.visible_at, w.id
+      LIMIT 1
+    )
+    FROM bound
+    WHERE bound.route IS NOT NULL
+  ) AS due;
+  RETURN NEXT;
+END
+$$;
