@@ -86,8 +86,8 @@ const kindsOf = (heard: ReadonlyArray<string>) => heard.map((one) => one.split("
 /** The payloads of work. */
 const times = (heard: ReadonlyArray<string>) => heard.map((one) => Number(/^\w+_work (\d+)$/.exec(one)?.[1]))
 
-const day = 86_400_000
-const later = (offsetMs: number) => `to_timestamp(${(Date.now() + day + offsetMs) / 1000})`
+const tomorrow = Date.now() + 86_400_000
+const later = (offsetMs: number) => `to_timestamp(${(tomorrow + offsetMs) / 1000})`
 
 describe("triggers:", () => {
   it.live("stand on both queues and on executions", () =>
@@ -122,9 +122,7 @@ describe("triggers:", () => {
         const { heard, sql } = yield* open
         const [one, two] = [later(0), later(1000)]
         yield* sql(insert(`SELECT CASE g % 2 WHEN 0 THEN ${one} ELSE ${two} END FROM generate_series(1, 100) AS g`))
-        const [first, second, ...others] = times(yield* heard)
-        assert.strictEqual(second! - first!, 1000)
-        assert.deepStrictEqual(others, [])
+        assert.deepStrictEqual(times(yield* heard), [tomorrow, tomorrow + 1000])
       }))
 
     it.live(`${table}: what is visible makes one notification for all statements of a transaction`, () =>
@@ -419,7 +417,7 @@ describe("this package's own statements:", () => {
         startOrchestrations: ["orch_work"],
         enqueueForOrchestrator: ["orch_work"],
         deferMessages: ["orch_work"],
-        ackOrchestrationItems: ["orch_work", "worker_work"],
+        ackOrchestrationItems: ["worker_work", "orch_work"],
         enqueueForWorker: ["worker_work"],
         abandonWorkItems: ["worker_work"],
         ackWorkItems: ["orch_work"],
