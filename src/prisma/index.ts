@@ -1,6 +1,7 @@
 export * as Database from "./Database.ts"
 export * as MigrationError from "./MigrationError.ts"
 export * as Migrator from "./Migrator.ts"
+export * as PgNotifier from "./PgNotifier.ts"
 export * as PrismaAdmin from "./PrismaAdmin.ts"
 export * as PrismaDriver from "./PrismaDriver.ts"
 export * as PrismaProvider from "./PrismaProvider.ts"

@@ -108,6 +108,8 @@ export class Notifier extends Context.Service<Notifier, {
   readonly listen: (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
   /** Sends hints to all other processes, at once and together. */
   readonly announce: (hints: ReadonlyArray<Hint>) => Effect.Effect<void, NotifierError>
+  /** How many listen now, this process included, if it can be counted. May cost a statement: ask rarely. */
+  readonly processes?: Effect.Effect<number, NotifierError> | undefined
 }>()("duroxide-prisma/Notifier") {}
 
 /**
@@ -136,7 +138,8 @@ export const makeInProcess = (): { readonly connect: (sender: string) => Notifie
               if (other === sender) continue
               for (const hint of hints) listener.receive({ hint, sender })
             }
-          })
+          }),
+        processes: Effect.sync(() => listeners.size)
       })
   }
 }

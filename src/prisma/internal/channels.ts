@@ -1,0 +1,137 @@
+/**
+ * How hints travel as notifications of PostgreSQL: the names of the channels, and what a payload says. The triggers of
+ * the tables write the same (`prisma/functions/dx_channel.sql`).
+ *
+ * Work channels, one per queue:
+ * - `<ms>`: work visible from then on, from a trigger
+ * - `<ms> <sender>`: the same, from a process of this package
+ * - `<ms> <sender> locks`: the sender's locks run out then; 0: it holds none
+ *
+ * The channel of changes:
+ * - `<sender> changed <fingerprint> …`; from a trigger the sender is `-`
+ * - `<sender> waiting`, `<sender> hello`
+ * - `<sender> echo`: for the sender itself, which checks that notifications arrive
+ *
+ * Payloads of later versions may say more. What cannot be read is ignored.
+ */
+import { createHash } from "node:crypto"
+import { Hint } from "../../provider/Notifier.ts"
+import type { Queue, Received } from "../../provider/Notifier.ts"
+
+/** Unquoted. They are unique in a database for each schema. */
+export interface Channels extends Readonly<Record<Queue, string>> {
+  readonly changes: string
+}
+
+export interface Notification {
+  readonly channel: string
+  readonly payload: string
+}
+
+/** The channels of a schema. Each name has at most 63 bytes, or PostgreSQL would refuse it. */
+export const channelsOf = (schema: string): Channels => ({
+  orchestrator: channel(schema, "orch_work"),
+  worker: channel(schema, "worker_work"),
+  changes: channel(schema, "changes")
+})
+
+/** The same for every process that uses the schema; short, and plain ASCII. */
+export const hashOf = (schema: string): string => createHash("sha256").update(schema, "utf8").digest("hex").slice(0, 32)
+
+/** Twelve random characters. */
+export const makeSender = (): string =>
+  Array.from(
+    globalThis.crypto.getRandomValues(new Uint8Array(senderLength)),
+    (byte) => (byte % 36).toString(36)
+  ).join("")
+
+/** The notifications that announce the hints. A payload stays below the 8,000 bytes that PostgreSQL allows. */
+export const encodeHints = (
+  channels: Channels,
+  sender: string,
+  hints: ReadonlyArray<Hint>
+): ReadonlyArray<Notification> =>
+  hints.flatMap(Hint.$match({
+    Work: ({ queue, visibleAtMs }) => [{ channel: channels[queue], payload: `${wholeMs(visibleAtMs)} ${sender}` }],
+    Locks: ({ queue, untilMs }) => [
+      { channel: channels[queue], payload: `${untilMs === null ? 0 : wholeMs(untilMs)} ${sender} locks` }
+    ],
+    Changed: ({ fingerprints }) =>
+      chunks(fingerprints).map((some) => ({
+        channel: channels.changes,
+        payload: `${sender} changed ${some.join(" ")}`
+      })),
+    Waiting: () => [{ channel: channels.changes, payload: `${sender} waiting` }],
+    Hello: () => [{ channel: channels.changes, payload: `${sender} hello` }]
+  }))
+
+/** What `sender` sends to itself. */
+export const echoOf = (channels: Channels, sender: string): Notification => ({
+  channel: channels.changes,
+  payload: `${sender} echo`
+})
+
+/** Undefined if it cannot be read as a hint. */
+export const decodeNotification = (
+  channels: Channels,
+  { channel, payload }: Notification
+): Received | undefined => {
+  switch (channel) {
+    case channels.orchestrator:
+      return decodeWork("orchestrator", payload)
+    case channels.worker:
+      return decodeWork("worker", payload)
+    case channels.changes:
+      return decodeChanges(payload)
+    default:
+      return undefined
+  }
+}
+
+// internal
+
+const senderLength = 12
+
+/** PostgreSQL's limit for names. */
+const maxNameBytes = 63
+
+/** 800 fingerprints are 7,200 bytes. */
+const maxFingerprints = 800
+
+const channel = (schema: string, kind: "orch_work" | "worker_work" | "changes"): string => {
+  const name = `${schema}_${kind}`
+  return Buffer.byteLength(name, "utf8") <= maxNameBytes ? name : `dx_${hashOf(schema)}_${kind}`
+}
+
+/** Rounded up: a look before the time finds nothing. */
+const wholeMs = (ms: number): number => Math.min(Math.max(Math.ceil(ms), 0), Number.MAX_SAFE_INTEGER)
+
+const chunks = (fingerprints: ReadonlyArray<string>): ReadonlyArray<ReadonlyArray<string>> =>
+  Array.from(
+    { length: Math.ceil(fingerprints.length / maxFingerprints) },
+    (_, i) => fingerprints.slice(i * maxFingerprints, (i + 1) * maxFingerprints)
+  )
+
+const work = /^(\d{1,16})(?: ([0-9a-z]{12})( locks)?)?$/
+
+const decodeWork = (queue: Queue, payload: string): Received | undefined => {
+  const [, digits, sender = null, locks] = work.exec(payload) ?? []
+  const ms = Number(digits)
+  if (!Number.isSafeInteger(ms)) return undefined // NaN for what does not match
+  return locks === undefined
+    ? { hint: Hint.Work({ queue, visibleAtMs: ms }), sender }
+    : { hint: Hint.Locks({ queue, untilMs: ms === 0 ? null : ms }), sender }
+}
+
+const changes = /^(-|[0-9a-z]{12}) (?:changed((?: [0-9a-f]{8})+)|(waiting)|(hello))$/
+
+const decodeChanges = (payload: string): Received | undefined => {
+  const found = changes.exec(payload)
+  if (found === null) return undefined
+  const [, name, fingerprints, waiting] = found
+  const sender = name === "-" ? null : name!
+  if (fingerprints !== undefined) {
+    return { hint: Hint.Changed({ fingerprints: fingerprints.slice(1).split(" ") }), sender }
+  }
+  return { hint: waiting === undefined ? Hint.Hello() : Hint.Waiting(), sender }
+}

@@ -1,0 +1,119 @@
+/**
+ * One connection that listens: opened, watched and closed. It belongs to one listener and never comes from the pool,
+ * since a notification reaches only the session that asked for it.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import * as net from "node:net"
+import * as pg from "pg"
+import * as ProviderError from "../../provider/ProviderError.ts"
+import type { Channels, Notification } from "./channels.ts"
+import type { Connection } from "./connection.ts"
+import { located, quoted } from "./connection.ts"
+import * as SqlFault from "./SqlFault.ts"
+
+export interface Options {
+  readonly connection: Connection
+  readonly channels: Channels
+  readonly applicationName: string
+  /** Called for every notification, from the moment the server accepts the listener. */
+  readonly onNotification: (notification: Notification) => void
+}
+
+export interface Session {
+  /** Fails when the connection is found dead; never succeeds. */
+  readonly watched: Effect.Effect<never, ProviderError.Reason>
+}
+
+/**
+ * Listens for the current scope, whose end closes the connection at once.
+ *
+ * **Details**
+ *
+ * A connection can die without a sign: the server's machine is gone, a firewall has forgotten it. So an empty query is
+ * sent every 30 seconds, which the server answers without running a statement.
+ */
+export const open = Effect.fnUntraced(
+  function*(options: Options): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
+    const { address } = options.connection
+    const lost = Deferred.makeUnsafe<never, ProviderError.Reason>()
+    const lose = (reason: ProviderError.Reason) => Deferred.doneUnsafe(lost, Effect.fail(located(reason, address)))
+    const answered = <A>(ask: () => Promise<A>) =>
+      Effect.tryPromise({ try: ask, catch: (thrown) => located(SqlFault.classify(thrown), address) })
+
+    const state = { isOpen: false }
+    const { client } = yield* Effect.acquireRelease(
+      Effect.try({ try: () => prepare(options), catch: SqlFault.classify }),
+      ({ client, socket }) =>
+        Effect.promise(() => client.end()).pipe(
+          Effect.timeoutOption(farewellMs),
+          // Without a live connection, there is no one to say goodbye to.
+          Effect.when(Effect.sync(() => state.isOpen && !Deferred.isDoneUnsafe(lost))),
+          Effect.andThen(Effect.sync(() => socket.destroy()))
+        )
+    )
+    client.on("error", (error) => void lose(SqlFault.classify(error)))
+    client.on("end", () => void lose(new ProviderError.ConnectionLost({ problem: "the connection was closed" })))
+    client.on("notification", ({ channel, payload }) => options.onNotification({ channel, payload: payload ?? "" }))
+
+    yield* answered(() => client.connect())
+    state.isOpen = true
+    const names = Object.values(options.channels).map(quoted)
+    // The server may be set to end sessions that are idle.
+    yield* answered(() =>
+      client.query(["SET idle_session_timeout = 0", ...names.map((name) => `LISTEN ${name}`)].join("; "))
+    )
+
+    // A comment alone is an empty query. It says in pg_stat_activity what the connection is for.
+    const heartbeat = `-- duroxide-prisma listens on ${names.join(", ")}`
+    const beat = Effect.raceFirst(
+      answered(() => client.query(heartbeat)),
+      Effect.andThen(
+        patience(heartbeatTimeoutMs),
+        Effect.fail(
+          new ProviderError.ConnectionLost({
+            problem: `${address}: no answer to a heartbeat for ${heartbeatTimeoutMs / 1000} seconds`
+          })
+        )
+      )
+    )
+    return {
+      watched: Effect.raceFirst(
+        Deferred.await(lost),
+        Effect.forever(Effect.andThen(Effect.sleep(heartbeatIntervalMs), beat))
+      )
+    }
+  }
+)
+
+/**
+ * Time for an answer to arrive. In two parts: after a blockage of the event loop, the first timer fires before the answer
+ * that has been here all the time is read.
+ */
+export const patience = (ms: number): Effect.Effect<void> => Effect.andThen(Effect.sleep(ms / 2), Effect.sleep(ms / 2))
+
+// internal
+
+const heartbeatIntervalMs = 30_000
+
+const heartbeatTimeoutMs = 10_000
+
+const connectTimeoutMs = 10_000
+
+/** For the last message, which lets the server end the session without a line in its log. */
+const farewellMs = 1000
+
+const prepare = ({ applicationName, connection }: Options) => {
+  const socket = new net.Socket()
+  const url = new URL(connection.connectionString)
+  url.searchParams.set("application_name", applicationName) // whatever the URL gives to the pool's connections
+  const client = new pg.Client({
+    connectionString: url.toString(),
+    connectionTimeoutMillis: connectTimeoutMs,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: heartbeatIntervalMs,
+    stream: () => socket
+  })
+  return { client, socket }
+}

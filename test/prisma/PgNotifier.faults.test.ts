@@ -1,0 +1,216 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Logger from "effect/Logger"
+import * as Schedule from "effect/Schedule"
+import * as Scope from "effect/Scope"
+import * as TestClock from "effect/testing/TestClock"
+import { Hint } from "../../src/provider/Notifier.ts"
+import { proxyFor } from "../programs/latencyProxy.ts"
+import * as Listening from "../utils/listening.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const silently = Effect.provide(Logger.layer([]))
+
+const marker = (visibleAtMs: number) => Hint.Work({ queue: "worker", visibleAtMs })
+
+const lost = "Listener: the connection is lost; the queues are polled until it is back"
+const refused = "Listener: cannot listen, so the queues are polled; it is tried again"
+
+/** Virtual time passes, and real answers arrive, until the condition holds. */
+const passing = (holds: () => boolean) =>
+  Effect.repeat(Effect.andThen(TestClock.adjust("5 seconds"), TestClock.withLive(Effect.sleep("5 millis"))), {
+    until: holds
+  })
+
+describe("PgNotifier, when the connection dies:", () => {
+  it.live("its backend is terminated: one loss is reported, and hints arrive again", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const log = Listening.logging()
+      const one = yield* log.into(Listening.connected(test))
+      const [before] = yield* Listening.backends(test)
+      assert.strictEqual(yield* Listening.terminate(test), 1)
+      yield* one.until(() => one.connections() === 2)
+      assert.lengthOf(one.changes, 3)
+      assert.include(one.changes[1], "terminating connection")
+      assert.isTrue((yield* Listening.backends(test)).some(({ pid }) => pid !== before!.pid))
+
+      const other = yield* silently(Listening.open(test, { listens: false }))
+      yield* other.announce(marker(1))
+      assert.deepStrictEqual((yield* one.next(1))[0]!.hint, marker(1))
+
+      assert.deepStrictEqual(log.of("Error"), [lost])
+      assert.deepStrictEqual(log.of("Warn"), [])
+      assert.deepStrictEqual(log.of("Info"), [
+        "Listener: listening; hints of other processes arrive",
+        "Listener: listening again"
+      ])
+      const [line] = log.lines.filter(({ level }) => level === "Error")
+      assert.deepInclude(line!.annotations, { operation: "listen", error_type: "Unavailable", error: one.changes[1] })
+    }))
+
+  it.live(
+    "its backend is terminated every 200 ms while hints are sent: it connects each time",
+    () =>
+      Effect.gen(function*() {
+        const test = yield* PgServer.database
+        const one = yield* Listening.connected(test)
+        const two = yield* Listening.connected(test)
+        yield* Effect.raceFirst(
+          Effect.repeat(Listening.terminate(test), { schedule: Schedule.spaced("200 millis"), times: 12 }),
+          Effect.repeat(one.announce(marker(1)), Schedule.spaced("10 millis"))
+        )
+        for (const { changes, connections, until } of [one, two]) {
+          yield* until(() => connections() >= 3 && changes.at(-1) === "connected")
+          for (const [i, change] of changes.entries()) assert.strictEqual(change === "connected", i % 2 === 0, change)
+        }
+        assert.include(two.received.map(({ hint }) => hint), marker(1))
+        // The last connection may have been ended without notice yet.
+        yield* Effect.raceFirst(
+          two.until(() => two.received.some(({ hint }) => Hint.$is("Work")(hint) && hint.visibleAtMs === 2)),
+          Effect.andThen(Effect.repeat(one.announce(marker(2)), Schedule.spaced("50 millis")), Effect.never)
+        )
+      }).pipe(silently),
+    60_000
+  )
+
+  for (const how of ["reset", "finish"] as const) {
+    it.live(`the network breaks it (${how}): it connects again`, () =>
+      Effect.gen(function*() {
+        const test = yield* PgServer.database
+        const proxy = yield* proxyFor(test.url)
+        const one = yield* Listening.connected(test, { url: proxy.through(test.url) })
+        proxy[how]()
+        yield* one.until(() => one.connections() === 2)
+        assert.lengthOf(one.changes, 3)
+      }).pipe(silently))
+  }
+
+  it.effect("nothing comes through any longer: a heartbeat without an answer is a loss", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const proxy = yield* proxyFor(test.url)
+      const one = yield* Listening.connected(test, { url: proxy.through(test.url) })
+      proxy.state.blackhole = true
+      yield* passing(() => one.changes.length > 1)
+      assert.include(one.changes[1], "no answer to a heartbeat for 10 seconds")
+      assert.include(one.changes[1], `127.0.0.1:${proxy.port}`)
+      proxy.state.blackhole = false
+      yield* passing(() => one.connections() === 2)
+    }).pipe(silently))
+
+  it.effect("a heartbeat runs no statement, and says what the connection is for", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      yield* test.sql("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+      yield* Listening.connected(test)
+      const heartbeat = `-- duroxide-prisma listens on "${test.schema}_orch_work"`
+      const beats = Effect.map(Listening.backends(test), ([backend]) => backend!.query.startsWith(heartbeat))
+      assert.isFalse(yield* beats)
+      const statements = test.sql<{ query: string }>(
+        `SELECT query FROM pg_stat_statements
+         WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND strpos(query, 'LISTEN') > 0`
+      )
+      assert.isNotEmpty(yield* statements, "statements are counted")
+      yield* Effect.repeat(
+        Effect.andThen(
+          TestClock.adjust("1 second"),
+          TestClock.withLive(Effect.andThen(Effect.sleep("5 millis"), beats))
+        ),
+        { until: (seen) => seen }
+      )
+      const all = yield* test.sql<{ query: string }>("SELECT query FROM pg_stat_statements")
+      assert.deepStrictEqual(all.filter(({ query }) => query === "" || query.includes("listens on")), [])
+    }).pipe(silently))
+
+  it.live("closing does not wait for a connection that nothing comes through", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const proxy = yield* proxyFor(test.url)
+      const scope = yield* Scope.make()
+      yield* Scope.provide(Listening.connected(test, { url: proxy.through(test.url) }), scope)
+      proxy.state.blackhole = true
+      yield* Scope.close(scope, Exit.void)
+      yield* waitUntil(Effect.map(Listening.backends(test), (rows) => rows.length === 0))
+    }).pipe(silently))
+})
+
+describe("PgNotifier, when it cannot listen:", () => {
+  it.live("the server is unreachable at first: one warning, and hints arrive once it is reachable", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const proxy = yield* proxyFor(test.url)
+      proxy.state.isDown = true
+      const log = Listening.logging()
+      const one = yield* log.into(Listening.open(test, { url: proxy.through(test.url) }))
+      yield* waitUntil(Effect.sync(() => log.of("Debug").length >= 2)) // two more attempts
+      assert.deepStrictEqual(log.of("Warn"), [refused])
+      assert.deepStrictEqual(one.changes, [])
+      proxy.state.isDown = false
+      yield* one.until(() => one.connections() === 1)
+      assert.deepStrictEqual(one.changes, ["connected"])
+      assert.deepStrictEqual(log.of("Error"), [])
+    }))
+
+  it.effect("the login is refused: one warning without the password, tried again after long pauses", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const url = new URL(test.url)
+      // A server without authentication must still know the name.
+      if (PgServer.server().source === "DATABASE_URL") url.username = "unknown_to_the_server"
+      url.password = "hunter2"
+      const log = Listening.logging()
+      const one = yield* log.into(Listening.open(test, { url: url.toString() }))
+      const live = (holds: () => boolean) => TestClock.withLive(waitUntil(Effect.sync(holds)))
+      yield* live(() => log.of("Warn").length === 1)
+      const [line] = log.lines.filter(({ level }) => level === "Warn")
+      assert.strictEqual(line!.annotations["error_type"], "AuthenticationFailed")
+      assert.include(line!.annotations["error"], "Check user and password")
+      for (let i = 1; i <= 3; i++) {
+        yield* TestClock.adjust("29 seconds")
+        assert.lengthOf(log.of("Debug"), i - 1, "too early")
+        yield* TestClock.adjust(2 ** i * 60_000)
+        yield* live(() => log.of("Debug").length === i)
+      }
+      assert.deepStrictEqual(log.of("Warn"), [refused])
+      assert.deepStrictEqual(one.changes, [])
+      assert.notInclude(JSON.stringify(log.lines), "hunter2")
+    }))
+
+  it.effect("LISTEN is accepted and nothing arrives, as behind a pooler: never connected, and the warning says what to do", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const elsewhere = new URL(test.url)
+      elsewhere.pathname = "/postgres"
+      const log = Listening.logging()
+      const one = yield* log.into(Listening.open(test, { url: elsewhere.toString() }))
+      yield* passing(() => log.of("Warn").length === 1)
+      const [line] = log.lines.filter(({ level }) => level === "Warn")
+      assert.strictEqual(line!.text, refused)
+      assert.include(line!.annotations["error"], "Set directUrl")
+      assert.deepStrictEqual(one.changes, [])
+      // It announces through the pool.
+      const other = yield* silently(Listening.connected(test))
+      yield* one.announce(marker(1))
+      assert.deepStrictEqual((yield* other.next(1))[0]!.hint, marker(1))
+    }))
+
+  it.live("the URL names a pooler: one warning, no connection, and it announces", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const pooled = new URL(test.url)
+      pooled.searchParams.set("pgbouncer", "true")
+      const log = Listening.logging()
+      const one = yield* log.into(Listening.open(test, { url: pooled.toString() }))
+      assert.deepStrictEqual(log.of("Warn"), [
+        "Listener: the URL leads to a pooler, so the queues are polled; set directUrl to the address of the server"
+      ])
+      assert.lengthOf(yield* Listening.backends(test), 0)
+      assert.deepStrictEqual(one.changes, [])
+      const other = yield* silently(Listening.connected(test))
+      yield* one.announce(marker(1))
+      assert.deepStrictEqual((yield* other.next(1))[0]!.hint, marker(1))
+    }))
+})
