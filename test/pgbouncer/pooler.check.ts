@@ -1,7 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { Hint } from "../../src/provider/Notifier.ts"
 import * as Errand from "../utils/errand.ts"
+import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 import * as PgBouncer from "./PgBouncer.ts"
 
 const names = Array.from({ length: 20 }, (_, i) => `name ${i}`)
@@ -20,7 +23,8 @@ const aDaysWork = Effect.fnUntraced(function*(test: PgServer.TestDatabase) {
   }
   assert.strictEqual((yield* Errand.timerError(test)).row, 0)
   const backends = yield* test.sql(
-    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    `SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+       AND application_name NOT LIKE 'duroxide-prisma listener%'`
   )
   assert.isAtLeast(backends.length, 1)
   assert.isAtMost(backends.length, PgBouncer.poolSize) // all came through the pooler
@@ -58,4 +62,26 @@ describe("PgBouncer in transaction mode", () => {
       assert.strictEqual(error._tag, "MigrationError")
       assert.include(error.message, "not the pooler's")
     }))
+
+  it.live("hints are sent through it, and arrive on a connection of their own", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const pooled = { ...test, url: withParameter(yield* PgBouncer.inFrontOf(test.url), "pgbouncer", "true") }
+      const one = yield* Listening.connected(pooled, { url: test.url })
+      const two = yield* Listening.connected(pooled, { url: test.url })
+      yield* one.announce(Hint.Hello())
+      assert.deepStrictEqual((yield* two.next(1))[0]!.hint, Hint.Hello())
+    }), 60_000)
+
+  it.live("a pooler that the URL does not declare: LISTEN is accepted, and the listener notices that nothing arrives", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const url = yield* PgBouncer.inFrontOf(test.url)
+      const log = Listening.logging()
+      const one = yield* log.into(Listening.open(test, { url }))
+      yield* waitUntil(Effect.sync(() => log.of("Warn").length === 1))
+      const [line] = log.lines.filter(({ level }) => level === "Warn")
+      assert.include(line!.annotations["error"], "Set directUrl")
+      assert.deepStrictEqual(one.changes, [])
+    }), 60_000)
 })
