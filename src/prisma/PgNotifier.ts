@@ -28,6 +28,7 @@ import * as Channels from "./internal/channels.ts"
 import { Prisma } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
 import * as ListenerSession from "./internal/listenerSession.ts"
+import * as SqlFault from "./internal/SqlFault.ts"
 
 /**
  * How to reach the server. Only `url` is required.
@@ -166,7 +167,7 @@ const keepListening = Effect.fnUntraced(function*(options: Listening): Effect.fn
   let failures = 0
   let connectedAtMs: number | undefined
   let lostAtMs: number | undefined
-  /** Reasons reported since the last connection: one warning each. */
+  /** Reasons reported since the last connection: one warning each. A loss is an error, and covers those that pass. */
   const warned = new Set<string>()
 
   const connected = Effect.suspend(() => {
@@ -194,13 +195,17 @@ const keepListening = Effect.fnUntraced(function*(options: Listening): Effect.fn
       listener.disconnected(reason.message)
       return log(Effect.logError("Listener: the connection is lost; the queues are polled until it is back"), error)
     }
-    if (warned.has(reason._tag)) return log(Effect.logDebug("Listener: not connected yet"), error)
+    const isKnown = warned.has(reason._tag) || (lostAtMs !== undefined && reason.isRetryable)
+    if (isKnown) return log(Effect.logDebug("Listener: not connected yet"), error)
     warned.add(reason._tag)
     return log(Effect.logWarning("Listener: cannot listen, so the queues are polled; it is tried again"), error)
   }
 
   return yield* Effect.forever(Effect.gen(function*() {
-    const reason = yield* Effect.flip(Effect.scoped(listenOnce(options, connected)))
+    const reason = yield* Effect.scoped(listenOnce(options, connected)).pipe(
+      Effect.catchDefect((defect) => Effect.fail(SqlFault.classify(defect))),
+      Effect.flip
+    )
     yield* disconnected(reason)
     const { firstMs, longestMs } = reason.isRetryable ? short : long
     // Processes that lose their connections together do not return together.

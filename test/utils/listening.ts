@@ -117,10 +117,16 @@ export const open = Effect.fnUntraced(
 export const connected = (...args: Parameters<typeof open>) =>
   Effect.tap(open(...args), ({ connections, until }) => until(() => connections() > 0))
 
-/** The backends of listeners, seen from a connection to the database or to another one of the server. */
+export interface Backend {
+  readonly pid: number
+  /** The last one. */
+  readonly query: string
+}
+
+/** The backends of all listeners of the database. */
 export const backends = ({ sql }: Pick<PgServer.TestDatabase, "sql">) =>
-  sql<{ pid: number; query: string; name: string }>(
-    `SELECT pid, query, application_name AS name FROM pg_stat_activity
+  sql<Backend>(
+    `SELECT pid, query FROM pg_stat_activity
      WHERE datname = current_database() AND application_name LIKE 'duroxide-prisma listener%' ORDER BY pid`
   )
 
