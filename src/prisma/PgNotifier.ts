@@ -237,7 +237,7 @@ const listenOnce = Effect.fnUntraced(function*(
       if (logsHints) {
         fork(
           received === undefined
-            ? log(Effect.logDebug("Listener: a notification that is not a hint"), { channel })
+            ? log(Effect.logDebug("Listener: a notification without a hint"), { channel })
             : log(Effect.logDebug("Listener: hint received"), {
               channel,
               hint: received.hint._tag,

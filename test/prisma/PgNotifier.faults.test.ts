@@ -67,7 +67,7 @@ describe("PgNotifier, when the connection dies:", () => {
           yield* until(() => connections() >= 3 && changes.at(-1) === "connected")
           for (const [i, change] of changes.entries()) assert.strictEqual(change === "connected", i % 2 === 0, change)
         }
-        assert.include(two.received.map(({ hint }) => hint), marker(1))
+        assert.isNotEmpty(two.received)
         // The last connection may have been ended without notice yet.
         yield* Effect.raceFirst(
           two.until(() => two.received.some(({ hint }) => Hint.$is("Work")(hint) && hint.visibleAtMs === 2)),
@@ -134,9 +134,10 @@ describe("PgNotifier, when the connection dies:", () => {
       const test = yield* PgServer.database
       const proxy = yield* proxyFor(test.url)
       const scope = yield* Scope.make()
-      yield* Scope.provide(Listening.connected(test, { url: proxy.through(test.url) }), scope)
+      const one = yield* Scope.provide(Listening.connected(test, { url: proxy.through(test.url) }), scope)
       proxy.state.blackhole = true
       yield* Scope.close(scope, Exit.void)
+      assert.deepStrictEqual(one.changes, ["connected"])
       yield* waitUntil(Effect.map(Listening.backends(test), (rows) => rows.length === 0))
     }).pipe(silently))
 })
