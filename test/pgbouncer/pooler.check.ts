@@ -73,15 +73,19 @@ describe("PgBouncer in transaction mode", () => {
       assert.deepStrictEqual((yield* two.next(1))[0]!.hint, Hint.Hello())
     }), 60_000)
 
-  it.live("a pooler that the URL does not declare: LISTEN is accepted, and the listener notices that nothing arrives", () =>
-    Effect.gen(function*() {
-      const test = yield* PgServer.database
-      const url = yield* PgBouncer.inFrontOf(test.url)
-      const log = Listening.logging()
-      const one = yield* log.into(Listening.open(test, { url }))
-      yield* waitUntil(Effect.sync(() => log.of("Warn").length === 1))
-      const [line] = log.lines.filter(({ level }) => level === "Warn")
-      assert.include(line!.annotations["error"], "Set directUrl")
-      assert.deepStrictEqual(one.changes, [])
-    }), 60_000)
+  it.live(
+    "a pooler that the URL does not declare: LISTEN is accepted, and the listener notices that nothing arrives",
+    () =>
+      Effect.gen(function*() {
+        const test = yield* PgServer.database
+        const url = yield* PgBouncer.inFrontOf(test.url)
+        const log = Listening.logging()
+        const one = yield* log.into(Listening.open(test, { url }))
+        yield* waitUntil(Effect.sync(() => log.of("Warn").length === 1))
+        const [line] = log.lines.filter(({ level }) => level === "Warn")
+        assert.include(line!.annotations["error"], "Set directUrl")
+        assert.deepStrictEqual(one.changes, [])
+      }),
+    60_000
+  )
 })
