@@ -26,7 +26,7 @@ export const hearing = (): Heard => {
   const changes: Array<string> = []
   const looks = new Set<() => void>()
   const changed = () => {
-    for (const look of [...looks]) look()
+    for (const look of looks) look()
   }
   const until = (holds: () => boolean) =>
     Effect.callback<void>((resume) => {
