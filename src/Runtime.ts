@@ -74,8 +74,8 @@ export interface Health {
  */
 export interface DispatcherHealth {
   /**
-   * Time since the store last answered a claim; `none` before the first answer. A process with a free slot polls every
-   * `pollInterval`; a process without one does not.
+   * Time since the store last answered a claim; `none` before the first answer. A process with a free slot claims at
+   * least every `fallbackPollInterval`; a process without one does not.
    */
   readonly sinceLastLook: Option.Option<Duration.Duration>
   /** Number of claimed turns, or of activities, that this process runs now, or whose outcome it stores. */

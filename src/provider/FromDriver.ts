@@ -14,6 +14,7 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { Admin } from "./Admin.ts"
 import { AdminDriver } from "./AdminDriver.ts"
@@ -21,6 +22,8 @@ import * as activities from "./internal/activities.ts"
 import * as admin from "./internal/admin.ts"
 import * as ends from "./internal/ends.ts"
 import * as enqueue from "./internal/enqueue.ts"
+import type * as fetchPump from "./internal/fetchPump.ts"
+import { make as makeHints } from "./internal/hints.ts"
 import * as optimistic from "./internal/optimistic.ts"
 import * as orchestrations from "./internal/orchestrations.ts"
 import * as outages from "./internal/outages.ts"
@@ -28,8 +31,45 @@ import * as reads from "./internal/reads.ts"
 import * as statement from "./internal/statement.ts"
 import * as storeClocks from "./internal/storeClock.ts"
 import { make as makeWakeups } from "./internal/wakeups.ts"
+import { Notifier } from "./Notifier.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
+
+/**
+ * How a fetch waits for work: woken, and polling as far as it cannot rely on being woken.
+ *
+ * What wakes it is the `Notifier`. Without one, or while that is not connected, it polls.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface LongPolling {
+  /**
+   * Whether a fetch waits for work, up to its poll timeout. If not, it looks once and returns at once, for callers that
+   * do the waiting themselves. Defaults to true.
+   */
+  readonly enabled?: boolean | undefined
+  /** Longest pause between two looks for work while a fetch waits to be woken. Defaults to 5 minutes. */
+  readonly fallbackPollInterval?: Duration.Input | undefined
+  /** Longest time that a fetch waits, whatever its poll timeout. Defaults to 30 seconds. */
+  readonly maxWaitTime?: Duration.Input | undefined
+  /**
+   * Added to the time at which work falls due, for the difference between the clocks of the store and of this process.
+   * Where the store has said its time lately, 5 milliseconds of it are enough. Defaults to 100 milliseconds.
+   */
+  readonly timerGracePeriod?: Duration.Input | undefined
+  /** Shortest time that a provider polls after something made it. Defaults to 60 seconds. */
+  readonly aggressivePollDuration?: Duration.Input | undefined
+  /** Looks without work and without a failure, one after the other, before a provider stops polling. Defaults to 5. */
+  readonly aggressiveExitThreshold?: number | undefined
+  /** Longest time a hint may wait in this process before it makes the provider poll. Defaults to 100 milliseconds. */
+  readonly notifyDeliveryTimeout?: Duration.Input | undefined
+  /**
+   * Pause between two looks for work while a provider polls. Work that this process enqueues is claimed at once.
+   * Defaults to 100 milliseconds.
+   */
+  readonly aggressivePollInterval?: Duration.Input | undefined
+}
 
 /**
  * How a provider made from a driver batches and waits.
@@ -38,16 +78,8 @@ import { ProviderDriver } from "./ProviderDriver.ts"
  * @since 0.2.0
  */
 export interface Options {
-  /**
-   * Whether a fetch waits for work, up to its poll timeout (`long`), or looks once and returns at once (`short`), for
-   * callers that do the waiting themselves. Defaults to `long`.
-   */
-  readonly polling?: "long" | "short" | undefined
-  /**
-   * Longest pause between two claims while a dispatcher waits. Work that this process enqueues is claimed at once.
-   * Defaults to 100 milliseconds.
-   */
-  readonly pollInterval?: Duration.Input | undefined
+  /** How a fetch waits for work. Defaults to on, with the defaults of `LongPolling`. */
+  readonly longPolling?: LongPolling | undefined
   /** Statements of one kind under way at once. Defaults to 2. */
   readonly lanes?: number | undefined
   /** Most items in one statement. Defaults to 64. Looks for instances that have ended take up to 1,000. */
@@ -62,7 +94,10 @@ export interface Options {
 /**
  * Joins a driver with batching, waiting, decoding and retries.
  *
- * Its loops end with the scope. Callers must be gone by then.
+ * **Details**
+ *
+ * If the context has a `Notifier`, hints of other processes wake it, and it sends hints to them. Its loops end with the
+ * scope. Callers must be gone by then.
  *
  * @category constructors
  * @since 0.2.0
@@ -71,17 +106,19 @@ export const make: (
   driver: ProviderDriver["Service"],
   options?: Options
 ) => Effect.Effect<Provider["Service"], never, Scope.Scope> = Effect.fnUntraced(function*(driver, options) {
+  const longPolling = pollSettings(options?.longPolling)
   const settings = {
-    polling: options?.polling ?? "long",
-    pollInterval: Duration.fromInputUnsafe(options?.pollInterval ?? "100 millis"),
+    longPolling,
     lanes: options?.lanes ?? 2,
     maxBatch: options?.maxBatch ?? 64,
     patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
   }
   const clock = yield* Clock.Clock
   const store = statement.watched(driver, outages.make(clock))
-  const { awaitEnd, ...ofEnds } = yield* ends.make(store, settings)
-  const wakeups = yield* makeWakeups(store.wakeups, ofEnds)
+  const notifier = yield* Effect.serviceOption(Notifier)
+  const hints = yield* makeHints(Option.getOrUndefined(notifier), longPolling)
+  const { awaitEnd, ...ofEnds } = yield* ends.make(store, { ...settings, hints })
+  const wakeups = yield* makeWakeups(hints, ofEnds)
   const storeClock = storeClocks.make(clock)
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
@@ -101,7 +138,7 @@ export const make: (
 })
 
 /**
- * The provider of the `ProviderDriver` in context.
+ * The provider of the `ProviderDriver` in context, and of the `Notifier`, if there is one.
  *
  * @category layers
  * @since 0.2.0
@@ -132,3 +169,18 @@ export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Lay
     return makeAdmin(yield* AdminDriver, yield* Provider)
   })
 )
+
+// internal
+
+const pollSettings = (options: LongPolling = {}): fetchPump.Polling["longPolling"] => ({
+  isEnabled: options.enabled ?? true,
+  fallbackPollMs: millis(options.fallbackPollInterval ?? "5 minutes"),
+  maxWaitMs: millis(options.maxWaitTime ?? "30 seconds"),
+  timerGraceMs: millis(options.timerGracePeriod ?? "100 millis"),
+  aggressiveDurationMs: millis(options.aggressivePollDuration ?? "60 seconds"),
+  aggressiveExitThreshold: options.aggressiveExitThreshold ?? 5,
+  notifyDeliveryTimeoutMs: millis(options.notifyDeliveryTimeout ?? "100 millis"),
+  aggressivePollMs: millis(options.aggressivePollInterval ?? "100 millis")
+})
+
+const millis = (input: Duration.Input): number => Duration.toMillis(Duration.fromInputUnsafe(input))

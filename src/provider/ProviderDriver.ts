@@ -39,7 +39,6 @@
  */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
-import type * as Stream from "effect/Stream"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
@@ -82,6 +81,8 @@ export const suspectAfter = 2
  * @since 0.2.0
  */
 export interface NextDue {
+  /** The store's clock, milliseconds since the Unix epoch. */
+  readonly nowMs: number
   readonly orchestratorMs: number | null
   readonly workerMs: number | null
 }
@@ -554,16 +555,6 @@ export interface StoredSizes {
   readonly valueBytes: number
 }
 
-/**
- * A hint that work may be visible. Hints may be lost, late or wrong; polling covers for them.
- *
- * @category models
- * @since 0.1.0
- */
-export type Wakeup =
-  | { readonly queue: "orchestrator"; readonly instanceId: string | null; readonly visibleAtMs: number | null }
-  | { readonly queue: "worker"; readonly visibleAtMs: number | null }
-
 type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
@@ -691,7 +682,4 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    * intervals instead. It is called rarely: after a start, after a lost connection, and when a time it gave has passed.
    */
   readonly readNextDue?: Call<NextDue>
-
-  /** Notifications of the store; `Stream.never` for a driver that has none. */
-  readonly wakeups: Stream.Stream<Wakeup, ProviderError>
 }>()("duroxide-prisma/ProviderDriver") {}

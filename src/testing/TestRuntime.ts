@@ -15,10 +15,8 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import * as Queue from "effect/Queue"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
-import * as Stream from "effect/Stream"
 import * as Client from "../Client.ts"
 import type * as Event from "../model/Event.ts"
 import { idOf } from "../model/internal/definitions.ts"
@@ -28,10 +26,11 @@ import type { AdminDriver } from "../provider/AdminDriver.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import * as memory from "../provider/internal/memory/driver.ts"
 import * as tables from "../provider/internal/memory/tables.ts"
-
+import { Hint, Notifier } from "../provider/Notifier.ts"
+import type { Listener, Queue } from "../provider/Notifier.ts"
 import * as Provider from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
-import type { Abandon, Wakeup } from "../provider/ProviderDriver.ts"
+import type { Abandon } from "../provider/ProviderDriver.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { SweepInterval } from "../runtime/messageSweep.ts"
 import { MostAhead } from "../runtime/workerDispatcher.ts"
@@ -134,13 +133,14 @@ export const layer = <A, E, R>(
     // -- the store -------------------------------------------------------------------------------
 
     const store = tables.make()
-    const wakeups = yield* Queue.unbounded<Wakeup>()
+    const neighbour = makeNeighbour()
     const drivers = yield* Layer.buildWithScope(memory.layer(store), scope)
     const services = yield* Layer.buildWithScope(
       FromDriver.layerAdmin.pipe(
         Layer.provideMerge(Client.layer),
         Layer.provideMerge(Layer.effect(Provider.Provider, Effect.flatMap(ProviderDriver, makeProvider))),
-        Layer.provide(Layer.succeedContext(announcing(drivers, wakeups)))
+        Layer.provide(Layer.succeed(Notifier, neighbour.notifier)),
+        Layer.provide(Layer.succeedContext(announcing(drivers, neighbour)))
       ),
       scope
     ).pipe(Effect.provideContext(time.context))
@@ -200,13 +200,8 @@ export const layer = <A, E, R>(
     /** Announces the work that an earlier process left to the next one; a real process would find it by polling. */
     const announceLeftovers = Effect.suspend(() => {
       const later = ({ lock, visibleAtMs }: tables.Queued) => Math.max(visibleAtMs, lock?.untilMs ?? 0)
-      for (const activity of store.activities.values()) {
-        Queue.offerUnsafe(wakeups, { queue: "worker", visibleAtMs: later(activity) })
-      }
-      for (const message of store.messages.values()) {
-        const { instanceId } = message
-        Queue.offerUnsafe(wakeups, { queue: "orchestrator", instanceId, visibleAtMs: later(message) })
-      }
+      neighbour.announce("worker", [...store.activities.values()].map(later))
+      neighbour.announce("orchestrator", [...store.messages.values()].map(later))
       return time.rest
     })
 
@@ -438,7 +433,7 @@ interface Generation {
 
 const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service"]) {
   // This process knows when work falls due, so it need not poll.
-  const provider = yield* FromDriver.make(driver, { pollInterval: Duration.infinity })
+  const provider = yield* FromDriver.make(driver, { longPolling: { aggressivePollInterval: Duration.infinity } })
   return Provider.Provider.of({
     ...provider,
     // An activity that waits for an instance is asleep: time passes for it.
@@ -447,26 +442,50 @@ const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service
   })
 })
 
+/** Another process, as far as the one of the test sees it: by its hints. */
+interface Neighbour {
+  readonly notifier: Notifier["Service"]
+  /** Work that is visible from these times on, milliseconds since the Unix epoch. */
+  readonly announce: (queue: Queue, times: ReadonlyArray<number>) => void
+}
+
+const makeNeighbour = (): Neighbour => {
+  let listener: Listener | undefined
+  return {
+    notifier: {
+      name: "test",
+      listen: (listening) =>
+        Effect.sync(() => {
+          listener = listening
+          listening.connected()
+        }),
+      announce: () => Effect.void
+    },
+    announce: (queue, times) => {
+      for (const visibleAtMs of new Set(times)) {
+        listener?.receive({ hint: Hint.Work({ queue, visibleAtMs }), sender: "neighbour" })
+      }
+    }
+  }
+}
+
 /**
- * The drivers, with wake-ups from this module: also for work that is abandoned with a pause, which a real process finds
- * by polling.
+ * The drivers, with hints for work that is abandoned with a pause: a process leaves it to the others.
  */
 const announcing = (
   drivers: Context.Context<ProviderDriver | AdminDriver>,
-  wakeups: Queue.Queue<Wakeup>
+  neighbour: Neighbour
 ): Context.Context<ProviderDriver | AdminDriver> => {
   const driver = Context.get(drivers, ProviderDriver)
-  const announce = (queue: Wakeup["queue"], items: ReadonlyArray<Abandon>) =>
-    Effect.map(Clock.currentTimeMillis, (now) => {
-      for (const { delayMs } of items) {
-        if (delayMs !== null) Queue.offerUnsafe(wakeups, { queue, instanceId: null, visibleAtMs: now + delayMs })
-      }
-    })
+  const announce = (queue: Queue, items: ReadonlyArray<Abandon>) =>
+    Effect.map(
+      Clock.currentTimeMillis,
+      (now) => neighbour.announce(queue, items.flatMap(({ delayMs }) => delayMs === null ? [] : [now + delayMs]))
+    )
   return Context.add(drivers, ProviderDriver, {
     ...driver,
     abandonOrchestrationItems: (items) =>
       Effect.tap(driver.abandonOrchestrationItems(items), announce("orchestrator", items)),
-    abandonWorkItems: (items) => Effect.tap(driver.abandonWorkItems(items), announce("worker", items)),
-    wakeups: Stream.fromQueue(wakeups)
+    abandonWorkItems: (items) => Effect.tap(driver.abandonWorkItems(items), announce("worker", items))
   })
 }

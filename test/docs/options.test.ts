@@ -3,6 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import type { PrismaProvider } from "duroxide-prisma/prisma"
+import type { FromDriver } from "duroxide-prisma/provider"
 import type { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Duration from "effect/Duration"
 import * as settings from "../../src/runtime/settings.ts"
@@ -76,8 +77,7 @@ describe("README.md:", () => {
       applicationName: "duroxide-prisma",
       preparedStatements: "true",
       clock: "database",
-      polling: "long",
-      pollInterval: "100 milliseconds",
+      longPolling: "on",
       lanes: "2",
       maxBatch: "64"
     }
@@ -92,8 +92,28 @@ describe("README.md:", () => {
       if (name === "url") continue
       assert.include(commented(sources, name), value, name)
       // The others are no values.
-      const isValue = !["schema", "directUrl", "preparedStatements", "clock"].includes(name)
+      const isValue = !["schema", "directUrl", "preparedStatements", "clock", "longPolling"].includes(name)
       if (isValue) assert.strictEqual(coded(sources, name), value, name)
+    }
+  })
+})
+
+describe("docs/long-polling.md:", () => {
+  it("longPolling has these settings and defaults", () => {
+    const defaults: Record<keyof FromDriver.LongPolling, string> = {
+      enabled: "true",
+      fallbackPollInterval: "5 minutes",
+      maxWaitTime: "30 seconds",
+      timerGracePeriod: "100 milliseconds",
+      aggressivePollDuration: "60 seconds",
+      aggressiveExitThreshold: "5",
+      notifyDeliveryTimeout: "100 milliseconds",
+      aggressivePollInterval: "100 milliseconds"
+    }
+    assert.deepStrictEqual(table("docs/long-polling.md", "## Settings"), defaults)
+    for (const [name, value] of Object.entries(defaults)) {
+      assert.include(commented(["src/provider/FromDriver.ts"], name), value, name)
+      assert.strictEqual(coded(["src/provider/FromDriver.ts"], name), value, name)
     }
   })
 })

@@ -6,7 +6,7 @@ import { layerWithoutOptimisticTurns } from "../utils/withoutOptimisticTurns.ts"
 
 const layer = (polling: "short" | "long") =>
   FromDriver.layerAdmin.pipe(
-    Layer.provideMerge(FromDriver.layer({ polling })),
+    Layer.provideMerge(FromDriver.layer({ longPolling: { enabled: polling === "long" } })),
     Layer.provideMerge(storage)
   )
 
@@ -21,7 +21,7 @@ ProviderTest.suite("memory, long polling", layer("long"), {
 ProviderTest.suite(
   "memory, without optimistic turns",
   FromDriver.layerAdmin.pipe(
-    Layer.provideMerge(FromDriver.layer({ polling: "short" })),
+    Layer.provideMerge(FromDriver.layer({ longPolling: { enabled: false } })),
     Layer.provide(layerWithoutOptimisticTurns),
     Layer.provideMerge(storage)
   ),

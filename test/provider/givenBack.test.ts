@@ -50,8 +50,8 @@ describe("Work abandoned with a pause does not wake the process that abandoned i
     it.effect(`${what} goes to the process that claims next`, () =>
       Effect.gen(function*() {
         const driver = MemoryDriver.make()
-        const first = yield* FromDriver.make(driver, { pollInterval: "30 seconds" })
-        const second = yield* FromDriver.make(driver, { pollInterval: "20 seconds" })
+        const first = yield* FromDriver.make(driver, { longPolling: { aggressivePollInterval: "30 seconds" } })
+        const second = yield* FromDriver.make(driver, { longPolling: { aggressivePollInterval: "20 seconds" } })
         yield* enqueue(first)
         const { lockToken } = Option.getOrThrow(yield* claim(first))
         const claims = yield* Effect.forEach([first, second], (provider) => Effect.forkChild(claim(provider)))

@@ -87,7 +87,7 @@ const process = Effect.fnUntraced(function*(
       ])
     ),
     {
-      provider: { pollInterval: "1 second" },
+      provider: { longPolling: { aggressivePollInterval: "1 second" } },
       runtime: { workerConcurrency, optimisticTurns: false, ...options.runtime }
     }
   ).pipe(Effect.provideService(ProviderDriver.ProviderDriver, counting))

@@ -25,7 +25,7 @@ const jobs = (handler: Effect.Effect<string> = Effect.succeed("done")) =>
     Job.toLayer(() => Effect.andThen(Effect.log("the program speaks"), Work.execute()))
   ]))
 
-const everySecond: App.Options = { provider: { pollInterval: "1 second" } }
+const everySecond: App.Options = { provider: { longPolling: { aggressivePollInterval: "1 second" } } }
 
 const run = (instanceId: string, client: Effect.Success<ReturnType<typeof LocalProcess.start>>["client"]) =>
   Effect.forkChild(client.execute(Job, { instanceId }))
@@ -148,7 +148,7 @@ describe("A process that is alive takes work", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, silent])))
 
   const busy: Record<string, App.Options> = {
-    "polling: short": { provider: { polling: "short" } },
+    "long polling off": { provider: { longPolling: { enabled: false } } },
     "pollTimeout: 0": { runtime: { pollTimeout: 0 } }
   }
   for (const [setting, options] of Object.entries(busy)) {

@@ -49,7 +49,7 @@ const settled = Effect.fnUntraced(function*<A, E>(call: Effect.Effect<A, E>, unt
 })
 
 const start = (runtime: Parameters<typeof LocalProcess.start>[0], store: ProviderDriver.ProviderDriver["Service"]) =>
-  LocalProcess.start(runtime, { provider: { pollInterval: "1 second" } }).pipe(
+  LocalProcess.start(runtime, { provider: { longPolling: { aggressivePollInterval: "1 second" } } }).pipe(
     Effect.provideService(ProviderDriver.ProviderDriver, store)
   )
 
@@ -191,7 +191,7 @@ describe("Only the delivery at fault counts:", () => {
       let isOlder = true
       const { runtime } = payments(Effect.as(Effect.sleep("1 second"), "paid"))
       const { client } = yield* LocalProcess.start(runtime, {
-        provider: { pollInterval: "1 second" },
+        provider: { longPolling: { aggressivePollInterval: "1 second" } },
         runtime: { warmInstances: 0 }
       }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, {
         ...driver,
@@ -278,7 +278,7 @@ describe("Only the delivery at fault counts:", () => {
       )
       // One slot, as another one would take the instance over meanwhile.
       const { client } = yield* LocalProcess.start(runtime, {
-        provider: { pollInterval: "1 second" },
+        provider: { longPolling: { aggressivePollInterval: "1 second" } },
         runtime: { orchestrationConcurrency: 1 }
       }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, slow))
       const exit = yield* settled(client.execute(Pay, { instanceId: "i" }), 120_000)
@@ -301,7 +301,7 @@ describe("Only the delivery at fault counts:", () => {
           return count
         }))
       ]))
-      const options = { provider: { pollInterval: "1 second" }, runtime: { verifyReplay: false } } as const
+      const options = { provider: { longPolling: { aggressivePollInterval: "1 second" } }, runtime: { verifyReplay: false } } as const
       const first = yield* LocalProcess.start(runtime, options)
       yield* first.client.start(Long, { instanceId: "i" })
       yield* Effect.repeat(TestClock.adjust("1 second"), { until: () => runs === 70 })

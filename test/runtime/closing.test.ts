@@ -27,7 +27,7 @@ const start = (work: Effect.Effect<string>, runtime: RuntimeConfig.Options = {})
       Job.toLayer(() => Work.execute()),
       Quick.toLayer(() => Effect.void)
     ])),
-    { runtime, provider: { pollInterval: "100 millis" } }
+    { runtime, provider: { longPolling: { aggressivePollInterval: "100 millis" } } }
   )
 
 const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])

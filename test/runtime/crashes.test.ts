@@ -241,7 +241,7 @@ const runGroup = Effect.fnUntraced(function*(seeds: ReadonlyArray<number>, mode:
     Layer.provide(Layer.effect(Provider.Provider, Effect.map(Provider.Provider, crashing)))
   )
   const app = Layer.mergeAll(runtime, Client.layer).pipe(
-    Layer.provideMerge(FromDriver.layer({ pollInterval: "1000 days" })),
+    Layer.provideMerge(FromDriver.layer({ longPolling: { aggressivePollInterval: "1000 days" } })),
     Layer.provide(memory.layer(store)),
     Layer.provide(Logger.layer([]))
   )

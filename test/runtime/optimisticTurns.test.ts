@@ -96,7 +96,7 @@ const start = Effect.fnUntraced(
     options: Options & { readonly handler?: (n: number) => Effect.Effect<number>; readonly firstId?: string } = {}
   ) {
     const process = yield* LocalProcess.start(serve(options.handler), {
-      provider: { pollInterval: "1 hour", ...options.provider },
+      provider: { longPolling: { aggressivePollInterval: "1 hour" }, ...options.provider },
       runtime: options.runtime ?? {}
     }).pipe(Effect.provideService(ProviderDriver.ProviderDriver, driver))
     yield* process.client.execute(Chain, { instanceId: options.firstId ?? `warm-up ${++processes}`, payload: 0 })
@@ -239,7 +239,7 @@ describe("First turns", () => {
       yield* Fiber.join(stopping)
       const runs: Array<number> = []
       const second = yield* start(driver, {
-        provider: { pollInterval: "100 millis" },
+        provider: { longPolling: { aggressivePollInterval: "100 millis" } },
         handler: (n) => Effect.sync(() => (runs.push(n), n))
       })
       const done = yield* Effect.forkChild(second.client.wait(Chain, "chain"))
@@ -412,7 +412,7 @@ describe("Optimistic turns", () => {
       yield* first.client.start(Chain, { instanceId: "chain", payload: 2 })
       yield* settle
       yield* first.kill
-      const { client } = yield* start(counted.driver, { provider: { pollInterval: "1 second" } })
+      const { client } = yield* start(counted.driver, { provider: { longPolling: { aggressivePollInterval: "1 second" } } })
       counted.since()
       const done = yield* Effect.forkChild(client.wait(Chain, "chain"))
       yield* TestClock.adjust("1 minute")
@@ -426,7 +426,7 @@ describe("Optimistic turns", () => {
       const driver = yield* ProviderDriver.ProviderDriver
       const admin = yield* AdminDriver.AdminDriver
       const gate = Deferred.makeUnsafe<void>()
-      const provider = { pollInterval: "1 second" } as const
+      const provider = { longPolling: { aggressivePollInterval: "1 second" } } as const
       const first = yield* start(driver, { handler: (n) => Effect.as(Deferred.await(gate), n), provider })
       const second = yield* start(driver, { runtime: { tags: { _tag: "None" } }, provider })
       yield* first.client.start(Chain, { instanceId: "chain", payload: 2 })

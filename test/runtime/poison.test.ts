@@ -49,7 +49,7 @@ const restarting = Effect.gen(function*() {
           deaths++
           Deferred.doneUnsafe(died, Effect.void)
         }),
-        { provider: { pollInterval: "5 seconds" }, runtime: { cancellationCheckInterval: Infinity } }
+        { provider: { longPolling: { aggressivePollInterval: "5 seconds" } }, runtime: { cancellationCheckInterval: Infinity } }
       )
       yield* Deferred.await(died)
       yield* process.kill

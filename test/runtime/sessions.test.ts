@@ -196,7 +196,7 @@ describe("Sessions, in virtual time", () => {
           yield* TestClock.adjust(`${minutes} minutes`)
           return renewals - before
         })
-      const seldom = { pollInterval: "10 seconds" } as const
+      const seldom = { longPolling: { aggressivePollInterval: "10 seconds" } } as const
       const { client } = yield* LocalProcess.start(brain, { provider: seldom })
       yield* worker(() => Effect.as(Effect.sleep("20 minutes"), "done"), {}, seldom).pipe(
         Effect.provideService(ProviderDriver.ProviderDriver, counted)

@@ -26,7 +26,7 @@ const runtime = Runtime.layer({ orchestrations: [DoubleThrice], activities: [Dou
 const lockTimeout = Duration.seconds(30)
 
 // Long enough that no poll happens: every counted statement is caused by work.
-const patient = { provider: { pollInterval: "10 minutes" } } as const
+const patient = { provider: { longPolling: { aggressivePollInterval: "10 minutes" } } } as const
 
 /** A client learns a result from the turn that stores it; it looks only at an instance that takes 100 ms and more. */
 const looksWithin = (ms: number) => Math.floor(ms / 100)

@@ -35,7 +35,7 @@ const replays = (name: string) =>
 /** Every turn is claimed. */
 const claiming = { verifyReplay: false, optimisticTurns: false } as const
 
-const patient = { provider: { pollInterval: "10 minutes" }, runtime: claiming } as const
+const patient = { provider: { longPolling: { aggressivePollInterval: "10 minutes" } }, runtime: claiming } as const
 
 describe("WarmInstances", () => {
   it.live(
@@ -268,7 +268,7 @@ const inMemory = (
 ) =>
   Layer.mergeAll(runtime, Client.layer, FromDriver.layerAdmin).pipe(
     Layer.provide(RuntimeConfig.layer({ pollTimeout: "1000 days", ...options })),
-    Layer.provideMerge(FromDriver.layer({ pollInterval: "1000 days" })),
+    Layer.provideMerge(FromDriver.layer({ longPolling: { aggressivePollInterval: "1000 days" } })),
     Layer.provide(MemoryDriver.layer),
     Layer.provideMerge(Logger.layer([]))
   )

@@ -9,7 +9,7 @@ import * as Rust from "./Rust.ts"
 
 // Work that both sides may take goes to the first claim. Where that matters, one side polls rarely; Rust never when
 // the pauses of 1, 2, 4, … seconds end with which it abandoned a start.
-const weLookSeldom = { pollInterval: "1700 millis" } as const
+const weLookSeldom = { longPolling: { aggressivePollInterval: "1700 millis" } } as const
 const theyLookSeldom = { settings: { orchestrationConcurrency: 1, dispatcherPollIntervalMs: 1700 } } as const
 
 const heard = { name: "anna", answer: "yes", letter: "dear" }

@@ -2,13 +2,13 @@
  * Our side of a shared schema: what it runs, and what it knows of the other side's definitions.
  */
 import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Signal } from "duroxide-prisma"
-import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import type { TagFilter } from "../../src/model/Instance.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import type * as FromDriver from "../../src/provider/FromDriver.ts"
 import type * as Rust from "./Rust.ts"
 
 export const Answer = Signal.make("Answer", { payload: Schema.String })
@@ -125,7 +125,7 @@ const handlers = (ran: Array<string>) =>
 export interface Options {
   /** Defaults to those without a tag. */
   readonly tags?: TagFilter
-  readonly pollInterval?: Duration.Input
+  readonly longPolling?: FromDriver.LongPolling
   /** Also registers `RustSteps`, which no TypeScript process may ever run. */
   readonly trap?: boolean
 }
@@ -147,8 +147,8 @@ export const app = (shared: Rust.Shared, ran: Array<string> = [], options: Optio
 }
 
 /** The same without a runtime. */
-export const store = ({ schema, url }: Rust.Shared, { pollInterval }: Options = {}) =>
+export const store = ({ schema, url }: Rust.Shared, { longPolling }: Options = {}) =>
   Client.layer.pipe(
-    Layer.provideMerge(PrismaProvider.layer({ url, schema, pollInterval, migrate: "adopt" })),
+    Layer.provideMerge(PrismaProvider.layer({ url, schema, longPolling, migrate: "adopt" })),
     Layer.provideMerge(Logger.layer([]))
   )

@@ -17,7 +17,7 @@ const layer = (
     Effect.map(PgServer.PgServer, (test) =>
       Layer.merge(
         // A clone of the template is migrated.
-        PrismaProvider.layer({ polling: "short", ...options, url: test.url, migrate: "none" }),
+        PrismaProvider.layer({ longPolling: { enabled: false }, ...options, url: test.url, migrate: "none" }),
         Layer.succeed(ProviderTest.Backdoor, backdoor(test))
       ))
   ).pipe(Layer.provide(PgServer.layer))
@@ -26,7 +26,7 @@ const layer = (
 const simpleLayer = Layer.unwrap(
   Effect.map(PgServer.PgServer, (test) =>
     Layer.merge(
-      FromDriver.layer({ polling: "short" }).pipe(
+      FromDriver.layer({ longPolling: { enabled: false } }).pipe(
         Layer.provide(layerWithoutOptimisticTurns),
         Layer.provideMerge(PrismaProvider.layer({ url: test.url, migrate: "none" }))
       ),
@@ -42,7 +42,7 @@ export const suiteWithoutOptimisticTurns = (...topics: ReadonlyArray<ProviderTes
   ProviderTest.suite("prisma, without optimistic turns", simpleLayer, { topics, shortPollThreshold: "500 millis" })
 
 export const longPollingSuite = (): void =>
-  ProviderTest.suite("prisma, long polling", layer({ polling: "long" }), { topics: ["longPolling"], polling: "long" })
+  ProviderTest.suite("prisma, long polling", layer({ longPolling: { enabled: true } }), { topics: ["longPolling"], polling: "long" })
 
 // -----------------------------------------------------------------------------
 // internal

@@ -7,7 +7,6 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Stream from "effect/Stream"
 import { ProviderDriver } from "../../provider/ProviderDriver.ts"
 import type {
   EndedInstance,
@@ -85,8 +84,7 @@ export const make = (options: Options): Driver => {
     name: "prisma",
     ...orchestrations(statements),
     ...activities(statements),
-    ...reads(statements),
-    wakeups: Stream.never
+    ...reads(statements)
   })
 }
 

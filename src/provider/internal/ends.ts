@@ -23,6 +23,7 @@ import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
+import type { Hints } from "./hints.ts"
 import { closed, retried, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 
@@ -47,7 +48,7 @@ export const endOf = (state: Pick<InstanceState, "status" | "output" | "failure"
 
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readEnds">,
-  options: Sharing
+  options: Sharing & { readonly hints: Hints }
 ): Effect.fn.Return<Ends, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const bell = Latch.makeUnsafe()

@@ -167,10 +167,19 @@ export const make = Effect.fnUntraced(function*<A, E>(
 
 /** How a fetch waits. */
 export interface Polling {
-  /** Whether it waits for work, up to its poll timeout, or looks once. */
-  readonly polling: "long" | "short"
-  /** Longest pause between two statements while a caller waits. */
-  readonly pollInterval: Duration.Duration
+  readonly longPolling: Settings
+}
+
+/** `LongPolling`, with times in milliseconds. */
+export interface Settings {
+  readonly isEnabled: boolean
+  readonly fallbackPollMs: number
+  readonly maxWaitMs: number
+  readonly timerGraceMs: number
+  readonly aggressiveDurationMs: number
+  readonly aggressiveExitThreshold: number
+  readonly notifyDeliveryTimeoutMs: number
+  readonly aggressivePollMs: number
 }
 
 /**
@@ -178,8 +187,11 @@ export interface Polling {
  * callers whose statements differ need filters that differ.
  */
 export const byFilter = Effect.fnUntraced(function*<A, E>(
-  options: Omit<Options<A, E>, "fetch"> & Polling & { readonly onMade: (pump: FetchPump<A, E>) => void }
+  options: Omit<Options<A, E>, "fetch" | "pollInterval"> & Polling & {
+    readonly onMade: (pump: FetchPump<A, E>) => void
+  }
 ) {
+  const { aggressivePollMs, isEnabled } = options.longPolling
   const scope = yield* Effect.scope
   const pumps = new Map<string, FetchPump<A, E>>()
   const pumpOf = (filter: object, fetch: Options<A, E>["fetch"]) =>
@@ -187,7 +199,7 @@ export const byFilter = Effect.fnUntraced(function*<A, E>(
       const key = JSON.stringify(filter)
       const existing = pumps.get(key)
       if (existing !== undefined) return Effect.succeed(existing)
-      return Effect.map(Scope.provide(make<A, E>({ ...options, fetch }), scope), (pump) => {
+      return Effect.map(Scope.provide(make<A, E>({ ...options, fetch, pollInterval: Duration.millis(aggressivePollMs) }), scope), (pump) => {
         pumps.set(key, pump)
         options.onMade(pump)
         return pump
@@ -201,7 +213,7 @@ export const byFilter = Effect.fnUntraced(function*<A, E>(
   ): Effect.Effect<ReadonlyArray<A>, E> =>
     Effect.flatMap(
       pumpOf(filter, fetch),
-      (pump) => pump.take(options.polling === "long" ? pollTimeout : Duration.zero, asking)
+      (pump) => pump.take(isEnabled ? pollTimeout : Duration.zero, asking)
     )
 })
 

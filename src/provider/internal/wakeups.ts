@@ -1,18 +1,16 @@
 /**
  * Where every wake-up inside the process passes: a queue has work, an instance has ended, activities were cancelled.
  *
- * The operations report here what they stored, and `ProviderDriver.wakeups` brings in those of the store. A wake-up is a
+ * The operations report here what they stored, and `Hints` brings in what other processes announce. A wake-up is a
  * hint: without it, polling and renewals find the same later.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import type * as Scope from "effect/Scope"
-import * as Stream from "effect/Stream"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Provider, Turn } from "../Provider.ts"
-import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { Ends } from "./ends.ts"
 import type { FetchPump } from "./fetchPump.ts"
+import type { Hints } from "./hints.ts"
 import type { LockedInstances } from "./locks.ts"
 import * as locks from "./locks.ts"
 
@@ -45,11 +43,10 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly turnStored: (turn: Turn, handedOver: number) => void
 }
 
-/** Listens to the store until the scope is closed. */
 export const make = Effect.fnUntraced(function*(
-  notifications: ProviderDriver["Service"]["wakeups"],
+  hints: Pick<Hints, "subscribe">,
   ends: Pick<Ends, "started" | "turnStored">
-): Effect.fn.Return<Wakeups, never, Scope.Scope> {
+): Effect.fn.Return<Wakeups> {
   const clock = yield* Clock.Clock
   const orchestrators = new Queue()
   const workers = new Queue()
@@ -63,20 +60,18 @@ export const make = Effect.fnUntraced(function*(
     else if (!locked.keepWakeup(instanceId)) orchestrators.wake()
   }
 
-  yield* notifications.pipe(
-    Stream.runForEach((notification) =>
-      Effect.sync(() => {
-        if (notification.queue === "orchestrator" && notification.instanceId !== null) {
-          return messageSent(notification.instanceId, notification.visibleAtMs)
-        }
-        const queue = notification.queue === "worker" ? workers : orchestrators
-        if (isLater(notification.visibleAtMs)) queue.wakeAt(notification.visibleAtMs)
-        else queue.wake()
-      })
-    ),
-    Effect.ignore,
-    Effect.forkScoped
-  )
+  hints.subscribe({
+    received: ({ hint }) => {
+      if (hint._tag !== "Work") return
+      const queue = hint.queue === "worker" ? workers : orchestrators
+      if (isLater(hint.visibleAtMs)) queue.wakeAt(hint.visibleAtMs)
+      else queue.wake()
+    },
+    connected: () => {
+      orchestrators.wake()
+      workers.wake()
+    }
+  })
 
   return {
     orchestrators,

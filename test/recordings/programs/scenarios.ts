@@ -394,7 +394,7 @@ const runtime = (scenario: Scenario, tape: tapes.Tape): Layer.Layer<Runtime.Runt
       Slow.toLayer(() => scenario.slow?.(tape) ?? Effect.die("no activity runs here")),
       ...definitions.map(({ layer }) => layer)
     )),
-    Layer.provide(FromDriver.layer({ pollInterval: "1 hour" })),
+    Layer.provide(FromDriver.layer({ longPolling: { aggressivePollInterval: "1 hour" } })),
     Layer.provide(tape.layer),
     // Renewals come soon, but no lock runs out, however busy the machine: without one nothing is stored.
     Layer.provide(

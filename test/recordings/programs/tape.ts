@@ -4,13 +4,11 @@
  * It takes the place of a database, below `FromDriver.make`, so that a recording is compared with the exact
  * texts that would be stored.
  */
-import { Instance, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
+import { Instance, Notifier, ProviderDriver, ProviderError } from "duroxide-prisma/provider"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
-import * as Queue from "effect/Queue"
-import * as Stream from "effect/Stream"
 import type { Batch } from "./recording.ts"
 
 /** How a delivery was settled. */
@@ -26,7 +24,7 @@ export type Reaction =
   | { readonly _tag: "Asked"; readonly versions: Instance.VersionRange | null | undefined }
 
 export interface Tape {
-  readonly layer: Layer.Layer<ProviderDriver.ProviderDriver>
+  readonly layer: Layer.Layer<ProviderDriver.ProviderDriver | Notifier.Notifier>
   readonly deliver: (batch: Batch) => Effect.Effect<Reaction>
   readonly deliverActivity: (item: { readonly workItem: string; readonly attemptCount: number }) => Effect.Effect<
     Reaction
@@ -38,7 +36,7 @@ export interface Tape {
 }
 
 export const make: Effect.Effect<Tape> = Effect.gen(function*() {
-  const wakeups = yield* Queue.unbounded<ProviderDriver.Wakeup>()
+  let listener: Notifier.Listener | undefined
   const waiting = new Map<string, Deferred.Deferred<Reaction>>()
   const instances: Array<ProviderDriver.ClaimedInstance> = []
   const activities: Array<ProviderDriver.ClaimedWorkItem> = []
@@ -65,12 +63,13 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
   }))
   const unused = (operation: string) => () => Effect.die(new Error(`${operation}: a recording holds all there is`))
 
-  const offer = (put: (lockToken: string) => ProviderDriver.Wakeup) =>
+  const offer = (put: (lockToken: string) => Notifier.Queue) =>
     Effect.gen(function*() {
       const delivery = yield* Deferred.make<Reaction>()
       const lockToken = `delivery-${++deliveries}`
       waiting.set(lockToken, delivery)
-      yield* Queue.offer(wakeups, put(lockToken))
+      const hint = Notifier.Hint.Work({ queue: put(lockToken), visibleAtMs: 0 })
+      listener?.receive({ hint, sender: null })
       return yield* Deferred.await(delivery).pipe(
         Effect.timeoutOrElse({ duration: "10 seconds", orElse: () => Effect.succeed<Reaction>({ _tag: "Kept" }) })
       )
@@ -114,12 +113,21 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
     readKeyValues: unused("readKeyValues"),
     readInstanceStats: unused("readInstanceStats"),
     renewSessionLocks: unused("renewSessionLocks"),
-    cleanupOrphanedSessions: Effect.suspend(unused("cleanupOrphanedSessions")),
-    wakeups: Stream.fromQueue(wakeups)
+    cleanupOrphanedSessions: Effect.suspend(unused("cleanupOrphanedSessions"))
   }
 
+  const notifier = Notifier.Notifier.of({
+    name: "tape",
+    listen: (listening) =>
+      Effect.sync(() => {
+        listener = listening
+        listening.connected()
+      }),
+    announce: () => Effect.void
+  })
+
   return {
-    layer: Layer.succeed(ProviderDriver.ProviderDriver, driver),
+    layer: Layer.merge(Layer.succeed(ProviderDriver.ProviderDriver, driver), Notifier.layer(notifier)),
     deliver: (batch) =>
       offer((lockToken) => {
         instances.push({
@@ -133,12 +141,12 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
           })),
           isWholeHistory: true
         })
-        return { queue: "orchestrator", instanceId: null, visibleAtMs: null }
+        return "orchestrator"
       }),
     deliverActivity: (item) =>
       offer((lockToken) => {
         activities.push({ ...item, lockToken })
-        return { queue: "worker", visibleAtMs: null }
+        return "worker"
       }),
     renewalsFailed: renewalsFailed.await,
     asked: Effect.sync(() => ({ _tag: "Asked", versions: versionsAsked }))

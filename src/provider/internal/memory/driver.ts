@@ -3,7 +3,6 @@
  */
 import * as Context from "effect/Context"
 import * as Layer from "effect/Layer"
-import * as Stream from "effect/Stream"
 import { AdminDriver } from "../../AdminDriver.ts"
 import { ProviderDriver } from "../../ProviderDriver.ts"
 import * as activities from "./activities.ts"
@@ -23,8 +22,7 @@ export const make = (store: Tables): ProviderDriver["Service"] =>
     ...unclaimedTurns.make(store),
     ...messages.make(store),
     ...activities.make(store),
-    ...reads.make(store),
-    wakeups: Stream.never
+    ...reads.make(store)
   })
 
 /** Over tables that tests look into, too. */
