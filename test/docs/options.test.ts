@@ -12,7 +12,7 @@ import * as Docs from "../utils/docs.ts"
 /** The options of the first table behind a text, with their defaults as people read them. */
 const table = (page: string, behind: string): Record<string, string> => {
   const [, rest] = Docs.read(page).split(`\n${behind}\n`)
-  const [rows] = rest!.slice(rest!.indexOf("\n| ")).trimStart().split("\n\n")
+  const [rows] = rest!.slice(rest!.indexOf("\n| ")).trim().split("\n\n")
   return Object.fromEntries(
     rows!.split("\n").slice(2).flatMap((row) => {
       const [, cell, standard] = row.split("|").map((text) => text.trim().replaceAll("`", ""))
