@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
 import * as Test from "../utils/driver.ts"
@@ -11,7 +12,17 @@ const nothing = { orchestratorMs: null, workerMs: null }
 const open = Effect.gen(function*() {
   yield* TestClock.setTime(now)
   const test = yield* Test.open({ clock: "effect" })
-  return { ...test, nextDue: test.driver.readNextDue! }
+  return {
+    ...test,
+    nextDue: Effect.flatMap(
+      test.driver.readNextDue!,
+      ({ nowMs, ...due }) =>
+        Effect.map(Clock.currentTimeMillis, (clockMs) => {
+          assert.strictEqual(nowMs, clockMs)
+          return due
+        })
+    )
+  }
 })
 
 const inMinutes = (minutes: number) => `to_timestamp(${now / 1000 + 60 * minutes})`

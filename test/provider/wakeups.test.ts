@@ -68,7 +68,9 @@ describe("News inside the process:", () => {
 
   it.effect("an optimistic turn that cannot be stored keeps no wake-up of its instance", () =>
     Effect.gen(function*() {
-      const provider = yield* FromDriver.make(MemoryDriver.make(), { longPolling: { aggressivePollInterval: "1 hour" } })
+      const provider = yield* FromDriver.make(MemoryDriver.make(), {
+        longPolling: { aggressivePollInterval: "1 hour" }
+      })
       const looked = yield* Deferred.make<void>()
       const claimed = yield* Effect.forkChild(provider.fetchOrchestrationItem({
         lockTimeout: Duration.seconds(30),

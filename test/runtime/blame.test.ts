@@ -301,7 +301,10 @@ describe("Only the delivery at fault counts:", () => {
           return count
         }))
       ]))
-      const options = { provider: { longPolling: { aggressivePollInterval: "1 second" } }, runtime: { verifyReplay: false } } as const
+      const options = {
+        provider: { longPolling: { aggressivePollInterval: "1 second" } },
+        runtime: { verifyReplay: false }
+      } as const
       const first = yield* LocalProcess.start(runtime, options)
       yield* first.client.start(Long, { instanceId: "i" })
       yield* Effect.repeat(TestClock.adjust("1 second"), { until: () => runs === 70 })

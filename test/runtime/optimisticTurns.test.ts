@@ -412,7 +412,9 @@ describe("Optimistic turns", () => {
       yield* first.client.start(Chain, { instanceId: "chain", payload: 2 })
       yield* settle
       yield* first.kill
-      const { client } = yield* start(counted.driver, { provider: { longPolling: { aggressivePollInterval: "1 second" } } })
+      const { client } = yield* start(counted.driver, {
+        provider: { longPolling: { aggressivePollInterval: "1 second" } }
+      })
       counted.since()
       const done = yield* Effect.forkChild(client.wait(Chain, "chain"))
       yield* TestClock.adjust("1 minute")

@@ -16,7 +16,10 @@ const runtime = Runtime.layer({ orchestrations: [Reads] }).pipe(
   Layer.provide(Reads.toLayer(() => Effect.timeoutOption(Words.take, "10 seconds")))
 )
 
-const options = { runtime: { orphanRetention: "2 minutes" }, provider: { longPolling: { aggressivePollInterval: "1 second" } } } as const
+const options = {
+  runtime: { orphanRetention: "2 minutes" },
+  provider: { longPolling: { aggressivePollInterval: "1 second" } }
+} as const
 
 /** What an instance reads that starts this many seconds after its message was sent, and what the store had then. */
 const startedAfter = (seconds: number) =>

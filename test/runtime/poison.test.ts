@@ -49,7 +49,10 @@ const restarting = Effect.gen(function*() {
           deaths++
           Deferred.doneUnsafe(died, Effect.void)
         }),
-        { provider: { longPolling: { aggressivePollInterval: "5 seconds" } }, runtime: { cancellationCheckInterval: Infinity } }
+        {
+          provider: { longPolling: { aggressivePollInterval: "5 seconds" } },
+          runtime: { cancellationCheckInterval: Infinity }
+        }
       )
       yield* Deferred.await(died)
       yield* process.kill

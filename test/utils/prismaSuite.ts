@@ -42,7 +42,10 @@ export const suiteWithoutOptimisticTurns = (...topics: ReadonlyArray<ProviderTes
   ProviderTest.suite("prisma, without optimistic turns", simpleLayer, { topics, shortPollThreshold: "500 millis" })
 
 export const longPollingSuite = (): void =>
-  ProviderTest.suite("prisma, long polling", layer({ longPolling: { enabled: true } }), { topics: ["longPolling"], polling: "long" })
+  ProviderTest.suite("prisma, long polling", layer({ longPolling: { enabled: true } }), {
+    topics: ["longPolling"],
+    polling: "long"
+  })
 
 // -----------------------------------------------------------------------------
 // internal

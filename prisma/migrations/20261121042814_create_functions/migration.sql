@@ -4292,7 +4292,8 @@ CREATE OR REPLACE FUNCTION dx_read_next_due(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
-  out_orchestrator_ms bigint,      -- milliseconds since the Unix epoch
+  out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
+  out_orchestrator_ms bigint,
   out_worker_ms bigint
 )
 LANGUAGE plpgsql
@@ -4425,6 +4426,7 @@ BEGIN
     FROM bound
     WHERE bound.route IS NOT NULL
   ) AS due;
+  out_now_ms := v_now_ms;
   RETURN NEXT;
 END
 $$;

@@ -278,11 +278,13 @@ export interface StoredSizesRow {
 }
 
 export interface NextDueRow {
+  readonly out_now_ms: bigint
   readonly out_orchestrator_ms: bigint | null
   readonly out_worker_ms: bigint | null
 }
 
 export const nextDue = (row: NextDueRow): NextDue => ({
+  nowMs: Number(row.out_now_ms),
   orchestratorMs: milliseconds(row.out_orchestrator_ms),
   workerMs: milliseconds(row.out_worker_ms)
 })

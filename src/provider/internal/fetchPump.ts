@@ -199,11 +199,14 @@ export const byFilter = Effect.fnUntraced(function*<A, E>(
       const key = JSON.stringify(filter)
       const existing = pumps.get(key)
       if (existing !== undefined) return Effect.succeed(existing)
-      return Effect.map(Scope.provide(make<A, E>({ ...options, fetch, pollInterval: Duration.millis(aggressivePollMs) }), scope), (pump) => {
-        pumps.set(key, pump)
-        options.onMade(pump)
-        return pump
-      })
+      return Effect.map(
+        Scope.provide(make<A, E>({ ...options, fetch, pollInterval: Duration.millis(aggressivePollMs) }), scope),
+        (pump) => {
+          pumps.set(key, pump)
+          options.onMade(pump)
+          return pump
+        }
+      )
     })
   return (
     filter: object,
