@@ -1,16 +1,19 @@
 /**
  * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out.
  *
- * It only composes layers: the migrator before the database, the drivers on the database, the services on the drivers.
+ * It only composes layers: the migrator before the database, the notifier and the drivers on the database, the services
+ * on these.
  *
  * @since 0.1.0
  */
 import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
+import { Notifier } from "../provider/Notifier.ts"
 import * as Provider from "../provider/Provider.ts"
 import type { ProviderDriver } from "../provider/ProviderDriver.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -20,6 +23,7 @@ import * as Database from "./Database.ts"
 import * as Horizon from "./internal/horizon.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import * as Migrator from "./Migrator.ts"
+import * as PgNotifier from "./PgNotifier.ts"
 import * as PrismaAdmin from "./PrismaAdmin.ts"
 import * as PrismaDriver from "./PrismaDriver.ts"
 
@@ -36,7 +40,10 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
    * (`adopt`), or trust it (`none`). Defaults to `apply`.
    */
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
-  /** A direct connection to the server for migrations, if `url` leads to a pooler. Defaults to `url`. */
+  /**
+   * The address of the server itself, for migrations and for the connection that listens, if `url` leads to a pooler.
+   * Defaults to `url`.
+   */
   readonly directUrl?: string | Redacted.Redacted<string> | undefined
 }
 
@@ -52,6 +59,8 @@ export type Services = Provider.Provider | Admin.Admin | ProviderDriver
  * The provider and its database, released with the layer. Fails with `MigrationError` if the schema does not have the
  * version of this code or cannot be migrated to it, and with `ProviderError` if the database cannot be opened.
  *
+ * Other processes wake it through the `Notifier` in the context, or else by LISTEN and NOTIFY.
+ *
  * @category layers
  * @since 0.1.0
  */
@@ -62,6 +71,7 @@ export const layer = (
     Layer.provideMerge(FromDriver.layer(options)),
     Layer.provide(PrismaAdmin.layer(options)),
     Layer.provideMerge(PrismaDriver.layer(options)),
+    Layer.provide(notifier(options)),
     Layer.provide(watchHorizon),
     Layer.provide(Database.layer(options)),
     Layer.provide(migrations(options))
@@ -106,6 +116,15 @@ export const layerDefault = (
 const watchHorizon = Layer.effectDiscard(
   Effect.flatMap(Database.Database, (database) => Effect.forkScoped(Horizon.watch(database)))
 )
+
+const notifier = ({ directUrl, longPolling, url }: Options) =>
+  Layer.unwrap(Effect.map(
+    Effect.serviceOption(Notifier),
+    Option.match({
+      onNone: () => PgNotifier.layer({ url: directUrl ?? url, listens: longPolling?.enabled }),
+      onSome: (given) => Layer.succeed(Notifier, given)
+    })
+  ))
 
 const migrations = (options: Options): Layer.Layer<never, MigrationError> => {
   const target = { url: options.directUrl ?? options.url, schema: options.schema }
