@@ -38,6 +38,8 @@ describe("PrismaProvider.layer, the connection that listens:", () => {
         yield* listening(test, 1)
         yield* Layer.build(PrismaProvider.layer({ url: test.url }))
         yield* listening(test, 2)
+        const [one, two] = yield* Listening.backends(test)
+        assert.notStrictEqual(one!.pid, two!.pid)
       }))
       yield* listening(test, 0)
     }).pipe(silently))
