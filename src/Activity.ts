@@ -22,6 +22,7 @@ import type { ServedBy } from "./model/internal/definitions.ts"
 import { harmlessIn } from "./model/internal/logging.ts"
 import * as payloads from "./model/internal/payload.ts"
 import type { PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
+import { withoutSpan } from "./model/internal/tracing.ts"
 import type { TryOf } from "./replay/action.ts"
 import { engine } from "./replay/context.ts"
 import type { OrchestrationContext, WithoutOrchestration } from "./replay/context.ts"
@@ -383,7 +384,7 @@ const makeWith = <
   const toLayer: WithHandler["toLayer"] = (handler) =>
     Layer.effect(
       activityKey(name),
-      Effect.map(Effect.map(Effect.context<never>(), harmlessIn), (services) => ({
+      Effect.map(Effect.map(Effect.context<never>(), (context) => harmlessIn(withoutSpan(context))), (services) => ({
         limits: limitsUnsafe(name, options),
         run: (text) =>
           input.decode(text).pipe(

@@ -20,6 +20,8 @@ import type { Ids } from "./model/internal/definitions.ts"
 import { checkId, checkRootId, checkText } from "./model/internal/identifiers.ts"
 import type { Unfit } from "./model/internal/identifiers.ts"
 import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/internal/payload.ts"
+import * as tracing from "./model/internal/tracing.ts"
+import type * as WorkItem from "./model/WorkItem.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { endOf } from "./provider/internal/ends.ts"
 import { Provider } from "./provider/Provider.ts"
@@ -300,9 +302,9 @@ export type Sender = Pick<Client["Service"], "start" | "raise" | "send" | "cance
  * @since 0.1.0
  */
 export const within = (queues: Queues): Sender => ({
-  start: Effect.fn("Client.start")(function*(orchestration, options) {
+  start: Effect.fn("Client.start", producer)(function*(orchestration, options) {
     yield* send(queues, yield* checkedStart(orchestration, options), options.ifExists)
-  }),
+  }, tracing.endingBare),
 
   raise: (signal, instanceId, ...[payload]) =>
     message(queues, "Client.raise", "ExternalRaised", signal, instanceId, payload),
@@ -310,14 +312,19 @@ export const within = (queues: Queues): Sender => ({
   send: (mailbox, instanceId, ...[payload]) =>
     message(queues, "Client.send", "QueueMessage", mailbox, instanceId, payload),
 
-  cancel: Effect.fn("Client.cancel")(function*(instanceId, reason) {
+  cancel: Effect.fn("Client.cancel", producer)(function*(instanceId, reason) {
     yield* checkInstanceId("Client.cancel", instanceId)
     yield* refused("Client.cancel")(checkText("reason", reason))
+    yield* describeSend("cancel", undefined, instanceId)
     yield* queues.enqueueForOrchestrator({
-      message: { _tag: "CancelInstance", instance: instanceId, reason },
+      message: yield* tracing.withTraceparent<WorkItem.Of<"CancelInstance">>({
+        _tag: "CancelInstance",
+        instance: instanceId,
+        reason
+      }),
       delay: Option.none()
     })
-  })
+  }, tracing.endingBare)
 })
 
 // internal
@@ -355,7 +362,8 @@ const checkedStart = Effect.fnUntraced(
 )
 
 const send = Effect.fnUntraced(function*(queues: Queues, start: Start, ifExists: "refuse" | "ignore" | undefined) {
-  const answer = yield* queues.startOrchestration(start)
+  yield* describeSend("start", start.start.orchestration, start.start.instance)
+  const answer = yield* queues.startOrchestration({ ...start, start: yield* tracing.withTraceparent(start.start) })
   if (answer === "AlreadyExists" && ifExists !== "ignore") {
     return yield* new InstanceAlreadyExists({ instanceId: start.start.instance })
   }
@@ -373,30 +381,46 @@ const message = Effect.fnUntraced(
   ) {
     yield* checkInstanceId(operation, instanceId)
     const data = yield* to.codec.encode(payload)
+    yield* describeSend(tag === "ExternalRaised" ? "raise" : "send", to.name, instanceId)
     yield* queues.enqueueForOrchestrator({
-      message: { _tag: tag, instance: instanceId, name: to.name, data },
+      message: yield* tracing.withTraceparent<WorkItem.Of<typeof tag>>({
+        _tag: tag,
+        instance: instanceId,
+        name: to.name,
+        data
+      }),
       delay: Option.none()
     })
   },
-  (self, _, operation) => Effect.withSpan(self, operation)
+  (self, _, operation) => Effect.withSpan(tracing.endingBare(self), operation, producer)
 )
 
 const make = (provider: Provider["Service"]): Client["Service"] => ({
   ...within(provider),
 
-  wait: Effect.fn("Client.wait")(function*(orchestration, instanceId, options) {
+  wait: Effect.fn("Client.wait", reader)(function*(orchestration, instanceId, options) {
     yield* checkInstanceId("Client.wait", instanceId)
+    yield* describe(instanceId)
     return yield* outcome(provider, orchestration, instanceId, options)
-  }),
+  }, tracing.endingBare),
 
-  execute: Effect.fn("Client.execute")(function*(orchestration, options) {
+  // Without a span of its own: it would be the parent of the start, but end after the instance, or with the process.
+  execute: Effect.fnUntraced(function*(orchestration, options) {
     const start = yield* checkedStart(orchestration, options)
-    const sent = Effect.withSpan(send(provider, start, options.ifExists), "Client.start")
-    return yield* outcome(provider, orchestration, start.start.instance, options, sent)
+    const { instance } = start.start
+    const caller = yield* tracing.currentSpan
+    const sent = Effect.withSpan(
+      tracing.endingBare(send(provider, start, options.ifExists)),
+      "Client.start",
+      { ...producer, ...(caller === undefined ? { root: true } : { parent: caller }) }
+    )
+    const ended = Effect.andThen(describe(instance), outcome(provider, orchestration, instance, options, sent))
+    return yield* Effect.withSpan(tracing.endingBare(ended), "Client.wait", reader)
   }),
 
-  status: Effect.fn("Client.status")(function*(instanceId) {
+  status: Effect.fn("Client.status", reader)(function*(instanceId): Effect.fn.Return<Status, ProviderError> {
     yield* checkInstanceId("Client.status", instanceId)
+    yield* describe(instanceId)
     const found = yield* provider.readInstance(instanceId)
     if (Option.isNone(found)) return { _tag: "NotFound" }
     const state = found.value
@@ -409,13 +433,14 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     return reason === undefined
       ? { _tag: "Failed", details, customStatus }
       : { _tag: "Cancelled", reason, customStatus }
-  }),
+  }, tracing.endingBare),
 
-  read: Effect.fn("Client.read")(function*(keyValue, instanceId) {
+  read: Effect.fn("Client.read", reader)(function*(keyValue, instanceId) {
     yield* checkInstanceId("Client.read", instanceId)
+    yield* describe(instanceId)
     const text = yield* provider.getKvValue(instanceId, keyValue.key)
     return Option.isNone(text) ? Option.none() : Option.some(yield* keyValue.codec.decode(text.value))
-  })
+  }, tracing.endingBare)
 })
 
 /** Waits for the end of an instance, after its start if there is one. */
@@ -446,6 +471,14 @@ const outcome = Effect.fnUntraced(
 /** The reason of a cancellation; undefined for other failures. */
 const reasonOf = (details: ErrorDetails.ErrorDetails): string | undefined =>
   details._tag === "Application" && typeof details.kind === "object" ? details.kind.Cancelled.reason : undefined
+
+const producer = { kind: "producer" } as const
+const reader = { kind: "client" } as const
+
+const describe = (instanceId: string) => tracing.annotate(() => tracing.ofInstance(instanceId))
+
+const describeSend = (operation: string, destination: string | undefined, instanceId: string) =>
+  tracing.annotate(() => tracing.messaging({ operation, type: "send", destination, instanceId }))
 
 const refused = (operation: string) =>
   Effect.mapError(({ field, problem }: Unfit) =>

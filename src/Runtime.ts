@@ -16,6 +16,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Activity from "./Activity.ts"
 import { withHarmlessLoggers } from "./model/internal/logging.ts"
+import * as tracing from "./model/internal/tracing.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { Provider } from "./provider/Provider.ts"
 import * as eventLoops from "./runtime/eventLoop.ts"
@@ -209,7 +210,7 @@ export const layer = <
         })),
         failure
       })
-    })
+    }).pipe(Effect.updateContext(tracing.withoutSpan))
   ) as never
 
 /**

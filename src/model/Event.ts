@@ -42,7 +42,9 @@ const variants = {
     parentId: Schema.NullOr(U64),
     parentExecutionId: Schema.optionalKey(U64),
     carryForwardEvents: Schema.optionalKey(Schema.Array(CarriedMessage)),
-    initialCustomStatus: optionalText
+    initialCustomStatus: optionalText,
+    // See `internal/tracing.ts`. Only this package writes it; Duroxide ignores it.
+    traceparent: optionalText
   },
   OrchestrationCompleted: { output: text },
   OrchestrationFailed: { details: ErrorDetails.ErrorDetails },

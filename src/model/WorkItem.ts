@@ -15,6 +15,8 @@ import type { Union, UnreadableText } from "./internal/wire.ts"
 
 const text = Schema.String
 const optionalText = Schema.optionalKey(Schema.String)
+// See `internal/tracing.ts`. Duroxide ignores it.
+const traceparent = optionalText
 const CarriedMessage = Schema.Tuple([Schema.String, Schema.String])
 
 const variants = {
@@ -26,10 +28,11 @@ const variants = {
     parentInstance: Schema.NullOr(text),
     parentId: Schema.NullOr(U64),
     parentExecutionId: Schema.optionalKey(U64),
-    executionId: U64
+    executionId: U64,
+    traceparent
   },
-  // The `id` of the four activity and timer items is the event id of the schedule. Only this package writes the last
-  // three fields, for idempotency keys; Duroxide ignores them.
+  // The `id` of the four activity and timer items is the event id of the schedule. Only this package writes the fields
+  // from `startedAtMs` on, the first three of them for idempotency keys; Duroxide ignores them.
   ActivityExecute: {
     instance: text,
     executionId: U64,
@@ -42,16 +45,17 @@ const variants = {
     startedAtMs: Schema.optionalKey(U64),
     // For a retry: the number of the try, from 2, and the event id of the first try.
     tryNumber: Schema.optionalKey(U64),
-    firstTryId: Schema.optionalKey(U64)
+    firstTryId: Schema.optionalKey(U64),
+    traceparent
   },
   ActivityCompleted: { instance: text, executionId: U64, id: U64, result: text },
   ActivityFailed: { instance: text, executionId: U64, id: U64, details: ErrorDetails.ErrorDetails },
   // Visible from `fireAtMs` on, milliseconds since the Unix epoch.
   TimerFired: { instance: text, executionId: U64, id: U64, fireAtMs: U64 },
-  ExternalRaised: { instance: text, name: text, data: text },
+  ExternalRaised: { instance: text, name: text, data: text, traceparent },
   SubOrchCompleted: { parentInstance: text, parentExecutionId: U64, parentId: U64, result: text },
   SubOrchFailed: { parentInstance: text, parentExecutionId: U64, parentId: U64, details: ErrorDetails.ErrorDetails },
-  CancelInstance: { instance: text, reason: text },
+  CancelInstance: { instance: text, reason: text, traceparent },
   ContinueAsNew: {
     instance: text,
     orchestration: text,
@@ -61,9 +65,10 @@ const variants = {
     parentId: Schema.optionalKey(U64),
     parentExecutionId: Schema.optionalKey(U64),
     carryForwardEvents: Schema.optionalKey(Schema.Array(CarriedMessage)),
-    initialCustomStatus: optionalText
+    initialCustomStatus: optionalText,
+    traceparent
   },
-  QueueMessage: { instance: text, name: text, data: text }
+  QueueMessage: { instance: text, name: text, data: text, traceparent }
 }
 
 /**

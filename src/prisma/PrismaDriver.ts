@@ -43,11 +43,12 @@ export interface Options {
  */
 export const make: (options?: Options) => Effect.Effect<ProviderDriver["Service"], never, Database> = Effect.fnUntraced(
   function*(options?: Options) {
-    const { query, schemaSql } = yield* Database
+    const { address, query, schema, schemaSql } = yield* Database
     const notifier = yield* Effect.serviceOption(Notifier)
     return driver.make({
       query,
       schemaSql,
+      place: { address, schema },
       clock: options?.clock,
       lockTimeoutMs: driver.lockTimeoutMs,
       announces: Option.isSome(notifier)

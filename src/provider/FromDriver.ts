@@ -16,6 +16,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import * as tracing from "../model/internal/tracing.ts"
 import { Admin } from "./Admin.ts"
 import { AdminDriver } from "./AdminDriver.ts"
 import * as activities from "./internal/activities.ts"
@@ -135,7 +136,7 @@ export const make: (
     awaitEnd,
     onCancelled: wakeups.onCancelled
   }
-})
+}, Effect.updateContext(tracing.withoutSpan))
 
 /**
  * The provider of the `ProviderDriver` in context, and of the `Notifier`, if there is one.

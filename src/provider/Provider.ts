@@ -12,6 +12,7 @@ import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import type * as Tracer from "effect/Tracer"
 import type * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
@@ -73,6 +74,8 @@ export interface Claimed<A> {
   readonly lockToken: string
   /** Deliveries so far, this one included. */
   readonly attemptCount: number
+  /** For traces: makes the span of the statement that claimed the item, as a child of the first parent it is called with. */
+  readonly claimSpan?: ((parent: Tracer.AnySpan) => Tracer.AnySpan) | undefined
 }
 
 /**

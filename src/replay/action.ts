@@ -144,7 +144,7 @@ export const record = (
 export const dispatch = (
   action: Action,
   event: RequestEvent,
-  startedAtMs: number
+  { startedAtMs, traceparent }: { readonly startedAtMs: number; readonly traceparent: string | undefined }
 ): WorkItem.WorkItem | undefined => {
   const { eventId: id, executionId, instanceId: instance } = event
   switch (action._tag) {
@@ -158,7 +158,8 @@ export const dispatch = (
         id,
         ...call,
         startedAtMs,
-        ...(tryOf !== undefined && tryOf.number > 1 && { tryNumber: tryOf.number, firstTryId })
+        ...(tryOf !== undefined && tryOf.number > 1 && { tryNumber: tryOf.number, firstTryId }),
+        ...(traceparent !== undefined && { traceparent })
       }
     }
     case "CreateTimer":
@@ -173,7 +174,8 @@ export const dispatch = (
         parentInstance: instance,
         parentId: id,
         parentExecutionId: executionId,
-        executionId: 1
+        executionId: 1,
+        ...(traceparent !== undefined && { traceparent })
       }
     case "StartOrchestrationDetached":
       return {
@@ -184,7 +186,8 @@ export const dispatch = (
         version: action.version,
         parentInstance: null,
         parentId: null,
-        executionId: 1
+        executionId: 1,
+        ...(traceparent !== undefined && { traceparent })
       }
     default:
       return undefined

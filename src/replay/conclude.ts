@@ -21,6 +21,8 @@ export interface Execution {
   readonly lastEventId: number
   /** Stamp of new events, and the pinned version of a new execution. */
   readonly version: CoreVersion
+  /** The trace context that activities and children of this turn get. Defaults to that of the execution. */
+  readonly traceparent?: string | undefined
 }
 
 export type Outcome =
@@ -172,7 +174,7 @@ export const conclude = (
 
   const { forRust, messages, startsPinnedTo, workerItems } = started === null
     ? nothingSent
-    : send(requests, started, outcome, execution.version)
+    : send(requests, started, outcome, execution)
   return {
     outcome,
     turn: {
@@ -219,7 +221,7 @@ const send = (
   requests: ReadonlyArray<Request>,
   started: Event.Of<"OrchestrationStarted">,
   outcome: Outcome,
-  version: CoreVersion
+  { traceparent = started.traceparent, version }: Pick<Execution, "traceparent" | "version">
 ): Sent => {
   const workerItems: Array<WorkItem.Of<"ActivityExecute">> = []
   const forRust = new Set<WorkItem.Of<"ActivityExecute">>()
@@ -228,7 +230,7 @@ const send = (
   for (const request of requests) {
     // Detached starts are independent of this execution, so they are sent however it ends.
     if (outcome._tag !== "Waiting" && request.action._tag !== "StartOrchestrationDetached") continue
-    const item = action.dispatch(request.action, request.event, started.timestampMs)
+    const item = action.dispatch(request.action, request.event, { startedAtMs: started.timestampMs, traceparent })
     if (item === undefined) continue
     const isForRust = "servedBy" in request.action && request.action.servedBy === "rust"
     if (item._tag === "ActivityExecute") {
@@ -300,7 +302,9 @@ const followUp = (
       ...(parentId !== null && { parentId }),
       ...(parentExecutionId !== undefined && { parentExecutionId }),
       carryForwardEvents: outcome.carried.map(({ data, name }) => [name, data]),
-      ...(outcome.customStatus !== null && { initialCustomStatus: outcome.customStatus })
+      ...(outcome.customStatus !== null && { initialCustomStatus: outcome.customStatus }),
+      // Not that of this turn, so that the turns of all executions are siblings.
+      ...(started.traceparent !== undefined && { traceparent: started.traceparent })
     }]
   }
   if (parentInstance === null || parentId === null) return []

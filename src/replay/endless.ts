@@ -10,6 +10,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Tracer from "effect/Tracer"
+import { ProgramSpan } from "./programSpans.ts"
 
 /** The turns of a program: it must not run between them. */
 export interface Turns {
@@ -17,6 +18,8 @@ export interface Turns {
   readonly isInTurn: () => boolean
   /** Called when the code continues between two turns, because it awaits something that is not durable. */
   readonly onStray: () => void
+  /** Called when the code ends a span. */
+  readonly onSpan: (span: ProgramSpan) => void
 }
 
 /**
@@ -33,9 +36,9 @@ const maxSteps = 2_000_000
 const maxCpuMs = 5_000
 
 export class Budget {
-  /** Spans of programs are not exported. */
   readonly tracer: Tracer.Tracer
   private readonly turns: Turns
+  private spans = 0
   private steps = 0
   private startedAt: number | undefined
   private cpuMsThen: number | undefined
@@ -44,7 +47,7 @@ export class Budget {
   constructor(turns: Turns) {
     this.turns = turns
     this.tracer = Tracer.make({
-      span: (options) => new Tracer.NativeSpan(options),
+      span: (options) => new ProgramSpan(options, ++this.spans, turns.onSpan),
       context: (primitive, fiber) => {
         if (!this.take()) return never[evaluate](fiber)
         if (isGenerator(primitive) && !(primitive.iterator instanceof Counted)) {

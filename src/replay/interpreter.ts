@@ -20,6 +20,7 @@ import { Engine, OrchestrationContext } from "./context.ts"
 import * as fibers from "./fibers.ts"
 import { Ledger } from "./ledger.ts"
 import type { Delivery } from "./ledger.ts"
+import type { ProgramSpan } from "./programSpans.ts"
 import { silentWhile } from "./silence.ts"
 
 /** An orchestration's code as the interpreter runs it: encoded input in, encoded success or error out. */
@@ -77,6 +78,7 @@ export class Interpreter {
   /** Messages that a wait would have received if the code had not continued as new. */
   private readonly undelivered: Array<Event.Of<"ExternalEventPersistent">> = []
   private dropped: Array<Dropped> = []
+  private endedSpans: Array<ProgramSpan> = []
   private taken: Handle | Immediate | undefined
   private continuation: { readonly input: string; readonly version: string | null } | undefined
   private running: fibers.Fibers | undefined
@@ -155,6 +157,13 @@ export class Interpreter {
     return taken
   }
 
+  /** Spans that the code ended in new events since the last call, in the order of their ends. */
+  takeEndedSpans(): ReadonlyArray<ProgramSpan> {
+    const taken = this.endedSpans
+    this.endedSpans = []
+    return taken
+  }
+
   private turn(f: () => void): void {
     this.isInTurn = true
     try {
@@ -191,6 +200,10 @@ export class Interpreter {
       {
         isInTurn: () => this.isInTurn,
         onStray,
+        onSpan: (span) => {
+          const isKept = this.isInTurn && !this.isReplaying && this.endedSpans.length < mostSpans
+          if (isKept) this.endedSpans.push(span)
+        },
         nowMs: () => this.nowMs,
         sleep: (duration) => this.sleep(duration),
         randomSeed: () => `${event.instanceId}\n${event.executionId}\n${event.timestampMs}`
@@ -313,6 +326,9 @@ export class Interpreter {
 }
 
 // internal
+
+/** Most spans of a turn that are kept for export: enough for any trace, and no burden for code that makes millions. */
+const mostSpans = 1_000
 
 interface Handle {
   readonly action: Awaited

@@ -19,6 +19,7 @@ import { Interpreter, InvalidProgram, Nondeterminism } from "./interpreter.ts"
 import type { Dropped, Ended, Options } from "./interpreter.ts"
 import { Ledger } from "./ledger.ts"
 import { limitExceeded } from "./limits.ts"
+import type { ProgramSpan } from "./programSpans.ts"
 
 export interface Input extends Omit<Execution, "lastEventId">, Omit<Options, "strict" | "onStray"> {
   /** Stored events; empty on the first turn. */
@@ -40,6 +41,8 @@ export interface Ran extends Decided {
   readonly warm: WarmProgram | undefined
   /** The full cause, if the program died in this turn; the stored failure holds an excerpt. */
   readonly diedOf?: Cause.Cause<never> | undefined
+  /** Spans that the program ended in this turn. Export them only if the turn is stored. */
+  readonly spans: ReadonlyArray<ProgramSpan>
 }
 
 /** A program that waits in memory for its next turn. */
@@ -56,6 +59,8 @@ export interface WarmProgram {
   readonly resume: (next: {
     readonly nowMs: number
     readonly messages: ReadonlyArray<WorkItem.WorkItem>
+    /** See `Execution`. */
+    readonly traceparent?: string | undefined
   }) => Ran | undefined
 }
 
@@ -66,8 +71,9 @@ export interface WarmProgram {
 export const isOwn = (duroxideVersion: string): boolean => Number(duroxideVersion.split(".", 1)[0]) >= 1000
 
 export const run = (input: Input): Ran => {
-  const { executionId, history, instanceId, nowMs, version } = input
-  const execution = { instanceId, executionId, nowMs, version, lastEventId: history.at(-1)?.eventId ?? 0 }
+  const { executionId, history, instanceId, nowMs, traceparent, version } = input
+  const lastEventId = history.at(-1)?.eventId ?? 0
+  const execution = { instanceId, executionId, nowMs, version, lastEventId, traceparent }
   const recorder = record(execution)
   const started = (history[0] ?? recorder.append(input.started)) as Event.Of<"OrchestrationStarted">
   const program = new Program(input, started, version)
@@ -92,7 +98,8 @@ export const run = (input: Input): Ran => {
     ...conclude(execution, recorder, stored, outcome, { requests: [], dropped: [], end: "runtime", started }),
     warnings: arrived.warnings,
     warm: undefined,
-    diedOf: program.diedOf()
+    diedOf: program.diedOf(),
+    spans: program.takeEndedSpans()
   }
 }
 
@@ -230,7 +237,11 @@ class Program {
     this.dropped = []
     this.lastEvent = recorder.added.at(-1) ?? this.lastEvent
     const warm = outcome._tag === "Waiting" ? this.keepWarm() : undefined
-    return Result.succeed({ ...decided, warnings, warm })
+    return Result.succeed({ ...decided, warnings, warm, spans: this.takeEndedSpans() })
+  }
+
+  takeEndedSpans(): ReadonlyArray<ProgramSpan> {
+    return this.interpreter.takeEndedSpans()
   }
 
   diedOf(): Cause.Cause<never> | undefined {
@@ -248,9 +259,9 @@ class Program {
       lastEvent,
       bytes: programBytes + handleBytes * (ledger.unanswered.size + ledger.openWaits) + ledger.textBytes,
       isSound: () => !this.strayed && this.interpreter.ended() === undefined,
-      resume: ({ messages, nowMs }) => {
+      resume: ({ messages, nowMs, traceparent }) => {
         if (this.strayed) return undefined
-        const execution = { instanceId, executionId, nowMs, version, lastEventId: lastEvent.eventId }
+        const execution = { instanceId, executionId, nowMs, version, lastEventId: lastEvent.eventId, traceparent }
         const recorder = record(execution)
         const arrived = arrivals.toEvents(executionId, ledger, messages, recorder.append)
         if (arrived.abort !== undefined) return undefined

@@ -119,7 +119,8 @@ const fromStart = (start: WorkItem.Of<"StartOrchestration">): StartedFields => (
   input: start.input,
   parentInstance: start.parentInstance,
   parentId: start.parentId,
-  ...(start.parentExecutionId !== undefined && { parentExecutionId: start.parentExecutionId })
+  ...(start.parentExecutionId !== undefined && { parentExecutionId: start.parentExecutionId }),
+  ...(start.traceparent !== undefined && { traceparent: start.traceparent })
 })
 
 const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => ({
@@ -132,7 +133,8 @@ const fromContinue = (message: WorkItem.Of<"ContinueAsNew">): StartedFields => (
   ...(message.parentExecutionId !== undefined && { parentExecutionId: message.parentExecutionId }),
   ...(message.carryForwardEvents !== undefined && message.carryForwardEvents.length > 0 &&
     { carryForwardEvents: message.carryForwardEvents }),
-  ...(message.initialCustomStatus !== undefined && { initialCustomStatus: message.initialCustomStatus })
+  ...(message.initialCustomStatus !== undefined && { initialCustomStatus: message.initialCustomStatus }),
+  ...(message.traceparent !== undefined && { traceparent: message.traceparent })
 })
 
 /**

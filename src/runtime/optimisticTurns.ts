@@ -24,6 +24,7 @@ import type { Pauses } from "./policies.ts"
 import type { Registry } from "./registry.ts"
 import { component, report, reportWarm } from "./reports.ts"
 import type { Settings } from "./settings.ts"
+import * as spans from "./spans.ts"
 import type { TurnRunner } from "./turnRunner.ts"
 import type { WarmInstances } from "./warmInstances.ts"
 
@@ -86,9 +87,10 @@ export const make = Effect.fnUntraced(function*(options: {
     if (reserved.limit > handedOver.length) slots!.release(reserved.limit - handedOver.length)
   }
 
-  const stored = (instanceId: string, name: string, ran: turns.Ran) => {
+  const stored = (instanceId: string, name: string, ran: turns.Ran, turnSpan: spans.TurnSpan) => {
     if (ran.warm !== undefined) warm.add(instanceId, ran.warm)
     return Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
+      Effect.andThen(turnSpan.stored(ran)),
       Effect.andThen(report(name, ran)),
       Effect.andThen(reportWarm(warm))
     )
@@ -109,11 +111,16 @@ export const make = Effect.fnUntraced(function*(options: {
       const first = isOurs && isFree(firstTurns) ? decide.firstTurn(start, nowMs, registry) : undefined
       if (first === undefined) return undefined
       const { batch: { executionId }, item: { instanceId }, registration: { name } } = first
+      const { traceparent } = start
       const annotated = ofInstance(instanceId, executionId)
-      const exit = runSyncExit(annotated(runner.replay({ ...first, warm: undefined, ran: undefined })))
+      const cause = { name, instanceId, executionId, traceparent, messages: [start] }
+      const exit = runSyncExit(annotated(spans.inOpenTurn(
+        cause,
+        runner.replay({ ...first, warm: undefined, ran: undefined })
+      )))
       // A turn that breaks is left to the claim, which reports it.
       if (Exit.isFailure(exit)) return undefined
-      const ran = exit.value
+      const { ran, turnSpan } = exit.value
       const { turn } = ran
       const handOver = reserve(turn)
       firstTurns++
@@ -123,8 +130,10 @@ export const make = Effect.fnUntraced(function*(options: {
         settled: (handedOver) => {
           firstTurns--
           // First: what is handed over may end at once, and leads to the next turn.
-          if (Option.isSome(handedOver)) runFork(annotated(stored(instanceId, name, ran)))
+          if (Option.isSome(handedOver)) runFork(annotated(stored(instanceId, name, ran, turnSpan)))
           beginHandedOver(handOver, Option.getOrElse(handedOver, () => []))
+          if (Option.isNone(handedOver)) turnSpan.notStored()
+          if (turnSpan.span !== undefined) runFork(turnSpan.end(Exit.void))
         }
       }
     })
@@ -151,12 +160,16 @@ export const make = Effect.fnUntraced(function*(options: {
     // Whatever follows, only its next state may be used.
     warm.take(instanceId)
     const messages = fitting.map(({ completion }) => completion)
-    return runner.resume(program, { nowMs, messages }, { messages }).pipe(
-      Effect.flatMap((resumed) =>
-        resumed._tag === "Ran"
-          ? send(instanceId, program, resumed.ran, fitting)
-          : reportWarm(warm)
-      ),
+    const { executionId, started: { name, traceparent } } = program
+    return spans.inTurn(
+      { name, instanceId, executionId, traceparent, messages },
+      (turnSpan) =>
+        Effect.flatMap(runner.resume(program, { nowMs, messages }, { messages }), (resumed) => {
+          if (resumed._tag === "Ran") return send(instanceId, program, resumed.ran, fitting, turnSpan)
+          turnSpan.notStored()
+          return reportWarm(warm)
+        })
+    ).pipe(
       Effect.catchCause((cause) => Effect.logError(`${component}: turn broke, it is left to the next claim`, cause)),
       // Those that are not settled yet.
       Effect.ensuring(Effect.sync(() => settle(fitting, "Unstored"))),
@@ -168,9 +181,11 @@ export const make = Effect.fnUntraced(function*(options: {
     instanceId: string,
     program: turns.WarmProgram,
     ran: turns.Ran,
-    outcomes: ReadonlyArray<Outcome>
+    outcomes: ReadonlyArray<Outcome>,
+    turnSpan: spans.TurnSpan
   ): Effect.Effect<void> =>
     Effect.suspend(() => {
+      turnSpan.ran(ran)
       const handOver = reserve(ran.turn)
       const results = outcomes.map(({ activity: { lockToken }, completion }) => ({ lockToken, completion }))
       return provider.advanceOrchestration({
@@ -191,15 +206,19 @@ export const make = Effect.fnUntraced(function*(options: {
         Effect.matchEffect({
           onSuccess: (answer) => {
             if (answer._tag === "Queued") {
+              turnSpan.notStored()
               outcomes.forEach((outcome, i) => settle([outcome], answer.results[i]!))
               return Effect.andThen(count("queued"), reportWarm(warm))
             }
             settle(outcomes, "Done")
             pauses.forget(instanceId)
-            return Effect.andThen(count("advanced"), stored(instanceId, program.started.name, ran))
+            return Effect.andThen(count("advanced"), stored(instanceId, program.started.name, ran, turnSpan))
           },
           // It may be stored: then the locks of its activities are lost.
-          onFailure: () => Effect.andThen(count("failed"), reportWarm(warm))
+          onFailure: () => {
+            turnSpan.notStored()
+            return Effect.andThen(count("failed"), reportWarm(warm))
+          }
         })
       )
     })

@@ -26,6 +26,7 @@ import type { Settings } from "./settings.ts"
 import * as settlements from "./settlement.ts"
 import type { Dispatcher } from "./shutdown.ts"
 import * as slots from "./slots.ts"
+import * as spans from "./spans.ts"
 import type { Supervisor } from "./supervisor.ts"
 import * as turnRunners from "./turnRunner.ts"
 import type { TurnRunner } from "./turnRunner.ts"
@@ -107,12 +108,14 @@ const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effec
 /** Decides what the delivery comes to, and carries it out. */
 const deliver = (
   parts: Parts,
-  { attemptCount, item: claimedItem }: Claimed<OrchestrationItem>,
+  claimed: Claimed<OrchestrationItem>,
   settlement: settlements.Settlement
 ): Effect.Effect<void> => {
   const { provider, registry, runner, settings: { maxAttempts } } = parts
+  const { attemptCount, item: claimedItem } = claimed
   const { instanceId } = claimedItem
   const warm = parts.warm.take(instanceId)
+  let turnSpan: spans.TurnSpan
 
   /** `ran` is the turn that the warm program has already run, if it has. */
   const proceed = (item: OrchestrationItem, ran?: turns.Ran): Effect.Effect<void> =>
@@ -154,9 +157,15 @@ const deliver = (
       }
     })
 
-  const readHistory = (ran?: turns.Ran) =>
+  const traced = (item: OrchestrationItem) =>
+    spans.inTurn(spans.causeOf({ ...claimed, item }, warm), (span) => {
+      turnSpan = span
+      return proceed(item)
+    })
+
+  const readHistory = (ran?: turns.Ran, next = proceed) =>
     Effect.matchEffect(provider.readWithExecution(instanceId, claimedItem.executionId), {
-      onSuccess: (history) => proceed({ ...claimedItem, history, isKnownHistory: false }, ran),
+      onSuccess: (history) => next({ ...claimedItem, history, isKnownHistory: false }, ran),
       onFailure: (error) => settlement.abandon(decide.postponed("HistoryNotRead", error.message))
     })
 
@@ -166,13 +175,15 @@ const deliver = (
     item: OrchestrationItem,
     batch: batches.Run,
     origin: decide.TurnOrigin
-  ): Effect.Effect<void> =>
-    Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
+  ): Effect.Effect<void> => {
+    turnSpan.ran(ran)
+    return Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
       Effect.andThen(store(withRejections(ran.turn, batch), item, origin, () => {
         if (ran.warm !== undefined) parts.warm.add(instanceId, ran.warm)
-        return Effect.andThen(report(name, ran), reportWarm(parts.warm))
+        return Effect.andThen(turnSpan.stored(ran), Effect.andThen(report(name, ran), reportWarm(parts.warm)))
       }))
     )
+  }
 
   const store = (
     turn: Turn,
@@ -207,5 +218,8 @@ const deliver = (
     }
   }
 
-  return proceed(claimedItem)
+  // The history names the trace, unless the program waits here.
+  return claimedItem.isKnownHistory && warm === undefined
+    ? readHistory(undefined, traced)
+    : traced(claimedItem)
 }

@@ -9,6 +9,7 @@ import * as Event from "../model/Event.ts"
 import * as coreVersion from "../model/internal/coreVersion.ts"
 import { labelled } from "../model/internal/labelled.ts"
 import { harmless } from "../model/internal/logging.ts"
+import * as tracing from "../model/internal/tracing.ts"
 import * as Metrics from "../model/Metrics.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem } from "../provider/Provider.ts"
@@ -79,45 +80,50 @@ export const make = (
   return {
     resume: (warm, item, { messages }) =>
       Effect.map(
-        atOnce(warm.started.name, () => warm.resume({ nowMs: item.nowMs, messages })),
+        Effect.flatMap(
+          tracing.traceparent,
+          (traceparent) => atOnce(warm.started.name, () => warm.resume({ nowMs: item.nowMs, messages, traceparent }))
+        ),
         // Only a replay can run the turn again, without the mail that stays behind.
         (ran) =>
           ran === undefined || unreadMail.leavesMail(ran, item)
             ? { _tag: "Replay", ran }
             : { _tag: "Ran", ran: unreadMail.requeue(ran) }
       ),
-    replay: ({ batch, item, ran, registration, warm }) => {
-      const run = (messages: ReadonlyArray<WorkItem.WorkItem>) =>
-        turns.run({
-          instanceId: item.instanceId,
-          executionId: batch.executionId,
-          nowMs: item.nowMs,
-          history: batch.history,
-          started: { ...batch.started, version: registration.version },
-          messages,
-          keyValues: item.keyValues,
-          version: coreVersion.current,
-          code: registration.code,
-          services,
-          onStray: () => strays.add(registration.name, item.instanceId)
-        })
-      const verified = (replayed: turns.Ran) => {
-        if (!verifyReplay || warm === undefined || !warm.isSound() || !hasSeen(warm, item.history)) return replayed
-        return agreed(
-          replayed,
-          silently(() => warm.resume({ nowMs: item.nowMs, messages: batch.messages })),
-          warm,
-          item
-        )
-      }
-      const turn = atOnce(registration.name, () =>
-        unreadMail.requeue(unreadMail.leave(
-          verified(ran ?? run(batch.messages)),
-          item,
-          (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
-        )))
-      return batch.history.length === 0 ? turn : Effect.tap(turn, replays(registration.name))
-    },
+    replay: ({ batch, item, ran, registration, warm }) =>
+      Effect.flatMap(tracing.traceparent, (traceparent) => {
+        const run = (messages: ReadonlyArray<WorkItem.WorkItem>) =>
+          turns.run({
+            instanceId: item.instanceId,
+            executionId: batch.executionId,
+            nowMs: item.nowMs,
+            history: batch.history,
+            started: { ...batch.started, version: registration.version },
+            messages,
+            keyValues: item.keyValues,
+            version: coreVersion.current,
+            traceparent,
+            code: registration.code,
+            services,
+            onStray: () => strays.add(registration.name, item.instanceId)
+          })
+        const verified = (replayed: turns.Ran) => {
+          if (!verifyReplay || warm === undefined || !warm.isSound() || !hasSeen(warm, item.history)) return replayed
+          return agreed(
+            replayed,
+            silently(() => warm.resume({ nowMs: item.nowMs, messages: batch.messages, traceparent })),
+            warm,
+            item
+          )
+        }
+        const turn = atOnce(registration.name, () =>
+          unreadMail.requeue(unreadMail.leave(
+            verified(ran ?? run(batch.messages)),
+            item,
+            (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
+          )))
+        return batch.history.length === 0 ? turn : Effect.tap(turn, replays(registration.name))
+      }),
     reportStrays: strays.flush
   }
 }
@@ -160,7 +166,8 @@ const agreed = (
       ErrorDetails.nondeterminism(notReproduced(started.name)),
       { unreadable: false }
     ),
-    warm: undefined
+    warm: undefined,
+    spans: []
   }
 }
 

@@ -17,6 +17,7 @@ import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import { monotonicMs } from "../model/internal/monotonic.ts"
+import * as tracing from "../model/internal/tracing.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
 import { Call } from "./activityCall.ts"
 import { ActivitySlots } from "./activitySlots.ts"
@@ -32,6 +33,7 @@ import type { Outcomes } from "./outcomes.ts"
 import * as sessionsOf from "./sessions.ts"
 import type { Settings } from "./settings.ts"
 import type { Dispatcher } from "./shutdown.ts"
+import * as spans from "./spans.ts"
 import type { Supervisor } from "./supervisor.ts"
 
 export interface WorkerDispatcher extends Dispatcher {
@@ -155,22 +157,26 @@ export const make = Effect.fnUntraced(function*(options: {
 
   const perform = (delivery: Delivery): Effect.Effect<void, never, Call> =>
     Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(
-        Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input)))),
-        (exit) => {
-          // The one that interrupted it settles its claim.
-          if (delivery.phase !== "Running") return Effect.void
-          const decision = decide.handlerEnd(delivery.item, exit)
-          return settled(
-            delivery,
-            restore(
-              decision._tag === "Store"
-                ? outcomes.store(delivery, decision.completion)
-                : outcomes.abandon(delivery, decision)
+      Effect.flatMap(spans.openAttempt(delivery, sessions.workerId), (span) =>
+        Effect.flatMap(
+          Effect.tap(
+            Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input)))),
+            (exit) => spans.endAttempt(span, exit)
+          ),
+          (exit) => {
+            // The one that interrupted it settles its claim.
+            if (delivery.phase !== "Running") return Effect.void
+            const decision = decide.handlerEnd(delivery.item, exit)
+            return settled(
+              delivery,
+              restore(
+                decision._tag === "Store"
+                  ? outcomes.store(delivery, decision.completion)
+                  : outcomes.abandon(delivery, decision)
+              )
             )
-          )
-        }
-      )
+          }
+        ).pipe(tracing.within(span)))
     )
 
   /** Settles a claim, and frees the slot of its handler at once. */
@@ -333,12 +339,18 @@ export const make = Effect.fnUntraced(function*(options: {
 
 /** A claimed activity, until its claim is settled. */
 class Delivery extends Held {
+  readonly claimSpan: Claimed<Activity>["claimSpan"]
   phase: "Waiting" | "Running" | "Cancelled" | "Interrupted" | "Settling" = "Waiting"
   handler: ActivityCode | undefined
   /** Runs the handler and settles the claim. */
   fiber: Fiber.Fiber<void> | undefined
   /** Whether it counts for its session. */
   isAdmitted = false
+
+  constructor(claimed: Claimed<Activity>) {
+    super(claimed)
+    this.claimSpan = claimed.claimSpan
+  }
 }
 
 /** Of an activity that has not run, or was interrupted by a shutdown. */

@@ -9,6 +9,8 @@ import * as server from "duroxide-prisma/server"
 import * as testing from "duroxide-prisma/testing"
 import * as suite from "duroxide-prisma/testing/provider"
 import * as effect from "effect"
+import * as http from "effect/http"
+import * as observability from "effect/observability"
 import * as persistence from "effect/persistence"
 import { readdirSync } from "node:fs"
 import { fileURLToPath } from "node:url"
@@ -22,7 +24,13 @@ const ours: Record<string, object> = {
   "duroxide-prisma/testing": testing,
   "duroxide-prisma/testing/provider": suite
 }
-const entries: Record<string, object> = { ...ours, effect, "effect/persistence": persistence }
+const entries: Record<string, object> = {
+  ...ours,
+  effect,
+  "effect/http": http,
+  "effect/observability": observability,
+  "effect/persistence": persistence
+}
 const exported = new Set(Object.values(entries).flatMap((entry) => Object.keys(entry)))
 
 const guides = readdirSync(fileURLToPath(new URL("../../docs", import.meta.url))).map((file) => `docs/${file}`)

@@ -49,6 +49,7 @@ import type {
   NextDueRow,
   StoredSizesRow
 } from "./rows.ts"
+import * as statementSpans from "./statementSpans.ts"
 
 type Driver = ProviderDriver["Service"]
 
@@ -56,6 +57,8 @@ export interface Options {
   /** Sends statements; the driver needs nothing else from a database. */
   readonly query: Database["Service"]["query"]
   readonly schemaSql: Database["Service"]["schemaSql"]
+  /** Where the statements are sent, for their spans. */
+  readonly place?: statementSpans.Place | undefined
   /** Absent: the clock of the database. */
   readonly clock?: "database" | "effect" | undefined
   /**
@@ -98,30 +101,44 @@ export const lockTimeoutMs: LockTimeoutMs = { set: 200, alone: 50 }
 
 type Statements = ReturnType<typeof makeStatements>
 
-const makeStatements = ({ announces, clock, lockTimeoutMs, query, schemaSql }: Options) => {
+const makeStatements = ({ announces, clock, lockTimeoutMs, place, query: send, schemaSql }: Options) => {
+  const spans = statementSpans.make(place)
+  const query = <Row>(operation: string, sql: Prisma.Sql, items = 1) =>
+    spans.statement(operation, items, send<Row>(operation, sql))
+
   const nowMs: Effect.Effect<number | null> = clock === "effect"
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
     : Effect.succeed(null)
 
   /** One statement: the rows of `dx_…(arguments, now)`. */
-  const call = <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+  const call = <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>, sendBy = query) =>
     Effect.flatMap(nowMs, (now) =>
-      query<Row>(
+      sendBy<Row>(
         operation,
         Prisma.sql`SELECT * FROM ${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])})`
       ))
+
+  /** As `call`, for rows that are claimed. */
+  const claim = <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+    call<Row>(
+      operation,
+      name,
+      args,
+      <R>(operation: string, sql: Prisma.Sql) => spans.claim(operation, send<R>(operation, sql))
+    )
 
   /** One statement with its result in one column. */
   const answer = <A>(
     operation: string,
     name: string,
     args: ReadonlyArray<Prisma.Sql>,
-    wrap = (call: Prisma.Sql): Prisma.Sql => call
+    wrap = (call: Prisma.Sql): Prisma.Sql => call,
+    items = 1
   ) =>
     Effect.flatMap(nowMs, (now) => {
       const call = wrap(Prisma.sql`${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args, bigint(now)])})`)
       return Effect.map(
-        query<{ readonly answer: A }>(operation, Prisma.sql`SELECT ${call} AS answer`),
+        query<{ readonly answer: A }>(operation, Prisma.sql`SELECT ${call} AS answer`, items),
         (rows) => rows[0]!.answer
       )
     })
@@ -158,7 +175,7 @@ const makeStatements = ({ announces, clock, lockTimeoutMs, query, schemaSql }: O
     items: number,
     args: ReadonlyArray<Prisma.Sql>,
     wrap = (call: Prisma.Sql): Prisma.Sql => call
-  ) => answer<A>(operation, name, args, (call) => withSettings(items)(wrap(call)))
+  ) => answer<A>(operation, name, args, (call) => withSettings(items)(wrap(call)), items)
 
   const settle =
     <Item>(operation: string, name: string, encode: (item: Item) => object, wrap?: (call: Prisma.Sql) => Prisma.Sql) =>
@@ -173,26 +190,22 @@ const makeStatements = ({ announces, clock, lockTimeoutMs, query, schemaSql }: O
         ? Effect.void
         : Effect.asVoid(write<bigint>(operation, name, items.length, [json(items.map(encode))]))
 
-  return { answer, call, insert, query, schemaSql, settle, withoutFlush, write }
+  return { answer, call, claim, insert, query, schemaSql, settle, withoutFlush, write }
 }
-
-/** A span only for claims that find work, as a waiting process sends several claims a second. */
-const claimed = <A, E>(name: string, rows: ReadonlyArray<unknown>, items: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-  rows.length === 0 ? items : Effect.withSpan(items, name, { attributes: { claimed: rows.length } })
 
 /** Limit for the messages of one claim, and for the events of one page of a history. */
 const defaultMaxBytes = 16 * 1024 * 1024
 
 // -- operations ------------------------------------------------------------------------------------
 
-const orchestrations = ({ call, insert, settle, withoutFlush, write }: Statements) => ({
+const orchestrations = ({ call, claim, insert, settle, withoutFlush, write }: Statements) => ({
   fetchOrchestrationItems: Effect.fnUntraced(
     function*(
       { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
         FetchOrchestrationItems
     ) {
       const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
-      const rows = yield* call<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
+      const rows = yield* claim<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
         withoutFlush(Prisma.sql`${limit}::integer`),
         bigint(lockTimeoutMs),
         versionTuple(versions?.min),
@@ -205,11 +218,11 @@ const orchestrations = ({ call, insert, settle, withoutFlush, write }: Statement
         Prisma.sql`${takesOver ?? true}::boolean`,
         Prisma.sql`${historyLimit ?? null}::integer`
       ])
-      return yield* claimed("PrismaDriver.fetchOrchestrationItems", rows, Effect.forEach(rows, claimedInstance))
+      return yield* Effect.forEach(rows, claimedInstance)
     }
   ),
 
-  ackOrchestrationItems: Effect.fn("PrismaDriver.ackOrchestrationItems")(
+  ackOrchestrationItems: Effect.fnUntraced(
     function*(acks: ReadonlyArray<OrchestrationAck>) {
       if (acks.length === 0) return []
       return yield* write<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", acks.length, [
@@ -219,7 +232,7 @@ const orchestrations = ({ call, insert, settle, withoutFlush, write }: Statement
     }
   ),
 
-  advanceOrchestrations: Effect.fn("PrismaDriver.advanceOrchestrations")(
+  advanceOrchestrations: Effect.fnUntraced(
     function*(turns: ReadonlyArray<OptimisticTurn>) {
       if (turns.length === 0) return []
       const workers = makeWorkers()
@@ -263,7 +276,7 @@ const orchestrations = ({ call, insert, settle, withoutFlush, write }: Statement
   enqueueForOrchestrator: insert("enqueueForOrchestrator", "dx_enqueue_for_orchestrator", messageRow),
   enqueueForWorker: insert("enqueueForWorker", "dx_enqueue_for_worker", activityRow),
 
-  startOrchestrations: Effect.fn("PrismaDriver.startOrchestrations")(function*(starts) {
+  startOrchestrations: Effect.fnUntraced(function*(starts) {
     if (starts.length === 0) return []
     const workers = makeWorkers()
     const turns = starts.map(({ firstTurn }) => firstTurn?.turn)
@@ -301,11 +314,11 @@ const orchestrations = ({ call, insert, settle, withoutFlush, write }: Statement
     )
 } satisfies Partial<Driver>)
 
-const activities = ({ answer, call, settle, withoutFlush }: Statements) => ({
+const activities = ({ answer, claim, settle, withoutFlush }: Statements) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*({ activities, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
       if (tags._tag === "None") return []
-      const rows = yield* call<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
+      const rows = yield* claim<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
         withoutFlush(Prisma.sql`${limit}::integer`),
         bigint(lockTimeoutMs),
         Prisma.sql`${tags._tag !== "Tags"}::boolean`,
@@ -317,7 +330,7 @@ const activities = ({ answer, call, settle, withoutFlush }: Statements) => ({
         Prisma.sql`${session?.maxNew ?? null}::integer`,
         Prisma.sql`${takesOver ?? true}::boolean`
       ])
-      return yield* claimed("PrismaDriver.fetchWorkItems", rows, Effect.sync(() => rows.map(claimedWorkItem)))
+      return rows.map(claimedWorkItem)
     }
   ),
 
@@ -377,7 +390,7 @@ const reads = ({ answer, call, query, schemaSql }: Statements) => ({
         json(history.map(eventRow))
       ])),
 
-  readInstances: Effect.fn("PrismaDriver.readInstances")(function*(instanceIds) {
+  readInstances: Effect.fnUntraced(function*(instanceIds) {
     if (instanceIds.length === 0) return []
     const rows = yield* query<InstanceStateRow>(
       "readInstances",

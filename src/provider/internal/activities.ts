@@ -5,6 +5,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
+import * as tracing from "../../model/internal/tracing.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, Provider } from "../Provider.ts"
@@ -120,17 +121,17 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 /** One statement; rows this version cannot read are set aside. */
 const claim = Effect.fnUntraced(
   function*({ driver, sendAbandon, suspects, takeovers }: Parts, request: FetchWorkItems) {
-    const rows = yield* measured(
+    const { claimSpan, found: rows } = yield* tracing.claiming(measured(
       "fetch",
       Metrics.dequeueWorkerDuration,
       retried(takeovers.claiming(request, driver.fetchWorkItems))
-    )
+    ))
     const items: Array<ClaimedActivity> = []
     for (const { attemptCount, lockToken, workItem } of rows) {
       const item = WorkItem.decode(workItem)
       if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
         if (attemptCount > suspectAfter) suspects.lock(lockToken, request.lockTimeoutMs)
-        items.push({ item: item.success, lockToken, attemptCount })
+        items.push({ item: item.success, lockToken, attemptCount, ...(claimSpan !== undefined && { claimSpan }) })
         continue
       }
       const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is not an activity`

@@ -19,7 +19,9 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FiberSet from "effect/FiberSet"
 import type * as Scope from "effect/Scope"
+import type * as Tracer from "effect/Tracer"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as tracing from "../../model/internal/tracing.ts"
 
 export interface Options<Item, A, E> {
   /** Sets that may be under way at once. */
@@ -47,6 +49,8 @@ interface Waiting<Item, A, E> {
   readonly resume: (exit: Exit.Exit<A, E>) => void
   /** Monotonic milliseconds. */
   readonly untilMs: number
+  /** That of the caller, for the span of the statement. */
+  readonly span: Tracer.AnySpan | undefined
   isInterrupted: boolean
 }
 
@@ -92,9 +96,12 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
 
   const isOver = ({ isInterrupted, untilMs }: Waiting<Item, A, E>) => isInterrupted || monotonicMs(clock) >= untilMs
 
+  const send = (entries: ReadonlyArray<Waiting<Item, A, E>>) =>
+    tracing.onBehalfOf(entries.map(({ span }) => span), options.send(entries.map(({ item }) => item)))
+
   /** Settles the items of a set, unless they are to be tried alone: then it returns why the set failed. */
   const sendAll = (entries: ReadonlyArray<Waiting<Item, A, E>>): Effect.Effect<Cause.Cause<E> | undefined> =>
-    Effect.matchCause(Effect.suspend(() => options.send(entries.map(({ item }) => item))), {
+    Effect.matchCause(Effect.suspend(() => send(entries)), {
       onSuccess: (answers) => {
         entries.forEach((entry, i) => answer(entry, Exit.succeed(answers[i]!)))
         return undefined
@@ -177,11 +184,11 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
     })
   )
 
-  return (item) =>
+  const call = (item: Item, span: Tracer.AnySpan | undefined) =>
     Effect.callback<A, E>((resume) => {
       if (isClosed) return resume(Exit.fail(options.closed))
       const untilMs = monotonicMs(clock) + patienceMs
-      const entry: Waiting<Item, A, E> = { item, resume, untilMs, isInterrupted: false }
+      const entry: Waiting<Item, A, E> = { item, resume, untilMs, span, isInterrupted: false }
       waiting.push(entry)
       // One lane is started per call at most; a lane that finds nothing left simply ends.
       if (busyLanes < options.lanes) {
@@ -194,6 +201,8 @@ export const make = Effect.fnUntraced(function*<Item, A, E>(
         if (index >= 0) waiting.splice(index, 1)
       })
     })
+
+  return (item) => Effect.flatMap(tracing.currentSpan, (span) => call(item, span))
 })
 
 // internal

@@ -8,6 +8,7 @@ import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as tracing from "../../model/internal/tracing.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Claimed, OrchestrationItem, Provider } from "../Provider.ts"
 import { suspectAfter } from "../ProviderDriver.ts"
@@ -160,7 +161,7 @@ const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lock
 /** One statement; instances and messages that cannot be delivered are set aside. */
 const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems) {
   let begunMs = 0
-  const claims = yield* measured(
+  const { claimSpan, found: claims } = yield* tracing.claiming(measured(
     "fetch",
     Metrics.fetchOrchestrationItemDuration,
     retried(Effect.suspend(() => {
@@ -170,7 +171,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
         parts.driver.fetchOrchestrationItems
       )
     }))
-  )
+  ))
   if (claims.length > 0) parts.storeClock.heard(claims[0]!.nowMs)
   const isSlow = claims.length > 0 && parts.claimBytes.arrived({
     bytes: sizeOfMessages(claims),
@@ -191,7 +192,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
       const { attemptCount, item } = assembled
       if (assembled.unreadable.length > 0) yield* Effect.ignore(deferUnreadable(parts, claim, assembled))
       if (attemptCount > suspectAfter) parts.suspects.lock(lockToken, request.lockTimeoutMs)
-      items.push({ item, lockToken, attemptCount })
+      items.push({ item, lockToken, attemptCount, ...(claimSpan !== undefined && { claimSpan }) })
     } else yield* setAside(parts, claim, assembled)
   }
   return { items, more: items.length < claims.length }

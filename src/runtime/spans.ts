@@ -1,0 +1,178 @@
+/**
+ * The spans of turns, and of attempts at activities.
+ *
+ * All turns of an instance continue the context that its start has brought, whatever execution they belong to. The
+ * activities and children that a turn schedules continue that of the turn.
+ */
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Tracer from "effect/Tracer"
+import type { ErrorDetails } from "../model/ErrorDetails.ts"
+import * as tracing from "../model/internal/tracing.ts"
+import type * as WorkItem from "../model/WorkItem.ts"
+import type { Claimed, OrchestrationItem } from "../provider/Provider.ts"
+import * as programSpans from "../replay/programSpans.ts"
+import type { Outcome, Ran, WarmProgram } from "../replay/turn.ts"
+import type { Activity } from "./decide.ts"
+
+// -- turns -----------------------------------------------------------------------------------------
+
+/** What leads to a turn. */
+export interface TurnCause extends Pick<Claimed<unknown>, "claimSpan"> {
+  readonly name: string
+  readonly instanceId: string
+  readonly executionId: number
+  /** That of the instance. */
+  readonly traceparent: string | undefined
+  readonly messages: ReadonlyArray<WorkItem.WorkItem>
+}
+
+/** Of a claimed instance. `warm` is its program, if it waits in memory. */
+export const causeOf = (
+  { claimSpan, item }: Claimed<OrchestrationItem>,
+  warm: Pick<WarmProgram, "started"> | undefined
+): TurnCause => {
+  const { executionId, history, instanceId, messages, orchestrationName: name } = item
+  const started = history[0] ?? warm?.started ??
+    messages.find(({ _tag }) => _tag === "StartOrchestration" || _tag === "ContinueAsNew")
+  const traceparent = started !== undefined && "traceparent" in started ? started.traceparent : undefined
+  return { name, instanceId, executionId, traceparent, messages, claimSpan }
+}
+
+/** The span of one turn, where spans are made. */
+export class TurnSpan {
+  readonly span: Tracer.Span | undefined
+  private outcome: Outcome | undefined
+
+  constructor(span: Tracer.Span | undefined) {
+    this.span = span
+  }
+
+  /** Says whether the program waits, or how it has ended. */
+  ran({ outcome, turn }: Pick<Ran, "outcome" | "turn">): void {
+    if (this.span === undefined) return
+    this.outcome = outcome
+    tracing.setAttributes(this.span, {
+      // After continue-as-new, that of the next execution.
+      "duroxide.execution_id": turn.executionId,
+      "duroxide.turn.outcome": outcome._tag,
+      "duroxide.turn.events": turn.historyDelta.length,
+      ...(outcome._tag === "Failed" && { "error.type": tracing.errorType(outcome.details) })
+    })
+  }
+
+  /** The turn is stored: spans of the program that ended in it are exported. */
+  stored({ spans }: Pick<Ran, "spans">): Effect.Effect<void> {
+    const { span } = this
+    return span === undefined || spans.length === 0
+      ? Effect.void
+      : Effect.map(Effect.tracer, (tracer) => programSpans.exportTo(tracer, span, spans))
+  }
+
+  /** What a claim or another turn does instead. */
+  notStored(): void {
+    this.span?.attribute("duroxide.turn.stored", false)
+  }
+
+  /** An instance that fails is an error, a cancelled one is not. */
+  end(exit: Exit.Exit<unknown>): Effect.Effect<void> {
+    const { outcome, span } = this
+    if (span === undefined) return Effect.void
+    const type = outcome?._tag === "Failed" ? tracing.errorType(outcome.details) : "Cancelled"
+    return tracing.end(span, Exit.isFailure(exit) || type === "Cancelled" ? exit : tracing.failure(type))
+  }
+}
+
+/** Begins the span of a turn. */
+export const openTurn = (cause: TurnCause): Effect.Effect<TurnSpan> =>
+  Effect.map(
+    tracing.open(`turn ${cause.name}`, () => {
+      const { executionId, instanceId, messages, name, traceparent } = cause
+      return {
+        traceparent,
+        kind: "consumer",
+        attributes: {
+          ...tracing.messaging({ operation: "turn", type: "process", destination: name, instanceId }),
+          "messaging.batch.message_count": messages.length,
+          "duroxide.execution_id": executionId
+        },
+        links: [...claimOf(cause), ...senders(messages)]
+      }
+    }),
+    (span) => new TurnSpan(span)
+  )
+
+/** Runs a turn in a span. */
+export const inTurn = <A>(cause: TurnCause, turn: (span: TurnSpan) => Effect.Effect<A>): Effect.Effect<A> =>
+  Effect.flatMap(openTurn(cause), (opened) =>
+    opened.span === undefined
+      ? turn(opened)
+      : Effect.onExit(tracing.within(opened.span)(turn(opened)), (exit) => opened.end(exit)))
+
+/** Runs a turn in a span that stays open until the turn is stored, if it does not break. */
+export const inOpenTurn = (
+  cause: TurnCause,
+  turn: Effect.Effect<Ran>
+): Effect.Effect<{ readonly ran: Ran; readonly turnSpan: TurnSpan }> =>
+  Effect.flatMap(openTurn(cause), (turnSpan) =>
+    tracing.within(turnSpan.span)(turn).pipe(
+      Effect.map((ran) => {
+        turnSpan.ran(ran)
+        return { ran, turnSpan }
+      }),
+      Effect.onError((cause) => turnSpan.end(Exit.failCause(cause)))
+    ))
+
+/** The spans that sent messages. */
+const senders = (messages: ReadonlyArray<WorkItem.WorkItem>): ReadonlyArray<Tracer.AnySpan> =>
+  messages.flatMap((message) =>
+    message._tag === "ExternalRaised" || message._tag === "QueueMessage" || message._tag === "CancelInstance"
+      ? tracing.spanOf(message.traceparent) ?? []
+      : []
+  )
+
+// -- activities ------------------------------------------------------------------------------------
+
+/** Begins the span of one attempt; undefined where no spans are made. */
+export const openAttempt = (
+  claimed: Pick<Claimed<Activity>, "attemptCount" | "claimSpan" | "item">,
+  workerId: string
+): Effect.Effect<Tracer.Span | undefined> =>
+  tracing.open(`activity ${claimed.item.name}`, () => {
+    const { attemptCount, item: { executionId, id, instance, name, tag, traceparent, tryNumber } } = claimed
+    return {
+      traceparent,
+      kind: "consumer",
+      attributes: {
+        ...tracing.messaging({ operation: "activity", type: "process", destination: name, instanceId: instance }),
+        "messaging.client.id": workerId,
+        "messaging.message.id": String(id),
+        "duroxide.execution_id": executionId,
+        "duroxide.activity.try": tryNumber ?? 1,
+        "duroxide.activity.delivery": attemptCount,
+        ...(tag !== undefined && { "duroxide.activity.tag": tag })
+      },
+      links: claimOf({ claimSpan: claimed.claimSpan, traceparent })
+    }
+  })
+
+/** Ends it with its handler: what follows is stored in statements of their own. */
+export const endAttempt = (
+  span: Tracer.Span | undefined,
+  exit: Exit.Exit<string, ErrorDetails>
+): Effect.Effect<void> =>
+  span === undefined ? Effect.void : Effect.suspend(() => {
+    const reason = Exit.isFailure(exit) ? exit.cause.reasons.find((reason) => reason._tag === "Fail") : undefined
+    if (reason === undefined) return tracing.end(span, exit)
+    const type = tracing.errorType(reason.error)
+    span.attribute("error.type", type)
+    return tracing.end(span, tracing.failure(type))
+  })
+
+// internal
+
+/** The statement that claimed the work: in the trace of the work, unless it is in that of other work. */
+const claimOf = ({ claimSpan, traceparent }: Pick<TurnCause, "claimSpan" | "traceparent">) => {
+  const parent = claimSpan === undefined ? undefined : tracing.spanOf(traceparent)
+  return parent?.sampled === true ? [claimSpan!(parent)] : []
+}
