@@ -9,7 +9,7 @@ export default defineConfig({
     // Tests run the sources, whichever way they import them, so that no module is ever loaded twice.
     alias: [
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
-      { find: /^duroxide-prisma\/(prisma|provider|server|testing)$/, replacement: source("$1/index.ts") },
+      { find: /^duroxide-prisma\/(observability|prisma|provider|server|testing)$/, replacement: source("$1/index.ts") },
       { find: /^duroxide-prisma\/testing\/provider$/, replacement: source("testing/provider.ts") }
     ]
   },

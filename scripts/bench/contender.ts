@@ -21,6 +21,8 @@ export interface Load {
   readonly executions: number
   /** Whether programs stay in memory between their turns; else every turn reads and replays the history. */
   readonly warm: boolean
+  /** Whether metrics and spans are recorded, and both are read every second; else neither is. Ours only. */
+  readonly observed: boolean | undefined
   /** One call of the store that is made and timed in place of an orchestration. */
   readonly call: "abandon" | "read" | "append" | undefined
 }
@@ -37,6 +39,7 @@ export const plainLoad: Load = {
   slots: undefined,
   executions: 1,
   warm: true,
+  observed: undefined,
   call: undefined
 }
 

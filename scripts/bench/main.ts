@@ -61,7 +61,7 @@ const [seconds, warmUpSeconds, rounds] = [
 /** A minute or two have no curve. */
 const byMinute = minutes !== undefined || seconds >= 120
 if (
-  scenario === undefined || (peer !== undefined && name === "G") ||
+  scenario === undefined || (peer !== undefined && (name === "G" || name === "O")) ||
   (peer === undefined) !== (values.peer === undefined) || !(seconds > 0) ||
   variants.length === 0 || !(warmUpSeconds >= 0) || !(rounds >= 1) || !(openMinutes >= 0) ||
   openMinutes > (minutes ?? 0)
@@ -216,5 +216,5 @@ function printProfile(file: string) {
 
 /** Peers have no such calls. */
 function isOnlyOurs({ load }: Variant): boolean {
-  return load.call !== undefined
+  return load.call !== undefined || load.observed !== undefined
 }

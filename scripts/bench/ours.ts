@@ -5,8 +5,11 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as ManagedRuntime from "effect/ManagedRuntime"
+import * as Metric from "effect/Metric"
+import { PrometheusMetrics } from "effect/observability"
 import * as References from "effect/References"
 import * as Schema from "effect/Schema"
+import * as Tracer from "effect/Tracer"
 import { openCalls } from "./calls.ts"
 import type { Contender, Load, Options, Timing } from "./contender.ts"
 
@@ -67,7 +70,8 @@ export const open = async (settings: Settings): Promise<Contender> => {
       Layer.merge(Client.layer),
       Layer.provide(PrismaProvider.layer({ url, schema, maxConnections })),
       Layer.provide(Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)])),
-      Layer.provide(Layer.succeed(References.MinimumLogLevel, "Warn"))
+      Layer.provide(Layer.succeed(References.MinimumLogLevel, "Warn")),
+      Layer.provideMerge(observability(load.observed))
     )
   )
   const client = await runtime.runPromise(Client.Client)
@@ -91,6 +95,43 @@ export const open = async (settings: Settings): Promise<Contender> => {
 }
 
 // internal
+
+/** Undefined: as Effect has it, which records both and reads neither. */
+const observability = (isOn: boolean | undefined): Layer.Layer<never> => {
+  if (isOn === undefined) return Layer.empty
+  if (!isOn) {
+    return Layer.merge(
+      Layer.succeed(References.TracerEnabled, false),
+      Layer.succeed(Metric.MetricRegistry, new NoRegistry())
+    )
+  }
+  const spans: Array<Tracer.Span> = []
+  const tracer = Tracer.make({
+    span: (options) => {
+      const span = new Tracer.NativeSpan(options)
+      spans.push(span)
+      return span
+    }
+  })
+  const exporter = Effect.forever(Effect.delay(
+    Effect.flatMap(
+      PrometheusMetrics.format(),
+      () => Effect.sync(() => JSON.stringify(spans.splice(0).map(({ name }) => name)))
+    ),
+    1_000
+  ))
+  return Layer.merge(
+    Layer.succeed(Tracer.Tracer, tracer),
+    Layer.effectDiscard(Effect.forkScoped(exporter))
+  )
+}
+
+/** Keeps no series: an update costs the look for it. */
+class NoRegistry extends Map<string, Metric.Metric.Metadata<unknown, unknown>> {
+  override get() {
+    return { hooks: { get: () => ({}), update: () => {}, modify: () => {} } } as never
+  }
+}
 
 const isLong = ({ activities, executions }: Load) => activities * executions >= 1000
 

@@ -103,6 +103,14 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     ),
     baseline: "1 process"
   },
+  O: {
+    ...rate(
+      "S8 with metrics and spans, which are read every second, and without; ours only",
+      variant("with", { observed: true }),
+      variant("without", { observed: false })
+    ),
+    baseline: "without"
+  },
   R: {
     ...time(
       "L and C through a proxy: what a round trip costs",

@@ -1,103 +1,240 @@
 /**
- * All metrics.
+ * All metrics, as `Metric`s of Effect: any exporter for Effect exports them. What each one is, and which test proves it, is
+ * in docs/observability.md.
  *
- * Metrics of the provider have the names of Duroxide's observability guide for providers. Histograms are in milliseconds
- * and change once per call, including calls that fail.
+ * Metrics of the provider have the names of Duroxide's observability guide for providers, those of the runtime have
+ * Duroxide's names where both count the same. No label has unbounded values: none is an id.
  *
  * @since 0.1.0
  */
-import * as Metric from "effect/Metric"
+import { counter, gauge, histogram } from "./internal/labelled.ts"
+import type { Labelled as Labels } from "./internal/labelled.ts"
 
-const milliseconds = (name: string, description: string) =>
-  Metric.histogram(name, {
-    description: `${description}, milliseconds`,
-    boundaries: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
+/**
+ * The names of a metric's labels. Each set of their values is a series of its own.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Labelled<Names extends ReadonlyArray<string>> = Labels<Names>
+
+// -- provider --------------------------------------------------------------------------------------
+
+const duration = (name: string, description: string) =>
+  histogram(name, {
+    description,
+    unit: "milliseconds",
+    labels: [],
+    boundaries: [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
   })
 
 /**
- * Duration of one statement that claims instances, however many it claims.
+ * Duration of one claim of instances, however many it claims, including retries and calls that fail. Milliseconds.
  *
  * @category provider metrics
  * @since 0.1.0
  */
-export const fetchOrchestrationItemDuration = milliseconds(
+export const fetchOrchestrationItemDuration = duration(
   "provider.fetch_orchestration_item_duration_ms",
   "Time of one claim of instances"
 )
 
 /**
- * Duration of storing one turn, from the call until it is stored, including retries.
+ * Duration of storing one turn, from the call until it is stored, including retries and calls that fail. Milliseconds.
  *
  * @category provider metrics
  * @since 0.1.0
  */
-export const ackOrchestrationItemDuration = milliseconds(
+export const ackOrchestrationItemDuration = duration(
   "provider.ack_orchestration_item_duration_ms",
   "Time to store one turn"
 )
 
 /**
- * Duration of one statement that claims activities, however many it claims.
+ * Duration of one claim of activities, however many it claims, including retries and calls that fail. Milliseconds.
  *
  * @category provider metrics
  * @since 0.1.0
  */
-export const dequeueWorkerDuration = milliseconds(
+export const dequeueWorkerDuration = duration(
   "provider.dequeue_worker_duration_ms",
   "Time of one claim of activities"
 )
 
 /**
- * Duration of storing one activity result, from the call until it is stored.
+ * Duration of storing one activity result, from the call until it is stored or the call fails. Milliseconds.
  *
  * @category provider metrics
  * @since 0.1.0
  */
-export const ackWorkerDuration = milliseconds("provider.ack_worker_duration_ms", "Time to store one activity result")
+export const ackWorkerDuration = duration("provider.ack_worker_duration_ms", "Time to store one activity result")
 
 /**
- * Duration of enqueueing one message to an instance, including starts and the first turns stored with them.
+ * Duration of enqueueing one message to an instance, including starts and the first turns stored with them. Milliseconds.
  *
  * @category provider metrics
  * @since 0.1.0
  */
-export const enqueueOrchestratorDuration = milliseconds(
+export const enqueueOrchestratorDuration = duration(
   "provider.enqueue_orchestrator_duration_ms",
   "Time to enqueue one message"
 )
 
 /**
- * Failed calls. Labels: `operation` (`fetch`, `ack_orch`, `advance_orch`, `ack_worker`, `enqueue`, …) and `error_type`
+ * Failed statements of every call of the driver, also those that a retry healed. Labels: `operation` (`fetch`, `ack_orch`,
+ * `advance_orch`, `dequeue_worker`, `ack_worker`, `enqueue`, `enqueue_worker`, `abandon_orch`, …) and `error_type`
  * (`transaction_failed`, `lock_timeout`, `serialization_error`, `unknown`).
  *
  * @category provider metrics
  * @since 0.1.0
  */
-export const infrastructureErrors = Metric.counter("provider.infrastructure_errors", {
-  description: "Failed provider calls",
-  incremental: true
+export const infrastructureErrors = counter("provider.infrastructure_errors", {
+  description: "Failed statements",
+  labels: ["operation", "error_type"]
 })
 
 /**
- * Second and later attempts to store a turn.
+ * Repeated sends of a turn: a retry of its statement, a statement of its own after its set has failed, and a turn that is
+ * stored again because the store did not take it before.
  *
  * @category provider metrics
  * @since 0.1.0
  */
-export const ackOrchestrationRetries = Metric.counter("provider.ack_orchestration_retries", {
-  description: "Repeated attempts to store a turn",
-  incremental: true
+export const ackOrchestrationRetries = counter("provider.ack_orchestration_retries", {
+  description: "Repeated sends of a turn",
+  labels: []
 })
 
-const counter = (name: string, description: string) => Metric.counter(name, { description, incremental: true })
+/**
+ * Calls that shared one statement, for each statement. Label: `operation`, as in `provider.infrastructure_errors`.
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const statementBatchSize = histogram("duroxide_statement_batch_size", {
+  description: "Calls that share one statement",
+  labels: ["operation"],
+  boundaries: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024]
+})
 
 /**
- * First turns stored. Label: `orchestration_name`.
+ * Items claimed by one statement, 0 included. Label: `queue` (`orchestrator`, `worker`).
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const claimBatchSize = histogram("duroxide_claim_batch_size", {
+  description: "Items claimed by one statement",
+  labels: ["queue"],
+  boundaries: [0, 1, 2, 4, 8, 16, 32, 64, 128]
+})
+
+/**
+ * 1 while hints of other processes arrive, 0 while they do not. Absent without a `Notifier`.
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const listenerConnected = gauge("duroxide_listener_connected", {
+  description: "1 while hints of other processes arrive",
+  labels: []
+})
+
+/**
+ * Open connections of the pool. Label: `state` (`busy`, `idle`).
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const poolConnections = gauge("duroxide_pool_connections", {
+  description: "Open connections of the pool",
+  labels: ["state"]
+})
+
+/**
+ * Statements that wait for a connection of the pool.
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const poolWaiting = gauge("duroxide_pool_waiting", {
+  description: "Statements that wait for a connection",
+  labels: []
+})
+
+// -- store -----------------------------------------------------------------------------------------
+
+/**
+ * Samples of the store that this process has taken. A reader of this counter, such as an exporter, asks for the next
+ * sample; the gauges of this category hold it when they are read next.
+ *
+ * @category store metrics
+ * @since 0.2.0
+ */
+export const storeSamples = counter("duroxide_store_samples_total", {
+  description: "Samples of the store taken by this process",
+  labels: []
+})
+
+/**
+ * Age of the oldest message that could be claimed now, in seconds; 0 for a queue without one. Labels: `queue`
+ * (`orchestrator`, `worker`) and `tag` of the activity (`default` without one).
+ *
+ * @category store metrics
+ * @since 0.2.0
+ */
+export const oldestMessageAge = gauge("duroxide_oldest_message_age_seconds", {
+  description: "Age of the oldest message that could be claimed",
+  unit: "seconds",
+  labels: ["queue", "tag"]
+})
+
+/**
+ * Messages to instances that could be claimed now.
+ *
+ * @category store metrics
+ * @since 0.2.0
+ */
+export const orchestratorQueueDepth = gauge("duroxide_orchestrator_queue_depth", {
+  description: "Messages that could be claimed",
+  labels: []
+})
+
+/**
+ * Activities that could be claimed now. Label: `tag` (`default` without one).
+ *
+ * @category store metrics
+ * @since 0.2.0
+ */
+export const workerQueueDepth = gauge("duroxide_worker_queue_depth", {
+  description: "Activities that could be claimed",
+  labels: ["tag"]
+})
+
+/**
+ * Instances that have started and not ended. An estimate in large stores.
+ *
+ * @category store metrics
+ * @since 0.2.0
+ */
+export const activeOrchestrations = gauge("duroxide_active_orchestrations", {
+  description: "Instances that have not ended",
+  labels: []
+})
+
+// -- runtime ---------------------------------------------------------------------------------------
+
+/**
+ * First turns of executions that were stored. Labels: `orchestration_name`, `version`, `initiated_by` (`client`,
+ * `suborchestration`, `continueAsNew`).
  *
  * @category runtime metrics
  * @since 0.1.0
  */
-export const orchestrationStarts = counter("duroxide_orchestration_starts_total", "Orchestrations started")
+export const orchestrationStarts = counter("duroxide_orchestration_starts_total", {
+  description: "Orchestrations started",
+  labels: ["orchestration_name", "version", "initiated_by"]
+})
 
 /**
  * Turns stored. Label: `orchestration_name`.
@@ -105,7 +242,10 @@ export const orchestrationStarts = counter("duroxide_orchestration_starts_total"
  * @category runtime metrics
  * @since 0.1.0
  */
-export const orchestrationTurns = counter("duroxide_orchestration_turns_total", "Turns stored")
+export const orchestrationTurns = counter("duroxide_orchestration_turns_total", {
+  description: "Turns stored",
+  labels: ["orchestration_name"]
+})
 
 /**
  * Turns that replayed a history because the instance was not warm. Label: `orchestration_name`.
@@ -113,16 +253,83 @@ export const orchestrationTurns = counter("duroxide_orchestration_turns_total", 
  * @category runtime metrics
  * @since 0.1.0
  */
-export const orchestrationReplays = counter("duroxide_orchestration_replays_total", "Turns that replayed a history")
+export const orchestrationReplays = counter("duroxide_orchestration_replays_total", {
+  description: "Turns that replayed a history",
+  labels: ["orchestration_name"]
+})
 
 /**
- * Turns run without a claim when activities of a warm instance ended here. Label: `answer` (`advanced`: stored; `queued`:
- * only the outcomes of the activities were; `failed`: the store did not answer). First turns are not among them.
+ * Last turns of executions that were stored. Labels: `orchestration_name`, `version`, `status` (`success`, `failed`,
+ * `cancelled`, `continuedAsNew`).
+ *
+ * @category runtime metrics
+ * @since 0.1.0
+ */
+export const orchestrationCompletions = counter("duroxide_orchestration_completions_total", {
+  description: "Orchestrations ended",
+  labels: ["orchestration_name", "version", "status"]
+})
+
+/**
+ * Failed executions, without cancelled ones. Labels: `orchestration_name`, `version`, `error_type` (`app_error`,
+ * `infrastructure_error`, `config_error`, `poison`).
  *
  * @category runtime metrics
  * @since 0.2.0
  */
-export const optimisticTurns = counter("duroxide_optimistic_turns_total", "Turns run without a claim")
+export const orchestrationFailures = counter("duroxide_orchestration_failures_total", {
+  description: "Orchestrations failed",
+  labels: ["orchestration_name", "version", "error_type"]
+})
+
+/**
+ * Time from the first to the last turn of an execution, by the clock of the store, in seconds. Labels as for
+ * `duroxide_orchestration_completions_total`.
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const orchestrationDuration = histogram("duroxide_orchestration_duration_seconds", {
+  description: "Time from the first turn of an execution to its last",
+  unit: "seconds",
+  labels: ["orchestration_name", "version", "status"],
+  boundaries: [0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 21_600, 86_400, 604_800, 2_592_000]
+})
+
+/**
+ * Events in the history of an execution when it ends. Label: `orchestration_name`.
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const orchestrationHistorySize = histogram("duroxide_orchestration_history_size", {
+  description: "Events of an execution when it ends",
+  labels: ["orchestration_name"],
+  boundaries: [10, 50, 100, 500, 1_000, 5_000, 10_000]
+})
+
+/**
+ * Time from the claim of an instance until its turn is settled. Milliseconds.
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const orchestrationProcessingDuration = duration(
+  "duroxide_orchestration_dispatcher_processing_duration_ms",
+  "Time from the claim of an instance until its turn is settled"
+)
+
+/**
+ * Turns run without a claim. Labels: `turn` (`first`: with the start of an instance; `next`: with results of activities)
+ * and `answer` (`advanced`: stored; `queued`: only the start or the results were; `failed`: the store did not answer).
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const optimisticTurns = counter("duroxide_optimistic_turns_total", {
+  description: "Turns run without a claim",
+  labels: ["turn", "answer"]
+})
 
 /**
  * Warm instances: those whose program waits in memory.
@@ -130,8 +337,9 @@ export const optimisticTurns = counter("duroxide_optimistic_turns_total", "Turns
  * @category runtime metrics
  * @since 0.1.0
  */
-export const warmInstances = Metric.gauge("duroxide_warm_instances", {
-  description: "Orchestrations whose program waits in memory"
+export const warmInstances = gauge("duroxide_warm_instances", {
+  description: "Orchestrations whose program waits in memory",
+  labels: []
 })
 
 /**
@@ -140,23 +348,66 @@ export const warmInstances = Metric.gauge("duroxide_warm_instances", {
  * @category runtime metrics
  * @since 0.1.0
  */
-export const warmInstanceBytes = Metric.gauge("duroxide_warm_instance_bytes", {
-  description: "Estimated memory of these programs, bytes"
+export const warmInstanceBytes = gauge("duroxide_warm_instance_bytes", {
+  description: "Estimated memory of these programs",
+  unit: "bytes",
+  labels: []
 })
 
 /**
- * Last turns stored. Labels: `orchestration_name`, `status` (`success`, `failed`).
+ * Activity results stored, and cancellations. Labels: `activity_name`, `outcome` (`success`, `app_error`,
+ * `cancelled`), `tag` (`default` without one).
  *
  * @category runtime metrics
  * @since 0.1.0
  */
-export const orchestrationCompletions = counter("duroxide_orchestration_completions_total", "Orchestrations ended")
+export const activityExecutions = counter("duroxide_activity_executions_total", {
+  description: "Activities run",
+  labels: ["activity_name", "outcome", "tag"]
+})
 
 /**
- * Activity results stored, and cancellations. Labels: `activity_name`, `outcome` (`success`, `app_error`,
- * `cancelled`), `tag`.
+ * Time that a handler ran, in seconds. Labels as for `duroxide_activity_executions_total`.
  *
  * @category runtime metrics
- * @since 0.1.0
+ * @since 0.2.0
  */
-export const activityExecutions = counter("duroxide_activity_executions_total", "Activities run")
+export const activityDuration = histogram("duroxide_activity_duration_seconds", {
+  description: "Time that a handler ran",
+  unit: "seconds",
+  labels: ["activity_name", "outcome", "tag"],
+  boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 1_800, 3_600]
+})
+
+/**
+ * Handlers that still run although they were interrupted and their grace period has passed.
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const uninterruptedHandlers = gauge("duroxide_uninterrupted_handlers", {
+  description: "Handlers that ignore their interruption",
+  labels: []
+})
+
+/**
+ * Instances that failed as poison.
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const orchestrationPoison = counter("duroxide_orchestration_poison_total", {
+  description: "Instances that failed as poison",
+  labels: []
+})
+
+/**
+ * Activities that failed as poison.
+ *
+ * @category runtime metrics
+ * @since 0.2.0
+ */
+export const activityPoison = counter("duroxide_activity_poison_total", {
+  description: "Activities that failed as poison",
+  labels: []
+})

@@ -19,6 +19,7 @@ import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
+import * as PoolGauges from "./internal/poolGauges.ts"
 import * as SqlFault from "./internal/SqlFault.ts"
 
 /**
@@ -108,6 +109,7 @@ export const make = Effect.fn("Database.make")(
   function*(options: Options): Effect.fn.Return<Database["Service"], ProviderError.ProviderError, Scope.Scope> {
     const settings = yield* readSettings(options)
     const pool = yield* acquirePool(settings)
+    yield* PoolGauges.register(pool)
     const client = new PrismaClient({
       adapter: new PrismaPg(pool, {
         // The adapter quotes the name without escaping it.

@@ -9,6 +9,7 @@
 import * as Effect from "effect/Effect"
 import * as Result from "effect/Result"
 import * as enqueue from "../provider/internal/enqueue.ts"
+import { counted } from "../provider/internal/watched.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ProviderError } from "../provider/ProviderError.ts"
@@ -79,7 +80,7 @@ export const make = (
 ): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
   const driver = Result.map(
     Connection.checkSchema(options?.schema ?? "public"),
-    (schema) => drivers.make({ query: queryOn(connection), schemaSql: Prisma.raw(Connection.quoted(schema)) })
+    (schema) => counted(drivers.make({ query: queryOn(connection), schemaSql: Prisma.raw(Connection.quoted(schema)) }))
   )
   const using = <A>(call: (driver: ProviderDriver["Service"]) => Effect.Effect<A, ProviderError>) =>
     Result.isSuccess(driver)

@@ -29,9 +29,10 @@ import * as optimistic from "./internal/optimistic.ts"
 import * as orchestrations from "./internal/orchestrations.ts"
 import * as outages from "./internal/outages.ts"
 import * as reads from "./internal/reads.ts"
-import * as statement from "./internal/statement.ts"
 import * as storeClocks from "./internal/storeClock.ts"
+import * as storeGauges from "./internal/storeGauges.ts"
 import { make as makeWakeups } from "./internal/wakeups.ts"
+import { counted, watched } from "./internal/watched.ts"
 import { Notifier } from "./Notifier.ts"
 import { Provider } from "./Provider.ts"
 import { ProviderDriver } from "./ProviderDriver.ts"
@@ -115,7 +116,7 @@ export const make: (
     patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
   }
   const clock = yield* Clock.Clock
-  const store = statement.watched(driver, outages.make(clock))
+  const store = watched(driver, outages.make(clock), clock)
   const notifier = yield* Effect.serviceOption(Notifier)
   const hints = yield* makeHints(Option.getOrUndefined(notifier), longPolling)
   const { awaitEnd, ...ofEnds } = yield* ends.make(store, { ...settings, hints })
@@ -125,6 +126,8 @@ export const make: (
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
   const firstTurns = optimistic.makeFirstTurns(storeNowMs)
   const ofActivities = yield* activities.make(store, wakeups, settings)
+  const ofReads = yield* reads.make(store, settings)
+  yield* storeGauges.make(ofReads.readBacklog, hints)
   return {
     ...(yield* orchestrations.make(store, wakeups, storeClock, settings)),
     ...ofActivities,
@@ -132,7 +135,7 @@ export const make: (
     ...enqueue.make(yield* enqueue.sharing(store, wakeups, firstTurns, storeClock, settings)),
     onStart: firstTurns.onStart,
     storeNowMs,
-    ...(yield* reads.make(store, settings)),
+    ...ofReads,
     awaitEnd,
     onCancelled: wakeups.onCancelled
   }
@@ -156,7 +159,7 @@ export const layer = (options?: Options): Layer.Layer<Provider, never, ProviderD
 export const makeAdmin: (
   driver: AdminDriver["Service"],
   provider: Pick<Provider["Service"], "readWithExecution">
-) => Admin["Service"] = admin.make
+) => Admin["Service"] = (driver, provider) => admin.make(counted(driver), provider)
 
 /**
  * The management service of the drivers in context.

@@ -30,6 +30,7 @@ export type Queue = "orchestrator" | "worker"
  *   none now. After that time its work may be claimed by others.
  * - `Changed`: instances, by their `fingerprint`, have ended, have a new status or value, or have cancelled activities.
  * - `Waiting`: the sender has callers that wait for such changes, for the next minute.
+ * - `Sampled`: the sender has just read the gauges of the store, so the others need not.
  * - `Hello`: the sender has just connected, and asks for the `Locks` and `Waiting` of the others.
  *
  * @category models
@@ -40,6 +41,7 @@ export type Hint = Data.TaggedEnum<{
   Locks: { readonly queue: Queue; readonly untilMs: number | null }
   Changed: { readonly fingerprints: ReadonlyArray<string> }
   Waiting: {}
+  Sampled: {}
   Hello: {}
 }>
 

@@ -17,6 +17,7 @@ import type * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
+import type { Backlog } from "./Backlog.ts"
 import type { ServedOrchestration } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
@@ -485,6 +486,9 @@ export class Provider extends Context.Service<Provider, {
 
   /** Deletes sessions whose lock has expired and for which no activity is queued; returns their number. */
   readonly cleanupOrphanedSessions: Effect.Effect<number, ProviderError>
+
+  /** What could be claimed now, by all processes together. */
+  readonly readBacklog: Effect.Effect<Backlog, ProviderError>
 
   /**
    * Waits until the instance has ended, also for the start of an unknown one; `none` if it has not ended after `timeout`.

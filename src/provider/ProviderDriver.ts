@@ -40,6 +40,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
+import type { Backlog } from "./Backlog.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
 /**
@@ -676,6 +677,11 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   }) => Call<number>
   /** Deletes sessions whose lock has expired and for which no activity is queued; returns their number. */
   readonly cleanupOrphanedSessions: Call<number>
+
+  /**
+   * What could be claimed now. Of each definition it may stop counting at `limit`, beginning with what is visible longest.
+   */
+  readonly readBacklog: (options: { readonly limit: number }) => Call<Backlog>
 
   /**
    * When something happens next by the passing of time alone. Optional: a driver without it is asked for work at longer

@@ -184,9 +184,9 @@ export class Interpreter {
         Context.add(References.CurrentLoggers, silentWhile(loggers, () => this.isReplaying)),
         Context.add(References.CurrentLogAnnotations, {
           ...Context.get(services, References.CurrentLogAnnotations),
-          orchestration: event.name,
-          instanceId: event.instanceId,
-          executionId: event.executionId
+          orchestration_name: event.name,
+          instance_id: event.instanceId,
+          execution_id: event.executionId
         }),
         Context.add(OrchestrationContext, {
           instanceId: event.instanceId,

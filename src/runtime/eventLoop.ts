@@ -31,9 +31,9 @@ export const watch = Effect.fnUntraced(function*(
     Effect.logWarning("Worker dispatcher: the event loop was blocked, probably by a running activity").pipe(
       Effect.annotateLogs({
         package: "duroxide-prisma",
-        milliseconds: Math.round(blockedMs),
+        duration_ms: Math.round(blockedMs),
         activities: names.slice(0, maxNamed).join(", "),
-        ...(names.length > maxNamed && { andOthers: names.length - maxNamed })
+        ...(names.length > maxNamed && { and_others: names.length - maxNamed })
       }),
       withHarmlessLoggers,
       runLog

@@ -51,6 +51,8 @@ export class Held {
   checkedAtMs = 0
   /** Monotonic milliseconds until which its lock is certain to be live. */
   lockedUntilMs = 0
+  /** How long its handler ran, milliseconds; undefined while it has not ended. */
+  ranMs: number | undefined
 
   constructor({ attemptCount, item, lockToken }: Claimed<WorkItem.Of<"ActivityExecute">>) {
     this.item = item

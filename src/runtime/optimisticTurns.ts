@@ -9,10 +9,12 @@
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import type * as Event from "../model/Event.ts"
 import * as coreVersion from "../model/internal/coreVersion.ts"
-import { labelled } from "../model/internal/labelled.ts"
+import { seriesOf } from "../model/internal/labelled.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import * as Metrics from "../model/Metrics.ts"
 import type { Claimed, HandOver, Provider, Turn } from "../provider/Provider.ts"
@@ -20,9 +22,9 @@ import { LockLost, ProviderError } from "../provider/ProviderError.ts"
 import type * as turns from "../replay/turn.ts"
 import * as decide from "./decide.ts"
 import type { Activity, Completion } from "./decide.ts"
-import type { Pauses } from "./policies.ts"
+import type { Pauses, UnstoredTurns } from "./policies.ts"
 import type { Registry } from "./registry.ts"
-import { component, report, reportWarm } from "./reports.ts"
+import { component, executionOf, report, reportWarm } from "./reports.ts"
 import type { Settings } from "./settings.ts"
 import * as spans from "./spans.ts"
 import type { TurnRunner } from "./turnRunner.ts"
@@ -63,10 +65,11 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly warm: WarmInstances
   readonly runner: TurnRunner
   readonly pauses: Pauses
+  readonly unstored: UnstoredTurns
   /** Whether another turn may begin now. */
   readonly isFree: (firstTurns: number) => boolean
 }): Effect.fn.Return<OptimisticTurns, never, Scope.Scope> {
-  const { isFree, pauses, provider, registry, runner, settings, warm } = options
+  const { isFree, pauses, provider, registry, runner, settings, unstored, warm } = options
   const context = yield* Effect.context<never>()
   const runFork = Effect.runForkWith(context)
   const runSyncExit = Effect.runSyncExitWith(context)
@@ -87,11 +90,17 @@ export const make = Effect.fnUntraced(function*(options: {
     if (reserved.limit > handedOver.length) slots!.release(reserved.limit - handedOver.length)
   }
 
-  const stored = (instanceId: string, name: string, ran: turns.Ran, turnSpan: spans.TurnSpan) => {
+  const stored = (
+    instanceId: string,
+    name: string,
+    first: Event.Event | undefined,
+    ran: turns.Ran,
+    turnSpan: spans.TurnSpan
+  ) => {
     if (ran.warm !== undefined) warm.add(instanceId, ran.warm)
     return Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
       Effect.andThen(turnSpan.stored(ran)),
-      Effect.andThen(report(name, ran)),
+      Effect.andThen(report(executionOf(name, first, ran.turn), ran)),
       Effect.andThen(reportWarm(warm))
     )
   }
@@ -99,7 +108,7 @@ export const make = Effect.fnUntraced(function*(options: {
   const ofInstance = (instanceId: string, executionId: number) => <A>(effect: Effect.Effect<A>): Effect.Effect<A> =>
     Effect.tap(effect, runner.reportStrays).pipe(
       withHarmlessLoggers,
-      Effect.annotateLogs({ package: "duroxide-prisma", instanceId, executionId })
+      Effect.annotateLogs({ package: "duroxide-prisma", instance_id: instanceId, execution_id: executionId })
     )
 
   // -- with the start of an instance ---------------------------------------------------------------
@@ -130,7 +139,13 @@ export const make = Effect.fnUntraced(function*(options: {
         settled: (handedOver) => {
           firstTurns--
           // First: what is handed over may end at once, and leads to the next turn.
-          if (Option.isSome(handedOver)) runFork(annotated(stored(instanceId, name, ran, turnSpan)))
+          runFork(
+            annotated(
+              Option.isSome(handedOver)
+                ? Effect.andThen(count("first", "advanced"), stored(instanceId, name, undefined, ran, turnSpan))
+                : count("first", "queued")
+            )
+          )
           beginHandedOver(handOver, Option.getOrElse(handedOver, () => []))
           if (Option.isNone(handedOver)) turnSpan.notStored()
           if (turnSpan.span !== undefined) runFork(turnSpan.end(Exit.void))
@@ -208,16 +223,20 @@ export const make = Effect.fnUntraced(function*(options: {
             if (answer._tag === "Queued") {
               turnSpan.notStored()
               outcomes.forEach((outcome, i) => settle([outcome], answer.results[i]!))
-              return Effect.andThen(count("queued"), reportWarm(warm))
+              return Effect.andThen(count("next", "queued"), reportWarm(warm))
             }
             settle(outcomes, "Done")
             pauses.forget(instanceId)
-            return Effect.andThen(count("advanced"), stored(instanceId, program.started.name, ran, turnSpan))
+            return Effect.andThen(
+              count("next", "advanced"),
+              stored(instanceId, program.started.name, program.started, ran, turnSpan)
+            )
           },
           // It may be stored: then the locks of its activities are lost.
           onFailure: () => {
             turnSpan.notStored()
-            return Effect.andThen(count("failed"), reportWarm(warm))
+            unstored.add(instanceId)
+            return Effect.andThen(count("next", "failed"), reportWarm(warm))
           }
         })
       )
@@ -277,6 +296,7 @@ interface Outcome {
 /** `Unstored`: it is to be stored alone. */
 type Answer = "Done" | "LockLost" | "Unstored"
 
-const answers = labelled(Metrics.optimisticTurns, ["answer"])
+const answers = seriesOf(Metrics.optimisticTurns)
 
-const count = (answer: "advanced" | "queued" | "failed") => answers(answer)
+const count = (turn: "first" | "next", answer: "advanced" | "queued" | "failed") =>
+  Metric.update(answers(turn, answer), 1)

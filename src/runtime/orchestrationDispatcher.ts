@@ -6,9 +6,12 @@
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as coreVersion from "../model/internal/coreVersion.ts"
+import { monotonicMs } from "../model/internal/monotonic.ts"
+import * as Metrics from "../model/Metrics.ts"
 import * as renewal from "../provider/internal/renewal.ts"
 import type { Claimed, OrchestrationItem, Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
@@ -19,9 +22,9 @@ import * as decide from "./decide.ts"
 import type { EventLoop } from "./eventLoop.ts"
 import { withRejections } from "./failing.ts"
 import * as optimistic from "./optimisticTurns.ts"
-import { Pauses, problem } from "./policies.ts"
+import { Pauses, problem, UnstoredTurns } from "./policies.ts"
 import type { Registry } from "./registry.ts"
-import { component, report, reportWarm } from "./reports.ts"
+import { component, countTurn, executionOf, report, reportWarm } from "./reports.ts"
 import type { Settings } from "./settings.ts"
 import * as settlements from "./settlement.ts"
 import type { Dispatcher } from "./shutdown.ts"
@@ -45,7 +48,8 @@ export const make = Effect.fnUntraced(function*(options: {
   const runner = turnRunners.make(yield* Effect.context<never>(), options)
   const usesWarm = settings.warmInstances > 0 && settings.warmInstanceBytes > 0 && !settings.verifyReplay
   const pauses = new Pauses()
-  const parts: Parts = { provider, registry, settings, warm, runner, pauses }
+  const unstored = new UnstoredTurns()
+  const parts: Parts = { provider, registry, settings, warm, runner, pauses, unstored }
   const dispatcher = yield* slots.make({
     name: component,
     concurrency: settings.orchestrationConcurrency,
@@ -82,13 +86,14 @@ interface Parts {
   readonly warm: WarmInstances
   readonly runner: TurnRunner
   readonly pauses: Pauses
+  readonly unstored: UnstoredTurns
 }
 
 /** Handles a delivery, and settles its claim whatever happens. */
 const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effect<void> => {
-  const { pauses, provider, runner, settings } = parts
+  const { pauses, provider, runner, settings, unstored } = parts
   const { item: { executionId, instanceId }, lockToken } = claimed
-  const settlement = settlements.make({ provider, pauses, instanceId, lockToken })
+  const settlement = settlements.make({ provider, pauses, unstored, instanceId, lockToken })
   const renewed = renewal.untilLost(
     settings.orchestrationLockTimeout,
     provider.renewOrchestrationItemLock({ lockToken, extendFor: settings.orchestrationLockTimeout })
@@ -100,10 +105,20 @@ const handle = (parts: Parts, claimed: Claimed<OrchestrationItem>): Effect.Effec
     ),
     // Shutdown. If the turn was stored nevertheless, the store ignores this.
     Effect.onInterrupt(() => settlement.release),
-    Effect.annotateLogs({ instanceId, executionId }),
-    Effect.andThen(runner.reportStrays)
+    Effect.annotateLogs({ instance_id: instanceId, execution_id: executionId }),
+    Effect.andThen(runner.reportStrays),
+    timed
   )
 }
+
+const timed = (delivery: Effect.Effect<void>): Effect.Effect<void> =>
+  Effect.clockWith((clock) => {
+    const begunMs = monotonicMs(clock)
+    return Effect.ensuring(
+      delivery,
+      Effect.suspend(() => Metric.update(Metrics.orchestrationProcessingDuration, monotonicMs(clock) - begunMs))
+    )
+  })
 
 /** Decides what the delivery comes to, and carries it out. */
 const deliver = (
@@ -126,7 +141,13 @@ const deliver = (
           const { batch, warm } = decision
           return Effect.flatMap(runner.resume(warm, item, batch), (resumed) =>
             resumed._tag === "Ran"
-              ? commit(warm.started.name, resumed.ran, item, batch, "Resume")
+              ? commit(
+                executionOf(warm.started.name, warm.started, resumed.ran.turn),
+                resumed.ran,
+                item,
+                batch,
+                "Resume"
+              )
               : readHistory(resumed.ran))
         }
         case "ReadHistory":
@@ -135,13 +156,13 @@ const deliver = (
           const { batch, registration } = decision
           return Effect.flatMap(
             runner.replay({ item, batch, registration, warm, ran }),
-            (ran) => commit(registration.name, ran, item, batch, "Replay")
+            (ran) => commit(executionOf(registration.name, batch.history[0], ran.turn), ran, item, batch, "Replay")
           )
         }
         case "FailAsPoison":
           return Effect.logError(`${component}: instance fails as poison, no delivery ended with a stored turn`).pipe(
-            Effect.annotateLogs({ deliveries: decision.deliveries, orchestration: item.orchestrationName }),
-            Effect.andThen(store(decision.turn, item, "Replay"))
+            Effect.annotateLogs({ attempts: decision.deliveries, orchestration_name: item.orchestrationName }),
+            Effect.andThen(storeFailure(decision.turn, item, "Replay"))
           )
         case "Drop":
           return Effect.logDebug(`${component}: messages for an instance that has ended are dropped`).pipe(
@@ -170,7 +191,7 @@ const deliver = (
     })
 
   const commit = (
-    name: string,
+    execution: Parameters<typeof report>[0],
     ran: turns.Ran,
     item: OrchestrationItem,
     batch: batches.Run,
@@ -180,16 +201,25 @@ const deliver = (
     return Effect.forEach(ran.warnings, (warning) => Effect.logWarning(`${component}: ${warning}`)).pipe(
       Effect.andThen(store(withRejections(ran.turn, batch), item, origin, () => {
         if (ran.warm !== undefined) parts.warm.add(instanceId, ran.warm)
-        return Effect.andThen(turnSpan.stored(ran), Effect.andThen(report(name, ran), reportWarm(parts.warm)))
+        return Effect.andThen(turnSpan.stored(ran), Effect.andThen(report(execution, ran), reportWarm(parts.warm)))
       }))
     )
   }
+
+  /** Stores a turn that fails the instance without running its program. */
+  const storeFailure = (turn: Turn, item: OrchestrationItem, origin: decide.TurnOrigin): Effect.Effect<void> =>
+    store(
+      turn,
+      item,
+      origin,
+      () => countTurn(executionOf(item.orchestrationName, item.history[0], turn), turn)
+    )
 
   const store = (
     turn: Turn,
     item: OrchestrationItem,
     origin: decide.TurnOrigin,
-    onStored: () => Effect.Effect<void> = () => Effect.void
+    onStored: () => Effect.Effect<void>
   ): Effect.Effect<void> =>
     Effect.matchEffect(settlement.ack(turn), {
       onSuccess: onStored,
@@ -204,7 +234,7 @@ const deliver = (
       case "Fail":
         return Effect.logError(`${component}: instance fails, the database refuses what its turn stores`).pipe(
           problem(error),
-          Effect.andThen(store(decision.turn, item, "Refusal"))
+          Effect.andThen(storeFailure(decision.turn, item, "Refusal"))
         )
       case "Release":
         return Effect.andThen(

@@ -3,15 +3,16 @@
  *
  * Neither needs a slot. The handler has ended, and does not run again because its outcome could not be stored.
  */
+import type * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { labelled } from "../model/internal/labelled.ts"
+import { seriesOf } from "../model/internal/labelled.ts"
 import * as Metrics from "../model/Metrics.ts"
 import type { Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as decide from "./decide.ts"
-import type { Activity, Completion } from "./decide.ts"
+import type { Completion } from "./decide.ts"
 import type { Held, HeldActivities } from "./heldActivities.ts"
 import type { StoreOutcome } from "./optimisticTurns.ts"
 import { longestStorePause, pauseAfter, Pauses, problem } from "./policies.ts"
@@ -39,7 +40,16 @@ export const make = ({ heldActivities, provider, storeOutcome }: {
     return Effect.matchEffect(
       heldActivities.isLocked(held) ? ack : Effect.andThen(heldActivities.renew(held), ack),
       {
-        onSuccess: () => count(held.item, completion._tag === "ActivityCompleted" ? "success" : "app_error"),
+        onSuccess: () => {
+          const outcome = completion._tag === "ActivityCompleted" ? "success" : "app_error"
+          return Effect.andThen(
+            count(held, outcome),
+            Effect.annotateLogs(Effect.logDebug(`${component}: outcome stored`), {
+              outcome,
+              duration_ms: Math.round(held.ranMs ?? 0)
+            })
+          )
+        },
         onFailure: (error) => settleUnstored(held, completion, error, failures)
       }
     )
@@ -94,10 +104,17 @@ export const make = ({ heldActivities, provider, storeOutcome }: {
   return { store, abandon }
 }
 
-const executions = labelled(Metrics.activityExecutions, ["activity_name", "outcome", "tag"])
+const executions = seriesOf(Metrics.activityExecutions)
+const durations = seriesOf(Metrics.activityDuration)
 
-export const count = ({ name, tag }: Activity, outcome: "success" | "app_error" | "cancelled") =>
-  executions(name, outcome, tag ?? "default")
+/** Counts an activity whose outcome is stored or no longer wanted. */
+export const count = ({ item: { name, tag }, ranMs }: Held, outcome: "success" | "app_error" | "cancelled") =>
+  Effect.contextWith((context: Context.Context<never>) => {
+    const tagged = tag ?? "default"
+    executions(name, outcome, tagged).updateUnsafe(1, context)
+    if (ranMs !== undefined) durations(name, outcome, tagged).updateUnsafe(ranMs / 1_000, context)
+    return Effect.void
+  })
 
 // internal
 

@@ -41,8 +41,28 @@ export class Pauses {
   }
 }
 
-/** Annotates a log line with the problem, which never contains a payload. */
-export const problem = (error: ProviderError) => Effect.annotateLogs({ problem: error.message })
+/** Instances whose last turn the store has not taken: the next one sends it again. */
+export class UnstoredTurns {
+  private readonly instanceIds = new Set<string>()
+
+  has(instanceId: string): boolean {
+    return this.instanceIds.has(instanceId)
+  }
+
+  add(instanceId: string): void {
+    // Another process may run the instance meanwhile; then it would stay here.
+    if (this.instanceIds.size >= maxRemembered) this.instanceIds.clear()
+    this.instanceIds.add(instanceId)
+  }
+
+  delete(instanceId: string): void {
+    this.instanceIds.delete(instanceId)
+  }
+}
+
+/** Annotates a log line with an error. Its message never contains a payload. */
+export const problem = (error: ProviderError) =>
+  Effect.annotateLogs({ operation: error.operation, error_type: error.reason._tag, error: error.message })
 
 // internal
 

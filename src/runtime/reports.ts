@@ -1,11 +1,14 @@
 /**
  * Logs and metrics of turns.
  */
+import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
-import { labelled } from "../model/internal/labelled.ts"
+import type * as Event from "../model/Event.ts"
+import { seriesOf } from "../model/internal/labelled.ts"
 import * as Metrics from "../model/Metrics.ts"
+import type { Turn } from "../provider/Provider.ts"
 import type * as turns from "../replay/turn.ts"
 import type { WarmInstances } from "./warmInstances.ts"
 
@@ -17,19 +20,57 @@ export const reportWarm = (warm: WarmInstances) =>
     Metric.update(Metrics.warmInstanceBytes, warm.bytes)
   )
 
-const starts = labelled(Metrics.orchestrationStarts, ["orchestration_name"])
-const turned = labelled(Metrics.orchestrationTurns, ["orchestration_name"])
-const completions = labelled(Metrics.orchestrationCompletions, ["orchestration_name", "status"])
+/** The execution of a turn. */
+interface Execution {
+  readonly name: string
+  readonly version: string
+  /** The first event, unless it cannot be read. */
+  readonly started?: Event.Event | undefined
+}
 
-export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
-  const isFirst = turn.historyDelta[0]?._tag === "OrchestrationStarted"
-  const both = isFirst ? Effect.andThen(starts(name), turned(name)) : turned(name)
-  if (outcome._tag === "Waiting") return both
-  const status = outcome._tag === "Completed" ? "success" : outcome._tag === "Failed" ? "failed" : "continuedAsNew"
-  return both.pipe(
-    Effect.andThen(completions(name, status)),
+/** The execution that begins with this event, or in this turn. */
+export const executionOf = (
+  name: string,
+  first: Event.Event | undefined,
+  { historyDelta }: Pick<Turn, "historyDelta">
+): Execution => {
+  const started = first ?? historyDelta[0]
+  return started?._tag === "OrchestrationStarted"
+    ? { name, version: started.version, started }
+    : { name, version: "unknown" }
+}
+
+/** Counts a turn that is stored. */
+export const countTurn = (execution: Execution, { historyDelta }: Pick<Turn, "historyDelta">): Effect.Effect<void> =>
+  Effect.contextWith((context: Context.Context<never>) => {
+    const { name, started, version } = execution
+    turned(name).updateUnsafe(1, context)
+    const [first] = historyDelta
+    if (first?._tag === "OrchestrationStarted") starts(name, version, initiatorOf(first)).updateUnsafe(1, context)
+    const last = historyDelta.at(-1)
+    const status = last === undefined ? undefined : statusOf(last)
+    if (status === undefined) return Effect.void
+    completions(name, version, status).updateUnsafe(1, context)
+    historySizes(name).updateUnsafe(last!.eventId, context)
+    if (started !== undefined) {
+      // The clock of the store may have been set back meanwhile.
+      const ms = Math.max(0, last!.timestampMs - started.timestampMs)
+      durations(name, version, status).updateUnsafe(ms / 1_000, context)
+    }
+    if (status === "failed" && last!._tag === "OrchestrationFailed") {
+      failures(name, version, errorTypes[last.details._tag]).updateUnsafe(1, context)
+      if (isPoisonOf(last.details)) Metrics.orchestrationPoison.updateUnsafe(1, context)
+    }
+    return Effect.void
+  })
+
+/** Counts a turn of a program, and logs how it ended. */
+export const report = (execution: Execution, { diedOf, outcome, turn }: turns.Ran): Effect.Effect<void> => {
+  return countTurn(execution, turn).pipe(
     Effect.andThen(
-      outcome._tag !== "Failed"
+      outcome._tag === "Waiting"
+        ? Effect.logDebug(`${component}: turn stored, instance waits`)
+        : outcome._tag !== "Failed"
         ? Effect.logDebug(`${component}: instance ${outcome._tag === "Completed" ? "completed" : "continues as new"}`)
         : isExpected(outcome.details)
         ? Effect.logDebug(`${component}: instance failed with an error of its Schema`)
@@ -37,9 +78,42 @@ export const report = (name: string, { diedOf, outcome, turn }: turns.Ran) => {
         ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
         : Effect.logWarning(`${component}: instance failed: ${failureReason(outcome.details)}`)
     ),
-    Effect.annotateLogs({ orchestration: name, newEvents: turn.historyDelta.length })
+    Effect.annotateLogs({ orchestration_name: execution.name, new_events: turn.historyDelta.length })
   )
 }
+
+const starts = seriesOf(Metrics.orchestrationStarts)
+const turned = seriesOf(Metrics.orchestrationTurns)
+const completions = seriesOf(Metrics.orchestrationCompletions)
+const failures = seriesOf(Metrics.orchestrationFailures)
+const durations = seriesOf(Metrics.orchestrationDuration)
+const historySizes = seriesOf(Metrics.orchestrationHistorySize)
+
+const initiatorOf = ({ executionId, parentInstance }: Event.Of<"OrchestrationStarted">) =>
+  executionId > 1 ? "continueAsNew" : parentInstance === null ? "client" : "suborchestration"
+
+/** Undefined: the execution has not ended. */
+const statusOf = (last: Event.Event) =>
+  last._tag === "OrchestrationCompleted"
+    ? "success"
+    : last._tag === "OrchestrationContinuedAsNew"
+    ? "continuedAsNew"
+    : last._tag !== "OrchestrationFailed"
+    ? undefined
+    : last.details._tag === "Application" && typeof last.details.kind === "object"
+    ? "cancelled"
+    : "failed"
+
+const errorTypes: { readonly [T in ErrorDetails.ErrorDetails["_tag"]]: string } = {
+  Application: "app_error",
+  Infrastructure: "infrastructure_error",
+  Configuration: "config_error",
+  Poison: "poison"
+}
+
+/** The instance itself, and not one of its activities. */
+const isPoisonOf = (details: ErrorDetails.ErrorDetails) =>
+  details._tag === "Poison" && !("Activity" in details.messageType)
 
 // Errors of the program's own Schema and cancellations are outcomes that the application asked for.
 const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
@@ -67,6 +141,6 @@ export class StrayReport {
     Effect.forEach(this.pending.splice(0), ({ instanceId, name }) =>
       Effect.logError(
         `${component}: program continues outside its turn: it awaits something that is not durable. Put it in an activity`
-      ).pipe(Effect.annotateLogs({ orchestration: name, instanceId })), { discard: true })
+      ).pipe(Effect.annotateLogs({ orchestration_name: name, instance_id: instanceId })), { discard: true })
   )
 }

@@ -3,13 +3,15 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
+import * as Metrics from "../model/Metrics.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Provider, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import type { Abandon, InstanceAbandoned } from "./decide.ts"
 import { longestStorePause, pauseAfter, problem, skippedWhenHeld } from "./policies.ts"
-import type { Pauses } from "./policies.ts"
+import type { Pauses, UnstoredTurns } from "./policies.ts"
 import { component } from "./reports.ts"
 
 export interface Settlement {
@@ -22,10 +24,11 @@ export interface Settlement {
   readonly release: Effect.Effect<void>
 }
 
-export const make = ({ instanceId, lockToken, pauses, provider }: {
+export const make = ({ instanceId, lockToken, pauses, provider, unstored }: {
   readonly provider: Provider["Service"]
   /** Of all instances. */
   readonly pauses: Pauses
+  readonly unstored: UnstoredTurns
   readonly instanceId: string
   readonly lockToken: string
 }): Settlement => {
@@ -48,7 +51,17 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
     )
 
   return {
-    ack: (turn) => Effect.andThen(provider.ackOrchestrationItem(lockToken, turn), forget),
+    ack: (turn) =>
+      Effect.suspend(() => {
+        const ack = provider.ackOrchestrationItem(lockToken, turn)
+        return unstored.has(instanceId) ? Effect.andThen(Metric.update(Metrics.ackOrchestrationRetries, 1), ack) : ack
+      }).pipe(
+        Effect.tapError(({ reason }) =>
+          Effect.sync(() => reason._tag === "LockLost" ? unstored.delete(instanceId) : unstored.add(instanceId))
+        ),
+        Effect.andThen(Effect.sync(() => unstored.delete(instanceId))),
+        Effect.andThen(forget)
+      ),
     // A notice is sent again when the process dies before the drop. A parent takes the first one only.
     drop: (rejections) =>
       Effect.forEach(
@@ -65,7 +78,7 @@ export const make = ({ instanceId, lockToken, pauses, provider }: {
           : { isFirst: false, pause: pause === "none" ? undefined : pause }
         const log = lines[because](isFirst)
         return Effect.andThen(
-          problem === undefined ? log : Effect.annotateLogs(log, { problem }),
+          problem === undefined ? log : Effect.annotateLogs(log, { error: problem }),
           abandon({ delay: Option.fromUndefinedOr(delay), ignoreAttempt: !counts, beginsFirst })
         )
       }),

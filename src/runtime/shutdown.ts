@@ -53,7 +53,7 @@ export const run = Effect.fnUntraced(function*(
         }
       }
       yield* Effect.annotateLogs(Effect.logInfo("Runtime: stopped"), {
-        stoppingTookSeconds: Math.round((monotonicMs(clock) - begunMs) / 100) / 10
+        duration_ms: Math.round(monotonicMs(clock) - begunMs)
       })
     }).pipe(Effect.annotateLogs({ package: "duroxide-prisma" }), withHarmlessLoggers)
   )

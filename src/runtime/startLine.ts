@@ -34,7 +34,7 @@ export const warnOfLimits = (handlers: ReadonlyMap<string, ActivityCode>, { work
       "Runtime: an activity times out after a crash, its limit is no longer than workerLockTimeout"
     ).pipe(Effect.annotateLogs({
       package: "duroxide-prisma",
-      activity,
+      activity_name: activity,
       ...Object.fromEntries(short),
       workerLockTimeout: Duration.format(workerLockTimeout)
     }))

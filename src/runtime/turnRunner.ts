@@ -3,11 +3,12 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import * as References from "effect/References"
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import * as Event from "../model/Event.ts"
 import * as coreVersion from "../model/internal/coreVersion.ts"
-import { labelled } from "../model/internal/labelled.ts"
+import { seriesOf } from "../model/internal/labelled.ts"
 import { harmless } from "../model/internal/logging.ts"
 import * as tracing from "../model/internal/tracing.ts"
 import * as Metrics from "../model/Metrics.ts"
@@ -62,7 +63,7 @@ export const make = (
       const { blockedMs, result } = eventLoop.turn(run)
       if (blockedMs === undefined) return Effect.succeed(result)
       return Effect.logWarning(`${component}: a turn blocked the event loop; computing belongs in activities`).pipe(
-        Effect.annotateLogs({ orchestration: name, milliseconds: blockedMs }),
+        Effect.annotateLogs({ orchestration_name: name, duration_ms: blockedMs }),
         Effect.as(result)
       )
     })
@@ -122,7 +123,7 @@ export const make = (
             item,
             (isLeft) => silently(() => run(batch.messages.filter((message) => !isLeft(message))))
           )))
-        return batch.history.length === 0 ? turn : Effect.tap(turn, replays(registration.name))
+        return batch.history.length === 0 ? turn : Effect.tap(turn, Metric.update(replays(registration.name), 1))
       }),
     reportStrays: strays.flush
   }
@@ -130,7 +131,7 @@ export const make = (
 
 // internal
 
-const replays = labelled(Metrics.orchestrationReplays, ["orchestration_name"])
+const replays = seriesOf(Metrics.orchestrationReplays)
 
 /** Code inherits only its host's loggers. */
 const hostServices = (

@@ -12,12 +12,14 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import { monotonicMs } from "../model/internal/monotonic.ts"
 import * as tracing from "../model/internal/tracing.ts"
+import * as Metrics from "../model/Metrics.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
 import { Call } from "./activityCall.ts"
 import { ActivitySlots } from "./activitySlots.ts"
@@ -95,7 +97,8 @@ export const make = Effect.fnUntraced(function*(options: {
         return settle(
           delivery,
           Effect.logError(`${component}: activity fails as poison, no delivery ended with an outcome`).pipe(
-            Effect.annotateLogs({ deliveries: decision.deliveries }),
+            Effect.annotateLogs({ attempts: decision.deliveries }),
+            Effect.andThen(Metric.update(Metrics.activityPoison, 1)),
             Effect.andThen(outcomes.store(delivery, decision.completion))
           )
         )
@@ -148,6 +151,7 @@ export const make = Effect.fnUntraced(function*(options: {
 
   const begin = (delivery: Delivery) => {
     delivery.phase = "Running"
+    delivery.begunAtMs = monotonicMs(clock)
     delivery.onLost = () => cancel(delivery)
     const fiber = Effect.runForkWith(contextOf(delivery))(perform(delivery))
     delivery.fiber = fiber
@@ -164,6 +168,7 @@ export const make = Effect.fnUntraced(function*(options: {
             (exit) => spans.endAttempt(span, exit)
           ),
           (exit) => {
+            delivery.ranMs = monotonicMs(clock) - delivery.begunAtMs
             // The one that interrupted it settles its claim.
             if (delivery.phase !== "Running") return Effect.void
             const decision = decide.handlerEnd(delivery.item, exit)
@@ -213,7 +218,7 @@ export const make = Effect.fnUntraced(function*(options: {
     run(
       Effect.logInfo(`${component}: activity cancelled, it is interrupted`).pipe(
         Effect.andThen(interruptWithin(delivery, settings.activityGracePeriod)),
-        Effect.andThen(count(delivery.item, "cancelled")),
+        Effect.andThen(Effect.suspend(() => count(delivery, "cancelled"))),
         Effect.ensuring(Effect.sync(() => leave(delivery))),
         (cancelled) => inItsName(delivery, cancelled)
       )
@@ -344,6 +349,8 @@ class Delivery extends Held {
   handler: ActivityCode | undefined
   /** Runs the handler and settles the claim. */
   fiber: Fiber.Fiber<void> | undefined
+  /** When its handler began, monotonic milliseconds. */
+  begunAtMs = 0
   /** Whether it counts for its session. */
   isAdmitted = false
 
@@ -357,10 +364,10 @@ class Delivery extends Held {
 const givenBack = { pause: "none", counts: false } as const
 
 const annotationsOf = ({ executionId, id, instance, name }: Activity) => ({
-  instanceId: instance,
-  executionId,
-  activityId: id,
-  activityName: name
+  instance_id: instance,
+  execution_id: executionId,
+  activity_id: id,
+  activity_name: name
 })
 
 const inItsName = <A>({ item }: Delivery, effect: Effect.Effect<A>) => Effect.annotateLogs(effect, annotationsOf(item))
@@ -388,8 +395,19 @@ const interruptWithin = ({ fiber }: Delivery, gracePeriod: Duration.Duration) =>
     Effect.flatMap((ended) =>
       Option.isSome(ended)
         ? Effect.void
-        : Effect.logWarning(
-          `${component}: interrupted activity has not ended within its grace period, its slot is freed`
+        : Effect.andThen(
+          Effect.logWarning(
+            `${component}: interrupted activity has not ended within its grace period, its slot is freed`
+          ),
+          countUntilEnded(fiber!)
         )
     )
   )
+
+/** Counts a handler that ignores its interruption, while it runs. */
+const countUntilEnded = (fiber: Fiber.Fiber<void>) =>
+  Effect.contextWith((context: Context.Context<never>) => {
+    Metrics.uninterruptedHandlers.modifyUnsafe(1, context)
+    fiber.addObserver(() => Metrics.uninterruptedHandlers.modifyUnsafe(-1, context))
+    return Effect.void
+  })

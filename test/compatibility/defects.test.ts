@@ -43,7 +43,7 @@ const inTime = Effect.fnUntraced(function*<A, E>(fiber: Fiber.Fiber<A, E>) {
   return yield* Fiber.join(fiber)
 })
 
-const counted = (metric: typeof Metrics.orchestrationStarts, labels: Record<string, string>) =>
+const counted = (metric: Metric.Counter<number>, labels: Record<string, string>) =>
   Effect.map(Metric.value(Metric.withAttributes(metric, labels)), ({ count }) => count)
 
 describe("Defects of Duroxide:", () => {
@@ -75,9 +75,10 @@ describe("Defects of Duroxide:", () => {
       assert.strictEqual(yield* client.execute(Steps, { instanceId: "steps", payload: 1 }), 3)
       assert.strictEqual(yield* client.execute(Hasty, { instanceId: "hasty" }), "over")
       const steps = { orchestration_name: "Steps" }
-      assert.strictEqual(yield* counted(Metrics.orchestrationStarts, steps), 1)
+      const ofVersion = { ...steps, version: "1.0.0" }
+      assert.strictEqual(yield* counted(Metrics.orchestrationStarts, { ...ofVersion, initiated_by: "client" }), 1)
       assert.strictEqual(yield* counted(Metrics.orchestrationTurns, steps), 3)
-      assert.strictEqual(yield* counted(Metrics.orchestrationCompletions, { ...steps, status: "success" }), 1)
+      assert.strictEqual(yield* counted(Metrics.orchestrationCompletions, { ...ofVersion, status: "success" }), 1)
       const of = (activity_name: string, outcome: string) => ({ activity_name, outcome, tag: "default" })
       assert.strictEqual(yield* counted(Metrics.activityExecutions, of("Step", "success")), 2)
       // The row is deleted by then: that is how a worker learns of a cancellation, not an error.

@@ -3,6 +3,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as root from "duroxide-prisma"
+import * as observability from "duroxide-prisma/observability"
 import * as prisma from "duroxide-prisma/prisma"
 import * as provider from "duroxide-prisma/provider"
 import * as server from "duroxide-prisma/server"
@@ -10,7 +11,7 @@ import * as testing from "duroxide-prisma/testing"
 import * as suite from "duroxide-prisma/testing/provider"
 import * as effect from "effect"
 import * as http from "effect/http"
-import * as observability from "effect/observability"
+import * as effectObservability from "effect/observability"
 import * as persistence from "effect/persistence"
 import { readdirSync } from "node:fs"
 import { fileURLToPath } from "node:url"
@@ -18,6 +19,7 @@ import * as Docs from "../utils/docs.ts"
 
 const ours: Record<string, object> = {
   "duroxide-prisma": root,
+  "duroxide-prisma/observability": observability,
   "duroxide-prisma/prisma": prisma,
   "duroxide-prisma/provider": provider,
   "duroxide-prisma/server": server,
@@ -28,7 +30,7 @@ const entries: Record<string, object> = {
   ...ours,
   effect,
   "effect/http": http,
-  "effect/observability": observability,
+  "effect/observability": effectObservability,
   "effect/persistence": persistence
 }
 const exported = new Set(Object.values(entries).flatMap((entry) => Object.keys(entry)))

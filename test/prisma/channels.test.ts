@@ -17,6 +17,7 @@ const hint = fc.oneof(
   fc.record({ queue, untilMs: fc.option(ms.map((time) => time + 1)) }).map((fields) => Hint.Locks(fields)),
   fc.array(fingerprint, { minLength: 1, maxLength: 800 }).map((fingerprints) => Hint.Changed({ fingerprints })),
   fc.constant(Hint.Waiting()),
+  fc.constant(Hint.Sampled()),
   fc.constant(Hint.Hello())
 )
 

@@ -49,8 +49,8 @@ describe("the holder of dead rows:", () => {
       yield* look
       const [line, ...more] = own()
       assert.deepStrictEqual(more, [])
-      assert.deepInclude(line, { applicationName: "left open", holder: "transaction", id: pid })
-      assert.isAtLeast(Number(line!["deadRows"]), 12_000)
+      assert.deepInclude(line, { application_name: "left open", holder: "transaction", id: pid })
+      assert.isAtLeast(Number(line!["dead_rows"]), 12_000)
       assert.notInclude(JSON.stringify(line), "SELECT")
 
       // After 2, then 4 minutes.

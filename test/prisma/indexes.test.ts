@@ -221,6 +221,18 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     ["orchestrator_queue_route_visible_at_id_idx", "instances_pkey"],
     400
   ],
+  "readBacklog": [
+    `SELECT * FROM dx_read_backlog(10, ${now})`,
+    [
+      "orchestrator_queue_route_visible_at_id_idx",
+      "instance_locks_pkey",
+      "worker_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_session_idx"
+    ],
+    // Ten rows of each of the 103 routes of both queues, the locks of the instances, and the 60,000 executions, which
+    // fill less than 1,000 pages.
+    65_000
+  ],
   "a message's route": [
     `SELECT dx_enqueue_for_orchestrator('[{"instance_id":"i7","work_item":"{}"},{"instance_id":"none","work_item":"{}"}]', ${now})`,
     ["instances_pkey"],

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Client, Metrics, Orchestration, Runtime } from "duroxide-prisma"
 import { FromDriver, MemoryDriver, Provider } from "duroxide-prisma/provider"
 import type { ProviderDriver } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import { ConnectionLost, Contention, PermissionDenied, ProviderError } from "../../src/provider/ProviderError.ts"
@@ -240,7 +241,23 @@ describe("Retries:", () => {
       false,
       (provider) => provider.abandonOrchestrationItem({ lockToken: "t", delay: Option.none(), ignoreAttempt: false })
     ],
-    cleanupOrphanedSessions: [false, (provider) => provider.cleanupOrphanedSessions]
+    cleanupOrphanedSessions: [false, (provider) => provider.cleanupOrphanedSessions],
+    sweepMessages: [true, (provider) => provider.sweepMessages({ maxAge: second })],
+    readBacklog: [true, (provider) => provider.readBacklog],
+    advanceOrchestrations: [
+      false,
+      (provider) =>
+        provider.advanceOrchestration({
+          instanceId: "a",
+          lastEventId: 2,
+          results: [{
+            lockToken: "t",
+            completion: { _tag: "ActivityCompleted", instance: "a", executionId: 1, id: 2, result: "" }
+          }],
+          turn,
+          handOver: undefined
+        })
+    ]
   }
   for (const [operation, [isRetried, call]] of Object.entries(calls)) {
     it.effect(`${operation}: a retryable failure is ${isRetried ? "retried up to three times" : "returned at once"}`, () =>
@@ -252,4 +269,116 @@ describe("Retries:", () => {
         assert.deepStrictEqual(calls, (isRetried ? [0, 50, 150, 300] : [0]).map((atMs) => [operation, atMs]))
       }).pipe(silent))
   }
+
+  const labels: Record<string, string> = {
+    fetchOrchestrationItems: "fetch",
+    ackOrchestrationItems: "ack_orch",
+    advanceOrchestrations: "advance_orch",
+    renewOrchestrationItemLocks: "renew_orch",
+    abandonOrchestrationItems: "abandon_orch",
+    fetchWorkItems: "dequeue_worker",
+    ackWorkItems: "ack_worker",
+    renewWorkItemLocks: "renew_worker",
+    abandonWorkItems: "abandon_worker",
+    enqueueForOrchestrator: "enqueue",
+    enqueueForWorker: "enqueue_worker",
+    startOrchestrations: "enqueue",
+    renewSessionLocks: "renew_session_locks",
+    cleanupOrphanedSessions: "cleanup_orphaned_sessions",
+    sweepMessages: "sweep_messages",
+    readHistory: "read_history",
+    readInstances: "read_instances",
+    readEnds: "read_ends",
+    readKeyValues: "read_key_values",
+    readInstanceStats: "read_instance_stats",
+    readBacklog: "read_backlog"
+  }
+
+  it.effect("every failed statement of every call is counted, also when a retry heals it", () =>
+    Effect.gen(function*() {
+      assert.sameMembers(Object.keys(labels), Object.keys(calls))
+      for (const [call, [isRetried, run]] of Object.entries(calls)) {
+        yield* Effect.gen(function*() {
+          const { failures, provider } = yield* open()
+          const count = (error_type: string) =>
+            Effect.map(
+              Metric.value(
+                Metric.withAttributes(Metrics.infrastructureErrors, { operation: labels[call]!, error_type })
+              ),
+              ({ count }) => count
+            )
+          failures.push(lost, ...(isRetried ? [lost] : []))
+          // It may still fail for another reason, such as a lock that is unknown.
+          yield* Effect.exit(settled(Effect.timeoutOption(run(provider), "1 second")))
+          assert.strictEqual(yield* count("transaction_failed"), isRetried ? 2 : 1, call)
+          failures.push(...Array.from({ length: isRetried ? 4 : 1 }, () => contention))
+          yield* Effect.exit(settled(Effect.timeoutOption(run(provider), "1 second")))
+          assert.isAtLeast(yield* count("serialization_error"), 1, call)
+          assert.strictEqual(yield* count("unknown"), 0, call)
+        }).pipe(Effect.provideService(Metric.MetricRegistry, new Map()))
+      }
+    }).pipe(silent))
+
+  it.effect("error types tell locks, conflicts, outages and all others apart", () =>
+    Effect.gen(function*() {
+      const { failures, provider } = yield* open()
+      for (
+        const reason of [new Contention({ sqlState: "55P03", problem: "locked" }), contention, lost, denied] as const
+      ) {
+        failures.push(reason)
+        yield* Effect.exit(settled(provider.startOrchestration(start)))
+      }
+      for (const error_type of ["lock_timeout", "serialization_error", "transaction_failed", "unknown"]) {
+        const { count } = yield* Metric.value(
+          Metric.withAttributes(Metrics.infrastructureErrors, { operation: "enqueue", error_type })
+        )
+        assert.strictEqual(count, 1, error_type)
+      }
+    }).pipe(silent, Effect.provideService(Metric.MetricRegistry, new Map())))
+
+  const retriesOfTurns = Effect.map(Metric.value(Metrics.ackOrchestrationRetries), ({ count }) => count)
+
+  it.effect("every repeated send of a turn is counted: retries, and single sends of a split set", () =>
+    Effect.gen(function*() {
+      const { failures, provider } = yield* open()
+      yield* provider.startOrchestration(start)
+      const { lockToken } = yield* settled(fetchInstance(provider))
+      failures.push(lost, lost)
+      yield* settled(provider.ackOrchestrationItem(lockToken, turn))
+      assert.strictEqual(yield* retriesOfTurns, 2)
+      // Once together, then four times each.
+      failures.push(...Array.from({ length: 9 }, () => contention))
+      const acks = ["t", "u"].map((lockToken) => Effect.flip(provider.ackOrchestrationItem(lockToken, turn)))
+      yield* settled(Effect.all(acks, { concurrency: "unbounded" }))
+      assert.strictEqual(yield* retriesOfTurns, 2 + 2 * 4)
+      // Another turn is not a repetition.
+      yield* Effect.flip(settled(provider.ackOrchestrationItem("v", turn)))
+      assert.strictEqual(yield* retriesOfTurns, 10)
+    }).pipe(silent, Effect.provideService(Metric.MetricRegistry, new Map())))
+
+  it.effect("a turn that is run and sent again after its instance was paused is counted, too", () =>
+    Effect.gen(function*() {
+      const { broken, calls, provider } = yield* open()
+      const Nothing = Orchestration.make("Nothing")
+      const app = Layer.provide(
+        Layer.merge(
+          Client.layer,
+          Layer.provide(Runtime.layer({ orchestrations: [Nothing] }), Nothing.toLayer(() => Effect.void))
+        ),
+        Layer.succeed(Provider.Provider, provider)
+      )
+      broken.add("ackOrchestrationItems")
+      yield* settled(
+        Effect.gen(function*() {
+          const client = yield* Client.Client
+          yield* client.start(Nothing, { instanceId: "a" })
+          yield* Effect.sleep("1 second")
+          broken.clear()
+          yield* client.wait(Nothing, "a")
+        }).pipe(Effect.provide(app))
+      )
+      const sends = calls.filter(([operation]) => operation === "ackOrchestrationItems").length
+      assert.isAbove(sends, 4)
+      assert.strictEqual(yield* retriesOfTurns, sends - 1)
+    }).pipe(silent, Effect.provideService(Metric.MetricRegistry, new Map())))
 })

@@ -64,10 +64,10 @@ describe("a handler that dies", () => {
       const [{ annotations, cause, level }] = deaths as [Logged]
       assert.strictEqual(level, "Error")
       assert.deepInclude(annotations, {
-        activityName: "Charge",
-        instanceId: "order-1",
-        executionId: 1,
-        activityId: 2
+        activity_name: "Charge",
+        instance_id: "order-1",
+        execution_id: 1,
+        activity_id: 2
       })
       for (const text of [cause, details.stack ?? ""]) {
         assert.include(text, "no connection")

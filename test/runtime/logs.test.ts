@@ -58,10 +58,10 @@ describe("Logs of a runtime", () => {
       yield* waitUntil(Effect.sync(() => blocked().length > 0))
       const warnings = lines.filter(({ level }) => level === "Warn")
       assert.lengthOf(warnings, 2)
-      assert.deepInclude(warnings[0]!.annotations, { instanceId: "a turn", orchestration: "Computes" })
+      assert.deepInclude(warnings[0]!.annotations, { instance_id: "a turn", orchestration_name: "Computes" })
       assert.include(warnings[1]!.message, "the event loop was blocked")
       assert.strictEqual(warnings[1]!.annotations["activities"], "Compute of an activity")
-      for (const { annotations } of warnings) assert.isAtLeast(annotations["milliseconds"] as number, 1_000)
+      for (const { annotations } of warnings) assert.isAtLeast(annotations["duration_ms"] as number, 1_000)
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
@@ -101,8 +101,8 @@ describe("Logs of a runtime", () => {
       const warnings = lines.filter(({ level }) => level === "Warn")
       for (const { message } of warnings) assert.include(message, "Runtime: an activity times out after a crash")
       assert.deepStrictEqual(warnings.map(({ annotations }) => annotations), [
-        { package: "duroxide-prisma", activity: "Short", timeout: "30s", workerLockTimeout: "30s" },
-        { package: "duroxide-prisma", activity: "ShortInTotal", totalTimeout: "10s", workerLockTimeout: "30s" }
+        { package: "duroxide-prisma", activity_name: "Short", timeout: "30s", workerLockTimeout: "30s" },
+        { package: "duroxide-prisma", activity_name: "ShortInTotal", totalTimeout: "10s", workerLockTimeout: "30s" }
       ])
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
@@ -121,7 +121,7 @@ describe("Logs of a runtime", () => {
       assert.lengthOf(errors, 1)
       const [{ annotations, cause, message }] = errors as [Line]
       assert.strictEqual(message, "Orchestration dispatcher: program died, its instance fails")
-      assert.deepInclude(annotations, { instanceId: "order-1", orchestration: "Dies", executionId: 1 })
+      assert.deepInclude(annotations, { instance_id: "order-1", orchestration_name: "Dies", execution_id: 1 })
       for (const text of ["no such order", "socket closed", "logs.test.ts"]) assert.include(cause, text)
       assert.notInclude(lines.map(({ level }) => level), "Warn")
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
@@ -143,7 +143,7 @@ describe("Logs of a runtime", () => {
       const { client } = yield* LocalProcess.start(logging)
       yield* client.start(Logs, { instanceId: "order-1" })
       yield* TestClock.adjust("1 minute")
-      const ids = { instanceId: "order-1", orchestration: "Logs", executionId: 1 }
+      const ids = { instance_id: "order-1", orchestration_name: "Logs", execution_id: 1 }
       for (const text of ["own line", "line of a fiber"]) {
         assert.deepInclude(lines.find(({ message }) => message === text)?.annotations, ids)
       }
@@ -172,7 +172,7 @@ describe("Logs of a runtime", () => {
       yield* TestClock.adjust("1 minute")
       const stray = lines.filter(({ message }) => message.includes("continues outside its turn"))
       assert.lengthOf(stray, 1)
-      assert.deepInclude(stray[0]!.annotations, { orchestration: "Strays", instanceId: "order-1" })
+      assert.deepInclude(stray[0]!.annotations, { orchestration_name: "Strays", instance_id: "order-1" })
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 })

@@ -106,8 +106,8 @@ const start = Effect.fnUntraced(
   }
 )
 
-const answers = (answer: "advanced" | "queued" | "failed") =>
-  Effect.map(Metric.value(Metric.withAttributes(Metrics.optimisticTurns, { answer })), ({ count }) => count)
+const answers = (answer: "advanced" | "queued" | "failed", turn: "first" | "next" = "next") =>
+  Effect.map(Metric.value(Metric.withAttributes(Metrics.optimisticTurns, { turn, answer })), ({ count }) => count)
 
 const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
 
@@ -152,13 +152,21 @@ describe("First turns", () => {
       const counted = counting(yield* ProviderDriver.ProviderDriver)
       const { client } = yield* start(counted.driver)
       const before = yield* Metric.value(
-        Metric.withAttributes(Metrics.orchestrationStarts, { orchestration_name: "Either" })
+        Metric.withAttributes(Metrics.orchestrationStarts, {
+          orchestration_name: "Either",
+          version: "1.0.0",
+          initiated_by: "client"
+        })
       )
       counted.since()
       yield* client.start(Either, { instanceId: "either" })
       yield* settle
       const { count } = yield* Metric.value(
-        Metric.withAttributes(Metrics.orchestrationStarts, { orchestration_name: "Either" })
+        Metric.withAttributes(Metrics.orchestrationStarts, {
+          orchestration_name: "Either",
+          version: "1.0.0",
+          initiated_by: "client"
+        })
       )
       assert.strictEqual(count - before.count, 1)
       // The activity is claimed, and its outcome leads to the last turn.

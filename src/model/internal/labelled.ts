@@ -1,27 +1,69 @@
 /**
- * Counters with labels. `Metric.withAttributes` prepares its labels anew for each update; here each set of labels is
- * prepared once.
+ * Makes metrics, and the series of those with labels: one for each set of values.
+ *
+ * `Metric.withAttributes` computes the key of its series again each time two sets of values alternate. Here each series is
+ * made once and remembers its key, so that an update costs one look into the registry.
  */
-import type * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 
-/** Returns a function that counts one for the given values of the labels, in their order. */
-export const labelled = <const Labels extends ReadonlyArray<string>>(
-  counter: Metric.Counter<number>,
-  labels: Labels
-): (...values: { readonly [I in keyof Labels]: string }) => Effect.Effect<void> => {
-  const prepared = new Map<string, Effect.Effect<void>>()
+/** The names of a metric's labels, in the order in which `seriesOf` takes their values. */
+export interface Labelled<Labels extends ReadonlyArray<string>> {
+  readonly labels: Labels
+}
+
+interface Options<Labels> {
+  readonly description: string
+  readonly labels: Labels
+  /** Those that are no plain number: as Effect names them, so that OTLP gets its own name. */
+  readonly unit?: "milliseconds" | "seconds" | "bytes"
+}
+
+export const counter = <const Labels extends ReadonlyArray<string>>(name: string, options: Options<Labels>) =>
+  make(
+    options,
+    (attributes) => Metric.counter(name, { description: options.description, incremental: true, attributes })
+  )
+
+export const gauge = <const Labels extends ReadonlyArray<string>>(name: string, options: Options<Labels>) =>
+  make(options, (attributes) => Metric.gauge(name, { description: options.description, attributes }))
+
+export const histogram = <const Labels extends ReadonlyArray<string>>(
+  name: string,
+  options: Options<Labels> & { readonly boundaries: ReadonlyArray<number> }
+) =>
+  make(
+    options,
+    (attributes) =>
+      Metric.histogram(name, { description: options.description, boundaries: options.boundaries, attributes })
+  )
+
+/** Returns the series for the given values of the labels. */
+export const seriesOf = <Input, State, Labels extends ReadonlyArray<string>>(
+  metric: Metric.Metric<Input, State> & Labelled<Labels>
+): (...values: { readonly [I in keyof Labels]: string }) => Metric.Metric<Input, State> => {
+  const makeSeries = makers.get(metric) as (attributes: Metric.Metric.AttributeSet) => Metric.Metric<Input, State>
+  const known = new Map<string, Metric.Metric<Input, State>>()
   return (...values) => {
     const key = (values as ReadonlyArray<string>).join("\0")
-    let update = prepared.get(key)
-    if (update === undefined) {
-      const attributes = Object.fromEntries(labels.map((label, i) => [label, values[i]!]))
-      update = Metric.update(
-        Metric.counter(counter.id, { description: counter.description, incremental: true, attributes }),
-        1
-      )
-      prepared.set(key, update)
+    let series = known.get(key)
+    if (series === undefined) {
+      series = makeSeries(Object.fromEntries(metric.labels.map((label, i) => [label, values[i]!])))
+      known.set(key, series)
     }
-    return update
+    return series
   }
+}
+
+// internal
+
+const makers = new WeakMap<Labelled<ReadonlyArray<string>>, (attributes: Metric.Metric.AttributeSet) => unknown>()
+
+const make = <M extends object, Labels extends ReadonlyArray<string>>(
+  { labels, unit }: Options<Labels>,
+  makeMetric: (attributes: Metric.Metric.AttributeSet | undefined) => M
+): M & Labelled<Labels> => {
+  const ofUnit = unit === undefined ? undefined : { unit }
+  const metric = Object.assign(makeMetric(ofUnit), { labels })
+  makers.set(metric, (attributes) => makeMetric({ ...ofUnit, ...attributes }))
+  return metric
 }

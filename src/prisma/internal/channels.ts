@@ -9,7 +9,7 @@
  *
  * The channel of changes:
  * - `<sender> changed <fingerprint> …`; from a trigger the sender is `-`
- * - `<sender> waiting`, `<sender> hello`
+ * - `<sender> waiting`, `<sender> sampled`, `<sender> hello`
  * - `<sender> echo`: for the sender itself, which checks that notifications arrive
  *
  * Payloads of later versions may say more. What cannot be read is ignored.
@@ -62,6 +62,7 @@ export const encodeHints = (
         payload: `${sender} changed ${some.join(" ")}`
       })),
     Waiting: () => [{ channel: channels.changes, payload: `${sender} waiting` }],
+    Sampled: () => [{ channel: channels.changes, payload: `${sender} sampled` }],
     Hello: () => [{ channel: channels.changes, payload: `${sender} hello` }]
   }))
 
@@ -123,15 +124,15 @@ const decodeWork = (queue: Queue, payload: string): Received | undefined => {
     : { hint: Hint.Locks({ queue, untilMs: ms === 0 ? null : ms }), sender }
 }
 
-const changes = /^(-|[0-9a-z]{12}) (?:changed((?: [0-9a-f]{8})+)|(waiting)|(hello))$/
+const changes = /^(-|[0-9a-z]{12}) (?:changed((?: [0-9a-f]{8})+)|(waiting|sampled|hello))$/
 
 const decodeChanges = (payload: string): Received | undefined => {
   const found = changes.exec(payload)
   if (found === null) return undefined
-  const [, name, fingerprints, waiting] = found
+  const [, name, fingerprints, word] = found
   const sender = name === "-" ? null : name!
   if (fingerprints !== undefined) {
     return { hint: Hint.Changed({ fingerprints: fingerprints.slice(1).split(" ") }), sender }
   }
-  return { hint: waiting === undefined ? Hint.Hello() : Hint.Waiting(), sender }
+  return { hint: word === "waiting" ? Hint.Waiting() : word === "sampled" ? Hint.Sampled() : Hint.Hello(), sender }
 }

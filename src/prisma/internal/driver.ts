@@ -25,6 +25,7 @@ import {
   acceptedTags,
   ackRow,
   activityRow,
+  backlog,
   bigint,
   claimedInstance,
   claimedWorkItem,
@@ -41,6 +42,7 @@ import {
   versionTuple
 } from "./rows.ts"
 import type {
+  BacklogRow,
   ClaimedInstanceRow,
   ClaimedWorkItemRow,
   EndedInstanceRow,
@@ -423,6 +425,12 @@ const reads = ({ answer, call, query, schemaSql }: Statements) => ({
         Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_key_values(${instanceId}::text, ${key}::text)`
       ),
       (rows) => rows.map((row) => ({ key: row.out_key, value: row.out_value }))
+    ),
+
+  readBacklog: ({ limit }) =>
+    Effect.map(
+      call<BacklogRow>("readBacklog", "dx_read_backlog", [Prisma.sql`${limit}::integer`]),
+      ([row]) => backlog(row!)
     ),
 
   readInstanceStats: (instanceId) =>

@@ -28,10 +28,10 @@ export const makeLook = ({ query, schema, schemaSql }: Database["Service"]): Eff
           schema,
           holder: row.out_kind,
           id: row.out_id,
-          ...(row.out_application_name !== null && { applicationName: row.out_application_name }),
+          ...(row.out_application_name !== null && { application_name: row.out_application_name }),
           ...(row.out_since !== null && { since: row.out_since.toISOString() }),
-          transactionsSince: row.out_transactions,
-          deadRows: Number(row.out_dead_rows)
+          transactions_since: row.out_transactions,
+          dead_rows: Number(row.out_dead_rows)
         }),
         withHarmlessLoggers
       )

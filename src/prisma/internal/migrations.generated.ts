@@ -4155,6 +4155,176 @@ BEGIN
 END
 $$;
 
+-- Returns one row: how many messages and activities could be claimed now, since when the oldest of them could, and how
+-- many instances have not ended.
+--
+-- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
+-- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed.
+--
+-- Bound: the oldest p_limit visible rows of each route, and a look at the lock of the instance of each message; rows that
+-- are not due cost nothing. Executions: 1,000 pages, chosen at random from a table with more. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_backlog(
+  p_limit integer,                 -- rows of one route, >= 1
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_now_ms bigint,
+  out_messages bigint,
+  out_oldest_message_ms bigint,    -- milliseconds since the Unix epoch; null without a message
+  out_activities json,             -- [{tag, depth, oldest_ms}]; tag is null for activities without one
+  out_active_instances bigint      -- an estimate where the table has more than 1,000 pages
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_pages bigint := pg_relation_size('executions') / current_setting('block_size')::bigint;
+  v_percent real := least(100, 100 * 1000 / greatest(v_pages, 1)::real);
+BEGIN
+  out_now_ms := v_now_ms;
+
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > ''
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT count(*), min(one.since_ms)
+  INTO out_messages, out_oldest_message_ms
+  FROM present
+  CROSS JOIN LATERAL (
+    SELECT
+      greatest(
+        floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint,
+        q.locked_until,
+        -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
+        (
+          SELECT l.locked_until
+          FROM instance_locks AS l
+          WHERE l.instance_id = q.instance_id
+        )
+      ) AS since_ms
+    FROM orchestrator_queue AS q
+    WHERE q.route = present.route
+      AND q.visible_at <= v_now
+    ORDER BY q.visible_at, q.id
+    LIMIT p_limit
+  ) AS one
+  WHERE one.since_ms <= v_now_ms;
+
+  WITH RECURSIVE present AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route > present.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  ),
+  bound AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+        AND w.route > bound.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM bound
+    WHERE bound.route IS NOT NULL
+  ),
+  visible AS (
+    SELECT one.*
+    FROM present
+    CROSS JOIN LATERAL (
+      SELECT w.tag, w.visible_at, w.created_at, w.locked_until
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route = present.route
+        AND w.visible_at <= v_now
+      ORDER BY w.visible_at, w.id
+      LIMIT p_limit
+    ) AS one
+    UNION ALL
+    SELECT one.*
+    FROM bound
+    CROSS JOIN LATERAL (
+      SELECT w.tag, w.visible_at, w.created_at, w.locked_until
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+        AND w.route = bound.route
+        AND w.visible_at <= v_now
+      ORDER BY w.visible_at, w.id
+      LIMIT p_limit
+    ) AS one
+  ),
+  tagged AS (
+    SELECT
+      dx_tag(visible.tag) AS tag,
+      count(*) AS depth,
+      min(greatest(
+        floor(extract(epoch FROM greatest(visible.visible_at, visible.created_at)) * 1000)::bigint,
+        visible.locked_until
+      )) AS oldest_ms
+    FROM visible
+    WHERE visible.locked_until IS NULL
+      OR visible.locked_until <= v_now_ms
+    GROUP BY dx_tag(visible.tag)
+  )
+  SELECT COALESCE(json_agg(tagged ORDER BY tagged.tag), '[]')
+  INTO out_activities
+  FROM tagged;
+
+  SELECT round(count(*) * 100 / v_percent)
+  INTO out_active_instances
+  FROM executions AS e TABLESAMPLE SYSTEM (v_percent)
+  WHERE e.status = 'Running';
+
+  RETURN NEXT;
+END
+$$;
+
 -- Returns those of the given instances that have ended, with their outcomes, one row each, by id.
 --
 -- The rows have about p_max_bytes of outcomes, at least one row if an instance has ended. If all of them have out_is_last,

@@ -3,6 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter } from "../../model/Instance.ts"
+import type { Backlog } from "../../provider/Backlog.ts"
 import type {
   Abandon,
   ClaimedInstance,
@@ -290,6 +291,28 @@ export const nextDue = (row: NextDueRow): NextDue => ({
 })
 
 const milliseconds = (value: bigint | null) => value === null ? null : Number(value)
+export interface BacklogRow {
+  readonly out_now_ms: bigint
+  readonly out_messages: bigint
+  readonly out_oldest_message_ms: bigint | null
+  readonly out_activities: ReadonlyArray<
+    { readonly tag: string | null; readonly depth: number; readonly oldest_ms: number }
+  >
+  readonly out_active_instances: bigint
+}
+
+export const backlog = (row: BacklogRow): Backlog => {
+  const nowMs = Number(row.out_now_ms)
+  const oldestMs = row.out_oldest_message_ms
+  return {
+    orchestrator: {
+      depth: Number(row.out_messages),
+      oldestAgeMs: oldestMs === null ? null : nowMs - Number(oldestMs)
+    },
+    worker: row.out_activities.map(({ depth, oldest_ms, tag }) => ({ tag, depth, oldestAgeMs: nowMs - oldest_ms })),
+    activeInstances: Number(row.out_active_instances)
+  }
+}
 
 /** Rejects a value that JavaScript would round: BIGINT has a larger range than a number. */
 const safely = <A>(

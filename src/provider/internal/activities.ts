@@ -57,7 +57,7 @@ export const make = Effect.fnUntraced(function*(
     sendAbandon: yield* shared("abandonWorkItem", driver.abandonWorkItems, options),
     sendRenewal: yield* shared("renewWorkItemLock", taking.renewing(driver.renewWorkItemLocks), {
       ...options,
-      retries: Effect.void
+      repeats: true
     })
   }
   const take = yield* fetchPump.byFilter<ClaimedActivity, ProviderError>({
@@ -122,7 +122,6 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 const claim = Effect.fnUntraced(
   function*({ driver, sendAbandon, suspects, takeovers }: Parts, request: FetchWorkItems) {
     const { claimSpan, found: rows } = yield* tracing.claiming(measured(
-      "fetch",
       Metrics.dequeueWorkerDuration,
       retried(takeovers.claiming(request, driver.fetchWorkItems))
     ))
@@ -136,7 +135,7 @@ const claim = Effect.fnUntraced(
       }
       const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is not an activity`
       yield* Effect.logError("Provider: an activity cannot be read by this version; it is hidden for a while").pipe(
-        Effect.annotateLogs({ problem })
+        Effect.annotateLogs({ error: problem })
       )
       yield* Effect.ignore(sendAbandon({ lockToken, delayMs: unreadablePauseMs, ignoreAttempt: true }))
     }
@@ -157,7 +156,6 @@ const ackWorkItem = (parts: Parts): Service["ackWorkItem"] => (lockToken, comple
   ], () => {
     const message = Option.map(completion, (item) => ({ instanceId: item.instance, workItem: encodeItem(item) }))
     return measured(
-      "ack_worker",
       Metrics.ackWorkerDuration,
       parts.sendAck({ lockToken, completion: Option.getOrNull(message) })
     ).pipe(

@@ -174,7 +174,7 @@ export const make = Effect.fnUntraced(function*(
         read([...new Set(instanceIds)]),
         (ends) => instanceIds.map((id) => Option.fromUndefinedOr(ends.get(id)))
       ),
-    { ...options, retries: Effect.void }
+    { ...options, repeats: true }
   )
 
   /** From `startedMs` on, or now, the instance has not ended as far as this process knows. */

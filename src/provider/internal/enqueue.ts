@@ -37,6 +37,7 @@ import { answeredAlike, isOfOneCall, measured, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import type { StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
+import { countingRepeats } from "./watched.ts"
 
 export type Enqueue = Pick<
   Provider["Service"],
@@ -74,7 +75,7 @@ export const sharing = Effect.fnUntraced(function*(
   return {
     sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
     // The start can be stored without the turn, which keeps slots, and may start children that others hold.
-    sendFirstTurn: yield* shared<OrchestrationStart, StartAnswer>("startOrchestration", driver.startOrchestrations, {
+    sendFirstTurn: yield* shared("startOrchestration", countingRepeats(driver.startOrchestrations), {
       ...options,
       patience: Duration.zero,
       sizeOf: (start) => sizeOfItem(start) + (start.firstTurn === undefined ? 0 : sizeOfAck(start.firstTurn.turn))
@@ -129,7 +130,7 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
           )
       })
     ).pipe(
-      (sent) => measured("enqueue", Metrics.enqueueOrchestratorDuration, sent),
+      (sent) => measured(Metrics.enqueueOrchestratorDuration, sent),
       Effect.tap((answer) => {
         if (answer !== "Started") return Effect.void
         senders.wakeups?.started(start.instance)
@@ -194,7 +195,6 @@ const enqueueForOrchestrator =
     ], () => {
       const delayMs = check.millisOrNull(delay)
       return measured(
-        "enqueue",
         Metrics.enqueueOrchestratorDuration,
         sendMessage({ ...encodeMessage(message), delayMs })
       ).pipe(Effect.tap(() => wakeAfter(wakeups, WorkItem.target(message), delayMs)))

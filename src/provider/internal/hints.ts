@@ -12,8 +12,10 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
+import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as Metrics from "../../model/Metrics.ts"
 import { Hint } from "../Notifier.ts"
 import type { Notifier, Queue, Received } from "../Notifier.ts"
 
@@ -86,7 +88,7 @@ export const make = Effect.fnUntraced(function*(
     return notifier.announce(hints).pipe(
       Effect.catch((error) =>
         Effect.logDebug("Provider: hints to other processes were not sent").pipe(
-          Effect.annotateLogs({ package: "duroxide-prisma", problem: error.message }),
+          Effect.annotateLogs({ package: "duroxide-prisma", error: error.message }),
           Effect.andThen(Effect.sync(() => report("ChannelSendFailed")))
         )
       ),
@@ -94,15 +96,20 @@ export const make = Effect.fnUntraced(function*(
     )
   }))
 
+  const context = yield* Effect.context<never>()
+  Metrics.listenerConnected.updateUnsafe(0, context)
+  yield* Effect.addFinalizer(() => Effect.sync(() => Metric.removeUnsafe(Metrics.listenerConnected, context)))
   yield* Effect.forkScoped(deliver)
   yield* Effect.forkScoped(send)
   yield* notifier.listen({
     connected: () => {
       isConnected = true
+      Metrics.listenerConnected.updateUnsafe(1, context)
       for (const { connected } of subscribers) connected?.()
     },
     disconnected: (problem) => {
       isConnected = false
+      Metrics.listenerConnected.updateUnsafe(0, context)
       for (const { disconnected } of subscribers) disconnected?.(problem)
     },
     receive: (received) => {
@@ -137,6 +144,7 @@ class Outbox {
   private readonly locks = new Map<Queue, Hint>()
   private readonly changed = new Set<string>()
   private isWaiting = false
+  private isSampled = false
   private isHello = false
 
   add(hint: Hint): void {
@@ -149,6 +157,8 @@ class Outbox {
         return hint.fingerprints.forEach((fingerprint) => this.changed.add(fingerprint))
       case "Waiting":
         return void (this.isWaiting = true)
+      case "Sampled":
+        return void (this.isSampled = true)
       case "Hello":
         return void (this.isHello = true)
     }
@@ -160,12 +170,13 @@ class Outbox {
       ...this.work.values(),
       ...this.locks.values(),
       ...(this.changed.size > 0 ? [Hint.Changed({ fingerprints: [...this.changed] })] : []),
-      ...(this.isWaiting ? [Hint.Waiting()] : [])
+      ...(this.isWaiting ? [Hint.Waiting()] : []),
+      ...(this.isSampled ? [Hint.Sampled()] : [])
     ]
     this.work.clear()
     this.locks.clear()
     this.changed.clear()
-    this.isWaiting = this.isHello = false
+    this.isWaiting = this.isSampled = this.isHello = false
     return hints
   }
 }

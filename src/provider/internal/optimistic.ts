@@ -18,6 +18,7 @@ import { measured, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import type { StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
+import { countingRepeats } from "./watched.ts"
 
 type Service = Provider["Service"]
 type Activity = WorkItem.Of<"ActivityExecute">
@@ -79,7 +80,7 @@ export const make = Effect.fnUntraced(function*(
   if (advanceOrchestrations === undefined) return { advanceOrchestration: queueResults(ackWorkItem) }
   const send = yield* shared<drivers.OptimisticTurn, drivers.OptimisticAnswer>(
     "advanceOrchestration",
-    advanceOrchestrations,
+    countingRepeats(advanceOrchestrations),
     {
       ...options,
       // The results can be stored without the turn, so there is no need to wait for what another transaction locks.
@@ -109,7 +110,6 @@ export const make = Effect.fnUntraced(function*(
         const token = `optimistic ${++sent}`
         wakeups.locked.lock(token, instanceId)
         return measured(
-          "advance_orch",
           Metrics.ackOrchestrationItemDuration,
           send({
             instanceId,

@@ -5,7 +5,6 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as tracing from "../../model/internal/tracing.ts"
@@ -36,6 +35,7 @@ import type { Sharing } from "./statement.ts"
 import type { StoreClock } from "./storeClock.ts"
 import * as takeovers from "./takeovers.ts"
 import type { Wakeups } from "./wakeups.ts"
+import { countingRepeats } from "./watched.ts"
 
 type Service = Provider["Service"]
 type Driver = ProviderDriver["Service"]
@@ -72,16 +72,16 @@ export const make = Effect.fnUntraced(function*(
     takeovers: taking,
     claimBytes: claimBytes.make(),
     storeClock,
-    sendAck: yield* shared("ackOrchestrationItem", driver.ackOrchestrationItems, {
+    sendAck: yield* shared("ackOrchestrationItem", countingRepeats(driver.ackOrchestrationItems), {
       ...options,
       patience: Duration.min(options.patience, turnPatience),
-      retries: Metric.update(Metrics.ackOrchestrationRetries, 1),
+      repeats: true,
       sizeOf: sizeOfAck
     }),
     sendAbandon: yield* shared("abandonOrchestrationItem", driver.abandonOrchestrationItems, options),
     sendRenewal: yield* shared("renewOrchestrationItemLock", taking.renewing(driver.renewOrchestrationItemLocks), {
       ...options,
-      retries: Effect.void
+      repeats: true
     }),
     sendDeferral: yield* shared("deferMessages", driver.deferMessages, options)
   }
@@ -162,7 +162,6 @@ const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lock
 const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems) {
   let begunMs = 0
   const { claimSpan, found: claims } = yield* tracing.claiming(measured(
-    "fetch",
     Metrics.fetchOrchestrationItemDuration,
     retried(Effect.suspend(() => {
       begunMs = monotonicMs(parts.clock)
@@ -185,7 +184,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
     const assembled = assemble(claim)
     if (assembled.unreadable.length > 0) {
       yield* Effect.logError("Provider: a message cannot be read by this version; it is hidden for a while").pipe(
-        Effect.annotateLogs({ instanceId, problem: assembled.unreadable[0]!.problem })
+        Effect.annotateLogs({ instance_id: instanceId, error: assembled.unreadable[0]!.problem })
       )
     }
     if (assembled._tag === "Item") {
@@ -232,7 +231,12 @@ const setAside = (parts: Parts, claim: ClaimedInstance, assembled: Exclude<Assem
     Effect.andThen(parts.sendAbandon({ lockToken, delayMs, ignoreAttempt: true, beginsFirst })),
     Effect.catch((error) =>
       Effect.logWarning("Provider: an instance whose messages cannot be delivered was not abandoned").pipe(
-        Effect.annotateLogs({ instanceId, problem: error.message })
+        Effect.annotateLogs({
+          instance_id: instanceId,
+          operation: error.operation,
+          error_type: error.reason._tag,
+          error: error.message
+        })
       )
     ),
     Effect.ensuring(Effect.sync(() => parts.wakeups.locked.release(lockToken)))
@@ -264,7 +268,7 @@ const ackOrchestrationItem = (parts: Parts): Service["ackOrchestrationItem"] => 
     const ack = encodeTurn(lockToken, turn)
     const tooBig = check.turnSize(ack)
     if (tooBig !== undefined) return refused("ackOrchestrationItem", tooBig)
-    return measured("ack_orch", Metrics.ackOrchestrationItemDuration, parts.sendAck(ack)).pipe(
+    return measured(Metrics.ackOrchestrationItemDuration, parts.sendAck(ack)).pipe(
       Effect.flatMap((settled) => failUnlessDone("ackOrchestrationItem", lockToken, settled, turn)),
       Effect.onExit((exit) =>
         Effect.sync(() => {

@@ -46,7 +46,8 @@ export const make = (clock: Clock.Clock): Outages => {
           Effect.logWarning("Provider: the store cannot be used; loops keep retrying, client calls fail"),
           {
             operation,
-            problem: error.message
+            error_type: error.reason._tag,
+            error: error.message
           }
         )
       }
@@ -56,9 +57,10 @@ export const make = (clock: Clock.Clock): Outages => {
       outage.nextReportMs = nowMs + outage.pauseMs
       return report(Effect.logWarning("Provider: the store still cannot be used"), {
         operation,
-        problem: error.message,
-        seconds: seconds(nowMs - outage.sinceMs),
-        failedCalls: outage.failedCalls
+        error_type: error.reason._tag,
+        error: error.message,
+        duration_ms: Math.round(nowMs - outage.sinceMs),
+        failed_calls: outage.failedCalls
       })
     })
 
@@ -72,8 +74,8 @@ export const make = (clock: Clock.Clock): Outages => {
       const { failedCalls, sinceMs } = outage
       outage = undefined
       return report(Effect.logInfo("Provider: the store can be used again"), {
-        seconds: seconds(nowMs - sinceMs),
-        failedCalls
+        duration_ms: Math.round(nowMs - sinceMs),
+        failed_calls: failedCalls
       })
     })
 
@@ -108,8 +110,6 @@ const firstPauseMs = 60_000
 const longestPauseMs = 3_600_000
 
 const forgottenAfterMs = 30_000
-
-const seconds = (ms: number) => Math.round(ms / 100) / 10
 
 const report = (log: Effect.Effect<void>, annotations: Record<string, unknown>) =>
   log.pipe(Effect.annotateLogs({ package: "duroxide-prisma", ...annotations }), withHarmlessLoggers)

@@ -28,6 +28,7 @@ export const make = Effect.fnUntraced(function*(driver: Driver, options: Sharing
     getKvValue: getKvValue(driver),
     getKvAllValues: getKvAllValues(driver),
     getInstanceStats: getInstanceStats(driver),
+    readBacklog: retried(Effect.suspend(() => driver.readBacklog({ limit: backlogLimit }))),
     sweepMessages: sweepMessages(driver)
   }
 })
@@ -79,7 +80,7 @@ const readsOfInstances = (driver: Driver, options: Sharing): Effect.Effect<ReadI
         const byId = new Map(states.map((state) => [state.instanceId, state]))
         return instanceIds.map((instanceId) => Option.fromUndefinedOr(byId.get(instanceId)))
       }),
-    { ...options, retries: Effect.void }
+    { ...options, repeats: true }
   )
 
 const readInstance = (send: ReadInstance): Service["readInstance"] => (instanceId) =>
@@ -132,6 +133,11 @@ const getKvAllValues = (driver: Driver): Service["getKvAllValues"] => (instanceI
       retried(driver.readKeyValues({ instanceId, key: null })),
       (entries) => new Map(entries.map(({ key, value }) => [key, value]))
     ))
+
+// -- backlog ---------------------------------------------------------------------------------------
+
+/** Items that are counted per definition: more of them cost more, and mean the same. */
+const backlogLimit = 10_000
 
 // -- sweep -----------------------------------------------------------------------------------------
 

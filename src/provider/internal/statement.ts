@@ -1,5 +1,5 @@
 /**
- * One statement of a driver: how calls share it, how often it is sent, what is measured, what its answers come to.
+ * One statement of a driver: how calls share it, how often it is sent, how long it takes, what its answers come to.
  *
  * **How often**
  *
@@ -12,35 +12,14 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { labelled } from "../../model/internal/labelled.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
-import * as Metrics from "../../model/Metrics.ts"
 import type { Turn } from "../Provider.ts"
-import type { ProviderDriver, Settled } from "../ProviderDriver.ts"
+import type { Settled } from "../ProviderDriver.ts"
 import { Closed, DuplicateEvent, LockLost, ProviderError } from "../ProviderError.ts"
 import * as coalescer from "./coalescer.ts"
-import type { Outages } from "./outages.ts"
-
-type Driver = ProviderDriver["Service"]
-
-/** The driver, with the outcome of each statement reported. */
-export const watched = (driver: Driver, outages: Outages): Driver =>
-  Object.fromEntries(
-    Object.entries(driver).map(([operation, member]) => [
-      operation,
-      typeof member === "function"
-        ? (input: never) =>
-          Effect.suspend(() => (member as (input: never) => Effect.Effect<unknown, ProviderError>)(input)).pipe(
-            Effect.tap(() => outages.succeeded(operation)),
-            Effect.tapError((error) => outages.failed(operation, error))
-          )
-        : member
-    ])
-  ) as unknown as Driver
 
 // -- sending ---------------------------------------------------------------------------------------
 
@@ -50,15 +29,8 @@ const retryPolicy = Schedule.recurs(3).pipe(
 
 export const retried = <A>(
   call: Effect.Effect<A, ProviderError>,
-  options?: {
-    readonly onRetry?: Effect.Effect<void>
-    readonly while?: (error: ProviderError) => boolean
-  }
-) =>
-  Effect.retry(call, {
-    schedule: Schedule.tap(retryPolicy, () => options?.onRetry ?? Effect.void),
-    while: (error) => error.isRetryable && (options?.while?.(error) ?? true)
-  })
+  mayRepeat: (error: ProviderError) => boolean = () => true
+) => Effect.retry(call, { schedule: retryPolicy, while: (error) => error.isRetryable && mayRepeat(error) })
 
 /** How calls share statements. */
 export interface Sharing {
@@ -75,13 +47,13 @@ export const shared = <Item, A>(
   operation: string,
   send: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<A>, ProviderError>,
   options: Sharing & {
-    /** Repeats retryable failures; then it counts each repetition. */
-    readonly retries?: Effect.Effect<void>
+    /** Whether retryable failures are repeated. Defaults to false. */
+    readonly repeats?: boolean
     /** Bytes, roughly. Defaults to none. */
     readonly sizeOf?: (item: Item) => number
   }
 ): Effect.Effect<(item: Item) => Effect.Effect<A, ProviderError>, never, Scope.Scope> => {
-  const { lanes, maxBatch, patience, retries, sizeOf } = options
+  const { lanes, maxBatch, patience, repeats, sizeOf } = options
   return coalescer.make<Item, A, ProviderError>({
     lanes,
     maxBatch,
@@ -89,11 +61,10 @@ export const shared = <Item, A>(
     sizeOf: sizeOf ?? (() => 0),
     patience,
     // A failure that one item may have caused is repeated for that item alone, and outside the lanes when it is locked.
-    send: retries === undefined ? send : (items) =>
-      retried(send(items), {
-        onRetry: retries,
-        while: (error) => !isLockedElsewhere(error) && (items.length === 1 || !isOfOneCall(error))
-      }),
+    send: repeats !== true ?
+      send :
+      (items) =>
+        retried(send(items), (error) => !isLockedElsewhere(error) && (items.length === 1 || !isOfOneCall(error))),
     splitOn: isOfOneCall,
     isHeld: isLockedElsewhere,
     closed: closed(operation)
@@ -115,35 +86,22 @@ export const isOfOneCall = ({ isRetryable, reason }: ProviderError) =>
 const statementTimeout = "57014"
 
 /** Another transaction locks what the call writes. */
-const isLockedElsewhere = ({ reason }: ProviderError) => reason._tag === "Contention" && reason.sqlState === lockTimeout
+export const isLockedElsewhere = ({ reason }: ProviderError) =>
+  reason._tag === "Contention" && reason.sqlState === lockTimeout
 
 const lockTimeout = "55P03"
 
 // -- measuring -------------------------------------------------------------------------------------
 
+/** The same call, with its duration in the histogram, also when it fails. */
 export const measured = <A>(
-  operation: string,
   histogram: Metric.Metric<number, unknown>,
   call: Effect.Effect<A, ProviderError>
 ) =>
   Effect.clockWith((clock) => {
     const start = monotonicMs(clock)
-    return Effect.onExit(call, (exit) =>
-      Effect.suspend(() => {
-        const duration = Metric.update(histogram, monotonicMs(clock) - start)
-        const reason = Exit.isFailure(exit) ? exit.cause.reasons[0] : undefined
-        return reason?._tag !== "Fail" ? duration : Effect.andThen(duration, errors(operation, errorType(reason.error)))
-      }))
+    return Effect.onExit(call, () => Effect.suspend(() => Metric.update(histogram, monotonicMs(clock) - start)))
   })
-
-const errors = labelled(Metrics.infrastructureErrors, ["operation", "error_type"])
-
-const errorType = ({ reason }: ProviderError) =>
-  reason._tag !== "Contention"
-    ? reason._tag === "ConnectionLost" || reason._tag === "Unavailable" ? "transaction_failed" : "unknown"
-    : reason.sqlState === lockTimeout
-    ? "lock_timeout"
-    : "serialization_error"
 
 // -- answers ---------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ import {
   elapse,
   enqueueActivity,
   enqueueStart,
+  externalRaised,
   fails,
   multi,
   named,
@@ -195,6 +196,37 @@ export const management = topic("management", {
     assert.deepStrictEqual(yield* admin.getQueueDepths, { orchestratorQueue: 1, workerQueue: 2 })
     yield* abandon(locked.lockToken)
     assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, 1)
+  }),
+
+  backlog_has_what_could_be_claimed_and_since_when: Effect.gen(function*() {
+    const { readBacklog } = yield* Provider
+    const empty = yield* readBacklog
+    assert.deepStrictEqual(empty, {
+      orchestrator: { depth: 0, oldestAgeMs: null },
+      worker: [],
+      activeInstances: 0
+    })
+    yield* enqueueStart("locked")
+    yield* send(timerFired("later", 1), "1 hour")
+    yield* send(externalRaised("without a start"))
+    yield* enqueueActivity("i", 1)
+    yield* enqueueActivity("i", 2, { tag: "gpu" })
+    yield* elapse(500)
+    const waiting = yield* readBacklog
+    assert.strictEqual(waiting.orchestrator.depth, 1)
+    assert.isAtLeast(waiting.orchestrator.oldestAgeMs!, 400)
+    assert.deepStrictEqual(waiting.worker.map(({ depth, tag }) => [tag, depth]), [["gpu", 1], [null, 1]])
+    yield* claimInstance("locked", { lockTimeout: 1500 })
+    yield* claimActivity(1, { lockTimeout: 1500 })
+    const claimed = yield* readBacklog
+    assert.deepStrictEqual(claimed.orchestrator, { depth: 0, oldestAgeMs: null })
+    assert.deepStrictEqual(claimed.worker.map(({ depth, tag }) => [tag, depth]), [["gpu", 1]])
+    yield* elapse(1600)
+    // Since the locks have run out, and not since it was enqueued.
+    const expired = yield* readBacklog
+    assert.strictEqual(expired.orchestrator.depth, 1)
+    assert.isBelow(expired.orchestrator.oldestAgeMs!, 1_500)
+    assert.isAtLeast(expired.worker.find(({ tag }) => tag === "gpu")!.oldestAgeMs!, 1_900)
   }),
 
   system_metrics_count_by_status: Effect.gen(function*() {

@@ -32,7 +32,7 @@ export const make = (
       name,
       typeof member === "function"
         ? (...args: ReadonlyArray<never>) => whileAlive(() => (member as (...args: any) => Effect.Effect<any>)(...args))
-        : whileAlive(() => member)
+        : whileAlive<unknown, unknown>(() => member)
     ])
   ) as unknown as Provider["Service"]
   return {

@@ -104,6 +104,7 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
     deferMessages: unused("deferMessages"),
     enqueueForOrchestrator: (messages) => Effect.sync(() => void enqueued.push(...messages)),
     sweepMessages: () => Effect.succeed({ deleted: 0, next: null }),
+    readBacklog: unused("readBacklog"),
     enqueueForWorker: unused("enqueueForWorker"),
     startOrchestrations: unused("startOrchestrations"),
     readHistory: unused("readHistory"),

@@ -2,8 +2,10 @@
  * What is read of instances, and events that tools add.
  */
 import * as Effect from "effect/Effect"
+import type { Backlog } from "../../Backlog.ts"
 import type { ProviderDriver } from "../../ProviderDriver.ts"
 import { DuplicateEvent, ProviderError } from "../../ProviderError.ts"
+import { askedBy } from "./messages.ts"
 import * as tables from "./tables.ts"
 
 export const make = (store: tables.Tables) =>
@@ -54,5 +56,40 @@ export const make = (store: tables.Tables) =>
           keyCount: values.length,
           valueBytes: tables.bytesOf(values)
         }
+      }),
+
+    readBacklog: () =>
+      tables.statement((now): Backlog => {
+        const messages = [...store.messages.values()].filter((message) =>
+          askedBy(store, message) !== undefined || store.history.has(message.instanceId)
+        )
+        const byTag = new Map<string | null, Array<tables.Activity>>()
+        for (const activity of store.activities.values()) {
+          tables.entry(byTag, activity.tag, () => new Array<tables.Activity>()).push(activity)
+        }
+        return {
+          orchestrator: waiting(
+            messages.map((message) => {
+              const lockedUntilMs = store.locks.get(message.instanceId)?.untilMs ?? 0
+              return Math.max(sinceMs(message), message.createdAtMs, lockedUntilMs)
+            }),
+            now
+          ),
+          worker: [...byTag].map(([tag, activities]) => ({ tag, ...waiting(activities.map(sinceMs), now) }))
+            .filter(({ depth }) => depth > 0)
+            .sort((a, b) => a.tag === null ? 1 : b.tag === null || a.tag < b.tag ? -1 : 1),
+          activeInstances: [...store.executions.values()]
+            .reduce((sum, all) => sum + [...all.values()].filter(({ status }) => status === "Running").length, 0)
+        }
       })
   }) satisfies Partial<ProviderDriver["Service"]>
+
+// internal
+
+/** From when on a row can be claimed. */
+const sinceMs = ({ lock, visibleAtMs }: tables.Queued) => Math.max(visibleAtMs, lock?.untilMs ?? 0)
+
+const waiting = (since: ReadonlyArray<number>, now: number) => {
+  const claimable = since.filter((ms) => ms <= now)
+  return { depth: claimable.length, oldestAgeMs: claimable.length === 0 ? null : now - Math.min(...claimable) }
+}

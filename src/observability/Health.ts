@@ -1,0 +1,125 @@
+/**
+ * Whether the work of a store gets done, for load balancers, alerts and people: the store answers, nothing that could be
+ * claimed waits longer than the recovery from a crash takes, and the runtime of this process works.
+ *
+ * @since 0.2.0
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as HttpRouter from "effect/http/HttpRouter"
+import * as HttpServerResponse from "effect/http/HttpServerResponse"
+import type * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import type { Backlog, Waiting } from "../provider/Backlog.ts"
+import { Provider } from "../provider/Provider.ts"
+import { Runtime } from "../Runtime.ts"
+import { RuntimeConfig } from "../RuntimeConfig.ts"
+
+/**
+ * The result of a check.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Report {
+  readonly status: "healthy" | "unhealthy"
+  /** Why it is unhealthy, for people; no secrets. */
+  readonly problems: ReadonlyArray<string>
+  /** What waits in the store; null when it did not answer. */
+  readonly backlog: Backlog | null
+}
+
+/**
+ * Checks the store with one statement, and the `Runtime` of the context, if there is one.
+ *
+ * **Details**
+ *
+ * Unhealthy when the store does not answer within 5 seconds, when the oldest message that could be claimed is older than
+ * `orchestrationLockTimeout` + 2 seconds, or such an activity older than `workerLockTimeout` + 2 seconds, and when the
+ * runtime is closing or has failed. After a crash, other processes take over when a lock has run out, so that work which
+ * waits longer has no process that claims it.
+ *
+ * **Gotchas**
+ *
+ * What waits may wait because of any process. So this is a check for alerts and for load balancers, and not one that
+ * restarts the process: for that, use `health` of `Runtime`, which does not query the store.
+ *
+ * @category checks
+ * @since 0.2.0
+ */
+export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function*() {
+  const provider = yield* Provider
+  const { orchestrationLockTimeout, workerLockTimeout } = yield* RuntimeConfig
+  const runtime = yield* Effect.serviceOption(Runtime)
+  const problems: Array<string> = []
+  if (Option.isSome(runtime)) {
+    const { state } = yield* runtime.value.health
+    if (state !== "Running") {
+      problems.push(`the runtime of this process is ${state === "Failed" ? "failed" : "closing"}`)
+    }
+  }
+  const read = yield* provider.readBacklog.pipe(
+    Effect.timeoutOption(longestRead),
+    Effect.map(Option.getOrNull),
+    Effect.catch((error) =>
+      Effect.logWarning("Health: the store did not answer").pipe(
+        Effect.annotateLogs({
+          package: "duroxide-prisma",
+          operation: error.operation,
+          error_type: error.reason._tag,
+          error: error.message
+        }),
+        withHarmlessLoggers,
+        Effect.as(null)
+      )
+    )
+  )
+  if (read === null) problems.push("the store did not answer")
+  else {
+    problems.push(...late("message", read.orchestrator, orchestrationLockTimeout))
+    for (const { tag, ...waiting } of read.worker) {
+      problems.push(...late(tag === null ? "activity" : `activity with the tag ${tag}`, waiting, workerLockTimeout))
+    }
+  }
+  return { status: problems.length === 0 ? "healthy" : "unhealthy", problems, backlog: read }
+})
+
+/**
+ * Adds `GET /health`: a `Report` as JSON, with status 200 when healthy and 503 when not.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerHttp = (
+  options?: { readonly path?: HttpRouter.PathInput | undefined }
+): Layer.Layer<never, never, HttpRouter.HttpRouter | Provider> =>
+  HttpRouter.use((router) =>
+    Effect.contextWith((context: Context.Context<Provider>) =>
+      router.add(
+        "GET",
+        options?.path ?? "/health",
+        check.pipe(
+          Effect.map((report) =>
+            HttpServerResponse.jsonUnsafe(report, { status: report.status === "healthy" ? 200 : 503 })
+          ),
+          Effect.provideContext(context)
+        )
+      )
+    )
+  )
+
+// internal
+
+const longestRead = Duration.seconds(5)
+
+/** For the claim that takes over, and the statement that stores. */
+const grace = Duration.seconds(2)
+
+const late = (what: string, { oldestAgeMs }: Waiting, lockTimeout: Duration.Duration): ReadonlyArray<string> => {
+  const limitMs = Duration.toMillis(Duration.sum(lockTimeout, grace))
+  return oldestAgeMs === null || oldestAgeMs <= limitMs
+    ? []
+    : [`the oldest ${what} has waited for ${Math.round(oldestAgeMs / 1_000)} s, more than ${limitMs / 1_000} s`]
+}

@@ -1,0 +1,39 @@
+/**
+ * Gauges of a connection pool, read when the metrics are.
+ */
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import type * as Scope from "effect/Scope"
+import { seriesOf } from "../../model/internal/labelled.ts"
+import * as Metrics from "../../model/Metrics.ts"
+
+/** The counts that a pool of `pg` has. */
+export interface Pool {
+  readonly totalCount: number
+  readonly idleCount: number
+  readonly waitingCount: number
+}
+
+/** Until the scope is closed. A process with several pools shows the one that was opened last. */
+export const register = (pool: Pool): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.flatMap(Effect.context<never>(), (context) =>
+    Effect.acquireRelease(
+      Effect.sync(() =>
+        ([
+          [connections("idle"), () => pool.idleCount],
+          [connections("busy"), () => pool.totalCount - pool.idleCount],
+          [Metrics.poolWaiting, () => pool.waitingCount]
+        ] as const).map(([gauge, count]) =>
+          Metric.registerUnsafe(gauge, context, {
+            get: () => ({ value: count() }),
+            update: () => {},
+            modify: () => {}
+          })
+        )
+      ),
+      (registrations) => Effect.sync(() => registrations.forEach(({ remove }) => remove()))
+    ))
+
+// internal
+
+const connections = seriesOf(Metrics.poolConnections)

@@ -1,0 +1,87 @@
+import { assert, describe, it } from "@effect/vitest"
+import { MemoryDriver } from "duroxide-prisma/provider"
+import type { ProviderDriver } from "duroxide-prisma/provider"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/testing/TestClock"
+import * as Test from "../utils/driver.ts"
+
+type Driver = ProviderDriver.ProviderDriver["Service"]
+
+const claim = { limit: 1, lockTimeoutMs: 30_000, versions: null }
+const work = { limit: 1, lockTimeoutMs: 30_000, session: null }
+
+/** What waits, after each step; times are those of the test's clock. */
+const story = Effect.fnUntraced(function*(driver: Driver) {
+  const seen: Array<unknown> = []
+  const look = Effect.flatMap(driver.readBacklog({ limit: 100 }), (backlog) => Effect.sync(() => seen.push(backlog)))
+  yield* look
+  yield* driver.startOrchestrations([Test.start("a"), Test.start("later", { delayMs: 60_000 })])
+  yield* TestClock.adjust("1 second")
+  yield* driver.startOrchestrations([Test.start("b")])
+  // Waits for its start.
+  yield* driver.enqueueForOrchestrator([Test.message("orphan")])
+  yield* driver.enqueueForWorker([
+    Test.activity({ name: "A" }),
+    Test.activity({ name: "B", tag: "gpu", activityId: 2 }),
+    Test.activity({ name: "C", tag: "gpu", activityId: 3, sessionId: "s" })
+  ])
+  yield* TestClock.adjust("2 seconds")
+  yield* look
+  // Claimed work does not wait, nor does what comes for a claimed instance.
+  const [instance] = yield* driver.fetchOrchestrationItems(claim)
+  assert.strictEqual(instance!.instanceId, "a")
+  yield* driver.enqueueForOrchestrator([Test.message("a")])
+  yield* driver.fetchWorkItems({ ...work, tags: { _tag: "DefaultOnly" } })
+  yield* look
+  // Its locks have run out: it waits since then.
+  yield* TestClock.adjust("31 seconds")
+  yield* look
+  // A pause.
+  yield* driver.abandonOrchestrationItems([{ lockToken: instance!.lockToken, delayMs: 60_000, ignoreAttempt: true }])
+  yield* look
+  yield* TestClock.adjust("1 minute")
+  yield* look
+  return seen
+})
+
+const expected = [
+  { orchestrator: { depth: 0, oldestAgeMs: null }, worker: [], activeInstances: 0 },
+  {
+    orchestrator: { depth: 2, oldestAgeMs: 3_000 },
+    worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 2_000 }, { tag: null, depth: 1, oldestAgeMs: 2_000 }],
+    activeInstances: 3
+  },
+  {
+    orchestrator: { depth: 1, oldestAgeMs: 2_000 },
+    worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 2_000 }],
+    activeInstances: 3
+  },
+  {
+    orchestrator: { depth: 3, oldestAgeMs: 33_000 },
+    worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 33_000 }, { tag: null, depth: 1, oldestAgeMs: 1_000 }],
+    activeInstances: 3
+  },
+  {
+    orchestrator: { depth: 1, oldestAgeMs: 33_000 },
+    worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 33_000 }, { tag: null, depth: 1, oldestAgeMs: 1_000 }],
+    activeInstances: 3
+  },
+  {
+    orchestrator: { depth: 4, oldestAgeMs: 93_000 },
+    worker: [{ tag: "gpu", depth: 2, oldestAgeMs: 93_000 }, { tag: null, depth: 1, oldestAgeMs: 61_000 }],
+    activeInstances: 3
+  }
+]
+
+describe("readBacklog", () => {
+  it.effect("counts what could be claimed, and since when: memory", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual<unknown>(yield* story(MemoryDriver.make()), expected)
+    }))
+
+  it.effect("counts what could be claimed, and since when: PostgreSQL", () =>
+    Effect.gen(function*() {
+      const { driver } = yield* Test.open({ clock: "effect" })
+      assert.deepStrictEqual<unknown>(yield* story(driver), expected)
+    }))
+})
