@@ -3,7 +3,9 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Logger from "effect/Logger"
 import * as Scope from "effect/Scope"
+import * as pg from "pg"
 import * as Channels from "../../src/prisma/internal/channels.ts"
+import * as Migrator from "../../src/prisma/Migrator.ts"
 import { Hint } from "../../src/provider/Notifier.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -76,6 +78,33 @@ describe("PgNotifier:", () => {
         { hint: Hint.Changed({ fingerprints: ["01234567"] }), sender: null }
       ])
     }).pipe(silently))
+
+  for (const schema of ["plain", `"${"ü".repeat(31)}`]) {
+    it.live(`schema ${schema}: rows that plain SQL stores wake a process of this package`, () =>
+      Effect.gen(function*() {
+        const { sql, url } = yield* PgServer.emptyDatabase
+        yield* Effect.addFinalizer(() => sql(`DROP SCHEMA IF EXISTS ${pg.escapeIdentifier(schema)} CASCADE`))
+        yield* Migrator.migrate({ url, schema })
+        const one = yield* Listening.connected({ url, schema })
+        yield* sql(`SET search_path = ${pg.escapeIdentifier(schema)}`)
+        yield* sql(
+          `INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+           VALUES ('i', '{"TimerFired":{}}', '2100-01-01Z', now())`
+        )
+        yield* sql(
+          `INSERT INTO worker_queue (work_item, visible_at, created_at)
+           VALUES ('{"ActivityExecute":{"name":"A"}}', '2100-01-02Z', now())`
+        )
+        yield* sql("INSERT INTO executions SELECT 'i', 1, 'Running', NULL, now()")
+        yield* sql("UPDATE executions SET status = 'Completed', output = '', completed_at = now()")
+        assert.deepStrictEqual(yield* one.next(3), [
+          { hint: Hint.Work({ queue: "orchestrator", visibleAtMs: Date.UTC(2100, 0, 1) }), sender: null },
+          { hint: Hint.Work({ queue: "worker", visibleAtMs: Date.UTC(2100, 0, 2) }), sender: null },
+          // The first digits of what `printf i | sha256sum` prints.
+          { hint: Hint.Changed({ fingerprints: ["de7d1b72"] }), sender: null }
+        ])
+      }).pipe(silently))
+  }
 
   it.live("schemas of any name are apart, also those whose names begin with the same 62 bytes", () =>
     Effect.gen(function*() {
