@@ -27,6 +27,8 @@ export interface LatencyProxy {
   readonly reset: () => void
   /** Ends all connections with FIN, like a server that shuts down cleanly. */
   readonly finish: () => void
+  /** Reads nothing further from the open connections, not even their end. */
+  readonly freeze: () => void
 }
 
 /** Closed with the scope, together with its connections. */
@@ -107,6 +109,9 @@ async function listen(options: Options) {
     },
     finish: () => {
       for (const socket of sockets) socket.end()
+    },
+    freeze: () => {
+      for (const socket of sockets) socket.pause()
     }
   }
   const close = () => {
