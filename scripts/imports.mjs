@@ -13,7 +13,7 @@ import { dirname, join, relative, resolve } from "node:path/posix"
 /** The rooms, lowest first: the rooms each may import besides itself, and the packages. Files beside them are `author`. */
 const rooms = {
   model: { rooms: [], packages: ["effect"] },
-  provider: { rooms: ["model"], packages: ["effect"] },
+  provider: { rooms: ["model"], packages: ["effect", "node"] },
   replay: { rooms: ["model", "provider"], packages: ["effect"] },
   runtime: { rooms: ["model", "provider", "replay"], packages: ["effect", "node"] },
   author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },

@@ -8,6 +8,7 @@
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -98,17 +99,40 @@ export class InstanceFailed
 }
 
 /**
- * The instance had not ended when `timeout` was over, or was not started at all. A running one continues.
+ * What was waited for had not happened when `timeout` was over: the instance had not ended, or had no new status, or not
+ * the value. It may not have been started at all. A running one continues.
  *
  * @category errors
  * @since 0.1.0
  */
 export class WaitTimeout extends Schema.TaggedError<WaitTimeout>("duroxide-prisma/Client/WaitTimeout")("WaitTimeout", {
   instanceId: Schema.String,
+  /** Defaults to `end`. */
+  waitedFor: Schema.optionalKey(Schema.Literals(["end", "status", "value"])),
   timeoutMs: Schema.Number
 }) {
   override get message() {
-    return `instance ${this.instanceId} had not ended after ${this.timeoutMs} ms; if it was started, it continues`
+    const missing = this.waitedFor === undefined || this.waitedFor === "end"
+      ? "had not ended"
+      : `did not have the ${this.waitedFor} waited for`
+    return `instance ${this.instanceId} ${missing} after ${this.timeoutMs} ms; if it was started, it continues`
+  }
+}
+
+/**
+ * The instance has ended, so the status or value waited for will not come. `Client.wait` returns how it has ended.
+ *
+ * @category errors
+ * @since 0.2.0
+ */
+export class InstanceEnded
+  extends Schema.TaggedError<InstanceEnded>("duroxide-prisma/Client/InstanceEnded")("InstanceEnded", {
+    instanceId: Schema.String,
+    waitedFor: Schema.Literals(["status", "value"])
+  })
+{
+  override get message() {
+    return `instance ${this.instanceId} has ended without the ${this.waitedFor} waited for; wait returns its result`
   }
 }
 
@@ -176,6 +200,45 @@ export interface WaitOptions {
 }
 
 /**
+ * A custom status. The version counts how often the instance has set or removed it, over all its executions; changes of
+ * one turn count once.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface CustomStatus {
+  /** `none` when it was removed. */
+  readonly status: Option.Option<string>
+  readonly version: number
+}
+
+/**
+ * Options of a wait for a status.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface StatusWaitOptions {
+  /** The version of the last status seen. Defaults to 0: the wait is for any status. */
+  readonly after?: number | undefined
+  /** Longest wait for a status that is not stored yet; then `WaitTimeout`. As in `WaitOptions`. Defaults to no limit. */
+  readonly timeout?: Duration.Input | undefined
+}
+
+/**
+ * Options of a wait for a value.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface ValueWaitOptions<V> {
+  /** Which value is waited for. Called with each value seen, so it must not have effects. Defaults to any value. */
+  readonly until?: ((value: V) => boolean) | undefined
+  /** Longest wait for a value that is not stored yet; then `WaitTimeout`. As in `WaitOptions`. Defaults to no limit. */
+  readonly timeout?: Duration.Input | undefined
+}
+
+/**
  * Starts, messages, reads, awaits and cancels instances in the store of the `Provider` it was made with.
  *
  * **Details**
@@ -204,8 +267,9 @@ export class Client extends Context.Service<Client, {
    * Waits until the instance has ended, and returns its typed result or failure. If the id is unknown, waits for its start
    * as well.
    *
-   * An end that this process stores is known at once and without a read, one in another process within half a second. Waits
-   * share their statements, so a process may have thousands; with 10,000 an end elsewhere is known within 3 seconds.
+   * An end that this process stores is known at once and without a read. One in another process is known within
+   * milliseconds if the processes notify each other, otherwise within half a second (`docs/long-polling.md`). Waits share
+   * their statements, so a process may have thousands; with 10,000 and without notifications, within 3 seconds.
    */
   readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     orchestration: Definition<P, S, E>,
@@ -262,6 +326,29 @@ export class Client extends Context.Service<Client, {
     keyValue: KeyValue.KeyValue<V>,
     instanceId: string
   ) => Effect.Effect<Option.Option<V["Type"]>, PayloadMismatch | ProviderError>
+
+  /**
+   * Waits for a custom status that is newer than the one seen last, and returns it with its version. If the id is unknown,
+   * waits for its start as well. Statuses that follow each other quickly may be passed over, but never the last one.
+   *
+   * Fails with `InstanceEnded` if the instance has ended and has no newer status. How soon a status is known: as in `wait`.
+   */
+  readonly waitForStatus: (
+    instanceId: string,
+    options?: StatusWaitOptions
+  ) => Effect.Effect<CustomStatus, InstanceEnded | WaitTimeout | ProviderError>
+
+  /**
+   * Waits until the instance has a value of this key, or one that `until` accepts, and returns it. If the id is unknown,
+   * waits for its start as well. Values that follow each other quickly may be passed over, but never the last one.
+   *
+   * Fails with `InstanceEnded` if the instance has ended without such a value. How soon a value is known: as in `wait`.
+   */
+  readonly waitForValue: <V extends PayloadSchema>(
+    keyValue: KeyValue.KeyValue<V>,
+    instanceId: string,
+    options?: ValueWaitOptions<V["Type"]>
+  ) => Effect.Effect<V["Type"], InstanceEnded | WaitTimeout | PayloadMismatch | ProviderError>
 
   /**
    * Cancels an instance. It becomes `Cancelled` at its next turn, and its open activities are cancelled. An ended instance
@@ -440,7 +527,36 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     yield* describe(instanceId)
     const text = yield* provider.getKvValue(instanceId, keyValue.key)
     return Option.isNone(text) ? Option.none() : Option.some(yield* keyValue.codec.decode(text.value))
-  }, tracing.endingBare)
+  }, tracing.endingBare),
+
+  waitForStatus: Effect.fn("Client.waitForStatus", reader)(function*(instanceId, { after = 0, timeout } = {}) {
+    yield* checkInstanceId("Client.waitForStatus", instanceId)
+    if (!Number.isSafeInteger(after)) {
+      const reason = new InvalidInput({ field: "after", problem: `it is ${after}, but must be a whole number` })
+      return yield* new ProviderError({ operation: "Client.waitForStatus", reason })
+    }
+    yield* describe(instanceId)
+    return yield* progress(provider, "status", instanceId, timeout, {
+      until: ({ status, statusVersion: version }) => version > after ? Option.some({ status, version }) : Option.none()
+    })
+  }, tracing.endingBare),
+
+  waitForValue: Effect.fn("Client.waitForValue", reader)(
+    function*(keyValue, instanceId, { timeout, until = () => true } = {}) {
+      yield* checkInstanceId("Client.waitForValue", instanceId)
+      yield* describe(instanceId)
+      const found = yield* progress(provider, "value", instanceId, timeout, {
+        key: keyValue.key,
+        until: ({ value }) =>
+          Option.flatMap(value, (text) => {
+            const exit = keyValue.codec.decode(text)
+            return Exit.isFailure(exit) || until(exit.value) ? Option.some(exit) : Option.none()
+          })
+      })
+      return yield* found
+    },
+    tracing.endingBare
+  )
 })
 
 /** Waits for the end of an instance, after its start if there is one. */
@@ -467,6 +583,20 @@ const outcome = Effect.fnUntraced(
       : Effect.fail(new InstanceFailed({ instanceId, details }))
   }
 )
+
+const progress = Effect.fnUntraced(function*<A>(
+  provider: Provider["Service"],
+  waitedFor: "status" | "value",
+  instanceId: string,
+  timeout: Duration.Input | undefined,
+  options: Pick<Parameters<typeof provider.awaitProgress<A>>[0], "key" | "until">
+) {
+  const duration = timeout === undefined ? undefined : Duration.fromInputUnsafe(timeout)
+  const answer = yield* provider.awaitProgress({ ...options, instanceId, timeout: duration })
+  if (answer._tag === "Found") return answer.found
+  if (answer._tag === "Ended") return yield* new InstanceEnded({ instanceId, waitedFor })
+  return yield* new WaitTimeout({ instanceId, waitedFor, timeoutMs: Duration.toMillis(duration!) })
+})
 
 /** The reason of a cancellation; undefined for other failures. */
 const reasonOf = (details: ErrorDetails.ErrorDetails): string | undefined =>

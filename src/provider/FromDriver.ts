@@ -21,7 +21,6 @@ import { Admin } from "./Admin.ts"
 import { AdminDriver } from "./AdminDriver.ts"
 import * as activities from "./internal/activities.ts"
 import * as admin from "./internal/admin.ts"
-import * as ends from "./internal/ends.ts"
 import * as enqueue from "./internal/enqueue.ts"
 import type * as fetchPump from "./internal/fetchPump.ts"
 import { make as makeHints } from "./internal/hints.ts"
@@ -31,6 +30,7 @@ import * as outages from "./internal/outages.ts"
 import * as reads from "./internal/reads.ts"
 import * as storeClocks from "./internal/storeClock.ts"
 import * as storeGauges from "./internal/storeGauges.ts"
+import * as waits from "./internal/waits.ts"
 import { make as makeWakeups } from "./internal/wakeups.ts"
 import { counted, watched } from "./internal/watched.ts"
 import { Notifier } from "./Notifier.ts"
@@ -119,8 +119,8 @@ export const make: (
   const store = watched(driver, outages.make(clock), clock)
   const notifier = yield* Effect.serviceOption(Notifier)
   const hints = yield* makeHints(Option.getOrUndefined(notifier), longPolling)
-  const { awaitEnd, ...ofEnds } = yield* ends.make(store, { ...settings, hints })
-  const wakeups = yield* makeWakeups(hints, ofEnds)
+  const waiting = yield* waits.make(store, hints, settings)
+  const wakeups = yield* makeWakeups(hints, waiting.stored)
   const storeClock = storeClocks.make(clock)
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
@@ -136,7 +136,7 @@ export const make: (
     onStart: firstTurns.onStart,
     storeNowMs,
     ...ofReads,
-    awaitEnd,
+    ...waiting.operations,
     onCancelled: wakeups.onCancelled
   }
 }, Effect.updateContext(tracing.withoutSpan))

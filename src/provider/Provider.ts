@@ -230,6 +230,31 @@ export type End =
   | { readonly _tag: "Failed"; readonly details: ErrorDetails.ErrorDetails }
 
 /**
+ * What a running instance shows of itself: its custom status, and a value.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Progress {
+  readonly status: Option.Option<string>
+  /** Counts the turns that have set or removed the status; 0 before the first one. */
+  readonly statusVersion: number
+  /** As a reader sees it; none without a key. */
+  readonly value: Option.Option<string>
+}
+
+/**
+ * The answer to a wait for progress. `Ended`: the instance has ended without it. `TimedOut`: it has not come yet.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type ProgressAnswer<A> =
+  | { readonly _tag: "Found"; readonly found: A }
+  | { readonly _tag: "Ended" }
+  | { readonly _tag: "TimedOut" }
+
+/**
  * Sizes of what an instance has stored.
  *
  * @category models
@@ -494,8 +519,9 @@ export class Provider extends Context.Service<Provider, {
    * Waits until the instance has ended, also for the start of an unknown one; `none` if it has not ended after `timeout`.
    *
    * An end stored by this process is known without a read, and at once. For others the store is asked: first at once, then
-   * repeatedly, in statements that all callers share. A first look that is slow does not count for `timeout`, and there is
-   * none for an instance that this process has started within the last 100 milliseconds.
+   * when another process announces a change of the instance, and repeatedly while changes are not announced, in statements
+   * that all callers share. A first look that is slow does not count for `timeout`, and there is none for an instance that
+   * this process has started within the last 100 milliseconds.
    */
   readonly awaitEnd: <E = never>(options: {
     readonly instanceId: string
@@ -506,10 +532,38 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<Option.Option<End>, E | ProviderError>
 
   /**
+   * Waits until `until` finds what it looks for in the progress of the instance, also for the start of an unknown one.
+   *
+   * It is called with what is stored when the wait begins, and after each turn that changes the status or the value; turns
+   * that follow each other quickly may be seen as one. What a turn stores is known as in `awaitEnd`. The progress of an
+   * instance that has ended is that of its last turn.
+   */
+  readonly awaitProgress: <A>(options: {
+    readonly instanceId: string
+    /** Of the value. Defaults to none: only the status is looked at. */
+    readonly key?: string | undefined
+    readonly until: (progress: Progress) => Option.Option<A>
+    /** Defaults to no limit. */
+    readonly timeout?: Duration.Duration | undefined
+  }) => Effect.Effect<ProgressAnswer<A>, ProviderError>
+
+  /**
    * Calls `listener` with the activities that a turn stored by this process cancels, until the scope is closed: a hint,
    * so that those which run here end at once. Others learn of it by `renewWorkItemLock`.
    */
   readonly onCancelled: (
     listener: (activities: Turn["cancelledActivities"]) => void
   ) => Effect.Effect<void, never, Scope.Scope>
+
+  /**
+   * Calls `listener` when another process announces that instances have changed, cancellations of their activities
+   * included, until the scope is closed: `hasChanged` says of an instance whether it may be one of them. All may be after
+   * announcements were lost, as at the beginning and at the end of a connection.
+   */
+  readonly onChanged: (
+    listener: (hasChanged: (instanceId: string) => boolean) => void
+  ) => Effect.Effect<void, never, Scope.Scope>
+
+  /** Whether other processes that use this package announce to this one which activities they cancel. */
+  readonly isNotified: () => boolean
 }>()("duroxide-prisma/Provider") {}

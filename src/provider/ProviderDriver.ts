@@ -540,6 +540,43 @@ export interface EndedInstance {
 }
 
 /**
+ * What a caller waits for that waits for a status or a value, and how far it knows the instance.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface ReadProgress {
+  readonly instanceId: string
+  /** Null: no value is read. */
+  readonly key: string | null
+  /** The last answer's; 0 without one. */
+  readonly executionId: number
+  /** The last answer's; 0 without one. */
+  readonly lastEventId: number
+}
+
+/**
+ * The status and a value of an instance, at a point of its history.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface InstanceProgress {
+  /** The current execution. */
+  readonly executionId: number
+  /** Of the current execution; 0 without a history. */
+  readonly lastEventId: number
+  readonly customStatus: string | null
+  readonly customStatusVersion: number
+  /** As `readKeyValues` reads it; null without one. */
+  readonly value: string | null
+  /** Whether the current execution is `Completed` or `Failed`. */
+  readonly hasEnded: boolean
+  /** Whether the current execution is one of Duroxide in Rust: not pinned, or pinned to a version below 1000. */
+  readonly isOfRust: boolean
+}
+
+/**
  * Sizes of what an instance has stored.
  *
  * @category models
@@ -656,6 +693,11 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    * have not, on behalf of callers that wait: an instance that has not ended should cost a lookup or two by its id.
    */
   readonly readEnds: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<EndedInstance>>
+  /**
+   * The progress of instances that have ended, or are elsewhere than the caller knows them to be; null for those that are
+   * not, and for unknown ones. Asked as `readEnds`: what is answered with null should cost a few lookups.
+   */
+  readonly readProgress: (items: ReadonlyArray<ReadProgress>) => Call<ReadonlyArray<InstanceProgress | null>>
 
   /**
    * Key-values as a reader sees them: what the current execution changed, else what ended ones left. Null: every key.

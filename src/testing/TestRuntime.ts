@@ -15,6 +15,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Client from "../Client.ts"
@@ -26,6 +27,7 @@ import type { AdminDriver } from "../provider/AdminDriver.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import * as memory from "../provider/internal/memory/driver.ts"
 import * as tables from "../provider/internal/memory/tables.ts"
+import * as progress from "../provider/internal/progress.ts"
 import { Hint, Notifier } from "../provider/Notifier.ts"
 import type { Listener, Queue } from "../provider/Notifier.ts"
 import * as Provider from "../provider/Provider.ts"
@@ -101,7 +103,8 @@ export class TestRuntime extends Context.Service<TestRuntime, {
  * Provides the services of `runtime`, a `Client`, the `Provider` and the `Admin` of the store, and the clock. The clock
  * replaces the one of `it.effect`, so `TestClock.adjust` moves it, too. Every test gets a store of its own.
  *
- * `wait` and `execute` of the client let time pass until the instance has ended. Its other methods begin and end at
+ * `wait` and `execute` of the client let time pass until the instance has ended, `waitForStatus` and `waitForValue` until
+ * the status or the value is there. Its other methods begin and end at
  * rest: everything that can happen without time passing has happened when they return.
  *
  * Every turn is replayed (`verifyReplay`), so a program that is not deterministic fails. A process that ends abandons
@@ -259,6 +262,34 @@ export const layer = <A, E, R>(
       }
     })
 
+    /** As the provider's, but lets time pass until the answer is there. */
+    const awaitProgress: Provider.Provider["Service"]["awaitProgress"] = Effect.fnUntraced(
+      function*({ instanceId, key = null, timeout, until }) {
+        const { readProgress } = Context.get(drivers, ProviderDriver)
+        const answer = progress.answer(until)
+        const deadline = time.now() + (timeout === undefined ? Infinity : Duration.toMillis(timeout))
+        while (true) {
+          yield* time.rest
+          const [state] = yield* readProgress([{ instanceId, key, executionId: 0, lastEventId: 0 }])
+          const found = answer(state ?? progress.unknown)
+          if (Option.isSome(found)) return found.value
+          if ((yield* time.step({ limitMs: deadline })) === "Moved") continue
+          if (deadline === Infinity) {
+            yield* untilProgress(Effect.orDie(nothingDue(instanceId)))
+            continue
+          }
+          yield* time.moveTo(deadline)
+          return { _tag: "TimedOut" }
+        }
+      }
+    )
+    const waiting = Context.get(
+      yield* Layer.buildWithScope(Client.layer, scope).pipe(
+        Effect.provideService(Provider.Provider, { ...provider, awaitProgress })
+      ),
+      Client.Client
+    )
+
     const history = (instanceId: string) => Effect.map(readExecutions(admin, instanceId), (all) => all.flat())
 
     const nothingDue = (instanceId: string) =>
@@ -302,6 +333,8 @@ export const layer = <A, E, R>(
       cancel: (instanceId, reason) => restful(client.cancel(instanceId, reason)),
       status: (instanceId) => restful(client.status(instanceId)),
       read: (keyValue, instanceId) => restful(client.read(keyValue, instanceId)),
+      waitForStatus: waiting.waitForStatus,
+      waitForValue: waiting.waitForValue,
       wait: (orchestration, instanceId, options) =>
         // Fails when the id is invalid.
         client.status(instanceId).pipe(
@@ -431,14 +464,16 @@ interface Generation {
   readonly scope: Scope.Closeable
 }
 
+const asleep = Effect.andThen(Effect.sleep(Duration.infinity), Effect.never)
+
 const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service"]) {
   // This process knows when work falls due, so it need not poll.
   const provider = yield* FromDriver.make(driver, { longPolling: { aggressivePollInterval: Duration.infinity } })
   return Provider.Provider.of({
     ...provider,
     // An activity that waits for an instance is asleep: time passes for it.
-    awaitEnd: (options) =>
-      Effect.raceFirst(provider.awaitEnd(options), Effect.andThen(Effect.sleep(Duration.infinity), Effect.never))
+    awaitEnd: (options) => Effect.raceFirst(provider.awaitEnd(options), asleep),
+    awaitProgress: (options) => Effect.raceFirst(provider.awaitProgress(options), asleep)
   })
 })
 

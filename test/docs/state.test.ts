@@ -3,9 +3,9 @@ import { Activity, Client, KeyValue, Mailbox, Orchestration, Runtime } from "dur
 import { Admin } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Docs from "../utils/docs.ts"
 
@@ -68,12 +68,21 @@ const standing = (instanceId: string) =>
   })
 
 const untilGame = (instanceId: string, game: number) =>
-  Effect.flatMap(Client.Client, (client) => client.read(Standing, instanceId)).pipe(
-    Effect.repeat({
-      until: Option.exists(({ games }) => games >= game),
-      schedule: Schedule.spaced("100 millis")
-    })
-  )
+  Effect.gen(function*() {
+    const client = yield* Client.Client
+    return yield* client.waitForValue(Standing, instanceId, { until: ({ games }) => games >= game })
+  })
+
+const follow = (instanceId: string, show: (status: string) => Effect.Effect<void>) =>
+  Effect.gen(function*() {
+    const client = yield* Client.Client
+    let seen = 0
+    while (true) {
+      const { status, version } = yield* client.waitForStatus(instanceId, { after: seen, timeout: "1 hour" })
+      if (Option.isSome(status)) yield* show(status.value)
+      seen = version
+    }
+  }).pipe(Effect.catchTag("InstanceEnded", () => Effect.void))
 
 const prune = Effect.gen(function*() {
   const admin = yield* Admin.Admin
@@ -105,7 +114,7 @@ describe("docs/state.md", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/state.test.ts"))
     const examples = Docs.blocks(Docs.read("docs/state.md"), "ts")
-    assert.lengthOf(examples, 6)
+    assert.lengthOf(examples, 7)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -130,6 +139,18 @@ describe("docs/state.md", () => {
       })
       const status = yield* client.status("season")
       assert.deepStrictEqual(status._tag === "Completed" && status.customStatus, Option.some("game 3"))
+    }).pipe(virtually))
+
+  it.effect("a reader follows the statuses of an instance until it ends", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const seen: Array<string> = []
+      yield* client.start(Season, { instanceId: "season", payload: { gamesLeft: 2 } })
+      const following = yield* Effect.forkChild(follow("season", (status) => Effect.sync(() => void seen.push(status))))
+      yield* score(1)
+      yield* score(1)
+      yield* Fiber.join(following)
+      assert.strictEqual(seen.at(-1), "game 2")
     }).pipe(virtually))
 
   it.effect("histories are bounded by continuing as new, and can be pruned", () =>

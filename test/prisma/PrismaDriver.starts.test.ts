@@ -296,3 +296,79 @@ describe("readEnds:", () => {
       assert.strictEqual(yield* statements, before + 3)
     }))
 })
+
+describe("readProgress:", () => {
+  const ask = (instanceId: string, executionId = 1, lastEventId = 0, key: string | null = null) => ({
+    instanceId,
+    key,
+    executionId,
+    lastEventId
+  })
+
+  it.effect("answers in order for instances that have ended or moved, with what readers see of them", () =>
+    Effect.gen(function*() {
+      const { driver, sql, statements } = yield* open
+      yield* driver.startOrchestrations(["a", "b", "c", "d"].map((id) => Test.start(id)))
+      yield* sql("INSERT INTO history SELECT 'a', 1, i, 'Event', '{}', now() FROM generate_series(1, 3) AS i")
+      yield* sql("INSERT INTO kv_store VALUES ('a', 'k', 'old', 1), ('a', 'l', 'left', 1), ('a', 'm', 'gone', 1)")
+      yield* sql("INSERT INTO kv_delta VALUES ('a', 'k', 'new', 1), ('a', 'm', NULL, 1)")
+      yield* sql("UPDATE instances SET custom_status = 'busy', custom_status_version = 7 WHERE instance_id = 'a'")
+      yield* sql("UPDATE executions SET status = 'Failed' WHERE instance_id = 'b'")
+      // The execution that follows has not begun, so it has no row.
+      yield* sql("UPDATE instances SET current_execution_id = 2 WHERE instance_id = 'c'")
+      yield* sql("UPDATE executions SET duroxide_version_major = NULL WHERE instance_id = 'd'")
+      const progress = {
+        executionId: 1,
+        lastEventId: 0,
+        customStatus: null,
+        customStatusVersion: 0,
+        value: null,
+        hasEnded: false,
+        isOfRust: false
+      }
+      const a = { ...progress, lastEventId: 3, customStatus: "busy", customStatusVersion: 7 }
+      const before = yield* statements
+      assert.deepStrictEqual(
+        yield* driver.readProgress([
+          ask("unknown"),
+          ask("b"),
+          ask("a", 1, 2, "k"),
+          ask("a", 1, 3, "k"),
+          ask("a", 1, 4, "l"),
+          ask("a", 2, 3, "m"),
+          ask("c"),
+          ask("d"),
+          ask("d", 0)
+        ]),
+        [
+          null,
+          { ...progress, hasEnded: true },
+          { ...a, value: "new" },
+          null,
+          { ...a, value: "left" },
+          a,
+          { ...progress, executionId: 2 },
+          null,
+          { ...progress, isOfRust: true }
+        ]
+      )
+      assert.strictEqual(yield* statements, before + 1)
+      assert.deepStrictEqual(yield* driver.readProgress([]), [])
+      assert.strictEqual(yield* statements, before + 1)
+    }))
+
+  it.effect("texts of more than 16 MiB in all come in several statements", () =>
+    Effect.gen(function*() {
+      const { driver, sql, statements } = yield* open
+      const ids = ["d", "c", "unknown", "b", "a"]
+      yield* driver.startOrchestrations(ids.filter((id) => id !== "unknown").map((id) => Test.start(id)))
+      yield* sql("UPDATE instances SET custom_status = repeat('x', 9 * 1024 * 1024)")
+      const before = yield* statements
+      const found = yield* driver.readProgress(ids.map((id) => ask(id, 0)))
+      assert.deepStrictEqual(
+        found.map((progress) => progress && progress.customStatus!.length / 1024 / 1024),
+        [9, 9, null, 9, 9]
+      )
+      assert.strictEqual(yield* statements, before + 2)
+    }))
+})

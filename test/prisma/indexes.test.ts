@@ -401,6 +401,23 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     // A look for each of the 104 routes of messages and 108 of activities, and an entry where something is due.
     250
   ],
+  "readProgress of what has not changed": [
+    `SELECT * FROM dx_read_progress('[
+       {"instance_id": "i5", "key": "k1", "execution_id": 1, "last_event_id": ${many - 95}},
+       {"instance_id": "unknown", "key": "k1", "execution_id": 0, "last_event_id": 0}
+     ]', 1000000)`,
+    ["instances_pkey", "executions_pkey", "history_pkey"],
+    20
+  ],
+  "readProgress": [
+    `SELECT * FROM dx_read_progress('[
+       {"instance_id": "i5", "key": "k1", "execution_id": 0, "last_event_id": 0},
+       {"instance_id": "i6", "key": null, "execution_id": 0, "last_event_id": 0},
+       {"instance_id": "unknown", "key": "k1", "execution_id": 0, "last_event_id": 0}
+     ]', 1000000)`,
+    ["instances_pkey", "executions_pkey", "history_pkey", "kv_delta_pkey", "kv_store_pkey"],
+    30
+  ],
   "readInstances": ["SELECT * FROM dx_read_instances('{i5,i6,unknown}')", ["instances_pkey", "executions_pkey"], 20],
   "whether a session still has work": [
     "SELECT FROM worker_queue WHERE session_id = 's77'",

@@ -223,6 +223,7 @@ describe("Retries:", () => {
     readHistory: [true, (provider) => provider.readWithExecution("a", 1)],
     readInstances: [true, (provider) => provider.readInstance("a")],
     readEnds: [true, (provider) => provider.awaitEnd({ instanceId: "a" })],
+    readProgress: [true, (provider) => provider.awaitProgress({ instanceId: "a", until: Option.some })],
     readKeyValues: [true, (provider) => provider.getKvAllValues("a")],
     readInstanceStats: [true, (provider) => provider.getInstanceStats("a")],
     enqueueForOrchestrator: [

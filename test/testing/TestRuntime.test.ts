@@ -105,6 +105,36 @@ describe("TestRuntime", () => {
       assert.deepStrictEqual(times, [0, 0, 0.5, 0.5, 1, 1])
     }).pipe(on(Effect.as(Effect.andThen(Effect.sleep("30 minutes"), Effect.sleep("30 minutes")), null))))
 
+  it.effect("time: a wait for a status or a value lets it pass until they are there, or cannot come", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      yield* start
+      assert.deepStrictEqual(yield* client.waitForStatus("p"), { status: Option.some("early"), version: 1 })
+      assert.strictEqual(yield* hours, 1)
+      const late = { after: 1, timeout: "30 minutes" } as const
+      assert.deepStrictEqual(
+        yield* Effect.flip(client.waitForStatus("p", late)),
+        new Client.WaitTimeout({ instanceId: "p", waitedFor: "status", timeoutMs: hour / 2 })
+      )
+      assert.strictEqual(yield* hours, 1.5)
+      assert.strictEqual(yield* client.waitForValue(Stage, "p", { until: (stage) => stage === "last" }), "last")
+      assert.strictEqual(yield* hours, 2)
+      const ended = yield* Effect.flip(client.waitForValue(Stage, "p", { until: (stage) => stage === "more" }))
+      assert.deepStrictEqual(ended, new Client.InstanceEnded({ instanceId: "p", waitedFor: "value" }))
+      assert.include(yield* stuck(client.waitForStatus("other")), "instance other does not exist")
+    }).pipe(on(
+      Effect.gen(function*() {
+        yield* Effect.sleep("1 hour")
+        yield* Orchestration.setCustomStatus("early")
+        yield* Stage.set("first")
+        yield* Effect.sleep("1 hour")
+        yield* Stage.set("last")
+        yield* Effect.sleep("1 hour")
+      }),
+      undefined,
+      { patience: "50 millis" }
+    )))
+
   it.effect("time: a wait with a timeout ends at its deadline", () =>
     Effect.gen(function*() {
       yield* start

@@ -228,6 +228,11 @@ expectTypeOf(client.wait(Silent, "i")).toEqualTypeOf<Effect.Effect<void, Wait>>(
 expectTypeOf(client.execute(Fulfil, { instanceId: "i", payload: { cents: 1 } }))
   .toEqualTypeOf<Effect.Effect<string, Declined | Client.InstanceAlreadyExists | Send | Wait>>()
 expectTypeOf(client.read(Total, "i")).toEqualTypeOf<Effect.Effect<Option.Option<number>, Problem>>()
+expectTypeOf(client.waitForValue(Total, "i", { until: (total) => total > 1, timeout: "1 second" }))
+  .toEqualTypeOf<Effect.Effect<number, Client.InstanceEnded | Client.WaitTimeout | Problem>>()
+expectTypeOf(client.waitForStatus("i", { after: 1 })).toEqualTypeOf<
+  Effect.Effect<Client.CustomStatus, Client.InstanceEnded | Client.WaitTimeout | ProviderError.ProviderError>
+>()
 expectTypeOf(client.send(Nudges, "i")).toEqualTypeOf<Effect.Effect<void, Send>>()
 expectTypeOf(client.start(Silent, { instanceId: "i" }))
   .toEqualTypeOf<Effect.Effect<void, Client.InstanceAlreadyExists | Send>>()

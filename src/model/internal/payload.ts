@@ -75,7 +75,7 @@ export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>("duroxi
 
 export interface Payload<A> {
   readonly encode: (value: A) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge>
-  readonly decode: (text: string) => Effect.Effect<A, PayloadMismatch>
+  readonly decode: (text: string) => Exit.Exit<A, PayloadMismatch>
   readonly decodeOption: (text: string) => Option.Option<A>
 }
 
@@ -109,7 +109,7 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
         const bytes = text.length * 3 <= maxPayloadBytes ? 0 : new TextEncoder().encode(text).length
         return bytes > maxPayloadBytes ? Exit.fail(new PayloadTooLarge({ of, bytes })) : Exit.succeed(text)
       }),
-    decode: (text) => Effect.suspend(() => decode(text)),
+    decode,
     decodeOption: (text) => Exit.getSuccess(decode(text))
   }
 }

@@ -12,6 +12,7 @@ import type {
   EndedInstance,
   FetchOrchestrationItems,
   FetchWorkItems,
+  InstanceProgress,
   OptimisticAnswer,
   OptimisticTurn,
   OrchestrationAck,
@@ -31,11 +32,13 @@ import {
   claimedWorkItem,
   endedInstance,
   eventRow,
+  instanceProgress,
   instanceState,
   json,
   makeWorkers,
   messageRow,
   nextDue,
+  progressRow,
   renewalRow,
   turnParts,
   turnRow,
@@ -49,6 +52,7 @@ import type {
   HistoryPageRow,
   InstanceStateRow,
   NextDueRow,
+  ProgressRow,
   StoredSizesRow
 } from "./rows.ts"
 import * as statementSpans from "./statementSpans.ts"
@@ -416,6 +420,28 @@ const reads = ({ answer, call, query, schemaSql }: Statements) => ({
       asked = asked.filter((instanceId) => !known.has(instanceId))
     }
     return ended
+  }),
+
+  readProgress: Effect.fnUntraced(function*(items) {
+    const found: Array<InstanceProgress | null> = items.map(() => null)
+    let asked = items.map((item, index) => ({ ...item, index }))
+    while (asked.length > 0) {
+      const rows: ReadonlyArray<ProgressRow> = yield* query<ProgressRow>(
+        "readProgress",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_progress(
+          ${json(asked.map(progressRow))},
+          ${defaultMaxBytes}::bigint
+        )`
+      )
+      const last = rows.at(-1)
+      for (const row of rows) {
+        const { index, instanceId } = asked[row.out_index - 1]!
+        found[index] = yield* instanceProgress(instanceId, row)
+      }
+      if (last?.out_is_last !== false) break
+      asked = asked.slice(last.out_index)
+    }
+    return found
   }),
 
   readKeyValues: ({ instanceId, key }) =>

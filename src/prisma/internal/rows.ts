@@ -13,9 +13,11 @@ import type {
   EncodedMessage,
   EndedInstance,
   HandOver,
+  InstanceProgress,
   KeyValueChange,
   NextDue,
   OrchestrationAck,
+  ReadProgress,
   Renewal
 } from "../../provider/ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../../provider/ProviderError.ts"
@@ -161,6 +163,13 @@ export const abandonRow = (item: Abandon) => ({
   ...(item.beginsFirst === true && { begins_first: true })
 })
 
+export const progressRow = (item: ReadProgress) => ({
+  instance_id: item.instanceId,
+  key: item.key,
+  execution_id: item.executionId,
+  last_event_id: item.lastEventId
+})
+
 export const renewalRow = (item: Renewal) => ({ token: item.lockToken, extend_for_ms: item.extendForMs })
 
 // -- rows ------------------------------------------------------------------------------------------
@@ -269,6 +278,33 @@ export const endedInstance = (row: EndedInstanceRow): EndedInstance => ({
   output: row.out_output,
   failure: row.out_failure
 })
+
+export interface ProgressRow {
+  /** Among the items, from 1. */
+  readonly out_index: number
+  readonly out_execution_id: bigint
+  readonly out_last_event_id: bigint
+  readonly out_custom_status: string | null
+  readonly out_custom_status_version: number
+  readonly out_value: string | null
+  readonly out_has_ended: boolean
+  readonly out_is_of_rust: boolean
+  readonly out_is_last: boolean
+}
+
+export const instanceProgress = (
+  instanceId: string,
+  row: ProgressRow
+): Effect.Effect<InstanceProgress, ProviderError> =>
+  safely("readProgress", instanceId, {
+    executionId: Number(row.out_execution_id),
+    lastEventId: Number(row.out_last_event_id),
+    customStatus: row.out_custom_status,
+    customStatusVersion: row.out_custom_status_version,
+    value: row.out_value,
+    hasEnded: row.out_has_ended,
+    isOfRust: row.out_is_of_rust
+  }, (progress) => [progress.executionId, progress.lastEventId])
 
 export interface StoredSizesRow {
   readonly out_event_count: bigint

@@ -136,12 +136,13 @@ const startedBy = ({ startsPinnedTo }: Turn, item: WorkItem.WorkItem): { readonl
   }
 }
 
-const lastCustomStatus = (events: ReadonlyArray<Event.Event>) => {
+/** What the turn of these events makes of the status; null: it leaves it alone. */
+export const lastCustomStatus = (events: ReadonlyArray<Event.Event>) => {
   const event = events.findLast((event) => event._tag === "CustomStatusUpdated")
   return event === undefined ? null : { value: event.status }
 }
 
-const keyValueChange = (event: Event.Event): ReadonlyArray<KeyValueChange> => {
+export const keyValueChange = (event: Event.Event): ReadonlyArray<KeyValueChange> => {
   switch (event._tag) {
     case "KeyValueSet":
       return [{ action: "set", key: event.key, value: event.value, lastUpdatedAtMs: event.lastUpdatedAtMs ?? 0 }]

@@ -2,10 +2,11 @@
  * The status text of an instance, and its version, by which a waiting client sees that it changed.
  */
 import { assert } from "@effect/vitest"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Provider } from "../../provider/Provider.ts"
-import { continueAsNew, create, customStatus as updated, fails, topic, turn } from "./harness.ts"
+import { continueAsNew, create, customStatus as updated, done, fails, topic, turn } from "./harness.ts"
 import type { EventInput } from "./harness.ts"
 
 const store = (...events: ReadonlyArray<EventInput>) => turn("i", { executionId: 1, events })
@@ -13,14 +14,26 @@ const store = (...events: ReadonlyArray<EventInput>) => turn("i", { executionId:
 const read = (instance: string, lastSeenVersion: number) =>
   Effect.flatMap(Provider, (provider) => provider.getCustomStatus(instance, lastSeenVersion))
 
-const expectStatus = (status: string | null, version: number, instance = "i") =>
-  Effect.map(
-    read(instance, 0),
-    (found) => assert.deepStrictEqual(found, Option.some({ status: Option.fromNullOr(status), version }))
-  )
+/** The same by the one look of a wait that is over at once. */
+const look = (instanceId: string, lastSeenVersion: number) =>
+  Effect.flatMap(Provider, (provider) =>
+    provider.awaitProgress({
+      instanceId,
+      until: ({ status, statusVersion: version }) =>
+        version > lastSeenVersion ? Option.some({ status, version }) : Option.none(),
+      timeout: Duration.zero
+    }))
 
-const expectNothing = (instance: string, lastSeenVersion: number) =>
-  Effect.map(read(instance, lastSeenVersion), (found) => assert.deepStrictEqual(found, Option.none()))
+const expectStatus = Effect.fnUntraced(function*(status: string | null, version: number, instance = "i") {
+  const expected = { status: Option.fromNullOr(status), version }
+  assert.deepStrictEqual(yield* read(instance, 0), Option.some(expected))
+  assert.deepStrictEqual(yield* look(instance, 0), { _tag: "Found", found: expected })
+})
+
+const expectNothing = Effect.fnUntraced(function*(instance: string, lastSeenVersion: number) {
+  assert.deepStrictEqual(yield* read(instance, lastSeenVersion), Option.none())
+  assert.deepStrictEqual(yield* look(instance, lastSeenVersion), { _tag: "TimedOut" })
+})
 
 export const customStatus = topic("custom_status", {
   test_custom_status_set: Effect.gen(function*() {
@@ -79,6 +92,14 @@ export const customStatus = topic("custom_status", {
     yield* create("i")
     yield* store(updated(100, ""))
     yield* expectStatus("", 1)
+  }),
+
+  custom_status_that_will_not_come_ends_a_wait: Effect.gen(function*() {
+    yield* create("i")
+    yield* store(updated(100, "last"))
+    yield* done("ended")
+    assert.deepStrictEqual(yield* look("ended", 0), { _tag: "Ended" })
+    yield* expectStatus("last", 1)
   }),
 
   custom_status_belongs_to_one_instance: Effect.gen(function*() {

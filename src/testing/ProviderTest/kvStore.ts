@@ -2,6 +2,7 @@
  * Key-values of an instance: the changes of its running execution, on top of those of ended executions.
  */
 import { assert } from "@effect/vitest"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Admin } from "../../provider/Admin.ts"
@@ -36,15 +37,25 @@ const change = (instance: string, executionId: number, ...events: ReadonlyArray<
 const get = (instance: string, key: string) =>
   Effect.flatMap(Provider, (provider) => provider.getKvValue(instance, key))
 
+/** The same by the one look of a wait that is over at once. */
+const look = (instanceId: string, key: string) =>
+  Effect.flatMap(Provider, (provider) =>
+    provider.awaitProgress({
+      instanceId,
+      key,
+      until: ({ value }) => Option.some(value),
+      timeout: Duration.zero
+    }))
+
 /** Requires what readers see: each key with its value, null for a missing one. */
 const reads = (instance: string, expected: Readonly<Record<string, string | null>>) =>
   Effect.forEach(
     Object.entries(expected),
-    ([key, value]) =>
-      Effect.map(
-        get(instance, key),
-        (found) => assert.deepStrictEqual(found, Option.fromNullOr(value), `${instance}: ${key}`)
-      ),
+    Effect.fnUntraced(function*([key, value]) {
+      const expected = Option.fromNullOr(value)
+      assert.deepStrictEqual(yield* get(instance, key), expected, `${instance}: ${key}`)
+      assert.deepStrictEqual(yield* look(instance, key), { _tag: "Found", found: expected }, `${instance}: ${key}`)
+    }),
     { discard: true }
   )
 

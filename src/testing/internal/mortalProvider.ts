@@ -42,6 +42,8 @@ export const make = (
     provider: {
       ...gated,
       onCancelled: (listener) => provider.onCancelled((activities) => alive ? listener(activities) : undefined),
+      onChanged: (listener) => provider.onChanged((hasChanged) => alive ? listener(hasChanged) : undefined),
+      isNotified: provider.isNotified,
       onStart: (begin) =>
         provider.onStart((start, nowMs, pinnedVersion) => {
           const first = alive ? begin(start, nowMs, pinnedVersion) : undefined

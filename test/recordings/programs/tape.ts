@@ -111,6 +111,7 @@ export const make: Effect.Effect<Tape> = Effect.gen(function*() {
     appendHistory: unused("appendHistory"),
     readInstances: unused("readInstances"),
     readEnds: unused("readEnds"),
+    readProgress: unused("readProgress"),
     readKeyValues: unused("readKeyValues"),
     readInstanceStats: unused("readInstanceStats"),
     renewSessionLocks: unused("renewSessionLocks"),

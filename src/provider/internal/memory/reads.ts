@@ -36,6 +36,27 @@ export const make = (store: tables.Tables) =>
         })
       ),
 
+    readProgress: (items) =>
+      Effect.sync(() =>
+        items.map(({ executionId, instanceId, key, lastEventId }) => {
+          const instance = store.instances.get(instanceId)
+          if (instance === undefined) return null
+          const execution = tables.executionOf(store, instanceId, instance.executionId)
+          const hasEnded = execution?.status === "Completed" || execution?.status === "Failed"
+          const last = Math.max(0, ...store.history.get(instanceId)?.get(instance.executionId)?.keys() ?? [])
+          if (!hasEnded && instance.executionId === executionId && last === lastEventId) return null
+          return {
+            executionId: instance.executionId,
+            lastEventId: last,
+            customStatus: instance.customStatus,
+            customStatusVersion: instance.customStatusVersion,
+            value: key === null ? null : tables.visibleValues(store, instanceId).get(key) ?? null,
+            hasEnded,
+            isOfRust: execution !== undefined && (execution.pinned?.major ?? 0) < 1000
+          }
+        })
+      ),
+
     readKeyValues: ({ instanceId, key }) =>
       Effect.sync(() =>
         [...tables.visibleValues(store, instanceId)]

@@ -1,0 +1,194 @@
+/**
+ * What processes say to each other of instances that have changed: ended, with a new status or value, or with activities
+ * cancelled.
+ *
+ * A change is announced by the instance's fingerprint, so that no id leaves the store. Cancellations are always announced,
+ * because they are rare. All other changes are announced only while another process has callers that wait: it says so
+ * when the first one comes, and every 30 seconds from then on, and is believed for a minute. A process that has just
+ * connected, or is not connected, cannot know who waits, and announces all.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import type * as Scope from "effect/Scope"
+import { createHash } from "node:crypto"
+import type * as Event from "../../model/Event.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { Hint } from "../Notifier.ts"
+import type { Provider, Turn } from "../Provider.ts"
+import type { Hints } from "./hints.ts"
+
+export interface Changes extends Pick<Provider["Service"], "isNotified" | "onChanged"> {
+  /** Until the returned function is called, other processes announce to this one what its callers wait for. */
+  readonly watch: (instanceId: string, watcher: Watcher) => () => void
+  /**
+   * Since when other processes announce to this one what its callers wait for, monotonic milliseconds; infinite while they
+   * do not.
+   */
+  readonly announcedSinceMs: () => number
+  /** This process has stored a turn. */
+  readonly turnStored: (turn: Turn) => void
+}
+
+/** None of the functions throws or waits. */
+export interface Watcher {
+  /** Another process says that the instance has changed. */
+  readonly changed: () => void
+  /** Any instance may have changed: hints were lost, or are lost from now on. */
+  readonly doubted: () => void
+}
+
+/** The first 8 hex digits of the SHA-256 of the id. */
+export const fingerprint = (instanceId: string): string =>
+  createHash("sha256").update(instanceId).digest("hex").slice(0, 8)
+
+/** Whether callers may wait for what the turn stores. */
+export const isNews = ({ historyDelta, metadata }: Pick<Turn, "historyDelta" | "metadata">): boolean =>
+  metadata.status === "Completed" || metadata.status === "Failed" || historyDelta.some(({ _tag }) => news.has(_tag))
+
+export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<Changes, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
+  const fingerprintOf = remembered(fingerprint)
+  const watchers = new Map<string, Set<Watcher>>()
+  const listeners = new Set<{ readonly notify: Parameters<Changes["onChanged"]>[0] }>()
+  const bell = Latch.makeUnsafe()
+  // Monotonic milliseconds, as all times here.
+  let lastWaitingMs = Number.NEGATIVE_INFINITY
+  let repeatAtMs = Number.NEGATIVE_INFINITY
+  let announcedSinceMs = Number.POSITIVE_INFINITY
+  let othersWaitUntilMs = Number.NEGATIVE_INFINITY
+
+  // -- this process waits ------------------------------------------------------------------------
+
+  const announceWaiting = () => {
+    if (!hints.isConnected()) return
+    const nowMs = monotonicMs(clock)
+    if (announcedSinceMs === Infinity || nowMs - lastWaitingMs > believedMs - spreadMs) announcedSinceMs = nowMs + spreadMs
+    lastWaitingMs = nowMs
+    repeatAtMs = nowMs + repeatMs
+    hints.announce(Hint.Waiting())
+  }
+
+  yield* Effect.gen(function*() {
+    while (true) {
+      bell.closeUnsafe()
+      if (watchers.size === 0 || !hints.isConnected()) yield* bell.await
+      else {
+        const pauseMs = repeatAtMs - monotonicMs(clock)
+        if (pauseMs > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(pauseMs))
+        else announceWaiting()
+      }
+    }
+  }).pipe(Effect.forkScoped)
+
+  /** What has been announced so far does not count, in either direction. */
+  const doubt = () => {
+    announcedSinceMs = Number.POSITIVE_INFINITY
+    for (const ofInstance of watchers.values()) for (const watcher of ofInstance) watcher.doubted()
+    for (const { notify } of listeners) notify(() => true)
+  }
+
+  // -- hints -------------------------------------------------------------------------------------
+
+  hints.subscribe({
+    connected: () => {
+      // Those that connect later than this process ask it.
+      othersWaitUntilMs = monotonicMs(clock) + spreadMs
+      hints.announce(Hint.Hello())
+      doubt()
+      repeatAtMs = Number.NEGATIVE_INFINITY
+      bell.openUnsafe()
+    },
+    disconnected: doubt,
+    unreliable: (reason) => {
+      // A late hint is not lost.
+      if (reason !== "ChannelSendFailed") return
+      doubt()
+      const nowMs = monotonicMs(clock)
+      // What was lost may be that others wait; until they say so again, they do.
+      othersWaitUntilMs = Math.max(othersWaitUntilMs, nowMs + repeatMs + spreadMs)
+      // Not at once: it may be the announcements that fail.
+      repeatAtMs = nowMs + spreadMs
+      bell.openUnsafe()
+    },
+    received: ({ hint }) => {
+      if (hint._tag === "Waiting") othersWaitUntilMs = monotonicMs(clock) + believedMs
+      else if (hint._tag === "Hello") {
+        if (watchers.size > 0) announceWaiting()
+      } else if (hint._tag === "Changed") {
+        for (const one of hint.fingerprints) for (const watcher of watchers.get(one) ?? []) watcher.changed()
+        if (listeners.size === 0) return
+        const changed = new Set(hint.fingerprints)
+        for (const { notify } of listeners) notify((instanceId) => changed.has(fingerprintOf(instanceId)))
+      }
+    }
+  })
+
+  return {
+    watch: (instanceId, watcher) => {
+      const key = fingerprintOf(instanceId)
+      const ofInstance = watchers.get(key) ?? new Set()
+      const isFirst = watchers.size === 0
+      watchers.set(key, ofInstance.add(watcher))
+      if (monotonicMs(clock) - lastWaitingMs > repeatMs - spareMs) announceWaiting()
+      if (isFirst) bell.openUnsafe()
+      return () => {
+        ofInstance.delete(watcher)
+        if (ofInstance.size === 0 && watchers.get(key) === ofInstance) watchers.delete(key)
+      }
+    },
+    announcedSinceMs: () => announcedSinceMs,
+    isNotified: hints.isConnected,
+    onChanged: (notify) =>
+      Effect.acquireRelease(
+        Effect.sync(() => {
+          const listener = { notify }
+          listeners.add(listener)
+          return listener
+        }),
+        (listener) => Effect.sync(() => listeners.delete(listener))
+      ).pipe(Effect.asVoid),
+    turnStored: (turn) => {
+      const changed = new Set(turn.cancelledActivities.map(({ instanceId }) => instanceId))
+      const othersWait = !hints.isConnected() || monotonicMs(clock) < othersWaitUntilMs
+      const instanceId = turn.historyDelta[0]?.instanceId
+      if (othersWait && instanceId !== undefined && isNews(turn)) changed.add(instanceId)
+      if (changed.size > 0) hints.announce(Hint.Changed({ fingerprints: [...changed].map(fingerprintOf) }))
+    }
+  }
+})
+
+// internal
+
+const news: ReadonlySet<Event.Event["_tag"]> = new Set([
+  "CustomStatusUpdated",
+  "KeyValueSet",
+  "KeyValueCleared",
+  "KeyValuesCleared"
+])
+
+/** How long a process that waits is believed after it said so. */
+const believedMs = 60_000
+
+const repeatMs = 30_000
+
+/** A process that begins to wait announces it again if it did so longer ago than `repeatMs` less this. */
+const spareMs = 5_000
+
+/** Until what a process announces is known to all others. */
+const spreadMs = 1_000
+
+/** The function with its last results, because hints ask for the same ids again and again. */
+const remembered = (compute: (id: string) => string) => {
+  const results = new Map<string, string>()
+  return (id: string): string => {
+    const known = results.get(id)
+    if (known !== undefined) return known
+    if (results.size >= maxRemembered) results.clear()
+    const result = compute(id)
+    results.set(id, result)
+    return result
+  }
+}
+
+const maxRemembered = 4_096

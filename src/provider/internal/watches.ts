@@ -1,0 +1,416 @@
+/**
+ * Callers that wait for something of an instance: its end, a status, a value.
+ *
+ * All callers that wait for the same thing share a watch. What this process stores reaches them without a statement. For
+ * what other processes store the store is asked, in one statement at a time for all watches that are due:
+ *
+ * - a caller asks once when it begins to wait;
+ * - a hint of another process is followed by one look for all watches it names;
+ * - while no hints arrive, or others do not know yet that this process waits, the pauses of a watch grow from 20 to 500
+ *   milliseconds, and further with the number of watches: the looks cost the same with 10,000 as with 100,000;
+ * - while others announce all changes, each watch is looked at seldom, for hints that are lost.
+ */
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Latch from "effect/Latch"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import type { Changes, Watcher } from "./changes.ts"
+import { closed, retried, shared } from "./statement.ts"
+import type { Sharing } from "./statement.ts"
+
+export interface Options<State> extends Sharing {
+  readonly operation: string
+  /** One statement. The answers are in order; undefined: nothing that `Watch.state` does not say already. */
+  readonly read: (watches: ReadonlyArray<Watch<State>>) => Effect.Effect<
+    ReadonlyArray<State | undefined>,
+    ProviderError
+  >
+  /** Whether other processes announce changes of such an instance. Defaults to all. */
+  readonly announces?: (state: State) => boolean
+}
+
+export interface Watch<State> extends Watcher {
+  readonly instanceId: string
+  /** Of a value; empty: of the instance itself. */
+  readonly key: string
+  /** As far as it is known; undefined: not at all. */
+  readonly state: State | undefined
+}
+
+export interface Wait<State, A, E> {
+  readonly instanceId: string
+  /** Of a value. Defaults to empty: of the instance itself. */
+  readonly key?: string
+  /** What the caller waits for, once the state has it. */
+  readonly select: (state: State) => Option.Option<A>
+  readonly timeout: Duration.Duration | undefined
+  /** Run before the wait, so that nothing that follows it is missed. */
+  readonly start?: Effect.Effect<unknown, E> | undefined
+  /** When this process started the instance, if it did so lately, monotonic milliseconds: so it had not ended then. */
+  readonly startedMs?: () => number | undefined
+}
+
+export interface Watches<State> {
+  /** None after the timeout. */
+  readonly wait: <A, E>(wait: Wait<State, A, E>) => Effect.Effect<Option.Option<A>, E | ProviderError>
+  readonly of: (instanceId: string) => ReadonlyArray<Watch<State>>
+  /** What this process has stored itself. */
+  readonly learn: (instanceId: string, key: string, state: State) => void
+  /** What callers wait for will probably be stored by this process. */
+  readonly runsHere: (instanceId: string) => void
+}
+
+export const make = Effect.fnUntraced(function*<State>(
+  changes: Changes,
+  options: Options<State>
+): Effect.fn.Return<Watches<State>, never, Scope.Scope> {
+  const { announces = () => true, operation, read } = options
+  const clock = yield* Clock.Clock
+  const bell = Latch.makeUnsafe()
+  const closedCause = Cause.fail(closed(operation))
+  /** Those looked at longest ago come first. */
+  const watches = new Set<Shared<State>>()
+  const byInstance = new Map<string, Map<string, Shared<State>>>()
+  const hinted = new Set<Shared<State>>()
+  let isClosed = false
+  // Monotonic milliseconds, as all times here.
+  let lastLookMs = Number.NEGATIVE_INFINITY
+  /** Of the last look at those that were due. */
+  let lastDueLookMs = Number.NEGATIVE_INFINITY
+  /** From the last look to the next one that follows a hint. */
+  let hintPauseMs = busyPauseMs
+  /** No watch is due before. */
+  let earliestMs = Number.POSITIVE_INFINITY
+  let wakesAtMs = Number.POSITIVE_INFINITY
+
+  // -- watches -----------------------------------------------------------------------------------
+
+  const ringBefore = (atMs: number) => {
+    if (atMs < wakesAtMs) bell.openUnsafe()
+  }
+
+  const setDue = (watch: Shared<State>, dueMs: number) => {
+    watch.dueMs = dueMs
+    earliestMs = Math.min(earliestMs, dueMs)
+    ringBefore(dueMs)
+  }
+
+  /** Looks again after the pause. */
+  const postpone = (watch: Shared<State>, pauseMs: number) => {
+    watch.pauseMs = Math.min(pauseMs, (watch.isAnnounced ? longestFallbackMs : longestPauseMs)(watches.size))
+    setDue(watch, monotonicMs(clock) + watch.pauseMs)
+  }
+
+  /** Whether others have announced whatever they stored since. */
+  const isAnnouncedSince = (watch: Shared<State>, timeMs: number) =>
+    changes.announcedSinceMs() <= timeMs && watch.begunMs <= timeMs &&
+    (watch.state === undefined || announces(watch.state))
+
+  const begin = (instanceId: string, key: string): Shared<State> => {
+    const watch: Shared<State> = {
+      instanceId,
+      key,
+      begunMs: monotonicMs(clock),
+      waiters: new Set(),
+      state: undefined,
+      learnedMs: Number.NEGATIVE_INFINITY,
+      dueMs: Infinity,
+      pauseMs: Infinity,
+      isAnnounced: false,
+      changed: () => {
+        hinted.add(watch)
+        ringBefore(lastLookMs + hintPauseMs)
+      },
+      doubted: () => {
+        watch.isAnnounced = false
+        watch.pauseMs = Math.min(watch.pauseMs, longestPauseMs(watches.size))
+        if (watch.dueMs !== Infinity) setDue(watch, monotonicMs(clock))
+      },
+      end: () => {
+        hinted.delete(watch)
+        watches.delete(watch)
+        release()
+        const ofInstance = byInstance.get(instanceId)
+        ofInstance?.delete(key)
+        if (ofInstance?.size === 0) byInstance.delete(instanceId)
+      }
+    }
+    const release = changes.watch(instanceId, watch)
+    watches.add(watch)
+    byInstance.set(instanceId, (byInstance.get(instanceId) ?? new Map<string, Shared<State>>()).set(key, watch))
+    return watch
+  }
+
+  const leave = (watch: Shared<State>, waiter: Waiter<State>) => {
+    if (watch.waiters.delete(waiter) && watch.waiters.size === 0) watch.end()
+  }
+
+  const offer = (watch: Shared<State>, waiter: Waiter<State>) => {
+    if (watch.state === undefined || waiter.exit !== undefined) return
+    waiter.exit = selected(waiter, watch.state)
+    if (waiter.exit === undefined) return
+    waiter.resume?.(waiter.exit)
+    leave(watch, waiter)
+  }
+
+  /** Whether it ends a wait. */
+  const learn = (watch: Shared<State>, state: State): boolean => {
+    watch.state = state
+    const before = watch.waiters.size
+    for (const waiter of watch.waiters) offer(watch, waiter)
+    return watch.waiters.size < before
+  }
+
+  /** The same, of a look that began at that time. */
+  const found = (watch: Shared<State>, state: State | undefined, begunMs: number): boolean => {
+    if (state === undefined || !watches.has(watch)) return false
+    if (watch.learnedMs < begunMs) return learn(watch, state)
+    // Read before or after what this process has stored meanwhile.
+    watch.changed()
+    return false
+  }
+
+  const fail = (watch: Shared<State>, cause: Cause.Cause<ProviderError>) => {
+    watch.dueMs = Infinity
+    for (const { resume } of watch.waiters) resume?.(Exit.failCause(cause))
+  }
+
+  // -- looks -------------------------------------------------------------------------------------
+
+  const nextDueMs = () => Math.max(earliestMs, lastDueLookMs + betweenLooksMs(watches.size))
+
+  /** Those that hints name and those that are due; and if these are few, some that soon will be. */
+  const next = (nowMs: number): ReadonlyArray<Shared<State>> => {
+    const asked = new Set<Shared<State>>()
+    for (const watch of hinted) {
+      if (asked.size === maxIds) break
+      asked.add(watch)
+    }
+    if (nextDueMs() > nowMs) return [...asked]
+    const most = changes.announcedSinceMs() <= nowMs ? maxIds : companions
+    const soon: Array<Shared<State>> = []
+    earliestMs = Infinity
+    for (const watch of watches) {
+      const { dueMs, pauseMs } = watch
+      if (dueMs <= nowMs && asked.size < maxIds) asked.add(watch)
+      else earliestMs = Math.min(earliestMs, dueMs)
+      if (dueMs > nowMs && soon.length < most && dueMs - pauseMs / 2 <= nowMs) soon.push(watch)
+    }
+    if (asked.size === 0) return []
+    lastDueLookMs = nowMs
+    return [...new Set([...asked, ...soon.slice(0, Math.max(0, most - asked.size))])]
+  }
+
+  const look = Effect.suspend(() => {
+    const begunMs = monotonicMs(clock)
+    const asked = next(begunMs)
+    if (asked.length === 0) return Effect.void
+    lastLookMs = begunMs
+    for (const watch of asked) {
+      hinted.delete(watch)
+      watches.delete(watch)
+      watches.add(watch)
+    }
+    return Effect.matchCause(retried(read(asked)), {
+      onSuccess: (states) => {
+        hintPauseMs = busyPauseMs
+        asked.forEach((watch, i) => {
+          if (found(watch, states[i], begunMs)) hintPauseMs = shortPauseMs
+          if (!watches.has(watch) || watch.dueMs === Infinity) return
+          watch.isAnnounced = isAnnouncedSince(watch, begunMs)
+          const pauseMs = watch.dueMs <= begunMs ? 2 * watch.pauseMs : watch.pauseMs
+          postpone(watch, watch.isAnnounced ? Math.max(firstFallbackMs, pauseMs) : pauseMs)
+        })
+      },
+      onFailure: (cause) => {
+        for (const watch of asked) fail(watch, cause)
+      }
+    })
+  })
+
+  const untilNextLook = () => {
+    const hintedMs = hinted.size === 0 ? Infinity : lastLookMs + hintPauseMs
+    wakesAtMs = Math.min(hintedMs, nextDueMs())
+    return wakesAtMs - monotonicMs(clock)
+  }
+
+  yield* Effect.gen(function*() {
+    while (true) {
+      bell.closeUnsafe()
+      const pauseMs = untilNextLook()
+      if (pauseMs === Infinity) yield* bell.await
+      else if (pauseMs > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(pauseMs))
+      // One look for all watches that are named together: a bell wakes this loop before the next one is.
+      else yield* Effect.andThen(Effect.yieldNow, look)
+    }
+  }).pipe(Effect.forkScoped)
+
+  yield* Effect.addFinalizer(() =>
+    Effect.sync(() => {
+      isClosed = true
+      for (const watch of watches) fail(watch, closedCause)
+    })
+  )
+
+  // -- callers -----------------------------------------------------------------------------------
+
+  const firstLook = yield* shared(
+    operation,
+    (asked: ReadonlyArray<Shared<State>>) =>
+      Effect.suspend(() => {
+        const begunMs = monotonicMs(clock)
+        const unique = [...new Set(asked)]
+        return Effect.map(read(unique), (states) => {
+          unique.forEach((watch, i) => found(watch, states[i], begunMs))
+          return asked.map(() => undefined)
+        })
+      }),
+    { ...options, maxBatch: maxIds, repeats: true }
+  )
+
+  /** Until its next look is due, the caller misses only what others have stored since `sinceMs` and not announced. */
+  const watched = (
+    watch: Shared<State>,
+    waiter: Waiter<State>,
+    { dueMs, pauseMs, sinceMs }: { readonly sinceMs: number; readonly dueMs: number; readonly pauseMs: number }
+  ) =>
+    Effect.callback<Option.Option<any>, ProviderError>((resume) => {
+      if (waiter.exit !== undefined) return resume(waiter.exit)
+      if (isClosed) return resume(Exit.failCause(closedCause))
+      waiter.resume = resume
+      if (watch.dueMs !== Infinity && watch.isAnnounced) return
+      watch.isAnnounced = isAnnouncedSince(watch, sinceMs)
+      if (watch.isAnnounced) return postpone(watch, firstFallbackMs)
+      watch.pauseMs = Math.min(watch.pauseMs, pauseMs)
+      setDue(watch, Math.min(watch.dueMs, dueMs))
+    })
+
+  const untilAnswered = Effect.fnUntraced(function*<A, E>(
+    watch: Shared<State>,
+    waiter: Waiter<State>,
+    { start, startedMs, timeout }: Wait<State, A, E>
+  ) {
+    const begunMs = monotonicMs(clock)
+    if (start !== undefined) yield* start
+    const lookMs = monotonicMs(clock)
+    const look = Effect.map(firstLook(watch), () => offer(watch, waiter))
+    const runsSinceMs = startedMs?.()
+    if (runsSinceMs === undefined && waiter.exit === undefined) yield* look
+    const answer = watched(
+      watch,
+      waiter,
+      runsSinceMs === undefined
+        ? { sinceMs: lookMs, dueMs: monotonicMs(clock) + firstPauseMs, pauseMs: firstPauseMs }
+        : {
+          // The answer of the start may have taken a while.
+          sinceMs: start === undefined ? runsSinceMs : begunMs,
+          dueMs: runsSinceMs + pauseAfterStartMs,
+          pauseMs: pauseAfterStartMs
+        }
+    )
+    if (timeout === undefined) return yield* answer
+    return yield* Effect.timeoutOrElse(answer, {
+      duration: timeout,
+      // What was stored before the wait began is found, however short the wait.
+      orElse: () =>
+        runsSinceMs === undefined
+          ? Effect.succeedNone
+          : Effect.flatMap(look, () => waiter.exit ?? Effect.succeedNone)
+    })
+  })
+
+  return {
+    wait: (wait) =>
+      Effect.suspend(() => {
+        const { instanceId, key = "", select } = wait
+        const waiter: Waiter<State> = { select, exit: undefined, resume: undefined }
+        const watch = byInstance.get(instanceId)?.get(key) ?? begin(instanceId, key)
+        watch.waiters.add(waiter)
+        return Effect.ensuring(untilAnswered(watch, waiter, wait), Effect.sync(() => leave(watch, waiter)))
+      }),
+
+    of: (instanceId) => [...byInstance.get(instanceId)?.values() ?? []],
+
+    learn: (instanceId, key, state) => {
+      const watch = byInstance.get(instanceId)?.get(key)
+      if (watch === undefined) return
+      watch.learnedMs = monotonicMs(clock)
+      learn(watch, state)
+    },
+
+    runsHere: (instanceId) => {
+      for (const watch of byInstance.get(instanceId)?.values() ?? []) {
+        if (watch.dueMs !== Infinity) postpone(watch, Infinity)
+      }
+    }
+  }
+})
+
+// internal
+
+/** All callers that wait for the same thing. */
+interface Shared<State> extends Watch<State> {
+  state: State | undefined
+  readonly begunMs: number
+  readonly waiters: Set<Waiter<State>>
+  /** When this process last stored a state itself, monotonic milliseconds. */
+  learnedMs: number
+  /** Of the next look, monotonic milliseconds; infinite while each of them is busy with its start or its first look. */
+  dueMs: number
+  /** From the last look to the next. */
+  pauseMs: number
+  /** Whether others have announced whatever they stored since the last look. */
+  isAnnounced: boolean
+  readonly end: () => void
+}
+
+interface Waiter<State> {
+  readonly select: (state: State) => Option.Option<any>
+  /** Set when the answer comes to be known, also before `resume` is. */
+  exit: Exit.Exit<Option.Option<any>> | undefined
+  resume: ((exit: Exit.Exit<Option.Option<any>, ProviderError>) => void) | undefined
+}
+
+/** Undefined: not yet. A caller's function that throws is a defect of its wait alone. */
+const selected = <State>({ select }: Waiter<State>, state: State) => {
+  try {
+    const answer = select(state)
+    return Option.isSome(answer) ? Exit.succeed(answer) : undefined
+  } catch (defect) {
+    return Exit.die(defect)
+  }
+}
+
+/** After the first look, while others do not announce what they store; each later pause is twice as long. */
+const firstPauseMs = 20
+
+/** Before the first look at an instance that this process has just started, and will probably end itself. */
+export const pauseAfterStartMs = 100
+
+/** At about 4,000 watches per second, a few percent of one core, in this process and in PostgreSQL together. */
+const longestPauseMs = (watches: number) => Math.max(500, watches / 4)
+
+/** While others announce what they store: after the first look, and again twice as long after each later one. */
+const firstFallbackMs = 5_000
+
+/** At about 300 watches per second. */
+const longestFallbackMs = (watches: number) => Math.max(30_000, 3 * watches)
+
+/** So there are at most 20 statements per second, and 4 where there is much to look at. */
+const betweenLooksMs = (watches: number) => Math.min(Math.max(50, watches / 8), 250)
+
+/** From a look that found something, or not, to the next one that follows a hint. */
+const shortPauseMs = 10
+const busyPauseMs = 50
+
+/** Most watches in one statement. */
+const maxIds = 1_000
+
+/** Watches that a statement takes along before they are due, so that a few callers share their statements. */
+const companions = 64
