@@ -32,8 +32,12 @@ const runtime = Runtime.layer({ orchestrations: [Counting] }).pipe(Layer.provide
   })
 )))
 
-const postgres = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) =>
-  PrismaDriver.layer().pipe(Layer.provide(Database.layer({ url })), Layer.orDie))).pipe(Layer.provide(PgServer.layer))
+const postgres = Layer.unwrap(
+  Effect.map(
+    PgServer.PgServer,
+    ({ url }) => PrismaDriver.layer().pipe(Layer.provide(Database.layer({ url })), Layer.orDie)
+  )
+).pipe(Layer.provide(PgServer.layer))
 
 const stores: ReadonlyArray<readonly [string, Layer.Layer<ProviderDriver.ProviderDriver>]> = [
   ["in memory", MemoryDriver.layer],

@@ -1,9 +1,12 @@
 /**
  * The claimed activities of this process: how they learn that they were cancelled, and how they keep their locks.
  *
- * When a turn that this process stores cancels activities, the provider announces them at once. All other cancellations
- * are found by a check: once an activity has been held for the check interval, one statement renews the locks of all held
- * activities. While no activity is held that long, no statement is sent.
+ * When a turn that this process stores cancels activities, the provider announces them at once. When another process
+ * announces a change of an instance, one statement renews the locks of its activities, and so learns which of them were
+ * cancelled. All other cancellations are found by a check: once an activity has been held for the check interval, one
+ * statement renews the locks of all held activities. While other processes announce what they cancel, only activities of
+ * Rust's orchestrations are checked that often, the others when half of their lock is left. While no activity is held that
+ * long, no statement is sent.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -16,7 +19,7 @@ import * as renewal from "../provider/internal/renewal.ts"
 import type { Claimed, Provider } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { problem } from "./policies.ts"
-import { activityRenewal } from "./settings.ts"
+import { activityRenewal, announcedRenewal } from "./settings.ts"
 import type { Settings } from "./settings.ts"
 import type { Supervisor } from "./supervisor.ts"
 
@@ -69,15 +72,20 @@ export const make = Effect.fnUntraced(function*(
   supervisor: Supervisor
 ): Effect.fn.Return<HeldActivities, never, Scope.Scope> {
   const clock = yield* Clock.Clock
-  // In order of `checkedAtMs`: a check stamps all of them, and activities that come later are stamped later.
   const all = new Set<Held>()
-  const occupied = Latch.makeUnsafe()
+  /** Those of instances that another process has changed, and those for which the store has not answered. */
+  const suspects = new Set<Held>()
+  const bell = Latch.makeUnsafe()
   const inTouch = Latch.makeUnsafe(true)
-  const pace = activityRenewal(settings)
-  const intervalMs = Duration.toMillis(pace.interval)
   const lockTimeoutMs = Duration.toMillis(settings.workerLockTimeout)
-  // A lock that a check does not extend must outlast the next check by half of its length.
-  const sufficientMs = Math.min(lockTimeoutMs, lockTimeoutMs / 2 + intervalMs)
+  const pace = activityRenewal(settings)
+  const frequent = checks(pace, lockTimeoutMs)
+  const rare = checks(announcedRenewal(settings), lockTimeoutMs)
+  /** Monotonic milliseconds. */
+  let wakesAtMs = Infinity
+
+  /** How often it is checked now. Rust's orchestrations announce no cancellation. */
+  const checksOf = ({ item }: Held) => item.startedAtMs !== undefined && provider.isNotified() ? rare : frequent
 
   const lose = (held: Held): undefined => {
     if (held.isLost) return
@@ -87,6 +95,7 @@ export const make = Effect.fnUntraced(function*(
 
   const renew = (held: Held) =>
     Effect.suspend(() => {
+      const { sufficientMs } = checksOf(held)
       const untilMs = monotonicMs(clock) + sufficientMs
       return Effect.map(
         provider.renewWorkItemLock({
@@ -110,30 +119,49 @@ export const make = Effect.fnUntraced(function*(
       }
     })
 
+  /** Suspects; and if one is due, all that will be due before long. */
+  const next = (): ReadonlyArray<Held> => {
+    const now = monotonicMs(clock)
+    const isDue = (held: Held) => held.checkedAtMs + checksOf(held).intervalMs <= now
+    const willBeDue = (held: Held) => {
+      const { intervalMs } = checksOf(held)
+      return intervalMs === frequent.intervalMs || held.checkedAtMs + intervalMs / 2 <= now
+    }
+    const held = [...all]
+    return held.some(isDue) ? held.filter((held) => suspects.has(held) || willBeDue(held)) : [...suspects]
+  }
+
   /** Fails when the store did not answer for one of them. */
   const check = Effect.gen(function*() {
     const now = monotonicMs(clock)
-    for (const held of all) held.checkedAtMs = now
-    const answers = yield* Effect.forEach([...all], checkOne, { concurrency: "unbounded" })
+    const asked = next()
+    for (const held of asked) {
+      held.checkedAtMs = now
+      suspects.delete(held)
+    }
+    const answers = yield* Effect.forEach(asked, checkOne, { concurrency: "unbounded" })
     const errors = answers.filter((answer) => answer !== undefined)
     if (errors.length > 0 && errors.length === answers.length) inTouch.closeUnsafe()
     else inTouch.openUnsafe()
-    if (errors.length > 0) return yield* Effect.fail(errors[0]!)
+    if (errors.length === 0) return
+    asked.forEach((held, i) => answers[i] !== undefined && all.has(held) && suspects.add(held))
+    return yield* Effect.fail(errors[0]!)
   }).pipe(
     Effect.tapError((error) =>
       Effect.logDebug("Worker dispatcher: locks of running activities not renewed yet").pipe(problem(error))
     )
   )
 
-  /** Waits until the activity that was checked longest ago is due. */
+  /** Waits until an activity is to be checked. */
   const untilDue: Effect.Effect<void> = Effect.suspend(() => {
-    const [oldest] = all
-    if (oldest === undefined) {
-      occupied.closeUnsafe()
-      return Effect.andThen(occupied.await, untilDue)
-    }
-    const pauseMs = oldest.checkedAtMs + intervalMs - monotonicMs(clock)
-    return pauseMs > 0 ? Effect.andThen(Effect.sleep(pauseMs), untilDue) : Effect.void
+    bell.closeUnsafe()
+    if (suspects.size > 0) return Effect.void
+    wakesAtMs = Infinity
+    for (const held of all) wakesAtMs = Math.min(wakesAtMs, held.checkedAtMs + checksOf(held).intervalMs)
+    const pauseMs = wakesAtMs - monotonicMs(clock)
+    if (pauseMs <= 0) return Effect.void
+    const wait = pauseMs === Infinity ? bell.await : Effect.raceFirst(bell.await, Effect.sleep(pauseMs))
+    return Effect.andThen(wait, untilDue)
   })
 
   yield* provider.onCancelled((activities) => {
@@ -144,6 +172,11 @@ export const make = Effect.fnUntraced(function*(
     for (const held of all) {
       if (keys.has(held.key)) lose(held)
     }
+  })
+
+  yield* provider.onChanged((hasChanged) => {
+    for (const held of all) if (hasChanged(held.item.instance)) suspects.add(held)
+    if (suspects.size > 0) bell.openUnsafe()
   })
 
   yield* Effect.andThen(untilDue, renewal.untilAnswered(check, pace)).pipe(
@@ -164,10 +197,11 @@ export const make = Effect.fnUntraced(function*(
       held.checkedAtMs = now
       held.lockedUntilMs = now + lockTimeoutMs
       all.add(held)
-      occupied.openUnsafe()
+      if (now + checksOf(held).intervalMs < wakesAtMs) bell.openUnsafe()
     },
     leave: (held) => {
       all.delete(held)
+      suspects.delete(held)
       if (all.size === 0) inTouch.openUnsafe()
     },
     isLocked: (held) => monotonicMs(clock) < held.lockedUntilMs,
@@ -177,6 +211,12 @@ export const make = Effect.fnUntraced(function*(
 })
 
 // internal
+
+/** When a lock is checked: at this interval, and left as it is if it lasts until half of it is left at the next check. */
+const checks = ({ interval }: renewal.Pace, lockTimeoutMs: number) => {
+  const intervalMs = Duration.toMillis(interval)
+  return { intervalMs, sufficientMs: Math.min(lockTimeoutMs, lockTimeoutMs / 2 + intervalMs) }
+}
 
 const keyOf = (instanceId: string, executionId: number, activityId: number) =>
   `${executionId}/${activityId}/${instanceId}`

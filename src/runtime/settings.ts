@@ -45,9 +45,11 @@ export interface Settings {
   /** How long an interrupted activity may run its finalizers before its slot is freed. Defaults to 10 seconds. */
   readonly activityGracePeriod: Duration.Duration
   /**
-   * How soon a running activity learns that another process cancelled it: one statement at this interval checks all
-   * activities that run for longer, and renews their locks. A cancellation by this process is noticed at once. With
-   * `Infinity` only the renewal checks, at half of `workerLockTimeout`. Defaults to 1 second.
+   * How soon a running activity learns that another process cancelled it, if that process does not announce it: one
+   * statement at this interval checks all activities that run for longer, and renews their locks. While processes notify
+   * each other (`docs/long-polling.md`), only activities of Rust's orchestrations are checked that often: the others learn
+   * within milliseconds, and are checked at half of `workerLockTimeout`. A cancellation by this process is noticed at once.
+   * With `Infinity` only these renewals check. Defaults to 1 second.
    */
   readonly cancellationCheckInterval: Duration.Duration
   /**
@@ -168,6 +170,15 @@ export const makeUnsafe = (options: Options = {}): Settings => {
 /** When the locks of running activities are renewed. Each renewal also checks whether they were cancelled. */
 export const activityRenewal = (settings: Settings): renewal.Pace =>
   renewal.pace(settings.workerLockTimeout, settings.cancellationCheckInterval)
+
+/**
+ * The same while other processes announce which activities they cancel: whenever half of the lock is left, unless that is
+ * too seldom for sessions.
+ */
+export const announcedRenewal = (settings: Settings): renewal.Pace => {
+  const pace = renewal.pace(settings.workerLockTimeout)
+  return Duration.isLessThan(pace.interval, settings.sessionIdleTimeout) ? pace : activityRenewal(settings)
+}
 
 // internal
 

@@ -37,55 +37,63 @@ const services = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) =>
   ))).pipe(Layer.provideMerge(PgServer.layer))
 
 describe("What another process stores", () => {
-  it.live("reaches those that wait for it without polling: a status, a value, an end, a cancellation", () =>
-    Effect.gen(function*() {
-      const { sql, url } = yield* PgServer.PgServer
-      const client = yield* Client.Client
-      const { statementCounts } = yield* Database.Database
-      const child = yield* ChildProcess.start("reporter", url)
-      yield* child.printed("ready")
-      const looks = Effect.map(
-        statementCounts,
-        ({ readEnds = 0, readProgress = 0, renewWorkItemLocks = 0 }) => ({ readEnds, readProgress, renewWorkItemLocks })
-      )
+  it.live(
+    "reaches those that wait for it without polling: a status, a value, an end, a cancellation",
+    () =>
+      Effect.gen(function*() {
+        const { sql, url } = yield* PgServer.PgServer
+        const client = yield* Client.Client
+        const { statementCounts } = yield* Database.Database
+        const child = yield* ChildProcess.start("reporter", url)
+        yield* child.printed("ready")
+        const looks = Effect.map(
+          statementCounts,
+          ({ readEnds = 0, readProgress = 0, renewWorkItemLocks = 0 }) => ({
+            readEnds,
+            readProgress,
+            renewWorkItemLocks
+          })
+        )
 
-      yield* client.start(Report, { instanceId: "a" })
-      yield* client.start(Calls, { instanceId: "c" })
-      const status = yield* Effect.forkChild(client.waitForStatus("a"))
-      const value = yield* Effect.forkChild(client.waitForValue(Stage, "a"))
-      const end = yield* Effect.forkChild(client.wait(Report, "a"))
-      yield* Deferred.await(running)
-      yield* waitUntil(Effect.map(sql("SELECT FROM history WHERE instance_id = 'a'"), (rows) => rows.length > 0))
-      // Until the other process knows of the waits, and all have been looked at once more.
-      yield* waitUntil(
-        Effect.gen(function*() {
-          const before = yield* looks
-          yield* Effect.sleep("1500 millis")
-          return JSON.stringify(before) === JSON.stringify(yield* looks)
-        })
-      )
+        yield* client.start(Report, { instanceId: "a" })
+        yield* client.start(Calls, { instanceId: "c" })
+        const status = yield* Effect.forkChild(client.waitForStatus("a"))
+        const value = yield* Effect.forkChild(client.waitForValue(Stage, "a"))
+        const end = yield* Effect.forkChild(client.wait(Report, "a"))
+        yield* Deferred.await(running)
+        yield* waitUntil(Effect.map(sql("SELECT FROM history WHERE instance_id = 'a'"), (rows) => rows.length > 0))
+        // Until the other process knows of the waits, and all have been looked at once more.
+        yield* waitUntil(
+          Effect.gen(function*() {
+            const before = yield* looks
+            yield* Effect.sleep("1500 millis")
+            return JSON.stringify(before) === JSON.stringify(yield* looks)
+          })
+        )
 
-      const before = yield* looks
-      const count = Effect.map(looks, (now) => ({
-        readEnds: now.readEnds - before.readEnds,
-        readProgress: now.readProgress - before.readProgress,
-        renewWorkItemLocks: now.renewWorkItemLocks - before.renewWorkItemLocks
-      }))
-      yield* client.raise(Next, "a")
-      assert.deepStrictEqual(yield* Fiber.join(status), { status: Option.some("first"), version: 1 })
-      yield* client.raise(Next, "a")
-      assert.strictEqual(yield* Fiber.join(value), 1)
-      yield* client.raise(Next, "a")
-      assert.strictEqual(yield* Fiber.join(end), "done")
-      // One look for each hint; a slow machine may see one at a time that is due for a look in any case.
-      const { readEnds, readProgress, renewWorkItemLocks } = yield* count
-      assert.isAtMost(readEnds, 4)
-      assert.isAtMost(readProgress, 3)
-      assert.strictEqual(renewWorkItemLocks, 0)
+        const before = yield* looks
+        const count = Effect.map(looks, (now) => ({
+          readEnds: now.readEnds - before.readEnds,
+          readProgress: now.readProgress - before.readProgress,
+          renewWorkItemLocks: now.renewWorkItemLocks - before.renewWorkItemLocks
+        }))
+        yield* client.raise(Next, "a")
+        assert.deepStrictEqual(yield* Fiber.join(status), { status: Option.some("first"), version: 1 })
+        yield* client.raise(Next, "a")
+        assert.strictEqual(yield* Fiber.join(value), 1)
+        yield* client.raise(Next, "a")
+        assert.strictEqual(yield* Fiber.join(end), "done")
+        // One look for each hint; a slow machine may see one at a time that is due for a look in any case.
+        const { readEnds, readProgress, renewWorkItemLocks } = yield* count
+        assert.isAtMost(readEnds, 4)
+        assert.isAtMost(readProgress, 3)
+        assert.strictEqual(renewWorkItemLocks, 0)
 
-      yield* client.cancel("c", "not wanted")
-      yield* Deferred.await(interrupted)
-      assert.strictEqual((yield* count).renewWorkItemLocks, 1)
-      assert.deepStrictEqual(yield* sql(`SELECT FROM worker_queue WHERE instance_id = 'c'`), [])
-    }).pipe(Effect.scoped, Effect.provide(services)), 30_000)
+        yield* client.cancel("c", "not wanted")
+        yield* Deferred.await(interrupted)
+        assert.strictEqual((yield* count).renewWorkItemLocks, 1)
+        assert.deepStrictEqual(yield* sql(`SELECT FROM worker_queue WHERE instance_id = 'c'`), [])
+      }).pipe(Effect.scoped, Effect.provide(services)),
+    30_000
+  )
 })

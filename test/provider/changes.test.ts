@@ -165,7 +165,9 @@ describe("A process that stores turns", () => {
       for (const tag of ["CustomStatusUpdated", "KeyValueSet", "KeyValueCleared", "KeyValuesCleared"]) {
         assert.deepStrictEqual(yield* announcedOf(self, turn("a", tag)), ["Changed"], tag)
       }
-      assert.deepStrictEqual(yield* announcedOf(self, end("a"), turn("b", "TimerFired"), end("c"), end("c")), ["Changed"])
+      assert.deepStrictEqual(yield* announcedOf(self, end("a"), turn("b", "TimerFired"), end("c"), end("c")), [
+        "Changed"
+      ])
       assert.deepStrictEqual(self.announced, [
         Hint.Changed({ fingerprints: ["a", "c"].map(changes.fingerprint) })
       ])

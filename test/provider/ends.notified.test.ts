@@ -340,7 +340,9 @@ describe("Many waits", () => {
     Effect.gen(function*() {
       const { ender, looks, waits } = yield* open({ waiting: ids(500) })
       yield* pass(5_000, 50)
-      yield* Effect.forEach(ids(500), (id) => ender.provider.startOrchestration(start(id)), { concurrency: "unbounded" })
+      yield* Effect.forEach(ids(500), (id) => ender.provider.startOrchestration(start(id)), {
+        concurrency: "unbounded"
+      })
       looks.length = 0
       yield* Effect.forEach(ids(500), () => Notified.run(ender.provider, Notified.completion), { discard: true })
       yield* pass(100)

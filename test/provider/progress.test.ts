@@ -233,7 +233,11 @@ describe("A wait for progress", () => {
         yield* pass(20)
         assert.deepStrictEqual(yield* Effect.forEach(waits, Fiber.join), [ended, ended, found("1")])
         // And so it is for those that come later.
-        const later = [yield* status(provider, "a"), yield* value(provider, "a", "k"), yield* value(provider, "a", "no")]
+        const later = [
+          yield* status(provider, "a"),
+          yield* value(provider, "a", "k"),
+          yield* value(provider, "a", "no")
+        ]
         yield* pass(20)
         assert.deepStrictEqual(yield* Effect.forEach(later, Fiber.join), [ended, found("1"), ended])
       }))

@@ -63,7 +63,9 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
   const announceWaiting = () => {
     if (!hints.isConnected()) return
     const nowMs = monotonicMs(clock)
-    if (announcedSinceMs === Infinity || nowMs - lastWaitingMs > believedMs - spreadMs) announcedSinceMs = nowMs + spreadMs
+    if (announcedSinceMs === Infinity || nowMs - lastWaitingMs > believedMs - spreadMs) {
+      announcedSinceMs = nowMs + spreadMs
+    }
     lastWaitingMs = nowMs
     repeatAtMs = nowMs + repeatMs
     hints.announce(Hint.Waiting())

@@ -33,16 +33,18 @@ export const unknown: InstanceProgress = {
 }
 
 /** None: not yet. */
-export const answer =
-  <A>(until: (progress: Progress) => Option.Option<A>) => (state: InstanceProgress): Option.Option<ProgressAnswer<A>> => {
-    const found = until({
-      status: Option.fromNullOr(state.customStatus),
-      statusVersion: state.customStatusVersion,
-      value: Option.fromNullOr(state.value)
-    })
-    if (Option.isSome(found)) return Option.some({ _tag: "Found", found: found.value })
-    return state.hasEnded ? Option.some({ _tag: "Ended" }) : Option.none()
-  }
+export const answer = <A>(until: (progress: Progress) => Option.Option<A>) =>
+(
+  state: InstanceProgress
+): Option.Option<ProgressAnswer<A>> => {
+  const found = until({
+    status: Option.fromNullOr(state.customStatus),
+    statusVersion: state.customStatusVersion,
+    value: Option.fromNullOr(state.value)
+  })
+  if (Option.isSome(found)) return Option.some({ _tag: "Found", found: found.value })
+  return state.hasEnded ? Option.some({ _tag: "Ended" }) : Option.none()
+}
 
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readProgress">,

@@ -360,9 +360,11 @@ const read = Effect.fnUntraced(function*({ driver }: Side) {
   return {
     instances: sorted(yield* driver.readInstances(instanceIds), ({ instanceId }) => instanceId),
     ends: sorted(yield* driver.readEnds(instanceIds), ({ instanceId }) => instanceId),
-    progress: yield* driver.readProgress(instanceIds.flatMap((instanceId) =>
-      [null, "k", "", "ключ 😀"].map((key) => ({ instanceId, key, executionId: 1, lastEventId: 2 }))
-    )),
+    progress: yield* driver.readProgress(
+      instanceIds.flatMap((instanceId) =>
+        [null, "k", "", "ключ 😀"].map((key) => ({ instanceId, key, executionId: 1, lastEventId: 2 }))
+      )
+    ),
     perInstance: yield* Effect.forEach(instanceIds, (instanceId) =>
       Effect.all({
         stats: driver.readInstanceStats(instanceId),
