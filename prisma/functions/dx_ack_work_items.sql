@@ -71,6 +71,9 @@ BEGIN
       AND a.work_item IS NOT NULL
       AND (p_delivers IS NULL OR p_delivers[a.position])
     ORDER BY a.position;
+    IF FOUND AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+      PERFORM dx_notify('orch_work', ARRAY[v_now]);
+    END IF;
   END IF;
   RETURN v_outcomes;
 END

@@ -52,6 +52,9 @@ BEGIN
     AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  END IF;
   RETURN v_count;
 END
 $$;

@@ -367,6 +367,17 @@ BEGIN
       FOR UPDATE OF one SKIP LOCKED
     ) AS earlier
     WHERE q.id = earlier.id;
+    IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+      PERFORM dx_notify(
+        'orch_work',
+        ARRAY(
+          SELECT to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000)
+          FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (delay_ms bigint)) WITH ORDINALITY AS s (delay_ms, position)
+          WHERE s.position = ANY (v_positions)
+            AND v_begun[s.position] IS NULL
+        )
+      );
+    END IF;
   END IF;
 
   IF num_nonnulls(VARIADIC v_begun) > 0 THEN

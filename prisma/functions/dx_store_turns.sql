@@ -837,6 +837,24 @@ BEGIN
       AND ack.cancelled_timers ? q.work_item;
   END IF;
 
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    IF jsonb_array_length(p_worker_items) > COALESCE(cardinality(v_handed_over), 0) THEN
+      PERFORM dx_notify('worker_work', ARRAY[v_now]);
+    END IF;
+    IF p_orchestrator_items IS NOT NULL THEN
+      PERFORM dx_notify(
+        'orch_work',
+        ARRAY(
+          SELECT to_timestamp(
+            least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
+          )
+          FROM jsonb_to_recordset(p_orchestrator_items) AS m (ack bigint, visible_at_ms bigint, delay_ms bigint)
+          WHERE p_executions[m.ack] IS NOT NULL
+        )
+      );
+    END IF;
+  END IF;
+
   IF v_handed_over IS NULL THEN
     RETURN NULL;
   END IF;

@@ -70,9 +70,7 @@ const triggers = (sql: PgServer.TestDatabase["sql"]) =>
   )
 const triggersOfLaterRelease = [
   "dx_added",
-  "dx_notify_activities",
   "dx_notify_end",
-  "dx_notify_messages",
   "dx_notify_moved_activity",
   "dx_notify_moved_message",
   "dx_route_activity",

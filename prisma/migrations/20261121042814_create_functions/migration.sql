@@ -771,6 +771,80 @@ AS $$
     || ' ' || p_name
 $$;
 
+-- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A longer
+-- name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256 in UTF-8.
+-- src/prisma/internal/channels.ts makes the same names.
+--
+-- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
+--
+-- Bound: none of the tables is read. Locks: none.
+CREATE OR REPLACE FUNCTION dx_channel(
+  p_kind text                      -- orch_work, worker_work or changes
+)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_schema text := current_schema();
+  v_name text := v_schema || '_' || p_kind;
+BEGIN
+  IF octet_length(convert_to(v_name, 'UTF8')) <= 63 THEN
+    RETURN v_name;
+  END IF;
+  RETURN 'dx_' || left(encode(sha256(convert_to(v_schema, 'UTF8')), 'hex'), 32) || '_' || p_kind;
+END
+$$;
+
+-- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since the
+-- Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store
+-- after the commit: PostgreSQL makes commits that notify one after the other.
+--
+-- One notification for each distinct time of a transaction. What is visible already has the time at which the transaction
+-- began, so all its statements together make one notification of it. After 16 times only one that is earlier than the others
+-- to come is notified: who looks at a time that was notified finds out about the next one (dx_read_next_due).
+--
+-- It never fails the statement that stores the work: while more than half of the server's queue of notifications is full,
+-- there are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
+--
+-- Bound: the times given. Locks: none before the commit.
+CREATE OR REPLACE FUNCTION dx_notify(
+  p_kind text,                     -- as in dx_channel, of a queue
+  p_times timestamptz[]
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_clock timestamptz := clock_timestamp();
+  v_now_ms bigint := floor(extract(epoch FROM now()) * 1000);
+  v_channel text := dx_channel(p_kind);
+  -- What this transaction has notified. A rollback to a savepoint takes back both.
+  v_setting text := 'duroxide.notified_' || md5(v_channel);
+  v_known bigint[] := COALESCE(NULLIF(current_setting(v_setting, true), '')::bigint[], '{}');
+  v_ms bigint;
+BEGIN
+  FOR v_ms IN
+    SELECT DISTINCT CASE WHEN one.at <= v_clock THEN v_now_ms ELSE ceil(extract(epoch FROM one.at) * 1000)::bigint END
+    FROM unnest(p_times) AS one (at)
+    WHERE one.at < 'infinity'
+    ORDER BY 1
+  LOOP
+    CONTINUE WHEN v_ms = ANY (v_known);
+    IF cardinality(v_known) >= 16 THEN
+      CONTINUE WHEN v_ms > (SELECT min(known.ms) FROM unnest(v_known) AS known (ms) WHERE known.ms > v_now_ms);
+      v_known := v_known[:15];
+    END IF;
+    EXIT WHEN current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5;
+    v_known := v_known || v_ms;
+    PERFORM pg_notify(v_channel, v_ms::text);
+    PERFORM set_config(v_setting, v_known::text, true);
+  END LOOP;
+END
+$$;
+
 -- Creates instances whose id is free, each with execution 1 (Running, pinned) and its start message, or with its first
 -- turn.
 --
@@ -1146,6 +1220,17 @@ BEGIN
       FOR UPDATE OF one SKIP LOCKED
     ) AS earlier
     WHERE q.id = earlier.id;
+    IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+      PERFORM dx_notify(
+        'orch_work',
+        ARRAY(
+          SELECT to_timestamp(least(v_now_ms + COALESCE(s.delay_ms, 0), v_latest_ms)::float8 / 1000)
+          FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (delay_ms bigint)) WITH ORDINALITY AS s (delay_ms, position)
+          WHERE s.position = ANY (v_positions)
+            AND v_begun[s.position] IS NULL
+        )
+      );
+    END IF;
   END IF;
 
   IF num_nonnulls(VARIADIC v_begun) > 0 THEN
@@ -2045,6 +2130,24 @@ BEGIN
       AND ack.cancelled_timers ? q.work_item;
   END IF;
 
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    IF jsonb_array_length(p_worker_items) > COALESCE(cardinality(v_handed_over), 0) THEN
+      PERFORM dx_notify('worker_work', ARRAY[v_now]);
+    END IF;
+    IF p_orchestrator_items IS NOT NULL THEN
+      PERFORM dx_notify(
+        'orch_work',
+        ARRAY(
+          SELECT to_timestamp(
+            least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
+          )
+          FROM jsonb_to_recordset(p_orchestrator_items) AS m (ack bigint, visible_at_ms bigint, delay_ms bigint)
+          WHERE p_executions[m.ack] IS NOT NULL
+        )
+      );
+    END IF;
+  END IF;
+
   IF v_handed_over IS NULL THEN
     RETURN NULL;
   END IF;
@@ -2323,6 +2426,9 @@ BEGIN
       AND a.work_item IS NOT NULL
       AND (p_delivers IS NULL OR p_delivers[a.position])
     ORDER BY a.position;
+    IF FOUND AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+      PERFORM dx_notify('orch_work', ARRAY[v_now]);
+    END IF;
   END IF;
   RETURN v_outcomes;
 END
@@ -2667,32 +2773,6 @@ EXCEPTION
     RAISE EXCEPTION 'an event id is taken'
       USING ERRCODE = 'DX002',
         DETAIL = json_build_object('instanceId', p_instance_id, 'executionId', p_execution_id)::text;
-END
-$$;
-
--- Returns the name of the channel on which listeners of this schema learn of work or changes: `<schema>_<kind>`. A longer
--- name than PostgreSQL accepts (63 bytes) becomes `dx_<32 hexadecimal digits>_<kind>`, from the schema's SHA-256 in UTF-8.
--- src/prisma/internal/channels.ts makes the same names.
---
--- In PL/pgSQL, which keeps its plans: PostgreSQL parses a function in SQL that it cannot inline at each use.
---
--- Bound: none of the tables is read. Locks: none.
-CREATE OR REPLACE FUNCTION dx_channel(
-  p_kind text                      -- orch_work, worker_work or changes
-)
-RETURNS text
-LANGUAGE plpgsql
-STABLE
-SET search_path FROM CURRENT
-AS $$
-DECLARE
-  v_schema text := current_schema();
-  v_name text := v_schema || '_' || p_kind;
-BEGIN
-  IF octet_length(convert_to(v_name, 'UTF8')) <= 63 THEN
-    RETURN v_name;
-  END IF;
-  RETURN 'dx_' || left(encode(sha256(convert_to(v_schema, 'UTF8')), 'hex'), 32) || '_' || p_kind;
 END
 $$;
 
@@ -3108,6 +3188,9 @@ BEGIN
     AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_notify('worker_work', ARRAY[v_now]);
+  END IF;
   RETURN v_count;
 END
 $$;
@@ -3823,7 +3906,7 @@ END
 $$;
 
 -- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers that
--- announce nothing themselves, as dx_notify_work, where the other conditions are explained.
+-- announce nothing themselves; the other conditions are those of dx_notify.
 --
 -- The payload names the instance by its fingerprint, the first 8 hexadecimal digits of the SHA-256 of its id in UTF-8.
 --
@@ -3834,7 +3917,10 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+  IF NEW.status NOT IN ('Completed', 'Failed')
+    OR current_setting('duroxide.notify', true) = 'off'
+    OR pg_notification_queue_usage() > 0.5
+  THEN
     RETURN NULL;
   END IF;
   PERFORM pg_notify(
@@ -3845,53 +3931,16 @@ BEGIN
 END
 $$;
 
--- Trigger: notifies listeners when rows of a queue become visible, in milliseconds since the Unix epoch: after an insert,
--- and after an update that gives a row a new time. Only for writers that announce nothing themselves: Duroxide, plain
--- SQL, transactions of an application. The triggers leave out statements with `duroxide.quiet = on`.
+-- Trigger: notifies listeners of work that another program gave a new time, such as Duroxide, when it gives work back.
 --
--- One notification for each distinct time. What is visible already has the time at which the transaction began, so all its
--- statements together make one notification of it. Of more than 16 times the first two are enough, the present among
--- them if it is one: who looks at a time that was announced finds out about the next one (dx_read_next_due).
---
--- Not for rows that are claimed already, nor for messages to instances that Duroxide runs, which only its processes take.
---
--- The insert never fails for a notification: while more than half of the server's queue of notifications is full, there
--- are none, and `SET duroxide.notify = off` turns them off, as PREPARE TRANSACTION needs.
---
--- Bound: one pass over the rows of the statement. Locks: PostgreSQL serializes the commits that notify.
-CREATE OR REPLACE FUNCTION dx_notify_work()
+-- Bound: none of the tables is read. Locks: none before the commit.
+CREATE OR REPLACE FUNCTION dx_notify_moved()
 RETURNS trigger
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
-DECLARE
-  v_clock timestamptz := clock_timestamp();
-  v_times timestamptz[];
 BEGIN
-  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
-    RETURN NULL;
-  END IF;
-  IF TG_OP = 'UPDATE' THEN
-    v_times := ARRAY[NEW.visible_at];
-  ELSE
-    SELECT array_agg(one.visible_at ORDER BY one.visible_at)
-    INTO v_times
-    FROM (
-      SELECT DISTINCT CASE WHEN added.visible_at <= v_clock THEN now() ELSE added.visible_at END AS visible_at
-      FROM added
-      WHERE added.lock_token IS NULL
-        AND added.visible_at < 'infinity'
-        AND NOT (TG_RELNAME = 'orchestrator_queue' AND starts_with(added.route, '0.'))
-    ) AS one;
-  END IF;
-  PERFORM pg_notify(
-    dx_channel(TG_ARGV[0]),
-    CASE
-      WHEN one.visible_at <= v_clock THEN floor(extract(epoch FROM now()) * 1000)
-      ELSE ceil(extract(epoch FROM one.visible_at) * 1000)
-    END::bigint::text
-  )
-  FROM unnest(v_times[:CASE WHEN cardinality(v_times) > 16 THEN 2 ELSE 16 END]) AS one (visible_at);
+  PERFORM dx_notify(TG_ARGV[0], ARRAY[NEW.visible_at]);
   RETURN NULL;
 END
 $$;
@@ -4915,7 +4964,8 @@ BEGIN
 END
 $$;
 
--- Trigger: sets the route (name and tag) of an activity that was inserted without one.
+-- Trigger: sets the route (name and tag) of an activity that was inserted without one, and notifies listeners; see
+-- dx_route_message.
 --
 -- Bound: the text of the activity. Locks: none.
 CREATE OR REPLACE FUNCTION dx_route_activity()
@@ -4924,25 +4974,33 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  NEW.route := COALESCE(
-    NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || dx_tag(NEW.tag), ''),
-    ''
-  );
+  BEGIN
+    NEW.route := COALESCE(
+      NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || dx_tag(NEW.tag), ''),
+      ''
+    );
+  EXCEPTION
+    -- The text is not JSON. An insert must not fail for that.
+    WHEN data_exception THEN
+      NULL;
+  END;
   IF octet_length(NEW.route) + COALESCE(octet_length(NEW.session_id), 0) > 2400 THEN
     -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
     -- worker serves names this long.
     NEW.route := '';
   END IF;
+  IF NEW.lock_token IS NULL AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_notify('worker_work', ARRAY[NEW.visible_at]);
+  END IF;
   RETURN NEW;
-EXCEPTION
-  -- The text is not JSON. An insert must not fail for that.
-  WHEN data_exception THEN
-    RETURN NEW;
 END
 $$;
 
--- Trigger: sets the route of a message that was inserted without one, and makes it wait for a start that is not due
--- yet.
+-- Trigger: sets the route of a message that was inserted without one, makes it wait for a start that is not due yet, and
+-- notifies listeners. Messages to instances that Duroxide runs, which only its processes take, make no notification.
+--
+-- That it notifies here, for each row, costs our own inserts nothing: their rows have a route. A trigger for each statement
+-- cost them 5 microseconds, and more for large rows (scripts/bench/README.md).
 --
 -- Bound: as dx_message_route; before the first turn also the messages of the instance that are not due yet. Locks:
 -- none.
@@ -4968,9 +5026,7 @@ BEGIN
         ) - interval '1 millisecond'
       );
     END IF;
-    RETURN NEW;
-  END IF;
-  IF NEW.route <> ''
+  ELSIF NEW.route <> ''
     AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL
   THEN
     NEW.visible_at := COALESCE(
@@ -4983,6 +5039,12 @@ BEGIN
       ),
       NEW.visible_at
     );
+  END IF;
+  IF NEW.lock_token IS NULL
+    AND NOT starts_with(NEW.route, '0.')
+    AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on'
+  THEN
+    PERFORM dx_notify('orch_work', ARRAY[NEW.visible_at]);
   END IF;
   RETURN NEW;
 END
