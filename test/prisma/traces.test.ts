@@ -1,11 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
+import * as Tracer from "effect/Tracer"
 import * as Database from "../../src/prisma/Database.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import * as Transaction from "../../src/prisma/Transaction.ts"
@@ -149,18 +150,31 @@ describe("Traces with PostgreSQL", () => {
       }
     }).pipe(Effect.scoped))
 
-  it.live("a process without work makes no span", () =>
+  it.live("polls, housekeeping and calls that are not traced make no span, whatever span began the process", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
       const collector = new Collector()
+      const process = runtime.pipe(
+        Layer.provide(RuntimeConfig.layer({ sessionCleanupInterval: "20 millis" })),
+        Layer.provideMerge(storeOn(url, collector.layer("worker")))
+      )
       yield* Effect.gen(function*() {
-        const database = yield* Database.Database
-        yield* waitUntil(Effect.map(
-          database.statementCounts,
-          ({ fetchOrchestrationItems = 0, fetchWorkItems = 0 }) => fetchOrchestrationItems > 0 && fetchWorkItems > 0
-        ))
-      }).pipe(Effect.provide(runtime.pipe(Layer.provideMerge(storeOn(url, collector.layer("worker"))))))
-      assert.deepStrictEqual(collector.outline(), ["Database.make"])
+        const client = yield* Client.Client
+        yield* Effect.withTracer(client.cancel("unknown", "not traced"), Tracer.nativeTracer)
+        const { statementCounts } = yield* Database.Database
+        const operations = [
+          "fetchOrchestrationItems",
+          "fetchWorkItems",
+          "cleanupOrphanedSessions",
+          "enqueueForOrchestrator"
+        ]
+        yield* waitUntil(Effect.map(statementCounts, (counts) => operations.every((one) => (counts[one] ?? 0) > 0)))
+      }).pipe(
+        Effect.provide(process),
+        Effect.withSpan("main"),
+        Effect.withTracer(collector.tracer("worker"))
+      )
+      assert.deepStrictEqual(collector.outline(), ["main", "  Database.make"])
       assert.deepStrictEqual([...collector.open.values()], [])
     }).pipe(Effect.scoped))
 

@@ -251,7 +251,9 @@ describe("Traces", () => {
     Effect.gen(function*() {
       const collector = new Collector()
       yield* Effect.gen(function*() {
-        yield* Effect.withTracer(startOrder(yield* Client.Client), Tracer.nativeTracer)
+        const client = yield* Client.Client
+        yield* Effect.withTracer(startOrder(client), Tracer.nativeTracer)
+        yield* Effect.withTracer(client.start(Ship, { instanceId: "s-1" }), Tracer.nativeTracer)
         yield* TestRuntime.advance("1 minute")
       }).pipe(
         Effect.provide(TestRuntime.layer(runtime(collector.layer("worker")))),
@@ -260,6 +262,11 @@ describe("Traces", () => {
       )
       assert.isAbove(collector.named("turn Order").length, 0)
       assert.isTrue(collector.named("turn Order").every(({ parentId }) => parentId === undefined))
+      // Also the spans that a handler makes itself.
+      assert.sameMembers(
+        collector.named("wrap").map(({ parentId }) => parentId),
+        collector.named("activity Pack").map(({ spanId }) => spanId)
+      )
     }))
 })
 
