@@ -21,8 +21,8 @@ export interface Load {
   readonly executions: number
   /** Whether programs stay in memory between their turns; else every turn reads and replays the history. */
   readonly warm: boolean
-  /** Whether metrics and spans are recorded, and both are read every second; else neither is. Ours only. */
-  readonly observed: boolean | undefined
+  /** What is recorded, and read every second. Ours only. */
+  readonly observed: "metrics and spans" | "metrics" | "nothing" | undefined
   /** One call of the store that is made and timed in place of an orchestration. */
   readonly call: "abandon" | "read" | "append" | undefined
 }

@@ -97,14 +97,8 @@ export const open = async (settings: Settings): Promise<Contender> => {
 // internal
 
 /** Undefined: as Effect has it, which records both and reads neither. */
-const observability = (isOn: boolean | undefined): Layer.Layer<never> => {
-  if (isOn === undefined) return Layer.empty
-  if (!isOn) {
-    return Layer.merge(
-      Layer.succeed(References.TracerEnabled, false),
-      Layer.succeed(Metric.MetricRegistry, new NoRegistry())
-    )
-  }
+const observability = (observed: Load["observed"]): Layer.Layer<never> => {
+  if (observed === undefined) return Layer.empty
   const spans: Array<Tracer.Span> = []
   const tracer = Tracer.make({
     span: (options) => {
@@ -113,16 +107,17 @@ const observability = (isOn: boolean | undefined): Layer.Layer<never> => {
       return span
     }
   })
-  const exporter = Effect.forever(Effect.delay(
-    Effect.flatMap(
-      PrometheusMetrics.format(),
-      () => Effect.sync(() => JSON.stringify(spans.splice(0).map(({ name }) => name)))
-    ),
-    1_000
-  ))
-  return Layer.merge(
-    Layer.succeed(Tracer.Tracer, tracer),
-    Layer.effectDiscard(Effect.forkScoped(exporter))
+  const read = Effect.flatMap(
+    PrometheusMetrics.format(),
+    (page) => Effect.sync(() => page.length + JSON.stringify(spans.splice(0).map(({ name }) => name)).length)
+  )
+  return Layer.mergeAll(
+    observed === "metrics and spans"
+      ? Layer.succeed(Tracer.Tracer, tracer)
+      : Layer.succeed(References.TracerEnabled, false),
+    observed === "nothing"
+      ? Layer.succeed(Metric.MetricRegistry, new NoRegistry())
+      : Layer.effectDiscard(Effect.forkScoped(Effect.forever(Effect.delay(read, 1_000))))
   )
 }
 

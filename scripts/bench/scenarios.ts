@@ -106,10 +106,11 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   O: {
     ...rate(
       "S8 with metrics and spans, which are read every second, and without; ours only",
-      variant("with", { observed: true }),
-      variant("without", { observed: false })
+      variant("metrics and spans", { observed: "metrics and spans" }),
+      variant("nothing", { observed: "nothing" }),
+      variant("metrics", { observed: "metrics" })
     ),
-    baseline: "without"
+    baseline: "nothing"
   },
   R: {
     ...time(
