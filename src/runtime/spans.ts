@@ -91,11 +91,10 @@ export const openTurn = (cause: TurnCause): Effect.Effect<TurnSpan> =>
       return {
         traceparent,
         kind: "consumer",
-        attributes: {
-          ...tracing.messaging({ operation: "turn", type: "process", destination: name, instanceId }),
+        attributes: tracing.messaging({ operation: "turn", type: "process", destination: name, instanceId }, {
           "messaging.batch.message_count": messages.length,
           "duroxide.execution_id": executionId
-        },
+        }),
         links: [...claimOf(cause), ...senders(messages)]
       }
     }),
@@ -143,15 +142,17 @@ export const openAttempt = (
     return {
       traceparent,
       kind: "consumer",
-      attributes: {
-        ...tracing.messaging({ operation: "activity", type: "process", destination: name, instanceId: instance }),
-        "messaging.client.id": workerId,
-        "messaging.message.id": String(id),
-        "duroxide.execution_id": executionId,
-        "duroxide.activity.try": tryNumber ?? 1,
-        "duroxide.activity.delivery": attemptCount,
-        ...(tag !== undefined && { "duroxide.activity.tag": tag })
-      },
+      attributes: tracing.messaging(
+        { operation: "activity", type: "process", destination: name, instanceId: instance },
+        {
+          "messaging.client.id": workerId,
+          "messaging.message.id": String(id),
+          "duroxide.execution_id": executionId,
+          "duroxide.activity.try": tryNumber ?? 1,
+          "duroxide.activity.delivery": attemptCount,
+          ...(tag !== undefined && { "duroxide.activity.tag": tag })
+        }
+      ),
       links: claimOf({ claimSpan: claimed.claimSpan, traceparent })
     }
   })

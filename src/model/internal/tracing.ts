@@ -5,7 +5,7 @@
  *
  * Effect always has a tracer. Its native one keeps spans for error messages and exports nothing, so this package makes
  * its own spans only where the application provides another tracer. Elsewhere a traced operation costs one look at the
- * fiber: measured in a loop 0.2 microseconds, where `Effect.withSpan` with the same attributes takes 30.
+ * fiber: 0.1 microseconds of processor time, where a span takes 2, and `Effect.withSpan`, which captures a stack, 5.
  *
  * Spans are short: a call of the client, a turn, an attempt at an activity, a statement. None is open while an instance
  * waits, so none is lost with its process.
@@ -171,21 +171,25 @@ export const setAttributes = (span: Tracer.Span, attributes: Attributes): void =
 
 export const ofInstance = (instanceId: string): Attributes => ({ "duroxide.instance_id": instanceId })
 
-/** By OpenTelemetry's conventions for messaging: an instance is a conversation. */
+/**
+ * By OpenTelemetry's conventions for messaging: an instance is a conversation. `others` are changed, because spreads
+ * would take half of the time of a span.
+ */
 export const messaging = ({ destination, instanceId, operation, type }: {
   readonly operation: string
   readonly type: "send" | "process"
   /** Name of an orchestration, an activity, a signal or a mailbox. */
   readonly destination: string | undefined
   readonly instanceId: string
-}): Attributes => ({
-  "messaging.system": "duroxide",
-  "messaging.operation.name": operation,
-  "messaging.operation.type": type,
-  "messaging.message.conversation_id": instanceId,
-  ...ofInstance(instanceId),
-  ...(destination !== undefined && { "messaging.destination.name": destination })
-})
+}, others: Record<string, string | number> = {}): Attributes => {
+  others["messaging.system"] = "duroxide"
+  others["messaging.operation.name"] = operation
+  others["messaging.operation.type"] = type
+  others["messaging.message.conversation_id"] = instanceId
+  others["duroxide.instance_id"] = instanceId
+  if (destination !== undefined) others["messaging.destination.name"] = destination
+  return others
+}
 
 // -- statements ------------------------------------------------------------------------------------
 
