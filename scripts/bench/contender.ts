@@ -25,6 +25,8 @@ export interface Load {
   readonly observed: "metrics and spans" | "metrics" | "nothing" | undefined
   /** One call of the store that is made and timed in place of an orchestration. */
   readonly call: "abandon" | "read" | "append" | undefined
+  /** What is timed in place of an orchestration that another process serves: see `elsewhere.ts`. */
+  readonly noticed: "claim" | "end" | "round trip" | undefined
 }
 
 /** S8. */
@@ -40,7 +42,8 @@ export const plainLoad: Load = {
   executions: 1,
   warm: true,
   observed: undefined,
-  call: undefined
+  call: undefined,
+  noticed: undefined
 }
 
 export interface Options {

@@ -12,6 +12,7 @@ import * as Schema from "effect/Schema"
 import * as Tracer from "effect/Tracer"
 import { openCalls } from "./calls.ts"
 import type { Contender, Load, Options, Timing } from "./contender.ts"
+import { openElsewhere } from "./elsewhere.ts"
 
 /**
  * Slots of each kind where the load names none: as many as there are activities at once, up to those whose state one
@@ -40,6 +41,7 @@ const LongFlow = Orchestration.make("LongFlow", {
 export const open = async (settings: Settings): Promise<Contender> => {
   const { load, maxConnections, schema, url } = settings
   if (load.call !== undefined) return openCalls({ url, call: load.call })
+  if (load.noticed !== undefined) return openElsewhere({ url, noticed: load.noticed })
   const moments = new Map<string, Array<number>>()
   const StepLive = Step.toLayer((text) => {
     moments.get(text)?.push(performance.now())

@@ -84,6 +84,12 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     seconds: 30,
     variants: [variant("", {}, { idle: true })]
   },
+  N: time(
+    "how soon another process notices: a start, the end of an instance; beside an empty statement",
+    ...([["start to claim", "claim"], ["end to waiter", "end"], ["SELECT 1", "round trip"]] as const).map(
+      ([label, noticed]) => variant(label, { ...alone, noticed }, randomly)
+    ) as [Variant, ...Array<Variant>]
+  ),
   T: time(
     "how late a timer of 100 ms is, its start and result included; 10 in flight",
     variant("", { inFlight: 10, activities: 0, timerMs: 100 }, randomly)

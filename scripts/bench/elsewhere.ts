@@ -1,0 +1,97 @@
+/**
+ * Work that another process does: this one starts an orchestration and waits for it, a child serves it. What is timed is
+ * how long one of the two took to notice the other.
+ */
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { PrismaProvider } from "duroxide-prisma/prisma"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as ManagedRuntime from "effect/ManagedRuntime"
+import * as References from "effect/References"
+import * as Schema from "effect/Schema"
+import { fork } from "node:child_process"
+import { once } from "node:events"
+import { fileURLToPath } from "node:url"
+import pg from "pg"
+import type { Contender, Load } from "./contender.ts"
+
+const Step = Activity.make("Step", { payload: Schema.Void, success: Schema.Number })
+const Flow = Orchestration.make("Flow", {
+  payload: Schema.Void,
+  success: Schema.Struct({ claimedAtMs: Schema.Number, endedAtMs: Schema.Number })
+})
+
+/** `claim`: from the answer to a start until its claim. `end`: from the last activity until the waiter has the result. */
+export const openElsewhere = async (
+  { noticed, url }: { readonly url: string; readonly noticed: Load["noticed"] & {} }
+): Promise<Contender> => {
+  if (noticed === "round trip") return openRoundTrip(url)
+  const runtime = ManagedRuntime.make(
+    Client.layer.pipe(Layer.provide(PrismaProvider.layer({ url })), Layer.provide(quiet))
+  )
+  const client = await runtime.runPromise(Client.Client)
+  const child = fork(fileURLToPath(import.meta.url), [url], { stdio: ["ignore", 2, 2, "ipc"] })
+  await once(child, "message")
+  return {
+    execute: async (instanceId) => {
+      await runtime.runPromise(client.start(Flow, { instanceId, payload: undefined }))
+      const startedAtMs = now()
+      const { claimedAtMs, endedAtMs } = await runtime.runPromise(client.wait(Flow, instanceId))
+      return { ms: noticed === "claim" ? Math.max(0, claimedAtMs - startedAtMs) : now() - endedAtMs }
+    },
+    close: async () => {
+      child.disconnect()
+      await once(child, "exit")
+      await runtime.dispose()
+    }
+  }
+}
+
+// internal
+
+/** Of the machine, milliseconds since the Unix epoch; the two processes and the server share it. */
+const now = () => performance.timeOrigin + performance.now()
+
+const quiet = Layer.merge(
+  Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)]),
+  Layer.succeed(References.MinimumLogLevel, "Warn")
+)
+
+/** What a statement costs at least. */
+const openRoundTrip = async (url: string): Promise<Contender> => {
+  const client = new pg.Client(url)
+  await client.connect()
+  return {
+    execute: async () => {
+      const begin = performance.now()
+      await client.query({ name: "one", text: "SELECT 1" })
+      return { ms: performance.now() - begin }
+    },
+    close: () => client.end()
+  }
+}
+
+/** In the child. */
+const serve = async (url: string) => {
+  const StepLive = Step.toLayer(() => Effect.sync(now))
+  const FlowLive = Flow.toLayer(Effect.fn(function*() {
+    // The time of the first turn: the store's clock at its claim, in whole milliseconds.
+    const claimedAtMs = yield* Clock.currentTimeMillis
+    return { claimedAtMs, endedAtMs: yield* Step.execute() }
+  }))
+  const runtime = ManagedRuntime.make(
+    Runtime.layer({ orchestrations: [Flow], activities: [Step] }).pipe(
+      Layer.provide([FlowLive, StepLive]),
+      Layer.provide(RuntimeConfig.layer({ orchestrationConcurrency: 16, workerConcurrency: 16 })),
+      Layer.provide(PrismaProvider.layer({ url, migrate: "none" })),
+      Layer.provide(quiet)
+    )
+  )
+  await runtime.runPromise(Effect.void)
+  process.send!("ready")
+  process.once("disconnect", () => void runtime.dispose().then(() => process.exit()))
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await serve(process.argv[2]!)
