@@ -27,6 +27,10 @@ export interface Load {
   readonly call: "abandon" | "read" | "append" | undefined
   /** What is timed in place of an orchestration that another process serves: see `elsewhere.ts`. */
   readonly noticed: "claim" | "end" | "round trip" | undefined
+  /** Whether processes wake each other; else they poll. */
+  readonly longPolling: boolean
+  /** Whether single rows are inserted, in place of orchestrations, beside a process under full load. */
+  readonly neighbour: boolean
 }
 
 /** S8. */
@@ -43,7 +47,9 @@ export const plainLoad: Load = {
   warm: true,
   observed: undefined,
   call: undefined,
-  noticed: undefined
+  noticed: undefined,
+  longPolling: true,
+  neighbour: false
 }
 
 export interface Options {

@@ -13,6 +13,7 @@ import * as Tracer from "effect/Tracer"
 import { openCalls } from "./calls.ts"
 import type { Contender, Load, Options, Timing } from "./contender.ts"
 import { openElsewhere } from "./elsewhere.ts"
+import { openNeighbour } from "./neighbour.ts"
 
 /**
  * Slots of each kind where the load names none: as many as there are activities at once, up to those whose state one
@@ -41,6 +42,7 @@ const LongFlow = Orchestration.make("LongFlow", {
 export const open = async (settings: Settings): Promise<Contender> => {
   const { load, maxConnections, schema, url } = settings
   if (load.call !== undefined) return openCalls({ url, call: load.call })
+  if (load.neighbour) return openNeighbour({ url, load })
   if (load.noticed !== undefined) return openElsewhere({ url, noticed: load.noticed })
   const moments = new Map<string, Array<number>>()
   const StepLive = Step.toLayer((text) => {
@@ -70,7 +72,7 @@ export const open = async (settings: Settings): Promise<Contender> => {
         ...(!load.warm && { warmInstances: 0 })
       })),
       Layer.merge(Client.layer),
-      Layer.provide(PrismaProvider.layer({ url, schema, maxConnections })),
+      Layer.provide(PrismaProvider.layer({ url, schema, maxConnections, longPolling: { enabled: load.longPolling } })),
       Layer.provide(Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)])),
       Layer.provide(Layer.succeed(References.MinimumLogLevel, "Warn")),
       Layer.provideMerge(observability(load.observed))

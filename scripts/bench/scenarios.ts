@@ -82,7 +82,11 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     about: "nothing to do: statements per minute",
     compares: "statementsPerMinute",
     seconds: 30,
-    variants: [variant("", {}, { idle: true })]
+    variants: [
+      variant("woken", {}, { idle: true }),
+      variant("polling", { longPolling: false }, { idle: true }),
+      variant("20 processes, woken", {}, { idle: true, processes: 20 })
+    ]
   },
   N: time(
     "how soon another process notices: a start, the end of an instance; beside an empty statement",
@@ -90,6 +94,14 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
       ([label, noticed]) => variant(label, { ...alone, noticed }, randomly)
     ) as [Variant, ...Array<Variant>]
   ),
+  B: {
+    ...rate(
+      "single-row inserts of a neighbour, 8 at once, beside S8",
+      variant("woken", { neighbour: true, inFlight: 8 }),
+      variant("polling", { neighbour: true, inFlight: 8, longPolling: false })
+    ),
+    baseline: "polling"
+  },
   T: time(
     "how late a timer of 100 ms is, its start and result included; 10 in flight",
     variant("", { inFlight: 10, activities: 0, timerMs: 100 }, randomly)

@@ -1,0 +1,21 @@
+/** Runs S8 on the database of its first argument until its parent ends; the second says whether processes wake each other. */
+import { plainLoad } from "./contender.ts"
+import { open } from "./ours.ts"
+
+const [, , url = "", longPolling] = process.argv
+const contender = await open({
+  url,
+  processName: "underLoad",
+  load: { ...plainLoad, longPolling: longPolling === "true" }
+})
+let isEnding = false
+let started = 0
+const loop = async () => {
+  while (!isEnding) await contender.execute(`load-${process.pid}-${++started}`)
+}
+const loops = Array.from({ length: plainLoad.inFlight }, loop)
+process.send!("ready")
+process.once("disconnect", () => {
+  isEnding = true
+  void Promise.all(loops).then(() => contender.close()).then(() => process.exit())
+})
