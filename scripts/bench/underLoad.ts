@@ -8,14 +8,14 @@ const contender = await open({
   processName: "underLoad",
   load: { ...plainLoad, longPolling: longPolling === "true" }
 })
-let isEnding = false
+const ending = new AbortController()
 let started = 0
 const loop = async () => {
-  while (!isEnding) await contender.execute(`load-${process.pid}-${++started}`)
+  while (!ending.signal.aborted) await contender.execute(`load-${process.pid}-${++started}`)
 }
 const loops = Array.from({ length: plainLoad.inFlight }, loop)
 process.send!("ready")
 process.once("disconnect", () => {
-  isEnding = true
+  ending.abort()
   void Promise.all(loops).then(() => contender.close()).then(() => process.exit())
 })
