@@ -290,6 +290,7 @@ describe("Retries:", () => {
     readHistory: "read_history",
     readInstances: "read_instances",
     readEnds: "read_ends",
+    readProgress: "read_progress",
     readKeyValues: "read_key_values",
     readInstanceStats: "read_instance_stats",
     readBacklog: "read_backlog"
