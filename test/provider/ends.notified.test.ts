@@ -101,6 +101,17 @@ describe("An end stored by another process that announces it", () => {
       assert.deepStrictEqual(looks, [["a"]])
     }))
 
+  it.effect("is found soon if it comes between the start by this process and the wait", () =>
+    Effect.gen(function*() {
+      const { ender, wait, waiter } = yield* open({ waiting: ["first"] })
+      yield* pass(2_000)
+      yield* waiter.provider.startOrchestration(start("a"))
+      yield* Notified.run(ender.provider, Notified.completion)
+      yield* pass(50)
+      const waiting = yield* wait("a")
+      assert.isAtMost(yield* latenessMs(waiting), 100)
+    }))
+
   it.effect("is found soon while others do not know yet that this process waits", () =>
     Effect.gen(function*() {
       const { end, looks, wait } = yield* open({ other: { isNotified: false } })
@@ -128,6 +139,17 @@ describe("An end stored by another process that announces it", () => {
       yield* end("b", last)
       yield* pass(20)
       assert.isTrue(isDone(waits[1]!))
+    }))
+
+  it.effect("is found at once although another one was found just before", () =>
+    Effect.gen(function*() {
+      const { end, waits } = yield* open({ waiting: ["a", "b", "c"] })
+      yield* pass(3_000)
+      for (const [i, instanceId] of ["a", "b", "c"].entries()) {
+        yield* end(instanceId)
+        yield* pass(20)
+        assert.isTrue(isDone(waits[i]!), instanceId)
+      }
     }))
 
   it.effect("is not announced while no process waits", () =>
@@ -194,6 +216,8 @@ const play = Effect.gen(function*() {
     })
   })
   const other = yield* store.process({ isNotified: false })
+  const named = (...instanceIds: ReadonlyArray<string>) =>
+    listener!.receive({ hint: Notifier.Hint.Changed({ fingerprints: instanceIds.map(fingerprint) }), sender: null })
   return {
     slow,
     wait: (instanceId: string) => Effect.forkChild(provider.awaitEnd({ instanceId })),
@@ -201,9 +225,8 @@ const play = Effect.gen(function*() {
       other.provider.startOrchestration(start("a")),
       Notified.run(other.provider, Notified.completion)
     ),
-    hint: Effect.sync(() =>
-      listener!.receive({ hint: Notifier.Hint.Changed({ fingerprints: [fingerprint("a")] }), sender: null })
-    ),
+    hint: Effect.sync(() => named("a")),
+    named,
     connect: () => listener!.connected(),
     disconnect: () => listener!.disconnected("cut"),
     looks: () => calls.filter((call) => call === "readEnds").length,
@@ -275,6 +298,17 @@ describe("A hint", () => {
       yield* pass(100)
       assert.isTrue(isDone(waiting))
       assert.strictEqual(looks(), 3)
+    }))
+
+  it.effect("that names several instances leads to one look at all of them", () =>
+    Effect.gen(function*() {
+      const { looks, named, wait } = yield* known
+      yield* Effect.forEach(["a", "b", "c"], wait)
+      yield* pass(1_000)
+      const before = looks()
+      named("a", "unknown", "c", "b")
+      yield* pass(100)
+      assert.strictEqual(looks(), before + 1)
     }))
 
   it.effect("that comes again and again for nothing leads to at most 20 looks per second", () =>

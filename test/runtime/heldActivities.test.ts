@@ -182,19 +182,24 @@ describe("The locks of held activities", () => {
       assert.lengthOf(checks, 3)
     }))
 
-  it.effect("are renewed again when the store is back, also those that came while it was down", () =>
-    Effect.gen(function*() {
-      let isDown = false
-      const { enter, held } = yield* open({ holder: { isNotified: false }, isDown: () => isDown })
-      const first = yield* enter("a")
-      isDown = true
-      yield* pass(5_000, 100)
-      const second = yield* enter("b")
-      yield* pass(20_000, 100)
-      isDown = false
-      yield* pass(15_000, 100)
-      assert.isTrue(held.isLocked(first) && held.isLocked(second))
-    }).pipe(Effect.provide(Logger.layer([]))))
+  for (const isNotified of [true, false]) {
+    it.effect(`are renewed when the store is back ${isNotified ? "with" : "without"} notifications, all of them`, () =>
+      Effect.gen(function*() {
+        let isDown = false
+        const { checks, enter, held } = yield* open({ holder: { isNotified }, isDown: () => isDown })
+        const first = yield* enter("a")
+        yield* pass(14_000, 100)
+        isDown = true
+        const second = yield* enter("b")
+        yield* pass(3_000, 100)
+        isDown = false
+        checks.length = 0
+        yield* pass(1_500, 100)
+        assert.include(checks.flat(), "a")
+        yield* pass(16_000, 100)
+        assert.isTrue(held.isLocked(first) && held.isLocked(second))
+      }).pipe(Effect.provide(Logger.layer([]))))
+  }
 })
 
 const down = new ProviderError.ProviderError({
