@@ -22,11 +22,11 @@ import { AdminDriver } from "./AdminDriver.ts"
 import * as activities from "./internal/activities.ts"
 import * as admin from "./internal/admin.ts"
 import * as enqueue from "./internal/enqueue.ts"
-import type * as fetchPump from "./internal/fetchPump.ts"
 import { make as makeHints } from "./internal/hints.ts"
 import * as optimistic from "./internal/optimistic.ts"
 import * as orchestrations from "./internal/orchestrations.ts"
 import * as outages from "./internal/outages.ts"
+import type * as pollMode from "./internal/pollMode.ts"
 import * as reads from "./internal/reads.ts"
 import * as storeClocks from "./internal/storeClock.ts"
 import * as storeGauges from "./internal/storeGauges.ts"
@@ -116,12 +116,16 @@ export const make: (
     patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
   }
   const clock = yield* Clock.Clock
-  const store = watched(driver, outages.make(clock), clock)
+  const watchedDriver = watched(driver, outages.make(clock), clock)
   const notifier = yield* Effect.serviceOption(Notifier)
   const hints = yield* makeHints(Option.getOrUndefined(notifier), longPolling)
-  const waiting = yield* waits.make(store, hints, settings)
-  const wakeups = yield* makeWakeups(hints, waiting.stored)
+  const waiting = yield* waits.make(watchedDriver, hints, settings)
   const storeClock = storeClocks.make(clock)
+  const { driver: store, wakeups } = yield* makeWakeups(watchedDriver, waiting.stored, {
+    hints,
+    storeClock,
+    settings: longPolling
+  })
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
   const firstTurns = optimistic.makeFirstTurns(storeNowMs)
@@ -133,6 +137,7 @@ export const make: (
     ...ofActivities,
     ...(yield* optimistic.make(store, wakeups, storeClock, ofActivities.ackWorkItem, settings)),
     ...enqueue.make(yield* enqueue.sharing(store, wakeups, firstTurns, storeClock, settings)),
+    activity: wakeups.activity,
     onStart: firstTurns.onStart,
     storeNowMs,
     ...ofReads,
@@ -176,7 +181,7 @@ export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Lay
 
 // internal
 
-const pollSettings = (options: LongPolling = {}): fetchPump.Polling["longPolling"] => ({
+const pollSettings = (options: LongPolling = {}): pollMode.Settings => ({
   isEnabled: options.enabled ?? true,
   fallbackPollMs: millis(options.fallbackPollInterval ?? "5 minutes"),
   maxWaitMs: millis(options.maxWaitTime ?? "30 seconds"),

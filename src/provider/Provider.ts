@@ -504,6 +504,12 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<number, ProviderError>
 
   /**
+   * A number that changes when this process has stored work, or has learnt that others have, and always while it cannot
+   * learn that. What is done from time to time can be left out while it stays the same.
+   */
+  readonly activity: Effect.Effect<number>
+
+  /**
    * Looks through messages for ids without an instance: those whose instance exists by now become claimable, those that
    * have been visible for longer than `maxAge` are deleted. Returns the number of deleted messages.
    */

@@ -726,8 +726,9 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly readBacklog: (options: { readonly limit: number }) => Call<Backlog>
 
   /**
-   * When something happens next by the passing of time alone. Optional: a driver without it is asked for work at longer
-   * intervals instead. It is called rarely: after a start, after a lost connection, and when a time it gave has passed.
+   * When something happens next by the passing of time alone. Optional: a provider without it finds what other processes
+   * have left with its fallback looks. It is called rarely: after a start, after a lost connection, with each fallback
+   * look, and when a time has passed that the process has not stored itself.
    */
   readonly readNextDue?: Call<NextDue>
 }>()("duroxide-prisma/ProviderDriver") {}

@@ -1,6 +1,6 @@
 /**
  * Sweeps messages for ids without an instance: delivers those whose instance exists by now, deletes those that are too
- * old.
+ * old. While no process stores anything there is nothing to deliver, so a sweep an hour is enough.
  */
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import type * as Scope from "effect/Scope"
 import type { Provider } from "../provider/Provider.ts"
+import { unlessQuiet } from "./housekeeping.ts"
 import type { Settings } from "./settings.ts"
 import type { Supervisor } from "./supervisor.ts"
 
@@ -34,10 +35,14 @@ export const run = Effect.fnUntraced(function*(
     ),
     Effect.catchCause((cause) => Effect.logDebug("Runtime: messages not swept yet", cause))
   )
+  const sweepUnlessQuiet = yield* unlessQuiet(provider, sweep)
   const interval = Duration.toMillis(yield* SweepInterval)
   const loop = Effect.forever(
     // So processes that start together do not sweep together.
-    Effect.andThen(Effect.flatMap(Random.nextBetween(0.8, 1.2), (factor) => Effect.sleep(factor * interval)), sweep)
+    Effect.andThen(
+      Effect.flatMap(Random.nextBetween(0.8, 1.2), (factor) => Effect.sleep(factor * interval)),
+      sweepUnlessQuiet
+    )
   )
   yield* Effect.forkScoped(supervisor.watch("sweep of messages", loop))
 })

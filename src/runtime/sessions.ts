@@ -15,6 +15,7 @@ import type * as Scope from "effect/Scope"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as renewal from "../provider/internal/renewal.ts"
 import type { Provider, SessionConfig } from "../provider/Provider.ts"
+import { unlessQuiet } from "./housekeeping.ts"
 import type { Settings } from "./settings.ts"
 import type { Supervisor } from "./supervisor.ts"
 
@@ -64,14 +65,15 @@ export const make = Effect.fnUntraced(function*(options: {
     Deferred.doneUnsafe(crossed, Effect.void)
   }
 
-  const cleanup = Effect.forever(
-    Effect.andThen(
-      Effect.sleep(settings.sessionCleanupInterval),
-      Effect.catchCause(
-        provider.cleanupOrphanedSessions,
-        (cause) => Effect.logDebug("Worker dispatcher: sessions not cleaned up yet", cause)
-      )
+  const cleanupUnlessQuiet = yield* unlessQuiet(
+    provider,
+    Effect.catchCause(
+      provider.cleanupOrphanedSessions,
+      (cause) => Effect.logDebug("Worker dispatcher: sessions not cleaned up yet", cause)
     )
+  )
+  const cleanup = Effect.forever(
+    Effect.andThen(Effect.sleep(settings.sessionCleanupInterval), cleanupUnlessQuiet)
   )
 
   // No other process will have this id, so its sessions must not wait for one.

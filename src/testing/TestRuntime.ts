@@ -7,6 +7,7 @@
  *
  * @since 0.1.0
  */
+import * as Array from "effect/Array"
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
@@ -21,6 +22,7 @@ import * as Scope from "effect/Scope"
 import * as Client from "../Client.ts"
 import type * as Event from "../model/Event.ts"
 import { idOf } from "../model/internal/definitions.ts"
+import { InBackground } from "../model/internal/inBackground.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as Admin from "../provider/Admin.ts"
 import type { AdminDriver } from "../provider/AdminDriver.ts"
@@ -169,7 +171,7 @@ export const layer = <A, E, R>(
             Context.merge(outer, context).pipe(
               Context.merge(services),
               Context.add(Provider.Provider, generation.store.provider),
-              Context.add(virtualTime.InBackground, true),
+              Context.add(InBackground, true),
               Context.add(SweepInterval, Duration.infinity),
               Context.add(MostAhead, 0),
               Context.merge(time.context)
@@ -203,9 +205,15 @@ export const layer = <A, E, R>(
     /** Announces the work that an earlier process left to the next one; a real process would find it by polling. */
     const announceLeftovers = Effect.suspend(() => {
       const later = ({ lock, visibleAtMs }: tables.Queued) => Math.max(visibleAtMs, lock?.untilMs ?? 0)
-      neighbour.announce("worker", [...store.activities.values()].map(later))
-      neighbour.announce("orchestrator", [...store.messages.values()].map(later))
-      return time.rest
+      return Effect.forEach([
+        ...Array.chunksOf([...store.activities.values()].map(later), announcedTogether).map((times) =>
+          ["worker", times] as const
+        ),
+        ...Array.chunksOf([...store.messages.values()].map(later), announcedTogether).map((times) =>
+          ["orchestrator", times] as const
+        )
+      ], ([queue, times]) =>
+        Effect.suspend(() => (neighbour.announce(queue, times), time.rest)), { discard: true })
     })
 
     // -- waiting ---------------------------------------------------------------------------------
@@ -227,7 +235,9 @@ export const layer = <A, E, R>(
      * A running activity that does not sleep. An activity that was cancelled has no row, so time does not wait for it.
      */
     const awakeActivity = () =>
-      [...store.activities.values()].flatMap(({ lock }) => claimed.get(lock?.token ?? "") ?? [])
+      [...store.activities.values()].flatMap(({ lock }) =>
+        claimed.get(lock?.token ?? "") ?? []
+      )
         .find((item) => !time.isAsleep(item))
 
     const activitiesReady: Effect.Effect<void> = Effect.gen(function*() {
@@ -467,8 +477,15 @@ interface Generation {
 const asleep = Effect.andThen(Effect.sleep(Duration.infinity), Effect.never)
 
 const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service"]) {
-  // This process knows when work falls due, so it need not poll.
-  const provider = yield* FromDriver.make(driver, { longPolling: { aggressivePollInterval: Duration.infinity } })
+  // This process knows when work falls due, so no time passes because it looks.
+  const provider = yield* FromDriver.make(driver, {
+    longPolling: {
+      fallbackPollInterval: Duration.infinity,
+      maxWaitTime: Duration.infinity,
+      timerGracePeriod: 0,
+      aggressivePollInterval: Duration.infinity
+    }
+  })
   return Provider.Provider.of({
     ...provider,
     // An activity that waits for an instance is asleep: time passes for it.
@@ -503,6 +520,9 @@ const makeNeighbour = (): Neighbour => {
     }
   }
 }
+
+/** A provider that is announced too many hints at once leaves some out. */
+const announcedTogether = 32
 
 /**
  * The drivers, with hints for work that is abandoned with a pause: a process leaves it to the others.

@@ -32,7 +32,7 @@ describe("the holder of dead rows:", () => {
         lines.push(fiber.getRef(References.CurrentLogAnnotations))
       })
       const looks = Horizon.makeLook(database).pipe(Effect.provide(Logger.layer([logger])))
-      const look = Effect.andThen(looks, TestClock.adjust("1 minute"))
+      const look = Effect.andThen(looks, TestClock.adjust("5 minutes"))
       const run = yield* session(test)
       yield* run("SET LOCAL application_name = 'left open'")
       const [{ pid }] = yield* run("SELECT pg_backend_pid()::text AS pid, pg_current_xact_id()::text AS began")
@@ -53,7 +53,7 @@ describe("the holder of dead rows:", () => {
       assert.isAtLeast(Number(line!["dead_rows"]), 12_000)
       assert.notInclude(JSON.stringify(line), "SELECT")
 
-      // After 2, then 4 minutes.
+      // After 10, then 20 minutes.
       const pauses = []
       for (let i = 0; i < 7; i++) {
         yield* look

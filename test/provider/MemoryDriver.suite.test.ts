@@ -1,5 +1,6 @@
-import { FromDriver } from "duroxide-prisma/provider"
+import { FromDriver, Notifier } from "duroxide-prisma/provider"
 import { ProviderTest } from "duroxide-prisma/testing/provider"
+import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { storage } from "../utils/memorySuite.ts"
 import { layerWithoutOptimisticTurns } from "../utils/withoutOptimisticTurns.ts"
@@ -17,6 +18,14 @@ ProviderTest.suite("memory, long polling", layer("long"), {
   polling: "long",
   topics: ["longPolling"]
 })
+
+ProviderTest.suite(
+  "memory, with a notifier",
+  layer("long").pipe(
+    Layer.provide(Layer.unwrap(Effect.sync(() => Notifier.layer(Notifier.makeInProcess().connect("suite")))))
+  ),
+  { time: "virtual", polling: "long", optimisticTurns: true }
+)
 
 ProviderTest.suite(
   "memory, without optimistic turns",

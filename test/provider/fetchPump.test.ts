@@ -8,16 +8,23 @@ import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import * as fetchPump from "../../src/provider/internal/fetchPump.ts"
 import * as Clocks from "../utils/clock.ts"
+import { queueOf } from "../utils/workQueues.ts"
+
+/** A queue that is polled every second, as without a notifier. */
+const polled = queueOf({ aggressivePollMs: 1_000 })
 
 /** A pump over a list of items; counts the statements and records abandoned items. */
 const setup = (items: Array<string>) =>
   Effect.gen(function*() {
+    const queue = yield* polled
     const looks: Array<number> = []
     const returned: Array<string> = []
     let failure: string | undefined
     const pump = yield* fetchPump.make<string, string>({
       maxBatch: 10,
-      pollInterval: Duration.seconds(1),
+      queue,
+      lockTimeoutMs: 30_000,
+      leftSome: () => {},
       closed: "closed",
       fetch: (limit) =>
         Effect.suspend(() => {
@@ -27,7 +34,7 @@ const setup = (items: Array<string>) =>
         }),
       abandon: (item) => Effect.sync(() => returned.push(item))
     })
-    return { pump, looks, returned, fail: (error: string | undefined) => failure = error }
+    return { queue, pump, looks, returned, fail: (error: string | undefined) => failure = error }
   })
 
 const long = Duration.minutes(10)
@@ -55,7 +62,9 @@ describe("FetchPump", () => {
       const pump = yield* fetchPump.make<string, string>({
         maxBatch: 10,
         closed: "closed",
-        pollInterval: Duration.seconds(1),
+        queue: yield* polled,
+        lockTimeoutMs: 30_000,
+        leftSome: () => {},
         fetch: () => Effect.sync(() => answers.shift() ?? { items: [], more: false }),
         abandon: () => Effect.void
       })
@@ -79,13 +88,13 @@ describe("FetchPump", () => {
   it.effect("take: a caller that wants nothing any more leaves without a claim, and the wake-up is kept for the next", () =>
     Effect.gen(function*() {
       const items: Array<string> = []
-      const { looks, pump } = yield* setup(items)
+      const { looks, pump, queue } = yield* setup(items)
       let most = 1
       const waiting = yield* Effect.forkChild(pump.take(long, { most: () => most }))
       yield* settle
       most = 0
       items.push("a")
-      pump.wake()
+      queue.wake("Stored")
       assert.deepStrictEqual(yield* Fiber.join(waiting), [])
       assert.deepStrictEqual(yield* pump.take(long, { most: () => Number.NaN }), [])
       assert.deepStrictEqual(looks, [1])
@@ -112,14 +121,14 @@ describe("FetchPump", () => {
   it.effect("wake: work is seen at once, and a wake-up without a waiting caller is kept", () =>
     Effect.gen(function*() {
       const items: Array<string> = []
-      const { looks, pump } = yield* setup(items)
+      const { looks, pump, queue } = yield* setup(items)
       const first = yield* Effect.forkChild(pump.take(long))
       yield* settle
       items.push("now")
-      pump.wake()
+      queue.wake("Stored")
       assert.deepStrictEqual(yield* Fiber.join(first), ["now"])
       items.push("later")
-      pump.wake()
+      queue.wake("Stored")
       assert.deepStrictEqual(yield* pump.take(long), ["later"])
       assert.strictEqual(looks.length, 3)
     }))
@@ -127,10 +136,10 @@ describe("FetchPump", () => {
   it.effect("wakeAt: claims when work falls due, in the order of the times", () =>
     Effect.gen(function*() {
       const items: Array<string> = []
-      const { looks, pump } = yield* setup(items)
-      pump.wakeAt(300)
-      pump.wakeAt(100)
-      pump.wakeAt(300)
+      const { looks, pump, queue } = yield* setup(items)
+      queue.wakeAt(300, false)
+      queue.wakeAt(100, false)
+      queue.wakeAt(300, false)
       const waiting = yield* Effect.forkChild(pump.take(long))
       yield* settle
       assert.strictEqual(looks.length, 1)
@@ -144,7 +153,7 @@ describe("FetchPump", () => {
       assert.strictEqual(looks.length, 3)
     }))
 
-  it.effect("take: returns none at its timeout, after a last claim", () =>
+  it.effect("take: looks once without time to wait, and else returns none at its timeout", () =>
     Effect.gen(function*() {
       const { looks, pump } = yield* setup([])
       assert.deepStrictEqual(yield* pump.take(Duration.zero), [])
@@ -154,6 +163,7 @@ describe("FetchPump", () => {
       assert.isUndefined(waiting.pollUnsafe())
       yield* TestClock.adjust(1)
       assert.deepStrictEqual(yield* Fiber.join(waiting), [])
+      assert.strictEqual(looks.length, 1)
     }))
 
   it.effect("take: a failure reaches all callers, and the next call claims again", () =>
@@ -172,7 +182,9 @@ describe("FetchPump", () => {
       const pump = yield* fetchPump.make<string, string>({
         maxBatch: 10,
         closed: "closed",
-        pollInterval: Duration.minutes(1),
+        queue: yield* polled,
+        lockTimeoutMs: 30_000,
+        leftSome: () => {},
         fetch: () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
         abandon: (item) => Effect.sync(() => returned.push(item))
       })
@@ -223,7 +235,9 @@ describe("FetchPump", () => {
       const pump = yield* fetchPump.make<string, string>({
         maxBatch: 10,
         closed: "closed",
-        pollInterval: Duration.seconds(1),
+        queue: yield* polled,
+        lockTimeoutMs: 30_000,
+        leftSome: () => {},
         fetch: () => answers.shift()!(),
         abandon: () => Effect.die(new Error("broken"))
       })

@@ -20,7 +20,7 @@ const open = Effect.gen(function*() {
         store.fetchOrchestrationItems(options),
         (claims) => Effect.sync(() => claimed.push(...claims.map(({ instanceId }) => instanceId)))
       )
-  })
+  }, { longPolling: { maxWaitTime: "5 minutes" } })
   return { provider, claimed }
 })
 

@@ -60,8 +60,8 @@ export const intercept = (
           Effect.suspend(() =>
             change((member as unknown as (...args: ReadonlyArray<never>) => never)(...args), operation)
           )
-        : operation === "cleanupOrphanedSessions"
-        ? Effect.suspend(() => change(driver.cleanupOrphanedSessions, operation))
+        : Effect.isEffect(member)
+        ? Effect.suspend(() => change(member as Effect.Effect<unknown, ProviderError.ProviderError>, operation))
         : member
     ])
   ) as unknown as Driver

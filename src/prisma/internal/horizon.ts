@@ -38,9 +38,9 @@ export const makeLook = ({ query, schema, schemaSql }: Database["Service"]): Eff
   }).pipe(Effect.catchCause((cause) => Effect.logDebug("Database: holder of dead rows not read", cause)))
 }
 
-/** Looks once a minute. */
+/** Looks every five minutes: an idle process sends hardly a statement. */
 export const watch = (database: Database["Service"]): Effect.Effect<never> =>
-  Effect.forever(Effect.delay(makeLook(database), minuteMs))
+  Effect.forever(Effect.delay(makeLook(database), intervalMs))
 
 // -----------------------------------------------------------------------------
 // internal
@@ -55,9 +55,9 @@ interface Row {
   readonly out_dead_rows: bigint
 }
 
-const minuteMs = 60_000
-const firstPauseMs = 2 * minuteMs
-const longestPauseMs = 60 * minuteMs
+const intervalMs = 300_000
+const firstPauseMs = 2 * intervalMs
+const longestPauseMs = 12 * intervalMs
 
 /** Fewer are normal between two vacuums, and cost a claim about a millisecond. */
 const mostDeadRows = 10_000

@@ -63,7 +63,8 @@ export const make = Effect.fnUntraced(function*(
   const take = yield* fetchPump.byFilter<ClaimedActivity, ProviderError>({
     ...options,
     abandon: ({ lockToken }) => Effect.ignore(abandonWorkItem(parts)({ lockToken, ...asIfNotFetched })),
-    onMade: (pump) => wakeups.workers.add(pump),
+    queue: wakeups.workers,
+    leftSome: () => wakeups.leftSome("worker"),
     closed: closed("fetchWorkItems")
   })
   return {
@@ -120,7 +121,7 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 
 /** One statement; rows this version cannot read are set aside. */
 const claim = Effect.fnUntraced(
-  function*({ driver, sendAbandon, suspects, takeovers }: Parts, request: FetchWorkItems) {
+  function*({ driver, sendAbandon, suspects, takeovers, wakeups }: Parts, request: FetchWorkItems) {
     const { claimSpan, found: rows } = yield* tracing.claiming(measured(
       Metrics.dequeueWorkerDuration,
       retried(takeovers.claiming(request, driver.fetchWorkItems))
@@ -129,6 +130,9 @@ const claim = Effect.fnUntraced(
     for (const { attemptCount, lockToken, workItem } of rows) {
       const item = WorkItem.decode(workItem)
       if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
+        if (item.success.sessionId !== undefined && request.session !== null) {
+          wakeups.sessionsHeld(request.session.lockTimeoutMs)
+        }
         if (attemptCount > suspectAfter) suspects.lock(lockToken, request.lockTimeoutMs)
         items.push({ item: item.success, lockToken, attemptCount, ...(claimSpan !== undefined && { claimSpan }) })
         continue
@@ -138,6 +142,7 @@ const claim = Effect.fnUntraced(
         Effect.annotateLogs({ error: problem })
       )
       yield* Effect.ignore(sendAbandon({ lockToken, delayMs: unreadablePauseMs, ignoreAttempt: true }))
+      wakeups.workAbandoned("worker", unreadablePauseMs)
     }
     return { items, more: items.length < rows.length }
   }
@@ -175,9 +180,7 @@ const abandonWorkItem = (parts: Parts): Service["abandonWorkItem"] => ({ delay, 
       parts.sendAbandon({ lockToken, delayMs: check.millisOrNull(delay), ignoreAttempt }).pipe(
         Effect.ensuring(release(parts, lockToken)),
         Effect.flatMap((settled) => failUnlessDone("abandonWorkItem", lockToken, settled)),
-        // With a delay, the next look of any process finds it: the process that gave it up must not be the first to get it
-        // again.
-        Effect.tap(() => Effect.sync(() => Option.isNone(delay) && parts.wakeups.workers.wake()))
+        Effect.tap(() => Effect.sync(() => parts.wakeups.workAbandoned("worker", check.millisOrNull(delay))))
       )
   )
 
@@ -204,22 +207,26 @@ const renewWorkItemLock = (parts: Parts): Service["renewWorkItemLock"] => ({ ext
 /** A suspect fewer: now the next one may be claimed. */
 const release = ({ suspects, wakeups }: Parts, lockToken: string) =>
   Effect.sync(() => {
-    if (suspects.release(lockToken)) wakeups.workers.wake()
+    if (suspects.release(lockToken)) wakeups.workers.wake("Stored")
   })
 
 // -- sessions --------------------------------------------------------------------------------------
 
-const renewSessionLock = ({ driver }: Parts): Service["renewSessionLock"] => ({ extendFor, idleTimeout, workerIds }) =>
-  checked("renewSessionLock", [
-    check.texts("workerIds", workerIds),
-    check.length("extendFor", extendFor, 1),
-    check.length("idleTimeout", idleTimeout, 0)
-  ], () =>
-    workerIds.length === 0 ? Effect.succeed(0) : retried(driver.renewSessionLocks({
-      workerIds,
-      extendForMs: check.wholeMillis(extendFor),
-      idleTimeoutMs: check.wholeMillis(idleTimeout)
-    })))
+const renewSessionLock =
+  ({ driver, wakeups }: Parts): Service["renewSessionLock"] => ({ extendFor, idleTimeout, workerIds }) =>
+    checked("renewSessionLock", [
+      check.texts("workerIds", workerIds),
+      check.length("extendFor", extendFor, 1),
+      check.length("idleTimeout", idleTimeout, 0)
+    ], () =>
+      workerIds.length === 0 ? Effect.succeed(0) : Effect.tap(
+        retried(driver.renewSessionLocks({
+          workerIds,
+          extendForMs: check.wholeMillis(extendFor),
+          idleTimeoutMs: check.wholeMillis(idleTimeout)
+        })),
+        (renewed) => Effect.sync(() => renewed > 0 && wakeups.sessionsHeld(check.wholeMillis(extendFor)))
+      ))
 
 // internal
 

@@ -3,7 +3,6 @@
  *
  * `Provider` sends them in shared statements; `Transaction` sends each alone on a connection of the application.
  */
-import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -204,13 +203,10 @@ const enqueueForWorker = ({ sendActivity, wakeups }: Senders): Enqueue["enqueueF
   checked(
     "enqueueForWorker",
     [check.activity(activity)],
-    () => Effect.tap(sendActivity(encodeActivity(activity)), () => Effect.sync(() => wakeups?.workers.wake()))
+    () => Effect.tap(sendActivity(encodeActivity(activity)), () => Effect.sync(() => wakeups?.workStored("worker")))
   )
 
 // internal
 
 const wakeAfter = (wakeups: Wakeups | undefined, instanceId: string, delayMs: number | null) =>
-  wakeups === undefined ? Effect.void : Effect.map(
-    Clock.currentTimeMillis,
-    (nowMs) => wakeups.messageSent(instanceId, delayMs === null ? null : nowMs + delayMs)
-  )
+  Effect.sync(() => wakeups?.messageSent(instanceId, delayMs))

@@ -1,9 +1,9 @@
 /**
  * One pump per queue and filter: it alone asks the store for work, on behalf of all callers that wait for it.
  *
- * The pump sends one statement for all waiting callers, when it was woken or when the poll interval has passed, and
- * nothing while no caller waits. Wake-ups are hints: with every one of them lost, polling still finds the work. Intervals
- * are measured by the monotonic clock; only due times of work are dates.
+ * The pump sends one statement for all waiting callers, when it was woken, or when its queue says that time has come, and
+ * nothing while no caller waits. A wake-up without a caller is kept for the next one; a caller that comes unwoken waits.
+ * Only a caller without time to wait has the store looked at. Intervals are measured by the monotonic clock.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -12,6 +12,8 @@ import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { LookReason, Settings } from "./pollMode.ts"
+import type { Member, WorkQueue } from "./workQueue.ts"
 
 export interface Options<A, E> {
   /** Claims up to `limit` items with one statement. `more` asks for another round at once. */
@@ -20,19 +22,22 @@ export interface Options<A, E> {
   readonly abandon: (item: A) => Effect.Effect<void>
   /** Most items to claim with one statement. */
   readonly maxBatch: number
-  /** Longest pause between two statements while a caller waits. */
-  readonly pollInterval: Duration.Duration
+  /** Length of the locks that `fetch` takes, milliseconds. */
+  readonly lockTimeoutMs: number
+  /** Says when to look. */
+  readonly queue: Pick<
+    WorkQueue,
+    "add" | "untilPoll" | "untilDue" | "wakeForDue" | "looking" | "looked" | "state"
+  >
+  /** Called after a look that took all it could, for no further caller: others may take the rest. */
+  readonly leftSome: () => void
   /** The failure of callers that wait when the scope is closed, or come later. */
   readonly closed: E
 }
 
 export interface FetchPump<A, E> {
-  /** Waits up to `timeout` for items; none when there was no work in that time, after a last look. */
+  /** Waits up to `timeout` for items; none when there was no work in that time. Without time to wait, looks once. */
   readonly take: (timeout: Duration.Duration, asking?: Asking) => Effect.Effect<ReadonlyArray<A>, E>
-  /** Work may be there: look at once if a caller waits, else when one does. */
-  readonly wake: () => void
-  /** Work may be there from then on, milliseconds since the Unix epoch. */
-  readonly wakeAt: (timeMs: number) => void
 }
 
 /** What a caller asks for. */
@@ -45,30 +50,45 @@ export interface Asking {
 
 interface Waiter<A, E> extends Asking {
   readonly resume: (exit: Exit.Exit<ReadonlyArray<A>, E>) => void
-  /** Monotonic milliseconds; from then on the next look is the last one. */
+  /** Monotonic milliseconds. */
   readonly deadline: number
+  /** Leaves after the next look. */
+  readonly isInHurry: boolean
 }
 
 export const make = Effect.fnUntraced(function*<A, E>(
   options: Options<A, E>
 ): Effect.fn.Return<FetchPump<A, E>, never, Scope.Scope> {
+  const { queue } = options
   const clock = yield* Clock.Clock
   const bell = Latch.makeUnsafe()
-  const pollMs = Duration.toMillis(options.pollInterval)
   let waiters: Array<Waiter<A, E>> = []
-  let woken = true
+  let woken: LookReason | undefined = "Filter"
   let isClosed = false
   /** Monotonic milliseconds. */
   let lastLook = Number.NEGATIVE_INFINITY
-  // When work becomes visible that this process knows of, milliseconds since the Unix epoch, ascending.
-  const due: Array<number> = []
 
-  /** Milliseconds until the next look. */
-  const untilNextLook = () =>
-    woken ? 0 : Math.min(
-      Math.min(lastLook + pollMs, ...waiters.map((waiter) => waiter.deadline)) - monotonicMs(clock),
-      (due[0] ?? Infinity) - clock.currentTimeMillisUnsafe()
-    )
+  const self: Member = {
+    wake: (reason) => {
+      woken ??= reason
+      bell.openUnsafe()
+    },
+    ring: () => bell.openUnsafe(),
+    hasCallers: () => waiters.length > 0,
+    lastLookMs: () => lastLook,
+    lockTimeoutMs: options.lockTimeoutMs
+  }
+
+  /** Why to look now, or the milliseconds until something may be a reason, or a caller gives up. */
+  const nextLook = (): LookReason | number => {
+    queue.wakeForDue()
+    if (woken !== undefined) return woken
+    if (waiters.some(({ isInHurry }) => isInHurry)) return "Asked"
+    const untilPoll = queue.untilPoll(self)
+    if (untilPoll <= 0) return queue.state().mode === "LongPoll" ? "FallbackTimeout" : "Poll"
+    const untilDeadline = Math.min(...waiters.map(({ deadline }) => deadline)) - monotonicMs(clock)
+    return Math.min(untilPoll, queue.untilDue(), untilDeadline)
+  }
 
   const leave = (waiter: Waiter<A, E>, items: ReadonlyArray<A>) => {
     waiters.splice(waiters.indexOf(waiter), 1)
@@ -86,25 +106,28 @@ export const make = Effect.fnUntraced(function*<A, E>(
     return wanted
   }
 
-  const look = Effect.gen(function*() {
+  const look = Effect.fnUntraced(function*(reason: LookReason) {
     // Callers that come during the look, such as answered ones that ask again, are for the next one.
     const asked = wishes()
     // A wake-up that came before is kept for the next caller.
     if (asked.size === 0) return
-    woken = false
+    woken = undefined
     lastLook = monotonicMs(clock)
-    due.splice(0, insertionIndex(due, clock.currentTimeMillisUnsafe()))
+    queue.looking()
     const limit = Math.min([...asked.values()].reduce((sum, most) => sum + most), options.maxBatch)
     const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit)))
     if (Exit.isFailure(exit)) {
       // Fails all callers; each retries on its own schedule.
-      woken = true
+      woken ??= reason
+      queue.looked(self, reason, "Failed")
       for (const waiter of waiters.splice(0)) waiter.resume(Exit.failCause(exit.cause))
       return
     }
     for (const waiter of asked.keys()) waiter.onLook?.()
     const { items, more } = exit.value
-    if (more || items.length >= limit) woken = true
+    const isFull = more || items.length >= limit
+    if (isFull) woken ??= "More"
+    queue.looked(self, reason, isFull || items.length > 0 ? "Found" : "Empty")
     let given = 0
     while (given < items.length && waiters.length > 0) {
       const [waiter] = waiters as [Waiter<A, E>]
@@ -113,13 +136,19 @@ export const make = Effect.fnUntraced(function*<A, E>(
       given += share.length
       leave(waiter, share)
     }
+    if (isFull && waiters.length === 0) options.leftSome()
     for (const item of items.slice(given)) yield* options.abandon(item)
     // While there is more to look at, no caller leaves empty-handed, even after its deadline.
     if (more) return
     for (const waiter of asked.keys()) {
-      if (waiters.includes(waiter) && waiter.deadline <= lastLook) leave(waiter, [])
+      if (waiters.includes(waiter) && (waiter.isInHurry || waiter.deadline <= lastLook)) leave(waiter, [])
     }
   })
+
+  const dismissOverdue = () => {
+    const nowMs = monotonicMs(clock)
+    for (const waiter of waiters.filter(({ deadline }) => deadline <= nowMs)) leave(waiter, [])
+  }
 
   yield* Effect.gen(function*() {
     while (true) {
@@ -127,12 +156,16 @@ export const make = Effect.fnUntraced(function*<A, E>(
       // All that ask in this tick share the statement.
       yield* Effect.yieldNow
       bell.closeUnsafe()
-      const pause = waiters.length === 0 ? 0 : untilNextLook()
-      if (pause > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(pause))
+      if (waiters.length === 0) continue
+      const next = nextLook()
       // What breaks one look, be it the giving back of an item, must not end the next.
-      else if (waiters.length > 0) yield* Effect.ignoreCause(Effect.uninterruptible(look))
+      if (typeof next === "string") yield* Effect.ignoreCause(Effect.uninterruptible(look(next)))
+      else if (next > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(next))
+      else dismissOverdue()
     }
   }).pipe(Effect.forkScoped)
+
+  queue.add(self)
 
   yield* Effect.addFinalizer(() =>
     Effect.sync(() => {
@@ -145,23 +178,19 @@ export const make = Effect.fnUntraced(function*<A, E>(
     take: (timeout, asking) =>
       Effect.callback((resume) => {
         if (isClosed) return resume(Exit.fail(options.closed))
-        const waiter: Waiter<A, E> = { ...asking, resume, deadline: monotonicMs(clock) + Duration.toMillis(timeout) }
+        const waitMs = Duration.toMillis(timeout)
+        const waiter: Waiter<A, E> = {
+          ...asking,
+          resume,
+          deadline: monotonicMs(clock) + waitMs,
+          isInHurry: waitMs <= 0
+        }
         waiters.push(waiter)
         bell.openUnsafe()
         return Effect.sync(() => {
           waiters = waiters.filter((other) => other !== waiter)
         })
-      }),
-    wake: () => {
-      woken = true
-      bell.openUnsafe()
-    },
-    wakeAt: (timeMs) => {
-      const index = insertionIndex(due, timeMs)
-      if (due[index - 1] === timeMs) return
-      due.splice(index, 0, timeMs)
-      if (index === 0) bell.openUnsafe()
-    }
+      })
   }
 })
 
@@ -170,68 +199,41 @@ export interface Polling {
   readonly longPolling: Settings
 }
 
-/** `LongPolling`, with times in milliseconds. */
-export interface Settings {
-  readonly isEnabled: boolean
-  readonly fallbackPollMs: number
-  readonly maxWaitMs: number
-  readonly timerGraceMs: number
-  readonly aggressiveDurationMs: number
-  readonly aggressiveExitThreshold: number
-  readonly notifyDeliveryTimeoutMs: number
-  readonly aggressivePollMs: number
-}
-
 /**
  * The pumps of a queue, one per filter, made when the first caller asks. A pump fetches as its first caller said; so
  * callers whose statements differ need filters that differ.
  */
 export const byFilter = Effect.fnUntraced(function*<A, E>(
-  options: Omit<Options<A, E>, "fetch" | "pollInterval"> & Polling & {
-    readonly onMade: (pump: FetchPump<A, E>) => void
-  }
+  options: Omit<Options<A, E>, "fetch" | "lockTimeoutMs"> & Polling
 ) {
-  const { aggressivePollMs, isEnabled } = options.longPolling
+  const { isEnabled, maxWaitMs } = options.longPolling
   const scope = yield* Effect.scope
   const pumps = new Map<string, FetchPump<A, E>>()
-  const pumpOf = (filter: object, fetch: Options<A, E>["fetch"]) =>
+  const pumpOf = (filter: Filter, fetch: Options<A, E>["fetch"]) =>
     Effect.suspend(() => {
       const key = JSON.stringify(filter)
       const existing = pumps.get(key)
       if (existing !== undefined) return Effect.succeed(existing)
-      return Effect.map(
-        Scope.provide(make<A, E>({ ...options, fetch, pollInterval: Duration.millis(aggressivePollMs) }), scope),
-        (pump) => {
-          pumps.set(key, pump)
-          options.onMade(pump)
-          return pump
-        }
-      )
+      const { lockTimeoutMs } = filter
+      return Effect.map(Scope.provide(make<A, E>({ ...options, fetch, lockTimeoutMs }), scope), (pump) => {
+        pumps.set(key, pump)
+        return pump
+      })
     })
   return (
-    filter: object,
+    filter: Filter,
     fetch: Options<A, E>["fetch"],
     pollTimeout: Duration.Duration,
     asking?: Asking
   ): Effect.Effect<ReadonlyArray<A>, E> =>
     Effect.flatMap(
       pumpOf(filter, fetch),
-      (pump) => pump.take(isEnabled ? pollTimeout : Duration.zero, asking)
+      (pump) => pump.take(isEnabled ? Duration.min(pollTimeout, Duration.millis(maxWaitMs)) : Duration.zero, asking)
     )
 })
 
 // internal
 
-const wholeNumber = (count: number): number => Number.isNaN(count) ? 0 : Math.floor(count)
+type Filter = Readonly<Record<string, unknown>> & { readonly lockTimeoutMs: number }
 
-/** Where `time` goes in an ascending array, behind its equals. */
-const insertionIndex = (times: ReadonlyArray<number>, time: number): number => {
-  let low = 0
-  let high = times.length
-  while (low < high) {
-    const middle = (low + high) >>> 1
-    if (times[middle]! <= time) low = middle + 1
-    else high = middle
-  }
-  return low
-}
+const wholeNumber = (count: number): number => Number.isNaN(count) ? 0 : Math.floor(count)

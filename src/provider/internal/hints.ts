@@ -1,19 +1,21 @@
 /**
  * Hints to and from other processes, on their way between the notifier and those of this provider that need them.
  *
- * **Announcing** never waits and never fails. The first hint leaves at once; those of the next 20 milliseconds leave
- * together, merged: a process under full load sends 50 notifications a second, however many rows it writes. In
- * PostgreSQL a notification takes a lock at its commit that all notifying commits of the server share, so it must not be
- * part of the statements that store work.
+ * **Announcing** never waits and never fails. A few hints leave at once, one after the other; then those of 20 milliseconds
+ * leave together, merged: a process under full load sends 50 times a second, however many rows it writes. In PostgreSQL a
+ * notification takes a lock at its commit that all notifying commits of the server share, so it must not be part of the
+ * statements that store work.
  *
- * **Receiving**: at most 64 hints wait for their turn. One that finds no place is dropped, and one that waited too long is
- * late; both are reported, because then this process is too busy to rely on hints alone.
+ * **Receiving**: at most 64 hints wait for their turn; equal ones count once. One that finds no place is dropped, and one
+ * that waited too long is late; both are reported, because then this process is too busy to rely on hints alone.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import { Hint } from "../Notifier.ts"
@@ -25,6 +27,8 @@ export interface Hints {
   readonly announce: (hint: Hint) => void
   /** Until the provider is closed. */
   readonly subscribe: (subscriber: Subscriber) => void
+  /** How many processes exchange hints, this one included, as far as that is known; 1 if it is not. */
+  readonly processes: () => number
 }
 
 /** All functions are optional; none may throw. */
@@ -56,43 +60,106 @@ export const make = Effect.fnUntraced(function*(
     return {
       isConnected: () => false,
       announce: () => {},
-      subscribe: (subscriber) => void subscribers.push(subscriber)
+      subscribe: (subscriber) => void subscribers.push(subscriber),
+      processes: () => 1
     }
   }
 
   // -- receiving ---------------------------------------------------------------------------------
 
-  const inbox: Array<{ readonly received: Received; readonly atMs: number }> = []
+  /** By what they say, in the order of their arrival. */
+  const inbox = new Map<string, { readonly received: Received; readonly atMs: number }>()
   const arrived = Latch.makeUnsafe()
   let isConnected = false
 
   const deliver = Effect.forever(Effect.suspend(() => {
     arrived.closeUnsafe()
-    const letters = inbox.splice(0)
+    const letters = [...inbox.values()]
+    inbox.clear()
     if (letters.length === 0) return arrived.await
-    const isLate = monotonicMs(clock) - letters[0]!.atMs > notifyDeliveryTimeoutMs
+    const waitedMs = monotonicMs(clock) - letters[0]!.atMs
+    const isLate = waitedMs > notifyDeliveryTimeoutMs
     if (isLate) report("NotifyDeliveryTimeout")
     for (const { received } of letters) for (const subscriber of subscribers) subscriber.received?.(received)
-    return Effect.void
+    return isLate ? warnOfDelay(waitedMs) : Effect.void
   }))
+
+  let warnedMs = Number.NEGATIVE_INFINITY
+  const warnOfDelay = (waitedMs: number) =>
+    Effect.suspend(() => {
+      const nowMs = monotonicMs(clock)
+      if (nowMs - warnedMs < betweenWarningsMs) return Effect.void
+      warnedMs = nowMs
+      return Effect.logWarning(
+        "Provider: a hint of another process waited too long in this one, which polls for a while: something blocks its event loop"
+      ).pipe(
+        Effect.annotateLogs({ package: "duroxide-prisma", waitedMs: Math.round(waitedMs), notifyDeliveryTimeoutMs }),
+        withHarmlessLoggers
+      )
+    })
+
+  // -- counting ----------------------------------------------------------------------------------
+
+  let counted = 1
+  /** Those that have connected since. */
+  const greeted = new Set<string | null>()
+  let countedMs = Number.NEGATIVE_INFINITY
+  const stale = Latch.makeUnsafe()
+
+  const count = Effect.andThen(
+    stale.await,
+    Effect.suspend(() => {
+      stale.closeUnsafe()
+      return Effect.match(notifier.processes ?? Effect.succeed(1), {
+        onSuccess: (count) => {
+          counted = Math.max(count, 1)
+          greeted.clear()
+        },
+        onFailure: () => {}
+      })
+    })
+  )
+
+  /** Only with hints at hand does the number matter, so an idle process does not count. */
+  const countIfStale = () => {
+    const nowMs = monotonicMs(clock)
+    if (nowMs - countedMs < betweenCountsMs) return
+    countedMs = nowMs
+    stale.openUnsafe()
+  }
 
   // -- announcing --------------------------------------------------------------------------------
 
   const outbox = new Outbox()
   const waiting = Latch.makeUnsafe()
+  const announce = (hint: Hint) => {
+    outbox.add(hint)
+    waiting.openUnsafe()
+  }
+
+  /** Announcements that may leave at once. */
+  let credit = mostAtOnce
+  let creditedMs = monotonicMs(clock)
+  const pauseAfterSending = () => {
+    const nowMs = monotonicMs(clock)
+    credit = Math.min(mostAtOnce, credit + (nowMs - creditedMs) / betweenAnnouncementsMs) - 1
+    creditedMs = nowMs
+    return credit >= 1 ? Effect.void : Effect.sleep(Math.ceil((1 - credit) * betweenAnnouncementsMs))
+  }
 
   const send = Effect.forever(Effect.suspend(() => {
     waiting.closeUnsafe()
-    const hints = outbox.take()
+    const hints = outbox.take(clock.currentTimeMillisUnsafe())
     if (hints.length === 0) return waiting.await
     return notifier.announce(hints).pipe(
       Effect.catch((error) =>
         Effect.logDebug("Provider: hints to other processes were not sent").pipe(
           Effect.annotateLogs({ package: "duroxide-prisma", error: error.message }),
+          withHarmlessLoggers,
           Effect.andThen(Effect.sync(() => report("ChannelSendFailed")))
         )
       ),
-      Effect.andThen(Effect.sleep(betweenAnnouncementsMs))
+      Effect.andThen(Effect.suspend(pauseAfterSending))
     )
   }))
 
@@ -100,11 +167,13 @@ export const make = Effect.fnUntraced(function*(
   Metrics.listenerConnected.updateUnsafe(0, context)
   yield* Effect.addFinalizer(() => Effect.sync(() => Metric.removeUnsafe(Metrics.listenerConnected, context)))
   yield* Effect.forkScoped(deliver)
-  yield* Effect.forkScoped(send)
+  yield* Effect.forkScoped(Effect.provideService(send, InBackground, true))
+  yield* Effect.forkScoped(Effect.forever(count))
   yield* notifier.listen({
     connected: () => {
       isConnected = true
       Metrics.listenerConnected.updateUnsafe(1, context)
+      countIfStale()
       for (const { connected } of subscribers) connected?.()
     },
     disconnected: (problem) => {
@@ -113,22 +182,24 @@ export const make = Effect.fnUntraced(function*(
       for (const { disconnected } of subscribers) disconnected?.(problem)
     },
     receive: (received) => {
-      if (inbox.length >= maxInbox) return report("ChannelSendFailed")
-      inbox.push({ received, atMs: monotonicMs(clock) })
+      if (received.hint._tag === "Hello") greeted.add(received.sender)
+      if (received.hint._tag === "Work") countIfStale()
+      const key = JSON.stringify([received.sender, received.hint])
+      if (inbox.has(key)) return
+      if (inbox.size >= maxInbox) return report("ChannelSendFailed")
+      inbox.set(key, { received, atMs: monotonicMs(clock) })
       arrived.openUnsafe()
     }
   })
 
   return {
     isConnected: () => isConnected,
-    announce: (hint) => {
-      outbox.add(hint)
-      waiting.openUnsafe()
-    },
+    announce,
     subscribe: (subscriber) => {
       subscribers.push(subscriber)
       if (isConnected) subscriber.connected?.()
-    }
+    },
+    processes: () => counted + greeted.size
   }
 })
 
@@ -136,11 +207,22 @@ export const make = Effect.fnUntraced(function*(
 
 const maxInbox = 64
 
+/** On average. */
 const betweenAnnouncementsMs = 20
+
+/** A start, its locks and its end follow each other within milliseconds. */
+const mostAtOnce = 5
+
+const betweenCountsMs = 300_000
+
+const betweenWarningsMs = 60_000
+
+/** Later times of a queue in one announcement. Receivers ask the store for the next one when they have looked. */
+const maxTimes = 16
 
 /** Hints that wait to be sent, merged. */
 class Outbox {
-  private readonly work = new Map<string, Hint>()
+  private readonly work = new Map<Queue, Set<number>>()
   private readonly locks = new Map<Queue, Hint>()
   private readonly changed = new Set<string>()
   private isWaiting = false
@@ -150,7 +232,7 @@ class Outbox {
   add(hint: Hint): void {
     switch (hint._tag) {
       case "Work":
-        return void this.work.set(`${hint.queue}${hint.visibleAtMs}`, hint)
+        return void this.work.set(hint.queue, (this.work.get(hint.queue) ?? new Set()).add(hint.visibleAtMs))
       case "Locks":
         return void this.locks.set(hint.queue, hint)
       case "Changed":
@@ -164,10 +246,13 @@ class Outbox {
     }
   }
 
-  take(): ReadonlyArray<Hint> {
+  /** At this time of the clock: work that was announced for earlier times is visible, so one hint is enough for it. */
+  take(nowMs: number): ReadonlyArray<Hint> {
     const hints = [
       ...(this.isHello ? [Hint.Hello()] : []),
-      ...this.work.values(),
+      ...[...this.work].flatMap(([queue, times]) =>
+        timesOf(times, nowMs).map((visibleAtMs) => Hint.Work({ queue, visibleAtMs }))
+      ),
       ...this.locks.values(),
       ...(this.changed.size > 0 ? [Hint.Changed({ fingerprints: [...this.changed] })] : []),
       ...(this.isWaiting ? [Hint.Waiting()] : []),
@@ -179,4 +264,12 @@ class Outbox {
     this.isWaiting = this.isSampled = this.isHello = false
     return hints
   }
+}
+
+/** The present, once, and the first later ones. */
+const timesOf = (times: ReadonlySet<number>, nowMs: number): ReadonlyArray<number> => {
+  const inOrder = [...times].sort((one, other) => one - other)
+  const later = inOrder.findIndex((time) => time > nowMs)
+  const first = later < 0 ? inOrder.length - 1 : Math.max(later - 1, 0)
+  return inOrder.slice(first, first + maxTimes)
 }

@@ -128,11 +128,7 @@ export const make = Effect.fnUntraced(function*(
             wakeups.turnStored(turn, answer.handedOver.length)
             return { _tag: "Advanced", handedOver: claimedOf(turn, answer.handedOver) }
           }),
-          Effect.onExit(() =>
-            Effect.sync(() => {
-              if (wakeups.locked.release(token)) wakeups.orchestrators.wake()
-            })
-          )
+          Effect.onExit(() => Effect.sync(() => wakeups.released(token)))
         )
       })
   }

@@ -88,7 +88,8 @@ export const make = Effect.fnUntraced(function*(
   const take = yield* fetchPump.byFilter<Claimed<Undecoded>, ProviderError>({
     ...options,
     abandon: ({ lockToken }) => Effect.ignore(abandonOrchestrationItem(parts)({ lockToken, ...asIfNotFetched })),
-    onMade: (pump) => wakeups.orchestrators.add(pump),
+    queue: wakeups.orchestrators,
+    leftSome: () => wakeups.leftSome("orchestrator"),
     closed: closed("fetchOrchestrationItem")
   })
   return {
@@ -137,7 +138,14 @@ const fetchOrchestrationItem = (parts: Parts, take: Take): Service["fetchOrchest
     return Effect.flatMap(
       take(
         filter,
-        (limit) => Effect.suspend(() => claim(parts, { ...filter, limit, suspects: parts.suspects.count() === 0 })),
+        (limit) =>
+          Effect.suspend(() => {
+            const begun = parts.wakeups.locked.beginClaim()
+            return Effect.ensuring(
+              claim(parts, { ...filter, limit, suspects: parts.suspects.count() === 0 }, begun),
+              Effect.sync(() => parts.wakeups.locked.endClaim(begun))
+            )
+          }),
         pollTimeout,
         { onLook }
       ),
@@ -159,7 +167,7 @@ const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lock
   )
 
 /** One statement; instances and messages that cannot be delivered are set aside. */
-const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems) {
+const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems, begun: locks.Claim) {
   let begunMs = 0
   const { claimSpan, found: claims } = yield* tracing.claiming(measured(
     Metrics.fetchOrchestrationItemDuration,
@@ -180,7 +188,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
   const items: Array<Claimed<Undecoded>> = []
   for (const claim of isSlow ? yield* stillHeld(parts, claims, request.lockTimeoutMs) : claims) {
     const { instanceId, lockToken } = claim
-    parts.wakeups.locked.lock(lockToken, instanceId)
+    parts.wakeups.locked.lock(lockToken, instanceId, begun)
     const assembled = assemble(claim)
     if (assembled.unreadable.length > 0) {
       yield* Effect.logError("Provider: a message cannot be read by this version; it is hidden for a while").pipe(
@@ -219,8 +227,11 @@ const stillHeld = (parts: Parts, claims: ReadonlyArray<ClaimedInstance>, lockTim
       )
     ), { concurrency: "unbounded" })
 
-const deferUnreadable = ({ sendDeferral }: Parts, { lockToken }: ClaimedInstance, { unreadable }: Assembled) =>
-  sendDeferral({ lockToken, ids: unreadable.map(({ id }) => id), delayMs: unreadablePauseMs })
+const deferUnreadable = ({ sendDeferral, wakeups }: Parts, { lockToken }: ClaimedInstance, { unreadable }: Assembled) =>
+  Effect.tap(
+    sendDeferral({ lockToken, ids: unreadable.map(({ id }) => id), delayMs: unreadablePauseMs }),
+    () => Effect.sync(() => wakeups.workAbandoned("orchestrator", unreadablePauseMs))
+  )
 
 /** An error with one instance of a claim leaves the others alone: its lock expires, and it is claimed again. */
 const setAside = (parts: Parts, claim: ClaimedInstance, assembled: Exclude<Assembled, { readonly _tag: "Item" }>) => {
@@ -239,7 +250,10 @@ const setAside = (parts: Parts, claim: ClaimedInstance, assembled: Exclude<Assem
         })
       )
     ),
-    Effect.ensuring(Effect.sync(() => parts.wakeups.locked.release(lockToken)))
+    Effect.ensuring(Effect.sync(() => {
+      parts.wakeups.released(lockToken)
+      parts.wakeups.workAbandoned("orchestrator", delayMs)
+    }))
   )
 }
 
@@ -297,8 +311,8 @@ const abandonOrchestrationItem =
           Effect.onExit(() =>
             Effect.sync(() => {
               release(parts, lockToken)
-              // With a delay it is left to the next look of any process, as an activity is (see `abandonWorkItem`).
-              if (Option.isNone(delay) || beginsFirst) parts.wakeups.orchestrators.wake()
+              parts.wakeups.workAbandoned("orchestrator", check.millisOrNull(delay))
+              if (beginsFirst) parts.wakeups.workAbandoned("orchestrator", null)
             })
           )
         )
@@ -319,6 +333,6 @@ const renewOrchestrationItemLock =
 
 /** What came meanwhile may be claimed now; and so may the next suspect, if this was one. */
 const release = ({ suspects, wakeups }: Parts, lockToken: string) => {
-  const wasSuspect = suspects.release(lockToken)
-  if (wakeups.locked.release(lockToken) || wasSuspect) wakeups.orchestrators.wake()
+  if (suspects.release(lockToken)) wakeups.orchestrators.wake("Stored")
+  wakeups.released(lockToken)
 }

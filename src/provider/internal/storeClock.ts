@@ -26,12 +26,15 @@ export const make = (clock: Clock.Clock): StoreClock => {
     },
     nowMs: () => {
       const ageMs = monotonicMs(clock) - heardAtMs
-      return ageMs > longestAgeMs ? undefined : Math.floor(heardMs + ageMs)
+      return ageMs > longestAgeMs ? undefined : Math.floor(heardMs + ageMs + roundingMs)
     }
   }
 }
 
 // internal
+
+/** Of large numbers of nanoseconds. */
+const roundingMs = 0.001
 
 /** How long the least late answer counts. The two clocks do not drift apart by a millisecond meanwhile. */
 const filterMs = 10_000

@@ -1,89 +1,220 @@
 /**
  * Where every wake-up inside the process passes: a queue has work, an instance has ended, activities were cancelled.
  *
- * The operations report here what they stored, and `Hints` brings in what other processes announce. A wake-up is a
- * hint: without it, polling and renewals find the same later.
+ * The operations report here what they stored, and what others may take of it is announced to them. `Hints` brings in
+ * what other processes announce. A wake-up is a hint: without it, polling and renewals find the same later.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Random from "effect/Random"
+import type * as Scope from "effect/Scope"
+import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
+import { Hint } from "../Notifier.ts"
+import type { Queue } from "../Notifier.ts"
 import type { Provider, Turn } from "../Provider.ts"
+import type { ProviderDriver } from "../ProviderDriver.ts"
+import * as alarmsOf from "./alarms.ts"
 import type { Ends } from "./ends.ts"
-import type { FetchPump } from "./fetchPump.ts"
+import * as heldLocks from "./heldLocks.ts"
 import type { Hints } from "./hints.ts"
 import type { LockedInstances } from "./locks.ts"
 import * as locks from "./locks.ts"
-
-/** The pumps of one queue. */
-export class Queue {
-  private readonly pumps: Array<Pick<FetchPump<never, never>, "wake" | "wakeAt">> = []
-
-  add(pump: Pick<FetchPump<never, never>, "wake" | "wakeAt">): void {
-    this.pumps.push(pump)
-  }
-
-  wake(): void {
-    for (const pump of this.pumps) pump.wake()
-  }
-
-  /** Milliseconds since the Unix epoch. */
-  wakeAt(timeMs: number): void {
-    for (const pump of this.pumps) pump.wakeAt(timeMs)
-  }
-}
+import * as nextDue from "./nextDue.ts"
+import type { Settings, State } from "./pollMode.ts"
+import type { StoreClock } from "./storeClock.ts"
+import * as workQueue from "./workQueue.ts"
+import type { WorkQueue } from "./workQueue.ts"
 
 export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<Ends, "started"> {
-  readonly orchestrators: Queue
-  readonly workers: Queue
+  readonly orchestrators: WorkQueue
+  readonly workers: WorkQueue
   /** Instances whose turns are under way: the wake-up for one of them is kept until its turn is settled. */
   readonly locked: LockedInstances
-  /** The instance has a message, visible from that time on, milliseconds since the Unix epoch; null: now. */
-  readonly messageSent: (instanceId: string, visibleAtMs: number | null) => void
+  /** The instance has a message, visible that much later; null: now. */
+  readonly messageSent: (instanceId: string, delayMs: number | null) => void
+  /** The queue has something that can be claimed at once. */
+  readonly workStored: (queue: Queue) => void
+  /**
+   * Work was abandoned, and can be claimed that much later; null: at once. After a delay the others come first: the process
+   * that gave it up must not be the first to get it again.
+   */
+  readonly workAbandoned: (queue: Queue, delayMs: number | null) => void
+  /** This process holds sessions, for that long from now. */
+  readonly sessionsHeld: (forMs: number) => void
+  /**
+   * Changes when this process has stored work, or learnt that others have; and always while it cannot learn that.
+   */
+  readonly activity: Effect.Effect<number>
+  /** A look has left work that this process has no caller for. */
+  readonly leftSome: (queue: Queue) => void
   /** With the number of its activities that this process holds already. */
   readonly turnStored: (turn: Turn, handedOver: number) => void
+  /** The turn of this token is settled, or its instance is no longer held. */
+  readonly released: (lockToken: string) => void
 }
 
+export interface Options {
+  readonly hints: Hints
+  readonly storeClock: StoreClock
+  readonly settings: Settings
+}
+
+/** The wake-ups, and the driver with its locks watched. They end with the scope. */
 export const make = Effect.fnUntraced(function*(
-  hints: Pick<Hints, "subscribe">,
-  ends: Pick<Ends, "started" | "turnStored">
-): Effect.fn.Return<Wakeups> {
+  store: ProviderDriver["Service"],
+  ends: Pick<Ends, "started" | "turnStored">,
+  { hints, settings, storeClock }: Options
+): Effect.fn.Return<
+  { readonly wakeups: Wakeups; readonly driver: ProviderDriver["Service"] },
+  never,
+  Scope.Scope
+> {
   const clock = yield* Clock.Clock
-  const orchestrators = new Queue()
-  const workers = new Queue()
-  const locked = locks.makeInstances()
-  const cancelListeners = new Set<(activities: Turn["cancelledActivities"]) => void>()
-  const isLater = (timeMs: number | null): timeMs is number =>
-    timeMs !== null && timeMs > clock.currentTimeMillisUnsafe()
+  const random = yield* Random.Random
+  const alarms = yield* alarmsOf.make
+  const run = Effect.runForkWith(yield* Effect.context<never>())
+  const storeNowMs = () => storeClock.nowMs() ?? clock.currentTimeMillisUnsafe()
+  let activity = 0
 
-  const messageSent = (instanceId: string, visibleAtMs: number | null) => {
-    if (isLater(visibleAtMs)) orchestrators.wakeAt(visibleAtMs)
-    else if (!locked.keepWakeup(instanceId)) orchestrators.wake()
-  }
+  // -- queues ------------------------------------------------------------------------------------
 
-  hints.subscribe({
-    received: ({ hint }) => {
-      if (hint._tag !== "Work") return
-      const queue = hint.queue === "worker" ? workers : orchestrators
-      if (isLater(hint.visibleAtMs)) queue.wakeAt(hint.visibleAtMs)
-      else queue.wake()
+  const finder = yield* nextDue.make(store.readNextDue, {
+    answered: ({ nowMs, orchestratorMs, workerMs }) => {
+      storeClock.heard(nowMs)
+      orchestrators.nextDue(orchestratorMs, nowMs)
+      workers.nextDue(workerMs, nowMs)
     },
-    connected: () => {
-      orchestrators.wake()
-      workers.wake()
+    // What is due may be seen late.
+    failed: () => {
+      for (const queue of queues) queue.changed({ _tag: "Failed" })
     }
   })
 
-  return {
+  const queueOf = (name: Queue) =>
+    workQueue.make({
+      name,
+      clock,
+      settings,
+      alarms,
+      storeNowMs: storeClock.nowMs,
+      processes: hints.processes,
+      random: () => random.nextDoubleUnsafe(),
+      findNextDue: (isUrgent) => {
+        if (hints.isConnected() && queues.some((queue) => queue.hasPumps())) finder.find(isUrgent)
+      },
+      onMode: (before, now) => {
+        if (before.mode !== now.mode) run(logMode(name, now))
+      }
+    })
+  const orchestrators = queueOf("orchestrator")
+  const workers = queueOf("worker")
+  const queues = [orchestrators, workers]
+  const byName = (queue: Queue) => queue === "worker" ? workers : orchestrators
+
+  // -- locks -------------------------------------------------------------------------------------
+
+  const held = (queue: Queue) =>
+    heldLocks.make({
+      queue,
+      clock,
+      alarms,
+      announce: hints.announce,
+      storeNowMs,
+      ranOut: () => byName(queue).wake("LocksExpired")
+    })
+  const heldBy = { orchestrator: held("orchestrator"), worker: held("worker") }
+  const locked = locks.makeInstances()
+
+  // -- hints -------------------------------------------------------------------------------------
+
+  hints.subscribe({
+    received: (received) => {
+      const { hint } = received
+      if (hint._tag === "Hello") {
+        heldBy.orchestrator.repeat()
+        heldBy.worker.repeat()
+      }
+      if (hint._tag !== "Work" && hint._tag !== "Locks") return
+      activity++
+      if (hint._tag === "Work" && hint.queue === "orchestrator") locked.keepWakeups()
+      byName(hint.queue).received(received)
+    },
+    connected: () => {
+      for (const queue of queues) queue.changed({ _tag: "Connected" })
+    },
+    disconnected: () => {
+      for (const queue of queues) queue.changed({ _tag: "Disconnected" })
+    },
+    unreliable: (reason) => {
+      for (const queue of queues) queue.changed({ _tag: "Unreliable", reason })
+    }
+  })
+
+  // -- what this process stores ------------------------------------------------------------------
+
+  const announce = (queue: Queue, visibleAtMs: number) => hints.announce(Hint.Work({ queue, visibleAtMs }))
+
+  const workStored = (queue: Queue) => {
+    activity++
+    byName(queue).wake("Stored")
+    announce(queue, storeNowMs())
+  }
+
+  /** While it polls, a look that comes too early is repeated soon. */
+  const afterNow = (delayMs: number) =>
+    storeNowMs() + delayMs +
+    (orchestrators.state().mode === "LongPoll" ? Math.min(settings.timerGraceMs, answerMs) : 0)
+
+  const workDue = (queue: Queue, timeMs: number) => {
+    activity++
+    const isNews = byName(queue).isNews(timeMs)
+    if (isNews) announce(queue, timeMs)
+    return isNews
+  }
+
+  const messageDue = (instanceId: string, visibleAtMs: number | null) => {
+    if (visibleAtMs !== null && visibleAtMs > storeNowMs()) {
+      orchestrators.wakeAt(visibleAtMs, workDue("orchestrator", visibleAtMs))
+    } else if (!locked.keepWakeup(instanceId)) workStored("orchestrator")
+  }
+
+  const cancelListeners = new Set<(activities: Turn["cancelledActivities"]) => void>()
+  const wakeups: Wakeups = {
     orchestrators,
     workers,
     locked,
-    messageSent,
+    messageSent: (instanceId, delayMs) =>
+      messageDue(instanceId, delayMs === null || delayMs === 0 ? null : afterNow(delayMs)),
+    workStored,
+    sessionsHeld: (forMs) => {
+      heldBy.worker.hold("sessions", forMs)
+      // They are released: others may take their activities.
+      if (forMs < releasedMs) announce("worker", storeNowMs() + forMs)
+    },
+    activity: Effect.sync(() => hints.isConnected() ? activity : ++activity),
+    leftSome: (queue) => announce(queue, storeNowMs()),
+    workAbandoned: (queue, delayMs) => {
+      if (delayMs === null || delayMs === 0) return workStored(queue)
+      const timeMs = afterNow(delayMs)
+      const isNews = workDue(queue, timeMs)
+      // Infinite in a process that never polls.
+      const laterMs = timeMs + settings.aggressivePollMs
+      if (laterMs !== Infinity) byName(queue).wakeAt(laterMs, isNews)
+    },
+    released: (lockToken) => {
+      if (!locked.release(lockToken)) return
+      orchestrators.wake("Stored")
+      // This process may be busy, or closing.
+      if (!orchestrators.hasCallers()) announce("orchestrator", storeNowMs())
+    },
     started: ends.started,
     turnStored: (turn, handedOver) => {
+      activity++
       const { cancelledActivities, orchestratorItems, workerItems } = turn
-      if (workerItems.length > handedOver) workers.wake()
+      if (workerItems.length > handedOver) workStored("worker")
       for (const item of orchestratorItems) {
-        messageSent(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null)
+        messageDue(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null)
       }
       ends.turnStored(turn)
       if (cancelledActivities.length > 0) { for (const listener of cancelListeners) listener(cancelledActivities) }
@@ -100,4 +231,25 @@ export const make = Effect.fnUntraced(function*(
         (entry) => Effect.sync(() => cancelListeners.delete(entry))
       ).pipe(Effect.asVoid)
   }
+  return { wakeups, driver: heldLocks.watched(store, heldBy) }
 })
+
+// internal
+
+/** Sessions that are to end sooner are released. */
+const releasedMs = 1_000
+
+/** An estimate of the store's clock may differ by that much from the time at which a statement ran. */
+const answerMs = 5
+
+const logMode = (queue: Queue, state: State) =>
+  (state.mode === "LongPoll"
+    ? Effect.logDebug("Provider: leaves aggressive mode, hints wake it again")
+    : Effect.logDebug("Provider: enters aggressive mode, it polls")).pipe(
+      Effect.annotateLogs({
+        package: "duroxide-prisma",
+        queue,
+        ...(state.mode === "Aggressive" && { reason: state.reason })
+      }),
+      withHarmlessLoggers
+    )

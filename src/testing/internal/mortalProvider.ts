@@ -4,9 +4,9 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { InBackground } from "../../model/internal/inBackground.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, Provider } from "../../provider/Provider.ts"
-import { InBackground } from "./virtualTime.ts"
 
 export interface MortalProvider {
   readonly provider: Provider["Service"]

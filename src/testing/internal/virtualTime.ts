@@ -13,6 +13,7 @@ import * as Scheduler from "effect/Scheduler"
 import * as Semaphore from "effect/Semaphore"
 import type * as TestClock from "effect/testing/TestClock"
 import * as Activity from "../../Activity.ts"
+import { InBackground } from "../../model/internal/inBackground.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 
 export interface Options {
@@ -44,14 +45,6 @@ export interface VirtualTime {
   /** Whether an activity waits for the clock. */
   readonly isAsleep: (activity: WorkItem.Of<"ActivityExecute">) => boolean
 }
-
-/**
- * Set for the fibers of a process: time does not pass just because renewals, sweeps or polls sleep. It passes for
- * activities that sleep.
- */
-export const InBackground = Context.Reference<boolean>("duroxide-prisma/testing/InBackground", {
-  defaultValue: () => false
-})
 
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<VirtualTime> {
   const outside = yield* Clock.Clock

@@ -64,6 +64,16 @@ export const make = (store: tables.Tables) =>
           .map(([key, value]) => ({ key, value }))
       ),
 
+    readNextDue: tables.statement((now) => ({
+      nowMs: now,
+      orchestratorMs: earliest(now, [
+        ...[...store.messages.values()].map(({ visibleAtMs }) => visibleAtMs),
+        // Pauses.
+        ...[...store.locks.values()].filter(({ token }) => token === "").map(({ untilMs }) => untilMs)
+      ]),
+      workerMs: earliest(now, [...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs))
+    })),
+
     readInstanceStats: (instanceId) =>
       Effect.sync(() => {
         const instance = store.instances.get(instanceId)
@@ -113,4 +123,10 @@ const sinceMs = ({ lock, visibleAtMs }: tables.Queued) => Math.max(visibleAtMs, 
 const waiting = (since: ReadonlyArray<number>, now: number) => {
   const claimable = since.filter((ms) => ms <= now)
   return { depth: claimable.length, oldestAgeMs: claimable.length === 0 ? null : now - Math.min(...claimable) }
+}
+
+/** Later than now. */
+const earliest = (now: number, times: ReadonlyArray<number>): number | null => {
+  const next = Math.min(...times.filter((time) => time > now))
+  return next === Infinity ? null : next
 }

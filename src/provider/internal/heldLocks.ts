@@ -1,0 +1,182 @@
+/**
+ * The locks that this process holds, as the store answers: when they run out, and what others are to know of it.
+ *
+ * A lock that is neither renewed nor released runs out, and its work may be claimed again. The store does not announce
+ * that. So a holder says to the others until when its locks last, at most once a second while it takes and renews locks;
+ * when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has run out.
+ */
+import type * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { Hint } from "../Notifier.ts"
+import type { Queue } from "../Notifier.ts"
+import type { ProviderDriver, Settled } from "../ProviderDriver.ts"
+import type { ProviderError } from "../ProviderError.ts"
+import type { Alarms } from "./alarms.ts"
+import type { Hints } from "./hints.ts"
+
+type Driver = ProviderDriver["Service"]
+
+/** Of one queue. */
+export interface HeldLocks {
+  /** Taken or renewed now, for that long. */
+  readonly hold: (lockToken: string, forMs: number) => void
+  /** Released, or taken over by another process. */
+  readonly release: (lockToken: string) => void
+  /** Says again until when they last, if there are any. */
+  readonly repeat: () => void
+}
+
+export interface Options {
+  readonly queue: Queue
+  readonly clock: Clock.Clock
+  readonly alarms: Alarms
+  readonly announce: Hints["announce"]
+  /** The store's clock, as far as it is known. */
+  readonly storeNowMs: () => number
+  /** A lock has run out. */
+  readonly ranOut: () => void
+}
+
+export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Options): HeldLocks => {
+  /** When they run out, monotonic milliseconds. */
+  const held = new Map<string, number>()
+  let lastMs = 0
+  let announcedMs = Number.NEGATIVE_INFINITY
+  let isAnnounced = false
+  const keys = { check: `${queue} check`, say: `${queue} say`, none: `${queue} none` }
+
+  const say = () => {
+    if (held.size === 0) return
+    const nowMs = monotonicMs(clock)
+    announcedMs = nowMs
+    isAnnounced = true
+    announce(Hint.Locks({ queue, untilMs: Math.ceil(storeNowMs() + lastMs - nowMs) }))
+  }
+
+  const sayNone = () => {
+    if (held.size > 0 || !isAnnounced) return
+    isAnnounced = false
+    announce(Hint.Locks({ queue, untilMs: null }))
+  }
+
+  const check = () => {
+    const nowMs = monotonicMs(clock)
+    const before = held.size
+    let nextMs = Infinity
+    for (const [lockToken, untilMs] of held) {
+      if (untilMs + afterMs <= nowMs) held.delete(lockToken)
+      else nextMs = Math.min(nextMs, untilMs)
+    }
+    if (nextMs !== Infinity) alarms.set(keys.check, Math.max(nextMs + afterMs, nowMs + betweenChecksMs), check)
+    if (held.size === before) return
+    ranOut()
+    if (held.size === 0) sayNoneSoon()
+  }
+
+  const sayNoneSoon = () => {
+    if (isAnnounced) alarms.set(keys.none, monotonicMs(clock) + betweenHintsMs, sayNone)
+  }
+
+  return {
+    hold: (lockToken, forMs) => {
+      const nowMs = monotonicMs(clock)
+      held.set(lockToken, nowMs + forMs)
+      lastMs = Math.max(lastMs, nowMs + forMs)
+      if (!alarms.isSet(keys.check)) alarms.set(keys.check, nowMs + forMs + afterMs, check)
+      if (nowMs - announcedMs >= betweenHintsMs) say()
+      else if (!alarms.isSet(keys.say)) alarms.set(keys.say, announcedMs + betweenHintsMs, say)
+    },
+    release: (lockToken) => {
+      if (held.delete(lockToken) && held.size === 0) sayNoneSoon()
+    },
+    repeat: say
+  }
+}
+
+/** The driver, with the locks that its answers give and take. */
+export const watched = (
+  driver: Driver,
+  locks: { readonly orchestrator: HeldLocks; readonly worker: HeldLocks }
+): Driver => {
+  const claims = <Request extends { readonly lockTimeoutMs: number }, Claim extends { readonly lockToken: string }>(
+    call: (request: Request) => Effect.Effect<ReadonlyArray<Claim>, ProviderError>,
+    held: HeldLocks
+  ) =>
+  (request: Request) =>
+    Effect.map(call(request), (claimed) => {
+      for (const { lockToken } of claimed) held.hold(lockToken, request.lockTimeoutMs)
+      return claimed
+    })
+
+  const settles = <Item extends { readonly lockToken: string }>(
+    call: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<Settled>, ProviderError>,
+    held: HeldLocks
+  ) =>
+  (items: ReadonlyArray<Item>) =>
+    Effect.map(call(items), (answers) => {
+      // After a duplicate event the claim is still there.
+      items.forEach(({ lockToken }, i) => answers[i] !== "DuplicateEvent" && held.release(lockToken))
+      return answers
+    })
+
+  const renews = <Item extends { readonly lockToken: string; readonly extendForMs: number }>(
+    call: (items: ReadonlyArray<Item>) => Effect.Effect<ReadonlyArray<Settled>, ProviderError>,
+    held: HeldLocks
+  ) =>
+  (items: ReadonlyArray<Item & { readonly sufficientMs?: number }>) =>
+    Effect.map(call(items), (answers) => {
+      items.forEach(({ extendForMs, lockToken, sufficientMs = extendForMs }, i) => {
+        if (answers[i] === "Done") held.hold(lockToken, Math.min(sufficientMs, extendForMs))
+        else held.release(lockToken)
+      })
+      return answers
+    })
+
+  const handedOver = (
+    tokens: ReadonlyArray<{ readonly lockToken: string }>,
+    handOver: { readonly lockTimeoutMs: number } | null | undefined
+  ) => {
+    if (handOver) { for (const { lockToken } of tokens) locks.worker.hold(lockToken, handOver.lockTimeoutMs) }
+  }
+
+  const { advanceOrchestrations } = driver
+  return {
+    ...driver,
+    fetchOrchestrationItems: claims(driver.fetchOrchestrationItems, locks.orchestrator),
+    ackOrchestrationItems: settles(driver.ackOrchestrationItems, locks.orchestrator),
+    abandonOrchestrationItems: settles(driver.abandonOrchestrationItems, locks.orchestrator),
+    renewOrchestrationItemLocks: renews(driver.renewOrchestrationItemLocks, locks.orchestrator),
+    fetchWorkItems: claims(driver.fetchWorkItems, locks.worker),
+    ackWorkItems: settles(driver.ackWorkItems, locks.worker),
+    abandonWorkItems: settles(driver.abandonWorkItems, locks.worker),
+    renewWorkItemLocks: renews(driver.renewWorkItemLocks, locks.worker),
+    startOrchestrations: (starts) =>
+      Effect.map(driver.startOrchestrations(starts), (answers) => {
+        answers.forEach((answer, i) => {
+          if (typeof answer === "object") handedOver(answer.handedOver, starts[i]!.firstTurn?.handOver)
+        })
+        return answers
+      }),
+    ...(advanceOrchestrations !== undefined && {
+      advanceOrchestrations: (turns) =>
+        Effect.map(advanceOrchestrations(turns), (answers) => {
+          answers.forEach((answer, i) => {
+            for (const { lockToken } of turns[i]!.results) locks.worker.release(lockToken)
+            if (answer._tag === "Advanced") handedOver(answer.handedOver, turns[i]!.handOver)
+          })
+          return answers
+        })
+    })
+  }
+}
+
+// internal
+
+const betweenHintsMs = 1_000
+
+/** Locks that run out one after the other are noticed together. */
+const betweenChecksMs = 1_000
+
+/** The lock ran out in the store before its answer arrived here, so this covers the difference of the clocks' speeds. */
+const afterMs = 20

@@ -1,0 +1,320 @@
+/**
+ * When a queue is looked at: what its pumps share, whatever they filter.
+ *
+ * Hints of other processes wake the pumps at once, as long as that finds work. With many processes only a share of them
+ * looks at once, the others some time later, so that one start does not wake a hundred processes at the same moment. No
+ * process ever leaves out its look: the others may serve other work, or have no free slot.
+ */
+import type * as Clock from "effect/Clock"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { Queue, Received } from "../Notifier.ts"
+import type { Alarms } from "./alarms.ts"
+import * as pollMode from "./pollMode.ts"
+import type { LookReason, Outcome, Settings } from "./pollMode.ts"
+
+export interface WorkQueue {
+  // -- for pumps
+  readonly add: (pump: Member) => void
+  /** Milliseconds until this pump looks although nothing has woken it. */
+  readonly untilPoll: (pump: Member) => number
+  /** Milliseconds until work is due. */
+  readonly untilDue: () => number
+  /** Wakes the pumps for work that is due by now. */
+  readonly wakeForDue: () => void
+  readonly looking: () => void
+  readonly looked: (pump: Member, reason: LookReason, outcome: Outcome) => void
+
+  // -- for others
+  readonly wake: (reason: LookReason) => void
+  /** This process has stored work that is due then, milliseconds since the Unix epoch by the store's clock. */
+  readonly wakeAt: (timeMs: number, isAnnounced: boolean) => void
+  /** What the store has answered: when its next work is due, and its clock. */
+  readonly nextDue: (timeMs: number | null, nowMs: number) => void
+  /**
+   * Whether the other processes should know of work that is due then: they know of none that is due earlier. When that
+   * time has come, they ask the store for the next one.
+   */
+  readonly isNews: (timeMs: number) => boolean
+  readonly received: (received: Received) => void
+  readonly changed: (event: Exclude<pollMode.Event, { readonly _tag: "Looked" }>) => void
+  readonly hasPumps: () => boolean
+  readonly hasCallers: () => boolean
+  readonly state: () => pollMode.State
+}
+
+/** A pump, as its queue sees it. */
+export interface Member {
+  readonly wake: (reason: LookReason) => void
+  /** Makes it ask again how long to wait. */
+  readonly ring: () => void
+  readonly hasCallers: () => boolean
+  /** Monotonic milliseconds. */
+  readonly lastLookMs: () => number
+  /** Length of the locks it takes. */
+  readonly lockTimeoutMs: number
+}
+
+export interface Options {
+  readonly name: Queue
+  readonly clock: Clock.Clock
+  readonly settings: Settings
+  readonly alarms: Alarms
+  /** The store's clock; undefined while it is not known. */
+  readonly storeNowMs: () => number | undefined
+  /** How many processes receive the same hints. */
+  readonly processes: () => number
+  /** From 0 to 1, without 1. */
+  readonly random: () => number
+  /** There may be work that becomes due at a time that is not known here. */
+  readonly findNextDue: (isUrgent: boolean) => void
+  /** The mode before, and the mode now. */
+  readonly onMode: (before: pollMode.State, now: pollMode.State) => void
+}
+
+export const make = (options: Options): WorkQueue => {
+  const { alarms, clock, findNextDue, name, processes, random, settings } = options
+  const pumps: Array<Member> = []
+  let state = pollMode.initial(monotonicMs(clock))
+  let lastLookMs = Number.NEGATIVE_INFINITY
+  /** In order of time. */
+  const due: Array<Due> = []
+  /** The earliest of them that all processes know. */
+  let knownToAllMs = Number.POSITIVE_INFINITY
+  let lastHintLookMs = Number.NEGATIVE_INFINITY
+  /** Looks in a row, for hints of others, that have found nothing. */
+  let looksForNothing = 0
+  /** Whether the next look answers a hint. */
+  let isHintOpen = false
+  /** Whether the next look answers a due time, and the latest one that it answers. */
+  let isDueOpen = false
+  let openDueMs = 0
+  /** A look for work that was due, which may have come too early: the time that was due, and when the look began. */
+  let unsure: { readonly dueMs: number; readonly lookedMs: number } | undefined
+  let lastForNothingMs = Number.NEGATIVE_INFINITY
+
+  const alarm = (what: string, afterMs: number, ring: () => void) =>
+    alarms.set(`${name} ${what}`, monotonicMs(clock) + afterMs, ring)
+
+  const wake = (reason: LookReason) => {
+    for (const pump of pumps) pump.wake(reason)
+  }
+
+  const change = (event: pollMode.Event) => {
+    const before = state
+    state = pollMode.next(before, event, monotonicMs(clock), settings)
+    if (state === before) return
+    if (state.mode === "LongPoll" && before.mode === "Aggressive") lookAfterLocks()
+    if (state.mode !== before.mode) { for (const pump of pumps) pump.ring() }
+    options.onMode(before, state)
+  }
+
+  const lockTimeoutMs = () => Math.max(0, ...pumps.map((pump) => pump.lockTimeoutMs))
+
+  /** Locks of processes that died while no hints arrived here have run out by then. */
+  const lookAfterLocks = () => {
+    if (pumps.length > 0) alarm("locks of before", lockTimeoutMs() + 500, () => wake("LocksExpired"))
+  }
+
+  // -- due times ---------------------------------------------------------------------------------
+
+  const storeNowMs = () => options.storeNowMs() ?? clock.currentTimeMillisUnsafe()
+
+  /** Zero while the queue is polled: a look that comes too early is repeated soon. */
+  const graceMs = () =>
+    state.mode === "Aggressive"
+      ? 0
+      : options.storeNowMs() === undefined
+      ? settings.timerGraceMs
+      : Math.min(settings.timerGraceMs, knownClockGraceMs)
+
+  const untilTime = (timeMs: number) => timeMs + graceMs() - storeNowMs()
+
+  const addDue = (entry: Due, isKnownToAll: boolean) => {
+    if (isKnownToAll) knownToAllMs = Math.min(knownToAllMs, entry.timeMs)
+    const index = insertionIndex(due, entry.timeMs)
+    const same = due[index - 1]
+    if (same?.timeMs === entry.timeMs) {
+      due[index - 1] = { ...same, isOwn: same.isOwn || entry.isOwn, hasMore: same.hasMore || entry.hasMore }
+      return
+    }
+    due.splice(index, 0, entry)
+    if (index === 0) { for (const pump of pumps) pump.ring() }
+  }
+
+  /** Wakes this process for work that others may take, too. */
+  const wakeWithOthers = (reason: "NotifyReceived" | "TimerFired") => {
+    if (random() * processes() < lookersAtOnce) return wakeForHint(reason)
+    if (!alarms.isSet(`${name} late`)) alarm("late", random() * lateMs, () => wakeForHint(reason))
+  }
+
+  /** At once, or, after looks for nothing, some time after the last one. */
+  const wakeForHint = (reason: "NotifyReceived" | "TimerFired") => {
+    isHintOpen = true
+    const pauseMs = looksForNothing === 0
+      ? 0
+      : Math.min(shortestHintPauseMs * 2 ** Math.min(looksForNothing, 10), settings.aggressivePollMs)
+    const untilMs = lastHintLookMs + pauseMs - monotonicMs(clock)
+    if (untilMs <= 0) wake(reason)
+    else if (!alarms.isSet(`${name} hint`)) alarm("hint", untilMs, () => wake(reason))
+  }
+
+  /** The process that took the work may have died before it said until when it holds it. */
+  const lookAfterOthers = () => {
+    lastForNothingMs = monotonicMs(clock)
+    if (alarms.isSet(`${name} taken`)) return
+    const look = () => {
+      wake("LocksExpired")
+      const againMs = lastForNothingMs + lockTimeoutMs() + 1_000 - monotonicMs(clock)
+      if (againMs > 0) alarm("taken", againMs, look)
+    }
+    alarm("taken", lockTimeoutMs() + 1_000, look)
+  }
+
+  return {
+    add: (pump) => {
+      pumps.push(pump)
+      if (state.mode === "Aggressive" && !state.isConnected) return
+      lookAfterLocks()
+      findNextDue(true)
+    },
+
+    untilPoll: (pump) => {
+      const nowMs = monotonicMs(clock)
+      if (state.mode === "LongPoll") return pump.lastLookMs() + settings.fallbackPollMs - nowMs
+      // The pumps take turns.
+      const turns = Math.max(1, pumps.filter((other) => other.hasCallers()).length)
+      return Math.max(lastLookMs, pump.lastLookMs() + (turns - 1) * settings.aggressivePollMs) +
+        settings.aggressivePollMs - nowMs
+    },
+
+    untilDue: () => due.length === 0 ? Infinity : untilTime(due[0]!.timeMs),
+
+    wakeForDue: () => {
+      while (due.length > 0 && untilTime(due[0]!.timeMs) <= 0) {
+        const { hasMore, isOwn, timeMs } = due.shift()!
+        if (timeMs >= knownToAllMs) knownToAllMs = Infinity
+        isDueOpen = true
+        openDueMs = timeMs
+        if (isOwn) wake("TimerFired")
+        else wakeWithOthers("TimerFired")
+        if (hasMore) findNextDue(true)
+      }
+    },
+
+    looking: () => {
+      lastLookMs = monotonicMs(clock)
+      if (isHintOpen) lastHintLookMs = lastLookMs
+      // What else was planned for a hint has become this look, unless other pumps have to look, too.
+      if (pumps.length > 1) return
+      alarms.cancel(`${name} hint`)
+      alarms.cancel(`${name} late`)
+    },
+
+    looked: (pump, reason, outcome) => {
+      for (const other of pumps) if (other !== pump && !other.hasCallers()) other.wake("Filter")
+      if (isHintOpen && outcome !== "Failed") {
+        isHintOpen = false
+        looksForNothing = outcome === "Found" ? 0 : looksForNothing + 1
+        if (outcome === "Empty") lookAfterOthers()
+      }
+      if (isDueOpen) {
+        isDueOpen = false
+        if (outcome === "Empty" || options.storeNowMs() === undefined) {
+          unsure = { dueMs: openDueMs, lookedMs: lastLookMs }
+          findNextDue(true)
+        }
+      }
+      if (reason === "FallbackTimeout") findNextDue(false)
+      change({ _tag: "Looked", reason, outcome })
+    },
+
+    wake,
+
+    wakeAt: (timeMs, isAnnounced) => addDue({ timeMs, isOwn: true, hasMore: false }, isAnnounced),
+
+    nextDue: (timeMs, nowMs) => {
+      if (timeMs !== null) addDue({ timeMs, isOwn: false, hasMore: true }, false)
+      if (unsure === undefined) return
+      // At the earliest, the store's clock showed this when the look began.
+      const lookedMs = nowMs - (monotonicMs(clock) - unsure.lookedMs)
+      if (lookedMs < unsure.dueMs) wake("TimerFired")
+      unsure = undefined
+    },
+
+    isNews: (timeMs) => timeMs < knownToAllMs || knownToAllMs <= storeNowMs(),
+
+    received: ({ hint, sender }) => {
+      if (hint._tag === "Work") {
+        if (hint.visibleAtMs <= storeNowMs()) return wakeWithOthers("NotifyReceived")
+        // The store is asked for the next time anyway when this one has come.
+        const isLast = due.length > 0 && hint.visibleAtMs > due.at(-1)!.timeMs
+        if (due.length >= maxDue && isLast) return
+        return addDue({ timeMs: hint.visibleAtMs, isOwn: false, hasMore: true }, true)
+      }
+      if (hint._tag !== "Locks") return
+      const key = `locks of ${sender}`
+      const early = `first ${key}`
+      alarms.cancel(`${name} ${early}`)
+      if (hint.untilMs === null) return alarms.cancel(`${name} ${key}`)
+      const spreadMs = processes() > lookersAtOnce ? random() * 500 : 0
+      const untilMs = Math.max(0, hint.untilMs - storeNowMs()) + settings.timerGraceMs + spreadMs
+      // The lock of a session may last longer than others.
+      const usualMs = lockTimeoutMs() + 1_000 + spreadMs
+      if (untilMs > usualMs) alarm(early, usualMs, () => wake("LocksExpired"))
+      alarm(key, untilMs, () => {
+        wake("LocksExpired")
+        // Locks that were taken just after the hint.
+        alarm(key, 1_000, () => wake("LocksExpired"))
+      })
+    },
+
+    changed: (event) => {
+      change(event)
+      if (event._tag !== "Connected") return
+      wake("Connected")
+      lookAfterLocks()
+      findNextDue(true)
+    },
+
+    hasPumps: () => pumps.length > 0,
+    hasCallers: () => pumps.some((pump) => pump.hasCallers()),
+    state: () => state
+  }
+}
+
+// internal
+
+interface Due {
+  readonly timeMs: number
+  /** This process has stored it. */
+  readonly isOwn: boolean
+  /** There may be work behind it that this process does not know of. */
+  readonly hasMore: boolean
+}
+
+/** Where `time` goes, behind its equals. */
+const insertionIndex = (due: ReadonlyArray<Due>, time: number): number => {
+  let low = 0
+  let high = due.length
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (due[middle]!.timeMs <= time) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+/** Processes that look at once for a hint, on average. */
+const lookersAtOnce = 4
+
+/** Longest delay of the others. */
+const lateMs = 1_000
+
+/** After one look for nothing twice as long, and so on. */
+const shortestHintPauseMs = 5
+
+/** Times in the future that are remembered for other processes. */
+const maxDue = 1_000
+
+/** An estimate of the store's clock is late at most, never early; this covers the difference of the clocks' speeds. */
+const knownClockGraceMs = 5

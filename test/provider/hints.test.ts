@@ -1,0 +1,117 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Notifier } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Logger from "effect/Logger"
+import * as TestClock from "effect/testing/TestClock"
+import * as hintsOf from "../../src/provider/internal/hints.ts"
+import * as Clocks from "../utils/clock.ts"
+import { manual, pass, settle } from "../utils/longPolling.ts"
+
+const { Hint } = Notifier
+
+const options = { notifyDeliveryTimeoutMs: 100 }
+
+const work = (visibleAtMs: number, queue: Notifier.Queue = "worker") => Hint.Work({ queue, visibleAtMs })
+
+describe("Hints", () => {
+  it.effect("five leave at once, then those of 20 milliseconds together", () =>
+    Effect.gen(function*() {
+      const { notifier, sent } = manual()
+      const hints = yield* hintsOf.make(notifier, options)
+      for (let i = 0; i < 5; i++) {
+        hints.announce(work(0))
+        yield* settle
+        assert.deepStrictEqual(sent.splice(0), [work(0)])
+      }
+      hints.announce(Hint.Changed({ fingerprints: ["a", "b"] }))
+      hints.announce(Hint.Waiting())
+      hints.announce(Hint.Locks({ queue: "worker", untilMs: 5 }))
+      hints.announce(Hint.Changed({ fingerprints: ["b", "c"] }))
+      hints.announce(Hint.Locks({ queue: "worker", untilMs: 7 }))
+      yield* pass(19)
+      assert.deepStrictEqual(sent, [])
+      yield* pass(1)
+      assert.deepStrictEqual(sent, [
+        Hint.Locks({ queue: "worker", untilMs: 7 }),
+        Hint.Changed({ fingerprints: ["a", "b", "c"] }),
+        Hint.Waiting()
+      ])
+    }))
+
+  it.effect("of work that is visible, one leaves for each queue; of later work, the first times", () =>
+    Effect.gen(function*() {
+      const { notifier, sent } = manual()
+      yield* TestClock.setTime(1_000)
+      const hints = yield* hintsOf.make(notifier, options)
+      for (let ms = 900; ms < 1_200; ms++) hints.announce(work(ms))
+      hints.announce(work(950, "orchestrator"))
+      yield* settle
+      assert.deepStrictEqual(sent, [
+        ...Array.from({ length: 16 }, (_, i) => work(1_000 + i)),
+        work(950, "orchestrator")
+      ])
+    }))
+
+  it.effect("counts the processes when it connects, and those that greet it later", () =>
+    Effect.gen(function*() {
+      const { listener, notifier } = manual()
+      let counts = 0
+      const hints = yield* hintsOf.make({ ...notifier, processes: Effect.sync(() => (counts++, 3)) }, options)
+      listener().connected()
+      yield* settle
+      assert.strictEqual(hints.processes(), 3)
+      for (const sender of ["a", "b", "a"]) listener().receive({ hint: Hint.Hello(), sender })
+      yield* settle
+      assert.strictEqual(hints.processes(), 5)
+      yield* pass("1 hour")
+      assert.strictEqual(counts, 1)
+      listener().receive({ hint: work(0), sender: "a" })
+      yield* settle
+      assert.strictEqual(counts, 2)
+      assert.strictEqual(hints.processes(), 3)
+    }))
+
+  it.effect("one that waited too long is delivered, reported and logged, once a minute", () => {
+    const lines: Array<string> = []
+    const logger = Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))
+    return Effect.gen(function*() {
+      let blockedNs = 0n
+      const clock = yield* Clock.Clock
+      const blocked = Clocks.changed(clock, {
+        monotonicTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe() + blockedNs
+      })
+      const { listener, notifier } = manual()
+      const hints = yield* hintsOf.make(notifier, options).pipe(Effect.provideService(Clock.Clock, blocked))
+      const received: Array<Notifier.Received> = []
+      const reasons: Array<string> = []
+      hints.subscribe({
+        received: (one) => void received.push(one),
+        unreliable: (reason) => void reasons.push(reason)
+      })
+      const arrive = (waitMs: bigint) =>
+        Effect.suspend(() => {
+          listener().receive({ hint: work(0), sender: "a" })
+          blockedNs += waitMs * 1_000_000n
+          return settle
+        })
+      yield* arrive(100n)
+      assert.deepStrictEqual(reasons, [])
+      yield* arrive(101n)
+      yield* arrive(101n)
+      assert.deepStrictEqual(reasons, ["NotifyDeliveryTimeout", "NotifyDeliveryTimeout"])
+      assert.lengthOf(received, 3)
+      assert.lengthOf(lines, 1)
+      assert.match(lines[0]!, /^Warn Provider: a hint of another process waited too long/)
+    }).pipe(Effect.provide(Logger.layer([logger])))
+  })
+
+  it.effect("without a notifier nothing is connected", () =>
+    Effect.gen(function*() {
+      const hints = yield* hintsOf.make(undefined, options)
+      hints.subscribe({ connected: () => assert.fail("connected") })
+      hints.announce(work(0))
+      yield* settle
+      assert.isFalse(hints.isConnected())
+    }))
+})

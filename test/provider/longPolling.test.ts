@@ -1,0 +1,487 @@
+/**
+ * Processes that wake each other, in virtual time: what wakes whom, and what each wait costs.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import { Notifier } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import {
+  ended,
+  fetchActivity,
+  fetchInstance,
+  hub,
+  lockTimeout,
+  manual,
+  open,
+  pass,
+  settle,
+  storeOf,
+  waiting
+} from "../utils/longPolling.ts"
+import * as Starts from "../utils/starts.ts"
+
+const activity = (id: number) =>
+  ({ _tag: "ActivityExecute", instance: "a", executionId: 1, id, name: "A", input: "1" }) as const
+
+const message = (instance: string, delay?: Duration.Duration) => ({
+  message: Starts.message(instance),
+  delay: Option.fromUndefinedOr(delay)
+})
+
+/** A start as another program stores it. */
+const row = (instanceId: string, visibleAtMs: number | null = null) => ({
+  instanceId,
+  workItem: JSON.stringify({
+    StartOrchestration: {
+      instance: instanceId,
+      orchestration: "O",
+      input: "1",
+      version: null,
+      parent_instance: null,
+      parent_id: null,
+      execution_id: 1
+    }
+  }),
+  visibleAtMs,
+  delayMs: null
+})
+
+/** Two processes that share a store: one serves, the other one only sends. */
+const pair = Effect.gen(function*() {
+  const store = storeOf()
+  const { connect, heard, listen } = hub()
+  yield* listen
+  const worker = yield* open(store.driver, connect("worker"))
+  const sender = yield* open(store.driver, connect("sender"))
+  // They have greeted each other.
+  yield* pass("1 second")
+  return { connect, heard, sender, store, worker }
+})
+
+/** What a wait came back with, and after how many milliseconds. */
+const timed = <A, E, R>(wait: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(
+    Clock.currentTimeMillis,
+    (begunMs) => Effect.zip(wait, Effect.map(Clock.currentTimeMillis, (nowMs) => nowMs - begunMs))
+  )
+
+const attempts = <E, R>(fetch: Effect.Effect<{ readonly attemptCount: number } | undefined, E, R>) =>
+  Effect.map(fetch, (claimed) => claimed?.attemptCount)
+
+describe("Long polling: a fetch that waits", () => {
+  it.effect("returns what was stored before the process began", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      yield* store.directly.enqueueForOrchestrator([row("a")])
+      const provider = yield* open(store.driver, hub().connect("late"))
+      const [found] = yield* ended(yield* waiting(1, fetchInstance(provider)))
+      assert.strictEqual(found?.item.instanceId, "a")
+    }))
+
+  it.effect("waits as long as its caller says and sends nothing meanwhile, also at the end", () =>
+    Effect.gen(function*() {
+      const { store, worker } = yield* pair
+      const [fetch] = yield* waiting(1, timed(fetchInstance(worker, Duration.seconds(2))))
+      assert.lengthOf(store.looks(), 1)
+      yield* pass("1999 millis")
+      assert.isUndefined(fetch!.pollUnsafe())
+      yield* pass(1)
+      assert.deepStrictEqual(yield* Fiber.join(fetch!), [undefined, 2_000])
+      const [next] = yield* waiting(1, fetchInstance(worker, Duration.seconds(2)))
+      yield* pass("2 seconds")
+      assert.isUndefined(yield* Fiber.join(next!))
+      assert.lengthOf(store.looks(), 0)
+    }))
+
+  it.effect("waits no longer than maxWaitTime", () =>
+    Effect.gen(function*() {
+      const provider = yield* open(storeOf().driver, hub().connect("one"), { maxWaitTime: "3 seconds" })
+      const [fetch] = yield* waiting(1, timed(fetchInstance(provider)))
+      yield* pass("1 minute")
+      assert.deepStrictEqual(yield* Fiber.join(fetch!), [undefined, 3_000])
+    }))
+
+  it.effect("does not wait with long polling off", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      const provider = yield* open(store.driver, hub().connect("one"), { enabled: false })
+      assert.isUndefined(yield* fetchInstance(provider))
+      assert.isUndefined(yield* fetchActivity(provider))
+      assert.deepStrictEqual(store.looks(), ["fetchOrchestrationItems", "fetchWorkItems"])
+    }))
+
+  it.effect("is woken by another process at once", () =>
+    Effect.gen(function*() {
+      const { sender, worker } = yield* pair
+      const fetches = [
+        ...(yield* waiting(1, timed(attempts(fetchInstance(worker))))),
+        ...(yield* waiting(1, timed(attempts(fetchActivity(worker)))))
+      ]
+      yield* pass("10 seconds")
+      yield* sender.startOrchestration(Starts.start("a"))
+      yield* pass("1 second")
+      yield* sender.enqueueForWorker(activity(2))
+      yield* settle
+      assert.deepStrictEqual(yield* ended(fetches), [[1, 10_000], [1, 11_000]])
+    }))
+
+  it.effect("is not woken by the other queue", () =>
+    Effect.gen(function*() {
+      const { sender, store, worker } = yield* pair
+      const [fetch] = yield* waiting(1, timed(fetchActivity(worker, Duration.seconds(2))))
+      store.looks()
+      yield* sender.startOrchestration(Starts.start("a"))
+      yield* pass("2 seconds")
+      assert.deepStrictEqual(yield* Fiber.join(fetch!), [undefined, 2_000])
+      assert.lengthOf(store.looks(), 0)
+    }))
+
+  it.effect("shares one look with all others, whatever is announced meanwhile", () =>
+    Effect.gen(function*() {
+      const { sender, store, worker } = yield* pair
+      const fetches = yield* waiting(4, fetchActivity(worker))
+      store.looks()
+      yield* sender.enqueueForWorker(activity(2))
+      yield* settle
+      assert.lengthOf(yield* ended(fetches), 1)
+      assert.lengthOf(store.looks(), 1)
+    }))
+
+  it.effect("gets work beside others that wait when there is enough", () =>
+    Effect.gen(function*() {
+      const { sender, worker } = yield* pair
+      const fetches = yield* waiting(3, fetchActivity(worker))
+      yield* Effect.forEach([2, 3, 4], (id) => sender.enqueueForWorker(activity(id)), { concurrency: "unbounded" })
+      yield* pass(20)
+      assert.deepStrictEqual(
+        (yield* ended(fetches)).map((claimed) => claimed?.item.id).sort((one, other) => one! - other!),
+        [2, 3, 4]
+      )
+    }))
+
+  it.effect("finds what was announced while no caller waited", () =>
+    Effect.gen(function*() {
+      const { sender, store, worker } = yield* pair
+      yield* sender.enqueueForWorker(activity(2))
+      assert.strictEqual((yield* fetchActivity(worker))?.item.id, 2)
+      yield* sender.enqueueForWorker(activity(3))
+      yield* settle
+      store.looks()
+      assert.strictEqual((yield* fetchActivity(worker))?.item.id, 3)
+      assert.lengthOf(store.looks(), 1)
+    }))
+
+  it.effect("looks when it has no time to wait", () =>
+    Effect.gen(function*() {
+      const { store, worker } = yield* pair
+      yield* fetchInstance(worker, Duration.zero)
+      yield* store.directly.enqueueForOrchestrator([row("a")])
+      assert.strictEqual((yield* fetchInstance(worker, Duration.zero))?.item.instanceId, "a")
+    }))
+})
+
+describe("Long polling: what it costs", () => {
+  it.effect("nothing while nothing happens, but for one look in five minutes", () =>
+    Effect.gen(function*() {
+      const { store, worker } = yield* pair
+      yield* waiting(4, fetchInstance(worker))
+      yield* waiting(4, fetchActivity(worker))
+      // Locks of processes that died before it began have run out.
+      yield* pass("1 minute")
+      store.statements()
+      yield* pass("239 seconds")
+      assert.deepStrictEqual(store.statements(), [])
+      yield* pass("1 hour")
+      const statements = store.statements()
+      const counts = Object.fromEntries(
+        [...new Set(statements)].map((one) => [one, statements.filter((other) => other === one).length])
+      )
+      assert.deepStrictEqual(counts, { fetchOrchestrationItems: 12, fetchWorkItems: 12, readNextDue: 12 })
+    }))
+
+  it.effect("no minute of polling after a wake-up, work and silence", () =>
+    Effect.gen(function*() {
+      const { sender, store, worker } = yield* pair
+      yield* Effect.forkChild(Effect.forever(
+        fetchActivity(worker).pipe(
+          Effect.flatMap((claimed) => claimed ? worker.ackWorkItem(claimed.lockToken, Option.none()) : Effect.void)
+        )
+      ))
+      yield* pass("1 minute")
+      store.statements()
+      yield* sender.enqueueForWorker(activity(2))
+      yield* pass("1 minute")
+      // The look that finds it, and one because it took all it asked for.
+      assert.deepStrictEqual(store.statements(), [
+        "enqueueForWorker",
+        "fetchWorkItems",
+        "ackWorkItems",
+        "fetchWorkItems"
+      ])
+    }))
+
+  it.effect("without a notifier, at most ten looks a second per queue, whatever waits", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      const provider = yield* open(store.driver, undefined)
+      yield* waiting(100, fetchActivity(provider))
+      for (const tag of ["a", "b", "c"]) {
+        yield* waiting(
+          10,
+          provider.fetchWorkItems({
+            lockTimeout,
+            pollTimeout: Duration.days(1),
+            tags: { _tag: "Tags", tags: [tag] },
+            session: Option.none()
+          })
+        )
+      }
+      yield* pass("1 second")
+      store.looks()
+      yield* pass("10 seconds")
+      assert.isAtLeast(store.looks().length, 95)
+      yield* pass("10 seconds")
+      assert.isAtMost(store.looks().length, 101)
+    }))
+
+  it.effect("twenty processes: four look for a start at once on average, each one within a second, once", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      const { connect } = hub()
+      for (let i = 0; i < 20; i++) {
+        const provider = yield* open(store.driver, connect(`${i}`))
+        yield* waiting(
+          2,
+          Effect.forever(Effect.flatMap(
+            fetchActivity(provider),
+            (claimed) => provider.ackWorkItem(claimed!.lockToken, Option.none())
+          ))
+        )
+      }
+      const sender = yield* open(store.driver, connect("sender"))
+      yield* pass("1 minute")
+      store.looks()
+      let atOnce = 0
+      for (let round = 0; round < 20; round++) {
+        yield* sender.enqueueForWorker(activity(2 + round))
+        yield* settle
+        const first = store.looks().length
+        atOnce += first
+        yield* pass("1 second")
+        // The one that had the work looks again for its second caller.
+        assert.isAtMost(first + store.looks().length, 21)
+        // Each looks again for what another one may have taken and not ended.
+        yield* pass("1 minute")
+        store.looks()
+      }
+      // 20 × 4 on average.
+      assert.isAtLeast(atOnce, 30)
+      assert.isAtMost(atOnce, 160)
+    }))
+})
+
+describe("Long polling: time", () => {
+  it.effect("a timer of this process, of another one, and of one that has died fire on time", () =>
+    Effect.gen(function*() {
+      const { sender, store, worker } = yield* pair
+      yield* worker.enqueueForOrchestrator(message("own", Duration.seconds(20)))
+      yield* sender.enqueueForOrchestrator(message("other", Duration.seconds(10)))
+      yield* store.directly.enqueueForOrchestrator([row("before", 31_000)])
+      // It has stored nothing, and is notified of nothing.
+      const late = yield* open(store.driver, hub().connect("late"))
+      const found: Array<readonly [string, number]> = []
+      const begunMs = yield* Clock.currentTimeMillis
+      for (const provider of [worker, late]) {
+        yield* Effect.forkChild(Effect.forever(Effect.gen(function*() {
+          const { item, lockToken } = (yield* fetchInstance(provider))!
+          found.push([item.instanceId, (yield* Clock.currentTimeMillis) - begunMs])
+          yield* provider.dropOrchestrationItem(lockToken)
+        })))
+      }
+      yield* pass("1 minute")
+      assert.deepStrictEqual(found.map(([instanceId]) => instanceId), ["other", "own", "before"])
+      found.forEach(([, atMs], i) => {
+        const dueMs = 10_000 * (i + 1)
+        assert.isAtLeast(atMs, dueMs)
+        assert.isAtMost(atMs, dueMs + 110)
+      })
+    }))
+
+  it.effect("many timers of another process, of which only the first was announced", () =>
+    Effect.gen(function*() {
+      const { heard, sender, worker } = yield* pair
+      const times = Array.from({ length: 40 }, (_, i) => 1_500 + 250 * i)
+      const begunMs = yield* Clock.currentTimeMillis
+      yield* Effect.forEach(
+        times,
+        (timeMs) => sender.enqueueForOrchestrator(message(`${timeMs}`, Duration.millis(timeMs))),
+        { concurrency: "unbounded" }
+      )
+      yield* settle
+      assert.isAtMost(heard.filter(({ _tag }) => _tag === "Work").length, 16)
+      const found: Array<number> = []
+      yield* Effect.forkChild(Effect.forever(Effect.gen(function*() {
+        const { item, lockToken } = (yield* fetchInstance(worker))!
+        found.push((yield* Clock.currentTimeMillis) - begunMs - Number(item.instanceId))
+        yield* worker.dropOrchestrationItem(lockToken)
+      })))
+      yield* pass("12 seconds")
+      assert.lengthOf(found, times.length)
+      for (const late of found) {
+        assert.isAtLeast(late, 0)
+        assert.isAtMost(late, 150)
+      }
+    }))
+
+  it.effect("a clock of the process that is fast, or slow, by ten seconds moves no timer", () =>
+    Effect.gen(function*() {
+      const clock = yield* Clock.Clock
+      for (const skewMs of [10_000, -10_000]) {
+        const now = () => clock.currentTimeMillisUnsafe() + 100_000 + skewMs
+        const skewed = Object.assign(Object.create(clock) as Clock.Clock, {
+          currentTimeMillisUnsafe: now,
+          currentTimeMillis: Effect.sync(now)
+        })
+        const store = storeOf()
+        const base = yield* Clock.currentTimeMillis
+        // The store keeps its own time.
+        const timely: typeof store.driver = {
+          ...store.driver,
+          fetchOrchestrationItems: (request) =>
+            Effect.provideService(store.driver.fetchOrchestrationItems(request), Clock.Clock, clock),
+          readNextDue: Effect.provideService(store.driver.readNextDue!, Clock.Clock, clock)
+        }
+        yield* store.directly.enqueueForOrchestrator([row("a", base + 60_000)])
+        const provider = yield* open(timely, hub().connect("one")).pipe(Effect.provideService(Clock.Clock, skewed))
+        const [fetch] = yield* waiting(1, fetchInstance(provider).pipe(Effect.provideService(Clock.Clock, skewed)))
+        yield* pass("59999 millis")
+        assert.isUndefined(fetch!.pollUnsafe())
+        yield* pass("200 millis")
+        assert.strictEqual((yield* Fiber.join(fetch!))!.item.instanceId, "a")
+      }
+    }))
+})
+
+describe("Long polling: what no hint announces", () => {
+  it.effect("is found by the fallback look, and then the process polls for a while", () =>
+    Effect.gen(function*() {
+      const { store, worker } = yield* pair
+      const [fetch] = yield* waiting(1, timed(fetchInstance(worker)))
+      // The look for locks of processes that died before it began is over.
+      yield* pass("31 seconds")
+      yield* store.directly.enqueueForOrchestrator([row("lost")])
+      yield* pass("299 seconds")
+      assert.isUndefined(fetch!.pollUnsafe())
+      yield* pass("1 second")
+      const [claimed] = yield* Fiber.join(fetch!)
+      assert.strictEqual(claimed!.item.instanceId, "lost")
+      store.looks()
+      yield* waiting(1, fetchInstance(worker))
+      yield* pass("1 second")
+      assert.isAtLeast(store.looks().length, 9)
+      yield* pass("2 minutes")
+      store.looks()
+      yield* pass("1 minute")
+      assert.isAtMost(store.looks().length, 1)
+    }))
+
+  it.effect("locks of a process that dies are found within their time and a second", () =>
+    Effect.gen(function*() {
+      const { connect, sender, store, worker } = yield* pair
+      const scope = yield* Scope.make()
+      const mortal = yield* Scope.provide(open(store.driver, connect("mortal")), scope)
+      yield* sender.enqueueForWorker(activity(2))
+      yield* sender.startOrchestration(Starts.start("a"))
+      assert.isDefined(yield* fetchActivity(mortal))
+      assert.isDefined(yield* fetchInstance(mortal))
+      const fetches = [
+        ...(yield* waiting(1, timed(attempts(fetchActivity(worker))))),
+        ...(yield* waiting(1, timed(attempts(fetchInstance(worker)))))
+      ]
+      yield* pass("3 seconds")
+      yield* Scope.close(scope, Exit.void)
+      store.looks()
+      yield* pass("31 seconds")
+      const found = yield* ended(fetches)
+      assert.deepStrictEqual(found.map(([attempt]) => attempt), [2, 2])
+      for (const [, atMs] of found) assert.isAtMost(atMs, 31_000)
+      assert.isAtMost(store.looks().length, 6)
+    }))
+
+  it.effect("locks of a process that renews them are not looked at", () =>
+    Effect.gen(function*() {
+      const { sender, store, worker, connect } = yield* pair
+      const busy = yield* open(store.driver, connect("busy"))
+      yield* sender.enqueueForWorker(activity(2))
+      const claimed = yield* fetchActivity(busy)
+      yield* waiting(1, fetchActivity(worker))
+      yield* Effect.forkChild(Effect.forever(Effect.andThen(
+        busy.renewWorkItemLock({ lockToken: claimed!.lockToken, extendFor: lockTimeout }),
+        Effect.sleep("15 seconds")
+      )))
+      // It looks for the locks of those that died before it began, and after the first wake-up.
+      yield* pass("40 seconds")
+      store.looks()
+      yield* pass("3 minutes")
+      assert.lengthOf(store.looks(), 0)
+      yield* busy.ackWorkItem(claimed!.lockToken, Option.none())
+    }))
+
+  it.effect("locks of processes that died before it connected have run out after half a second more", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      yield* store.directly.enqueueForWorker([{
+        workItem: JSON.stringify({
+          ActivityExecute: { instance: "a", execution_id: 1, id: 2, name: "A", input: "1" }
+        }),
+        name: "A",
+        instanceId: "a",
+        executionId: 1,
+        activityId: 2,
+        sessionId: null,
+        tag: null
+      }])
+      yield* fetchActivity(yield* open(store.driver, undefined), Duration.zero)
+      const provider = yield* open(store.driver, hub().connect("one"))
+      const [fetch] = yield* waiting(1, timed(fetchActivity(provider)))
+      yield* pass("31 seconds")
+      const [claimed, atMs] = yield* Fiber.join(fetch!)
+      assert.strictEqual(claimed?.attemptCount, 2)
+      assert.isAtMost(atMs, 30_600)
+    }))
+
+  it.effect("a lock of its own that runs out", () =>
+    Effect.gen(function*() {
+      const { worker } = yield* pair
+      yield* worker.enqueueForWorker(activity(2))
+      assert.isDefined(yield* fetchActivity(worker))
+      const [fetch] = yield* waiting(1, timed(fetchActivity(worker)))
+      yield* pass("31 seconds")
+      const [claimed, atMs] = yield* Fiber.join(fetch!)
+      assert.strictEqual(claimed?.attemptCount, 2)
+      assert.isAtMost(atMs, 31_000)
+    }))
+
+  it.effect("what another program has taken, and not ended", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      const { listener, notifier } = manual()
+      const provider = yield* open(store.driver, notifier)
+      listener().connected()
+      const [fetch] = yield* waiting(1, timed(fetchInstance(provider)))
+      yield* pass("2 minutes")
+      yield* store.directly.enqueueForOrchestrator([row("a")])
+      const request = { lockTimeoutMs: 30_000, limit: 1, versions: null }
+      assert.lengthOf(yield* store.directly.fetchOrchestrationItems(request), 1)
+      listener().receive({ hint: Notifier.Hint.Work({ queue: "orchestrator", visibleAtMs: 120_000 }), sender: null })
+      yield* pass("31 seconds")
+      const [claimed, atMs] = yield* Fiber.join(fetch!)
+      assert.strictEqual(claimed?.attemptCount, 2)
+      assert.isAtMost(atMs, 151_000)
+    }))
+})
