@@ -492,7 +492,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
   }, tracing.endingBare),
 
   // Without a span of its own: it would be the parent of the start, but end after the instance, or with the process.
-  execute: Effect.fnUntraced(function*(orchestration, options) {
+  execute: Effect.fn(function*(orchestration, options) {
     const start = yield* checkedStart(orchestration, options)
     const { instance } = start.start
     const caller = yield* tracing.currentSpan
@@ -602,8 +602,9 @@ const progress = Effect.fnUntraced(function*<A>(
 const reasonOf = (details: ErrorDetails.ErrorDetails): string | undefined =>
   details._tag === "Application" && typeof details.kind === "object" ? details.kind.Cancelled.reason : undefined
 
-const producer = { kind: "producer" } as const
-const reader = { kind: "client" } as const
+// Without the stack of a span: it would show lines of this file.
+const producer = { kind: "producer", captureStackTrace: false } as const
+const reader = { kind: "client", captureStackTrace: false } as const
 
 const describe = (instanceId: string) => tracing.annotate(() => tracing.ofInstance(instanceId))
 

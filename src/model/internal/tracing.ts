@@ -37,14 +37,17 @@ export const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan): str
 
 /** The span of another process or time; undefined without a context, and for one that cannot be read. */
 export const spanOf = (traceparent: string | undefined): Tracer.ExternalSpan | undefined => {
-  const parts = traceparent === undefined ? null : form.exec(traceparent)
-  if (parts === null) return undefined
-  const [, traceId, spanId, flags] = parts
-  return Tracer.externalSpan({ traceId: traceId!, spanId: spanId!, sampled: (parseInt(flags!, 16) & 1) === 1 })
+  if (traceparent === undefined || !form.test(traceparent)) return undefined
+  const traceId = traceparent.slice(3, 35)
+  const spanId = traceparent.slice(36, 52)
+  if (traceparent.startsWith("ff") || traceId === noTraceId || spanId === noSpanId) return undefined
+  return Tracer.externalSpan({ traceId, spanId, sampled: (parseInt(traceparent.slice(53, 55), 16) & 1) === 1 })
 }
 
-// Later versions may append fields. Ids of zeros are invalid.
-const form = /^(?!ff)[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?:-|$)/
+// Later versions may append fields.
+const form = /^[\da-f]{2}-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}(?:-|$)/
+const noTraceId = "0".repeat(32)
+const noSpanId = "0".repeat(16)
 
 /** Whether the spans of a fiber go anywhere. */
 export const isOn = ({ cache: { tracer, tracerEnabled } }: Fiber.Fiber<unknown, unknown>): boolean =>
