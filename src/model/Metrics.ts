@@ -130,6 +130,29 @@ export const claimBatchSize = histogram("duroxide_claim_batch_size", {
 })
 
 /**
+ * Why a process looked for work. Labels: `queue` (`orchestrator`, `worker`) and `reason`.
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const wakeReasons = counter("duroxide_wake_reasons_total", {
+  description: "Reasons to look for work",
+  labels: ["queue", "reason"]
+})
+
+/**
+ * 1 while the process polls a queue at short intervals, 0 while it waits to be woken. Label: `queue` (`orchestrator`,
+ * `worker`).
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const aggressivePolling = gauge("duroxide_aggressive_polling", {
+  description: "1 while a queue is polled at short intervals",
+  labels: ["queue"]
+})
+
+/**
  * 1 while hints of other processes arrive, 0 while they do not. Absent without a `Notifier`.
  *
  * @category provider metrics

@@ -1,9 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Metrics } from "duroxide-prisma"
-import type { Notifier } from "duroxide-prisma/provider"
+import { FromDriver, MemoryDriver, Notifier } from "duroxide-prisma/provider"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/testing/TestClock"
 import { make as makeHints } from "../../src/provider/internal/hints.ts"
-import { isolated, values } from "../utils/metrics.ts"
+import { counts, isolated, values } from "../utils/metrics.ts"
 
 describe("Gauges of waiting", () => {
   it.effect("the state of the listener is shown", () =>
@@ -22,5 +25,63 @@ describe("Gauges of waiting", () => {
         assert.deepStrictEqual(yield* values(Metrics.listenerConnected), { "": 0 })
       }))
       assert.deepStrictEqual(yield* values(Metrics.listenerConnected), {})
+    }).pipe(isolated))
+
+  const activity = { _tag: "ActivityExecute", instance: "a", executionId: 1, id: 2, name: "A", input: "1" } as const
+
+  /** Ten seconds, in which everything happens that can. */
+  const pass = Effect.forEach(Array.from({ length: 100 }), () =>
+    Effect.andThen(
+      Effect.repeat(Effect.yieldNow, { times: 20 }),
+      TestClock.adjust("100 millis")
+    ), { discard: true })
+
+  /** A provider that waits for activities, and lets another process of the same store add one. */
+  const waiting = Effect.fnUntraced(function*(isConnected: boolean) {
+    const driver = MemoryDriver.make()
+    const notifiers = Notifier.makeInProcess()
+    const open = (sender: string) =>
+      isConnected
+        ? Effect.provideService(FromDriver.make(driver), Notifier.Notifier, notifiers.connect(sender))
+        : FromDriver.make(driver)
+    const other = yield* isolated(open("other"))
+    const provider = yield* open("this one")
+    const take = provider.fetchWorkItems({
+      lockTimeout: Duration.minutes(1),
+      pollTimeout: Duration.minutes(30),
+      tags: { _tag: "Any" },
+      session: Option.none()
+    })
+    return { other, take }
+  })
+
+  it.effect("each look is counted with its reason", () =>
+    Effect.gen(function*() {
+      const { other, take } = yield* waiting(true)
+      yield* Effect.forkChild(take)
+      yield* pass
+      const before = yield* counts(Metrics.wakeReasons)
+      yield* Effect.forkChild(other.enqueueForWorker(activity))
+      yield* pass
+      const after = yield* counts(Metrics.wakeReasons)
+      assert.strictEqual((after["worker NotifyReceived"] ?? 0) - (before["worker NotifyReceived"] ?? 0), 1)
+      assert.isUndefined(after["orchestrator NotifyReceived"])
+    }).pipe(isolated))
+
+  it.effect("the mode of each queue is shown", () =>
+    Effect.gen(function*() {
+      const { take } = yield* waiting(true)
+      yield* Effect.forkChild(take)
+      yield* pass
+      assert.deepStrictEqual(yield* values(Metrics.aggressivePolling), { worker: 0 })
+    }).pipe(isolated))
+
+  it.effect("a queue whose process cannot listen is shown as polled", () =>
+    Effect.gen(function*() {
+      const { take } = yield* waiting(false)
+      yield* Effect.forkChild(take)
+      yield* pass
+      assert.deepStrictEqual(yield* values(Metrics.aggressivePolling), { worker: 1 })
+      assert.isAtLeast((yield* counts(Metrics.wakeReasons))["worker Poll"] ?? 0, 50)
     }).pipe(isolated))
 })

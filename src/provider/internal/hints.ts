@@ -93,7 +93,7 @@ export const make = Effect.fnUntraced(function*(
       return Effect.logWarning(
         "Provider: a hint of another process waited too long in this one, which polls for a while: something blocks its event loop"
       ).pipe(
-        Effect.annotateLogs({ package: "duroxide-prisma", waitedMs: Math.round(waitedMs), notifyDeliveryTimeoutMs }),
+        Effect.annotateLogs({ package: "duroxide-prisma", duration_ms: Math.round(waitedMs), notifyDeliveryTimeoutMs }),
         withHarmlessLoggers
       )
     })

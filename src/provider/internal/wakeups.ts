@@ -21,6 +21,7 @@ import type { Hints } from "./hints.ts"
 import type { LockedInstances } from "./locks.ts"
 import * as locks from "./locks.ts"
 import * as nextDue from "./nextDue.ts"
+import * as pollGauges from "./pollGauges.ts"
 import type { Settings, State } from "./pollMode.ts"
 import type { StoreClock } from "./storeClock.ts"
 import * as workQueue from "./workQueue.ts"
@@ -91,8 +92,9 @@ export const make = Effect.fnUntraced(function*(
     }
   })
 
-  const queueOf = (name: Queue) =>
-    workQueue.make({
+  const queueOf = Effect.fnUntraced(function*(name: Queue) {
+    const gauges = yield* pollGauges.make(name)
+    return workQueue.make({
       name,
       clock,
       settings,
@@ -103,12 +105,14 @@ export const make = Effect.fnUntraced(function*(
       findNextDue: (isUrgent) => {
         if (hints.isConnected() && queues.some((queue) => queue.hasPumps())) finder.find(isUrgent)
       },
+      onLook: gauges.looked,
       onMode: (before, now) => {
         if (before.mode !== now.mode) run(logMode(name, now))
       }
     })
-  const orchestrators = queueOf("orchestrator")
-  const workers = queueOf("worker")
+  })
+  const orchestrators = yield* queueOf("orchestrator")
+  const workers = yield* queueOf("worker")
   const queues = [orchestrators, workers]
   const byName = (queue: Queue) => queue === "worker" ? workers : orchestrators
 

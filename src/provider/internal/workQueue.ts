@@ -67,6 +67,8 @@ export interface Options {
   readonly random: () => number
   /** There may be work that becomes due at a time that is not known here. */
   readonly findNextDue: (isUrgent: boolean) => void
+  /** After each look, with the mode it leads to. */
+  readonly onLook: (reason: LookReason, now: pollMode.State) => void
   /** The mode before, and the mode now. */
   readonly onMode: (before: pollMode.State, now: pollMode.State) => void
 }
@@ -226,6 +228,7 @@ export const make = (options: Options): WorkQueue => {
       }
       if (reason === "FallbackTimeout") findNextDue(false)
       change({ _tag: "Looked", reason, outcome })
+      options.onLook(reason, state)
     },
 
     wake,

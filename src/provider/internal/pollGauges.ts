@@ -1,0 +1,33 @@
+/**
+ * Says in the metrics why a queue is looked at, and whether it is polled.
+ */
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import type * as Scope from "effect/Scope"
+import { seriesOf } from "../../model/internal/labelled.ts"
+import * as Metrics from "../../model/Metrics.ts"
+import type { Queue } from "../Notifier.ts"
+import type { LookReason, State } from "./pollMode.ts"
+
+export interface PollGauges {
+  /** The queue was looked at for this reason, and is now in this mode. */
+  readonly looked: (reason: LookReason, now: State) => void
+}
+
+/** The mode is shown from the first look on, until the scope is closed. */
+export const make = Effect.fnUntraced(function*(queue: Queue): Effect.fn.Return<PollGauges, never, Scope.Scope> {
+  const context = yield* Effect.context<never>()
+  const polling = pollings(queue)
+  yield* Effect.addFinalizer(() => Effect.sync(() => Metric.removeUnsafe(polling, context)))
+  return {
+    looked: (reason, { mode }) => {
+      reasons(queue, reason).updateUnsafe(1, context)
+      polling.updateUnsafe(mode === "Aggressive" ? 1 : 0, context)
+    }
+  }
+})
+
+// internal
+
+const reasons = seriesOf(Metrics.wakeReasons)
+const pollings = seriesOf(Metrics.aggressivePolling)
