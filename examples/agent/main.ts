@@ -31,11 +31,11 @@ const ask = Effect.fnUntraced(function*(text: string) {
 /** Prints the last answer when there are so many. */
 const answer = Effect.fnUntraced(function*(count: number) {
   const client = yield* Client.Client
-  const answers = yield* client.read(Conversation, instanceId).pipe(
-    Effect.map((said) => Option.getOrElse(said, () => []).filter(({ role }) => role === "assistant")),
-    Effect.repeat({ until: (answers) => answers.length >= count, schedule: Schedule.spaced("50 millis") })
-  )
-  yield* Console.log(`agent: ${answers.at(-1)!.text}`)
+  const isAnswer = ({ role }: { readonly role: string }) => role === "assistant"
+  const said = yield* client.waitForValue(Conversation, instanceId, {
+    until: (said) => said.filter(isAnswer).length >= count
+  })
+  yield* Console.log(`agent: ${said.findLast(isAnswer)!.text}`)
 })
 
 const first = Effect.gen(function*() {

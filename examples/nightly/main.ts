@@ -4,7 +4,7 @@
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Admin } from "duroxide-prisma/provider"
-import { Console, DateTime, Effect, Layer, Option, Schedule } from "effect"
+import { Console, DateTime, Effect, Layer } from "effect"
 import { Nightly, Nights, Reports, RuntimeLive } from "./nightly.ts"
 
 let reports = 0
@@ -36,13 +36,9 @@ const main = Effect.gen(function*() {
     // A night would be "0 2 * * *"; with six fields the first one is seconds.
     payload: { cron: "*/2 * * * * *", zone: DateTime.zoneMakeNamedUnsafe("Europe/Berlin") }
   })
-  const nights = yield* client.read(Nights, instanceId).pipe(
-    Effect.map(Option.getOrElse(() => ({ started: 0, skipped: 0 }))),
-    Effect.repeat({
-      until: ({ skipped, started }) => started + skipped >= 4,
-      schedule: Schedule.spaced("100 millis")
-    })
-  )
+  const nights = yield* client.waitForValue(Nights, instanceId, {
+    until: ({ skipped, started }) => started + skipped >= 4
+  })
   yield* client.cancel(instanceId, "the example is over")
   yield* Effect.sleep("1 second") // reports that have started continue without their schedule
   yield* Console.log(`${nights.started} reports were started, ${nights.skipped} left out`)
