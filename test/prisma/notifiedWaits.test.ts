@@ -77,12 +77,15 @@ describe("What another process stores", () => {
           readProgress: now.readProgress - before.readProgress,
           renewWorkItemLocks: now.renewWorkItemLocks - before.renewWorkItemLocks
         }))
-        yield* client.raise(Next, "a")
-        assert.deepStrictEqual(yield* Fiber.join(status), { status: Option.some("first"), version: 1 })
-        yield* client.raise(Next, "a")
-        assert.strictEqual(yield* Fiber.join(value), 1)
-        yield* client.raise(Next, "a")
-        assert.strictEqual(yield* Fiber.join(end), "done")
+        // Without hints each of them would wait for one of the looks after 5, 10 and 20 seconds.
+        yield* Effect.gen(function*() {
+          yield* client.raise(Next, "a")
+          assert.deepStrictEqual(yield* Fiber.join(status), { status: Option.some("first"), version: 1 })
+          yield* client.raise(Next, "a")
+          assert.strictEqual(yield* Fiber.join(value), 1)
+          yield* client.raise(Next, "a")
+          assert.strictEqual(yield* Fiber.join(end), "done")
+        }).pipe(Effect.timeout("10 seconds"))
         // One look for each hint; a slow machine may see one at a time that is due for a look in any case.
         const { readEnds, readProgress, renewWorkItemLocks } = yield* count
         assert.isAtMost(readEnds, 4)
