@@ -1,5 +1,5 @@
-import { longPollingSuite, suite } from "../utils/prismaSuite.ts"
+import { shortPollingSuite, suite } from "../utils/prismaSuite.ts"
 
 suite("queueSemantics", "poisonMessage", "cancellation", "longPolling", "sessions", "tagFiltering")
 
-longPollingSuite()
+shortPollingSuite()

@@ -17,7 +17,7 @@ const layer = (
     Effect.map(PgServer.PgServer, (test) =>
       Layer.merge(
         // A clone of the template is migrated.
-        PrismaProvider.layer({ longPolling: { enabled: false }, ...options, url: test.url, migrate: "none" }),
+        PrismaProvider.layer({ ...options, url: test.url, migrate: "none" }),
         Layer.succeed(ProviderTest.Backdoor, backdoor(test))
       ))
   ).pipe(Layer.provide(PgServer.layer))
@@ -34,17 +34,22 @@ const simpleLayer = Layer.unwrap(
     ))
 ).pipe(Layer.provide(PgServer.layer))
 
-/** Runs a part of the suite, which is split over files that run at the same time. */
+/** Runs a part of the suite, which is split over files that run at the same time; processes notify each other. */
 export const suite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
-  ProviderTest.suite("prisma", layer(), { topics, shortPollThreshold: "500 millis", optimisticTurns: true })
+  ProviderTest.suite("prisma", layer(), {
+    topics,
+    polling: "long",
+    shortPollThreshold: "500 millis",
+    optimisticTurns: true
+  })
 
 export const suiteWithoutOptimisticTurns = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
   ProviderTest.suite("prisma, without optimistic turns", simpleLayer, { topics, shortPollThreshold: "500 millis" })
 
-export const longPollingSuite = (): void =>
-  ProviderTest.suite("prisma, long polling", layer({ longPolling: { enabled: true } }), {
+export const shortPollingSuite = (): void =>
+  ProviderTest.suite("prisma, short polling", layer({ longPolling: { enabled: false } }), {
     topics: ["longPolling"],
-    polling: "long"
+    shortPollThreshold: "500 millis"
   })
 
 // -----------------------------------------------------------------------------
