@@ -22,11 +22,13 @@ const silently = Effect.provide(Logger.layer([]))
 
 /** A process that listens. */
 const start = Effect.fnUntraced(function*(url: string, longPolling?: FromDriver.LongPolling) {
-  const services = yield* Layer.build(FromDriver.layer({ longPolling }).pipe(
-    Layer.provide(PrismaDriver.layer()),
-    Layer.provide(PgNotifier.layer({ url })),
-    Layer.provideMerge(Database.layer({ url }))
-  ))
+  const services = yield* Layer.build(
+    FromDriver.layer({ longPolling }).pipe(
+      Layer.provide(PrismaDriver.layer()),
+      Layer.provide(PgNotifier.layer({ url })),
+      Layer.provideMerge(Database.layer({ url }))
+    )
+  )
   const { statementCounts } = Context.get(services, Database.Database)
   const provider = Context.get(services, Provider.Provider)
   const looks = Effect.map(statementCounts, ({ fetchWorkItems = 0 }) => fetchWorkItems)

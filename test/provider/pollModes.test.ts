@@ -254,6 +254,32 @@ describe("A wake-up is not lost", () => {
       assert.deepStrictEqual(heard.filter(({ _tag }) => _tag === "Work").length, 1)
     }))
 
+  it.effect("when the answer to the statement that has stored work is lost", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      const { connect } = hub()
+      const lossy: typeof store.driver = {
+        ...store.driver,
+        enqueueForOrchestrator: (messages) =>
+          Effect.andThen(
+            store.driver.enqueueForOrchestrator(messages),
+            Effect.fail(
+              new ProviderError.ProviderError({
+                operation: "enqueueForOrchestrator",
+                reason: new ProviderError.ConnectionLost({ problem: "cut" })
+              })
+            )
+          )
+      }
+      const sender = yield* open(lossy, connect("sender"))
+      const worker = yield* open(store.driver, connect("worker"))
+      const [fetch] = yield* waiting(1, fetchInstance(worker))
+      yield* pass("1 minute")
+      yield* Effect.flip(sender.enqueueForOrchestrator({ message: Starts.message("a"), delay: Option.none() }))
+      yield* settle
+      assert.strictEqual((yield* Fiber.join(fetch!))?.item.instanceId, "a")
+    }).pipe(Effect.provide(Logger.layer([]))))
+
   it.effect("for work that was abandoned with a pause: another process comes first", () =>
     Effect.gen(function*() {
       const store = storeOf()

@@ -94,17 +94,34 @@ export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Opt
   }
 }
 
-/** The driver, with the locks that its answers give and take. */
+/**
+ * The driver, with the locks that its answers give and take. `lostAnswer` is called when a statement may have stored work,
+ * and its answer has not arrived.
+ */
 export const watched = (
   driver: Driver,
-  locks: { readonly orchestrator: HeldLocks; readonly worker: HeldLocks }
+  locks: { readonly orchestrator: HeldLocks; readonly worker: HeldLocks },
+  lostAnswer: () => void
 ): Driver => {
+  const stores = <A>(call: Effect.Effect<A, ProviderError>, onLost: () => void = () => {}) =>
+    Effect.tapError(call, ({ reason }) =>
+      Effect.sync(() => {
+        if (reason._tag !== "ConnectionLost" && reason._tag !== "Unavailable") return
+        onLost()
+        lostAnswer()
+      }))
+
+  /** What a lost answer would have handed over. */
+  const lostHandOvers = (handOvers: ReadonlyArray<{ readonly lockTimeoutMs: number } | null | undefined>) => () => {
+    for (const handOver of handOvers) if (handOver) locks.worker.hold(unknownToken, handOver.lockTimeoutMs)
+  }
+
   const claims = <Request extends { readonly lockTimeoutMs: number }, Claim extends { readonly lockToken: string }>(
     call: (request: Request) => Effect.Effect<ReadonlyArray<Claim>, ProviderError>,
     held: HeldLocks
   ) =>
   (request: Request) =>
-    Effect.map(call(request), (claimed) => {
+    Effect.map(stores(call(request), () => held.hold(unknownToken, request.lockTimeoutMs)), (claimed) => {
       for (const { lockToken } of claimed) held.hold(lockToken, request.lockTimeoutMs)
       return claimed
     })
@@ -114,7 +131,7 @@ export const watched = (
     held: HeldLocks
   ) =>
   (items: ReadonlyArray<Item>) =>
-    Effect.map(call(items), (answers) => {
+    Effect.map(stores(call(items)), (answers) => {
       // After a duplicate event the claim is still there.
       items.forEach(({ lockToken }, i) => answers[i] !== "DuplicateEvent" && held.release(lockToken))
       return answers
@@ -152,21 +169,32 @@ export const watched = (
     abandonWorkItems: settles(driver.abandonWorkItems, locks.worker),
     renewWorkItemLocks: renews(driver.renewWorkItemLocks, locks.worker),
     startOrchestrations: (starts) =>
-      Effect.map(driver.startOrchestrations(starts), (answers) => {
-        answers.forEach((answer, i) => {
-          if (typeof answer === "object") handedOver(answer.handedOver, starts[i]!.firstTurn?.handOver)
-        })
-        return answers
-      }),
-    ...(advanceOrchestrations !== undefined && {
-      advanceOrchestrations: (turns) =>
-        Effect.map(advanceOrchestrations(turns), (answers) => {
+      Effect.map(
+        stores(
+          driver.startOrchestrations(starts),
+          lostHandOvers(starts.map(({ firstTurn }) => firstTurn?.handOver))
+        ),
+        (answers) => {
           answers.forEach((answer, i) => {
-            for (const { lockToken } of turns[i]!.results) locks.worker.release(lockToken)
-            if (answer._tag === "Advanced") handedOver(answer.handedOver, turns[i]!.handOver)
+            if (typeof answer === "object") handedOver(answer.handedOver, starts[i]!.firstTurn?.handOver)
           })
           return answers
-        })
+        }
+      ),
+    enqueueForOrchestrator: (messages) => stores(driver.enqueueForOrchestrator(messages)),
+    enqueueForWorker: (activities) => stores(driver.enqueueForWorker(activities)),
+    ...(advanceOrchestrations !== undefined && {
+      advanceOrchestrations: (turns) =>
+        Effect.map(
+          stores(advanceOrchestrations(turns), lostHandOvers(turns.map(({ handOver }) => handOver))),
+          (answers) => {
+            answers.forEach((answer, i) => {
+              for (const { lockToken } of turns[i]!.results) locks.worker.release(lockToken)
+              if (answer._tag === "Advanced") handedOver(answer.handedOver, turns[i]!.handOver)
+            })
+            return answers
+          }
+        )
     })
   }
 }
@@ -174,6 +202,9 @@ export const watched = (
 // internal
 
 const betweenHintsMs = 1_000
+
+/** Stands for locks whose tokens have not arrived. */
+const unknownToken = "unknown"
 
 /** Locks that run out one after the other are noticed together. */
 const betweenChecksMs = 1_000

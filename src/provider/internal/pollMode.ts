@@ -31,7 +31,7 @@ export type Reason =
   | "NotifyDeliveryTimeout"
   /** A look that nothing had asked for has found work: a hint was lost. */
   | "FallbackTimeout"
-  /** A look has failed, or the question when work is due next. */
+  /** A look has failed, or another statement: what it has stored may be known to no process. */
   | "FetchError"
 
 /** Why there is a look. */
@@ -63,7 +63,7 @@ export type Event =
   | { readonly _tag: "Connected" }
   | { readonly _tag: "Disconnected" }
   | { readonly _tag: "Unreliable"; readonly reason: "ChannelSendFailed" | "NotifyDeliveryTimeout" }
-  /** The store was asked when work is due next, and has not answered. */
+  /** A statement that stores work, or asks when some is due next, has not been answered. */
   | { readonly _tag: "Failed" }
   | { readonly _tag: "Looked"; readonly reason: LookReason; readonly outcome: Outcome }
 

@@ -235,7 +235,14 @@ export const make = Effect.fnUntraced(function*(
         (entry) => Effect.sync(() => cancelListeners.delete(entry))
       ).pipe(Effect.asVoid)
   }
-  return { wakeups, driver: heldLocks.watched(store, heldBy) }
+
+  const lostAnswer = () => {
+    for (const queue of queues) queue.changed({ _tag: "Failed" })
+    announce("orchestrator", storeNowMs())
+    announce("worker", storeNowMs())
+  }
+
+  return { wakeups, driver: heldLocks.watched(store, heldBy, lostAnswer) }
 })
 
 // internal
