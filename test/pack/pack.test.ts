@@ -135,16 +135,19 @@ describe("package", () => {
     const modules = [
       ...(await readFile(join(dist, "index.d.ts"), "utf8")).matchAll(/export \* as \w+ from "\.\/(.+)\.ts"/g)
     ]
-    const names = await Promise.all(modules.map(async ([, path]) => {
-      const text = (await readFile(join(dist, `${path}.d.ts`), "utf8")).replace(/\/\*[\s\S]*?\*\//g, "")
-      const declared = [...text.matchAll(/^export (?:declare )?(?:const|class|interface|type) (\w+)/gm)]
-      const passedOn = [...text.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list]) => list!.split(","))
-      const last = passedOn.map((name) => name.trim().split(" as ").at(-1)!)
-      return new Set([...declared.map(([, name]) => name!), ...last].filter((name) => name !== ""))
-    }))
-    assert.lengthOf(names, 9)
-    assert.isAtLeast(names.reduce((sum, { size }) => sum + size, 0), 60) // they were found
-    assert.isAtMost(names.reduce((sum, { size }) => sum + size, 0), 70)
+    assert.lengthOf(modules, 9)
+    // Metrics are names for exporters, and as many as there are things to look at.
+    const names = await Promise.all(
+      modules.filter(([, path]) => path !== "model/Metrics").map(async ([, path]) => {
+        const text = (await readFile(join(dist, `${path}.d.ts`), "utf8")).replace(/\/\*[\s\S]*?\*\//g, "")
+        const declared = [...text.matchAll(/^export (?:declare )?(?:const|class|interface|type) (\w+)/gm)]
+        const passedOn = [...text.matchAll(/^export (?:type )?\{([^}]*)\}/gm)].flatMap(([, list]) => list!.split(","))
+        const last = passedOn.map((name) => name.trim().split(" as ").at(-1)!)
+        return new Set([...declared.map(([, name]) => name!), ...last].filter((name) => name !== ""))
+      })
+    )
+    assert.isAtLeast(names.reduce((sum, { size }) => sum + size, 0), 45) // they were found
+    assert.isAtMost(names.reduce((sum, { size }) => sum + size, 0), 60)
   })
 
   it("declarations: name no module by the package's private imports", async () => {
