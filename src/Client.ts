@@ -99,8 +99,8 @@ export class InstanceFailed
 }
 
 /**
- * What was waited for had not happened when `timeout` was over: the instance had not ended, or had no new status, or not
- * the value. It may not have been started at all. A running one continues.
+ * What was waited for had not happened when `timeout` was over: the instance had not ended, had no newer status, or did not
+ * have the value. It may not have been started at all. A running one continues.
  *
  * @category errors
  * @since 0.1.0
@@ -269,7 +269,7 @@ export class Client extends Context.Service<Client, {
    *
    * An end that this process stores is known at once and without a read. One in another process is known within
    * milliseconds if the processes notify each other, otherwise within half a second (`docs/long-polling.md`). Waits share
-   * their statements, so a process may have thousands; with 10,000 and without notifications, within 3 seconds.
+   * their statements, so a process may have thousands. With 10,000 and without hints, an end is known within 3 seconds.
    */
   readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
     orchestration: Definition<P, S, E>,
