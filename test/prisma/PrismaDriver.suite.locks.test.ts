@@ -1,3 +1,3 @@
-import { suite } from "../utils/prismaSuite.ts"
+import { shortPollingSuite } from "../utils/prismaSuite.ts"
 
-suite("atomicity", "errorHandling", "instanceCreation", "instanceLocking", "lockExpiration")
+shortPollingSuite("atomicity", "errorHandling", "instanceCreation", "instanceLocking", "lockExpiration")

@@ -2,4 +2,4 @@ import { shortPollingSuite, suite } from "../utils/prismaSuite.ts"
 
 suite("queueSemantics", "poisonMessage", "cancellation", "longPolling", "sessions", "tagFiltering")
 
-shortPollingSuite()
+shortPollingSuite("longPolling")

@@ -46,10 +46,12 @@ export const suite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
 export const suiteWithoutOptimisticTurns = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
   ProviderTest.suite("prisma, without optimistic turns", simpleLayer, { topics, shortPollThreshold: "500 millis" })
 
-export const shortPollingSuite = (): void =>
+/** The same without the connections that listen: tests that depend on the time of a claim bear no further load. */
+export const shortPollingSuite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void =>
   ProviderTest.suite("prisma, short polling", layer({ longPolling: { enabled: false } }), {
-    topics: ["longPolling"],
-    shortPollThreshold: "500 millis"
+    topics,
+    shortPollThreshold: "500 millis",
+    optimisticTurns: true
   })
 
 // -----------------------------------------------------------------------------
