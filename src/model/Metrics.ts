@@ -106,7 +106,7 @@ export const ackOrchestrationRetries = counter("provider.ack_orchestration_retri
 })
 
 /**
- * Calls that shared one statement, for each statement. Label: `operation`, as in `provider.infrastructure_errors`.
+ * Number of calls that share a statement. Label: `operation`, as in `provider.infrastructure_errors`.
  *
  * @category provider metrics
  * @since 0.2.0

@@ -38,13 +38,13 @@ export interface Report {
  *
  * Unhealthy when the store does not answer within 5 seconds, when the oldest message that could be claimed is older than
  * `orchestrationLockTimeout` + 2 seconds, or such an activity older than `workerLockTimeout` + 2 seconds, and when the
- * runtime is closing or has failed. After a crash, other processes take over when a lock has run out, so that work which
- * waits longer has no process that claims it.
+ * runtime is closing or has failed. After a crash, other processes take over when a lock has run out: work that waits
+ * longer has no process that claims it.
  *
  * **Gotchas**
  *
- * What waits may wait because of any process. So this is a check for alerts and for load balancers, and not one that
- * restarts the process: for that, use `health` of `Runtime`, which does not query the store.
+ * Work may wait because of any process. So use this check for alerts and load balancers, not to restart the process: for
+ * that, use `health` of `Runtime`, which does not query the store.
  *
  * @category checks
  * @since 0.2.0
@@ -87,7 +87,7 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
 })
 
 /**
- * Adds `GET /health`: a `Report` as JSON, with status 200 when healthy and 503 when not.
+ * Adds a page at `path`, by default `GET /health`: a `Report` as JSON, with status 200 when healthy and 503 when not.
  *
  * @category layers
  * @since 0.2.0

@@ -37,7 +37,10 @@ import * as SqlFault from "./internal/SqlFault.ts"
  * @since 0.2.0
  */
 export interface Options {
-  /** The server itself, with the database of `Database`. A URL with `pgbouncer=true` leads to a pooler: nothing listens. */
+  /**
+   * Address of the server itself, with the same database as `Database`. With `pgbouncer=true` it is that of a pooler, so
+   * nothing listens.
+   */
   readonly url: string | Redacted.Redacted<string>
   /** False for a process that polls: it opens no connection, and still wakes the others. Defaults to true. */
   readonly listens?: boolean | undefined

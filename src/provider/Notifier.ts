@@ -1,9 +1,8 @@
 /**
- * How processes that share a store wake each other: the seam of LISTEN/NOTIFY, of message queues, of nothing at all.
+ * How processes that share a store wake each other: by LISTEN/NOTIFY, by a message queue, or not at all.
  *
- * What a notifier carries are hints. A hint may be lost, late, doubled or wrong: the store is looked at before anything is
- * done, and what no hint announces is found by polling. So a notifier never has to be reliable, only to say whether it
- * is connected.
+ * A notifier carries hints. A hint may be lost, late, doubled or wrong: it only leads to a look at the store, and what no
+ * hint announces is found by polling. So a notifier need not be reliable; it need only say whether it is connected.
  *
  * @since 0.2.0
  */
@@ -26,9 +25,10 @@ export type Queue = "orchestrator" | "worker"
  *
  * - `Work`: a queue has work for any process that serves it, visible from `visibleAtMs` on, milliseconds since the Unix
  *   epoch by the store's clock.
- * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it says so again; null: it holds
- *   none now. After that time its work may be claimed by others.
- * - `Changed`: instances, by their `fingerprint`, have ended, have a new status or value, or have cancelled activities.
+ * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it announces a later time; null:
+ *   it holds none now. After that time its work may be claimed by others.
+ * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the first 8
+ *   hexadecimal digits of the SHA-256 of an instance id.
  * - `Waiting`: the sender has callers that wait for such changes, for the next minute.
  * - `Sampled`: the sender has just read the gauges of the store, so the others need not.
  * - `Hello`: the sender has just connected, and asks for the `Locks` and `Waiting` of the others.
@@ -81,7 +81,8 @@ export interface Listener {
 }
 
 /**
- * Hints could not be sent. They are not sent again: those that wait for them poll.
+ * Hints could not be sent. They are not sent again: the process that announced them polls for a while, and the others find
+ * the work with their fallback looks.
  *
  * @category errors
  * @since 0.2.0

@@ -145,8 +145,8 @@ export interface HandOver {
   /** Most activities to hand over, at least 1. */
   readonly limit: number
   /**
-   * Slots that stay free besides. If more activities than that wait already, none is handed over, so that none of them
-   * is overtaken. Defaults to 0.
+   * Further free slots, kept for activities that wait already. If more than that wait, none is handed over, so that none
+   * of them is overtaken. Defaults to 0.
    */
   readonly spare?: number | undefined
   readonly lockTimeout: Duration.Duration
@@ -504,8 +504,8 @@ export class Provider extends Context.Service<Provider, {
   }) => Effect.Effect<number, ProviderError>
 
   /**
-   * A number that changes when this process has stored work, or has learnt that others have, and always while it cannot
-   * learn that. What is done from time to time can be left out while it stays the same.
+   * A number that changes when this process has stored work, or has learnt that others have; and with each call, while it
+   * cannot learn that. Housekeeping can be left out while it stays the same.
    */
   readonly activity: Effect.Effect<number>
 
@@ -562,9 +562,9 @@ export class Provider extends Context.Service<Provider, {
   ) => Effect.Effect<void, never, Scope.Scope>
 
   /**
-   * Calls `listener` when another process announces that instances have changed, cancellations of their activities
-   * included, until the scope is closed: `hasChanged` says of an instance whether it may be one of them. All may be after
-   * announcements were lost, as at the beginning and at the end of a connection.
+   * Calls `listener` when another process announces that instances have changed, or that their activities are cancelled,
+   * until the scope is closed. `hasChanged` says whether an instance may be one of them. After announcements were lost, as
+   * at the beginning and at the end of a connection, it is true of every instance.
    */
   readonly onChanged: (
     listener: (hasChanged: (instanceId: string) => boolean) => void

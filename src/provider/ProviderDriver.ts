@@ -73,10 +73,10 @@ export interface ServedOrchestration {
 export const suspectAfter = 2
 
 /**
- * The earliest moments, milliseconds since the Unix epoch and later than now, at which a row of a queue that no claim may
- * take now may be taken: it becomes visible, or the lock on it runs out. Null: there is none. Too early is harmless, too
- * late is not. Locks that processes hold may be left out where finding them would read a whole queue: their holders
- * announce them. A pause, which has no holder, may not.
+ * For each queue, the next time at which work becomes claimable that is not claimable now: a row becomes visible, or a
+ * lock or a pause ends. Milliseconds since the Unix epoch, later than `nowMs`; null if there is no such work. Too early is
+ * harmless, too late is not. Locks that processes hold may be left out where finding them would read a whole queue: their
+ * holders announce them. Pauses, which have no holder, may not.
  *
  * @category models
  * @since 0.2.0
@@ -316,8 +316,9 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
  * no claim, and no other process is woken for them.
  *
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a session,
- * not `servedBy` others. None is handed over if more than `spare` such activities are visible and have no live lock before
- * the call: no activity overtakes another that no slot is kept for. An activity that the set also cancels is not handed over. A delivery counts as after a claim.
+ * not `servedBy` others. If more than `spare` such activities are visible and have no live lock before the call, none is
+ * handed over: no activity overtakes another for which no slot is kept. An activity that the set also cancels is not handed
+ * over. A delivery counts as after a claim.
  *
  * @category models
  * @since 0.2.0
@@ -325,7 +326,7 @@ export type Settled = "Done" | "LockLost" | "DuplicateEvent"
 export interface HandOver {
   /** Most activities to hand over, at least 1. */
   readonly limit: number
-  /** Slots of the caller that stay free besides, for activities that wait already. */
+  /** Further free slots of the caller, kept for activities that wait already. */
   readonly spare: number
   /** Length of their locks, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
@@ -540,7 +541,7 @@ export interface EndedInstance {
 }
 
 /**
- * What a caller waits for that waits for a status or a value, and how far it knows the instance.
+ * What is asked for a caller that waits for a status or a value, and up to which event it knows the instance.
  *
  * @category models
  * @since 0.2.0
@@ -694,8 +695,8 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    */
   readonly readEnds: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<EndedInstance>>
   /**
-   * The progress of instances that have ended, or are elsewhere than the caller knows them to be; null for those that are
-   * not, and for unknown ones. Asked as `readEnds`: what is answered with null should cost a few lookups.
+   * The progress of instances that have ended, or have events that the caller does not know; null for all others, unknown
+   * ones included. Asked as often as `readEnds`: an item that is answered with null should cost a few lookups.
    */
   readonly readProgress: (items: ReadonlyArray<ReadProgress>) => Call<ReadonlyArray<InstanceProgress | null>>
 
@@ -721,14 +722,14 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
   readonly cleanupOrphanedSessions: Call<number>
 
   /**
-   * What could be claimed now. Of each definition it may stop counting at `limit`, beginning with what is visible longest.
+   * What could be claimed now. It may stop counting at `limit` rows of each definition, the longest visible first.
    */
   readonly readBacklog: (options: { readonly limit: number }) => Call<Backlog>
 
   /**
-   * When something happens next by the passing of time alone. Optional: a provider without it finds what other processes
-   * have left with its fallback looks. It is called rarely: after a start, after a lost connection, with each fallback
-   * look, and when a time has passed that the process has not stored itself.
+   * When work becomes claimable next by the passing of time alone. Optional: without it, what other processes have left is
+   * found by the fallback looks. It is called rarely: after each connection of the notifier, with fallback looks, and when
+   * a time has come that another process had stored.
    */
   readonly readNextDue?: Call<NextDue>
 }>()("duroxide-prisma/ProviderDriver") {}

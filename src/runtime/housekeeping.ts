@@ -1,5 +1,5 @@
 /**
- * What a process does from time to time, left out while nothing happens.
+ * Housekeeping that a process leaves out while nothing is stored.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -7,8 +7,8 @@ import { monotonicMs } from "../model/internal/monotonic.ts"
 import type { Provider } from "../provider/Provider.ts"
 
 /**
- * Does it each time that something has been stored since the last time, once more after that, because what was stored may
- * have had to wait for a lock to run out, and then once an hour.
+ * Runs `effect` when something has been stored since the last run, once more after that, because what was stored may have
+ * had to wait for a lock to run out, and otherwise once an hour.
  */
 export const unlessQuiet = <A, E>(
   provider: Pick<Provider["Service"], "activity">,

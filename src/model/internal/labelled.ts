@@ -14,7 +14,7 @@ export interface Labelled<Labels extends ReadonlyArray<string>> {
 interface Options<Labels> {
   readonly description: string
   readonly labels: Labels
-  /** Those that are no plain number: as Effect names them, so that OTLP gets its own name. */
+  /** Absent for plain numbers. Effect's name, which its OTLP exporter translates. */
   readonly unit?: "milliseconds" | "seconds" | "bytes"
 }
 

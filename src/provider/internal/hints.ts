@@ -1,7 +1,7 @@
 /**
- * Hints to and from other processes, on their way between the notifier and those of this provider that need them.
+ * Hints to and from other processes, on their way between the notifier and the parts of this provider that use them.
  *
- * **Announcing** never waits and never fails. A few hints leave at once, one after the other; then those of 20 milliseconds
+ * **Announcing** never waits and never fails. Up to five announcements leave at once; then the hints of 20 milliseconds
  * leave together, merged: a process under full load sends 50 times a second, however many rows it writes. In PostgreSQL a
  * notification takes a lock at its commit that all notifying commits of the server share, so it must not be part of the
  * statements that store work.
