@@ -34,7 +34,7 @@ const { positionals, values } = parseArgs({
     /** Length of a window; that of the scenario unless set, most often 10. */
     seconds: { type: "string" },
     /** Under load before each window. */
-    warmup: { type: "string", default: "2" },
+    warmup: { type: "string" },
     /** Windows of each side. */
     rounds: { type: "string" },
     /** Only the variants of the scenario whose label contains this. */
@@ -55,7 +55,7 @@ const minutes = values.minutes === undefined ? undefined : Number(values.minutes
 const openMinutes = Number(values["open-transaction"])
 const [seconds, warmUpSeconds, rounds] = [
   minutes === undefined ? Number(values.seconds ?? scenario?.seconds) : 60 * minutes,
-  Number(values.warmup),
+  Number(values.warmup ?? scenario?.warmUpSeconds ?? 2),
   Number(values.rounds ?? (minutes === undefined ? 2 : 1))
 ]
 /** A minute or two have no curve. */
@@ -143,7 +143,7 @@ async function measureRound({ profile, urls, variant, windows }: Run, index: num
   }
 }
 
-function report({ baseline, compares }: Scenario, runs: ReadonlyArray<Run>) {
+function report({ baseline, compares, shows = [] }: Scenario, runs: ReadonlyArray<Run>) {
   const results = runs.map(({ profile, variant, windows }) => {
     const [mine, theirs] = windows.map((all) => all.length === 0 ? undefined : resultOf(variant, join(all)))
     const ratio = theirs && ratioOf(compares, mine!, theirs)
@@ -177,6 +177,7 @@ function report({ baseline, compares }: Scenario, runs: ReadonlyArray<Run>) {
   console.log(JSON.stringify({
     scenario: name,
     ...(peer && { against: peer.name }),
+    ...Object.fromEntries(shows.map((field) => [field, first.ours[field]])),
     ...first,
     ...(compared.length > 1 && { variants: compared })
   }))
@@ -216,5 +217,6 @@ function printProfile(file: string) {
 
 /** Peers have no such calls. */
 function isOnlyOurs({ load }: Variant): boolean {
-  return load.call !== undefined || load.observed !== undefined
+  const { call, longPolling, neighbour, noticed, observed } = load
+  return [call, noticed, observed].some((one) => one !== undefined) || neighbour || !longPolling
 }

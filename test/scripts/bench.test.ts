@@ -81,9 +81,24 @@ describe("bench", () => {
 
   it.live("nothing to do: an idle process completes nothing", () =>
     Effect.gen(function*() {
-      const line = yield* bench("Q", ...briefly)
-      assert.deepStrictEqual(Object.keys(line), ["scenario", "ours"])
+      const line = yield* bench("Q", ...briefly, "--only", "woken")
+      assert.deepStrictEqual(Object.keys(line), ["scenario", "statementsPerMinute", "ours"])
       assert.deepInclude(line.ours, { completed: 0, failed: 0, orchestrationsPerSecond: null })
+    }), patient)
+
+  it.live("another process serves: what was noticed is timed", () =>
+    Effect.gen(function*() {
+      const line = yield* bench("N", ...briefly, "--seconds", "5")
+      const names = line.variants.map(({ variant }: { readonly variant: string }) => variant)
+      assert.deepStrictEqual(names, ["start to claim", "end to waiter", "SELECT 1"])
+      for (const { ours } of line.variants) assert.isAbove(ours.completed, 0)
+      assert.isAtLeast(line.p99Ms, line.p50Ms)
+    }), patient)
+
+  it.live("a neighbour beside full load: its inserts are counted", () =>
+    Effect.gen(function*() {
+      const line = yield* bench("B", ...briefly)
+      for (const { ours } of line.variants) assert.isAbove(ours.completed, 0)
     }), patient)
 
   it.live("an unknown scenario, and an unknown peer: the scenarios and peers there are", () =>
