@@ -4,9 +4,9 @@
  * When a turn that this process stores cancels activities, the provider announces them at once. When another process
  * announces a change of an instance, one statement renews the locks of its activities, and so learns which of them were
  * cancelled. All other cancellations are found by a check: once an activity has been held for the check interval, one
- * statement renews the locks of all held activities. While other processes announce what they cancel, only activities of
- * Rust's orchestrations are checked that often, the others when half of their lock is left. While no activity is held that
- * long, no statement is sent.
+ * statement renews the locks of all held activities. While no activity is held that long, no statement is sent. While other
+ * processes announce what they cancel, only activities of Rust's orchestrations are checked that often, the others when
+ * half of their lock is left.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"

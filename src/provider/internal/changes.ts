@@ -174,10 +174,10 @@ const believedMs = 60_000
 
 const repeatMs = 30_000
 
-/** A process that begins to wait announces it again if it did so longer ago than `repeatMs` less this. */
+/** A process that begins to wait announces it, unless it did so within `repeatMs` less this. */
 const spareMs = 5_000
 
-/** Until what a process announces is known to all others. */
+/** After this time, what a process announces is known to all others. */
 const spreadMs = 1_000
 
 /** The function with its last results, because hints ask for the same ids again and again. */

@@ -52,9 +52,9 @@ export type LookReason =
   | "Filter"
   /** A caller does not wait. */
   | "Asked"
-  /** Time has passed: `aggressivePollMs` in Aggressive mode, */
+  /** `aggressivePollMs` have passed in Aggressive mode. */
   | "Poll"
-  /** or `fallbackPollMs` in LongPoll mode. */
+  /** `fallbackPollMs` have passed in LongPoll mode. */
   | "FallbackTimeout"
 
 export type Outcome = "Found" | "Empty" | "Failed"

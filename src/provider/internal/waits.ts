@@ -1,5 +1,5 @@
 /**
- * All that waits for instances: callers for ends, statuses and values, and held activities for their cancellation.
+ * What waits for changes of instances: callers for ends, statuses and values, held activities for their cancellation.
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"

@@ -1,8 +1,8 @@
 /**
- * Where every wake-up inside the process passes: a queue has work, an instance has ended, activities were cancelled.
+ * Every wake-up inside the process passes here: a queue has work, an instance has ended, activities were cancelled.
  *
  * The operations report here what they stored, and what others may take of it is announced to them. `Hints` brings in
- * what other processes announce. A wake-up is a hint: without it, polling and renewals find the same later.
+ * what other processes announce. A wake-up may be lost: then polling and renewals find the same later.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -44,7 +44,7 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   /** This process holds sessions, for that long from now. */
   readonly sessionsHeld: (forMs: number) => void
   /**
-   * Changes when this process has stored work, or learnt that others have; and always while it cannot learn that.
+   * Changes when this process has stored work, or learnt that others have; and with each call while it cannot learn that.
    */
   readonly activity: Effect.Effect<number>
   /** A look has left work that this process has no caller for. */

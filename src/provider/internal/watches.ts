@@ -1,5 +1,5 @@
 /**
- * Callers that wait for something of an instance: its end, a status, a value.
+ * Callers that wait for the end, a status or a value of an instance.
  *
  * All callers that wait for the same thing share a watch. What this process stores reaches them without a statement. For
  * what other processes store the store is asked, in one statement at a time for all watches that are due:
@@ -8,7 +8,7 @@
  * - a hint of another process is followed by one look for all watches it names;
  * - while no hints arrive, or others do not know yet that this process waits, the pauses of a watch grow from 20 to 500
  *   milliseconds, and further with the number of watches: the looks cost the same with 10,000 as with 100,000;
- * - while others announce all changes, each watch is looked at seldom, for hints that are lost.
+ * - while others announce all changes, each watch is looked at seldom, in case a hint is lost.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"

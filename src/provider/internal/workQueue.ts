@@ -65,7 +65,7 @@ export interface Options {
   readonly processes: () => number
   /** From 0 to 1, without 1. */
   readonly random: () => number
-  /** There may be work that becomes due at a time that is not known here. */
+  /** Asks the store: work may become due at a time that is not known here. */
   readonly findNextDue: (isUrgent: boolean) => void
   /** After each look, with the mode it leads to. */
   readonly onLook: (reason: LookReason, now: pollMode.State) => void
