@@ -106,6 +106,23 @@ describe("Poll mode:", () => {
       assert.strictEqual(yield* perSecond, 0)
     }))
 
+  it.effect("work that is due later, of which no hint came while the process polled, is found on time", () =>
+    Effect.gen(function*() {
+      const { listener, provider, store } = yield* process
+      listener().connected()
+      const fibers = yield* waiting(1, fetchInstance(provider))
+      listener().disconnected("gone")
+      yield* pass("1 second")
+      listener().connected()
+      yield* pass("1 second")
+      const silent = yield* open(store.directly, undefined)
+      yield* silent.startOrchestration({ ...Starts.start("later"), delay: Option.some(Duration.minutes(3)) })
+      yield* pass("2 minutes")
+      assert.lengthOf(yield* ended(fibers), 0)
+      yield* pass("61 seconds")
+      assert.lengthOf(yield* ended(fibers), 1)
+    }))
+
   it.effect("work is found at once when a listener is back", () =>
     Effect.gen(function*() {
       const store = storeOf()

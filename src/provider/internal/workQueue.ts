@@ -105,7 +105,11 @@ export const make = (options: Options): WorkQueue => {
     const before = state
     state = pollMode.next(before, event, monotonicMs(clock), settings)
     if (state === before) return
-    if (state.mode === "LongPoll" && before.mode === "Aggressive") lookAfterLocks()
+    if (state.mode === "LongPoll" && before.mode === "Aggressive") {
+      lookAfterLocks()
+      // Hints of what is due later may have been lost meanwhile.
+      findNextDue(true)
+    }
     if (state.mode !== before.mode) { for (const pump of pumps) pump.ring() }
     options.onMode(before, state)
   }
