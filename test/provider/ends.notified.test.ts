@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Notifier } from "duroxide-prisma/provider"
+import { Notifier, ProviderError } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -382,5 +382,28 @@ describe("Many waits", () => {
       yield* pass(100)
       assert.isTrue(waits.every(isDone))
       assert.isAtMost(looks.length, 12)
+    }))
+})
+
+describe("An end stored by a statement whose answer is lost", () => {
+  it.effect("is found soon by callers of the same process", () =>
+    Effect.gen(function*() {
+      const lost = new ProviderError.ConnectionLost({ problem: "cut" })
+      const { provider } = yield* Notified.make().process({
+        change: (driver) => ({
+          ackOrchestrationItems: (acks) =>
+            Effect.andThen(
+              driver.ackOrchestrationItems(acks),
+              Effect.fail(new ProviderError.ProviderError({ operation: "ackOrchestrationItems", reason: lost }))
+            )
+        })
+      })
+      const waiting = yield* Effect.forkChild(provider.awaitEnd({ instanceId: "a" }))
+      yield* pass(60_000)
+      yield* provider.startOrchestration(start("a"))
+      const turn = yield* Effect.forkChild(Effect.exit(Notified.run(provider, Notified.completion)))
+      yield* pass(500)
+      assert.isTrue(Exit.isFailure(yield* Fiber.join(turn)))
+      assert.isAtMost(yield* latenessMs(waiting), 1_000)
     }))
 })

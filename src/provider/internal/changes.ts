@@ -28,6 +28,8 @@ export interface Changes extends Pick<Provider["Service"], "isNotified" | "onCha
   readonly announcedSinceMs: () => number
   /** This process has stored a turn. */
   readonly turnStored: (turn: Turn) => void
+  /** This process may have stored something: all watchers are asked to look. */
+  readonly lostAnswer: () => void
 }
 
 /** None of the functions throws or waits. */
@@ -138,6 +140,9 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
         ofInstance.delete(watcher)
         if (ofInstance.size === 0 && watchers.get(key) === ofInstance) watchers.delete(key)
       }
+    },
+    lostAnswer: () => {
+      for (const ofInstance of watchers.values()) for (const watcher of ofInstance) watcher.doubted()
     },
     announcedSinceMs: () => announcedSinceMs,
     isNotified: hints.isConnected,

@@ -14,7 +14,7 @@ import type { Sharing } from "./statement.ts"
 export interface Waits {
   readonly operations: Pick<Provider["Service"], "awaitEnd" | "awaitProgress" | "isNotified" | "onChanged">
   /** What this process has stored. */
-  readonly stored: Pick<ends.Ends, "started" | "turnStored">
+  readonly stored: Pick<ends.Ends, "started" | "turnStored"> & Pick<changes.Changes, "lostAnswer">
 }
 
 export const make = Effect.fnUntraced(function*(
@@ -34,6 +34,7 @@ export const make = Effect.fnUntraced(function*(
     },
     stored: {
       started: ofEnds.started,
+      lostAnswer: changing.lostAnswer,
       turnStored: (turn) => {
         ofEnds.turnStored(turn)
         ofProgress.turnStored(turn)

@@ -24,6 +24,7 @@ import * as nextDue from "./nextDue.ts"
 import * as pollGauges from "./pollGauges.ts"
 import type { Settings, State } from "./pollMode.ts"
 import type { StoreClock } from "./storeClock.ts"
+import type { Waits } from "./waits.ts"
 import * as workQueue from "./workQueue.ts"
 import type { WorkQueue } from "./workQueue.ts"
 
@@ -64,7 +65,7 @@ export interface Options {
 /** The wake-ups, and the driver with its locks watched. They end with the scope. */
 export const make = Effect.fnUntraced(function*(
   store: ProviderDriver["Service"],
-  ends: Pick<Ends, "started" | "turnStored">,
+  ends: Waits["stored"],
   { hints, settings, storeClock }: Options
 ): Effect.fn.Return<
   { readonly wakeups: Wakeups; readonly driver: ProviderDriver["Service"] },
@@ -240,6 +241,7 @@ export const make = Effect.fnUntraced(function*(
     for (const queue of queues) queue.changed({ _tag: "Failed" })
     announce("orchestrator", storeNowMs())
     announce("worker", storeNowMs())
+    ends.lostAnswer()
   }
 
   return { wakeups, driver: heldLocks.watched(store, heldBy, lostAnswer) }
