@@ -24,7 +24,7 @@ export type Queue = "orchestrator" | "worker"
  * What one process announces to the others.
  *
  * - `Work`: a queue has work for any process that serves it, visible from `visibleAtMs` on, milliseconds since the Unix
- *   epoch by the store's clock.
+ *   epoch by the store's clock; 0 for what is visible already.
  * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it announces a later time; null:
  *   it holds none now. After that time its work may be claimed by others.
  * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the first 8

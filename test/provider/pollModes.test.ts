@@ -324,3 +324,38 @@ describe("A wake-up is not lost", () => {
       assert.strictEqual((yield* Fiber.join(mine!))?.attemptCount, 2)
     }))
 })
+
+describe("What a process announces:", () => {
+  it.effect("work that is visible already has no time, as its clock may be wrong", () =>
+    Effect.gen(function*() {
+      const { notifier, sent } = manual()
+      const provider = yield* open(storeOf().driver, notifier)
+      yield* pass("1 hour")
+      yield* provider.startOrchestration(Starts.start("i"))
+      yield* settle
+      const works = sent.filter(({ _tag }) => _tag === "Work")
+      assert.deepStrictEqual(works, [Notifier.Hint.Work({ queue: "orchestrator", visibleAtMs: 0 })])
+    }))
+
+  it.effect("locks of activities that are handed over, before the answer: its first activity may end the process", () =>
+    Effect.gen(function*() {
+      const { notifier, sent } = manual()
+      const { driver } = storeOf()
+      const provider = yield* open(
+        {
+          ...driver,
+          advanceOrchestrations: (turns) => Effect.andThen(driver.advanceOrchestrations!(turns), Effect.never)
+        },
+        notifier
+      )
+      yield* Effect.forkChild(provider.advanceOrchestration({
+        instanceId: "i",
+        lastEventId: 3,
+        results: [],
+        turn,
+        handOver: { limit: 1, lockTimeout: Duration.seconds(30), activities: ["A"], tags: { _tag: "DefaultOnly" } }
+      }))
+      yield* settle
+      assert.deepInclude(sent, Notifier.Hint.Locks({ queue: "worker", untilMs: 30_000 }))
+    }))
+})

@@ -118,7 +118,10 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
     received: ({ hint }) => {
       if (hint._tag === "Waiting") othersWaitUntilMs = monotonicMs(clock) + believedMs
       else if (hint._tag === "Hello") {
-        if (watchers.size > 0) announceWaiting()
+        if (watchers.size === 0) return
+        announceWaiting()
+        // This process may have been slow to answer: the other one believes after a second that it does not wait.
+        for (const ofInstance of watchers.values()) for (const watcher of ofInstance) watcher.changed()
       } else if (hint._tag === "Changed") {
         for (const one of hint.fingerprints) for (const watcher of watchers.get(one) ?? []) watcher.changed()
         if (listeners.size === 0) return

@@ -19,6 +19,11 @@ type Driver = ProviderDriver["Service"]
 
 /** Of one queue. */
 export interface HeldLocks {
+  /**
+   * A statement that is about to be sent may take some, for that long. Said before, because what is handed over may end the
+   * process as soon as its answer arrives.
+   */
+  readonly expect: (forMs: number) => void
   /** Taken or renewed now, for that long. */
   readonly hold: (lockToken: string, forMs: number) => void
   /** Released, or taken over by another process. */
@@ -47,7 +52,10 @@ export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Opt
   const keys = { check: `${queue} check`, say: `${queue} say`, none: `${queue} none` }
 
   const say = () => {
-    if (held.size === 0) return
+    if (held.size > 0) announceAll()
+  }
+
+  const announceAll = () => {
     const nowMs = monotonicMs(clock)
     announcedMs = nowMs
     isAnnounced = true
@@ -79,6 +87,13 @@ export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Opt
   }
 
   return {
+    expect: (forMs) => {
+      const nowMs = monotonicMs(clock)
+      lastMs = Math.max(lastMs, nowMs + forMs)
+      if (nowMs - announcedMs < betweenHintsMs) return
+      announceAll()
+      sayNoneSoon()
+    },
     hold: (lockToken, forMs) => {
       const nowMs = monotonicMs(clock)
       held.set(lockToken, nowMs + forMs)
@@ -150,6 +165,15 @@ export const watched = (
       return answers
     })
 
+  const handingOver = <A>(
+    handOvers: ReadonlyArray<{ readonly lockTimeoutMs: number } | null | undefined>,
+    call: Effect.Effect<A, ProviderError>
+  ) =>
+    Effect.suspend(() => {
+      for (const handOver of handOvers) if (handOver) locks.worker.expect(handOver.lockTimeoutMs)
+      return call
+    })
+
   const handedOver = (
     tokens: ReadonlyArray<{ readonly lockToken: string }>,
     handOver: { readonly lockTimeoutMs: number } | null | undefined
@@ -171,7 +195,7 @@ export const watched = (
     startOrchestrations: (starts) =>
       Effect.map(
         stores(
-          driver.startOrchestrations(starts),
+          handingOver(starts.map(({ firstTurn }) => firstTurn?.handOver), driver.startOrchestrations(starts)),
           lostHandOvers(starts.map(({ firstTurn }) => firstTurn?.handOver))
         ),
         (answers) => {
@@ -186,7 +210,10 @@ export const watched = (
     ...(advanceOrchestrations !== undefined && {
       advanceOrchestrations: (turns) =>
         Effect.map(
-          stores(advanceOrchestrations(turns), lostHandOvers(turns.map(({ handOver }) => handOver))),
+          stores(
+            handingOver(turns.map(({ handOver }) => handOver), advanceOrchestrations(turns)),
+            lostHandOvers(turns.map(({ handOver }) => handOver))
+          ),
           (answers) => {
             answers.forEach((answer, i) => {
               for (const { lockToken } of turns[i]!.results) locks.worker.release(lockToken)

@@ -158,12 +158,13 @@ export const make = Effect.fnUntraced(function*(
 
   // -- what this process stores ------------------------------------------------------------------
 
-  const announce = (queue: Queue, visibleAtMs: number) => hints.announce(Hint.Work({ queue, visibleAtMs }))
+  /** Defaults to now, whatever the clock of this process says. */
+  const announce = (queue: Queue, visibleAtMs = 0) => hints.announce(Hint.Work({ queue, visibleAtMs }))
 
   const workStored = (queue: Queue) => {
     activity++
     byName(queue).wake("Stored")
-    announce(queue, storeNowMs())
+    announce(queue)
   }
 
   /** While it polls, a look that comes too early is repeated soon. */
@@ -198,7 +199,7 @@ export const make = Effect.fnUntraced(function*(
       if (forMs < releasedMs) announce("worker", storeNowMs() + forMs)
     },
     activity: Effect.sync(() => hints.isConnected() ? activity : ++activity),
-    leftSome: (queue) => announce(queue, storeNowMs()),
+    leftSome: (queue) => announce(queue),
     workAbandoned: (queue, delayMs) => {
       if (delayMs === null || delayMs === 0) return workStored(queue)
       const timeMs = afterNow(delayMs)
@@ -211,7 +212,7 @@ export const make = Effect.fnUntraced(function*(
       if (!locked.release(lockToken)) return
       orchestrators.wake("Stored")
       // This process may be busy, or closing.
-      if (!orchestrators.hasCallers()) announce("orchestrator", storeNowMs())
+      if (!orchestrators.hasCallers()) announce("orchestrator")
     },
     started: ends.started,
     turnStored: (turn, handedOver) => {
@@ -239,8 +240,8 @@ export const make = Effect.fnUntraced(function*(
 
   const lostAnswer = () => {
     for (const queue of queues) queue.changed({ _tag: "Failed" })
-    announce("orchestrator", storeNowMs())
-    announce("worker", storeNowMs())
+    announce("orchestrator")
+    announce("worker")
     ends.lostAnswer()
   }
 
