@@ -222,7 +222,7 @@ describe("settling:", () => {
   for (const [name, history] of [["with events", Test.events(1)], ["without events", []]] as const) {
     it.live(`16 concurrent acks of one token ${name}: exactly one is done, its work is scheduled once`, () =>
       Effect.gen(function*() {
-        const { driver, sql } = yield* Test.open({ maxConnections: 16 })
+        const { driver, sql } = yield* Test.open({ maxConnections: 16, patient: true })
         const { lockToken } = yield* Test.claimed(driver, "a")
         const answers = yield* times(
           16,
