@@ -74,7 +74,8 @@ export interface LongPolling {
 }
 
 /**
- * How a provider made from a driver batches and waits.
+ * How a provider made from a driver batches and waits. An impossible value, such as a count below 1 or a negative
+ * duration, is a `RangeError` that names it: the layer or `make` dies with it.
  *
  * @category models
  * @since 0.2.0
@@ -111,9 +112,9 @@ export const make: (
   const longPolling = pollSettings(options?.longPolling)
   const settings = {
     longPolling,
-    lanes: options?.lanes ?? 2,
-    maxBatch: options?.maxBatch ?? 64,
-    patience: Duration.fromInputUnsafe(options?.statementTimeout ?? "30 seconds")
+    lanes: count("lanes", options?.lanes ?? 2),
+    maxBatch: count("maxBatch", options?.maxBatch ?? 64),
+    patience: Duration.millis(millis("statementTimeout", options?.statementTimeout ?? "30 seconds", 1))
   }
   const clock = yield* Clock.Clock
   const watchedDriver = watched(driver, outages.make(clock), clock)
@@ -183,13 +184,24 @@ export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Lay
 
 const pollSettings = (options: LongPolling = {}): pollMode.Settings => ({
   isEnabled: options.enabled ?? true,
-  fallbackPollMs: millis(options.fallbackPollInterval ?? "5 minutes"),
-  maxWaitMs: millis(options.maxWaitTime ?? "30 seconds"),
-  timerGraceMs: millis(options.timerGracePeriod ?? "100 millis"),
-  aggressiveDurationMs: millis(options.aggressivePollDuration ?? "60 seconds"),
-  aggressiveExitThreshold: options.aggressiveExitThreshold ?? 5,
-  notifyDeliveryTimeoutMs: millis(options.notifyDeliveryTimeout ?? "100 millis"),
-  aggressivePollMs: millis(options.aggressivePollInterval ?? "100 millis")
+  fallbackPollMs: millis("longPolling.fallbackPollInterval", options.fallbackPollInterval ?? "5 minutes", 1),
+  maxWaitMs: millis("longPolling.maxWaitTime", options.maxWaitTime ?? "30 seconds"),
+  timerGraceMs: millis("longPolling.timerGracePeriod", options.timerGracePeriod ?? "100 millis"),
+  aggressiveDurationMs: millis("longPolling.aggressivePollDuration", options.aggressivePollDuration ?? "60 seconds"),
+  aggressiveExitThreshold: count("longPolling.aggressiveExitThreshold", options.aggressiveExitThreshold ?? 5),
+  notifyDeliveryTimeoutMs: millis("longPolling.notifyDeliveryTimeout", options.notifyDeliveryTimeout ?? "100 millis"),
+  aggressivePollMs: millis("longPolling.aggressivePollInterval", options.aggressivePollInterval ?? "100 millis", 1)
 })
 
-const millis = (input: Duration.Input): number => Duration.toMillis(Duration.fromInputUnsafe(input))
+const millis = (name: string, input: Duration.Input, least = 0): number => {
+  const ms = Duration.toMillis(Duration.fromInputUnsafe(input))
+  if (!(ms >= least)) throw new RangeError(`${name} is ${ms} milliseconds; it must be at least ${least}`)
+  return ms
+}
+
+const count = (name: string, value: number): number => {
+  if (!(Number.isInteger(value) && value >= 1)) {
+    throw new RangeError(`${name} is ${value}; it must be a whole number of at least 1`)
+  }
+  return value
+}
