@@ -126,10 +126,17 @@ export const watched = (
         lostAnswer()
       }))
 
-  /** What a lost answer would have handed over. */
-  const lostHandOvers = (handOvers: ReadonlyArray<{ readonly lockTimeoutMs: number } | null | undefined>) => () => {
-    for (const handOver of handOvers) if (handOver) locks.worker.hold(unknownToken, handOver.lockTimeoutMs)
-  }
+  /** A statement that may hand activities over. A lost answer leaves their locks to this process. */
+  const handsOver = <A>(
+    handOvers: ReadonlyArray<{ readonly lockTimeoutMs: number } | null | undefined>,
+    call: Effect.Effect<A, ProviderError>
+  ) =>
+    Effect.suspend(() => {
+      for (const handOver of handOvers) if (handOver) locks.worker.expect(handOver.lockTimeoutMs)
+      return stores(call, () => {
+        for (const handOver of handOvers) if (handOver) locks.worker.hold(unknownToken, handOver.lockTimeoutMs)
+      })
+    })
 
   const claims = <Request extends { readonly lockTimeoutMs: number }, Claim extends { readonly lockToken: string }>(
     call: (request: Request) => Effect.Effect<ReadonlyArray<Claim>, ProviderError>,
@@ -165,15 +172,6 @@ export const watched = (
       return answers
     })
 
-  const handingOver = <A>(
-    handOvers: ReadonlyArray<{ readonly lockTimeoutMs: number } | null | undefined>,
-    call: Effect.Effect<A, ProviderError>
-  ) =>
-    Effect.suspend(() => {
-      for (const handOver of handOvers) if (handOver) locks.worker.expect(handOver.lockTimeoutMs)
-      return call
-    })
-
   const handedOver = (
     tokens: ReadonlyArray<{ readonly lockToken: string }>,
     handOver: { readonly lockTimeoutMs: number } | null | undefined
@@ -194,10 +192,7 @@ export const watched = (
     renewWorkItemLocks: renews(driver.renewWorkItemLocks, locks.worker),
     startOrchestrations: (starts) =>
       Effect.map(
-        stores(
-          handingOver(starts.map(({ firstTurn }) => firstTurn?.handOver), driver.startOrchestrations(starts)),
-          lostHandOvers(starts.map(({ firstTurn }) => firstTurn?.handOver))
-        ),
+        handsOver(starts.map(({ firstTurn }) => firstTurn?.handOver), driver.startOrchestrations(starts)),
         (answers) => {
           answers.forEach((answer, i) => {
             if (typeof answer === "object") handedOver(answer.handedOver, starts[i]!.firstTurn?.handOver)
@@ -210,10 +205,7 @@ export const watched = (
     ...(advanceOrchestrations !== undefined && {
       advanceOrchestrations: (turns) =>
         Effect.map(
-          stores(
-            handingOver(turns.map(({ handOver }) => handOver), advanceOrchestrations(turns)),
-            lostHandOvers(turns.map(({ handOver }) => handOver))
-          ),
+          handsOver(turns.map(({ handOver }) => handOver), advanceOrchestrations(turns)),
           (answers) => {
             answers.forEach((answer, i) => {
               for (const { lockToken } of turns[i]!.results) locks.worker.release(lockToken)
