@@ -2,7 +2,7 @@
 // that one run shows all of them. The last line is `N passed, M failed`: vitest's totals, to which every other
 // check that failed adds one failure, so that the line never looks better than the exit code.
 
-import { spawnSync } from "node:child_process"
+import { spawn } from "node:child_process"
 import { existsSync, readFileSync, rmSync } from "node:fs"
 import { relative } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -29,25 +29,44 @@ process.chdir(fileURLToPath(new URL("..", import.meta.url)))
 // Output of an earlier run must not hide that something is missing.
 for (const output of ["dist", "build", "src/prisma/generated"]) rmSync(output, { recursive: true, force: true })
 
-const failed = checks.filter((check) => !passes(check)).map(([name]) => name)
+const ends = new Map()
+for (const check of checks) {
+  const end = await run(check)
+  if (end !== null) ends.set(check[0], end)
+}
+const failed = [...ends.keys()]
 const tests = totals(failed.includes("test"))
 const failures = tests.failed + failed.filter((name) => name !== "test").length
 
 if (failed.length > 0) console.log(`\nFailed: ${failed.join(", ")}`)
 // At the end, because often only the end of a long log is kept.
+for (const [name, end] of ends) if (name !== "test") console.log(`\n- ${name} ended with\n${end}`)
 for (const failure of tests.failures) console.log(`\n- ${failure}`)
 console.log(`\n${tests.passed} passed, ${failures} failed`)
 process.exitCode = failures === 0 ? 0 : 1
 
-function passes([name, ...args]) {
+/** Null if the check passed, otherwise the end of what it printed. */
+async function run([name, ...args]) {
   console.log(`\n=== ${name}`)
   const started = performance.now()
-  const { status, error } = spawnSync("npm", ["run", "--silent", name, ...args], { stdio: "inherit" })
-  if (error) console.error(error.message)
+  const check = spawn("npm", ["run", "--silent", name, ...args], { stdio: ["inherit", "pipe", "pipe"] })
+  let end = ""
+  for (const [from, to] of [[check.stdout, process.stdout], [check.stderr, process.stderr]]) {
+    from.setEncoding("utf8").on("data", (text) => {
+      to.write(text)
+      end = (end + text).slice(-4000)
+    })
+  }
+  const status = await new Promise((resolve) => {
+    check.once("error", (error) => {
+      end += error.message
+      resolve(null)
+    }).once("close", resolve)
+  })
   console.log(
     `=== ${name} ${status === 0 ? "passed" : "FAILED"} in ${((performance.now() - started) / 1000).toFixed(1)} s`
   )
-  return status === 0
+  return status === 0 ? null : end
 }
 
 /** Counts the tests; a file that could not be loaded, and a run that failed without naming a test, count as one. */
@@ -63,12 +82,17 @@ function totals(runFailed) {
   return { passed, failed: Math.max(failed, runFailed ? 1 : 0), failures: files.flatMap(failuresOf) }
 }
 
-/** The names of a file's tests that failed, each with the beginning of its message. */
+/** The names of a file's tests that failed, each with its message. */
 function failuresOf({ assertionResults, message, name, status }) {
   const failed = assertionResults.filter((test) => test.status === "failed")
   const named = failed.map(({ failureMessages, fullName }) =>
-    `${fullName}: ${failureMessages.join("\n").slice(0, 600)}`
+    `${fullName}: ${shortened(failureMessages.join("\n"))}`
   )
-  const problems = failed.length === 0 && status === "failed" ? [message.slice(0, 600)] : named
+  const problems = failed.length === 0 && status === "failed" ? [shortened(message)] : named
   return problems.map((problem) => `${relative(process.cwd(), name)}: ${problem}`)
+}
+
+/** Beginning and end: a random test prints its counterexample first and the error last. */
+function shortened(message) {
+  return message.length <= 1600 ? message : `${message.slice(0, 400)}\n[...]\n${message.slice(-1200)}`
 }

@@ -80,7 +80,7 @@ it.layer(player, { timeout: "60 seconds" })("MemoryDriver and PrismaDriver:", (i
       yield* Effect.promise(() =>
         fc.assert(
           fc.asyncProperty(sequence, (operations) => run(play(operations))),
-          { numRuns: runs, ...(seed === "random" ? {} : { seed: Number(seed) }) }
+          { numRuns: runs, includeErrorInReport: true, ...(seed === "random" ? {} : { seed: Number(seed) }) }
         )
       )
     }), Math.max(60_000, runs * 2000))
