@@ -85,9 +85,7 @@ function totals(runFailed) {
 /** The names of a file's tests that failed, each with its message. */
 function failuresOf({ assertionResults, message, name, status }) {
   const failed = assertionResults.filter((test) => test.status === "failed")
-  const named = failed.map(({ failureMessages, fullName }) =>
-    `${fullName}: ${shortened(failureMessages.join("\n"))}`
-  )
+  const named = failed.map(({ failureMessages, fullName }) => `${fullName}: ${shortened(failureMessages.join("\n"))}`)
   const problems = failed.length === 0 && status === "failed" ? [shortened(message)] : named
   return problems.map((problem) => `${relative(process.cwd(), name)}: ${problem}`)
 }
