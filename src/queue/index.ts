@@ -1,0 +1,2 @@
+export * as Queue from "./Queue.ts"
+export * as QueueError from "./QueueError.ts"
