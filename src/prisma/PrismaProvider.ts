@@ -1,5 +1,6 @@
 /**
- * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out.
+ * The provider on PostgreSQL as one layer: connection options in, `Provider` and `Admin` out, and the `Database` for
+ * whatever else the process keeps there.
  *
  * It only composes layers: the migrator before the database, the notifier and the drivers on the database, the services
  * on these.
@@ -21,8 +22,8 @@ import * as DatabaseServer from "../server/DatabaseServer.ts"
 import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
 import * as Database from "./Database.ts"
 import * as Horizon from "./internal/horizon.ts"
+import * as Preparation from "./internal/preparation.ts"
 import type { MigrationError } from "./MigrationError.ts"
-import * as Migrator from "./Migrator.ts"
 import * as PgNotifier from "./PgNotifier.ts"
 import * as PrismaAdmin from "./PrismaAdmin.ts"
 import * as PrismaDriver from "./PrismaDriver.ts"
@@ -53,7 +54,7 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
  * @category models
  * @since 0.1.0
  */
-export type Services = Provider.Provider | Admin.Admin | ProviderDriver
+export type Services = Provider.Provider | Admin.Admin | ProviderDriver | Database.Database
 
 /**
  * The provider and its database, released with the layer. Fails with `MigrationError` if the schema does not have the
@@ -73,8 +74,8 @@ export const layer = (
     Layer.provideMerge(PrismaDriver.layer(options)),
     Layer.provide(notifier(options)),
     Layer.provide(watchHorizon),
-    Layer.provide(Database.layer(options)),
-    Layer.provide(migrations(options))
+    Layer.provideMerge(Database.layer(options)),
+    Layer.provide(Preparation.layer(options))
   )
 
 /**
@@ -125,17 +126,3 @@ const notifier = ({ directUrl, longPolling, url }: Options) =>
       onSome: (given) => Layer.succeed(Notifier, given)
     })
   ))
-
-const migrations = (options: Options): Layer.Layer<never, MigrationError> => {
-  const target = { url: options.directUrl ?? options.url, schema: options.schema }
-  switch (options.migrate ?? "apply") {
-    case "apply":
-      return Migrator.layer(target)
-    case "verify":
-      return Migrator.layerVerify(target)
-    case "adopt":
-      return Migrator.layerAdopt(target)
-    case "none":
-      return Layer.empty
-  }
-}

@@ -1,2 +1,5 @@
+export * as Consumer from "./Consumer.ts"
+export * as Message from "./Message.ts"
 export * as Queue from "./Queue.ts"
+export * as QueueDatabase from "./QueueDatabase.ts"
 export * as QueueError from "./QueueError.ts"

@@ -35,6 +35,9 @@ export const channelsOf = (schema: string): Channels => ({
   changes: channel(schema, "changes")
 })
 
+/** The channel of queues, outbox and tasks: `queue/internal/signals.ts` says what its payloads are. */
+export const queueChannelOf = (schema: string): string => channel(schema, "queues")
+
 /** The same for every process that uses the schema; short, and plain ASCII. */
 export const hashOf = (schema: string): string => createHash("sha256").update(schema, "utf8").digest("hex").slice(0, 32)
 
@@ -99,7 +102,7 @@ const maxNameBytes = 63
 /** 800 fingerprints are 7,200 bytes. */
 const maxFingerprints = 800
 
-const channel = (schema: string, kind: "orch_work" | "worker_work" | "changes"): string => {
+const channel = (schema: string, kind: "orch_work" | "worker_work" | "changes" | "queues"): string => {
   const name = `${schema}_${kind}`
   return Buffer.byteLength(name, "utf8") <= maxNameBytes ? name : `dx_${hashOf(schema)}_${kind}`
 }

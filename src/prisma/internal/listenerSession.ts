@@ -8,14 +8,15 @@ import type * as Scope from "effect/Scope"
 import * as net from "node:net"
 import * as pg from "pg"
 import * as ProviderError from "../../provider/ProviderError.ts"
-import type { Channels, Notification } from "./channels.ts"
+import type { Notification } from "./channels.ts"
 import type { Connection } from "./connection.ts"
 import { located, quoted } from "./connection.ts"
 import * as SqlFault from "./SqlFault.ts"
 
 export interface Options {
   readonly connection: Connection
-  readonly channels: Channels
+  /** Unquoted. */
+  readonly channels: ReadonlyArray<string>
   readonly applicationName: string
   /** Called for every notification, from the moment the server accepts the listener. */
   readonly onNotification: (notification: Notification) => void
@@ -59,7 +60,7 @@ export const open = Effect.fnUntraced(
 
     yield* answered(() => client.connect())
     state.isOpen = true
-    const names = Object.values(options.channels).map(quoted)
+    const names = options.channels.map(quoted)
     // The server may be set to end sessions that are idle.
     yield* answered(() =>
       client.query(["SET idle_session_timeout = 0", ...names.map((name) => `LISTEN ${name}`)].join("; "))

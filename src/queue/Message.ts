@@ -1,0 +1,115 @@
+/**
+ * Kinds of messages: the payload of each is described by a Schema.
+ *
+ * Messages are small. They name what happened and what it happened to; the data itself is in the database or in an object
+ * store.
+ *
+ * @since 0.2.0
+ */
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Schema from "effect/Schema"
+import type { PayloadFields } from "../model/internal/payload.ts"
+import { describe } from "../model/internal/schemaIssue.ts"
+import type { Payload } from "./Queue.ts"
+import { PayloadInvalid } from "./QueueError.ts"
+
+/**
+ * A kind of messages.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Message<Kind extends string, Fields extends PayloadFields> {
+  readonly kind: Kind
+  readonly fields: Fields
+  /** The payload of a message. Fails with `PayloadInvalid` if the value is not of the Schema. */
+  readonly encode: (value: Value<Fields>) => Effect.Effect<Payload, PayloadInvalid>
+  /**
+   * The value of a payload, without `kind`; fields that the Schema does not have are ignored. Fails with `PayloadInvalid` if
+   * the payload is of another kind or not of the Schema.
+   */
+  readonly decode: (payload: Payload) => Effect.Effect<Value<Fields>, PayloadInvalid>
+}
+
+/**
+ * What a message of these fields says, beside its kind.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Value<Fields extends PayloadFields> = Schema.Struct<Fields>["Type"]
+
+/**
+ * Any kind of messages.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Any = Message<string, any>
+
+/**
+ * Defines a kind of messages. `kind` is a field of every payload, so `fields` cannot have it.
+ *
+ * **Example** (A message that names a row)
+ *
+ * ```ts
+ * const InvoicePaid = Message.make("invoice_paid", { invoice_id: Schema.String })
+ * ```
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const make = <const Kind extends string, const Fields extends PayloadFields & { readonly kind?: never }>(
+  kind: Kind,
+  fields: Fields
+): Message<Kind, Fields> => {
+  const codec = Schema.toCodecJson(Schema.Struct(fields))
+  const encodeExit = Schema.encodeUnknownExit(codec)
+  const decodeExit = Schema.decodeUnknownExit(codec)
+  const checked = <A>(exit: Exit.Exit<A, Schema.SchemaError>) =>
+    Exit.isSuccess(exit) ? Effect.succeed(exit.value) : Effect.fail(new PayloadInvalid({ kind, problem: describe(exit) }))
+  return {
+    kind,
+    fields,
+    encode: (value) =>
+      Effect.suspend(() => checked(encodeExit(value) as Exit.Exit<object, Schema.SchemaError>)).pipe(
+        Effect.map((encoded) => ({ ...encoded, kind }))
+      ),
+    decode: (payload) =>
+      Effect.suspend(() =>
+        payload.kind === kind
+          ? checked(decodeExit(payload) as Exit.Exit<Value<Fields>, Schema.SchemaError>)
+          : Effect.fail(new PayloadInvalid({ kind: payload.kind, problem: `it is not of kind "${kind}"` }))
+      )
+  }
+}
+
+/**
+ * A task can be claimed.
+ *
+ * @category kinds
+ * @since 0.2.0
+ */
+export const TaskWakeup = make("task_wakeup", { task_id: Schema.String })
+
+/**
+ * A batch of a buffered data set waits to be processed.
+ *
+ * @category kinds
+ * @since 0.2.0
+ */
+export const BufferBatch = make("buffer_batch", {
+  dataset_uuid: Schema.String,
+  dataset_version: Schema.Int,
+  batch_uri: Schema.String,
+  record_count: Schema.Int
+})
+
+/**
+ * A webhook waits to be delivered.
+ *
+ * @category kinds
+ * @since 0.2.0
+ */
+export const Delivery = make("delivery", { delivery_id: Schema.String })

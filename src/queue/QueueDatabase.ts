@@ -1,0 +1,75 @@
+/**
+ * The database for processes that use queues, outbox or tasks: connection options in, a pool and the wake-ups of other
+ * processes out.
+ *
+ * @since 0.2.0
+ */
+import * as Config from "effect/Config"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Redacted from "effect/Redacted"
+import * as Database from "../prisma/Database.ts"
+import * as Preparation from "../prisma/internal/preparation.ts"
+import type { MigrationError } from "../prisma/MigrationError.ts"
+import type * as PrismaProvider from "../prisma/PrismaProvider.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import * as signals from "./internal/signals.ts"
+
+/**
+ * Everything but `url` has a default.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface Options extends Database.Options, Pick<PrismaProvider.Options, "migrate" | "directUrl"> {
+  /**
+   * False for a process that polls: it opens no connection that listens, and still wakes the others. Defaults to true.
+   */
+  readonly listens?: boolean | undefined
+}
+
+/**
+ * What the modules of this entry point need.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Services = Database.Database | signals.QueueSignals
+
+/**
+ * Opens the database for a process without orchestrations. One connection that listens is opened when something of the
+ * process first waits for wake-ups.
+ *
+ * @see {@link layerShared} for a process with a runtime
+ * @category layers
+ * @since 0.2.0
+ */
+export const layer = (options: Options): Layer.Layer<Services, ProviderError | MigrationError> =>
+  signals.layer({ url: options.directUrl ?? options.url, listens: options.listens }).pipe(
+    Layer.provideMerge(Database.layer(options)),
+    Layer.provide(Preparation.layer(options))
+  )
+
+/**
+ * As `layer`, with options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerConfig = (
+  options: Config.Wrap<Options>
+): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
+  Layer.unwrap(Effect.map(Config.unwrap(options), layer))
+
+/**
+ * Adds the wake-ups to a `Database` that is open already, such as that of `PrismaProvider.layer`. `url` is the address of
+ * the server itself, for the connection that listens; if it leads to a pooler, the process polls.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerShared = (options: {
+  readonly url: string | Redacted.Redacted<string>
+  /** As in `Options`. */
+  readonly listens?: boolean | undefined
+}): Layer.Layer<signals.QueueSignals, ProviderError, Database.Database> => signals.layer(options)

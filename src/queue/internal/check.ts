@@ -1,0 +1,164 @@
+/**
+ * The rules for arguments that all queues share. Each breach is one reason of `QueueError`, before anything is sent.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
+import * as text from "../../model/internal/text.ts"
+import type { Queue } from "../Queue.ts"
+import { DelayTooLong, InvalidInput, PayloadInvalid, PayloadTooLarge, QueueError, QueueNotFound } from "../QueueError.ts"
+import type { Reason } from "../QueueError.ts"
+
+export const fail = (operation: string, queue: string, reason: Reason) =>
+  Effect.fail(new QueueError({ operation, queue: shown(queue), reason }))
+
+/** Why a queue cannot have this name, or undefined if it can. SQS accepts the same names, also those that end in `.fifo`. */
+export const queueName = (name: string): string | undefined =>
+  /^[A-Za-z0-9_-]{1,75}(\.fifo)?$/.test(name)
+    ? undefined
+    : `"${shown(name)}" is not a queue name: 1 to 75 letters, digits, hyphens and underscores`
+
+/** The settings of a queue of this name. */
+export const declared = <Settings>(
+  operation: string,
+  queues: Readonly<Record<string, Settings>>,
+  queue: string
+): Effect.Effect<Settings, QueueError> =>
+  typeof queue === "string" && Object.hasOwn(queues, queue)
+    ? Effect.succeed(queues[queue]!)
+    : fail(operation, queue, new QueueNotFound({ queue: shown(queue) }))
+
+/** The JSON text of a payload. */
+export const payload = (
+  operation: string,
+  queue: string,
+  payload: unknown,
+  maxBytes: number
+): Effect.Effect<string, QueueError> =>
+  Effect.suspend(() => {
+    const json = payloadJson(payload, maxBytes)
+    return typeof json === "string" ? Effect.succeed(json) : fail(operation, queue, json)
+  })
+
+/** The JSON text of a payload, or why no queue takes it. */
+export const payloadJson = (payload: unknown, maxBytes: number): string | PayloadInvalid | PayloadTooLarge => {
+  if (!Predicate.isObject(payload) || Array.isArray(payload)) return invalidPayload(null, "it is not an object")
+  if (typeof payload.kind !== "string" || payload.kind === "") {
+    return invalidPayload(null, "it has no kind, which is a text of at least one character")
+  }
+  const kind = shown(payload.kind)
+  let json: string
+  try {
+    json = JSON.stringify(payload)
+    // A `toJSON` decides what is sent.
+    if (json === undefined || JSON.parse(json)?.kind !== payload.kind) {
+      return invalidPayload(kind, "as JSON it is not an object with its kind")
+    }
+  } catch {
+    return invalidPayload(kind, "it has no JSON, such as a value of type bigint, or one that contains itself")
+  }
+  // JSON writes both as escapes. A backslash before the `u` that is itself escaped is one more or two more.
+  if (/\\u(0000|d[89a-f])/i.test(json)) {
+    const problem = problemIn(JSON.parse(json))
+    if (problem !== undefined) return invalidPayload(kind, problem)
+  }
+  const bytes = json.length * 3 <= maxBytes ? 0 : new TextEncoder().encode(json).length
+  return bytes > maxBytes ? new PayloadTooLarge({ bytes, maxBytes }) : json
+}
+
+/** Milliseconds. */
+export const delay = (
+  operation: string,
+  queue: string,
+  input: Duration.Input | undefined,
+  maxMs: number
+): Effect.Effect<number, QueueError> =>
+  input === undefined
+    ? Effect.succeed(0)
+    : Effect.flatMap(
+      milliseconds(operation, queue, "delay", input),
+      (delayMs) =>
+        delayMs > maxMs ? fail(operation, queue, new DelayTooLong({ delayMs, maxMs })) : Effect.succeed(delayMs)
+    )
+
+/** Milliseconds, from 0 to 12 hours. */
+export const timeout = (
+  operation: string,
+  queue: string,
+  field: string,
+  input: Duration.Input
+): Effect.Effect<number, QueueError> =>
+  Effect.flatMap(
+    milliseconds(operation, queue, field, input),
+    (ms) => ms > maxTimeoutMs ? invalid(operation, queue, field, "it is longer than 12 hours") : Effect.succeed(ms)
+  )
+
+export interface Receiving {
+  readonly maxMessages: number
+  readonly visibilityMs: number
+  readonly waitMs: number
+}
+
+export const receiving = Effect.fnUntraced(function*(
+  queue: string,
+  options: Parameters<Queue["Service"]["receive"]>[1]
+): Effect.fn.Return<Receiving, QueueError> {
+  const maxMessages = yield* count("receive", queue, "maxMessages", options.maxMessages)
+  const visibilityMs = yield* timeout("receive", queue, "visibilityTimeout", options.visibilityTimeout)
+  if (visibilityMs === 0) return yield* invalid("receive", queue, "visibilityTimeout", "it must be more than 0")
+  const waitMs = yield* milliseconds("receive", queue, "wait", options.wait)
+  if (waitMs > maxWaitMs) return yield* invalid("receive", queue, "wait", "it is longer than 20 seconds")
+  return { maxMessages, visibilityMs, waitMs }
+})
+
+/** A whole number from 1 to 1,000. */
+export const count = (
+  operation: string,
+  queue: string,
+  field: string,
+  value: number
+): Effect.Effect<number, QueueError> =>
+  Number.isInteger(value) && value >= 1 && value <= maxCount
+    ? Effect.succeed(value)
+    : invalid(operation, queue, field, `it must be a whole number from 1 to ${maxCount}`)
+
+/** What the store keeps of a reason: without characters it cannot hold, and short. */
+export const reason = (text_: string): string => text.replaceUnstorable(text_).slice(0, maxReason)
+
+// internal
+
+const maxCount = 1000
+
+const maxTimeoutMs = 12 * 3_600_000
+
+const maxWaitMs = 20_000
+
+const maxReason = 1000
+
+const invalid = (operation: string, queue: string, field: string, problem: string) =>
+  fail(operation, queue, new InvalidInput({ field, problem }))
+
+const invalidPayload = (kind: string | null, problem: string) => new PayloadInvalid({ kind, problem })
+
+/** A name in an error: texts of any length and with any character are given for names. */
+const shown = (name: unknown): string => text.replaceUnstorable(String(name)).slice(0, 100)
+
+/** Whole milliseconds, rounded up; at least 0. Infinite durations are longer than any limit. */
+const milliseconds = (operation: string, queue: string, field: string, input: Duration.Input) => {
+  const ms = Option.map(Duration.fromInput(input), Duration.toMillis)
+  // A number that is NaN becomes 0 in a Duration.
+  return Option.isNone(ms) || !(ms.value >= 0) || (typeof input === "number" && !(input >= 0))
+    ? invalid(operation, queue, field, "it is not a duration of 0 or more")
+    : Effect.succeed(Math.ceil(ms.value))
+}
+
+const problemIn = (value: unknown): string | undefined => {
+  if (typeof value === "string") return text.problemOf(value)
+  if (!Predicate.isObject(value)) return undefined
+  for (const [key, inner] of Object.entries(value)) {
+    const problem = text.problemOf(key) ?? problemIn(inner)
+    if (problem !== undefined) return problem
+  }
+  return undefined
+}
