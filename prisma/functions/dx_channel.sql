@@ -6,7 +6,7 @@
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_channel(
-  p_kind text                      -- orch_work, worker_work or changes
+  p_kind text                      -- orch_work, worker_work, changes or queues
 )
 RETURNS text
 LANGUAGE plpgsql

@@ -1,8 +1,10 @@
 -- Purpose: creates the tables of queues, outbox, tasks and datasets.
 -- Effect on running workers: none; orchestrations do not use these tables.
 --
--- Leases change only columns that no index has, and fillfactor leaves room for the new row version on the same page, as
--- in the queues of orchestrations. Messages and outbox rows live for seconds, so autovacuum visits them as often.
+-- Leases of outbox rows and tasks change only columns that no index has, and fillfactor leaves room for the new row
+-- version on the same page, as in the queues of orchestrations. A lease of a message moves its time: so a receive reads
+-- neither leased nor delayed messages, and the next lease to end is the head of the same index. Messages and outbox rows
+-- live for seconds, so autovacuum visits them as often.
 
 CREATE TABLE queue_messages (
   id BIGSERIAL NOT NULL,
@@ -11,13 +13,11 @@ CREATE TABLE queue_messages (
   created_at TIMESTAMPTZ NOT NULL,
   visible_at TIMESTAMPTZ NOT NULL,
   lease_token TEXT,
-  lease_until BIGINT, -- milliseconds since the Unix epoch
   attempts INTEGER NOT NULL DEFAULT 0,
   max_attempts INTEGER NOT NULL DEFAULT 20,
   last_error TEXT,
   CONSTRAINT queue_messages_pkey PRIMARY KEY (id)
 ) WITH (
-  fillfactor = 70,
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
   vacuum_index_cleanup = on, vacuum_truncate = off
 );

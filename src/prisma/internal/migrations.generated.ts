@@ -195,8 +195,10 @@ CREATE INDEX sessions_worker_id_idx ON sessions (worker_id);
     sql: `-- Purpose: creates the tables of queues, outbox, tasks and datasets.
 -- Effect on running workers: none; orchestrations do not use these tables.
 --
--- Leases change only columns that no index has, and fillfactor leaves room for the new row version on the same page, as
--- in the queues of orchestrations. Messages and outbox rows live for seconds, so autovacuum visits them as often.
+-- Leases of outbox rows and tasks change only columns that no index has, and fillfactor leaves room for the new row
+-- version on the same page, as in the queues of orchestrations. A lease of a message moves its time: so a receive reads
+-- neither leased nor delayed messages, and the next lease to end is the head of the same index. Messages and outbox rows
+-- live for seconds, so autovacuum visits them as often.
 
 CREATE TABLE queue_messages (
   id BIGSERIAL NOT NULL,
@@ -205,13 +207,11 @@ CREATE TABLE queue_messages (
   created_at TIMESTAMPTZ NOT NULL,
   visible_at TIMESTAMPTZ NOT NULL,
   lease_token TEXT,
-  lease_until BIGINT, -- milliseconds since the Unix epoch
   attempts INTEGER NOT NULL DEFAULT 0,
   max_attempts INTEGER NOT NULL DEFAULT 20,
   last_error TEXT,
   CONSTRAINT queue_messages_pkey PRIMARY KEY (id)
 ) WITH (
-  fillfactor = 70,
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
   vacuum_index_cleanup = on, vacuum_truncate = off
 );
@@ -542,6 +542,60 @@ BEGIN
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
   WHERE w.id = a.id;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Deletes leased messages.
+--
+-- Returns one outcome per receipt, in order: Done, or Expired if the lease is unknown, has ended, or was settled (of two
+-- equal receipts, the second). Bound: the rows given. Locks: messages by id.
+CREATE OR REPLACE FUNCTION dx_ack_messages(
+  p_ids bigint[],
+  p_tokens text[],
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
+  v_ids bigint[] := '{}';
+  v_row record;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, message.id
+    FROM (
+      SELECT a.*
+      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
+      ORDER BY a.id, a.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT m.id
+      FROM queue_messages AS m
+      WHERE m.id = item.id
+        AND m.lease_token = item.token
+        AND m.visible_at > v_now
+      FOR UPDATE
+    ) AS message
+  LOOP
+    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
+    v_outcomes[v_row.position] := 'Done';
+    v_ids := v_ids || v_row.id;
+  END LOOP;
+
+  DELETE FROM queue_messages AS m
+  WHERE m.id = ANY (v_ids);
   RETURN v_outcomes;
 END
 $$;
@@ -3118,6 +3172,77 @@ EXCEPTION
 END
 $$;
 
+-- Moves leased messages to the dead letters.
+--
+-- Returns one outcome per receipt, in order: Done, or Expired as in dx_ack_messages. Bound: the rows given. Locks: messages
+-- by id.
+CREATE OR REPLACE FUNCTION dx_bury_messages(
+  p_ids bigint[],
+  p_tokens text[],
+  p_reasons text[],
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
+  v_ids bigint[] := '{}';
+  v_row record;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, message.id
+    FROM (
+      SELECT a.*
+      FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS a (id, token, position)
+      ORDER BY a.id, a.position
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT m.id
+      FROM queue_messages AS m
+      WHERE m.id = item.id
+        AND m.lease_token = item.token
+        AND m.visible_at > v_now
+      FOR UPDATE
+    ) AS message
+  LOOP
+    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
+    v_outcomes[v_row.position] := 'Done';
+    v_ids := v_ids || v_row.id;
+  END LOOP;
+
+  WITH buried AS (
+    DELETE FROM queue_messages AS m
+    WHERE m.id = ANY (v_ids)
+    RETURNING m.*
+  )
+  INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
+  SELECT
+    buried.id,
+    buried.queue,
+    buried.payload,
+    buried.created_at,
+    v_now,
+    buried.attempts,
+    buried.max_attempts,
+    one.reason
+  FROM unnest(p_ids, p_reasons) WITH ORDINALITY AS one (id, reason, position)
+  JOIN buried ON buried.id = one.id
+  WHERE v_outcomes[one.position] = 'Done'
+  ORDER BY buried.id;
+  RETURN v_outcomes;
+END
+$$;
+
 -- Returns the ids of all children of the given instances, unordered: children with a row, and children whose start is
 -- still queued.
 --
@@ -3534,6 +3659,100 @@ BEGIN
     PERFORM dx_notify('worker_work', ARRAY[v_now]);
   END IF;
   RETURN v_count;
+END
+$$;
+
+-- Notifies listeners that a topic of queues, outbox or tasks has news. src/queue/internal/signals.ts says what topics there
+-- are. Equal notifications of a transaction are one.
+--
+-- The caller leaves it out under \`duroxide.quiet = on\`, which processes set that announce what they store after the commit:
+-- PostgreSQL makes commits that notify one after the other. It never fails the statement that stores the news: while more
+-- than half of the server's queue of notifications is full, there are none, and \`SET duroxide.notify = off\` turns them off,
+-- as PREPARE TRANSACTION needs.
+--
+-- Bound: none of the tables is read. Locks: none before the commit.
+CREATE OR REPLACE FUNCTION dx_signal(
+  p_topic text,                    -- such as \`o\`
+  p_at timestamptz DEFAULT NULL    -- when there is news; null or past: now
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  IF current_setting('duroxide.notify', true) = 'off' OR pg_notification_queue_usage() > 0.5 THEN
+    RETURN;
+  END IF;
+  PERFORM pg_notify(
+    dx_channel('queues'),
+    p_topic || CASE
+      WHEN p_at > clock_timestamp() AND p_at < 'infinity' THEN ' @' || ceil(extract(epoch FROM p_at) * 1000)::bigint
+      ELSE ''
+    END
+  );
+END
+$$;
+
+-- Moves the ends of leases. A lease that ends at once is over, and its message can be delivered again.
+--
+-- Returns one outcome per receipt, in order: Done; Sooner if the message now becomes visible earlier than before; Expired if
+-- the lease is unknown, has ended, or was moved before in the same call. Bound: the rows given. Locks: messages by id.
+CREATE OR REPLACE FUNCTION dx_extend_messages(
+  p_ids bigint[],
+  p_tokens text[],
+  p_lease_ms bigint[],             -- from now on; 0 ends the lease
+  p_uncounted boolean[],           -- whether the delivery does not count, since no receiver saw it
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Expired'::text, ARRAY[cardinality(p_ids)]);
+  v_ids bigint[] := '{}';
+  v_at timestamptz;
+  v_row record;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, item.lease_ms, item.uncounted, message.id, message.queue, message.visible_at
+    FROM (
+      SELECT a.*
+      FROM unnest(p_ids, p_tokens, p_lease_ms, p_uncounted) WITH ORDINALITY
+        AS a (id, token, lease_ms, uncounted, position)
+      ORDER BY a.id, a.position
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT m.id, m.queue, m.visible_at
+      FROM queue_messages AS m
+      WHERE m.id = item.id
+        AND m.lease_token = item.token
+        AND m.visible_at > v_now
+      FOR UPDATE
+    ) AS message
+  LOOP
+    CONTINUE WHEN v_row.id = v_ids[cardinality(v_ids)];
+    v_ids := v_ids || v_row.id;
+    v_at := to_timestamp((v_now_ms + v_row.lease_ms)::float8 / 1000);
+    UPDATE queue_messages AS m
+    SET visible_at = v_at,
+        lease_token = CASE WHEN v_row.lease_ms > 0 THEN m.lease_token END,
+        attempts = m.attempts - CASE WHEN v_row.uncounted THEN 1 ELSE 0 END
+    WHERE m.id = v_row.id;
+    v_outcomes[v_row.position] := CASE WHEN v_at < v_row.visible_at THEN 'Sooner' ELSE 'Done' END;
+    IF v_at < v_row.visible_at AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+      PERFORM dx_signal('m ' || v_row.queue, v_at);
+    END IF;
+  END LOOP;
+  RETURN v_outcomes;
 END
 $$;
 
@@ -4352,6 +4571,53 @@ BEGIN
 END
 $$;
 
+-- Inserts messages into their queues.
+--
+-- Returns the number of messages. Bound: the rows given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_publish_messages(
+  p_messages jsonb,                -- [{queue, payload, delay_ms, max_attempts}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_count bigint;
+BEGIN
+  INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
+  SELECT
+    m.queue,
+    m.payload,
+    v_now,
+    to_timestamp((v_now_ms + m.delay_ms)::float8 / 1000),
+    m.max_attempts
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_messages) AS (queue text, payload jsonb, delay_ms bigint, max_attempts integer)
+  ) WITH ORDINALITY AS m (queue, payload, delay_ms, max_attempts, position)
+  ORDER BY m.position;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    -- The first time of each queue: a receiver that looks then finds out about the next one.
+    PERFORM dx_signal('m ' || one.queue, to_timestamp((v_now_ms + one.delay_ms)::float8 / 1000))
+    FROM (
+      SELECT m.queue, min(m.delay_ms) AS delay_ms
+      FROM jsonb_to_recordset(p_messages) AS m (queue text, delay_ms bigint)
+      GROUP BY m.queue
+    ) AS one;
+  END IF;
+  RETURN v_count;
+END
+$$;
+
 -- Returns one row: how many messages and activities could be claimed now, since when the oldest of them could, and how
 -- many instances have not ended.
 --
@@ -5098,6 +5364,212 @@ BEGIN
   ) AS part
   WHERE part.before < p_max_bytes
   ORDER BY part.position;
+END
+$$;
+
+-- Counts the messages of a queue.
+--
+-- Returns one row; out_oldest_ms is how long the oldest visible message has been visible, null without one.
+-- Bound: all messages of the queue and its dead letters. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_queue_depth(
+  p_queue text,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_visible bigint,
+  out_delayed bigint,
+  out_in_flight bigint,
+  out_dead bigint,
+  out_oldest_ms bigint
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+BEGIN
+  RETURN QUERY
+  SELECT
+    count(*) FILTER (WHERE m.visible_at <= v_now),
+    count(*) FILTER (WHERE m.visible_at > v_now AND m.lease_token IS NULL),
+    count(*) FILTER (WHERE m.visible_at > v_now AND m.lease_token IS NOT NULL),
+    (SELECT count(*) FROM queue_dead AS d WHERE d.queue = p_queue),
+    floor(extract(epoch FROM v_now - min(m.visible_at) FILTER (WHERE m.visible_at <= v_now)) * 1000)::bigint
+  FROM queue_messages AS m
+  WHERE m.queue = p_queue;
+END
+$$;
+
+-- Leases up to p_limit visible messages of a queue, those that have been visible longest first. A message that was
+-- delivered max_attempts times already moves to the dead letters instead.
+--
+-- Returns one row: arrays with one element per message, how many died, the time of the statement, and the time of the
+-- message that becomes visible next, null without one. If that time has passed, another transaction holds the message, or
+-- the limit was reached.
+--
+-- Bound: p_limit rows that are leased, p_limit + 100 that die, and the visible ones that other transactions hold. Messages
+-- under a lease or a delay are not read. Locks: messages, without waiting.
+CREATE OR REPLACE FUNCTION dx_receive_messages(
+  p_limit integer,
+  p_queue text,
+  p_token text,                    -- of the lease; its receipts are \`<id>.<token>\`
+  p_lease_ms bigint,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_ids bigint[],
+  out_payloads text[],
+  out_attempts integer[],
+  out_died integer,
+  out_now_ms bigint,
+  out_next_ms bigint
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_locked bigint[];
+  v_dead bigint[];
+BEGIN
+  out_died := 0;
+  LOOP
+    SELECT
+      array_agg(locked.id) FILTER (WHERE NOT locked.is_dead),
+      array_agg(locked.id) FILTER (WHERE locked.is_dead)
+    INTO v_locked, v_dead
+    FROM (
+      SELECT m.id, m.attempts >= m.max_attempts AS is_dead
+      FROM queue_messages AS m
+      WHERE m.queue = p_queue
+        AND m.visible_at <= v_now
+      ORDER BY m.visible_at, m.id
+      LIMIT p_limit
+      FOR UPDATE SKIP LOCKED
+    ) AS locked;
+    EXIT WHEN v_dead IS NULL;
+    WITH buried AS (
+      DELETE FROM queue_messages AS m
+      WHERE m.id = ANY (v_dead)
+      RETURNING m.*
+    )
+    INSERT INTO queue_dead (id, queue, payload, created_at, died_at, attempts, max_attempts, last_error)
+    SELECT
+      buried.id,
+      buried.queue,
+      buried.payload,
+      buried.created_at,
+      v_now,
+      buried.attempts,
+      buried.max_attempts,
+      'delivered ' || buried.attempts || ' times without an ack'
+    FROM buried
+    ORDER BY buried.id;
+    out_died := out_died + cardinality(v_dead);
+    -- Others stand behind the dead ones.
+    EXIT WHEN v_locked IS NOT NULL OR out_died >= 100;
+  END LOOP;
+
+  WITH leased AS (
+    UPDATE queue_messages AS m
+    SET lease_token = p_token,
+        visible_at = to_timestamp((v_now_ms + p_lease_ms)::float8 / 1000),
+        attempts = m.attempts + 1
+    WHERE m.id = ANY (v_locked)
+    RETURNING m.id, m.payload, m.attempts
+  )
+  SELECT
+    array_agg(leased.id ORDER BY leased.id),
+    array_agg(leased.payload::text ORDER BY leased.id),
+    array_agg(leased.attempts ORDER BY leased.id)
+  INTO out_ids, out_payloads, out_attempts
+  FROM leased;
+
+  out_now_ms := v_now_ms;
+  out_next_ms := (
+    SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
+    FROM queue_messages AS m
+    WHERE m.queue = p_queue
+    ORDER BY m.visible_at, m.id
+    LIMIT 1
+  );
+  RETURN NEXT;
+END
+$$;
+
+-- Moves dead messages back into their queue, the oldest first: visible at once, with no delivery counted. They keep the
+-- reason of their death.
+--
+-- Returns the number of messages. Bound: p_limit rows and those that other transactions hold. Locks: dead messages,
+-- without waiting.
+CREATE OR REPLACE FUNCTION dx_redrive_messages(
+  p_queue text,
+  p_limit integer,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_ids bigint[];
+  v_count bigint;
+BEGIN
+  SELECT array_agg(locked.id)
+  INTO v_ids
+  FROM (
+    SELECT d.id
+    FROM queue_dead AS d
+    WHERE d.queue = p_queue
+    ORDER BY d.died_at, d.id
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED
+  ) AS locked;
+
+  WITH revived AS (
+    DELETE FROM queue_dead AS d
+    WHERE d.id = ANY (v_ids)
+    RETURNING d.*
+  )
+  INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, max_attempts, last_error)
+  SELECT
+    revived.id,
+    revived.queue,
+    revived.payload,
+    revived.created_at,
+    v_now,
+    revived.max_attempts,
+    revived.last_error
+  FROM revived
+  ORDER BY revived.id;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  IF v_count > 0 AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
+    PERFORM dx_signal('m ' || p_queue);
+  END IF;
+  RETURN v_count;
 END
 $$;
 
