@@ -434,3 +434,64 @@ export const activityPoison = counter("duroxide_activity_poison_total", {
   description: "Activities that failed as poison",
   labels: []
 })
+
+// -- queues ----------------------------------------------------------------------------------------
+
+/**
+ * Messages delivered to this process, also those that were delivered before. Label: `queue`.
+ *
+ * @category queue metrics
+ * @since 0.2.0
+ */
+export const queueMessagesReceived = counter("duroxide_queue_messages_received_total", {
+  description: "Messages delivered",
+  labels: ["queue"]
+})
+
+/**
+ * Messages delivered to this process that were delivered before. Label: `queue`.
+ *
+ * @category queue metrics
+ * @since 0.2.0
+ */
+export const queueMessagesRedelivered = counter("duroxide_queue_messages_redelivered_total", {
+  description: "Messages delivered again",
+  labels: ["queue"]
+})
+
+/**
+ * Messages that this process has acknowledged. Label: `queue`.
+ *
+ * @category queue metrics
+ * @since 0.2.0
+ */
+export const queueMessagesAcked = counter("duroxide_queue_messages_acked_total", {
+  description: "Messages acknowledged",
+  labels: ["queue"]
+})
+
+/**
+ * Messages that this process has moved to the dead letters: refused, or found delivered too often. SQS moves the latter
+ * itself, so they are not counted there. Label: `queue`.
+ *
+ * @category queue metrics
+ * @since 0.2.0
+ */
+export const queueMessagesDead = counter("duroxide_queue_messages_dead_total", {
+  description: "Messages moved to the dead letters",
+  labels: ["queue"]
+})
+
+/**
+ * Time that the handler of a message ran, in seconds. Labels: `queue`, `kind` of the message, and `outcome` (`acked`,
+ * `later`, `failed`).
+ *
+ * @category queue metrics
+ * @since 0.2.0
+ */
+export const queueHandlerDuration = histogram("duroxide_queue_handler_duration_seconds", {
+  description: "Time that the handler of a message ran",
+  unit: "seconds",
+  labels: ["queue", "kind", "outcome"],
+  boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 1_800, 3_600]
+})

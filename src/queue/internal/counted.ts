@@ -1,0 +1,35 @@
+/**
+ * The metrics of a queue, the same for every server.
+ */
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import { seriesOf } from "../../model/internal/labelled.ts"
+import * as Metrics from "../../model/Metrics.ts"
+import type { Queue } from "../Queue.ts"
+
+/** The same queue, counting what it delivers and settles. */
+export const counted = (queue: Queue["Service"]): Queue["Service"] => ({
+  ...queue,
+  receive: (name, options) =>
+    Effect.tap(queue.receive(name, options), (messages) => {
+      if (messages.length === 0) return Effect.void
+      const again = messages.filter(({ deliveryCount }) => deliveryCount > 1).length
+      return Effect.andThen(
+        Metric.update(received(name), messages.length),
+        again === 0 ? Effect.void : Metric.update(redelivered(name), again)
+      )
+    }),
+  ack: (name, receipt) => Effect.tap(queue.ack(name, receipt), () => Metric.update(acked(name), 1)),
+  deadLetter: (name, message, reason) =>
+    Effect.tap(queue.deadLetter(name, message, reason), () => died(name, 1))
+})
+
+/** Messages that went to the dead letters because they were delivered too often. */
+export const died = (queue: string, count: number): Effect.Effect<void> => Metric.update(dead(queue), count)
+
+// internal
+
+const received = seriesOf(Metrics.queueMessagesReceived)
+const redelivered = seriesOf(Metrics.queueMessagesRedelivered)
+const acked = seriesOf(Metrics.queueMessagesAcked)
+const dead = seriesOf(Metrics.queueMessagesDead)

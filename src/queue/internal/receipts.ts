@@ -1,0 +1,44 @@
+/**
+ * Receipts of queues that this package stores: `<message id>.<token of the lease>`. A token begins with a sign of its queue,
+ * so that the receipt of another queue is recognised without a look at the store.
+ */
+import * as Effect from "effect/Effect"
+import { createHash, randomUUID } from "node:crypto"
+import type { QueueError } from "../QueueError.ts"
+import { ReceiptInvalid } from "../QueueError.ts"
+import { fail } from "./check.ts"
+
+export interface Receipt {
+  /** A number of up to 18 digits. */
+  readonly id: string
+  readonly token: string
+}
+
+/** A new token for leases of the queue: the form of a UUID, random but for its first eight digits. */
+export const makeToken = (queue: string): string => signOf(queue) + randomUUID().slice(8)
+
+export const format = ({ id, token }: Receipt): string => `${id}.${token}`
+
+/** Fails with `ReceiptInvalid`. */
+export const parse = (operation: string, queue: string, receipt: unknown): Effect.Effect<Receipt, QueueError> =>
+  Effect.suspend(() => {
+    const [, id, token] = typeof receipt === "string" ? form.exec(receipt) ?? [] : []
+    return id === undefined || token?.startsWith(signOf(queue)) !== true
+      ? fail(operation, queue, new ReceiptInvalid({}))
+      : Effect.succeed({ id, token })
+  })
+
+// internal
+
+const form = /^([1-9]\d{0,17})\.([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})$/
+
+const signs = new Map<string, string>()
+
+const signOf = (queue: string): string => {
+  let sign = signs.get(queue)
+  if (sign === undefined) {
+    sign = createHash("sha256").update(queue, "utf8").digest("hex").slice(0, 8)
+    signs.set(queue, sign)
+  }
+  return sign
+}
