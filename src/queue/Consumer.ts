@@ -6,14 +6,30 @@
  *
  * @since 0.2.0
  */
+import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
-import type * as Effect from "effect/Effect"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
+import * as Metric from "effect/Metric"
+import * as Predicate from "effect/Predicate"
+import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
+import { InBackground } from "../model/internal/inBackground.ts"
+import { seriesOf } from "../model/internal/labelled.ts"
+import { harmlessIn, withHarmlessLoggers } from "../model/internal/logging.ts"
+import { monotonicMs } from "../model/internal/monotonic.ts"
 import type { PayloadFields } from "../model/internal/payload.ts"
+import * as Metrics from "../model/Metrics.ts"
+import * as check from "./internal/check.ts"
 import type { Message, Value } from "./Message.ts"
-import type { Queue } from "./Queue.ts"
-import type { QueueError } from "./QueueError.ts"
+import { Queue } from "./Queue.ts"
+import type { Payload, Received } from "./Queue.ts"
+import { InvalidInput } from "./QueueError.ts"
+import type { PayloadInvalid, QueueError } from "./QueueError.ts"
 
 /**
  * The answer of a handler that cannot finish now: the message comes again after `delay`, which counts as a delivery.
@@ -48,10 +64,11 @@ export interface Delivery {
  */
 export interface Handler<out R = never> {
   readonly kind: string
-  readonly run: (
-    payload: Parameters<Message<string, PayloadFields>["decode"]>[0],
+  /** The handler of one message. Fails with `PayloadInvalid` if the payload is not of the Schema. */
+  readonly prepare: (
+    payload: Payload,
     delivery: Delivery
-  ) => Effect.Effect<void | Later, unknown, R>
+  ) => Effect.Effect<Effect.Effect<void | Later, unknown, R>, PayloadInvalid>
 }
 
 /**
@@ -84,15 +101,263 @@ export interface Options<R> {
  * @category constructors
  * @since 0.2.0
  */
-export declare const on: <Kind extends string, Fields extends PayloadFields, R = never>(
+export const on = <Kind extends string, Fields extends PayloadFields, R = never>(
   message: Message<Kind, Fields>,
   handler: (value: Value<Fields>, delivery: Delivery) => Effect.Effect<void | Later, unknown, R>
-) => Handler<Exclude<R, Scope.Scope>>
+): Handler<Exclude<R, Scope.Scope>> => ({
+  kind: message.kind,
+  prepare: (payload, delivery) =>
+    Effect.map(message.decode(payload), (value) => Effect.scoped(Effect.suspend(() => handler(value, delivery))))
+})
 
 /**
  * Consumes a queue until the layer is released. Fails with `QueueError` if an option is out of its range.
  *
+ * **Details**
+ *
+ * A message whose kind has no handler, or whose payload is not of its Schema, goes to the dead letters at once. While the
+ * queue is unavailable the consumer tries again, after pauses of up to 30 seconds. When the layer is released, it receives
+ * no more, waits for its handlers up to `gracePeriod`, interrupts the rest, and gives their messages back.
+ *
  * @category layers
  * @since 0.2.0
  */
-export declare const layer: <R = never>(options: Options<R>) => Layer.Layer<never, QueueError, Queue | R>
+export const layer = <R = never>(options: Options<R>): Layer.Layer<never, QueueError, Queue | R> =>
+  Layer.effectDiscard(consume(options))
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+/** The longest wait of every queue. */
+const wait = Duration.seconds(20)
+
+interface Settings<R> {
+  readonly queue: string
+  readonly handlers: ReadonlyMap<string, Handler<R>>
+  readonly concurrency: number
+  readonly maxMessages: number
+  readonly visibility: Duration.Duration
+  readonly gracePeriod: Duration.Duration
+}
+
+const readSettings = Effect.fnUntraced(function*<R>(
+  { queue, ...options }: Options<R>
+): Effect.fn.Return<Settings<R>, QueueError> {
+  const invalid = (field: string, problem: string) =>
+    check.fail("consume", queue, new InvalidInput({ field, problem }))
+  const duration = (field: string, input: Duration.Input) =>
+    Effect.map(check.timeout("consume", queue, field, input), Duration.millis)
+  const handlers = new Map<string, Handler<R>>()
+  for (const handler of options.handlers) {
+    if (handlers.has(handler.kind)) return yield* invalid("handlers", `the kind "${handler.kind}" has two`)
+    handlers.set(handler.kind, handler)
+  }
+  if (handlers.size === 0) return yield* invalid("handlers", "there must be at least one")
+  const visibility = yield* duration("visibilityTimeout", options.visibilityTimeout ?? "30 seconds")
+  if (Duration.toMillis(visibility) === 0) return yield* invalid("visibilityTimeout", "it must be more than 0")
+  return {
+    queue,
+    handlers,
+    concurrency: yield* check.count("consume", queue, "concurrency", options.concurrency ?? 10),
+    maxMessages: yield* check.count("consume", queue, "maxMessages", options.maxMessages ?? 10),
+    visibility,
+    gracePeriod: yield* duration("gracePeriod", options.gracePeriod ?? "10 seconds")
+  }
+})
+
+const consume = Effect.fnUntraced(function*<R>(
+  options: Options<R>
+): Effect.fn.Return<void, QueueError, Queue | R | Scope.Scope> {
+  const settings = yield* readSettings(options)
+  const { concurrency, gracePeriod, maxMessages, queue: name, visibility } = settings
+  const queue = yield* Queue
+  const context = yield* Effect.context<R>()
+  const fork = Effect.runForkWith(harmlessIn(context))
+  const handle = handling(queue, settings)
+  const running = new Set<Fiber.Fiber<void>>()
+  const freed = Latch.makeUnsafe()
+
+  const start = (received: Received) => {
+    const fiber = fork(handle(received))
+    running.add(fiber)
+    fiber.addObserver(() => {
+      running.delete(fiber)
+      freed.openUnsafe()
+    })
+  }
+
+  const outage = makeOutage(name)
+  const receiveOnce = Effect.suspend(() => {
+    freed.closeUnsafe()
+    const free = concurrency - running.size
+    if (free === 0) return freed.await
+    return Effect.uninterruptibleMask((restore) =>
+      restore(queue.receive(name, {
+        maxMessages: Math.min(maxMessages, free),
+        visibilityTimeout: visibility,
+        wait
+      })).pipe(
+        Effect.flatMap((messages) => {
+          for (const message of messages) start(message)
+          return outage.over
+        }),
+        Effect.catch((error) => restore(outage.pause(error)))
+      )
+    )
+  })
+
+  // Closed in the reverse order: first no more is received.
+  yield* Effect.addFinalizer(() =>
+    Effect.gen(function*() {
+      yield* Effect.timeoutOption(Effect.forEach([...running], Fiber.await, { discard: true }), gracePeriod)
+      yield* Fiber.interruptAll(running)
+    })
+  )
+  // Handlers that end together free their places together.
+  yield* Effect.forever(Effect.andThen(Effect.yieldNow, receiveOnce)).pipe(
+    Effect.provideService(InBackground, true),
+    withHarmlessLoggers,
+    Effect.forkScoped
+  )
+})
+
+/** What becomes of one message. Never fails; when interrupted, it gives the message back. */
+const handling = <R>(queue: Queue["Service"], { handlers, queue: name, visibility }: Settings<R>) => {
+  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
+    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations })
+
+  /** A lease that has ended is no failure: the message comes again. */
+  const settled = (message: string, attempt: Effect.Effect<void, QueueError>) =>
+    Effect.retry(attempt, { schedule: settlingPauses, times: 5, while: ({ isRetryable }) => isRetryable }).pipe(
+      Effect.catch((error: QueueError) =>
+        log(Effect.logWarning(`Consumer: ${message}, so it comes again`), { error: error.message })
+      )
+    )
+
+  const giveBack = (receipt: string, delay: Duration.Duration) =>
+    settled(
+      "the message could not be given back",
+      queue.extendVisibility(name, receipt, Duration.min(delay, longestDelay))
+    )
+
+  const refuse = (received: Received, reason: string) =>
+    log(Effect.logWarning("Consumer: message moved to the dead letters"), { reason }).pipe(
+      Effect.andThen(
+        settled("the message could not be moved to the dead letters", queue.deadLetter(name, received, reason))
+      )
+    )
+
+  const extend = (receipt: string) =>
+    Effect.retry(queue.extendVisibility(name, receipt, visibility), {
+      schedule: Schedule.spaced(Duration.divideUnsafe(visibility, 10)),
+      while: ({ isRetryable }) => isRetryable
+    })
+
+  /** Ends when the lease is lost: then the handler runs on, and its message comes again. */
+  const keepHidden = (receipt: string) =>
+    Effect.delay(extend(receipt), Duration.divideUnsafe(visibility, 2)).pipe(
+      Effect.forever,
+      Effect.catch((error) =>
+        log(Effect.logWarning("Consumer: the message could not be kept hidden, so it comes again"), {
+          error: error.message
+        })
+      ),
+      Effect.andThen(Effect.never),
+      Effect.provideService(InBackground, true)
+    )
+
+  const timed = (kind: string, run: Effect.Effect<void | Later, unknown, R>) =>
+    Effect.clockWith((clock) => {
+      const start = monotonicMs(clock)
+      return Effect.onExit(run, (exit) =>
+        Effect.suspend(() =>
+          Metric.update(
+            duration(name, kind, Exit.isFailure(exit) ? "failed" : exit.value instanceof Later ? "later" : "acked"),
+            (monotonicMs(clock) - start) / 1000
+          )
+        ))
+    })
+
+  const conclude = (received: Received, exit: Exit.Exit<void | Later, unknown>) => {
+    const { deliveryCount, payload: { kind }, receipt } = received
+    if (Exit.isFailure(exit)) {
+      return Effect.andThen(
+        log(Effect.logWarning("Consumer: the handler failed, so the message comes again"), {
+          kind,
+          deliveries: deliveryCount,
+          error_type: errorTypeOf(exit.cause)
+        }),
+        giveBack(receipt, backoff(deliveryCount))
+      )
+    }
+    return exit.value instanceof Later
+      ? giveBack(receipt, exit.value.delay)
+      : settled("the message was handled, but not acknowledged", queue.ack(name, receipt))
+  }
+
+  return (received: Received) => {
+    const { deliveryCount, payload, receipt } = received
+    const handler = handlers.get(payload.kind)
+    if (handler === undefined) return refuse(received, `no handler for messages of kind "${payload.kind}"`)
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.matchEffect(handler.prepare(payload, { queue: name, deliveryCount }), {
+        onFailure: (error) => refuse(received, error.message),
+        onSuccess: (run) =>
+          restore(Effect.raceFirst(timed(payload.kind, run), keepHidden(receipt))).pipe(
+            Effect.exit,
+            Effect.flatMap((exit) =>
+              Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause)
+                ? giveBack(receipt, Duration.zero)
+                : conclude(received, exit)
+            )
+          )
+      })
+    )
+  }
+}
+
+const duration = seriesOf(Metrics.queueHandlerDuration)
+
+const settlingPauses = Schedule.exponential("100 millis")
+
+const longestDelay = Duration.hours(12)
+
+/** Before the next delivery of a message whose handler has failed. */
+const backoff = (deliveryCount: number) =>
+  Duration.min(Duration.seconds(2 ** Math.min(deliveryCount - 1, 20)), Duration.minutes(5))
+
+/** The type of an error, never what it contains. */
+const errorTypeOf = (cause: Cause.Cause<unknown>): string => {
+  const error = Cause.squash(cause)
+  if (!Predicate.isObject(error)) return typeof error
+  const { _tag, name } = error as { readonly _tag?: unknown; readonly name?: unknown }
+  return typeof _tag === "string" ? _tag : typeof name === "string" ? name : "Error"
+}
+
+/** Receives that fail in a row: pauses that grow, and one warning. */
+const makeOutage = (queue: string) => {
+  let failures = 0
+  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
+    Effect.annotateLogs(line, { package: "duroxide-prisma", queue, ...annotations })
+  return {
+    over: Effect.suspend(() => {
+      if (failures === 0) return Effect.void
+      const attempts = failures
+      failures = 0
+      return log(Effect.logInfo("Consumer: receives again"), { attempts })
+    }),
+    pause: (error: QueueError) =>
+      Effect.gen(function*() {
+        failures++
+        const line = failures > 1
+          ? Effect.logDebug("Consumer: cannot receive yet")
+          : error.isRetryable
+          ? Effect.logWarning("Consumer: cannot receive; it tries again")
+          : Effect.logError("Consumer: cannot receive; it tries again")
+        yield* log(line, { error: error.message })
+        const ms = Math.min(1000 * 2 ** (failures - 1), 30_000)
+        yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * (error.isRetryable ? ms : 30_000))
+      })
+  }
+}

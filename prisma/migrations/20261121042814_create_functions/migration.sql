@@ -833,7 +833,7 @@ $$;
 --
 -- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_channel(
-  p_kind text                      -- orch_work, worker_work or changes
+  p_kind text                      -- orch_work, worker_work, changes or queues
 )
 RETURNS text
 LANGUAGE plpgsql
@@ -4231,7 +4231,7 @@ $$;
 
 -- Inserts messages into their queues.
 --
--- Returns the number of messages. Bound: the rows given. Locks: none.
+-- Returns the time of the statement, from which delays count. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_publish_messages(
   p_messages jsonb,                -- [{queue, payload, delay_ms, max_attempts}]
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -4249,7 +4249,6 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_count bigint;
 BEGIN
   INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
   SELECT
@@ -4262,7 +4261,6 @@ BEGIN
     jsonb_to_recordset(p_messages) AS (queue text, payload jsonb, delay_ms bigint, max_attempts integer)
   ) WITH ORDINALITY AS m (queue, payload, delay_ms, max_attempts, position)
   ORDER BY m.position;
-  GET DIAGNOSTICS v_count = ROW_COUNT;
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
     -- The first time of each queue: a receiver that looks then finds out about the next one.
     PERFORM dx_signal('m ' || one.queue, to_timestamp((v_now_ms + one.delay_ms)::float8 / 1000))
@@ -4272,7 +4270,7 @@ BEGIN
       GROUP BY m.queue
     ) AS one;
   END IF;
-  RETURN v_count;
+  RETURN v_now_ms;
 END
 $$;
 

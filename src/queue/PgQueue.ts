@@ -1,0 +1,331 @@
+/**
+ * Queues in PostgreSQL, in the tables `queue_messages` and `queue_dead`.
+ *
+ * A receive leases messages for the visibility timeout. A receiver whose lease has ended can no longer settle the message,
+ * whether or not another one has received it meanwhile. Processes wake each other, so that an idle one sends no statements.
+ *
+ * @since 0.2.0
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import { Database } from "../prisma/Database.ts"
+import { Prisma } from "../prisma/internal/client.ts"
+import * as statement from "../provider/internal/statement.ts"
+import * as StoreClock from "../provider/internal/storeClock.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import * as check from "./internal/check.ts"
+import { counted, died } from "./internal/counted.ts"
+import * as declarations from "./internal/declarations.ts"
+import { queueError } from "./internal/faults.ts"
+import type { Receipt } from "./internal/receipts.ts"
+import * as receipts from "./internal/receipts.ts"
+import * as receivePump from "./internal/receivePump.ts"
+import type { ReceivePump } from "./internal/receivePump.ts"
+import { QueueSignals, Topic } from "./internal/signals.ts"
+import * as statements from "./internal/statements.ts"
+import { Queue } from "./Queue.ts"
+import type { Payload, Received } from "./Queue.ts"
+import type { QueueError } from "./QueueError.ts"
+import { InvalidInput, ReceiptExpired } from "./QueueError.ts"
+
+/**
+ * Options of the layer. `queues` is required.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface Options {
+  /** The queues by name: 1 to 75 letters, digits, hyphens and underscores. */
+  readonly queues: Readonly<Record<string, declarations.Declaration>>
+  /**
+   * The clock that decides what is visible and which lease is live: that of the database, which all processes share, or
+   * Effect's `Clock`, which tests control. Defaults to `database`.
+   */
+  readonly clock?: "database" | "effect" | undefined
+  /**
+   * How often a receive that waits looks for messages while the process cannot listen, at least 1 millisecond. Defaults to
+   * 1 second.
+   */
+  readonly pollInterval?: Duration.Input | undefined
+  /**
+   * How often a receive that waits looks for messages whose notification was lost, at least 1 millisecond. Defaults to
+   * 1 minute.
+   */
+  readonly fallbackPollInterval?: Duration.Input | undefined
+}
+
+/**
+ * The queues of the schema of the `Database`. Fails with `QueueError` if an option is out of its range.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layer = (options: Options): Layer.Layer<Queue, QueueError, Database | QueueSignals> =>
+  Layer.effect(Queue, make(options))
+
+/**
+ * As `layer`, without a layer.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const make = Effect.fnUntraced(function*(
+  options: Options
+): Effect.fn.Return<Queue["Service"], QueueError, Database | QueueSignals | Scope.Scope> {
+  const queues = yield* declarations.read(options.queues)
+  const pollMs = yield* interval("pollInterval", options.pollInterval ?? "1 second")
+  const fallbackMs = yield* interval("fallbackPollInterval", options.fallbackPollInterval ?? "1 minute")
+  const signals = yield* QueueSignals
+  const clock = yield* Clock.Clock
+  const storeClock = StoreClock.make(clock)
+  const scope = yield* Effect.scope
+  const { answer, rows } = statements.make(yield* Database, options)
+
+  const storeNowMs = () =>
+    (options.clock === "effect" ? undefined : storeClock.nowMs()) ?? clock.currentTimeMillisUnsafe()
+
+  const declared = (operation: string, queue: string) => check.declared(operation, queues, queue)
+
+  // -- publishing --------------------------------------------------------------------------------
+
+  const insert = yield* statement.shared<Publishing, number>("publishMessages", (messages) =>
+    Effect.gen(function*() {
+      const nowMs = Number(
+        yield* answer<bigint>("publishMessages", "dx_publish_messages", [messagesJson(messages)], {
+          items: messages.length,
+          isQuiet: true
+        })
+      )
+      yield* signals.announce(messages.map(({ delayMs, queue }) => ({
+        topic: Topic.messages(queue),
+        ...(delayMs > 0 && { atMs: nowMs + delayMs })
+      })))
+      return messages.map(() => nowMs)
+    }), { ...sharing, sizeOf: ({ json }) => json.length })
+
+  // -- settling ----------------------------------------------------------------------------------
+
+  const settling = <Item extends Receipt>(
+    operation: string,
+    name: string,
+    args: (items: ReadonlyArray<Item>) => ReadonlyArray<Prisma.Sql>,
+    isUnflushed = false
+  ) =>
+    statement.shared<Item, Outcome>(operation, (items) =>
+      answer<ReadonlyArray<Outcome>>(
+        operation,
+        name,
+        [
+          Prisma.sql`${items.map(({ id }) => id)}::text[]::bigint[]`,
+          Prisma.sql`${items.map(({ token }) => token)}::text[]`,
+          ...args(items)
+        ],
+        { items: items.length, isQuiet: true, isUnflushed }
+      ), sharing)
+
+  const deleteLeased = yield* settling("ackMessages", "dx_ack_messages", () => [])
+  const bury = yield* settling<Receipt & { readonly reason: string }>(
+    "buryMessages",
+    "dx_bury_messages",
+    (items) => [Prisma.sql`${items.map(({ reason }) => reason)}::text[]`]
+  )
+  const extend = yield* settling<Receipt & { readonly leaseMs: number; readonly isUncounted: boolean }>(
+    "extendMessages",
+    "dx_extend_messages",
+    (items) => [
+      Prisma.sql`${items.map(({ leaseMs }) => leaseMs)}::bigint[]`,
+      Prisma.sql`${items.map(({ isUncounted }) => isUncounted)}::boolean[]`
+    ],
+    true
+  )
+
+  /** Wakes those who wait, if the message comes earlier than they know. */
+  const moved = (queue: string, leaseMs: number) => (outcome: Outcome) =>
+    outcome !== "Sooner" ? Effect.void : signals.announce([
+      { topic: Topic.messages(queue), ...(leaseMs > 0 && { atMs: storeNowMs() + leaseMs }) }
+    ])
+
+  const settled = (operation: string, queue: string, outcome: Effect.Effect<Outcome, ProviderError>) =>
+    outcome.pipe(
+      Effect.mapError(queueError(operation, queue)),
+      Effect.tap((outcome) =>
+        outcome === "Expired" ? check.fail(operation, queue, new ReceiptExpired({})) : Effect.void
+      )
+    )
+
+  // -- receiving ---------------------------------------------------------------------------------
+
+  const claim = (queue: string) =>
+    Effect.fnUntraced(function*(limit: number, visibilityMs: number) {
+      const token = receipts.makeToken(queue)
+      const [row] = yield* rows<ReceivedRow>("receiveMessages", "dx_receive_messages", [
+        Prisma.sql`${limit}::integer`,
+        Prisma.sql`${queue}::text`,
+        Prisma.sql`${token}::text`,
+        Prisma.sql`${visibilityMs}::bigint`
+      ], { isUnflushed: true })
+      const { out_attempts, out_died, out_ids, out_next_ms, out_now_ms, out_payloads } = row!
+      storeClock.heard(Number(out_now_ms))
+      if (out_died > 0) yield* died(queue, out_died)
+      const messages = (out_ids ?? []).map((id, i): Received => ({
+        payload: JSON.parse(out_payloads![i]!) as Payload,
+        receipt: receipts.format({ id: String(id), token }),
+        deliveryCount: out_attempts![i]!
+      }))
+      return {
+        messages,
+        isMore: messages.length === limit || (messages.length === 0 && out_died > 0),
+        nextMs: out_next_ms === null ? null : Number(out_next_ms)
+      }
+    }, Effect.mapError(queueError("receive", queue)))
+
+  const giveBack = (queue: string) => (messages: ReadonlyArray<Received>) =>
+    Effect.forEach(messages, ({ receipt }) =>
+      receipts.parse("receive", queue, receipt).pipe(
+        Effect.flatMap((lease) => extend({ ...lease, leaseMs: 0, isUncounted: true })),
+        Effect.flatMap(moved(queue, 0)),
+        Effect.ignore
+      ), { concurrency: "unbounded", discard: true })
+
+  const pumps = new Map<string, ReceivePump<Received, QueueError>>()
+  for (const queue of Object.keys(queues)) {
+    const pump = yield* receivePump.make<Received, QueueError>({
+      fetch: claim(queue),
+      giveBack: giveBack(queue),
+      isConnected: signals.isConnected,
+      storeNowMs,
+      pollMs,
+      fallbackMs,
+      closed: queueError("receive", queue)(statement.closed("receive"))
+    })
+    pumps.set(queue, pump)
+  }
+
+  /** A process that only publishes does not listen. */
+  const subscribed = new Set<string>()
+  const subscribe = (queue: string, { subscriber }: ReceivePump<Received, QueueError>) =>
+    Effect.suspend(() => {
+      if (subscribed.has(queue)) return Effect.void
+      subscribed.add(queue)
+      return Scope.provide(Effect.uninterruptible(signals.subscribe(Topic.messages(queue), subscriber)), scope)
+    })
+
+  // ----------------------------------------------------------------------------------------------
+
+  return counted(Queue.of({
+    name: "postgresql",
+    maxDelayMs: declarations.maxDelayMs,
+    maxPayloadBytes: declarations.maxPayloadBytes,
+
+    publish: Effect.fnUntraced(function*(queue, payload, options) {
+      const { maxAttempts } = yield* declared("publish", queue)
+      const json = yield* check.payload("publish", queue, payload, declarations.maxPayloadBytes)
+      const delayMs = yield* check.delay("publish", queue, options?.delay, declarations.maxDelayMs)
+      yield* Effect.mapError(insert({ queue, json, delayMs, maxAttempts }), queueError("publish", queue))
+    }),
+
+    receive: Effect.fnUntraced(function*(queue, options) {
+      yield* declared("receive", queue)
+      const asking = yield* check.receiving(queue, options)
+      const pump = pumps.get(queue)!
+      yield* subscribe(queue, pump)
+      return yield* pump.receive(asking)
+    }),
+
+    ack: Effect.fnUntraced(function*(queue, receipt) {
+      yield* declared("ack", queue)
+      yield* settled("ack", queue, deleteLeased(yield* receipts.parse("ack", queue, receipt)))
+    }),
+
+    extendVisibility: Effect.fnUntraced(function*(queue, receipt, timeout) {
+      yield* declared("extendVisibility", queue)
+      const leaseMs = yield* check.timeout("extendVisibility", queue, "timeout", timeout)
+      const lease = yield* receipts.parse("extendVisibility", queue, receipt)
+      const outcome = yield* settled("extendVisibility", queue, extend({ ...lease, leaseMs, isUncounted: false }))
+      yield* moved(queue, leaseMs)(outcome)
+    }),
+
+    deadLetter: Effect.fnUntraced(function*(queue, { receipt }, reason) {
+      yield* declared("deadLetter", queue)
+      const lease = yield* receipts.parse("deadLetter", queue, receipt)
+      yield* settled("deadLetter", queue, bury({ ...lease, reason: check.reason(reason) }))
+    }),
+
+    redrive: Effect.fnUntraced(function*(queue, { limit }) {
+      yield* declared("redrive", queue)
+      const count = yield* check.count("redrive", queue, "limit", limit)
+      const moved = yield* answer<bigint>("redriveMessages", "dx_redrive_messages", [
+        Prisma.sql`${queue}::text`,
+        Prisma.sql`${count}::integer`
+      ], { items: count, isQuiet: true }).pipe(Effect.mapError(queueError("redrive", queue)))
+      if (moved > 0) yield* signals.announce([{ topic: Topic.messages(queue) }])
+      return Number(moved)
+    }),
+
+    depth: Effect.fnUntraced(function*(queue) {
+      yield* declared("depth", queue)
+      const [row] = yield* rows<DepthRow>("readQueueDepth", "dx_read_queue_depth", [Prisma.sql`${queue}::text`]).pipe(
+        Effect.mapError(queueError("depth", queue))
+      )
+      return {
+        visible: Number(row!.out_visible),
+        delayed: Number(row!.out_delayed),
+        inFlight: Number(row!.out_in_flight),
+        dead: Number(row!.out_dead),
+        oldestVisibleMs: row!.out_oldest_ms === null ? null : Number(row!.out_oldest_ms)
+      }
+    })
+  }))
+})
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+type Outcome = "Done" | "Sooner" | "Expired"
+
+interface Publishing {
+  readonly queue: string
+  readonly json: string
+  readonly delayMs: number
+  readonly maxAttempts: number
+}
+
+interface ReceivedRow {
+  readonly out_ids: ReadonlyArray<bigint> | null
+  readonly out_payloads: ReadonlyArray<string> | null
+  readonly out_attempts: ReadonlyArray<number> | null
+  readonly out_died: number
+  readonly out_now_ms: bigint
+  readonly out_next_ms: bigint | null
+}
+
+interface DepthRow {
+  readonly out_visible: bigint
+  readonly out_delayed: bigint
+  readonly out_in_flight: bigint
+  readonly out_dead: bigint
+  readonly out_oldest_ms: bigint | null
+}
+
+/** How calls share statements; `patience` as in `statement.ts`. */
+const sharing = { lanes: 2, maxBatch: 256, patience: Duration.seconds(5) }
+
+/** The payloads are JSON already. */
+const messagesJson = (messages: ReadonlyArray<Publishing>) => {
+  const rows = messages.map(({ delayMs, json, maxAttempts, queue }) =>
+    `{"queue":"${queue}","payload":${json},"delay_ms":${delayMs},"max_attempts":${maxAttempts}}`
+  )
+  return Prisma.sql`${`[${rows.join()}]`}::jsonb`
+}
+
+const interval = (field: string, input: Duration.Input) => {
+  const ms = Option.map(Duration.fromInput(input), Duration.toMillis)
+  return Option.isSome(ms) && ms.value >= 1
+    ? Effect.succeed(ms.value)
+    : check.fail("open", "", new InvalidInput({ field, problem: "it must be a duration of at least 1 millisecond" }))
+}
