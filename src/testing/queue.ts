@@ -1,1 +1,1 @@
-export {}
+export * as QueueTest from "./QueueTest.ts"
