@@ -144,8 +144,7 @@ interface Settings<R> {
 const readSettings = Effect.fnUntraced(function*<R>(
   { queue, ...options }: Options<R>
 ): Effect.fn.Return<Settings<R>, QueueError> {
-  const invalid = (field: string, problem: string) =>
-    check.fail("consume", queue, new InvalidInput({ field, problem }))
+  const invalid = (field: string, problem: string) => check.fail("consume", queue, new InvalidInput({ field, problem }))
   const duration = (field: string, input: Duration.Input) =>
     Effect.map(check.timeout("consume", queue, field, input), Duration.millis)
   const handlers = new Map<string, Handler<R>>()

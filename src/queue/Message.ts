@@ -68,7 +68,9 @@ export const make = <const Kind extends string, const Fields extends PayloadFiel
   const encodeExit = Schema.encodeUnknownExit(codec)
   const decodeExit = Schema.decodeUnknownExit(codec)
   const checked = <A>(exit: Exit.Exit<A, Schema.SchemaError>) =>
-    Exit.isSuccess(exit) ? Effect.succeed(exit.value) : Effect.fail(new PayloadInvalid({ kind, problem: describe(exit) }))
+    Exit.isSuccess(exit)
+      ? Effect.succeed(exit.value)
+      : Effect.fail(new PayloadInvalid({ kind, problem: describe(exit) }))
   return {
     kind,
     fields,

@@ -7,7 +7,14 @@ import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import * as text from "../../model/internal/text.ts"
 import type { Queue } from "../Queue.ts"
-import { DelayTooLong, InvalidInput, PayloadInvalid, PayloadTooLarge, QueueError, QueueNotFound } from "../QueueError.ts"
+import {
+  DelayTooLong,
+  InvalidInput,
+  PayloadInvalid,
+  PayloadTooLarge,
+  QueueError,
+  QueueNotFound
+} from "../QueueError.ts"
 import type { Reason } from "../QueueError.ts"
 
 export const fail = (operation: string, queue: string, reason: Reason) =>
@@ -43,7 +50,7 @@ export const payload = (
 
 /** The JSON text of a payload, or why no queue takes it. */
 export const payloadJson = (payload: unknown, maxBytes: number): string | PayloadInvalid | PayloadTooLarge => {
-  if (!Predicate.isObject(payload) || Array.isArray(payload)) return invalidPayload(null, "it is not an object")
+  if (!Predicate.isObject(payload)) return invalidPayload(null, "it is not an object")
   if (typeof payload.kind !== "string" || payload.kind === "") {
     return invalidPayload(null, "it has no kind, which is a text of at least one character")
   }
@@ -155,7 +162,7 @@ const milliseconds = (operation: string, queue: string, field: string, input: Du
 
 const problemIn = (value: unknown): string | undefined => {
   if (typeof value === "string") return text.problemOf(value)
-  if (!Predicate.isObject(value)) return undefined
+  if (typeof value !== "object" || value === null) return undefined
   for (const [key, inner] of Object.entries(value)) {
     const problem = text.problemOf(key) ?? problemIn(inner)
     if (problem !== undefined) return problem

@@ -20,8 +20,7 @@ export const counted = (queue: Queue["Service"]): Queue["Service"] => ({
       )
     }),
   ack: (name, receipt) => Effect.tap(queue.ack(name, receipt), () => Metric.update(acked(name), 1)),
-  deadLetter: (name, message, reason) =>
-    Effect.tap(queue.deadLetter(name, message, reason), () => died(name, 1))
+  deadLetter: (name, message, reason) => Effect.tap(queue.deadLetter(name, message, reason), () => died(name, 1))
 })
 
 /** Messages that went to the dead letters because they were delivered too often. */
