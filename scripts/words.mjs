@@ -36,15 +36,13 @@ const phrases = [
   ["whoever", `name it ("another process", "the second call")`],
   ["in vain", `"without effect", "for nothing"`],
   ["for want of", `"without"`],
-  ["(?:come|comes|came) to nothing", `"fails", "has no effect"`],
-  ["leases?|leased", `"lock", as in the tables`]
+  ["(?:come|comes|came) to nothing", `"fails", "has no effect"`]
 ]
 
 /** Places where a phrase is right: path, phrase, and why. */
 const exceptions = [
   ["src/server/internal/embeddedPostgres.ts", "nobody", "an account of the operating system"],
   ["src/server/DatabaseServer.ts", "nobody", "the same"],
-  ["docs/architecture.md", "lease", "the vocabulary says that a lock is one"],
   ["test/recordings/programs/ours.ts", "any more", "a recorded text"],
   ["test/recordings/programs/ours.ts", "nobody", "a recorded text"]
 ]

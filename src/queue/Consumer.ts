@@ -90,7 +90,7 @@ export interface Options<R> {
   readonly visibilityTimeout?: Duration.Input | undefined
   /** Most messages of one receive, up to 1,000, and never more than can be handled. Defaults to 10. */
   readonly maxMessages?: number | undefined
-  /** How long handlers that run when the scope is closed may go on; then they are interrupted. Defaults to 10 seconds. */
+  /** How long handlers may still run when the layer is released; then they are interrupted. Defaults to 10 seconds. */
   readonly gracePeriod?: Duration.Input | undefined
 }
 
@@ -221,12 +221,12 @@ const consume = Effect.fnUntraced(function*<R>(
   )
 })
 
-/** What becomes of one message. Never fails; when interrupted, it gives the message back. */
+/** Handles and settles one message. Never fails; when interrupted, it gives the message back. */
 const handling = <R>(queue: Queue["Service"], { handlers, queue: name, visibility }: Settings<R>) => {
   const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
     Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations })
 
-  /** A lease that has ended is no failure: the message comes again. */
+  /** After a lease that has ended, the message comes again. */
   const settled = (message: string, attempt: Effect.Effect<void, QueueError>) =>
     Effect.retry(attempt, { schedule: settlingPauses, times: 5, while: ({ isRetryable }) => isRetryable }).pipe(
       Effect.catch((error: QueueError) =>

@@ -1,8 +1,8 @@
 /**
  * Message queues: at-least-once delivery without order, in PostgreSQL or in SQS, by the same rules.
  *
- * A message is a wake-up, not authority: whoever receives it claims the work it names by a lease in PostgreSQL. So it does
- * no harm if a message comes twice, late, or in another order, and a lost one only delays.
+ * A message is a wake-up, not authority: its receiver claims the work it names by a lease in PostgreSQL. So it does no harm
+ * if a message comes twice, late, or in another order, and a lost one only delays.
  *
  * Applications do not publish. They write to the `Outbox` in the transaction that makes the message necessary, and a
  * publisher sends it later.

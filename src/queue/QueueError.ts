@@ -39,7 +39,7 @@ export class ReceiptExpired extends Schema.TaggedError<ReceiptExpired>(id("Recei
 }
 
 /**
- * The text is no receipt of this queue.
+ * The text is not a receipt of this queue.
  *
  * @category reasons
  * @since 0.2.0
@@ -85,7 +85,7 @@ export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>(id("Pay
 }
 
 /**
- * The queue does not hold messages back for so long. `Outbox` does: it keeps them in PostgreSQL until the time is near.
+ * The queue does not hold messages back for that long. `Outbox` does: it keeps them in PostgreSQL until the time is near.
  *
  * @category reasons
  * @since 0.2.0

@@ -69,7 +69,7 @@ export const badInput: Test.Topic = {
       }
     }),
 
-    "a payload that is no object with a kind, or that JSON cannot hold: PayloadInvalid": Effect.gen(function*() {
+    "a payload that is not an object with a kind, or that JSON cannot hold: PayloadInvalid": Effect.gen(function*() {
       const queue = yield* Queue
       for (const [what, payload] of Object.entries(refusedPayloads)) {
         const tag = yield* Test.tagOf(queue.publish("work", payload as Payload))
@@ -78,7 +78,7 @@ export const badInput: Test.Topic = {
       assert.lengthOf(yield* Test.receiveNow(), 0)
     }),
 
-    "an escaped backslash before u0000 is no NUL character": Effect.gen(function*() {
+    "an escaped backslash before u0000 is not a NUL character": Effect.gen(function*() {
       const queue = yield* Queue
       const payload = { kind: "numbered", text: "\\u0000 and \\ud800" }
       yield* queue.publish("work", payload)
@@ -96,7 +96,7 @@ export const badInput: Test.Topic = {
       if (reason._tag === "PayloadTooLarge") assert.strictEqual(reason.bytes, reason.maxBytes + 1)
     }),
 
-    "a delay that is too long: DelayTooLong; one that is no duration: InvalidInput": Effect.gen(function*() {
+    "a delay that is too long: DelayTooLong; one that is not a duration: InvalidInput": Effect.gen(function*() {
       const queue = yield* Queue
       const publish = (delay: Duration.Input) => Test.tagOf(queue.publish("work", Test.message(1), { delay }))
       assert.strictEqual(yield* publish(queue.maxDelayMs + 1), "DelayTooLong")
@@ -125,14 +125,14 @@ export const badInput: Test.Topic = {
       yield* queue.ack("work", receipt)
     }),
 
-    "a limit of a redrive that is no number from 1 to 1,000: InvalidInput": Effect.gen(function*() {
+    "a limit of a redrive that is not a number from 1 to 1,000: InvalidInput": Effect.gen(function*() {
       const queue = yield* Queue
       for (const limit of [0, -1, 1.5, NaN, Infinity, 1001]) {
         assert.strictEqual(yield* Test.tagOf(queue.redrive("work", { limit })), "InvalidInput", String(limit))
       }
     }),
 
-    "a text that is no receipt: ReceiptInvalid": Effect.gen(function*() {
+    "a text that is not a receipt: ReceiptInvalid": Effect.gen(function*() {
       const queue = yield* Queue
       for (const receipt of refusedReceipts) {
         const received: Received = { payload: Test.message(1), receipt, deliveryCount: 1 }
