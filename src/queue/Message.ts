@@ -81,7 +81,7 @@ export const make = <const Kind extends string, const Fields extends PayloadFiel
     decode: (payload) =>
       Effect.suspend(() =>
         payload.kind === kind
-          ? checked(decodeExit(payload) as Exit.Exit<Value<Fields>, Schema.SchemaError>)
+          ? checked(decodeExit(payload))
           : Effect.fail(new PayloadInvalid({ kind: payload.kind, problem: `it is not of kind "${kind}"` }))
       )
   }

@@ -61,7 +61,7 @@ export const receiveOne = Effect.fnUntraced(function*(options: Receiving = {}) {
   const [one, ...others] = yield* receiveNow({ maxMessages: 1, ...options })
   assert.isDefined(one, "a message is delivered")
   assert.lengthOf(others, 0)
-  return one!
+  return one
 })
 
 /** A receive that waits in the background. */
