@@ -7,27 +7,14 @@
  * @since 0.1.0
  */
 import * as Effect from "effect/Effect"
-import * as Result from "effect/Result"
 import * as enqueue from "../provider/internal/enqueue.ts"
 import { counted } from "../provider/internal/watched.ts"
 import type { Provider } from "../provider/Provider.ts"
-import type { ProviderDriver } from "../provider/ProviderDriver.ts"
-import { ProviderError } from "../provider/ProviderError.ts"
-import { Prisma } from "./internal/client.ts"
-import * as Connection from "./internal/connection.ts"
 import * as drivers from "./internal/driver.ts"
-import * as SqlFault from "./internal/SqlFault.ts"
+import { statementsOn } from "./internal/transactionQuery.ts"
+import type { TransactionConnection } from "./internal/transactionQuery.ts"
 
-/**
- * A connection in a transaction: the `tx` of `prisma.$transaction(async (tx) => …)`, of any generated client, or a `pg`
- * client after `BEGIN`.
- *
- * @category models
- * @since 0.1.0
- */
-export type TransactionConnection =
-  | { readonly $queryRaw: (strings: TemplateStringsArray, ...values: Array<any>) => PromiseLike<unknown> }
-  | { readonly query: (text: string, values: Array<any>) => PromiseLike<{ readonly rows: ReadonlyArray<unknown> }> }
+export type { TransactionConnection } from "./internal/transactionQuery.ts"
 
 /**
  * Where the tables are.
@@ -79,35 +66,10 @@ export const make = (
   connection: TransactionConnection,
   options?: Options
 ): Pick<Provider["Service"], "startOrchestration" | "enqueueForOrchestrator" | "enqueueForWorker"> => {
-  const driver = Result.map(
-    Connection.checkSchema(options?.schema ?? "public"),
-    (schema) => counted(drivers.make({ query: queryOn(connection), schemaSql: Prisma.raw(Connection.quoted(schema)) }))
-  )
-  const using = <A>(call: (driver: ProviderDriver["Service"]) => Effect.Effect<A, ProviderError>) =>
-    Result.isSuccess(driver)
-      ? call(driver.success)
-      : Effect.fail(new ProviderError({ operation: "transaction", reason: driver.failure }))
+  const driver = counted(drivers.make(statementsOn(connection, options?.schema)))
   return enqueue.make({
-    sendStart: (start) => using((driver) => Effect.map(driver.startOrchestrations([start]), ([answer]) => answer!)),
-    sendMessage: (message) => using((driver) => driver.enqueueForOrchestrator([message])),
-    sendActivity: (activity) => using((driver) => driver.enqueueForWorker([activity]))
+    sendStart: (start) => Effect.map(driver.startOrchestrations([start]), ([answer]) => answer!),
+    sendMessage: (message) => driver.enqueueForOrchestrator([message]),
+    sendActivity: (activity) => driver.enqueueForWorker([activity])
   })
-}
-
-// -----------------------------------------------------------------------------
-// internal
-// -----------------------------------------------------------------------------
-
-const queryOn = (connection: TransactionConnection) => <Row>(operation: string, sql: Prisma.Sql) =>
-  Effect.tryPromise({
-    try: () => send(connection, sql) as Promise<ReadonlyArray<Row>>,
-    catch: (thrown) => new ProviderError({ operation, reason: SqlFault.classify(thrown) })
-  })
-
-const send = async (connection: TransactionConnection, sql: Prisma.Sql): Promise<unknown> => {
-  // As a template call: the client of the application may come from another Prisma, which does not know our `Sql`.
-  if ("$queryRaw" in connection) {
-    return connection.$queryRaw(Object.assign([...sql.strings], { raw: sql.strings }), ...sql.values)
-  }
-  return (await connection.query(sql.text, sql.values)).rows
 }
