@@ -495,3 +495,65 @@ export const queueHandlerDuration = histogram("duroxide_queue_handler_duration_s
   labels: ["queue", "kind", "outcome"],
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 1_800, 3_600]
 })
+
+// -- outbox ----------------------------------------------------------------------------------------
+
+/**
+ * Messages of the outbox that a queue has accepted, also when one is sent twice. Label: `queue`.
+ *
+ * @category outbox metrics
+ * @since 0.2.0
+ */
+export const outboxPublished = counter("duroxide_outbox_published_total", {
+  description: "Messages of the outbox that a queue has accepted",
+  labels: ["queue"]
+})
+
+/**
+ * Tries to send a message of the outbox that have failed. Label: `reason`, the tag of the reason (`Unavailable`,
+ * `QueueNotFound`, …).
+ *
+ * @category outbox metrics
+ * @since 0.2.0
+ */
+export const outboxFailures = counter("duroxide_outbox_failures_total", {
+  description: "Failed tries to send a message of the outbox",
+  labels: ["reason"]
+})
+
+/**
+ * Samples of the outbox that this process has taken. A reader of this counter, such as an exporter, asks for the next
+ * sample; the other gauges of the outbox hold it when they are read next.
+ *
+ * @category outbox metrics
+ * @since 0.2.0
+ */
+export const outboxSamples = counter("duroxide_outbox_samples_total", {
+  description: "Samples of the outbox taken by this process",
+  labels: []
+})
+
+/**
+ * Messages of the outbox that were not sent; of those that are due first, 10,000 are counted. Label: `state` (`waiting`: due
+ * now, `delayed`: due later, `failing`: the last try has failed).
+ *
+ * @category outbox metrics
+ * @since 0.2.0
+ */
+export const outboxMessages = gauge("duroxide_outbox_messages", {
+  description: "Messages of the outbox that were not sent",
+  labels: ["state"]
+})
+
+/**
+ * Age of the oldest message of the outbox that should have been sent, in seconds: since it was due or, if tries have failed,
+ * since it was written; 0 without one.
+ *
+ * @category outbox metrics
+ * @since 0.2.0
+ */
+export const outboxOldestAge = gauge("duroxide_outbox_oldest_age_seconds", {
+  description: "Age of the oldest message of the outbox that should have been sent",
+  unit: "seconds",
+  labels: []
+})

@@ -1,6 +1,7 @@
 export * as Consumer from "./Consumer.ts"
 export * as MemoryQueue from "./MemoryQueue.ts"
 export * as Message from "./Message.ts"
+export * as Outbox from "./Outbox.ts"
 export * as PgQueue from "./PgQueue.ts"
 export * as Queue from "./Queue.ts"
 export * as QueueDatabase from "./QueueDatabase.ts"

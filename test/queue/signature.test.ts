@@ -26,7 +26,10 @@ describe("signatures of webhooks:", () => {
   it("are those of the Standard Webhooks specification", () => {
     assert.strictEqual(sign(key, signed), signature)
     assert.strictEqual(sign(key, { ...signed, body: new TextEncoder().encode(signed.body) }), signature)
-    assert.deepStrictEqual(verify([key], headers(), signed.body, atTime), { id: signed.id, timestamp: signed.timestamp })
+    assert.deepStrictEqual(verify([key], headers(), signed.body, atTime), {
+      id: signed.id,
+      timestamp: signed.timestamp
+    })
   })
 
   it("one of several signatures and one of several keys is enough", () => {
@@ -58,7 +61,15 @@ describe("signatures of webhooks:", () => {
 
   it("a text that is not a secret has no key", () => {
     const of = (text: string) => keyOf(Redacted.make(text))
-    for (const text of ["", "whsec_", "whsec_c2hvcnQ=", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_not base64 at all, but long"]) {
+    for (
+      const text of [
+        "",
+        "whsec_",
+        "whsec_c2hvcnQ=",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "whsec_not base64 at all, but long"
+      ]
+    ) {
       assert.isUndefined(of(text), text)
     }
     assert.isUndefined(of(`whsec_${Buffer.alloc(65).toString("base64")}`))

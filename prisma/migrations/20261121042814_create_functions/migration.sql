@@ -2488,6 +2488,48 @@ BEGIN
 END
 $$;
 
+-- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
+--
+-- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement, a row
+-- of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now plus the
+-- delay. All other columns keep their defaults. The trigger dx_notify_outbox wakes the publishers with the commit, unless the
+-- caller says `duroxide.quiet = on` because it wakes them itself.
+--
+-- Returns the number of messages. Bound: the rows given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_add_to_outbox(
+  p_rows jsonb,                    -- [{queue, payload, delay_ms}]; delay_ms defaults to none
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_count bigint;
+BEGIN
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+  SELECT
+    m.queue,
+    m.payload,
+    to_timestamp(v_now_ms::float8 / 1000),
+    to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000)
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_rows) AS (queue text, payload jsonb, delay_ms bigint)
+  ) WITH ORDINALITY AS m (queue, payload, delay_ms, position)
+  ORDER BY m.position;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
+$$;
+
 -- Stores optimistic turns: the results of activities, and the turns that these lead to, which were run without a claim.
 -- A turn that cannot be stored leaves its results as messages, as dx_ack_work_items does.
 --
@@ -2946,6 +2988,150 @@ BEGIN
 END
 $$;
 
+-- Claims the messages of the outbox that are due, the oldest first, and leases each to the caller.
+--
+-- Returns one row: the claimed messages, when to look again, and the time of the look. The next look is due at once if the
+-- claim was full; else when the next message is due, or when the lease of another publisher ends, which may have died; a
+-- second from now if another claim is under way. Null: there is nothing to wait for.
+--
+-- Bound: p_limit messages; entries of messages that others have leased are passed over. Locks: the claimed rows; rows that
+-- are locked are skipped.
+CREATE OR REPLACE FUNCTION dx_claim_outbox(
+  p_limit integer,                 -- rows, >= 1
+  p_lease_ms bigint,               -- milliseconds, > 0
+  p_token text,                    -- of this claim, unique
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_messages jsonb,              -- [{id, queue, payload, attempts}]; id as text; attempts includes this one
+  out_next_ms bigint,              -- milliseconds since the Unix epoch
+  out_now_ms bigint
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_ids bigint[];
+BEGIN
+  v_ids := ARRAY(
+    SELECT o.id
+    FROM queue_outbox AS o
+    WHERE o.sent_at IS NULL
+      AND o.deliver_at <= v_now
+      AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
+    ORDER BY o.deliver_at, o.id
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED
+  );
+
+  WITH claimed AS (
+    UPDATE queue_outbox AS o
+    SET lease_token = p_token,
+        lease_until = v_now_ms + p_lease_ms,
+        attempts = o.attempts + 1
+    WHERE o.id = ANY (v_ids)
+    RETURNING o.id, o.queue, o.payload, o.attempts
+  )
+  SELECT COALESCE(
+    jsonb_agg(
+      jsonb_build_object(
+        'id', claimed.id::text,
+        'queue', claimed.queue,
+        'payload', claimed.payload,
+        'attempts', claimed.attempts
+      )
+      ORDER BY array_position(v_ids, claimed.id)
+    ),
+    '[]'
+  )
+  INTO out_messages
+  FROM claimed;
+
+  IF cardinality(v_ids) >= p_limit THEN
+    out_next_ms := v_now_ms;
+  ELSE
+    out_next_ms := least(
+      (
+        SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint
+        FROM queue_outbox AS o
+        WHERE o.sent_at IS NULL
+          AND o.deliver_at > v_now
+        ORDER BY o.deliver_at, o.id
+        LIMIT 1
+      ),
+      (
+        SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END)
+        FROM queue_outbox AS o
+        WHERE o.sent_at IS NULL
+          AND o.deliver_at <= v_now
+          AND o.id <> ALL (v_ids)
+      )
+    );
+  END IF;
+  out_now_ms := v_now_ms;
+  RETURN NEXT;
+END
+$$;
+
+-- Deletes messages of the outbox that were sent some time ago, the oldest first.
+--
+-- Returns one row: how many were deleted, and when the next one is to be. Null: no sent message is left.
+--
+-- Bound: p_limit rows. Locks: the deleted rows; rows that are locked are skipped.
+CREATE OR REPLACE FUNCTION dx_clean_outbox(
+  p_keep_ms bigint,                -- milliseconds since they were sent
+  p_limit integer,                 -- rows, >= 1
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_deleted integer,
+  out_next_ms bigint,              -- milliseconds since the Unix epoch
+  out_now_ms bigint
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_ids bigint[];
+BEGIN
+  v_ids := ARRAY(
+    SELECT o.id
+    FROM queue_outbox AS o
+    WHERE o.sent_at IS NOT NULL
+      AND o.sent_at <= to_timestamp((v_now_ms - p_keep_ms)::float8 / 1000)
+    ORDER BY o.sent_at
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED
+  );
+  DELETE FROM queue_outbox AS o
+  WHERE o.id = ANY (v_ids);
+  out_deleted := cardinality(v_ids);
+  SELECT ceil(extract(epoch FROM o.sent_at) * 1000)::bigint + p_keep_ms
+  INTO out_next_ms
+  FROM queue_outbox AS o
+  WHERE o.sent_at IS NOT NULL
+  ORDER BY o.sent_at
+  LIMIT 1;
+  out_now_ms := v_now_ms;
+  RETURN NEXT;
+END
+$$;
+
 -- Deletes sessions with an expired lock and no queued activity.
 --
 -- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
@@ -3029,6 +3215,54 @@ BEGIN
       AND q.lock_token = v_lock.lock_token;
   END LOOP;
   RETURN v_outcomes;
+END
+$$;
+
+-- Gives back messages of the outbox that were not sent: each is due again after its pause. Messages that were sent, or that
+-- another publisher has claimed since, stay as they are.
+--
+-- Returns how many were given back. Bound: the rows given. Locks: their rows by id.
+CREATE OR REPLACE FUNCTION dx_defer_outbox(
+  p_rows jsonb,                    -- [{id, pause_ms, error}]; without error: not tried, due as before
+  p_token text,                    -- of the claim
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_row record;
+  v_count bigint := 0;
+BEGIN
+  FOR v_row IN
+    SELECT m.id, m.pause_ms, m.error
+    FROM jsonb_to_recordset(p_rows) AS m (id bigint, pause_ms bigint, error text)
+    ORDER BY m.id
+  LOOP
+    UPDATE queue_outbox AS o
+    SET deliver_at = CASE
+          WHEN v_row.error IS NULL THEN o.deliver_at
+          ELSE to_timestamp((v_now_ms + v_row.pause_ms)::float8 / 1000)
+        END,
+        last_error = COALESCE(v_row.error, o.last_error),
+        lease_token = NULL,
+        lease_until = NULL
+    WHERE o.id = v_row.id
+      AND num_nulls(o.sent_at) = 1 -- IS NULL would lead to the index of all that are not sent
+      AND o.lease_token = p_token;
+    IF FOUND THEN
+      v_count := v_count + 1;
+    END IF;
+  END LOOP;
+  RETURN v_count;
 END
 $$;
 
@@ -4124,6 +4358,47 @@ BEGIN
 END
 $$;
 
+-- Marks messages of the outbox as sent, also those that another publisher has claimed since: a queue has accepted them.
+--
+-- Returns how many were not marked before. Bound: the ids given. Locks: their rows by id.
+CREATE OR REPLACE FUNCTION dx_mark_sent(
+  p_ids bigint[],
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_ids bigint[];
+  v_count bigint;
+BEGIN
+  v_ids := ARRAY(
+    SELECT o.id
+    FROM queue_outbox AS o
+    WHERE o.id = ANY (p_ids)
+      AND num_nulls(o.sent_at) = 1 -- IS NULL would lead to the index of all that are not sent
+    ORDER BY o.id
+    FOR UPDATE
+  );
+  UPDATE queue_outbox AS o
+  SET sent_at = to_timestamp(v_now_ms::float8 / 1000),
+      lease_token = NULL,
+      lease_until = NULL,
+      last_error = NULL
+  WHERE o.id = ANY (v_ids);
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
+$$;
+
 -- Trigger: notifies those who wait for the end of an instance, in processes that did not store it. Only for writers that
 -- announce nothing themselves; the other conditions are those of dx_notify.
 --
@@ -4160,6 +4435,20 @@ SET search_path FROM CURRENT
 AS $$
 BEGIN
   PERFORM dx_notify(TG_ARGV[0], ARRAY[NEW.visible_at]);
+  RETURN NULL;
+END
+$$;
+
+-- Trigger: wakes the publishers of the outbox with the commit, once for all messages of a transaction.
+--
+-- Bound: none of the tables is read. Locks: none before the commit.
+CREATE OR REPLACE FUNCTION dx_notify_outbox()
+RETURNS trigger
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM dx_signal('o');
   RETURN NULL;
 END
 $$;
@@ -4910,6 +5199,58 @@ BEGIN
     WHERE bound.route IS NOT NULL
   ) AS due;
   out_now_ms := v_now_ms;
+  RETURN NEXT;
+END
+$$;
+
+-- Returns one row: the messages of the outbox that were not sent, of the p_limit that are due first.
+--
+-- Bound: p_limit rows. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_outbox(
+  p_limit integer,                 -- rows, >= 1
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_waiting bigint,              -- due, and not failed so far
+  out_delayed bigint,              -- due later
+  out_failing bigint,              -- the last try failed
+  out_oldest_age_ms bigint         -- since the oldest one that waits was due, or one that fails was written; 0 without any
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+BEGIN
+  SELECT
+    count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at <= v_now),
+    count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at > v_now),
+    count(*) FILTER (WHERE one.last_error IS NOT NULL),
+    v_now_ms - COALESCE(
+      floor(extract(epoch FROM min(
+        CASE
+          WHEN one.last_error IS NOT NULL THEN one.created_at
+          WHEN one.deliver_at <= v_now THEN one.deliver_at
+        END
+      )) * 1000)::bigint,
+      v_now_ms
+    )
+  INTO out_waiting, out_delayed, out_failing, out_oldest_age_ms
+  FROM (
+    SELECT o.deliver_at, o.created_at, o.last_error
+    FROM queue_outbox AS o
+    WHERE o.sent_at IS NULL
+    ORDER BY o.deliver_at, o.id
+    LIMIT p_limit
+  ) AS one;
   RETURN NEXT;
 END
 $$;

@@ -28,3 +28,7 @@ CREATE TRIGGER dx_notify_moved_activity AFTER UPDATE OF visible_at ON worker_que
 -- The function compares the status: a longer condition costs each statement more.
 CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
   FOR EACH ROW WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION dx_notify_end();
+
+CREATE TRIGGER dx_notify_outbox AFTER INSERT ON queue_outbox
+  FOR EACH STATEMENT WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on')
+  EXECUTE FUNCTION dx_notify_outbox();

@@ -1,0 +1,35 @@
+-- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
+--
+-- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement, a row
+-- of this shape: `queue`; `payload`, a JSON object whose `kind` is a text; `created_at` = now; `deliver_at` = now plus the
+-- delay. All other columns keep their defaults. The trigger dx_notify_outbox wakes the publishers with the commit, unless the
+-- caller says `duroxide.quiet = on` because it wakes them itself.
+--
+-- Returns the number of messages. Bound: the rows given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_add_to_outbox(
+  p_rows jsonb,                    -- [{queue, payload, delay_ms}]; delay_ms defaults to none
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS bigint
+LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_count bigint;
+BEGIN
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+  SELECT
+    m.queue,
+    m.payload,
+    to_timestamp(v_now_ms::float8 / 1000),
+    to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000)
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_rows) AS (queue text, payload jsonb, delay_ms bigint)
+  ) WITH ORDINALITY AS m (queue, payload, delay_ms, position)
+  ORDER BY m.position;
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  RETURN v_count;
+END
+$$;

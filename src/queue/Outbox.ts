@@ -1,0 +1,247 @@
+/**
+ * Messages that are written in the transaction that makes them necessary, and sent later by a publisher: both the rows of
+ * the application and the message are stored, or neither.
+ *
+ * Delivery is at-least-once and without order. A message is sent after its transaction has committed, never before; it may be
+ * sent twice, and is never lost. No other part of the package publishes.
+ *
+ * @since 0.2.0
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
+import { seriesOf } from "../model/internal/labelled.ts"
+import * as Metrics from "../model/Metrics.ts"
+import { Database } from "../prisma/Database.ts"
+import { Prisma } from "../prisma/internal/client.ts"
+import { statementsOn } from "../prisma/internal/transactionQuery.ts"
+import type { TransactionConnection } from "../prisma/internal/transactionQuery.ts"
+import { answeredAlike, shared } from "../provider/internal/statement.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import * as check from "./internal/check.ts"
+import * as outboxCleaner from "./internal/outboxCleaner.ts"
+import * as outboxStore from "./internal/outboxStore.ts"
+import * as publishing from "./internal/publisher.ts"
+import * as sampledGauges from "./internal/sampledGauges.ts"
+import { QueueSignals, Topic } from "./internal/signals.ts"
+import * as statements from "./internal/statements.ts"
+import { Queue } from "./Queue.ts"
+import type { Payload } from "./Queue.ts"
+import type * as QueueDatabase from "./QueueDatabase.ts"
+import { InvalidInput } from "./QueueError.ts"
+import type { QueueError } from "./QueueError.ts"
+
+/**
+ * Writes a message for `queue`, which becomes visible there after `delay`; without one, soon after the commit. The delay
+ * can be up to 10 years: what a queue does not hold back, PostgreSQL does.
+ *
+ * Fails with `QueueError`, before anything is sent to the database, if the input cannot be a message: `PayloadInvalid`,
+ * `PayloadTooLarge` (more than 262,144 bytes of JSON in UTF-8), `InvalidInput` for the name of the queue or the delay. Fails
+ * with `ProviderError` if the statement fails. Whether the queue exists is found out by the publisher.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Add = (
+  queue: string,
+  payload: Payload,
+  options?: { readonly delay?: Duration.Input | undefined }
+) => Effect.Effect<void, QueueError | ProviderError>
+
+/**
+ * Writes messages in transactions of their own. Calls that are made at the same time share a statement.
+ *
+ * @category services
+ * @since 0.2.0
+ */
+export class Outbox extends Context.Service<Outbox, {
+  readonly add: Add
+}>()("duroxide-prisma/Outbox") {}
+
+/**
+ * The outbox of the schema of `Database`.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const make: Effect.Effect<Outbox["Service"], never, QueueDatabase.Services | Scope.Scope> = Effect.gen(
+  function*() {
+    const { answer } = statements.make(yield* Database, {})
+    const { announce } = yield* QueueSignals
+    const send = yield* shared<Row, unknown>(
+      operation,
+      (rows) =>
+        answeredAlike(rows, answer(operation, storedFunction, [encode(rows)], { items: rows.length, isQuiet: true })),
+      { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), sizeOf: ({ payload }) => payload.length }
+    )
+    return Outbox.of({ add: addBy((row) => Effect.andThen(send(row), announce([{ topic: Topic.outbox }]))) })
+  }
+)
+
+/**
+ * Provides the outbox of a `Database`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layer: Layer.Layer<Outbox, never, QueueDatabase.Services> = Layer.effect(Outbox, make)
+
+/**
+ * The outbox inside a transaction of the application: each call is one statement on its connection.
+ *
+ * **Details**
+ *
+ * After a `ProviderError` the transaction is aborted, as after every failed statement in PostgreSQL; a `QueueError` leaves it
+ * usable. `schema` holds the tables of this package, and defaults to `public`.
+ *
+ * **Gotchas**
+ *
+ * - The caller must begin the transaction: on a plain client or a pool, every call commits on its own.
+ * - The commit notifies the publishers, once for all messages of the transaction. PostgreSQL makes commits that notify one
+ *   after the other, and refuses `PREPARE TRANSACTION` after a notification: with `SET LOCAL duroxide.notify = off` there is
+ *   none, and publishers find the message when they next look, up to a minute later.
+ *
+ * **Example** (An order and the message about it)
+ *
+ * ```ts
+ * await prisma.$transaction(async (tx) => {
+ *   await tx.order.create({ data: { id: "o-1", totalCents: 4200 } })
+ *   const outbox = Outbox.within(tx, { schema: "duroxide" })
+ *   await Effect.runPromise(outbox.add("orders", { kind: "order_placed", order_id: "o-1" }))
+ * })
+ * ```
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const within = (
+  connection: TransactionConnection,
+  options?: { readonly schema?: string | undefined }
+): Outbox["Service"] => {
+  const { query, schemaSql } = statementsOn(connection, options?.schema)
+  return {
+    add: addBy((row) =>
+      query(operation, Prisma.sql`SELECT ${schemaSql}.${Prisma.raw(storedFunction)}(${encode([row])})`)
+    )
+  }
+}
+
+/**
+ * How a publisher works. Everything has a default.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface PublisherOptions {
+  /** Most messages of one claim, 1 to 1,000. Defaults to 100. */
+  readonly batchSize?: number | undefined
+  /**
+   * How long a claimed message belongs to this publisher, at least 1 second. If the process dies, others send its messages
+   * after that time. Two thirds of it are the time in which a queue must accept a message. Defaults to 30 seconds.
+   */
+  readonly lease?: Duration.Input | undefined
+  /** How long sent messages stay in the table, for people to look at. Defaults to 1 day. */
+  readonly keepSent?: Duration.Input | undefined
+  /** Where the time comes from; `effect` is for tests. Defaults to `database`. */
+  readonly clock?: "database" | "effect" | undefined
+}
+
+/**
+ * Sends the messages of the outbox to their queues, until the layer is closed. Any number of processes may have one: a
+ * message belongs to one of them at a time.
+ *
+ * **Details**
+ *
+ * A message that the queue does not accept is tried again after 1 second, then after twice as long each time, up to 5
+ * minutes; one that the queue refuses (too large for it, an unknown queue) every 5 minutes. Other messages do not wait for
+ * it. While nothing happens, it sends one statement a minute.
+ *
+ * Fails with `QueueError`, reason `InvalidInput`, if an option is out of its range.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const publisher = (
+  options?: PublisherOptions
+): Layer.Layer<never, QueueError, QueueDatabase.Services | Queue> =>
+  Layer.effectDiscard(Effect.gen(function*() {
+    const settings = yield* readSettings(options)
+    const signals = yield* QueueSignals
+    const store = outboxStore.make(statements.make(yield* Database, { clock: options?.clock }))
+    const cleaner = yield* outboxCleaner.make(store, settings.keepMs)
+    yield* sampledGauges.make({ samples: Metrics.outboxSamples, read: store.readBacklog, gauges: backlogGauges })
+    yield* publishing.make({
+      settings,
+      store,
+      queue: yield* Queue,
+      wakeups: {
+        subscribe: (wake) => signals.subscribe(Topic.outbox, { received: wake, connected: wake, disconnected: wake }),
+        isConnected: signals.isConnected
+      },
+      marked: cleaner.marked
+    })
+  }))
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+const operation = "addToOutbox"
+
+const storedFunction = "dx_add_to_outbox"
+
+interface Row {
+  readonly queue: string
+  /** JSON text. */
+  readonly payload: string
+  readonly delayMs: number
+}
+
+const addBy = (send: (row: Row) => Effect.Effect<unknown, ProviderError>): Add => (queue, payload, options) =>
+  Effect.gen(function*() {
+    const problem = typeof queue === "string" ? check.queueName(queue) : "it is not a text"
+    if (problem !== undefined) {
+      return yield* check.fail("add", queue, new InvalidInput({ field: "queue", problem }))
+    }
+    const json = yield* check.payload("add", queue, payload, maxPayloadBytes)
+    const delayMs = yield* check.delay("add", queue, options?.delay, maxMs)
+    yield* send({ queue, payload: json, delayMs })
+  })
+
+/** The payloads are JSON already. */
+const encode = (rows: ReadonlyArray<Row>) => {
+  const encoded = rows.map(({ delayMs, payload, queue }) =>
+    `{"queue":${JSON.stringify(queue)},"payload":${payload},"delay_ms":${delayMs}}`
+  )
+  return Prisma.sql`${`[${encoded.join(",")}]`}::jsonb`
+}
+
+/** That of SQS, so that a payload fits every queue. */
+const maxPayloadBytes = 262_144
+
+/** 10 years. */
+const maxMs = 315_360_000_000
+
+const readSettings = Effect.fnUntraced(function*(options: PublisherOptions = {}) {
+  const batchSize = yield* check.count("publish", "outbox", "batchSize", options.batchSize ?? 100)
+  const leaseMs = yield* check.timeout("publish", "outbox", "lease", options.lease ?? "30 seconds")
+  if (leaseMs < leastLeaseMs) {
+    const problem = "it is shorter than 1 second"
+    return yield* check.fail("publish", "outbox", new InvalidInput({ field: "lease", problem }))
+  }
+  return { batchSize, leaseMs, keepMs: yield* check.delay("publish", "outbox", options.keepSent ?? "1 day", maxMs) }
+})
+
+const leastLeaseMs = 1000
+
+const messages = seriesOf(Metrics.outboxMessages)
+
+const backlogGauges = ({ delayed, failing, oldestAgeMs, waiting }: outboxStore.Backlog) =>
+  [
+    [messages("waiting"), waiting],
+    [messages("delayed"), delayed],
+    [messages("failing"), failing],
+    [Metrics.outboxOldestAge, oldestAgeMs / 1000]
+  ] as const

@@ -1,0 +1,147 @@
+/**
+ * What a publisher reports: counts of every try, and one line in the log for the beginning and the end of each trouble.
+ */
+import * as Cause from "effect/Cause"
+import type * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
+import { seriesOf } from "../../model/internal/labelled.ts"
+import { withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as Metrics from "../../model/Metrics.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { QueueError } from "../QueueError.ts"
+import type { Message } from "./outboxStore.ts"
+
+export interface Failed {
+  readonly message: Message
+  readonly error: QueueError
+}
+
+export interface OutboxReports {
+  readonly settled: (sent: ReadonlyArray<Message>, failed: ReadonlyArray<Failed>) => Effect.Effect<void>
+  /** What was sent could not be marked, or what failed could not be given back: it is sent again after the lease. */
+  readonly unsettled: (error: ProviderError) => Effect.Effect<void>
+  readonly storeFailed: (cause: Cause.Cause<ProviderError>) => Effect.Effect<void>
+  readonly storeAnswered: Effect.Effect<void>
+}
+
+/** The queue refuses this message, and would accept others. */
+export const isRefused = ({ reason }: QueueError): boolean => refusals.has(reason._tag)
+
+/** `queueServer` is the name of the service that receives the messages. */
+export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => {
+  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
+    line.pipe(
+      Effect.annotateLogs({ package: "duroxide-prisma", queue_server: queueServer, ...annotations }),
+      withHarmlessLoggers
+    )
+  const refused = new Set<string>()
+  const queueTrouble = makeTrouble(clock)
+  const storeTrouble = makeTrouble(clock)
+
+  const reportRefusals = (failed: ReadonlyArray<Failed>) =>
+    Effect.forEach(failed, ({ error, message }) => {
+      const key = `${message.queue} ${error.reason._tag}`
+      if (!isRefused(error) || refused.has(key) || refused.size >= mostRefusals) return Effect.void
+      refused.add(key)
+      return log(
+        Effect.logError("Outbox: the queue refuses a message; it stays in queue_outbox and is tried every 5 minutes"),
+        { queue: message.queue, outbox_id: message.id, error_type: error.reason._tag, error: error.message }
+      )
+    }, { discard: true })
+
+  const reportTrouble = (sent: ReadonlyArray<Message>, failed: ReadonlyArray<Failed>) => {
+    const failure = failed.find(({ error }) => !isRefused(error))
+    if (failure !== undefined) {
+      const { error, message } = failure
+      return queueTrouble.began()
+        ? log(Effect.logWarning("Outbox: a queue cannot be used; its messages wait and are tried again"), {
+          queue: message.queue,
+          error_type: error.reason._tag,
+          error: error.message
+        })
+        : Effect.void
+    }
+    const lastedMs = sent.length > 0 ? queueTrouble.ended() : undefined
+    return lastedMs === undefined
+      ? Effect.void
+      : log(Effect.logInfo("Outbox: messages are sent again"), { duration_ms: lastedMs })
+  }
+
+  return {
+    settled: (sent, failed) =>
+      Effect.gen(function*() {
+        for (const [queue, count] of countBy(sent, ({ queue }) => queue)) {
+          yield* Metric.update(published(queue), count)
+        }
+        for (const [reason, count] of countBy(failed, ({ error }) => error.reason._tag)) {
+          yield* Metric.update(failures(reason), count)
+        }
+        yield* reportRefusals(failed)
+        yield* reportTrouble(sent, failed)
+      }),
+    unsettled: (error) =>
+      log(Effect.logWarning("Outbox: what was sent could not be marked, so it will be sent again"), {
+        error_type: error.reason._tag,
+        error: error.message
+      }),
+    storeFailed: (cause) => {
+      const reason = cause.reasons[0]
+      const error = reason?._tag === "Fail" ? reason.error : undefined
+      return storeTrouble.began()
+        ? log(Effect.logWarning("Outbox: the database cannot be used; messages wait"), {
+          error_type: error?.reason._tag ?? "Unexpected",
+          error: error?.message ?? "an unexpected failure"
+        })
+        : Effect.void
+    },
+    storeAnswered: Effect.suspend(() => {
+      const lastedMs = storeTrouble.ended()
+      return lastedMs === undefined
+        ? Effect.void
+        : log(Effect.logInfo("Outbox: the database can be used again"), { duration_ms: lastedMs })
+    })
+  }
+}
+
+// internal
+
+const published = seriesOf(Metrics.outboxPublished)
+const failures = seriesOf(Metrics.outboxFailures)
+
+const refusals: ReadonlySet<QueueError["reason"]["_tag"]> = new Set([
+  "QueueNotFound",
+  "PayloadInvalid",
+  "PayloadTooLarge",
+  "DelayTooLong",
+  "InvalidInput"
+])
+
+/** Kinds of refusals that are remembered. */
+const mostRefusals = 1000
+
+const countBy = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => string): ReadonlyMap<string, number> => {
+  const counts = new Map<string, number>()
+  for (const item of items) counts.set(keyOf(item), (counts.get(keyOf(item)) ?? 0) + 1)
+  return counts
+}
+
+const makeTrouble = (clock: Clock.Clock) => {
+  let sinceMs: number | undefined
+  return {
+    /** True at the beginning. */
+    began: () => {
+      if (sinceMs !== undefined) return false
+      sinceMs = monotonicMs(clock)
+      return true
+    },
+    /** How long it lasted, milliseconds; undefined if there was none. */
+    ended: () => {
+      if (sinceMs === undefined) return undefined
+      const lastedMs = Math.round(monotonicMs(clock) - sinceMs)
+      sinceMs = undefined
+      return lastedMs
+    }
+  }
+}

@@ -1,0 +1,108 @@
+/**
+ * The statements of a publisher, each one call of one stored function.
+ */
+import * as Effect from "effect/Effect"
+import { Prisma } from "../../prisma/internal/client.ts"
+import { bigint, json } from "../../prisma/internal/rows.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { Payload } from "../Queue.ts"
+import type { Statements } from "./statements.ts"
+
+/** A claimed message. */
+export interface Message {
+  readonly id: string
+  readonly queue: string
+  readonly payload: Payload
+  /** This one included. */
+  readonly attempts: number
+}
+
+export interface Claim {
+  readonly messages: ReadonlyArray<Message>
+  /** When to look again, milliseconds from now; null if there is nothing to wait for. */
+  readonly nextMs: number | null
+}
+
+/** A message that was not sent. Without an error it was not tried. */
+export interface Deferral {
+  readonly id: string
+  readonly pauseMs: number
+  readonly error: string | null
+}
+
+/** What waits in the outbox, of the 10,000 messages that are due first. */
+export interface Backlog {
+  readonly waiting: number
+  readonly delayed: number
+  readonly failing: number
+  readonly oldestAgeMs: number
+}
+
+export interface OutboxStore {
+  readonly claim: (
+    options: { readonly limit: number; readonly leaseMs: number; readonly token: string }
+  ) => Effect.Effect<Claim, ProviderError>
+  readonly markSent: (ids: ReadonlyArray<string>) => Effect.Effect<void, ProviderError>
+  readonly defer: (token: string, deferrals: ReadonlyArray<Deferral>) => Effect.Effect<void, ProviderError>
+  readonly clean: (options: { readonly keepMs: number; readonly limit: number }) => Effect.Effect<
+    { readonly deleted: number; readonly nextMs: number | null },
+    ProviderError
+  >
+  readonly readBacklog: Effect.Effect<Backlog, ProviderError>
+}
+
+export const make = ({ answer, rows }: Statements): OutboxStore => ({
+  claim: ({ leaseMs, limit, token }) =>
+    rows<ClaimRow>(
+      "claimOutbox",
+      "dx_claim_outbox",
+      [Prisma.sql`${limit}::integer`, bigint(leaseMs), Prisma.sql`${token}::text`],
+      { isUnflushed: true }
+    ).pipe(Effect.map(([row]) => ({ messages: row!.out_messages, nextMs: untilNext(row!) }))),
+  markSent: (ids) =>
+    Effect.asVoid(answer("markSent", "dx_mark_sent", [Prisma.sql`${ids}::bigint[]`], { items: ids.length })),
+  defer: (token, deferrals) =>
+    Effect.asVoid(answer(
+      "deferOutbox",
+      "dx_defer_outbox",
+      [json(deferrals.map(({ error, id, pauseMs }) => ({ id, pause_ms: pauseMs, error }))), Prisma.sql`${token}::text`],
+      { items: deferrals.length }
+    )),
+  clean: ({ keepMs, limit }) =>
+    rows<CleanRow>("cleanOutbox", "dx_clean_outbox", [bigint(keepMs), Prisma.sql`${limit}::integer`]).pipe(
+      Effect.map(([row]) => ({ deleted: row!.out_deleted, nextMs: untilNext(row!) }))
+    ),
+  readBacklog: rows<BacklogRow>("readOutbox", "dx_read_outbox", [Prisma.sql`10000::integer`]).pipe(
+    Effect.map(([row]) => ({
+      waiting: Number(row!.out_waiting),
+      delayed: Number(row!.out_delayed),
+      failing: Number(row!.out_failing),
+      oldestAgeMs: Number(row!.out_oldest_age_ms)
+    }))
+  )
+})
+
+// internal
+
+interface Next {
+  readonly out_next_ms: bigint | null
+  readonly out_now_ms: bigint
+}
+
+interface ClaimRow extends Next {
+  readonly out_messages: ReadonlyArray<Message>
+}
+
+interface CleanRow extends Next {
+  readonly out_deleted: number
+}
+
+interface BacklogRow {
+  readonly out_waiting: bigint
+  readonly out_delayed: bigint
+  readonly out_failing: bigint
+  readonly out_oldest_age_ms: bigint
+}
+
+const untilNext = ({ out_next_ms: next, out_now_ms: now }: Next): number | null =>
+  next === null ? null : Math.max(0, Number(next - now))
