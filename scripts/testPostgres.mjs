@@ -68,7 +68,7 @@ async function run(EmbeddedPostgres) {
     fsync: "off",
     synchronous_commit: "off",
     full_page_writes: "off",
-    max_connections: "300",
+    max_connections: "500",
     shared_preload_libraries: "pg_stat_statements"
   }
   const server = new EmbeddedPostgres({

@@ -38,7 +38,7 @@ const settings = {
   fsync: "off",
   synchronous_commit: "off",
   full_page_writes: "off",
-  max_connections: "300",
+  max_connections: "500",
   shared_preload_libraries: "pg_stat_statements"
 }
 

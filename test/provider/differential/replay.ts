@@ -8,6 +8,7 @@ import * as TestClock from "effect/testing/TestClock"
 import * as Event from "../../../src/model/Event.ts"
 import type { AdminDriver } from "../../../src/provider/AdminDriver.ts"
 import type { HandedOver, ProviderDriver, UnclaimedTurn } from "../../../src/provider/ProviderDriver.ts"
+import type { ProviderError } from "../../../src/provider/ProviderError.ts"
 import type * as operations from "./operations.ts"
 import { instanceIds, lastExecutionId } from "./operations.ts"
 import type { Tables } from "./tables.ts"
@@ -72,17 +73,33 @@ const withLiveLocks = (tables: Tables, now: number): Tables => ({
 
 const side = ({ admin, driver }: Store): Side => ({ name: driver.name, driver, admin, turns: [], activities: [] })
 
-const compare = Effect.fnUntraced(function*<A, E extends { readonly reason: { readonly _tag: string } }>(
+const compare = Effect.fnUntraced(function*<A>(
   sides: readonly [Side, Side],
   what: string,
-  ask: (side: Side) => Effect.Effect<A, E>
+  ask: (side: Side) => Effect.Effect<A, ProviderError>
 ) {
   const answers = yield* Effect.forEach(
     sides,
-    (side) => Effect.catch(ask(side), (error) => Effect.succeed({ failure: error.reason._tag }))
+    (side) =>
+      Effect.catch(answered(ask(side)), (error) =>
+        // Not an answer to compare: the message says what failed.
+        error.isRetryable ? Effect.die(error) : Effect.succeed({ failure: error.reason._tag }))
   )
   assert.deepStrictEqual(answers[0], answers[1], `${sides[0].name} and ${sides[1].name} differ in ${what}`)
 })
+
+/**
+ * Calls again if the server had no connection to spare: other test files share it. Such a call has changed nothing. The
+ * pause is one of the real clock, which the sequences do not use.
+ */
+const answered = <A>(call: Effect.Effect<A, ProviderError>, timesLeft = 20): Effect.Effect<A, ProviderError> =>
+  Effect.catchIf(
+    call,
+    ({ reason }) => reason._tag === "Unavailable" && timesLeft > 0,
+    () => Effect.andThen(realPause, answered(call, timesLeft - 1))
+  )
+
+const realPause = Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 250)))
 
 /** One call; its result without tokens, row ids, and unspecified orders. */
 const perform = Effect.fnUntraced(function*(
