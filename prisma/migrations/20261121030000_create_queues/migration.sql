@@ -56,6 +56,7 @@ CREATE TABLE queue_outbox (
 CREATE INDEX queue_outbox_deliver_at_id_idx ON queue_outbox (deliver_at, id) WHERE sent_at IS NULL;
 CREATE INDEX queue_outbox_sent_at_idx ON queue_outbox (sent_at) WHERE sent_at IS NOT NULL;
 
+-- A claim changes no column that an index or its condition names: neither status nor, mostly, look_at.
 CREATE TABLE queue_tasks (
   id UUID NOT NULL,
   name TEXT NOT NULL,
@@ -63,42 +64,48 @@ CREATE TABLE queue_tasks (
   payload TEXT NOT NULL,
   status TEXT NOT NULL DEFAULT 'Pending',
   attempt INTEGER NOT NULL DEFAULT 0,
+  uncounted INTEGER NOT NULL DEFAULT 0,
   max_attempts INTEGER NOT NULL,
   run_at TIMESTAMPTZ NOT NULL,
   worker_id TEXT,
+  started_at TIMESTAMPTZ,
   lease_until BIGINT, -- milliseconds since the Unix epoch
   heartbeat_at TIMESTAMPTZ,
-  look_at TIMESTAMPTZ NOT NULL,
+  look_at TIMESTAMPTZ,
   queue TEXT NOT NULL,
-  wakeup JSONB NOT NULL,
+  wakeup JSONB,
   result TEXT,
   error TEXT,
   reply_instance_id TEXT,
+  reply_execution_id BIGINT,
   reply_name TEXT,
+  is_awaited BOOLEAN NOT NULL DEFAULT false,
   trace_context TEXT,
   created_at TIMESTAMPTZ NOT NULL,
   updated_at TIMESTAMPTZ NOT NULL,
   ended_at TIMESTAMPTZ,
+  dead_at TIMESTAMPTZ,
   CONSTRAINT queue_tasks_pkey PRIMARY KEY (id)
 ) WITH (
-  fillfactor = 70,
+  fillfactor = 60,
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
   vacuum_index_cleanup = on, vacuum_truncate = off
 );
 CREATE UNIQUE INDEX queue_tasks_name_key_idx ON queue_tasks (name, key) WHERE key IS NOT NULL;
-CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE ended_at IS NULL;
-CREATE INDEX queue_tasks_status_ended_at_idx ON queue_tasks (status, ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX queue_tasks_ended_at_idx ON queue_tasks (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX queue_tasks_dead_at_id_idx ON queue_tasks (dead_at, id) WHERE dead_at IS NOT NULL;
 
 CREATE TABLE queue_task_attempts (
   task_id UUID NOT NULL,
   attempt INTEGER NOT NULL,
   worker_id TEXT NOT NULL,
   started_at TIMESTAMPTZ NOT NULL,
-  ended_at TIMESTAMPTZ,
-  outcome TEXT,
+  ended_at TIMESTAMPTZ NOT NULL,
+  outcome TEXT NOT NULL,
   error TEXT,
   CONSTRAINT queue_task_attempts_pkey PRIMARY KEY (task_id, attempt)
-) WITH (fillfactor = 80); -- updated once, when the attempt ends
+); -- written once, when the attempt ends
 
 CREATE TABLE queue_datasets (
   dataset_uuid UUID NOT NULL,

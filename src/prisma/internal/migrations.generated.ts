@@ -250,6 +250,7 @@ CREATE TABLE queue_outbox (
 CREATE INDEX queue_outbox_deliver_at_id_idx ON queue_outbox (deliver_at, id) WHERE sent_at IS NULL;
 CREATE INDEX queue_outbox_sent_at_idx ON queue_outbox (sent_at) WHERE sent_at IS NOT NULL;
 
+-- A claim changes no column that an index or its condition names: neither status nor, mostly, look_at.
 CREATE TABLE queue_tasks (
   id UUID NOT NULL,
   name TEXT NOT NULL,
@@ -257,42 +258,48 @@ CREATE TABLE queue_tasks (
   payload TEXT NOT NULL,
   status TEXT NOT NULL DEFAULT 'Pending',
   attempt INTEGER NOT NULL DEFAULT 0,
+  uncounted INTEGER NOT NULL DEFAULT 0,
   max_attempts INTEGER NOT NULL,
   run_at TIMESTAMPTZ NOT NULL,
   worker_id TEXT,
+  started_at TIMESTAMPTZ,
   lease_until BIGINT, -- milliseconds since the Unix epoch
   heartbeat_at TIMESTAMPTZ,
-  look_at TIMESTAMPTZ NOT NULL,
+  look_at TIMESTAMPTZ,
   queue TEXT NOT NULL,
-  wakeup JSONB NOT NULL,
+  wakeup JSONB,
   result TEXT,
   error TEXT,
   reply_instance_id TEXT,
+  reply_execution_id BIGINT,
   reply_name TEXT,
+  is_awaited BOOLEAN NOT NULL DEFAULT false,
   trace_context TEXT,
   created_at TIMESTAMPTZ NOT NULL,
   updated_at TIMESTAMPTZ NOT NULL,
   ended_at TIMESTAMPTZ,
+  dead_at TIMESTAMPTZ,
   CONSTRAINT queue_tasks_pkey PRIMARY KEY (id)
 ) WITH (
-  fillfactor = 70,
+  fillfactor = 60,
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
   vacuum_index_cleanup = on, vacuum_truncate = off
 );
 CREATE UNIQUE INDEX queue_tasks_name_key_idx ON queue_tasks (name, key) WHERE key IS NOT NULL;
-CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE ended_at IS NULL;
-CREATE INDEX queue_tasks_status_ended_at_idx ON queue_tasks (status, ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX queue_tasks_ended_at_idx ON queue_tasks (ended_at) WHERE ended_at IS NOT NULL;
+CREATE INDEX queue_tasks_dead_at_id_idx ON queue_tasks (dead_at, id) WHERE dead_at IS NOT NULL;
 
 CREATE TABLE queue_task_attempts (
   task_id UUID NOT NULL,
   attempt INTEGER NOT NULL,
   worker_id TEXT NOT NULL,
   started_at TIMESTAMPTZ NOT NULL,
-  ended_at TIMESTAMPTZ,
-  outcome TEXT,
+  ended_at TIMESTAMPTZ NOT NULL,
+  outcome TEXT NOT NULL,
   error TEXT,
   CONSTRAINT queue_task_attempts_pkey PRIMARY KEY (task_id, attempt)
-) WITH (fillfactor = 80); -- updated once, when the attempt ends
+); -- written once, when the attempt ends
 
 CREATE TABLE queue_datasets (
   dataset_uuid UUID NOT NULL,
@@ -3173,6 +3180,65 @@ BEGIN
 END
 $$;
 
+-- Announces that tasks have ended: to the executions that wait for them, by a message in the same transaction, and to the
+-- processes that wait, by notifications with the commit. Other tasks of the list are passed over.
+--
+-- The notifications fail no statement: there are none under \`SET duroxide.notify = off\`, nor while more than half of the
+-- server's queue of notifications is full. Who waits then finds the end with the next look.
+--
+-- Bound: the rows given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_announce_task_ends(
+  p_ids uuid[],                    -- of tasks whose end is stored
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT
+    t.reply_instance_id,
+    json_build_object(
+      'QueueMessage',
+      json_build_object(
+        'instance', t.reply_instance_id,
+        'name', t.reply_name,
+        'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
+      )
+    )::text,
+    v_now,
+    v_now
+  FROM queue_tasks AS t
+  WHERE t.id = ANY (p_ids)
+    AND t.reply_instance_id IS NOT NULL
+  ORDER BY t.id;
+  -- The trigger has done it, unless the caller is quiet about what it announces itself.
+  IF FOUND AND current_setting('duroxide.quiet', true) = 'on' THEN
+    PERFORM dx_notify('orch_work', ARRAY[v_now]);
+  END IF;
+
+  IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
+    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || one.id, E'\\n'))
+    FROM (
+      SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
+      FROM queue_tasks AS t
+      WHERE t.id = ANY (p_ids)
+        AND t.is_awaited
+    ) AS one
+    GROUP BY one.part;
+  END IF;
+END
+$$;
+
 -- Adds events outside a turn, for tools and tests: needs no lock and writes no other table.
 --
 -- Returns the number of events. Raises DX002 if one of the ids exists already or is given twice; then nothing is
@@ -3211,6 +3277,57 @@ EXCEPTION
     RAISE EXCEPTION 'an event id is taken'
       USING ERRCODE = 'DX002',
         DETAIL = json_build_object('instanceId', p_instance_id, 'executionId', p_execution_id)::text;
+END
+$$;
+
+-- Reads which of the tasks have ended, and marks the others: their end will be announced.
+--
+-- Returns one row per task that has ended or does not exist; the status of the latter is Missing.
+--
+-- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
+CREATE OR REPLACE FUNCTION dx_await_tasks(
+  p_ids uuid[]
+)
+RETURNS TABLE (
+  out_id text,
+  out_status text,
+  out_result text,
+  out_error text
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  -- An update locks in an order of its own.
+  PERFORM
+  FROM queue_tasks AS t
+  WHERE t.id = ANY (p_ids)
+    AND NOT t.is_awaited
+    AND t.look_at IS NOT NULL
+  ORDER BY t.id
+  FOR NO KEY UPDATE;
+  UPDATE queue_tasks AS t
+  SET is_awaited = true
+  WHERE t.id = ANY (p_ids)
+    AND NOT t.is_awaited
+    AND t.look_at IS NOT NULL;
+
+  RETURN QUERY
+  SELECT one.id::text, COALESCE(t.status, 'Missing'), t.result, t.error
+  FROM unnest(p_ids) AS one (id)
+  LEFT JOIN LATERAL (
+    SELECT x.status, x.result, x.error
+    FROM queue_tasks AS x
+    WHERE x.id = one.id
+    OFFSET 0
+  ) AS t ON true
+  WHERE t.status IS NULL OR t.status NOT IN ('Pending', 'Running');
 END
 $$;
 
@@ -3281,6 +3398,93 @@ BEGIN
   JOIN buried ON buried.id = one.id
   WHERE v_outcomes[one.position] = 'Done'
   ORDER BY buried.id;
+  RETURN v_outcomes;
+END
+$$;
+
+-- The id in a text that may hold anything; null if it holds none.
+CREATE OR REPLACE FUNCTION dx_task_id(p_text text)
+RETURNS uuid
+LANGUAGE sql IMMUTABLE
+AS $$
+  SELECT CASE WHEN p_text ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN p_text::uuid END
+$$;
+
+-- Cancels tasks: one that waits never runs; the attempt that runs can commit nothing any more, and its worker is notified.
+--
+-- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
+--
+-- Bound: the tasks given. Locks: the tasks, by id; waits for an attempt that commits.
+CREATE OR REPLACE FUNCTION dx_cancel_tasks(
+  p_ids text[],
+  p_reason text,
+  p_replies boolean DEFAULT true,  -- whether an execution that waits for the task receives its end
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Missing'::text, ARRAY[COALESCE(cardinality(p_ids), 0)]);
+  v_cancelled uuid[] := '{}';
+  v_row record;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, task.*
+    FROM (
+      SELECT i.position, dx_task_id(i.id) AS id
+      FROM unnest(p_ids) WITH ORDINALITY AS i (id, position)
+      ORDER BY 2
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT t.id, t.status, t.attempt, t.worker_id, t.started_at
+      FROM queue_tasks AS t
+      WHERE t.id = item.id
+      FOR NO KEY UPDATE
+    ) AS task
+  LOOP
+    IF v_row.id = ANY (v_cancelled) THEN
+      v_outcomes[v_row.position] := 'Cancelled';
+      CONTINUE;
+    ELSIF v_row.status NOT IN ('Pending', 'Running') THEN
+      v_outcomes[v_row.position] := 'Ended';
+      CONTINUE;
+    END IF;
+    v_outcomes[v_row.position] := 'Cancelled';
+    v_cancelled := v_cancelled || v_row.id;
+    IF v_row.status = 'Running' THEN
+      INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+      VALUES (v_row.id, v_row.attempt, v_row.worker_id, v_row.started_at, v_now, 'Cancelled')
+      ON CONFLICT DO NOTHING;
+    END IF;
+    UPDATE queue_tasks AS t
+    SET status = 'Cancelled',
+        error = json_build_object('_tag', 'Cancelled', 'reason', p_reason)::text,
+        worker_id = NULL,
+        started_at = NULL,
+        lease_until = NULL,
+        heartbeat_at = NULL,
+        look_at = NULL,
+        reply_instance_id = CASE WHEN p_replies THEN t.reply_instance_id END,
+        -- The worker of the attempt waits for signals of the task.
+        is_awaited = t.is_awaited OR v_row.status = 'Running',
+        updated_at = v_now,
+        ended_at = v_now
+    WHERE t.id = v_row.id;
+  END LOOP;
+
+  IF v_cancelled <> '{}' THEN
+    PERFORM dx_announce_task_ends(v_cancelled, v_now_ms);
+  END IF;
   RETURN v_outcomes;
 END
 $$;
@@ -3423,6 +3627,234 @@ BEGIN
 END
 $$;
 
+-- Whether an execution of an orchestration has begun and not ended.
+--
+-- Bound: one row. Locks: none.
+CREATE OR REPLACE FUNCTION dx_is_execution_running(
+  p_instance_id text,
+  p_execution_id bigint
+)
+RETURNS boolean
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN COALESCE(
+    (
+      SELECT e.status = 'Running'
+      FROM executions AS e
+      WHERE e.instance_id = p_instance_id
+        AND e.execution_id = p_execution_id
+    ),
+    false
+  );
+END
+$$;
+
+-- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
+--
+-- Returns one row per wake-up, in order, whose outcome says what to do with it:
+-- Claimed: the caller runs this attempt. Busy: another attempt runs, or another transaction settles the task, which leaves a
+-- wake-up if one is needed; so it is for the second wake-up of a task. NotDue: it may run after out_due_ms. Ended, Missing:
+-- there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name.
+--
+-- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
+--
+-- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
+CREATE OR REPLACE FUNCTION dx_claim_tasks(
+  p_wakeups jsonb,                 -- [{kind, task_id | delivery_id | dataset_uuid, dataset_version, batch_uri}]
+  p_names text[],                  -- of the tasks that the caller serves
+  p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
+  p_worker_id text,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_outcome text,
+  out_id text,
+  out_name text,
+  out_attempt integer,
+  out_counted integer,             -- the attempts that count against the maximum, this one included
+  out_max_attempts integer,
+  out_payload text,
+  out_due_ms bigint,               -- milliseconds from now
+  out_trace_context text
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_count integer := jsonb_array_length(p_wakeups);
+  v_outcomes text[] := array_fill('Missing'::text, ARRAY[v_count]);
+  v_ids uuid[] := array_fill(NULL::uuid, ARRAY[v_count]);
+  v_row record;
+  v_previous uuid;
+  v_name integer;
+  v_claimed uuid[] := '{}';
+  v_until_ms bigint[] := '{}';
+  v_lost uuid[] := '{}';
+  v_dead uuid[] := '{}';
+  v_cancelled uuid[] := '{}';
+BEGIN
+  FOR v_row IN
+    SELECT item.position, item.id, task.*
+    FROM (
+      SELECT
+        w.position,
+        CASE w.kind
+          WHEN 'task_wakeup' THEN dx_task_id(w.task_id)
+          WHEN 'delivery' THEN dx_task_id(w.delivery_id)
+          WHEN 'buffer_batch' THEN (
+            SELECT b.task_id
+            FROM queue_dataset_batches AS b
+            WHERE b.dataset_uuid = dx_task_id(w.dataset_uuid)
+              AND b.dataset_version = CASE
+                WHEN w.dataset_version ~ '^[0-9]{1,18}$' THEN w.dataset_version::bigint
+              END
+              AND b.batch_uri = w.batch_uri
+          )
+        END AS id
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_wakeups) AS (
+          kind text, task_id text, delivery_id text, dataset_uuid text, dataset_version text, batch_uri text
+        )
+      ) WITH ORDINALITY AS w (
+        kind, task_id, delivery_id, dataset_uuid, dataset_version, batch_uri, position
+      )
+      ORDER BY id, w.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT
+        t.name, t.status, t.attempt, t.uncounted, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
+        t.reply_execution_id
+      FROM queue_tasks AS t
+      WHERE t.id = item.id
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) AS task
+  LOOP
+    v_ids[v_row.position] := v_row.id;
+    IF v_row.id = v_previous THEN
+      v_outcomes[v_row.position] := 'Busy';
+      CONTINUE;
+    END IF;
+    v_previous := v_row.id;
+    v_name := array_position(p_names, v_row.name);
+    v_outcomes[v_row.position] := CASE
+      WHEN v_row.status NOT IN ('Pending', 'Running') THEN 'Ended'
+      WHEN v_name IS NULL THEN 'Unserved'
+      WHEN v_row.status = 'Running' AND v_row.lease_until > v_now_ms THEN 'Busy'
+      WHEN v_row.status = 'Pending' AND v_row.run_at > v_now THEN 'NotDue'
+      WHEN v_row.attempt - v_row.uncounted >= v_row.max_attempts THEN 'Exhausted'
+      ELSE 'Claimed'
+    END;
+    CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
+    IF v_row.status = 'Running' THEN
+      v_lost := v_lost || v_row.id;
+    END IF;
+    IF v_row.reply_instance_id IS NOT NULL
+      AND NOT dx_is_execution_running(v_row.reply_instance_id, v_row.reply_execution_id)
+    THEN
+      v_cancelled := v_cancelled || v_row.id;
+      v_outcomes[v_row.position] := 'Ended';
+    ELSIF v_outcomes[v_row.position] = 'Exhausted' THEN
+      v_dead := v_dead || v_row.id;
+    ELSE
+      v_claimed := v_claimed || v_row.id;
+      v_until_ms := v_until_ms || (v_now_ms + p_lease_ms[v_name]);
+    END IF;
+  END LOOP;
+
+  IF v_lost <> '{}' THEN
+    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (v_lost)
+    ON CONFLICT DO NOTHING;
+  END IF;
+
+  UPDATE queue_tasks AS t
+  SET status = 'Running',
+      attempt = t.attempt + 1,
+      worker_id = p_worker_id,
+      started_at = v_now,
+      lease_until = one.until_ms,
+      heartbeat_at = v_now,
+      look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
+      updated_at = v_now
+  FROM unnest(v_claimed, v_until_ms) AS one (id, until_ms)
+  WHERE t.id = one.id;
+
+  IF v_dead <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET status = 'Dead',
+        error = '{"_tag":"Lost"}',
+        worker_id = NULL,
+        started_at = NULL,
+        lease_until = NULL,
+        heartbeat_at = NULL,
+        look_at = NULL,
+        updated_at = v_now,
+        dead_at = v_now
+    WHERE t.id = ANY (v_dead);
+    PERFORM dx_announce_task_ends(v_dead, v_now_ms);
+  END IF;
+  IF v_cancelled <> '{}' THEN
+    PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
+  END IF;
+
+  -- Rows that were locked.
+  FOR v_row IN
+    SELECT w.position, t.id
+    FROM ROWS FROM (jsonb_to_recordset(p_wakeups) AS (task_id text, delivery_id text))
+      WITH ORDINALITY AS w (task_id, delivery_id, position)
+    CROSS JOIN LATERAL (
+      SELECT t.id
+      FROM queue_tasks AS t
+      WHERE t.id = COALESCE(dx_task_id(w.task_id), dx_task_id(w.delivery_id))
+      OFFSET 0
+    ) AS t
+    WHERE v_outcomes[w.position] = 'Missing'
+  LOOP
+    v_outcomes[v_row.position] := 'Busy';
+  END LOOP;
+
+  RETURN QUERY
+  SELECT
+    one.outcome,
+    one.id::text,
+    t.name,
+    t.attempt,
+    t.attempt - t.uncounted,
+    t.max_attempts,
+    CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
+    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM t.run_at) * 1000)::bigint - v_now_ms END,
+    t.trace_context
+  FROM unnest(v_outcomes, v_ids) WITH ORDINALITY AS one (outcome, id, position)
+  LEFT JOIN LATERAL (
+    SELECT x.*
+    FROM queue_tasks AS x
+    WHERE x.id = one.id
+    OFFSET 0
+  ) AS t ON true
+  ORDER BY one.position;
+END
+$$;
+
 -- Deletes messages of the outbox that were sent some time ago, the oldest first.
 --
 -- Returns one row: how many were deleted, and when the next one is to be. Null: no sent message is left.
@@ -3474,6 +3906,55 @@ BEGIN
 END
 $$;
 
+-- Deletes tasks that ended some time ago, the oldest first, with their attempts.
+--
+-- Returns how many were deleted. Bound: p_limit tasks. Locks: the deleted rows; tasks that are locked are skipped.
+CREATE OR REPLACE FUNCTION dx_clean_tasks(
+  p_keep_ended_ms bigint,          -- milliseconds since they were completed or cancelled
+  p_keep_dead_ms bigint,           -- milliseconds since they died
+  p_limit integer,                 -- tasks, >= 1
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS integer
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_ids uuid[];
+BEGIN
+  v_ids := ARRAY(
+    SELECT t.id
+    FROM queue_tasks AS t
+    WHERE t.ended_at IS NOT NULL
+      AND t.ended_at <= to_timestamp((v_now_ms - p_keep_ended_ms)::float8 / 1000)
+    ORDER BY t.ended_at
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED
+  );
+  v_ids := v_ids || ARRAY(
+    SELECT t.id
+    FROM queue_tasks AS t
+    WHERE t.dead_at IS NOT NULL
+      AND t.dead_at <= to_timestamp((v_now_ms - p_keep_dead_ms)::float8 / 1000)
+    ORDER BY t.dead_at, t.id
+    LIMIT p_limit - cardinality(v_ids)
+    FOR UPDATE SKIP LOCKED
+  );
+  DELETE FROM queue_task_attempts AS a
+  WHERE a.task_id = ANY (v_ids);
+  DELETE FROM queue_tasks AS t
+  WHERE t.id = ANY (v_ids);
+  RETURN cardinality(v_ids);
+END
+$$;
+
 -- Deletes sessions with an expired lock and no queued activity.
 --
 -- Returns the number of deleted sessions. A session that a claim is working on is left to the next call.
@@ -3506,6 +3987,239 @@ BEGIN
   WHERE s.session_id = orphan.session_id;
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
   RETURN v_deleted;
+END
+$$;
+
+-- Completes tasks with the results of their attempts.
+--
+-- Returns one outcome per item, in order. Done: it is completed by this attempt, now or before. Stale: the attempt is not the
+-- newest one, or the task has ended otherwise; nothing changes. Uncommitted, only under is_committed: the task still runs, so
+-- the transaction that completed it was rolled back.
+--
+-- Bound: the rows given. Locks: the tasks, by id.
+CREATE OR REPLACE FUNCTION dx_complete_tasks(
+  p_items jsonb,                   -- [{task_id, attempt, result, is_committed}]; is_committed: checks, completes nothing
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_outcomes text[] := array_fill('Stale'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_ids uuid[] := '{}';
+  v_results text[] := '{}';
+  v_announced uuid[] := '{}';
+  v_row record;
+  v_previous uuid;
+BEGIN
+  FOR v_row IN
+    SELECT item.position, item.attempt AS expected, item.result, item.is_committed, task.*
+    FROM (
+      SELECT i.*
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer, result text, is_committed boolean)
+      ) WITH ORDINALITY AS i (task_id, attempt, result, is_committed, position)
+      ORDER BY i.task_id, i.position
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
+      FROM queue_tasks AS t
+      WHERE t.id = item.task_id
+      FOR NO KEY UPDATE
+    ) AS task
+  LOOP
+    CONTINUE WHEN v_row.attempt <> v_row.expected;
+    IF v_row.status = 'Completed' THEN
+      v_outcomes[v_row.position] := 'Done';
+    ELSIF v_row.status = 'Running' AND v_row.is_committed THEN
+      v_outcomes[v_row.position] := 'Uncommitted';
+    ELSIF v_row.status = 'Running' THEN
+      v_outcomes[v_row.position] := 'Done';
+      CONTINUE WHEN v_row.id = v_previous;
+      v_previous := v_row.id;
+      v_ids := v_ids || v_row.id;
+      v_results := v_results || v_row.result;
+      IF v_row.is_announced THEN
+        v_announced := v_announced || v_row.id;
+      END IF;
+    END IF;
+  END LOOP;
+
+  WITH running AS (
+    SELECT t.id, t.attempt, t.worker_id, t.started_at
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (v_ids)
+  ),
+  completed AS (
+    UPDATE queue_tasks AS t
+    SET status = 'Completed',
+        result = one.result,
+        error = NULL,
+        worker_id = NULL,
+        started_at = NULL,
+        lease_until = NULL,
+        heartbeat_at = NULL,
+        look_at = NULL,
+        updated_at = v_now,
+        ended_at = v_now
+    FROM unnest(v_ids, v_results) AS one (id, result)
+    WHERE t.id = one.id
+  )
+  INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+  SELECT running.id, running.attempt, running.worker_id, running.started_at, v_now, 'Completed'
+  FROM running
+  ON CONFLICT DO NOTHING;
+
+  IF v_announced <> '{}' THEN
+    PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+  END IF;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
+-- whose given id, exists already is not created again; nothing of it changes.
+--
+-- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
+--
+-- Bound: the rows given. Locks: a task of the same key that another transaction creates is waited for, by name and key;
+-- that of an id after them.
+CREATE OR REPLACE FUNCTION dx_create_tasks(
+  p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
+                                   -- max_attempts and queue are needed; runs at the later of delay and time
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_id text,
+  out_is_new boolean
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_ids uuid[];
+  v_new uuid[];
+BEGIN
+  -- Version 7: 48 bits of time before the random ones.
+  SELECT array_agg(
+    COALESCE(
+      item.id,
+      encode(
+        set_bit(
+          set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send(v_now_ms) FROM 3) FROM 1 FOR 6), 52, 1),
+          53,
+          1
+        ),
+        'hex'
+      )::uuid
+    )
+    ORDER BY item.position
+  )
+  INTO v_ids
+  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (id uuid)) WITH ORDINALITY AS item (id, position);
+
+  WITH created AS (
+    INSERT INTO queue_tasks AS t (
+      id, name, key, payload, max_attempts, run_at, look_at, queue, wakeup,
+      reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
+    )
+    SELECT
+      v_ids[item.position],
+      item.name,
+      item.key,
+      item.payload,
+      item.max_attempts,
+      due.at,
+      -- The wake-up may be lost.
+      due.at + interval '30 seconds',
+      item.queue,
+      item.wakeup,
+      item.reply_instance_id,
+      item.reply_execution_id,
+      item.reply_name,
+      item.trace_context,
+      v_now,
+      v_now
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_tasks) AS (
+        name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint, run_at_ms bigint,
+        reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
+      )
+    ) WITH ORDINALITY AS item (
+      name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+      reply_instance_id, reply_execution_id, reply_name, trace_context, position
+    )
+    CROSS JOIN LATERAL (
+      SELECT to_timestamp(
+        least(greatest(v_now_ms + COALESCE(item.delay_ms, 0), item.run_at_ms), v_latest_ms - 86400000)::float8 / 1000
+      ) AS at
+    ) AS due
+    ORDER BY item.name COLLATE "C", item.key COLLATE "C", v_ids[item.position]
+    ON CONFLICT DO NOTHING
+    RETURNING t.id, t.queue, t.wakeup, t.run_at
+  ),
+  announced AS (
+    INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+    SELECT
+      created.queue,
+      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)),
+      v_now,
+      created.run_at
+    FROM created
+  )
+  SELECT array_agg(created.id)
+  INTO v_new
+  FROM created;
+
+  IF cardinality(v_new) = cardinality(v_ids) THEN
+    RETURN QUERY
+    SELECT one.id::text, true
+    FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
+    ORDER BY one.position;
+    RETURN;
+  END IF;
+
+  -- What the others are is read by a statement of its own, which sees rows that were committed meanwhile.
+  RETURN QUERY
+  SELECT
+    COALESCE(
+      CASE WHEN v_ids[item.position] = ANY (v_new) THEN v_ids[item.position] END,
+      (
+        SELECT t.id
+        FROM queue_tasks AS t
+        WHERE t.name = item.name
+          AND t.key = item.key
+          AND t.key IS NOT NULL
+      ),
+      (
+        SELECT t.id
+        FROM queue_tasks AS t
+        WHERE t.id = v_ids[item.position]
+      )
+    )::text,
+    COALESCE(v_ids[item.position] = ANY (v_new), false)
+  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (name text, key text))
+    WITH ORDINALITY AS item (name, key, position)
+  ORDER BY item.position;
 END
 $$;
 
@@ -3986,6 +4700,114 @@ BEGIN
       PERFORM dx_signal('m ' || v_row.queue, v_at);
     END IF;
   END LOOP;
+  RETURN v_outcomes;
+END
+$$;
+
+-- Ends attempts without a result: the task waits for its next attempt, with a row of the outbox that wakes it then, or is
+-- dead.
+--
+-- Returns one outcome per item, in order: Retried, Dead, or Stale if the attempt is not the newest one, or the task has ended;
+-- then nothing changes. A task is dead if delay_ms is null or its attempts are used up. An attempt that does not count (given
+-- back) leaves the task as it was before.
+--
+-- Bound: the rows given. Locks: the tasks, by id.
+CREATE OR REPLACE FUNCTION dx_fail_tasks(
+  p_items jsonb,                   -- [{task_id, attempt, outcome, error, delay_ms, counts}]; counts defaults to true
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_outcomes text[] := array_fill('Stale'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_announced uuid[] := '{}';
+  v_run_at timestamptz;
+  v_row record;
+  v_previous uuid;
+BEGIN
+  FOR v_row IN
+    SELECT
+      item.position, item.attempt AS expected, item.outcome, item.error AS problem, item.delay_ms,
+      COALESCE(item.counts, true) AS counts, task.*
+    FROM (
+      SELECT i.*
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_items)
+          AS (task_id uuid, attempt integer, outcome text, error text, delay_ms bigint, counts boolean)
+      ) WITH ORDINALITY AS i (task_id, attempt, outcome, error, delay_ms, counts, position)
+      ORDER BY i.task_id, i.position
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT
+        t.id, t.status, t.attempt, t.uncounted, t.max_attempts, t.worker_id, t.started_at, t.queue, t.wakeup,
+        t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
+      FROM queue_tasks AS t
+      WHERE t.id = item.task_id
+      FOR NO KEY UPDATE
+    ) AS task
+  LOOP
+    CONTINUE WHEN v_row.attempt <> v_row.expected OR v_row.status <> 'Running' OR v_row.id = v_previous;
+    v_previous := v_row.id;
+    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome, error)
+    VALUES (v_row.id, v_row.attempt, v_row.worker_id, v_row.started_at, v_now, v_row.outcome, v_row.problem)
+    ON CONFLICT DO NOTHING;
+
+    IF v_row.counts AND (v_row.delay_ms IS NULL OR v_row.attempt - v_row.uncounted >= v_row.max_attempts) THEN
+      v_outcomes[v_row.position] := 'Dead';
+      UPDATE queue_tasks AS t
+      SET status = 'Dead',
+          error = v_row.problem,
+          worker_id = NULL,
+          started_at = NULL,
+          lease_until = NULL,
+          heartbeat_at = NULL,
+          look_at = NULL,
+          updated_at = v_now,
+          dead_at = v_now
+      WHERE t.id = v_row.id;
+      IF v_row.is_announced THEN
+        v_announced := v_announced || v_row.id;
+      END IF;
+      CONTINUE;
+    END IF;
+
+    v_outcomes[v_row.position] := 'Retried';
+    v_run_at := to_timestamp(least(v_now_ms + COALESCE(v_row.delay_ms, 0), v_latest_ms - 86400000)::float8 / 1000);
+    UPDATE queue_tasks AS t
+    SET status = 'Pending',
+        uncounted = t.uncounted + CASE WHEN v_row.counts THEN 0 ELSE 1 END,
+        error = COALESCE(v_row.problem, t.error),
+        run_at = v_run_at,
+        worker_id = NULL,
+        started_at = NULL,
+        lease_until = NULL,
+        heartbeat_at = NULL,
+        look_at = v_run_at + interval '30 seconds',
+        updated_at = v_now
+    WHERE t.id = v_row.id;
+    INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+    VALUES (
+      v_row.queue,
+      COALESCE(v_row.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', v_row.id)),
+      v_now,
+      v_run_at
+    );
+  END LOOP;
+
+  IF v_announced <> '{}' THEN
+    PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+  END IF;
   RETURN v_outcomes;
 END
 $$;
@@ -4697,6 +5519,38 @@ BEGIN
   INTO out_children
   FROM dx_children_of(p_instance_ids) AS child (id);
   RETURN NEXT;
+END
+$$;
+
+-- The fence for outputs of an attempt: locks the row of its task until the end of the transaction.
+--
+-- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
+--
+-- Bound: one row. Locks: the task; waits for another transaction that has locked it.
+CREATE OR REPLACE FUNCTION dx_lock_attempt(
+  p_task_id uuid,
+  p_attempt integer
+)
+RETURNS boolean
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN COALESCE(
+    (
+      SELECT t.status = 'Running' AND t.attempt = p_attempt
+      FROM queue_tasks AS t
+      WHERE t.id = p_task_id
+      FOR NO KEY UPDATE
+    ),
+    false
+  );
 END
 $$;
 
@@ -5912,6 +6766,78 @@ BEGIN
 END
 $$;
 
+-- Gives dead tasks their attempts again: each waits for its next attempt, with a row of the outbox that wakes it. The execution
+-- that waited for such a task knows that it is dead, and receives nothing more.
+--
+-- Returns the ids of the redriven tasks, the ones that died first. Bound: p_limit tasks. Locks: the tasks; those that are
+-- locked are skipped.
+CREATE OR REPLACE FUNCTION dx_redrive_tasks(
+  p_ids text[],                    -- null: all
+  p_name text,                     -- only tasks of this name; null: of every name
+  p_limit integer,                 -- tasks, >= 1
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_ids uuid[];
+BEGIN
+  IF p_ids IS NULL THEN
+    v_ids := ARRAY(
+      SELECT t.id
+      FROM queue_tasks AS t
+      WHERE t.dead_at IS NOT NULL
+        AND (p_name IS NULL OR t.name = p_name)
+      ORDER BY t.dead_at, t.id
+      LIMIT p_limit
+      FOR NO KEY UPDATE SKIP LOCKED
+    );
+  ELSE
+    v_ids := ARRAY(
+      SELECT t.id
+      FROM queue_tasks AS t
+      WHERE t.id = ANY (ARRAY(SELECT dx_task_id(one.id) FROM unnest(p_ids) AS one (id)))
+        AND t.dead_at IS NOT NULL
+        AND (p_name IS NULL OR t.name = p_name)
+      ORDER BY t.id
+      LIMIT p_limit
+      FOR NO KEY UPDATE SKIP LOCKED
+    );
+  END IF;
+
+  WITH redriven AS (
+    UPDATE queue_tasks AS t
+    SET status = 'Pending',
+        uncounted = t.attempt,
+        run_at = v_now,
+        look_at = v_now + interval '30 seconds',
+        reply_instance_id = NULL,
+        updated_at = v_now,
+        dead_at = NULL
+    WHERE t.id = ANY (v_ids)
+    RETURNING t.id, t.queue, t.wakeup
+  )
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+  SELECT
+    redriven.queue,
+    COALESCE(redriven.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', redriven.id)),
+    v_now,
+    v_now
+  FROM redriven;
+  RETURN v_ids::text[];
+END
+$$;
+
 -- Extends locks, and those of their messages, to now + extend_for_ms. An expired lock becomes live again if no other
 -- process has taken over, so that an outage of the database alone costs no process its work.
 --
@@ -6010,6 +6936,94 @@ BEGIN
   WHERE s.session_id = live.session_id;
   GET DIAGNOSTICS v_renewed = ROW_COUNT;
   RETURN v_renewed;
+END
+$$;
+
+-- Extends leases of running attempts to now + lease_ms: their heartbeat. A lease that has ended is valid again if no other
+-- attempt has begun.
+--
+-- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or does not run any more,
+-- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
+-- passed over: it is being settled, and no other attempt can begin.
+--
+-- Bound: the rows given. Locks: the tasks, by id (skip locked).
+CREATE OR REPLACE FUNCTION dx_renew_tasks(
+  p_items jsonb,                   -- [{task_id, attempt, lease_ms}]
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_outcomes text[] := array_fill('Lost'::text, ARRAY[jsonb_array_length(p_items)]);
+  v_ids uuid[] := '{}';
+  v_until_ms bigint[] := '{}';
+  v_cancelled uuid[] := '{}';
+  v_row record;
+BEGIN
+  -- Whose row may be locked.
+  FOR v_row IN
+    SELECT item.position
+    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer))
+      WITH ORDINALITY AS item (task_id, attempt, position)
+    CROSS JOIN LATERAL (
+      SELECT
+      FROM queue_tasks AS t
+      WHERE t.id = item.task_id
+        AND t.attempt = item.attempt
+        AND t.status = 'Running'
+      OFFSET 0
+    ) AS task
+  LOOP
+    v_outcomes[v_row.position] := 'Done';
+  END LOOP;
+
+  FOR v_row IN
+    SELECT item.position, item.attempt AS expected, v_now_ms + item.lease_ms AS until_ms, task.*
+    FROM (
+      SELECT i.*
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer, lease_ms bigint))
+        WITH ORDINALITY AS i (task_id, attempt, lease_ms, position)
+      WHERE v_outcomes[i.position] = 'Done'
+      ORDER BY i.task_id
+    ) AS item
+    CROSS JOIN LATERAL (
+      SELECT t.id, t.status, t.attempt, t.reply_instance_id, t.reply_execution_id
+      FROM queue_tasks AS t
+      WHERE t.id = item.task_id
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) AS task
+  LOOP
+    IF v_row.status <> 'Running' OR v_row.attempt <> v_row.expected THEN
+      v_outcomes[v_row.position] := 'Lost';
+    ELSIF v_row.reply_instance_id IS NOT NULL
+      AND NOT dx_is_execution_running(v_row.reply_instance_id, v_row.reply_execution_id)
+    THEN
+      v_outcomes[v_row.position] := 'Lost';
+      v_cancelled := v_cancelled || v_row.id;
+    ELSE
+      v_ids := v_ids || v_row.id;
+      v_until_ms := v_until_ms || v_row.until_ms;
+    END IF;
+  END LOOP;
+
+  UPDATE queue_tasks AS t
+  SET lease_until = one.until_ms,
+      heartbeat_at = to_timestamp(v_now_ms::float8 / 1000)
+  FROM unnest(v_ids, v_until_ms) AS one (id, until_ms)
+  WHERE t.id = one.id;
+  IF v_cancelled <> '{}' THEN
+    PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
+  END IF;
+  RETURN v_outcomes;
 END
 $$;
 
@@ -6330,6 +7344,131 @@ BEGIN
   IF v_seen >= p_limit THEN
     out_next := (extract(epoch FROM v_after_at) * 1000000)::bigint || '.' || v_after_id;
   END IF;
+  RETURN NEXT;
+END
+$$;
+
+-- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should have
+-- begun and whose wake-up may be lost. Each gets a new row of the outbox.
+--
+-- A task that waits because workers have more to do than they can is looked at after pauses that grow with its age, and of
+-- such tasks only the first p_wakeups of a sweep get a wake-up.
+--
+-- Returns one row: how many attempts were lost, how many tasks were woken that waited, whether there is more to sweep, when the
+-- next task needs a look (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
+--
+-- Bound: p_limit rows, twice. Locks: the tasks (skip locked).
+CREATE OR REPLACE FUNCTION dx_sweep_tasks(
+  p_limit integer,                 -- rows, >= 1
+  p_wakeups integer,               -- most tasks that wait and get a wake-up
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_lost integer,
+  out_woken integer,
+  out_is_full boolean,
+  out_next_ms bigint,              -- milliseconds from now
+  out_pending bigint,
+  out_running bigint,
+  out_dead bigint,
+  out_oldest_age_ms bigint         -- since the oldest task that waits could have begun; 0 without one
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_ids uuid[];
+BEGIN
+  v_ids := ARRAY(
+    SELECT t.id
+    FROM queue_tasks AS t
+    WHERE t.look_at IS NOT NULL
+      AND t.look_at <= v_now
+    ORDER BY t.look_at
+    LIMIT p_limit
+    FOR NO KEY UPDATE SKIP LOCKED
+  );
+
+  WITH looked AS (
+    SELECT
+      t.id,
+      t.status = 'Running' AND t.lease_until <= v_now_ms AS is_lost,
+      t.status = 'Pending' AND t.run_at <= v_now AS is_waiting,
+      CASE
+        -- Renewals do not move the time of the look.
+        WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
+        WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
+        ELSE v_now + least(greatest(interval '30 seconds', v_now - t.run_at), interval '1 hour')
+      END AS next_look_at,
+      row_number() OVER (PARTITION BY t.status ORDER BY t.look_at) AS place
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (v_ids)
+  ),
+  moved AS (
+    UPDATE queue_tasks AS t
+    SET look_at = looked.next_look_at
+    FROM looked
+    WHERE t.id = looked.id
+    RETURNING t.id, t.queue, t.wakeup, looked.is_lost, looked.is_waiting, looked.place
+  ),
+  woken AS (
+    INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+    SELECT
+      moved.queue,
+      COALESCE(moved.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', moved.id)),
+      v_now,
+      v_now
+    FROM moved
+    WHERE moved.is_lost
+      OR (moved.is_waiting AND moved.place <= p_wakeups)
+  )
+  SELECT
+    count(*) FILTER (WHERE moved.is_lost),
+    count(*) FILTER (WHERE moved.is_waiting AND moved.place <= p_wakeups),
+    cardinality(v_ids) >= p_limit
+  INTO out_lost, out_woken, out_is_full
+  FROM moved;
+
+  SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms
+  INTO out_next_ms
+  FROM queue_tasks AS t
+  WHERE t.look_at IS NOT NULL
+  ORDER BY t.look_at
+  LIMIT 1;
+
+  SELECT
+    count(*) FILTER (WHERE one.status = 'Pending'),
+    count(*) FILTER (WHERE one.status = 'Running'),
+    COALESCE(
+      v_now_ms - floor(extract(epoch FROM min(one.run_at) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
+        ::bigint,
+      0
+    )
+  INTO out_pending, out_running, out_oldest_age_ms
+  FROM (
+    SELECT t.status, t.run_at
+    FROM queue_tasks AS t
+    WHERE t.look_at IS NOT NULL
+    ORDER BY t.look_at
+    LIMIT p_limit
+  ) AS one;
+  SELECT count(*)
+  INTO out_dead
+  FROM (
+    SELECT
+    FROM queue_tasks AS t
+    WHERE t.dead_at IS NOT NULL
+    ORDER BY t.dead_at
+    LIMIT p_limit
+  ) AS one;
   RETURN NEXT;
 END
 $$;

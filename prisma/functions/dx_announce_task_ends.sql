@@ -1,0 +1,52 @@
+-- Announces that tasks have ended: to the executions that wait for them, by a message in the same transaction, and to the
+-- processes that wait, by notifications with the commit. Other tasks of the list are passed over.
+--
+-- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of the
+-- server's queue of notifications is full. Who waits then finds the end with the next look.
+--
+-- Bound: the rows given. Locks: none.
+CREATE OR REPLACE FUNCTION dx_announce_task_ends(
+  p_ids uuid[],                    -- of tasks whose end is stored
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS void
+LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+BEGIN
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+  SELECT
+    t.reply_instance_id,
+    json_build_object(
+      'QueueMessage',
+      json_build_object(
+        'instance', t.reply_instance_id,
+        'name', t.reply_name,
+        'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
+      )
+    )::text,
+    v_now,
+    v_now
+  FROM queue_tasks AS t
+  WHERE t.id = ANY (p_ids)
+    AND t.reply_instance_id IS NOT NULL
+  ORDER BY t.id;
+  -- The trigger has done it, unless the caller is quiet about what it announces itself.
+  IF FOUND AND current_setting('duroxide.quiet', true) = 'on' THEN
+    PERFORM dx_notify('orch_work', ARRAY[v_now]);
+  END IF;
+
+  IF current_setting('duroxide.notify', true) IS DISTINCT FROM 'off' AND pg_notification_queue_usage() <= 0.5 THEN
+    PERFORM pg_notify(dx_channel('queues'), string_agg('t ' || one.id, E'\n'))
+    FROM (
+      SELECT t.id, row_number() OVER () / 150 AS part -- a payload has fewer than 8,000 bytes
+      FROM queue_tasks AS t
+      WHERE t.id = ANY (p_ids)
+        AND t.is_awaited
+    ) AS one
+    GROUP BY one.part;
+  END IF;
+END
+$$;

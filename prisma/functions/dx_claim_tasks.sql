@@ -1,0 +1,190 @@
+-- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
+--
+-- Returns one row per wake-up, in order, whose outcome says what to do with it:
+-- Claimed: the caller runs this attempt. Busy: another attempt runs, or another transaction settles the task, which leaves a
+-- wake-up if one is needed; so it is for the second wake-up of a task. NotDue: it may run after out_due_ms. Ended, Missing:
+-- there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name.
+--
+-- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
+--
+-- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
+CREATE OR REPLACE FUNCTION dx_claim_tasks(
+  p_wakeups jsonb,                 -- [{kind, task_id | delivery_id | dataset_uuid, dataset_version, batch_uri}]
+  p_names text[],                  -- of the tasks that the caller serves
+  p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
+  p_worker_id text,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_outcome text,
+  out_id text,
+  out_name text,
+  out_attempt integer,
+  out_counted integer,             -- the attempts that count against the maximum, this one included
+  out_max_attempts integer,
+  out_payload text,
+  out_due_ms bigint,               -- milliseconds from now
+  out_trace_context text
+)
+LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_count integer := jsonb_array_length(p_wakeups);
+  v_outcomes text[] := array_fill('Missing'::text, ARRAY[v_count]);
+  v_ids uuid[] := array_fill(NULL::uuid, ARRAY[v_count]);
+  v_row record;
+  v_previous uuid;
+  v_name integer;
+  v_claimed uuid[] := '{}';
+  v_until_ms bigint[] := '{}';
+  v_lost uuid[] := '{}';
+  v_dead uuid[] := '{}';
+  v_cancelled uuid[] := '{}';
+BEGIN
+  FOR v_row IN
+    SELECT item.position, item.id, task.*
+    FROM (
+      SELECT
+        w.position,
+        CASE w.kind
+          WHEN 'task_wakeup' THEN dx_task_id(w.task_id)
+          WHEN 'delivery' THEN dx_task_id(w.delivery_id)
+          WHEN 'buffer_batch' THEN (
+            SELECT b.task_id
+            FROM queue_dataset_batches AS b
+            WHERE b.dataset_uuid = dx_task_id(w.dataset_uuid)
+              AND b.dataset_version = CASE
+                WHEN w.dataset_version ~ '^[0-9]{1,18}$' THEN w.dataset_version::bigint
+              END
+              AND b.batch_uri = w.batch_uri
+          )
+        END AS id
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_wakeups) AS (
+          kind text, task_id text, delivery_id text, dataset_uuid text, dataset_version text, batch_uri text
+        )
+      ) WITH ORDINALITY AS w (
+        kind, task_id, delivery_id, dataset_uuid, dataset_version, batch_uri, position
+      )
+      ORDER BY id, w.position
+    ) AS item
+    -- A join may be planned as one read of the whole table.
+    CROSS JOIN LATERAL (
+      SELECT
+        t.name, t.status, t.attempt, t.uncounted, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
+        t.reply_execution_id
+      FROM queue_tasks AS t
+      WHERE t.id = item.id
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) AS task
+  LOOP
+    v_ids[v_row.position] := v_row.id;
+    IF v_row.id = v_previous THEN
+      v_outcomes[v_row.position] := 'Busy';
+      CONTINUE;
+    END IF;
+    v_previous := v_row.id;
+    v_name := array_position(p_names, v_row.name);
+    v_outcomes[v_row.position] := CASE
+      WHEN v_row.status NOT IN ('Pending', 'Running') THEN 'Ended'
+      WHEN v_name IS NULL THEN 'Unserved'
+      WHEN v_row.status = 'Running' AND v_row.lease_until > v_now_ms THEN 'Busy'
+      WHEN v_row.status = 'Pending' AND v_row.run_at > v_now THEN 'NotDue'
+      WHEN v_row.attempt - v_row.uncounted >= v_row.max_attempts THEN 'Exhausted'
+      ELSE 'Claimed'
+    END;
+    CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
+    IF v_row.status = 'Running' THEN
+      v_lost := v_lost || v_row.id;
+    END IF;
+    IF v_row.reply_instance_id IS NOT NULL
+      AND NOT dx_is_execution_running(v_row.reply_instance_id, v_row.reply_execution_id)
+    THEN
+      v_cancelled := v_cancelled || v_row.id;
+      v_outcomes[v_row.position] := 'Ended';
+    ELSIF v_outcomes[v_row.position] = 'Exhausted' THEN
+      v_dead := v_dead || v_row.id;
+    ELSE
+      v_claimed := v_claimed || v_row.id;
+      v_until_ms := v_until_ms || (v_now_ms + p_lease_ms[v_name]);
+    END IF;
+  END LOOP;
+
+  IF v_lost <> '{}' THEN
+    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+    SELECT t.id, t.attempt, t.worker_id, t.started_at, v_now, 'Lost'
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (v_lost)
+    ON CONFLICT DO NOTHING;
+  END IF;
+
+  UPDATE queue_tasks AS t
+  SET status = 'Running',
+      attempt = t.attempt + 1,
+      worker_id = p_worker_id,
+      started_at = v_now,
+      lease_until = one.until_ms,
+      heartbeat_at = v_now,
+      look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
+      updated_at = v_now
+  FROM unnest(v_claimed, v_until_ms) AS one (id, until_ms)
+  WHERE t.id = one.id;
+
+  IF v_dead <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET status = 'Dead',
+        error = '{"_tag":"Lost"}',
+        worker_id = NULL,
+        started_at = NULL,
+        lease_until = NULL,
+        heartbeat_at = NULL,
+        look_at = NULL,
+        updated_at = v_now,
+        dead_at = v_now
+    WHERE t.id = ANY (v_dead);
+    PERFORM dx_announce_task_ends(v_dead, v_now_ms);
+  END IF;
+  IF v_cancelled <> '{}' THEN
+    PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
+  END IF;
+
+  -- Rows that were locked.
+  FOR v_row IN
+    SELECT w.position, t.id
+    FROM ROWS FROM (jsonb_to_recordset(p_wakeups) AS (task_id text, delivery_id text))
+      WITH ORDINALITY AS w (task_id, delivery_id, position)
+    CROSS JOIN LATERAL (
+      SELECT t.id
+      FROM queue_tasks AS t
+      WHERE t.id = COALESCE(dx_task_id(w.task_id), dx_task_id(w.delivery_id))
+      OFFSET 0
+    ) AS t
+    WHERE v_outcomes[w.position] = 'Missing'
+  LOOP
+    v_outcomes[v_row.position] := 'Busy';
+  END LOOP;
+
+  RETURN QUERY
+  SELECT
+    one.outcome,
+    one.id::text,
+    t.name,
+    t.attempt,
+    t.attempt - t.uncounted,
+    t.max_attempts,
+    CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
+    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM t.run_at) * 1000)::bigint - v_now_ms END,
+    t.trace_context
+  FROM unnest(v_outcomes, v_ids) WITH ORDINALITY AS one (outcome, id, position)
+  LEFT JOIN LATERAL (
+    SELECT x.*
+    FROM queue_tasks AS x
+    WHERE x.id = one.id
+    OFFSET 0
+  ) AS t ON true
+  ORDER BY one.position;
+END
+$$;

@@ -1,0 +1,130 @@
+-- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
+-- whose given id, exists already is not created again; nothing of it changes.
+--
+-- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
+--
+-- Bound: the rows given. Locks: a task of the same key that another transaction creates is waited for, by name and key;
+-- that of an id after them.
+CREATE OR REPLACE FUNCTION dx_create_tasks(
+  p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
+                                   -- max_attempts and queue are needed; runs at the later of delay and time
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_id text,
+  out_is_new boolean
+)
+LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_ids uuid[];
+  v_new uuid[];
+BEGIN
+  -- Version 7: 48 bits of time before the random ones.
+  SELECT array_agg(
+    COALESCE(
+      item.id,
+      encode(
+        set_bit(
+          set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send(v_now_ms) FROM 3) FROM 1 FOR 6), 52, 1),
+          53,
+          1
+        ),
+        'hex'
+      )::uuid
+    )
+    ORDER BY item.position
+  )
+  INTO v_ids
+  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (id uuid)) WITH ORDINALITY AS item (id, position);
+
+  WITH created AS (
+    INSERT INTO queue_tasks AS t (
+      id, name, key, payload, max_attempts, run_at, look_at, queue, wakeup,
+      reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
+    )
+    SELECT
+      v_ids[item.position],
+      item.name,
+      item.key,
+      item.payload,
+      item.max_attempts,
+      due.at,
+      -- The wake-up may be lost.
+      due.at + interval '30 seconds',
+      item.queue,
+      item.wakeup,
+      item.reply_instance_id,
+      item.reply_execution_id,
+      item.reply_name,
+      item.trace_context,
+      v_now,
+      v_now
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_tasks) AS (
+        name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint, run_at_ms bigint,
+        reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
+      )
+    ) WITH ORDINALITY AS item (
+      name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+      reply_instance_id, reply_execution_id, reply_name, trace_context, position
+    )
+    CROSS JOIN LATERAL (
+      SELECT to_timestamp(
+        least(greatest(v_now_ms + COALESCE(item.delay_ms, 0), item.run_at_ms), v_latest_ms - 86400000)::float8 / 1000
+      ) AS at
+    ) AS due
+    ORDER BY item.name COLLATE "C", item.key COLLATE "C", v_ids[item.position]
+    ON CONFLICT DO NOTHING
+    RETURNING t.id, t.queue, t.wakeup, t.run_at
+  ),
+  announced AS (
+    INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+    SELECT
+      created.queue,
+      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)),
+      v_now,
+      created.run_at
+    FROM created
+  )
+  SELECT array_agg(created.id)
+  INTO v_new
+  FROM created;
+
+  IF cardinality(v_new) = cardinality(v_ids) THEN
+    RETURN QUERY
+    SELECT one.id::text, true
+    FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
+    ORDER BY one.position;
+    RETURN;
+  END IF;
+
+  -- What the others are is read by a statement of its own, which sees rows that were committed meanwhile.
+  RETURN QUERY
+  SELECT
+    COALESCE(
+      CASE WHEN v_ids[item.position] = ANY (v_new) THEN v_ids[item.position] END,
+      (
+        SELECT t.id
+        FROM queue_tasks AS t
+        WHERE t.name = item.name
+          AND t.key = item.key
+          AND t.key IS NOT NULL
+      ),
+      (
+        SELECT t.id
+        FROM queue_tasks AS t
+        WHERE t.id = v_ids[item.position]
+      )
+    )::text,
+    COALESCE(v_ids[item.position] = ANY (v_new), false)
+  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (name text, key text))
+    WITH ORDINALITY AS item (name, key, position)
+  ORDER BY item.position;
+END
+$$;

@@ -1,0 +1,65 @@
+-- Gives dead tasks their attempts again: each waits for its next attempt, with a row of the outbox that wakes it. The execution
+-- that waited for such a task knows that it is dead, and receives nothing more.
+--
+-- Returns the ids of the redriven tasks, the ones that died first. Bound: p_limit tasks. Locks: the tasks; those that are
+-- locked are skipped.
+CREATE OR REPLACE FUNCTION dx_redrive_tasks(
+  p_ids text[],                    -- null: all
+  p_name text,                     -- only tasks of this name; null: of every name
+  p_limit integer,                 -- tasks, >= 1
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS text[]
+LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_ids uuid[];
+BEGIN
+  IF p_ids IS NULL THEN
+    v_ids := ARRAY(
+      SELECT t.id
+      FROM queue_tasks AS t
+      WHERE t.dead_at IS NOT NULL
+        AND (p_name IS NULL OR t.name = p_name)
+      ORDER BY t.dead_at, t.id
+      LIMIT p_limit
+      FOR NO KEY UPDATE SKIP LOCKED
+    );
+  ELSE
+    v_ids := ARRAY(
+      SELECT t.id
+      FROM queue_tasks AS t
+      WHERE t.id = ANY (ARRAY(SELECT dx_task_id(one.id) FROM unnest(p_ids) AS one (id)))
+        AND t.dead_at IS NOT NULL
+        AND (p_name IS NULL OR t.name = p_name)
+      ORDER BY t.id
+      LIMIT p_limit
+      FOR NO KEY UPDATE SKIP LOCKED
+    );
+  END IF;
+
+  WITH redriven AS (
+    UPDATE queue_tasks AS t
+    SET status = 'Pending',
+        uncounted = t.attempt,
+        run_at = v_now,
+        look_at = v_now + interval '30 seconds',
+        reply_instance_id = NULL,
+        updated_at = v_now,
+        dead_at = NULL
+    WHERE t.id = ANY (v_ids)
+    RETURNING t.id, t.queue, t.wakeup
+  )
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+  SELECT
+    redriven.queue,
+    COALESCE(redriven.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', redriven.id)),
+    v_now,
+    v_now
+  FROM redriven;
+  RETURN v_ids::text[];
+END
+$$;

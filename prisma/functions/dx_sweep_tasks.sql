@@ -1,0 +1,118 @@
+-- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should have
+-- begun and whose wake-up may be lost. Each gets a new row of the outbox.
+--
+-- A task that waits because workers have more to do than they can is looked at after pauses that grow with its age, and of
+-- such tasks only the first p_wakeups of a sweep get a wake-up.
+--
+-- Returns one row: how many attempts were lost, how many tasks were woken that waited, whether there is more to sweep, when the
+-- next task needs a look (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
+--
+-- Bound: p_limit rows, twice. Locks: the tasks (skip locked).
+CREATE OR REPLACE FUNCTION dx_sweep_tasks(
+  p_limit integer,                 -- rows, >= 1
+  p_wakeups integer,               -- most tasks that wait and get a wake-up
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_lost integer,
+  out_woken integer,
+  out_is_full boolean,
+  out_next_ms bigint,              -- milliseconds from now
+  out_pending bigint,
+  out_running bigint,
+  out_dead bigint,
+  out_oldest_age_ms bigint         -- since the oldest task that waits could have begun; 0 without one
+)
+LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_ids uuid[];
+BEGIN
+  v_ids := ARRAY(
+    SELECT t.id
+    FROM queue_tasks AS t
+    WHERE t.look_at IS NOT NULL
+      AND t.look_at <= v_now
+    ORDER BY t.look_at
+    LIMIT p_limit
+    FOR NO KEY UPDATE SKIP LOCKED
+  );
+
+  WITH looked AS (
+    SELECT
+      t.id,
+      t.status = 'Running' AND t.lease_until <= v_now_ms AS is_lost,
+      t.status = 'Pending' AND t.run_at <= v_now AS is_waiting,
+      CASE
+        -- Renewals do not move the time of the look.
+        WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
+        WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
+        ELSE v_now + least(greatest(interval '30 seconds', v_now - t.run_at), interval '1 hour')
+      END AS next_look_at,
+      row_number() OVER (PARTITION BY t.status ORDER BY t.look_at) AS place
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (v_ids)
+  ),
+  moved AS (
+    UPDATE queue_tasks AS t
+    SET look_at = looked.next_look_at
+    FROM looked
+    WHERE t.id = looked.id
+    RETURNING t.id, t.queue, t.wakeup, looked.is_lost, looked.is_waiting, looked.place
+  ),
+  woken AS (
+    INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+    SELECT
+      moved.queue,
+      COALESCE(moved.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', moved.id)),
+      v_now,
+      v_now
+    FROM moved
+    WHERE moved.is_lost
+      OR (moved.is_waiting AND moved.place <= p_wakeups)
+  )
+  SELECT
+    count(*) FILTER (WHERE moved.is_lost),
+    count(*) FILTER (WHERE moved.is_waiting AND moved.place <= p_wakeups),
+    cardinality(v_ids) >= p_limit
+  INTO out_lost, out_woken, out_is_full
+  FROM moved;
+
+  SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms
+  INTO out_next_ms
+  FROM queue_tasks AS t
+  WHERE t.look_at IS NOT NULL
+  ORDER BY t.look_at
+  LIMIT 1;
+
+  SELECT
+    count(*) FILTER (WHERE one.status = 'Pending'),
+    count(*) FILTER (WHERE one.status = 'Running'),
+    COALESCE(
+      v_now_ms - floor(extract(epoch FROM min(one.run_at) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
+        ::bigint,
+      0
+    )
+  INTO out_pending, out_running, out_oldest_age_ms
+  FROM (
+    SELECT t.status, t.run_at
+    FROM queue_tasks AS t
+    WHERE t.look_at IS NOT NULL
+    ORDER BY t.look_at
+    LIMIT p_limit
+  ) AS one;
+  SELECT count(*)
+  INTO out_dead
+  FROM (
+    SELECT
+    FROM queue_tasks AS t
+    WHERE t.dead_at IS NOT NULL
+    ORDER BY t.dead_at
+    LIMIT p_limit
+  ) AS one;
+  RETURN NEXT;
+END
+$$;

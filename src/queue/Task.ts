@@ -1,0 +1,331 @@
+/**
+ * Tasks: units of work that some worker runs to its end, without an orchestration.
+ *
+ * A task runs at least once, on any worker that has a handler for its name. PostgreSQL holds its state; messages of a queue
+ * only wake workers. Each attempt has a number, and only the newest one may commit: the result of a task is committed once,
+ * however often its handler ran. A handler that writes to the database commits its rows and the result in one transaction
+ * (`Attempt.commit`); one that changes something elsewhere passes `Attempt.idempotencyKey` along.
+ *
+ * `Tasks` creates tasks and waits for them, `TaskWorker` runs them.
+ *
+ * @since 0.2.0
+ */
+import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Option from "effect/Option"
+import type * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
+import { checkNameUnsafe } from "../model/internal/definitions.ts"
+import { harmlessIn } from "../model/internal/logging.ts"
+import * as payloads from "../model/internal/payload.ts"
+import type {
+  PayloadInput,
+  PayloadMismatch,
+  PayloadSchema,
+  PayloadTooLarge,
+  SchemaOf
+} from "../model/internal/payload.ts"
+import { withoutSpan } from "../model/internal/tracing.ts"
+import type { Instance } from "../Orchestration.ts"
+import type { TransactionConnection } from "../prisma/Transaction.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import * as calls from "./internal/taskCalls.ts"
+import { taskKey } from "./internal/taskCode.ts"
+import type { TaskHandler } from "./internal/taskCode.ts"
+import { isOfTask } from "./internal/taskErrors.ts"
+import type { StaleAttempt, TaskDied, TaskTimedOut } from "./internal/taskErrors.ts"
+import { runner } from "./internal/taskRun.ts"
+import * as checks from "./internal/taskSettings.ts"
+
+export type { TaskHandler as Handler } from "./internal/taskCode.ts"
+
+/**
+ * A named task with the Schemas of payload, result and error.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Task<
+  in out Name extends string,
+  in out Payload extends PayloadSchema,
+  in out Success extends PayloadSchema,
+  in out Error extends PayloadSchema
+> {
+  readonly name: Name
+  readonly payload: Payload
+  readonly success: Success
+  readonly error: Error
+  /** The queue of its wake-ups. */
+  readonly queue: string
+  readonly maxAttempts: number
+  readonly lease: Duration.Duration
+  readonly timeout: Option.Option<Duration.Duration>
+  /**
+   * Provides the handler to `TaskWorker.layer`. It may use any service. Its failures and defects are recorded.
+   */
+  readonly toLayer: <R>(
+    handler:
+      & ((payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], R>)
+      & WithoutOrchestration<R>
+  ) => Layer.Layer<TaskHandler<Name>, never, Exclude<R, Attempt | Scope.Scope>>
+  /**
+   * Creates the task from an orchestration and waits for its end, both durably: one task per call, whatever crashes.
+   *
+   * **Details**
+   *
+   * The runtime must serve `Tasks.activities`. The end arrives as a message, in the transaction that stores it. A typed failure
+   * of the last attempt stays one; a task that died, ran out of time, was lost or was cancelled is the defect `TaskDied`,
+   * `TaskTimedOut` or `TaskCancelled`. Interruption cancels the task; so does the end of the orchestration, at the latest with
+   * the next heartbeat of the attempt.
+   */
+  readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], Instance>
+  /** @internal */
+  readonly codecs: Codecs<Payload, Success, Error>
+}
+
+/**
+ * Any task: what `TaskWorker.layer` accepts.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Any = Task<any, any, any, any>
+
+/**
+ * Options of a task.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Options<E> {
+  /** When a failed attempt is followed by another one. */
+  readonly retry?: Retry<E> | undefined
+  /** Longest run of one attempt; then the handler is interrupted and the attempt has failed. Defaults to no limit. */
+  readonly timeout?: Duration.Input | undefined
+  /** The queue of its wake-ups, which the workers must consume. Defaults to `tasks`. */
+  readonly queue?: string | undefined
+  /**
+   * How long an attempt is the worker's without a heartbeat; renewed at half. After a crash another attempt begins about a
+   * second later than this. 1 second to 1 hour; defaults to 30 seconds.
+   */
+  readonly lease?: Duration.Input | undefined
+}
+
+/**
+ * When a failed attempt is followed by another one.
+ *
+ * **Gotchas**
+ *
+ * Each attempt steps the schedule anew from its beginning, so that nothing of it is stored: a schedule that measures elapsed
+ * time does not see the time of former attempts.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Retry<E> {
+  /**
+   * Attempts before the task is dead, lost ones included; those that a shutdown ended do not count. At least 1; defaults to
+   * 20. Stored when the task is created.
+   */
+  readonly maxAttempts?: number | undefined
+  /**
+   * The pauses. Its input is the last failure. The task is dead when it ends. Defaults to 1 second, doubled up to 5 minutes,
+   * each 20 percent more or less.
+   */
+  readonly schedule?: Schedule.Schedule<unknown, BadOutcome<E>> | undefined
+  /** Failures that it does not accept make the task dead at once. Defaults to all. */
+  readonly while?: ((outcome: BadOutcome<E>) => boolean) | undefined
+}
+
+/**
+ * A failed attempt: a typed failure, a defect or a timeout.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type BadOutcome<E> = E | TaskDied | TaskTimedOut
+
+/**
+ * The attempt that a handler makes.
+ *
+ * **Example** (Rows and result in one transaction)
+ *
+ * ```ts
+ * const attempt = yield* Task.Attempt
+ * yield* Effect.promise(() =>
+ *   prisma.$transaction(async (tx) => {
+ *     await tx.invoice.update({ where: { id }, data: { paid: true } })
+ *     await Effect.runPromise(attempt.commit(tx, { paid: true }))
+ *   })
+ * )
+ * ```
+ *
+ * @category context
+ * @since 0.2.0
+ */
+export class Attempt extends Context.Service<Attempt, {
+  readonly taskName: string
+  readonly taskId: string
+  /** From 1. */
+  readonly attempt: number
+  /** The same for all attempts at a task, and different for every other task. */
+  readonly idempotencyKey: string
+  /** Id of the worker. */
+  readonly workerId: string
+  /**
+   * Completes the task within the handler's own transaction, of the database of the worker. Fails with `StaleAttempt` if this
+   * is not the newest attempt any more, or the task has ended: roll back then.
+   *
+   * **Details**
+   *
+   * It locks the task until the transaction ends. If that rolls back, the task is not completed, and the attempt has failed
+   * however the handler ends. What the handler returns is not used.
+   *
+   * The result is checked against the task's Schema: `PayloadMismatch`.
+   */
+  readonly commit: (
+    connection: TransactionConnection,
+    result: unknown
+  ) => Effect.Effect<void, StaleAttempt | PayloadMismatch | PayloadTooLarge | ProviderError>
+  /**
+   * Locks the task within the handler's own transaction, until it ends: no other attempt begins meanwhile. Fails with
+   * `StaleAttempt` as `commit` does. For outputs that are committed before the task ends.
+   */
+  readonly lock: (connection: TransactionConnection) => Effect.Effect<void, StaleAttempt | ProviderError>
+}>()("duroxide-prisma/queue/Task/Attempt") {}
+
+export {
+  /**
+   * An attempt may not commit: a newer one has begun, or the task has ended.
+   *
+   * @category errors
+   * @since 0.2.0
+   */
+  StaleAttempt,
+  /**
+   * The task was cancelled.
+   *
+   * @category errors
+   * @since 0.2.0
+   */
+  TaskCancelled,
+  /**
+   * The handler died, its result did not match its Schema, or its worker was lost.
+   *
+   * @category errors
+   * @since 0.2.0
+   */
+  TaskDied,
+  /**
+   * An attempt exceeded the `timeout` of its task. It was interrupted, and may or may not have had its effect.
+   *
+   * @category errors
+   * @since 0.2.0
+   */
+  TaskTimedOut
+} from "./internal/taskErrors.ts"
+
+/**
+ * Defines a task. Rows refer to it by name, so renaming it strands tasks that wait.
+ *
+ * **Details**
+ *
+ * `payload` and `success` default to `Schema.Void`, `error` to `Schema.Never`; each takes a Schema, or the fields of a
+ * `Schema.Struct`. All three are stored as JSON text. Throws a `RangeError` on an invalid option or name.
+ *
+ * **Example** (A task and its handler)
+ *
+ * ```ts
+ * const Resize = Task.make("Resize", { payload: { image: Schema.String }, success: Schema.String, timeout: "5 minutes" })
+ *
+ * const ResizeLive = Resize.toLayer(Effect.fn(function*({ image }) {
+ *   const { idempotencyKey } = yield* Task.Attempt
+ *   return yield* Images.resize(image, { idempotencyKey })
+ * }))
+ * ```
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const make = <
+  const Name extends string,
+  Payload extends PayloadInput = Schema.Void,
+  Success extends PayloadInput = Schema.Void,
+  Error extends PayloadInput = Schema.Never
+>(
+  name: Name,
+  options?:
+    & {
+      readonly payload?: Payload
+      readonly success?: Success
+      readonly error?: Error
+    }
+    & Options<SchemaOf<Error>["Type"]>
+): Task<Name, SchemaOf<Payload>, SchemaOf<Success>, SchemaOf<Error>> => {
+  checkNameUnsafe("task", name)
+  const { error, payload, success, ...others } = options ?? {}
+  return makeWith(name, {
+    payload: payloads.schemaOf(payload),
+    success: payloads.schemaOf(success),
+    error: payloads.schemaOf(error, Schema.Never)
+  }, others)
+}
+
+// internal
+
+/**
+ * Intersected with the type of a handler that requires the services `R`. For one that requires the operations of
+ * orchestrations it is a text, which the compiler shows in its error.
+ */
+type WithoutOrchestration<R> = [Extract<R, Instance>] extends [never] ? unknown
+  : "activities, children, signals, mailboxes and values are for orchestrations: a task uses Client instead"
+
+interface Codecs<Payload extends PayloadSchema, Success extends PayloadSchema, Error extends PayloadSchema> {
+  readonly payload: payloads.Payload<Payload["Type"]>
+  readonly success: payloads.Payload<Success["Type"]>
+  readonly error: payloads.Payload<Error["Type"]>
+}
+
+const makeWith = <
+  const Name extends string,
+  Payload extends PayloadSchema,
+  Success extends PayloadSchema,
+  Error extends PayloadSchema
+>(
+  name: Name,
+  schemas: { readonly payload: Payload; readonly success: Success; readonly error: Error },
+  options: Options<Error["Type"]>
+): Task<Name, Payload, Success, Error> => {
+  const codecs: Codecs<Payload, Success, Error> = {
+    payload: payloads.make(`payload of task "${name}"`, schemas.payload),
+    success: payloads.make(`result of task "${name}"`, schemas.success),
+    error: payloads.make(`error of task "${name}"`, schemas.error)
+  }
+  const settings = checks.settingsUnsafe(name, {
+    maxAttempts: options.retry?.maxAttempts,
+    timeout: options.timeout,
+    queue: options.queue,
+    lease: options.lease
+  })
+  return {
+    name,
+    ...schemas,
+    ...settings,
+    codecs,
+    toLayer: (handler) =>
+      Layer.effect(
+        taskKey(name),
+        Effect.map(Effect.map(Effect.context<never>(), (context) => harmlessIn(withoutSpan(context))), (services) => ({
+          encodeResult: (result) => codecs.success.encode(result),
+          run: runner({ name, codecs, handler, services, retry: options.retry, timeout: settings.timeout })
+        }))
+      ) as never,
+    execute: (value) =>
+      calls.execute(name, settings, codecs, value).pipe(
+        Effect.catch((bad) => isOfTask(bad) ? Effect.die(bad) : Effect.fail(bad))
+      )
+  }
+}

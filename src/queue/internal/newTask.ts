@@ -1,0 +1,44 @@
+/**
+ * The row of a task to create, from its definition and the options of the caller.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import { problemOfName } from "../../model/internal/identifiers.ts"
+import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/internal/payload.ts"
+import * as tracing from "../../model/internal/tracing.ts"
+import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
+import type * as Task from "../Task.ts"
+import type { CreateOptions } from "../Tasks.ts"
+import type { NewTask } from "./taskStore.ts"
+
+export const newTask = <P extends PayloadSchema>(
+  task: Task.Task<any, P, any, any>,
+  options: CreateOptions<P["Type"]>
+): Effect.Effect<NewTask, PayloadMismatch | PayloadTooLarge | ProviderError> =>
+  Effect.gen(function*() {
+    const { delay, key, payload } = options
+    const problem = key === undefined ? undefined : problemOfName(key, maxKeyBytes)
+    if (problem !== undefined) return yield* refused("key", problem)
+    const delayMs = delay === undefined ? 0 : Math.ceil(Duration.toMillis(Duration.fromInputUnsafe(delay)))
+    if (!(delayMs >= 0 && delayMs <= longestDelayMs)) {
+      return yield* refused("delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
+    }
+    return {
+      name: task.name,
+      key,
+      payload: yield* task.codecs.payload.encode(payload),
+      max_attempts: task.maxAttempts,
+      queue: task.queue,
+      delay_ms: delayMs === 0 ? undefined : delayMs,
+      trace_context: yield* tracing.traceparent
+    }
+  })
+
+export const refused = (field: string, problem: string) =>
+  Effect.fail(new ProviderError({ operation: "createTasks", reason: new InvalidInput({ field, problem }) }))
+
+// internal
+
+const maxKeyBytes = 1024
+
+const longestDelayMs = 10 * 366 * 86_400_000

@@ -1,0 +1,39 @@
+/**
+ * What a worker runs for a task: the service through which the layer of a handler reaches it.
+ */
+import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
+import type * as Effect from "effect/Effect"
+import type { Attempt } from "../Task.ts"
+import type { Failure } from "./taskFailure.ts"
+
+/**
+ * Marks, in the type of a layer, that it provides the handler of the task `Name`.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface TaskHandler<Name extends string> {
+  readonly _: unique symbol
+  readonly name: Name
+}
+
+/** An attempt that did not succeed. */
+export interface Failed {
+  readonly failure: Failure
+  /** Before the next attempt; undefined: there is none, however many attempts are left. */
+  readonly retryAfter: Duration.Duration | undefined
+}
+
+export interface TaskCode {
+  /** Encodes a result for `Attempt.commit`. */
+  readonly encodeResult: (result: unknown) => Effect.Effect<string, Error>
+  /**
+   * Runs the handler, within the timeout of the task. `counted` is the number of attempts so far that count, this one included.
+   * Interruption is passed on.
+   */
+  readonly run: (payload: string, counted: number) => Effect.Effect<string, Failed, Attempt>
+}
+
+export const taskKey = <Name extends string>(name: Name): Context.Key<TaskHandler<Name>, TaskCode> =>
+  Context.Service<TaskHandler<Name>, TaskCode>(`duroxide-prisma/queue/Task/${name}`)

@@ -1,0 +1,31 @@
+/**
+ * How a task, or an attempt, ended without a result, as it is stored.
+ */
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+
+/** One reason; the SQL functions write `Lost` and `Cancelled`. */
+export const Failure = Schema.Union([
+  /** A typed failure of the handler: JSON text of the task's error Schema. */
+  Schema.TaggedStruct("Failed", { error: Schema.String }),
+  /** A defect of the handler, or a result its Schema refuses. */
+  Schema.TaggedStruct("Died", { problem: Schema.String }),
+  Schema.TaggedStruct("TimedOut", { timeoutMs: Schema.Number }),
+  /** The lease ended before the attempt did. */
+  Schema.TaggedStruct("Lost", {}),
+  Schema.TaggedStruct("Cancelled", { reason: Schema.String })
+])
+export type Failure = typeof Failure.Type
+
+const codec = Schema.fromJsonString(Failure)
+
+export const encode: (failure: Failure) => string = Schema.encodeSync(codec)
+
+const decodeOption = Schema.decodeUnknownOption(codec)
+
+/** A later version may store more: what cannot be read is a death. */
+export const decode = (text: string | null): Failure =>
+  Option.getOrElse(
+    decodeOption(text),
+    (): Failure => ({ _tag: "Died", problem: "its failure cannot be read by this version" })
+  )

@@ -1,0 +1,86 @@
+/**
+ * Runs the handler of a task, and says how the attempt ended.
+ */
+import * as Cause from "effect/Cause"
+import type * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { describe } from "../../model/internal/defect.ts"
+import * as payloads from "../../model/internal/payload.ts"
+import type { Attempt, BadOutcome, Retry } from "../Task.ts"
+import type { Failed, TaskCode } from "./taskCode.ts"
+import { TaskDied, TaskTimedOut } from "./taskErrors.ts"
+import type { Failure } from "./taskFailure.ts"
+import * as retries from "./taskRetry.ts"
+
+export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, timeout }: {
+  readonly name: string
+  readonly codecs: {
+    readonly payload: payloads.Payload<P>
+    readonly success: payloads.Payload<A>
+    readonly error: payloads.Payload<E>
+  }
+  readonly handler: (payload: P) => Effect.Effect<A, E, R>
+  /** All that the handler needs but those of the attempt. */
+  readonly services: Context.Context<never>
+  readonly retry: Retry<E> | undefined
+  readonly timeout: Option.Option<Duration.Duration>
+}): TaskCode["run"] => {
+  const schedule = retry?.schedule ?? retries.defaultSchedule
+
+  const failed = Effect.fnUntraced(function*(counted: number, outcome: BadOutcome<E>, failure: Failure) {
+    const retryAfter = retry?.while?.(outcome) === false
+      ? undefined
+      : yield* retries.pauseAfter(schedule, counted, outcome)
+    return yield* Effect.fail<Failed>({ failure, retryAfter })
+  })
+
+  const died = (counted: number, problem: string) =>
+    failed(counted, new TaskDied({ taskName: name, problem }), { _tag: "Died", problem })
+
+  const limited = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E | Expired, R> => {
+    if (Option.isNone(timeout)) return self
+    const timeoutMs = Duration.toMillis(timeout.value)
+    return Effect.timeoutOrElse(self, { duration: timeoutMs, orElse: () => Effect.fail(new Expired(timeoutMs)) })
+  }
+
+  return (text, counted) =>
+    Effect.suspend(() => codecs.payload.decode(text)).pipe(
+      Effect.orDie,
+      Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
+      limited,
+      Effect.provideContext(services) as <A, E>(self: Effect.Effect<A, E, any>) => Effect.Effect<A, E, Attempt>,
+      Effect.flatMap((value) => Effect.orDie(codecs.success.encode(value))),
+      Effect.catchCause((cause) => {
+        const typed = Cause.findErrorOption(cause)
+        if (Option.isSome(typed)) {
+          const error = typed.value
+          if (error instanceof Expired) {
+            const { timeoutMs } = error
+            return failed(counted, new TaskTimedOut({ taskName: name, timeoutMs }), { _tag: "TimedOut", timeoutMs })
+          }
+          return Effect.matchEffect(payloads.encodeError(codecs.error, error), {
+            onSuccess: (text) => failed(counted, error, { _tag: "Failed", error: text }),
+            onFailure: ({ message }) => died(counted, message)
+          })
+        }
+        const death = cause.reasons.find((reason) => reason._tag === "Die")
+        if (death === undefined) return Effect.failCause(cause as Cause.Cause<never>)
+        return Effect.logError("Task worker: handler died", Cause.die(death.defect)).pipe(
+          // A logger that throws must not change what is recorded.
+          Effect.exit,
+          Effect.andThen(died(counted, describe(death.defect).message))
+        )
+      })
+    )
+}
+
+// internal
+
+class Expired {
+  readonly timeoutMs: number
+  constructor(timeoutMs: number) {
+    this.timeoutMs = timeoutMs
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * The settings of a task. One that cannot work is a mistake in the code, so it throws immediately.
+ */
+import * as Duration from "effect/Duration"
+import * as Option from "effect/Option"
+import { problemOfName } from "../../model/internal/identifiers.ts"
+
+export interface Settings {
+  readonly queue: string
+  readonly maxAttempts: number
+  readonly lease: Duration.Duration
+  readonly timeout: Option.Option<Duration.Duration>
+}
+
+export const settingsUnsafe = (name: string, given: {
+  readonly queue: string | undefined
+  readonly maxAttempts: number | undefined
+  readonly lease: Duration.Input | undefined
+  readonly timeout: Duration.Input | undefined
+}): Settings => {
+  const { maxAttempts = 20, queue = "tasks" } = given
+  const refuse = (option: string, value: unknown, problem: string) => {
+    throw new RangeError(`${option} ${String(value)} of task "${name}" is refused: ${problem}`)
+  }
+  const queueProblem = problemOfName(queue, maxQueueBytes)
+  if (queueProblem !== undefined) refuse("queue", JSON.stringify(queue), queueProblem)
+  if (!Number.isInteger(maxAttempts) || maxAttempts < 1 || maxAttempts > maxInteger) {
+    refuse("retry.maxAttempts", maxAttempts, "it must be a whole number of at least 1")
+  }
+  const lease = Duration.fromInputUnsafe(given.lease ?? "30 seconds")
+  const leaseMs = Duration.toMillis(lease)
+  if (!(leaseMs >= 1000 && leaseMs <= 3_600_000)) refuse("lease", `of ${leaseMs} ms`, "it must be 1 second to 1 hour")
+  const timeout = given.timeout === undefined ? undefined : Duration.fromInputUnsafe(given.timeout)
+  if (timeout !== undefined && !(Duration.toMillis(timeout) > 0)) {
+    refuse("timeout", `of ${Duration.toMillis(timeout)} ms`, "it must be more than 0")
+  }
+  return { queue, maxAttempts, lease, timeout: Option.fromUndefinedOr(timeout) }
+}
+
+// internal
+
+/** Names of queues are checked by each `Queue`. */
+const maxQueueBytes = 256
+
+const maxInteger = 2 ** 31 - 1
