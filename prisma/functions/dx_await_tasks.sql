@@ -4,7 +4,8 @@
 --
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
-  p_ids uuid[]
+  p_ids uuid[],
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
   out_id text,
@@ -15,6 +16,8 @@ RETURNS TABLE (
 LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
   -- An update locks in an order of its own.
   PERFORM
@@ -25,7 +28,8 @@ BEGIN
   ORDER BY t.id
   FOR NO KEY UPDATE;
   UPDATE queue_tasks AS t
-  SET is_awaited = true
+  SET is_awaited = true,
+      updated_at = to_timestamp(v_now_ms::float8 / 1000)
   WHERE t.id = ANY (p_ids)
     AND NOT t.is_awaited
     AND t.look_at IS NOT NULL;

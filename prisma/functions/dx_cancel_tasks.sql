@@ -1,4 +1,4 @@
--- Cancels tasks: one that waits never runs; the attempt that runs can commit nothing any more, and its worker is notified.
+-- Cancels tasks: one that waits never runs; the attempt that runs can no longer commit, and its worker is notified.
 --
 -- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
 --

@@ -1,5 +1,5 @@
 -- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
--- whose given id, exists already is not created again; nothing of it changes.
+-- whose given id, exists already stays as it is.
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
 --

@@ -557,3 +557,66 @@ export const outboxOldestAge = gauge("duroxide_outbox_oldest_age_seconds", {
   unit: "seconds",
   labels: []
 })
+
+// -- tasks -----------------------------------------------------------------------------------------
+
+/**
+ * Attempts at tasks that have ended in this process. Labels: `task_name` and `outcome` (`completed`, `failed`, `died`,
+ * `timed_out`, `lost`: its lease was lost or its task cancelled, `stale`: its output was refused, `given_back`: ended by a
+ * shutdown).
+ *
+ * @category task metrics
+ * @since 0.2.0
+ */
+export const taskAttempts = counter("duroxide_task_attempts_total", {
+  description: "Attempts at tasks that have ended",
+  labels: ["task_name", "outcome"]
+})
+
+/**
+ * Time that a handler of a task ran, in seconds. Labels as for `duroxide_task_attempts_total`.
+ *
+ * @category task metrics
+ * @since 0.2.0
+ */
+export const taskDuration = histogram("duroxide_task_duration_seconds", {
+  description: "Time that a handler of a task ran",
+  unit: "seconds",
+  labels: ["task_name", "outcome"],
+  boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 1_800, 3_600]
+})
+
+/**
+ * Outputs of attempts that were refused because a newer attempt had begun, or the task had ended.
+ *
+ * @category task metrics
+ * @since 0.2.0
+ */
+export const taskStaleCommits = counter("duroxide_task_stale_commits_total", {
+  description: "Outputs of stale attempts that were refused",
+  labels: []
+})
+
+/**
+ * Tasks that have not been completed or cancelled, by the last sweep of this worker, up to 1,000 of each. Label: `status`
+ * (`pending`, `running`, `dead`).
+ *
+ * @category task metrics
+ * @since 0.2.0
+ */
+export const tasks = gauge("duroxide_tasks", {
+  description: "Tasks that have not been completed",
+  labels: ["status"]
+})
+
+/**
+ * Time since the oldest waiting task could have begun, by the last sweep of this worker, in seconds; 0 without one.
+ *
+ * @category task metrics
+ * @since 0.2.0
+ */
+export const taskOldestAge = gauge("duroxide_task_oldest_age_seconds", {
+  description: "Time since the oldest waiting task could have begun",
+  unit: "seconds",
+  labels: []
+})

@@ -1,5 +1,5 @@
 /**
- * Tasks: units of work that some worker runs to its end, without an orchestration.
+ * Tasks: units of work that some worker runs, without an orchestration.
  *
  * A task runs at least once, on any worker that has a handler for its name. PostgreSQL holds its state; messages of a queue
  * only wake workers. Each attempt has a number, and only the newest one may commit: the result of a task is committed once,
@@ -10,7 +10,6 @@
  *
  * @since 0.2.0
  */
-import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -21,22 +20,15 @@ import type * as Scope from "effect/Scope"
 import { checkNameUnsafe } from "../model/internal/definitions.ts"
 import { harmlessIn } from "../model/internal/logging.ts"
 import * as payloads from "../model/internal/payload.ts"
-import type {
-  PayloadInput,
-  PayloadMismatch,
-  PayloadSchema,
-  PayloadTooLarge,
-  SchemaOf
-} from "../model/internal/payload.ts"
+import type { PayloadInput, PayloadSchema, SchemaOf } from "../model/internal/payload.ts"
 import { withoutSpan } from "../model/internal/tracing.ts"
 import type { Instance } from "../Orchestration.ts"
-import type { TransactionConnection } from "../prisma/Transaction.ts"
-import type { ProviderError } from "../provider/ProviderError.ts"
+import type { Attempt } from "./internal/taskAttempt.ts"
 import * as calls from "./internal/taskCalls.ts"
 import { taskKey } from "./internal/taskCode.ts"
 import type { TaskHandler } from "./internal/taskCode.ts"
 import { isOfTask } from "./internal/taskErrors.ts"
-import type { StaleAttempt, TaskDied, TaskTimedOut } from "./internal/taskErrors.ts"
+import type { TaskDied, TaskTimedOut } from "./internal/taskErrors.ts"
 import { runner } from "./internal/taskRun.ts"
 import * as checks from "./internal/taskSettings.ts"
 
@@ -119,7 +111,7 @@ export interface Options<E> {
  *
  * **Gotchas**
  *
- * Each attempt steps the schedule anew from its beginning, so that nothing of it is stored: a schedule that measures elapsed
+ * Each attempt steps the schedule anew from its beginning, because its state is not stored: a schedule that measures elapsed
  * time does not see the time of former attempts.
  *
  * @category models
@@ -148,54 +140,7 @@ export interface Retry<E> {
  */
 export type BadOutcome<E> = E | TaskDied | TaskTimedOut
 
-/**
- * The attempt that a handler makes.
- *
- * **Example** (Rows and result in one transaction)
- *
- * ```ts
- * const attempt = yield* Task.Attempt
- * yield* Effect.promise(() =>
- *   prisma.$transaction(async (tx) => {
- *     await tx.invoice.update({ where: { id }, data: { paid: true } })
- *     await Effect.runPromise(attempt.commit(tx, { paid: true }))
- *   })
- * )
- * ```
- *
- * @category context
- * @since 0.2.0
- */
-export class Attempt extends Context.Service<Attempt, {
-  readonly taskName: string
-  readonly taskId: string
-  /** From 1. */
-  readonly attempt: number
-  /** The same for all attempts at a task, and different for every other task. */
-  readonly idempotencyKey: string
-  /** Id of the worker. */
-  readonly workerId: string
-  /**
-   * Completes the task within the handler's own transaction, of the database of the worker. Fails with `StaleAttempt` if this
-   * is not the newest attempt any more, or the task has ended: roll back then.
-   *
-   * **Details**
-   *
-   * It locks the task until the transaction ends. If that rolls back, the task is not completed, and the attempt has failed
-   * however the handler ends. What the handler returns is not used.
-   *
-   * The result is checked against the task's Schema: `PayloadMismatch`.
-   */
-  readonly commit: (
-    connection: TransactionConnection,
-    result: unknown
-  ) => Effect.Effect<void, StaleAttempt | PayloadMismatch | PayloadTooLarge | ProviderError>
-  /**
-   * Locks the task within the handler's own transaction, until it ends: no other attempt begins meanwhile. Fails with
-   * `StaleAttempt` as `commit` does. For outputs that are committed before the task ends.
-   */
-  readonly lock: (connection: TransactionConnection) => Effect.Effect<void, StaleAttempt | ProviderError>
-}>()("duroxide-prisma/queue/Task/Attempt") {}
+export { Attempt } from "./internal/taskAttempt.ts"
 
 export {
   /**

@@ -2937,7 +2937,8 @@ $$;
 --
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
-  p_ids uuid[]
+  p_ids uuid[],
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
   out_id text,
@@ -2954,6 +2955,8 @@ SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
   -- An update locks in an order of its own.
   PERFORM
@@ -2964,7 +2967,8 @@ BEGIN
   ORDER BY t.id
   FOR NO KEY UPDATE;
   UPDATE queue_tasks AS t
-  SET is_awaited = true
+  SET is_awaited = true,
+      updated_at = to_timestamp(v_now_ms::float8 / 1000)
   WHERE t.id = ANY (p_ids)
     AND NOT t.is_awaited
     AND t.look_at IS NOT NULL;
@@ -3061,7 +3065,7 @@ AS $$
   SELECT CASE WHEN p_text ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN p_text::uuid END
 $$;
 
--- Cancels tasks: one that waits never runs; the attempt that runs can commit nothing any more, and its worker is notified.
+-- Cancels tasks: one that waits never runs; the attempt that runs can no longer commit, and its worker is notified.
 --
 -- Returns one outcome per task, in order: Cancelled, Ended if it was already, or Missing.
 --
@@ -3738,7 +3742,7 @@ END
 $$;
 
 -- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
--- whose given id, exists already is not created again; nothing of it changes.
+-- whose given id, exists already stays as it is.
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
 --
@@ -6593,7 +6597,7 @@ $$;
 -- Extends leases of running attempts to now + lease_ms: their heartbeat. A lease that has ended is valid again if no other
 -- attempt has begun.
 --
--- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or does not run any more,
+-- Returns one outcome per item, in order: Done, or Lost if the attempt is not the task's newest one or no longer runs,
 -- because the task has ended, was cancelled, or its execution has ended. A task that another transaction has locked is
 -- passed over: it is being settled, and no other attempt can begin.
 --

@@ -8,8 +8,24 @@ import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../mode
 import * as tracing from "../../model/internal/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
 import type * as Task from "../Task.ts"
-import type { CreateOptions } from "../Tasks.ts"
 import type { NewTask } from "./taskStore.ts"
+
+/**
+ * How a task is created.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export type CreateOptions<Payload> = {
+  /**
+   * Makes the creation idempotent: with a key that a task of this name has already, also one that has ended, the id of that
+   * task is returned and nothing is stored. At most 1,024 bytes. A key is free again when its task is deleted after its
+   * retention.
+   */
+  readonly key?: string | undefined
+  /** The first attempt begins no earlier. Defaults to none; up to 10 years. */
+  readonly delay?: Duration.Input | undefined
+} & ([Payload] extends [void] ? { readonly payload?: Payload } : { readonly payload: Payload })
 
 export const newTask = <P extends PayloadSchema>(
   task: Task.Task<any, P, any, any>,
@@ -18,10 +34,10 @@ export const newTask = <P extends PayloadSchema>(
   Effect.gen(function*() {
     const { delay, key, payload } = options
     const problem = key === undefined ? undefined : problemOfName(key, maxKeyBytes)
-    if (problem !== undefined) return yield* refused("key", problem)
+    if (problem !== undefined) return yield* refused("createTasks", "key", problem)
     const delayMs = delay === undefined ? 0 : Math.ceil(Duration.toMillis(Duration.fromInputUnsafe(delay)))
     if (!(delayMs >= 0 && delayMs <= longestDelayMs)) {
-      return yield* refused("delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
+      return yield* refused("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
     return {
       name: task.name,
@@ -34,8 +50,8 @@ export const newTask = <P extends PayloadSchema>(
     }
   })
 
-export const refused = (field: string, problem: string) =>
-  Effect.fail(new ProviderError({ operation: "createTasks", reason: new InvalidInput({ field, problem }) }))
+export const refused = (operation: string, field: string, problem: string) =>
+  Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
 
 // internal
 

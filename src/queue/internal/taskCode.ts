@@ -4,7 +4,8 @@
 import * as Context from "effect/Context"
 import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
-import type { Attempt } from "../Task.ts"
+import type { PayloadMismatch, PayloadTooLarge } from "../../model/internal/payload.ts"
+import type { Attempt } from "./taskAttempt.ts"
 import type { Failure } from "./taskFailure.ts"
 
 /**
@@ -27,7 +28,7 @@ export interface Failed {
 
 export interface TaskCode {
   /** Encodes a result for `Attempt.commit`. */
-  readonly encodeResult: (result: unknown) => Effect.Effect<string, Error>
+  readonly encodeResult: (result: unknown) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge>
   /**
    * Runs the handler, within the timeout of the task. `counted` is the number of attempts so far that count, this one included.
    * Interruption is passed on.

@@ -62,7 +62,7 @@ export class TaskWaitTimeout
   })
 {
   override get message() {
-    return `task ${this.taskId} had not ended after ${this.timeoutMs} ms; it goes on`
+    return `task ${this.taskId} had not ended after ${this.timeoutMs} ms; it continues`
   }
 }
 

@@ -9,6 +9,16 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Schedule from "effect/Schedule"
+import type { TaskDied, TaskTimedOut } from "./taskErrors.ts"
+
+/** `BadOutcome` of `Task`. */
+export type Outcome<E> = E | TaskDied | TaskTimedOut
+
+/** Of `Retry` of `Task`. */
+export interface Policy<E> {
+  readonly schedule?: Schedule.Schedule<unknown, Outcome<E>> | undefined
+  readonly while?: ((outcome: Outcome<E>) => boolean) | undefined
+}
 
 /** 1 second after the first failure, doubled with each, 5 minutes at most; each 20 percent more or less. */
 export const defaultSchedule: Schedule.Schedule<unknown> = Schedule.exponential("1 second").pipe(

@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { describe } from "../../model/internal/defect.ts"
 import * as payloads from "../../model/internal/payload.ts"
-import type { Attempt, BadOutcome, Retry } from "../Task.ts"
+import type { Attempt } from "./taskAttempt.ts"
 import type { Failed, TaskCode } from "./taskCode.ts"
 import { TaskDied, TaskTimedOut } from "./taskErrors.ts"
 import type { Failure } from "./taskFailure.ts"
@@ -24,12 +24,12 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, tim
   readonly handler: (payload: P) => Effect.Effect<A, E, R>
   /** All that the handler needs but those of the attempt. */
   readonly services: Context.Context<never>
-  readonly retry: Retry<E> | undefined
+  readonly retry: retries.Policy<E> | undefined
   readonly timeout: Option.Option<Duration.Duration>
 }): TaskCode["run"] => {
   const schedule = retry?.schedule ?? retries.defaultSchedule
 
-  const failed = Effect.fnUntraced(function*(counted: number, outcome: BadOutcome<E>, failure: Failure) {
+  const failed = Effect.fnUntraced(function*(counted: number, outcome: retries.Outcome<E>, failure: Failure) {
     const retryAfter = retry?.while?.(outcome) === false
       ? undefined
       : yield* retries.pauseAfter(schedule, counted, outcome)

@@ -3,7 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
-import { problemOfName } from "../../model/internal/identifiers.ts"
+import { queueName } from "./check.ts"
 
 export interface Settings {
   readonly queue: string
@@ -22,7 +22,7 @@ export const settingsUnsafe = (name: string, given: {
   const refuse = (option: string, value: unknown, problem: string) => {
     throw new RangeError(`${option} ${String(value)} of task "${name}" is refused: ${problem}`)
   }
-  const queueProblem = problemOfName(queue, maxQueueBytes)
+  const queueProblem = queueName(queue)
   if (queueProblem !== undefined) refuse("queue", JSON.stringify(queue), queueProblem)
   if (!Number.isInteger(maxAttempts) || maxAttempts < 1 || maxAttempts > maxInteger) {
     refuse("retry.maxAttempts", maxAttempts, "it must be a whole number of at least 1")
@@ -38,8 +38,5 @@ export const settingsUnsafe = (name: string, given: {
 }
 
 // internal
-
-/** Names of queues are checked by each `Queue`. */
-const maxQueueBytes = 256
 
 const maxInteger = 2 ** 31 - 1

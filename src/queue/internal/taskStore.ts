@@ -3,8 +3,9 @@
  */
 import * as Effect from "effect/Effect"
 import { Prisma } from "../../prisma/internal/client.ts"
-import type { Statements } from "../../prisma/internal/transactionQuery.ts"
-import type { ProviderError } from "../../provider/ProviderError.ts"
+import { statementsOn } from "../../prisma/internal/transactionQuery.ts"
+import type { TransactionConnection } from "../../prisma/Transaction.ts"
+import type * as statements from "./statements.ts"
 
 /** A task to create; the fields are those of `dx_create_tasks`. */
 export interface NewTask {
@@ -95,45 +96,31 @@ export interface Swept {
 export type TaskStore = ReturnType<typeof make>
 
 /** On the pool, or within a transaction. */
-export const make = ({ query, schemaSql }: Statements) => {
-  const rows = <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
-    query<Row>(operation, Prisma.sql`SELECT * FROM ${schemaSql}.${Prisma.raw(name)}(${Prisma.join(args)})`)
-  const answer = <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
-    Effect.map(
-      query<{ readonly answer: A }>(
-        operation,
-        Prisma.sql`SELECT ${schemaSql}.${Prisma.raw(name)}(${Prisma.join(args)}) AS answer`
-      ),
-      (rows) => rows[0]!.answer
-    )
+export const make = ({ answer, rows }: statements.Statements) => {
   /** One outcome per item. */
-  const settle =
-    <Outcome extends string>(operation: string, name: string, wrap: (args: Prisma.Sql, items: number) => Prisma.Sql) =>
-    <Item extends object>(items: ReadonlyArray<Item>) =>
-      answer<ReadonlyArray<Outcome>>(operation, name, [wrap(json(items), items.length)])
+  const settle = <Outcome extends string>(
+    operation: string,
+    name: string,
+    items: ReadonlyArray<object>,
+    settings?: statements.Settings
+  ) => answer<ReadonlyArray<Outcome>>(operation, name, [json(items)], { ...settings, items: items.length })
 
   return {
-    create: (tasks: ReadonlyArray<NewTask>): Effect.Effect<ReadonlyArray<Created>, ProviderError> =>
-      rows<Created>("createTasks", "dx_create_tasks", [json(tasks)]),
-    /** The caller wakes the publishers itself, after the commit. */
-    createQuietly: (tasks: ReadonlyArray<NewTask>): Effect.Effect<ReadonlyArray<Created>, ProviderError> =>
-      rows<Created>("createTasks", "dx_create_tasks", [quietly(json(tasks))]),
+    create: (tasks: ReadonlyArray<NewTask>) =>
+      rows<Created>("createTasks", "dx_create_tasks", [json(tasks)], { items: tasks.length, isQuiet: true }),
     claim: (wakeups: ReadonlyArray<object>, { leaseMs, names, workerId }: Serves) =>
       rows<Claim>("claimTasks", "dx_claim_tasks", [
-        quietly(json(wakeups)),
+        json(wakeups),
         Prisma.sql`${[...names]}::text[]`,
         Prisma.sql`${[...leaseMs]}::bigint[]`,
         Prisma.sql`${workerId}::text`
-      ]),
-    // What a crash of the server undoes is a heartbeat: the lease is shorter.
-    renew: settle<"Done" | "Lost">(
-      "renewTasks",
-      "dx_renew_tasks",
-      (items) => Prisma.sql`CASE WHEN set_config('synchronous_commit', 'off', true) IS NOT NULL THEN ${items} END`
-    ),
-    complete: settle<"Done" | "Stale" | "Uncommitted">("completeTasks", "dx_complete_tasks", impatiently),
-    completeWithin: settle<"Done" | "Stale" | "Uncommitted">("completeTasks", "dx_complete_tasks", (items) => items),
-    fail: settle<"Retried" | "Dead" | "Stale">("failTasks", "dx_fail_tasks", impatiently),
+      ], { items: wakeups.length }),
+    renew: (items: ReadonlyArray<Renewal>) =>
+      settle<"Done" | "Lost">("renewTasks", "dx_renew_tasks", items, { isUnflushed: true }),
+    complete: (items: ReadonlyArray<Completion>) =>
+      settle<"Done" | "Stale" | "Uncommitted">("completeTasks", "dx_complete_tasks", items),
+    fail: (items: ReadonlyArray<AttemptEnd>) =>
+      settle<"Retried" | "Dead" | "Stale">("failTasks", "dx_fail_tasks", items, { isQuiet: true }),
     cancel: (ids: ReadonlyArray<string>, reason: string, replies: boolean) =>
       answer<ReadonlyArray<"Cancelled" | "Ended" | "Missing">>("cancelTasks", "dx_cancel_tasks", [
         Prisma.sql`${[...ids]}::text[]`,
@@ -147,13 +134,13 @@ export const make = ({ query, schemaSql }: Statements) => {
       ]),
     /** Those of the tasks that have ended. */
     await: (ids: ReadonlyArray<string>) =>
-      rows<EndedTask>("awaitTasks", "dx_await_tasks", [Prisma.sql`${[...ids]}::uuid[]`]),
+      rows<EndedTask>("awaitTasks", "dx_await_tasks", [Prisma.sql`${[...ids]}::uuid[]`], { items: ids.length }),
     sweep: (limit: number, wakeups: number) =>
       Effect.map(
         rows<Swept>("sweepTasks", "dx_sweep_tasks", [
           Prisma.sql`${limit}::integer`,
           Prisma.sql`${wakeups}::integer`
-        ]),
+        ], { isQuiet: true }),
         (rows) => rows[0]!
       ),
     redrive: (ids: ReadonlyArray<string> | null, name: string | null, limit: number) =>
@@ -161,7 +148,7 @@ export const make = ({ query, schemaSql }: Statements) => {
         Prisma.sql`${ids === null ? null : [...ids]}::text[]`,
         Prisma.sql`${name}::text`,
         Prisma.sql`${limit}::integer`
-      ]),
+      ], { isQuiet: true }),
     clean: (keepEndedMs: number, keepDeadMs: number, limit: number) =>
       answer<number>("cleanTasks", "dx_clean_tasks", [
         Prisma.sql`${keepEndedMs}::bigint`,
@@ -171,19 +158,22 @@ export const make = ({ query, schemaSql }: Statements) => {
   }
 }
 
+/** In a transaction of the application: each function with its own defaults. */
+export const within = (connection: TransactionConnection, schema: string | undefined): TaskStore => {
+  const { query, schemaSql } = statementsOn(connection, schema)
+  const call = (name: string, args: ReadonlyArray<Prisma.Sql>) =>
+    Prisma.sql`${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args])})`
+  return make({
+    rows: <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+      query<Row>(operation, Prisma.sql`SELECT * FROM ${call(name, args)}`),
+    answer: <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+      Effect.map(
+        query<{ readonly answer: A }>(operation, Prisma.sql`SELECT ${call(name, args)} AS answer`),
+        (rows) => rows[0]!.answer
+      )
+  })
+}
+
 // internal
 
 const json = (value: unknown) => Prisma.sql`${JSON.stringify(value)}::jsonb`
-
-// The settings end with the statement; `CASE` evaluates its condition first.
-
-const quietly = (args: Prisma.Sql) =>
-  Prisma.sql`CASE WHEN set_config('duroxide.quiet', 'on', true) IS NOT NULL THEN ${args} END`
-
-/** A transaction that holds one task must not delay the others of the set: each is tried again alone. */
-const impatiently = (args: Prisma.Sql, items: number) =>
-  Prisma.sql`CASE WHEN set_config(
-    'lock_timeout',
-    COALESCE(NULLIF(current_setting('lock_timeout'), '0'), ${items > 1 ? "200" : "50"}::text),
-    true
-  ) IS NOT NULL THEN ${args} END`

@@ -1,0 +1,135 @@
+/**
+ * Runs tasks in this process.
+ *
+ * A worker is a scoped layer: building it begins to consume the queues of its tasks, closing its scope stops gracefully. Any
+ * number of processes may serve the same tasks.
+ *
+ * @since 0.2.0
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { randomUUID } from "node:crypto"
+import { hostname } from "node:os"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { Database } from "../prisma/Database.ts"
+import * as Consumer from "./Consumer.ts"
+import { QueueSignals } from "./internal/signals.ts"
+import * as statements from "./internal/statements.ts"
+import * as attempts from "./internal/taskAttempts.ts"
+import type { Served } from "./internal/taskAttempts.ts"
+import { taskKey } from "./internal/taskCode.ts"
+import * as stores from "./internal/taskStore.ts"
+import * as sweeps from "./internal/taskSweep.ts"
+import * as Message from "./Message.ts"
+import type { Queue } from "./Queue.ts"
+import type { QueueError } from "./QueueError.ts"
+import type * as Task from "./Task.ts"
+
+/**
+ * What a worker serves, and how. Only `tasks` is required.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
+  /** Each has its handler from a layer of `Task.toLayer`. */
+  readonly tasks: Tasks
+  /** Handlers that run at the same time, for each queue. Defaults to 10. */
+  readonly concurrency?: number | undefined
+  /** Shown with attempts. Defaults to `<host>/<process id>/<8 random characters>`. */
+  readonly workerId?: string | undefined
+  /**
+   * How long handlers may keep running when the layer is released; then they are interrupted, and their tasks are given back without
+   * counting the attempt. Defaults to 10 seconds.
+   */
+  readonly gracePeriod?: Duration.Input | undefined
+  /** How long a wake-up is hidden from others, extended at half while its handler runs. Defaults to 30 seconds. */
+  readonly visibilityTimeout?: Duration.Input | undefined
+  /** When completed and cancelled tasks are deleted, with their keys and attempts. Defaults to 7 days. */
+  readonly keepEnded?: Duration.Input | undefined
+  /** When dead tasks are deleted. Defaults to 30 days. */
+  readonly keepDead?: Duration.Input | undefined
+}
+
+/**
+ * Runs the given tasks. Their handlers must be provided as layers; a missing one does not compile.
+ *
+ * **Details**
+ *
+ * It consumes each queue of its tasks. The wake-up of a task that it does not serve is given back, with a growing delay and one
+ * warning. It also looks for attempts of lost workers and for lost wake-ups, also those of other workers: it wakes them through
+ * the outbox. Fails with `QueueError` if an option is out of its range. Dies when two tasks have one name.
+ *
+ * **Example** (A process that serves a task on PostgreSQL alone)
+ *
+ * ```ts
+ * const WorkerLive = TaskWorker.layer({ tasks: [Resize], concurrency: 20 }).pipe(
+ *   Layer.provide([ResizeLive, Outbox.publisher()]),
+ *   Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
+ *   Layer.provide(QueueDatabase.layer({ url }))
+ * )
+ * ```
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
+  options: Options<Tasks>
+): Layer.Layer<
+  never,
+  QueueError,
+  Queue | Database | QueueSignals | { readonly [I in keyof Tasks]: Task.Handler<Tasks[I]["name"]> }[number]
+> =>
+  Layer.unwrap(
+    Effect.gen(function*() {
+      const services = yield* Effect.context<never>()
+      const served = new Map<string, Served>()
+      for (const { lease, name } of options.tasks) {
+        if (served.has(name)) return yield* Effect.die(new RangeError(`two tasks have the name "${name}"`))
+        served.set(name, {
+          code: Context.getUnsafe(services, taskKey(name as string)),
+          leaseMs: Duration.toMillis(lease)
+        })
+      }
+      const database = yield* Database
+      const store = stores.make(statements.make(database, {}))
+      const workerId = options.workerId ?? `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`
+      const core = Layer.effect(
+        Handles,
+        attempts.make({ database, store, served, workerId }).pipe(withHarmlessLoggers)
+      )
+      const sweep = Layer.effectDiscard(withHarmlessLoggers(sweeps.run({
+        store,
+        shortestLease: Duration.millis(Math.min(...[...served.values()].map(({ leaseMs }) => leaseMs), 3_600_000)),
+        keepEnded: Duration.fromInputUnsafe(options.keepEnded ?? "7 days"),
+        keepDead: Duration.fromInputUnsafe(options.keepDead ?? "30 days")
+      })))
+      const queues = [...new Set(options.tasks.map(({ queue }) => queue))]
+      const consumers = Layer.unwrap(Effect.map(Handles, (handle) => {
+        const on = <Kind extends string>(message: Message.Message<Kind, any>) =>
+          Consumer.on(message, (value: object, delivery) => handle({ ...value, kind: message.kind }, delivery))
+        const handlers = [on(Message.TaskWakeup), on(Message.BufferBatch), on(Message.Delivery)]
+        return Layer.mergeAll(
+          Layer.empty,
+          ...queues.map((queue) =>
+            Consumer.layer({
+              queue,
+              handlers,
+              concurrency: options.concurrency,
+              maxMessages: Math.min(options.concurrency ?? 10, 1000),
+              visibilityTimeout: options.visibilityTimeout,
+              gracePeriod: options.gracePeriod
+            })
+          )
+        )
+      }))
+      // Consumers end first.
+      return Layer.merge(consumers, sweep).pipe(Layer.provide(core))
+    })
+  ) as never
+
+// internal
+
+class Handles extends Context.Service<Handles, attempts.Handle>()("duroxide-prisma/queue/TaskWorker/Handles") {}

@@ -1,0 +1,101 @@
+/**
+ * The heartbeat of a worker: renews the leases of its running attempts, in sets, when half of a lease has passed.
+ *
+ * A passing database error loses no lease: only the store's own answer does.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import type * as Scope from "effect/Scope"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { TaskStore } from "./taskStore.ts"
+
+export interface Held {
+  readonly taskId: string
+  readonly attempt: number
+  readonly leaseMs: number
+  /** A newer attempt has begun, or the task has ended. */
+  readonly onLost: () => void
+  /** Monotonic milliseconds of the next renewal. */
+  dueMs: number
+}
+
+export interface Leases {
+  /** Until the scope is closed. The lease began no earlier than `sinceMs`, monotonic milliseconds. */
+  readonly hold: (lease: Omit<Held, "dueMs">, sinceMs: number) => Effect.Effect<Held, never, Scope.Scope>
+  /** Renews at once: to learn whether the lease is lost. */
+  readonly check: (lease: Held) => void
+}
+
+export const make = Effect.fnUntraced(function*(
+  store: Pick<TaskStore, "renew">
+): Effect.fn.Return<Leases, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
+  const leases = new Set<Held>()
+  const changed = Latch.makeUnsafe()
+
+  const renew = (due: ReadonlyArray<Held>) =>
+    Effect.suspend(() => {
+      const startMs = monotonicMs(clock)
+      return store.renew(due.map(({ attempt, leaseMs, taskId }) => ({ task_id: taskId, attempt, lease_ms: leaseMs })))
+        .pipe(
+          Effect.map((outcomes) => {
+            for (const [i, lease] of due.entries()) {
+              if (!leases.has(lease)) continue
+              lease.dueMs = startMs + lease.leaseMs / 2
+              if (outcomes[i] === "Done") continue
+              leases.delete(lease)
+              lease.onLost()
+            }
+          }),
+          Effect.catch((error) => {
+            for (const lease of due) lease.dueMs = monotonicMs(clock) + lease.leaseMs / 10
+            return Effect.logWarning("Task worker: leases not renewed yet").pipe(
+              Effect.annotateLogs({ package: "duroxide-prisma", leases: due.length, error: error.message })
+            )
+          })
+        )
+    })
+
+  yield* Effect.forever(Effect.suspend(() => {
+    const nowMs = monotonicMs(clock)
+    // One that is due soon travels along.
+    const due = [...leases].filter(({ dueMs, leaseMs }) => dueMs <= nowMs + leaseMs / 8)
+    if (due.some(({ dueMs }) => dueMs <= nowMs)) return renew(due.slice(0, mostPerStatement))
+    changed.closeUnsafe()
+    const nextMs = Math.min(...[...leases].map(({ dueMs }) => dueMs))
+    return nextMs === Infinity
+      ? changed.await
+      : Effect.raceFirst(Effect.sleep(Math.max(1, nextMs - nowMs)), changed.await)
+  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+
+  return {
+    hold: ({ leaseMs, ...lease }, sinceMs) =>
+      Effect.acquireRelease(
+        Effect.sync(() => {
+          const held: Held = { ...lease, leaseMs, dueMs: sinceMs + leaseMs / 2 }
+          // The loop knows of an earlier time, unless it waits for the first lease or for that of a longer one.
+          if (held.dueMs < earliestDueMs(leases)) changed.openUnsafe()
+          leases.add(held)
+          return held
+        }),
+        (held) => Effect.sync(() => void leases.delete(held))
+      ),
+    check: (held) => {
+      if (!leases.has(held)) return
+      held.dueMs = 0
+      changed.openUnsafe()
+    }
+  }
+})
+
+// internal
+
+const mostPerStatement = 1000
+
+const earliestDueMs = (leases: ReadonlySet<Held>) => {
+  // Leases are in the order of their claims, so mostly the first one is due first.
+  for (const { dueMs } of leases) return dueMs
+  return Infinity
+}

@@ -1,0 +1,117 @@
+/**
+ * Finds lost workers and lost wake-ups, deletes ended tasks after their retention, and counts.
+ *
+ * A sweep says when the next task needs a look. Tasks that others claim after it need one later than a lease from then; while
+ * no task has come since, the next sweep is a minute later.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import * as Metric from "effect/Metric"
+import type * as Scope from "effect/Scope"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { seriesOf } from "../../model/internal/labelled.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as Metrics from "../../model/Metrics.ts"
+import { QueueSignals, Topic } from "./signals.ts"
+import type { Swept, TaskStore } from "./taskStore.ts"
+
+export const run = Effect.fnUntraced(function*({ keepDead, keepEnded, shortestLease, store }: {
+  readonly store: Pick<TaskStore, "sweep" | "clean">
+  readonly shortestLease: Duration.Duration
+  readonly keepEnded: Duration.Duration
+  readonly keepDead: Duration.Duration
+}): Effect.fn.Return<void, never, QueueSignals | Scope.Scope> {
+  const signals = yield* QueueSignals
+  const clock = yield* Clock.Clock
+  const leaseMs = Duration.toMillis(shortestLease)
+  /** Monotonic milliseconds. */
+  let nextMs = 0
+  let nextCleanMs = monotonicMs(clock) + cleanMs
+  const earlier = Latch.makeUnsafe()
+  const noLaterThan = (atMs: number) => {
+    if (atMs >= nextMs) return
+    nextMs = atMs
+    earlier.openUnsafe()
+  }
+  // A task was created, or has failed.
+  const received = () => noLaterThan(monotonicMs(clock) + leaseMs + graceMs)
+  yield* signals.subscribe(Topic.outbox, { received, connected: received })
+
+  const sweep = Effect.suspend(() => {
+    const startMs = monotonicMs(clock)
+    return Effect.matchEffect(store.sweep(limit, mostWakeups), {
+      onFailure: (error) => {
+        nextMs = monotonicMs(clock) + retryMs
+        return Effect.logWarning("Task worker: cannot look for lost work; it tries again").pipe(
+          Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
+        )
+      },
+      onSuccess: (swept) => {
+        const isIdle = swept.out_next_ms === null && signals.isConnected()
+        nextMs = startMs + Math.max(
+          swept.out_is_full ? 0 : betweenMs,
+          Math.min(Number(swept.out_next_ms ?? Infinity), isIdle ? idleMs : leaseMs)
+        )
+        return Effect.andThen(count(swept), found(swept))
+      }
+    })
+  })
+
+  const found = ({ out_lost, out_woken }: Swept) =>
+    out_lost + out_woken === 0 ? Effect.void : Effect.logInfo("Task worker: woke tasks again").pipe(
+      Effect.annotateLogs({ package: "duroxide-prisma", lost_attempts: out_lost, waiting_tasks: out_woken }),
+      Effect.andThen(signals.announce([{ topic: Topic.outbox }]))
+    )
+
+  const clean = store.clean(Duration.toMillis(keepEnded), Duration.toMillis(keepDead), cleanLimit).pipe(
+    Effect.repeat({ until: (deleted) => deleted < cleanLimit }),
+    Effect.catch((error) =>
+      Effect.logWarning("Task worker: cannot delete ended tasks; it tries again").pipe(
+        Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
+      )
+    )
+  )
+
+  yield* Effect.forever(Effect.suspend(() => {
+    const nowMs = monotonicMs(clock)
+    if (nowMs >= nextCleanMs) {
+      nextCleanMs = nowMs + cleanMs
+      return clean
+    }
+    if (nowMs >= nextMs) return sweep
+    earlier.closeUnsafe()
+    return Effect.raceFirst(Effect.sleep(Math.ceil(Math.min(nextMs, nextCleanMs) - nowMs)), earlier.await)
+  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+})
+
+// internal
+
+const limit = 1000
+
+/** Of tasks that wait: with more of them, the workers are busy rather than asleep. */
+const mostWakeups = 100
+
+/** The database looks half a second after the end of a lease. */
+const graceMs = 500
+
+const betweenMs = 250
+
+const idleMs = 60_000
+
+const retryMs = 5_000
+
+const cleanMs = 600_000
+
+const cleanLimit = 500
+
+const tasks = seriesOf(Metrics.tasks)
+
+const count = (swept: Swept) =>
+  Effect.all([
+    Metric.update(tasks("pending"), Number(swept.out_pending)),
+    Metric.update(tasks("running"), Number(swept.out_running)),
+    Metric.update(tasks("dead"), Number(swept.out_dead)),
+    Metric.update(Metrics.taskOldestAge, Number(swept.out_oldest_age_ms) / 1000)
+  ], { discard: true })
