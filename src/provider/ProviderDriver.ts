@@ -75,8 +75,8 @@ export const suspectAfter = 2
 /**
  * For each queue, the next time at which work becomes claimable that is not claimable now: a row becomes visible, or a
  * lock or a pause ends. Milliseconds since the Unix epoch, later than `nowMs`; null if there is no such work. Too early is
- * harmless, too late is not. Locks that processes hold may be left out where finding them would read a whole queue: their
- * holders announce them. Pauses, which have no holder, may not.
+ * harmless, too late is not. Locks that processes hold may be left out: their holders announce them, and `readLocks` finds
+ * those of holders that have died. Pauses, which have no holder, may not.
  *
  * @category models
  * @since 0.2.0
@@ -86,6 +86,31 @@ export interface NextDue {
   readonly nowMs: number
   readonly orchestratorMs: number | null
   readonly workerMs: number | null
+}
+
+/**
+ * When live locks run out that keep visible work from being claimed; null for a queue without any. Pauses of instances are
+ * not among them. An activity with a session is locked as long as its session is.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface LiveLocks {
+  /** The store's clock, milliseconds since the Unix epoch. */
+  readonly nowMs: number
+  readonly orchestrator: LockTimes | null
+  readonly worker: LockTimes | null
+}
+
+/**
+ * When the first and the last of some locks run out, milliseconds since the Unix epoch, later than now.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface LockTimes {
+  readonly firstMs: number
+  readonly lastMs: number
 }
 
 /**
@@ -732,4 +757,12 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
    * a time has come that another process had stored.
    */
   readonly readNextDue?: Call<NextDue>
+
+  /**
+   * When live locks run out. It may look at the oldest work of each definition only, because that is claimed first.
+   * Optional: without it, a process finds locks of others that died before it began half a second after its own lock
+   * timeout, and longer ones by the fallback looks. It is called rarely: after each connection of the notifier, and when
+   * the first of these locks has run out.
+   */
+  readonly readLocks?: Call<LiveLocks>
 }>()("duroxide-prisma/ProviderDriver") {}

@@ -401,6 +401,18 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     // A look for each of the 104 routes of messages and 108 of activities, and an entry where something is due.
     250
   ],
+  "readLocks": [
+    `SELECT * FROM dx_read_locks(${now})`,
+    [
+      "orchestrator_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_idx",
+      "worker_queue_route_visible_at_id_session_idx",
+      "instance_locks_pkey",
+      "sessions_pkey"
+    ],
+    // At most 1,000 rows of a route, and the lock of the instance or session of each.
+    25_000
+  ],
   "readProgress of what has not changed": [
     `SELECT * FROM dx_read_progress('[
        {"instance_id": "i5", "key": "k1", "execution_id": 1, "last_event_id": ${many - 95}},

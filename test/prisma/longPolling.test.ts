@@ -21,7 +21,11 @@ import { waitUntil } from "../utils/waitUntil.ts"
 const silently = Effect.provide(Logger.layer([]))
 
 /** A process that listens. */
-const start = Effect.fnUntraced(function*(url: string, longPolling?: FromDriver.LongPolling) {
+const start = Effect.fnUntraced(function*(
+  url: string,
+  longPolling?: FromDriver.LongPolling,
+  lockTimeout: Duration.Input = "30 seconds"
+) {
   const services = yield* Layer.build(
     FromDriver.layer({ longPolling }).pipe(
       Layer.provide(PrismaDriver.layer()),
@@ -34,7 +38,7 @@ const start = Effect.fnUntraced(function*(url: string, longPolling?: FromDriver.
   const looks = Effect.map(statementCounts, ({ fetchWorkItems = 0 }) => fetchWorkItems)
   const fetch = Effect.map(
     provider.fetchWorkItems({
-      lockTimeout: Duration.seconds(30),
+      lockTimeout: Duration.fromInputUnsafe(lockTimeout),
       pollTimeout: Duration.seconds(30),
       tags: { _tag: "DefaultOnly" },
       session: Option.none()
@@ -108,6 +112,28 @@ describe("Long polling on PostgreSQL:", () => {
       const [fetch] = yield* worker.waiting(1)
       yield* sql(`SET LOCAL duroxide.notify = off; ${insertAt("now()")}`)
       assert.isDefined(yield* Fiber.join(fetch!))
+    }).pipe(silently))
+
+  it.live("the replacement of the only worker takes its activity over within a second of its lock's end", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      yield* sql(insertAt("now()"))
+      yield* Effect.scoped(Effect.gen(function*() {
+        const killed = yield* start(url, { enabled: false }, "4 seconds")
+        assert.strictEqual((yield* killed.fetch)?.attemptCount, 1)
+      }))
+      const until = Effect.map(
+        sql<{ until: number }>("SELECT locked_until::float8 AS until FROM worker_queue"),
+        ([row]) => row!.until
+      )
+      const lockEnd = yield* until
+      // Its own locks are shorter, so it would look too early, and then not before the fallback look.
+      const worker = yield* start(url, {}, "1 second")
+      assert.strictEqual((yield* worker.fetch)?.attemptCount, 2)
+      const takenAt = (yield* until) - 1_000
+      assert.isAtLeast(takenAt, lockEnd)
+      assert.isBelow(takenAt, lockEnd + 1_000)
+      assert.isAtMost(yield* worker.looks, 6)
     }).pipe(silently))
 
   it.live("work is found while the connection that listens is down", () =>

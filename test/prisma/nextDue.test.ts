@@ -147,3 +147,56 @@ describe("readNextDue:", () => {
       assert.deepStrictEqual(yield* nextDue, { orchestratorMs: now + 60_000, workerMs: null })
     }))
 })
+
+describe("readLocks:", () => {
+  const openLocks = Effect.map(open, ({ driver, ...test }) => ({
+    ...test,
+    driver,
+    locks: Effect.map(driver.readLocks!, ({ nowMs: _, ...locks }) => locks)
+  }))
+
+  it.effect("an empty store has none, nor has one whose work is free, to come or paused", () =>
+    Effect.gen(function*() {
+      const { driver, locks, sql } = yield* openLocks
+      const none = { orchestrator: null, worker: null }
+      assert.deepStrictEqual(yield* locks, none)
+      yield* driver.startOrchestrations([Test.start("a"), { ...Test.start("b"), delayMs: 60_000 }])
+      yield* driver.enqueueForWorker([Test.activity(), Test.activity({ sessionId: "s" })])
+      yield* sql(`INSERT INTO instance_locks VALUES ('a', '', ${now + 60_000}, 1)`)
+      assert.deepStrictEqual(yield* locks, none)
+    }))
+
+  it.effect("the time it gives is the first at which a claim finds the work", () =>
+    Effect.gen(function*() {
+      const { driver, locks } = yield* openLocks
+      yield* driver.startOrchestrations([Test.start("a"), Test.start("b")])
+      yield* driver.enqueueForWorker([Test.activity(), Test.activity({ sessionId: "s" })])
+      yield* Test.claim(driver, 1, 10_000)
+      yield* Test.claim(driver, 1, 20_000)
+      yield* Test.take(driver, { limit: 1, lockTimeoutMs: 30_000 })
+      // The lock of the session lasts longer.
+      yield* Test.take(driver, { limit: 1, lockTimeoutMs: 10_000, session: { workerId: "you", lockTimeoutMs: 40_000 } })
+      const claim = Test.claim(driver, 10, 60_000)
+      const take = Test.take(driver, { lockTimeoutMs: 60_000, session: worker })
+      assert.deepStrictEqual(yield* locks, {
+        orchestrator: { firstMs: now + 10_000, lastMs: now + 20_000 },
+        worker: { firstMs: now + 30_000, lastMs: now + 40_000 }
+      })
+      for (const seconds of [10, 20, 30, 40]) {
+        yield* TestClock.setTime(now + 1_000 * seconds - 1)
+        assert.lengthOf([...yield* claim, ...yield* take], 0, `before ${seconds} seconds`)
+        yield* TestClock.setTime(now + 1_000 * seconds)
+        assert.lengthOf([...yield* claim, ...yield* take], 1, `after ${seconds} seconds`)
+      }
+    }))
+
+  it.effect("reads no more than the 1,000 oldest rows of a route", () =>
+    Effect.gen(function*() {
+      const { locks, sql } = yield* openLocks
+      yield* sql(
+        `INSERT INTO worker_queue (work_item, visible_at, created_at, route, lock_token, locked_until)
+         SELECT '{}', ${inMinutes(-5)}, now(), 'A', 'x', ${now} + 1000 * g FROM generate_series(1, 1001) AS g`
+      )
+      assert.deepStrictEqual((yield* locks).worker, { firstMs: now + 1_000, lastMs: now + 1_000_000 })
+    }))
+})

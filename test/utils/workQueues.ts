@@ -34,6 +34,7 @@ export const queueOf = (
       processes: () => 1,
       random: () => 0,
       findNextDue: () => {},
+      findLeftLocks: () => {},
       onLook: () => {},
       onMode: () => {},
       ...options

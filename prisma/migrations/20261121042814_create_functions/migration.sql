@@ -5904,6 +5904,175 @@ AS $$
   ORDER BY 1
 $$;
 
+-- Returns when live locks that keep visible work from being claimed run out, the first and the last of each queue; null
+-- without one. A process that has just begun looks at these times: their holders may have died before it could hear of them.
+--
+-- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances are
+-- left out: dx_read_next_due has them.
+--
+-- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or session
+-- of each. Claims take the oldest rows, so these are the locked ones. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_locks(
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_now_ms bigint,               -- milliseconds since the Unix epoch, as all times
+  out_orchestrator_first_ms bigint,
+  out_orchestrator_last_ms bigint,
+  out_worker_first_ms bigint,
+  out_worker_last_ms bigint
+)
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+BEGIN
+  out_now_ms := v_now_ms;
+
+  WITH RECURSIVE present AS (
+    (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      ORDER BY q.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT q.route
+      FROM orchestrator_queue AS q
+      WHERE q.route > present.route
+      ORDER BY q.route
+      LIMIT 1
+    )
+    FROM present
+    WHERE present.route IS NOT NULL
+  )
+  SELECT min(one.until_ms), max(one.until_ms)
+  INTO out_orchestrator_first_ms, out_orchestrator_last_ms
+  FROM (
+    -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
+    SELECT greatest(
+      head.locked_until,
+      (
+        SELECT l.locked_until
+        FROM instance_locks AS l
+        WHERE l.instance_id = head.instance_id
+          AND l.lock_token <> ''
+      )
+    ) AS until_ms
+    FROM (
+      SELECT one.*
+      FROM present
+      CROSS JOIN LATERAL (
+        SELECT q.instance_id, q.locked_until
+        FROM orchestrator_queue AS q
+        WHERE q.route = present.route
+          AND q.visible_at <= v_now
+        ORDER BY q.visible_at, q.id
+        LIMIT 1000
+      ) AS one
+      LIMIT 10000
+    ) AS head
+  ) AS one
+  WHERE one.until_ms > v_now_ms;
+
+  -- Each condition on the session fits one index only.
+  WITH RECURSIVE alone AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route > alone.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM alone
+    WHERE alone.route IS NOT NULL
+  ),
+  bound AS (
+    (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+      ORDER BY w.route
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+      SELECT w.route
+      FROM worker_queue AS w
+      WHERE num_nulls(w.session_id) = 0
+        AND w.route > bound.route
+      ORDER BY w.route
+      LIMIT 1
+    )
+    FROM bound
+    WHERE bound.route IS NOT NULL
+  )
+  SELECT min(one.until_ms), max(one.until_ms)
+  INTO out_worker_first_ms, out_worker_last_ms
+  FROM (
+    (
+      SELECT one.locked_until AS until_ms
+      FROM alone
+      CROSS JOIN LATERAL (
+        SELECT w.locked_until
+        FROM worker_queue AS w
+        WHERE w.session_id IS NULL
+          AND w.route = alone.route
+          AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id
+        LIMIT 1000
+      ) AS one
+      LIMIT 10000
+    )
+    UNION ALL
+    SELECT greatest(
+      head.locked_until,
+      (
+        SELECT s.locked_until
+        FROM sessions AS s
+        WHERE s.session_id = head.session_id
+      )
+    )
+    FROM (
+      SELECT one.*
+      FROM bound
+      CROSS JOIN LATERAL (
+        SELECT w.session_id, w.locked_until
+        FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0
+          AND w.route = bound.route
+          AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id
+        LIMIT 1000
+      ) AS one
+      LIMIT 10000
+    ) AS head
+  ) AS one
+  WHERE one.until_ms > v_now_ms;
+
+  RETURN NEXT;
+END
+$$;
+
 -- Returns when something happens next in each queue by the passing of time alone: the first moment, later than now, at
 -- which a row becomes visible or a pause ends. Null: nothing is due.
 --

@@ -35,6 +35,7 @@ import {
   instanceProgress,
   instanceState,
   json,
+  liveLocks,
   makeWorkers,
   messageRow,
   nextDue,
@@ -51,6 +52,7 @@ import type {
   EndedInstanceRow,
   HistoryPageRow,
   InstanceStateRow,
+  LiveLocksRow,
   NextDueRow,
   ProgressRow,
   StoredSizesRow
@@ -478,5 +480,10 @@ const reads = ({ answer, call, query, schemaSql }: Statements) => ({
   readNextDue: Effect.map(
     call<NextDueRow>("readNextDue", "dx_read_next_due", []),
     ([row]) => nextDue(row!)
+  ),
+
+  readLocks: Effect.map(
+    call<LiveLocksRow>("readLocks", "dx_read_locks", []),
+    ([row]) => liveLocks(row!)
   )
 } satisfies Partial<Driver>)

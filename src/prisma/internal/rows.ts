@@ -15,6 +15,7 @@ import type {
   HandOver,
   InstanceProgress,
   KeyValueChange,
+  LiveLocks,
   NextDue,
   OrchestrationAck,
   ReadProgress,
@@ -326,7 +327,25 @@ export const nextDue = (row: NextDueRow): NextDue => ({
   workerMs: milliseconds(row.out_worker_ms)
 })
 
+export interface LiveLocksRow {
+  readonly out_now_ms: bigint
+  readonly out_orchestrator_first_ms: bigint | null
+  readonly out_orchestrator_last_ms: bigint | null
+  readonly out_worker_first_ms: bigint | null
+  readonly out_worker_last_ms: bigint | null
+}
+
+export const liveLocks = (row: LiveLocksRow): LiveLocks => ({
+  nowMs: Number(row.out_now_ms),
+  orchestrator: lockTimes(row.out_orchestrator_first_ms, row.out_orchestrator_last_ms),
+  worker: lockTimes(row.out_worker_first_ms, row.out_worker_last_ms)
+})
+
+const lockTimes = (first: bigint | null, last: bigint | null) =>
+  first === null ? null : { firstMs: Number(first), lastMs: Number(last) }
+
 const milliseconds = (value: bigint | null) => value === null ? null : Number(value)
+
 export interface BacklogRow {
   readonly out_now_ms: bigint
   readonly out_messages: bigint

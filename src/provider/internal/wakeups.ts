@@ -18,6 +18,7 @@ import * as alarmsOf from "./alarms.ts"
 import type { Ends } from "./ends.ts"
 import * as heldLocks from "./heldLocks.ts"
 import type { Hints } from "./hints.ts"
+import * as leftLocks from "./leftLocks.ts"
 import type { LockedInstances } from "./locks.ts"
 import * as locks from "./locks.ts"
 import * as nextDue from "./nextDue.ts"
@@ -88,9 +89,13 @@ export const make = Effect.fnUntraced(function*(
       workers.nextDue(workerMs, nowMs)
     },
     // What is due may be seen late.
-    failed: () => {
-      for (const queue of queues) queue.changed({ _tag: "Failed" })
-    }
+    failed: () => allChanged({ _tag: "Failed" })
+  })
+
+  const left = yield* leftLocks.make(store.readLocks, {
+    answered: ({ nowMs }) => storeClock.heard(nowMs),
+    failed: () => allChanged({ _tag: "Failed" }),
+    ranOut: (queue) => byName(queue).wake("LocksExpired")
   })
 
   const queueOf = Effect.fnUntraced(function*(name: Queue) {
@@ -106,6 +111,9 @@ export const make = Effect.fnUntraced(function*(
       findNextDue: (isUrgent) => {
         if (hints.isConnected() && queues.some((queue) => queue.hasPumps())) finder.find(isUrgent)
       },
+      findLeftLocks: () => {
+        if (hints.isConnected()) left.follow()
+      },
       onLook: gauges.looked,
       onMode: (before, now) => {
         if (before.mode !== now.mode) run(logMode(name, now))
@@ -116,6 +124,9 @@ export const make = Effect.fnUntraced(function*(
   const workers = yield* queueOf("worker")
   const queues = [orchestrators, workers]
   const byName = (queue: Queue) => queue === "worker" ? workers : orchestrators
+  const allChanged: WorkQueue["changed"] = (event) => {
+    for (const queue of queues) queue.changed(event)
+  }
 
   // -- locks -------------------------------------------------------------------------------------
 
@@ -145,15 +156,9 @@ export const make = Effect.fnUntraced(function*(
       if (hint._tag === "Work" && hint.queue === "orchestrator") locked.keepWakeups()
       byName(hint.queue).received(received)
     },
-    connected: () => {
-      for (const queue of queues) queue.changed({ _tag: "Connected" })
-    },
-    disconnected: () => {
-      for (const queue of queues) queue.changed({ _tag: "Disconnected" })
-    },
-    unreliable: (reason) => {
-      for (const queue of queues) queue.changed({ _tag: "Unreliable", reason })
-    }
+    connected: () => allChanged({ _tag: "Connected" }),
+    disconnected: () => allChanged({ _tag: "Disconnected" }),
+    unreliable: (reason) => allChanged({ _tag: "Unreliable", reason })
   })
 
   // -- what this process stores ------------------------------------------------------------------
@@ -239,7 +244,7 @@ export const make = Effect.fnUntraced(function*(
   }
 
   const lostAnswer = () => {
-    for (const queue of queues) queue.changed({ _tag: "Failed" })
+    allChanged({ _tag: "Failed" })
     announce("orchestrator")
     announce("worker")
     ends.lostAnswer()

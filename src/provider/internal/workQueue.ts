@@ -67,6 +67,8 @@ export interface Options {
   readonly random: () => number
   /** Asks the store: work may become due at a time that is not known here. */
   readonly findNextDue: (isUrgent: boolean) => void
+  /** Asks the store: processes that hold locks may have died while no hints arrived here. */
+  readonly findLeftLocks: () => void
   /** After each look, with the mode it leads to. */
   readonly onLook: (reason: LookReason, now: pollMode.State) => void
   /** The mode before, and the mode now. */
@@ -116,9 +118,11 @@ export const make = (options: Options): WorkQueue => {
 
   const lockTimeoutMs = () => Math.max(0, ...pumps.map((pump) => pump.lockTimeoutMs))
 
-  /** Locks of processes that died while no hints arrived here have run out by then. */
+  /** Locks of processes that died while no hints arrived here: most have run out by then, and the store knows of others. */
   const lookAfterLocks = () => {
-    if (pumps.length > 0) alarm("locks of before", lockTimeoutMs() + 500, () => wake("LocksExpired"))
+    if (pumps.length === 0) return
+    alarm("locks of before", lockTimeoutMs() + 500, () => wake("LocksExpired"))
+    options.findLeftLocks()
   }
 
   // -- due times ---------------------------------------------------------------------------------

@@ -375,6 +375,7 @@ const claimActivities = (side: Side, options: Parameters<Driver["fetchWorkItems"
 const read = Effect.fnUntraced(function*({ driver }: Side) {
   const executionIds = [null, ...Array.from({ length: lastExecutionId }, (_, index) => index + 1)]
   return {
+    locks: yield* driver.readLocks!,
     instances: sorted(yield* driver.readInstances(instanceIds), ({ instanceId }) => instanceId),
     ends: sorted(yield* driver.readEnds(instanceIds), ({ instanceId }) => instanceId),
     progress: yield* driver.readProgress(

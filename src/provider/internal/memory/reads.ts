@@ -3,7 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import type { Backlog } from "../../Backlog.ts"
-import type { ProviderDriver } from "../../ProviderDriver.ts"
+import type { LockTimes, ProviderDriver } from "../../ProviderDriver.ts"
 import { DuplicateEvent, ProviderError } from "../../ProviderError.ts"
 import { askedBy } from "./messages.ts"
 import * as tables from "./tables.ts"
@@ -74,6 +74,23 @@ export const make = (store: tables.Tables) =>
       workerMs: earliest(now, [...store.activities.values()].map(({ visibleAtMs }) => visibleAtMs))
     })),
 
+    readLocks: tables.statement((now) => ({
+      nowMs: now,
+      orchestrator: lockTimes(
+        now,
+        [...store.messages.values()].filter(({ visibleAtMs }) => visibleAtMs <= now).map(({ instanceId, lock }) => {
+          const ofInstance = store.locks.get(instanceId)
+          return Math.max(lock?.untilMs ?? 0, ofInstance !== undefined && ofInstance.token !== "" ? ofInstance.untilMs : 0)
+        })
+      ),
+      worker: lockTimes(
+        now,
+        [...store.activities.values()].filter(({ visibleAtMs }) => visibleAtMs <= now).map(({ lock, sessionId }) =>
+          Math.max(lock?.untilMs ?? 0, sessionId === null ? 0 : store.sessions.get(sessionId)?.untilMs ?? 0)
+        )
+      )
+    })),
+
     readInstanceStats: (instanceId) =>
       Effect.sync(() => {
         const instance = store.instances.get(instanceId)
@@ -123,6 +140,11 @@ const sinceMs = ({ lock, visibleAtMs }: tables.Queued) => Math.max(visibleAtMs, 
 const waiting = (since: ReadonlyArray<number>, now: number) => {
   const claimable = since.filter((ms) => ms <= now)
   return { depth: claimable.length, oldestAgeMs: claimable.length === 0 ? null : now - Math.min(...claimable) }
+}
+
+const lockTimes = (now: number, until: ReadonlyArray<number>): LockTimes | null => {
+  const live = until.filter((time) => time > now)
+  return live.length === 0 ? null : { firstMs: Math.min(...live), lastMs: Math.max(...live) }
 }
 
 /** Later than now. */
