@@ -539,7 +539,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     return yield* progress(provider, "status", instanceId, timeout, {
       until: ({ status, statusVersion: version }) => version > after ? Option.some({ status, version }) : Option.none()
     })
-  }, tracing.endingBare),
+  }, endingWait),
 
   waitForValue: Effect.fn("Client.waitForValue", reader)(
     function*(keyValue, instanceId, { timeout, until = () => true } = {}) {
@@ -555,7 +555,7 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
       })
       return yield* found
     },
-    tracing.endingBare
+    endingWait
   )
 })
 
@@ -597,6 +597,13 @@ const progress = Effect.fnUntraced(function*<A>(
   if (answer._tag === "Ended") return yield* new InstanceEnded({ instanceId, waitedFor })
   return yield* new WaitTimeout({ instanceId, waitedFor, timeoutMs: Duration.toMillis(duration!) })
 })
+
+/** That the instance has ended is an answer, not an error of the span. */
+const endingWait = <A, E extends { readonly _tag: string }, R>(self: Effect.Effect<A, E, R>) =>
+  tracing.endingAs(self, (exit) => {
+    const error = Option.getOrUndefined(Exit.findErrorOption(exit))
+    return error?._tag === "InstanceEnded" ? Exit.void : exit
+  })
 
 /** The reason of a cancellation; undefined for other failures. */
 const reasonOf = (details: ErrorDetails.ErrorDetails): string | undefined =>

@@ -4,6 +4,7 @@
  * All turns of an instance continue the context that its start has brought, whatever execution they belong to. The
  * activities and children that a turn schedules continue that of the turn.
  */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Tracer from "effect/Tracer"
@@ -19,6 +20,8 @@ import type { Activity } from "./decide.ts"
 
 /** What leads to a turn. */
 export interface TurnCause extends Pick<Claimed<unknown>, "claimSpan"> {
+  /** Of the claim; undefined for a turn without one. */
+  readonly attemptCount?: number
   readonly name: string
   readonly instanceId: string
   readonly executionId: number
@@ -29,14 +32,14 @@ export interface TurnCause extends Pick<Claimed<unknown>, "claimSpan"> {
 
 /** Of a claimed instance. `warm` is its program, if it waits in memory. */
 export const causeOf = (
-  { claimSpan, item }: Claimed<OrchestrationItem>,
+  { attemptCount, claimSpan, item }: Claimed<OrchestrationItem>,
   warm: Pick<WarmProgram, "started"> | undefined
 ): TurnCause => {
   const { executionId, history, instanceId, messages, orchestrationName: name } = item
   const started = history[0] ?? warm?.started ??
     messages.find(({ _tag }) => _tag === "StartOrchestration" || _tag === "ContinueAsNew")
   const traceparent = started !== undefined && "traceparent" in started ? started.traceparent : undefined
-  return { name, instanceId, executionId, traceparent, messages, claimSpan }
+  return { name, instanceId, executionId, traceparent, messages, claimSpan, attemptCount }
 }
 
 /** The span of one turn, where spans are made. */
@@ -97,7 +100,7 @@ export const openTurn = (cause: TurnCause): Effect.Effect<TurnSpan> =>
         }),
         links: [...claimOf(cause), ...senders(messages)]
       }
-    }),
+    }).pipe(Effect.tap((span) => markRedelivery(span, cause.attemptCount))),
     (span) => new TurnSpan(span)
   )
 
@@ -155,7 +158,7 @@ export const openAttempt = (
       ),
       links: claimOf({ claimSpan: claimed.claimSpan, traceparent })
     }
-  })
+  }).pipe(Effect.tap((span) => markRedelivery(span, claimed.attemptCount)))
 
 /** Ends it with its handler: what follows is stored in statements of their own. */
 export const endAttempt = (
@@ -171,6 +174,13 @@ export const endAttempt = (
   })
 
 // internal
+
+/** The span of a delivery that a crash has ended is lost with its process, so the next delivery says that there was one. */
+const markRedelivery = (span: Tracer.Span | undefined, attemptCount = 1): Effect.Effect<void> =>
+  span === undefined || attemptCount <= 1
+    ? Effect.void
+    : Effect.map(Clock.currentTimeNanos, (now) =>
+      span.event("duroxide.redelivery", now, { "duroxide.unsettled_deliveries": attemptCount - 1 }))
 
 /** The statement that claimed the work: in the trace of the work, unless it is in that of other work. */
 const claimOf = ({ claimSpan, traceparent }: Pick<TurnCause, "claimSpan" | "traceparent">) => {

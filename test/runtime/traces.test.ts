@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Activity, Client, KeyValue, Orchestration, Runtime, Signal } from "duroxide-prisma"
 import { Event } from "duroxide-prisma/provider"
 import { TestRuntime } from "duroxide-prisma/testing"
 import * as Effect from "effect/Effect"
@@ -25,6 +25,7 @@ const Charge = Activity.make("Charge", {
 const Pack = Activity.make("Pack")
 const Thank = Activity.make("Thank")
 const Approved = Signal.make("Approved")
+const Progress = KeyValue.make("Progress", Schema.Int)
 const Ship = Orchestration.make("Ship")
 const Order = Orchestration.make("Order", { payload: Schema.Int, error: Declined })
 
@@ -192,6 +193,45 @@ describe("Traces", () => {
       assert.isTrue(Exit.isFailure(collector.named("Client.wait")[0]!.exit))
       const shown = JSON.stringify(collector.spans, (_, value) => value instanceof Error ? String(value.stack) : value)
       assert.notInclude(shown, secret)
+    }))
+
+  it.effect("that an instance has ended is an answer to a wait, and no error of its span", () =>
+    Effect.gen(function*() {
+      const collector = new Collector()
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* client.execute(Ship, { instanceId: "s-1" })
+        yield* requested(collector, "GET /status", (client) => Effect.flip(client.waitForStatus("s-1")))
+        yield* requested(collector, "GET /value", (client) => Effect.flip(client.waitForValue(Progress, "s-1")))
+        yield* requested(collector, "GET /none", (client) =>
+          Effect.flip(client.waitForStatus("s-2", { timeout: "1 second" })))
+      }).pipe(Effect.provide(TestRuntime.layer(runtime(Layer.empty))))
+      const failed = (name: string) => collector.named(name).map(({ exit }) => Exit.isFailure(exit))
+      assert.deepStrictEqual(failed("Client.waitForStatus"), [false, true])
+      assert.deepStrictEqual(failed("Client.waitForValue"), [false])
+    }))
+
+  it.effect("the delivery after a crash says that one was lost, as the span of that one was", () =>
+    Effect.gen(function*() {
+      const collector = new Collector()
+      let deliveries = 0
+      const worker = Runtime.layer({ orchestrations: [Ship], activities: [Pack] }).pipe(
+        Layer.provide([
+          Ship.toLayer(() => Pack.execute()),
+          Pack.toLayer(() => ++deliveries === 1 ? Effect.never : Effect.void)
+        ]),
+        Layer.provide(collector.layer("worker"))
+      )
+      yield* Effect.gen(function*() {
+        const client = yield* Client.Client
+        yield* requested(collector, "POST /ship", (client) => client.start(Ship, { instanceId: "s-1" }))
+        yield* TestRuntime.advance("1 second")
+        yield* TestRuntime.restart
+        yield* client.wait(Ship, "s-1")
+      }).pipe(Effect.provide(TestRuntime.layer(worker)))
+      const [, again] = collector.named("activity Pack")
+      assert.deepStrictEqual(again!.events, [["duroxide.redelivery", { "duroxide.unsettled_deliveries": 1 }]])
+      assert.deepStrictEqual(collector.named("turn Ship").flatMap(({ events }) => events), [])
     }))
 
   it.effect("without a tracer nothing is stored, although Effect makes spans", () =>

@@ -19,6 +19,7 @@ export interface Collected {
   readonly attributes: Readonly<Record<string, unknown>>
   /** Ids of the linked spans. */
   readonly links: ReadonlyArray<string>
+  readonly events: ReadonlyArray<readonly [name: string, attributes: Readonly<Record<string, unknown>>]>
   readonly exit: Exit.Exit<unknown, unknown>
 }
 
@@ -49,6 +50,7 @@ export class Collector {
           sampled: this.sampled,
           attributes: Object.fromEntries(this.attributes),
           links: this.links.map(({ span }) => span.spanId),
+          events: this.events.map(([name, , attributes]) => [name, attributes ?? {}]),
           exit
         })
       }

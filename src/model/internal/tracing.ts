@@ -113,10 +113,16 @@ export const end = (span: Tracer.Span, exit: Exit.Exit<unknown, unknown>): Effec
   Effect.map(Clock.currentTimeNanos, (now) => span.end(now, bare(exit)))
 
 /** Ends the span that the caller is in together with `self`, and shows of the result only what `bare` leaves. */
-export const endingBare = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+export const endingBare = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => endingAs(self, (exit) => exit)
+
+/** The same, with another exit for the span. */
+export const endingAs = <A, E, R>(
+  self: Effect.Effect<A, E, R>,
+  shown: (exit: Exit.Exit<A, E>) => Exit.Exit<unknown, unknown>
+): Effect.Effect<A, E, R> =>
   Effect.withFiber((fiber) => {
     const span = currentSpanOf(fiber)
-    return span?._tag === "Span" ? Effect.onExit(self, (exit) => end(span, exit)) : self
+    return span?._tag === "Span" ? Effect.onExit(self, (exit) => end(span, shown(exit))) : self
   })
 
 /**
