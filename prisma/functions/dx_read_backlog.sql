@@ -2,10 +2,12 @@
 -- many instances have not ended.
 --
 -- A row can be claimed since it became visible, was inserted, or lost its lock, whichever came last. Messages of an
--- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed.
+-- instance with a live lock or a pause, and messages that wait for a start, cannot be claimed. Messages to instances that
+-- Duroxide runs are left out: its processes claim them.
 --
--- Bound: the oldest p_limit visible rows of each route, and a look at the lock of the instance of each message; rows that
--- are not due cost nothing. Executions: 1,000 pages, chosen at random from a table with more. Locks: none.
+-- Bound: the oldest p_limit rows of each route that can be claimed, among its 10 * p_limit oldest visible ones, and a look
+-- at the lock of the instance of each message; rows that are not due cost nothing. Executions: 1,000 pages, chosen at random
+-- from a table with more. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_backlog(
   p_limit integer,                 -- rows of one route, >= 1
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -52,24 +54,29 @@ BEGIN
   INTO out_messages, out_oldest_message_ms
   FROM present
   CROSS JOIN LATERAL (
-    SELECT
-      greatest(
-        floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint,
-        q.locked_until,
-        -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
-        (
-          SELECT l.locked_until
-          FROM instance_locks AS l
-          WHERE l.instance_id = q.instance_id
-        )
-      ) AS since_ms
-    FROM orchestrator_queue AS q
-    WHERE q.route = present.route
-      AND q.visible_at <= v_now
-    ORDER BY q.visible_at, q.id
+    SELECT visible.since_ms
+    FROM (
+      SELECT
+        greatest(
+          floor(extract(epoch FROM greatest(q.visible_at, q.created_at)) * 1000)::bigint,
+          q.locked_until,
+          -- A scalar subquery: PostgreSQL may plan a join as one read of the whole table.
+          (
+            SELECT l.locked_until
+            FROM instance_locks AS l
+            WHERE l.instance_id = q.instance_id
+          )
+        ) AS since_ms
+      FROM orchestrator_queue AS q
+      WHERE q.route = present.route
+        AND q.visible_at <= v_now
+      ORDER BY q.visible_at, q.id
+      LIMIT 10 * p_limit::bigint
+    ) AS visible
+    WHERE visible.since_ms <= v_now_ms
     LIMIT p_limit
   ) AS one
-  WHERE one.since_ms <= v_now_ms;
+  WHERE NOT starts_with(present.route, '0.');
 
   WITH RECURSIVE present AS (
     (
@@ -111,43 +118,53 @@ BEGIN
     FROM bound
     WHERE bound.route IS NOT NULL
   ),
-  visible AS (
+  free AS (
     SELECT one.*
     FROM present
     CROSS JOIN LATERAL (
-      SELECT w.tag, w.visible_at, w.created_at, w.locked_until
-      FROM worker_queue AS w
-      WHERE w.session_id IS NULL
-        AND w.route = present.route
-        AND w.visible_at <= v_now
-      ORDER BY w.visible_at, w.id
+      SELECT visible.*
+      FROM (
+        SELECT w.tag, w.visible_at, w.created_at, w.locked_until
+        FROM worker_queue AS w
+        WHERE w.session_id IS NULL
+          AND w.route = present.route
+          AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id
+        LIMIT 10 * p_limit::bigint
+      ) AS visible
+      WHERE visible.locked_until IS NULL
+        OR visible.locked_until <= v_now_ms
       LIMIT p_limit
     ) AS one
     UNION ALL
     SELECT one.*
     FROM bound
     CROSS JOIN LATERAL (
-      SELECT w.tag, w.visible_at, w.created_at, w.locked_until
-      FROM worker_queue AS w
-      WHERE num_nulls(w.session_id) = 0
-        AND w.route = bound.route
-        AND w.visible_at <= v_now
-      ORDER BY w.visible_at, w.id
+      SELECT visible.*
+      FROM (
+        SELECT w.tag, w.visible_at, w.created_at, w.locked_until
+        FROM worker_queue AS w
+        WHERE num_nulls(w.session_id) = 0
+          AND w.route = bound.route
+          AND w.visible_at <= v_now
+        ORDER BY w.visible_at, w.id
+        LIMIT 10 * p_limit::bigint
+      ) AS visible
+      WHERE visible.locked_until IS NULL
+        OR visible.locked_until <= v_now_ms
       LIMIT p_limit
     ) AS one
   ),
   tagged AS (
     SELECT
-      dx_tag(visible.tag) AS tag,
+      dx_tag(free.tag) AS tag,
       count(*) AS depth,
       min(greatest(
-        floor(extract(epoch FROM greatest(visible.visible_at, visible.created_at)) * 1000)::bigint,
-        visible.locked_until
+        floor(extract(epoch FROM greatest(free.visible_at, free.created_at)) * 1000)::bigint,
+        free.locked_until
       )) AS oldest_ms
-    FROM visible
-    WHERE visible.locked_until IS NULL
-      OR visible.locked_until <= v_now_ms
-    GROUP BY dx_tag(visible.tag)
+    FROM free
+    GROUP BY dx_tag(free.tag)
   )
   SELECT COALESCE(json_agg(tagged ORDER BY tagged.tag), '[]')
   INTO out_activities

@@ -84,4 +84,39 @@ describe("readBacklog", () => {
       const { driver } = yield* Test.open({ clock: "effect" })
       assert.deepStrictEqual<unknown>(yield* story(driver), expected)
     }))
+
+  it.live("claimed work in front hides nothing behind it, unless it is ten times as much as the limit", () =>
+    Effect.gen(function*() {
+      const { driver } = yield* Test.open()
+      const ids = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}${i}`)
+      const add = (name: string, count: number) =>
+        Effect.andThen(
+          driver.startOrchestrations(ids(name, count).map((id) => Test.start(id))),
+          driver.enqueueForWorker(ids(name, count).flatMap((id) => [
+            Test.activity({ instanceId: id }),
+            Test.activity({ instanceId: id, tag: "gpu", sessionId: id })
+          ]))
+        )
+      yield* add("claimed", 17)
+      yield* Test.claim(driver, 17)
+      yield* Test.take(driver, { limit: 34, session: { workerId: "me", lockTimeoutMs: 30_000 } })
+      yield* add("waiting", 3)
+      const depths = Effect.map(driver.readBacklog({ limit: 2 }), ({ orchestrator, worker }) => [
+        orchestrator.depth,
+        ...worker.map(({ depth }) => depth)
+      ])
+      assert.deepStrictEqual(yield* depths, [2, 2, 2])
+      yield* Test.claim(driver, 3)
+      yield* add("hidden", 3)
+      assert.strictEqual((yield* depths)[0], 0)
+    }))
+
+  it.live("leaves out messages to instances that Duroxide runs", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* Test.open()
+      yield* driver.startOrchestrations([Test.start("ours"), Test.start("its")])
+      yield* sql("UPDATE orchestrator_queue SET route = '0.1.30 =1.0.0 Orchestration' WHERE instance_id = 'its'")
+      const { orchestrator } = yield* driver.readBacklog({ limit: 100 })
+      assert.strictEqual(orchestrator.depth, 1)
+    }))
 })
