@@ -12,15 +12,19 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { shown } from "../model/internal/settings.ts"
 import * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import { Notifier } from "../provider/Notifier.ts"
+import type { Listener } from "../provider/Notifier.ts"
 import * as Provider from "../provider/Provider.ts"
 import type { ProviderDriver } from "../provider/ProviderDriver.ts"
-import type { ProviderError } from "../provider/ProviderError.ts"
+import { ProviderError } from "../provider/ProviderError.ts"
 import * as DatabaseServer from "../server/DatabaseServer.ts"
 import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
 import * as Database from "./Database.ts"
+import * as DirectUrl from "./internal/directUrl.ts"
 import * as Horizon from "./internal/horizon.ts"
 import * as Preparation from "./internal/preparation.ts"
 import type { MigrationError } from "./MigrationError.ts"
@@ -43,7 +47,7 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
   /**
    * The address of the server itself, for migrations and for the connection that listens, if `url` leads to a pooler.
-   * Defaults to `url`.
+   * Unless `migrate` is `none`, it is refused if it leads to another database than `url`. Defaults to `url`.
    */
   readonly directUrl?: string | Redacted.Redacted<string> | undefined
 }
@@ -70,6 +74,7 @@ export const layer = (
 ): Layer.Layer<Services, ProviderError | MigrationError> =>
   FromDriver.layerAdmin.pipe(
     Layer.provideMerge(FromDriver.layer(options)),
+    Layer.provide(Layer.effectDiscard(logSettings(options))),
     Layer.provide(PrismaAdmin.layer(options)),
     Layer.provideMerge(PrismaDriver.layer(options)),
     Layer.provide(notifier(options)),
@@ -118,11 +123,38 @@ const watchHorizon = Layer.effectDiscard(
   Effect.flatMap(Database.Database, (database) => Effect.forkScoped(Horizon.watch(database)))
 )
 
-const notifier = ({ directUrl, longPolling, url }: Options) =>
-  Layer.unwrap(Effect.map(
-    Effect.serviceOption(Notifier),
-    Option.match({
-      onNone: () => PgNotifier.layer({ url: directUrl ?? url, listens: longPolling?.enabled }),
-      onSome: (given) => Layer.succeed(Notifier, given)
-    })
-  ))
+const logSettings = (options: Options) =>
+  Effect.logInfo("Provider: open").pipe(
+    Effect.annotateLogs({ package: "duroxide-prisma", settings: given(options).join(", ") || "defaults" }),
+    withHarmlessLoggers
+  )
+
+/** What is set. `Database: open` has the address and the schema. */
+const given = ({ directUrl, longPolling = {}, schema: _, url: __, ...options }: Options): ReadonlyArray<string> => {
+  const settings = {
+    ...options,
+    directUrl: directUrl === undefined ? undefined : "given", // it contains the password
+    ...Object.fromEntries(Object.entries(longPolling).map(([name, value]) => [`longPolling.${name}`, value]))
+  }
+  return Object.entries(settings).flatMap(([name, value]) => value === undefined ? [] : [`${name}=${shown(value)}`])
+}
+
+const notifier = (options: Options) =>
+  Layer.effect(
+    Notifier,
+    Effect.flatMap(
+      Effect.serviceOption(Notifier),
+      Option.match({ onNone: () => listener(options), onSome: Effect.succeed })
+    )
+  )
+
+const listener = ({ directUrl, longPolling, url }: Options) =>
+  directUrl === undefined
+    ? PgNotifier.make({ url, listens: longPolling?.enabled })
+    : PgNotifier.make({ url: directUrl, listens: longPolling?.enabled }).pipe(
+      Effect.mapError(({ operation, reason }) => new ProviderError({ operation, reason: DirectUrl.named(reason) })),
+      Effect.map((notifier) => ({
+        ...notifier,
+        listen: (listener: Listener) => Effect.annotateLogs(notifier.listen(listener), { option: "directUrl" })
+      }))
+    )

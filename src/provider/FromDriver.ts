@@ -16,6 +16,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import * as tracing from "../model/internal/tracing.ts"
 import { Admin } from "./Admin.ts"
 import { AdminDriver } from "./AdminDriver.ts"
@@ -116,6 +117,7 @@ export const make: (
     maxBatch: count("maxBatch", options?.maxBatch ?? 64),
     patience: Duration.millis(millis("statementTimeout", options?.statementTimeout ?? "30 seconds", 1))
   }
+  if (!longPolling.isEnabled) yield* logPolling
   const clock = yield* Clock.Clock
   const watchedDriver = watched(driver, outages.make(clock), clock)
   const notifier = yield* Effect.serviceOption(Notifier)
@@ -181,6 +183,10 @@ export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Lay
 )
 
 // internal
+
+const logPolling = Effect.logInfo(
+  "Provider: long polling is off, so each dispatcher looks for work every 100 milliseconds"
+).pipe(Effect.annotateLogs({ package: "duroxide-prisma" }), withHarmlessLoggers)
 
 const pollSettings = (options: LongPolling = {}): pollMode.Settings => ({
   isEnabled: options.enabled ?? true,

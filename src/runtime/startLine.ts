@@ -3,6 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { shown } from "../model/internal/settings.ts"
 import type { ActivityCode } from "./handlers.ts"
 import { defaults } from "./settings.ts"
 import type { Settings } from "./settings.ts"
@@ -47,10 +48,3 @@ const changed = (settings: Settings) =>
     const [value, usual] = [shown(settings[key]), shown(defaults[key])]
     return value === usual ? [] : [`${key}=${value}`]
   })
-
-const shown = (value: Settings[keyof Settings]) =>
-  Duration.isDuration(value)
-    ? Duration.format(value)
-    : typeof value === "object"
-    ? JSON.stringify(value)
-    : String(value)

@@ -54,6 +54,8 @@ describe("PrismaProvider.layer, the connection that listens:", () => {
       yield* listening(test, 1)
       assert.lengthOf(yield* Listening.backends(test), 1)
       assert.deepStrictEqual(log.lines.filter(({ text }) => text.startsWith("Listener")), [])
+      const said = log.lines.filter(({ text }) => text.startsWith("Provider: long polling is off"))
+      assert.deepStrictEqual(said.map(({ level }) => level), ["Info"])
     }).pipe(silently))
 
   it.live("pgbouncer=true: it leads to directUrl", () =>
@@ -88,6 +90,8 @@ describe("PrismaProvider.layer, the connection that listens:", () => {
         provider
       ))
       assert.lengthOf(log.of("Warn"), 1)
+      const [warning] = log.lines.filter(({ level }) => level === "Warn")
+      assert.strictEqual(warning!.annotations["option"], "directUrl")
       assert.notInclude(JSON.stringify(log.lines), "hunter2")
     }))
 

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -10,6 +11,7 @@ import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as Provider from "../../src/provider/Provider.ts"
 import { ProviderDriver } from "../../src/provider/ProviderDriver.ts"
 import * as Test from "../utils/driver.ts"
+import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
 const silently = Layer.provide(Logger.layer([]))
@@ -96,6 +98,84 @@ describe("PrismaProvider.layer:", () => {
       pooled.searchParams.set("pgbouncer", "true")
       assert.strictEqual(yield* reason(using({ url: pooled.toString() }, Effect.void)), "ConfigurationInvalid")
       yield* using({ url: pooled.toString(), directUrl: url }, aWholeLife)
+    }))
+
+  it.live("a directUrl that leads to another database is refused by name, before anything is migrated there", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const other = yield* PgServer.emptyDatabase
+      for (const migrate of ["apply", "adopt", "verify"] as const) {
+        const error = yield* Effect.flip(using({ url, directUrl: other.url, migrate }, Effect.void))
+        assert.strictEqual(error.reason._tag, "ConfigurationInvalid")
+        assert.include(error.message, "directUrl: it leads to")
+        assert.include(error.message, new URL(url).pathname.slice(1))
+      }
+      assert.lengthOf(yield* other.sql("SELECT FROM pg_class WHERE relname = '_prisma_migrations'"), 0)
+    }))
+
+  it.live("a role that may not read the identifier of the server compares the databases alone", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const other = yield* PgServer.emptyDatabase
+      for (const database of [{ sql }, other]) {
+        yield* database.sql("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+      }
+      const role = `stranger_${Date.now()}`
+      yield* sql(`CREATE ROLE ${role} LOGIN PASSWORD 'hunter2'`)
+      yield* Effect.addFinalizer(() => sql(`DROP ROLE ${role}`))
+      const as = (url: string) => {
+        const changed = new URL(url)
+        changed.username = role
+        changed.password = "hunter2"
+        return changed.toString()
+      }
+      const error = yield* Effect.flip(
+        using({ url: as(url), directUrl: as(other.url), migrate: "verify" }, Effect.void)
+      )
+      assert.include(error.message, "directUrl: it leads to")
+      // The same database: what follows is the lack of other rights.
+      const same = yield* Effect.flip(using({ url: as(url), directUrl: as(url), migrate: "verify" }, Effect.void))
+      assert.notInclude(same.message, "leads to")
+    }).pipe(Effect.scoped))
+
+  it.live("what is wrong with directUrl is said of directUrl, and what is wrong with url is not", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const nowhere = new URL(url)
+      nowhere.host = "localhost:1"
+      for (const directUrl of [nowhere.toString(), "not a URL", `${url}${url.includes("?") ? "&" : "?"}pgbouncer=true`]) {
+        const error = yield* Effect.flip(using({ url, directUrl }, Effect.void))
+        assert.match(error.message, /: directUrl: /)
+      }
+      const unreadable = yield* Effect.flip(using({ url, directUrl: "not a URL", migrate: "none" }, Effect.void))
+      assert.match(unreadable.message, /: directUrl: /)
+      const error = yield* Effect.flip(using({ url: nowhere.toString(), directUrl: url }, Effect.void))
+      assert.notInclude(error.message, "directUrl")
+      assert.include(error.message, "localhost:1")
+    }))
+
+  it.live("a line at the start has the settings, and no URL", () =>
+    Effect.gen(function*() {
+      const { schema, url } = yield* PgServer.database
+      const log = Listening.logging()
+      const settings = (options: Omit<PrismaProvider.Options, "url">) =>
+        Effect.gen(function*() {
+          log.lines.length = 0
+          yield* log.into(Layer.build(PrismaProvider.layer({ url, schema, ...options })))
+          const lines = log.lines.filter(({ level, text }) => level === "Info" && text === "Provider: open")
+          assert.lengthOf(lines, 1)
+          return lines[0]!.annotations["settings"]
+        })
+      assert.strictEqual(yield* settings({}), "defaults")
+      assert.strictEqual(
+        yield* settings({
+          directUrl: url,
+          maxConnections: 3,
+          statementTimeout: "5 seconds",
+          longPolling: { fallbackPollInterval: Duration.minutes(1) }
+        }),
+        "maxConnections=3, statementTimeout=5 seconds, directUrl=given, longPolling.fallbackPollInterval=1m"
+      )
     }))
 
   it.live("a URL that is missing or empty is a typed error that names DATABASE_URL", () =>

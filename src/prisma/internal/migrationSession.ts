@@ -19,12 +19,14 @@ export interface Session extends Connection.Connection {
   ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.Reason>
 }
 
-/** Open for the current scope, with the schema as its search path. */
-export const open = Effect.fnUntraced(
-  function*(options: {
-    readonly url: string | Redacted.Redacted<string>
-    readonly schema?: string | undefined
-  }): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
+interface Options {
+  readonly url: string | Redacted.Redacted<string>
+  readonly schema?: string | undefined
+}
+
+/** Open for the current scope, as the server gives it. */
+export const connect = Effect.fnUntraced(
+  function*(options: Options): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
     const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))
     const client = yield* Effect.acquireRelease(
       Effect.tryPromise({
@@ -48,14 +50,18 @@ export const open = Effect.fnUntraced(
         try: async () => (await client.query<Row>(sql, values === undefined ? undefined : [...values])).rows ?? [],
         catch: SqlFault.classify
       })
-    // Names in migrations are unqualified, and stored functions keep the search path they are created with.
-    yield* run(`SET search_path = ${Connection.quoted(connection.schema)}; SET statement_timeout = 0`)
     return { ...connection, run }
   }
 )
 
+/** The same, with the schema as its search path. */
+export const open = (options: Options) =>
+  Effect.tap(connect(options), ({ run, schema }) =>
+    // Names in migrations are unqualified, and stored functions keep the search path they are created with.
+    run(`SET search_path = ${Connection.quoted(schema)}; SET statement_timeout = 0`))
+
 /** As `open`, for callers that take locks: these belong to a session, and a pooler shares its sessions. */
-export const openDirect = Effect.fnUntraced(function*(options: Parameters<typeof open>[0]) {
+export const openDirect = Effect.fnUntraced(function*(options: Options) {
   const session = yield* open(options)
   return session.pooled
     ? yield* new ProviderError.ConfigurationInvalid({

@@ -1,10 +1,13 @@
 /**
  * What a process does with the schema before its first statement.
  */
+import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
-import type { MigrationError } from "../MigrationError.ts"
+import { ProviderError } from "../../provider/ProviderError.ts"
+import { MigrationError } from "../MigrationError.ts"
 import * as Migrator from "../Migrator.ts"
+import * as DirectUrl from "./directUrl.ts"
 
 /** As in `PrismaProvider.Options`, where they are documented. */
 interface Options {
@@ -14,16 +17,31 @@ interface Options {
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
 }
 
-export const layer = (options: Options): Layer.Layer<never, MigrationError> => {
-  const target = { url: options.directUrl ?? options.url, schema: options.schema }
-  switch (options.migrate ?? "apply") {
-    case "apply":
-      return Migrator.layer(target)
-    case "verify":
-      return Migrator.layerVerify(target)
-    case "adopt":
-      return Migrator.layerAdopt(target)
-    case "none":
-      return Layer.empty
-  }
+export const layer = (options: Options): Layer.Layer<never, ProviderError | MigrationError> => {
+  const { directUrl, schema, url } = options
+  const migrate = options.migrate ?? "apply"
+  if (migrate === "none") return Layer.empty
+  const { operation, run } = migrators[migrate]
+  if (directUrl === undefined) return Layer.effectDiscard(run({ url, schema }))
+  const check = Effect.scoped(DirectUrl.problemOf({ url, directUrl })).pipe(
+    Effect.mapError((reason) => new ProviderError({ operation: "connect", reason })),
+    Effect.flatMap((reason) =>
+      reason === undefined ? Effect.void : Effect.fail(new MigrationError({ operation, reason }))
+    )
+  )
+  return Layer.effectDiscard(Effect.andThen(
+    check,
+    Effect.mapError(
+      run({ url: directUrl, schema }),
+      ({ operation, reason }) => new MigrationError({ operation, reason: DirectUrl.named(reason) })
+    )
+  ))
 }
+
+// internal
+
+const migrators = {
+  apply: { operation: "migrate", run: Migrator.migrate },
+  verify: { operation: "verify", run: Migrator.verify },
+  adopt: { operation: "adopt", run: Migrator.adopt }
+} as const

@@ -1,0 +1,83 @@
+/**
+ * The option `directUrl`: it must lead to the database of `url`, or one database would be migrated and another one used.
+ * What is wrong with it is said of it, since both options have the same kinds of fault.
+ */
+import * as Effect from "effect/Effect"
+import type * as Redacted from "effect/Redacted"
+import type * as Scope from "effect/Scope"
+import * as ProviderError from "../../provider/ProviderError.ts"
+import type * as MigrationError from "../MigrationError.ts"
+import * as Session from "./migrationSession.ts"
+
+export interface Urls {
+  readonly url: string | Redacted.Redacted<string>
+  readonly directUrl: string | Redacted.Redacted<string>
+}
+
+/** The same reason, naming the option. Faults of statements stay as they are. */
+export const named = <R extends MigrationError.Reason>(reason: R): R | ProviderError.Reason => {
+  switch (reason._tag) {
+    case "ConnectionLost":
+      return new ProviderError.ConnectionLost({ problem: ofOption(reason.problem) })
+    case "AuthenticationFailed":
+      return new ProviderError.AuthenticationFailed({ problem: ofOption(reason.problem) })
+    case "ConfigurationInvalid":
+      return new ProviderError.ConfigurationInvalid({ problem: ofOption(reason.problem) })
+    case "PermissionDenied":
+      return new ProviderError.PermissionDenied({ problem: ofOption(reason.problem) })
+    case "Unavailable":
+      return new ProviderError.Unavailable({ sqlState: reason.sqlState, problem: ofOption(reason.problem) })
+    default:
+      return reason
+  }
+}
+
+/**
+ * Why `directUrl` cannot be used with `url`; undefined if both lead to one database. One statement on a connection to each.
+ *
+ * Fails with the reason if `url` cannot be reached.
+ */
+export const problemOf = Effect.fnUntraced(
+  function*({ directUrl, url }: Urls): Effect.fn.Return<
+    ProviderError.Reason | undefined,
+    ProviderError.Reason,
+    Scope.Scope
+  > {
+    const used = yield* identify(url)
+    return yield* identify(directUrl).pipe(
+      Effect.match({
+        onSuccess: (direct) =>
+          isSame(used, direct) ? undefined : named(
+            new ProviderError.ConfigurationInvalid({
+              problem: `it leads to ${direct.address}, which is another database than that of url, ${used.address}`
+            })
+          ),
+        onFailure: named
+      })
+    )
+  }
+)
+
+// internal
+
+const ofOption = (problem: string) => `directUrl: ${problem}`
+
+const identify = Effect.fnUntraced(function*(url: Urls["url"]) {
+  const { address, run } = yield* Session.connect({ url })
+  const [row] = yield* run(withServer).pipe(
+    Effect.catchIf(({ _tag }) => _tag === "PermissionDenied" || _tag === "SchemaMismatch", () => run(withoutServer))
+  )
+  return { address, database: row!["database"], server: row!["server"] }
+})
+
+type Identity = Effect.Success<ReturnType<typeof identify>>
+
+const isSame = (one: Identity, other: Identity) =>
+  one.database === other.database && (one.server === null || other.server === null || one.server === other.server)
+
+const database = "SELECT concat(datname, ' ', oid) AS database"
+const from = "FROM pg_database WHERE datname = current_database()"
+/** The identifier of a server's data is that of its standbys, too. */
+const withServer = `${database}, (SELECT system_identifier::text FROM pg_control_system()) AS server ${from}`
+/** For roles that may not read it. */
+const withoutServer = `${database}, NULL AS server ${from}`
