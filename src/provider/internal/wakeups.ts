@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import { Hint } from "../Notifier.ts"
 import type { Queue } from "../Notifier.ts"
@@ -87,9 +88,13 @@ export const make = Effect.fnUntraced(function*(
       storeClock.heard(nowMs)
       orchestrators.nextDue(orchestratorMs, nowMs)
       workers.nextDue(workerMs, nowMs)
+      dueDelayed()
     },
     // What is due may be seen late.
-    failed: () => allChanged({ _tag: "Failed" })
+    failed: () => {
+      allChanged({ _tag: "Failed" })
+      dueDelayed()
+    }
   })
 
   const left = yield* leftLocks.make(store.readLocks, {
@@ -190,13 +195,28 @@ export const make = Effect.fnUntraced(function*(
     } else if (!locked.keepWakeup(instanceId)) workStored("orchestrator")
   }
 
+  /** Messages with a delay, sent while the store's clock was not known. */
+  const delayed: Array<{ readonly instanceId: string; readonly sentMs: number; readonly delayMs: number }> = []
+  const dueDelayed = () => {
+    for (const { delayMs, instanceId, sentMs } of delayed.splice(0)) {
+      messageDue(instanceId, afterNow(delayMs - (monotonicMs(clock) - sentMs)))
+    }
+  }
+
   const cancelListeners = new Set<(activities: Turn["cancelledActivities"]) => void>()
   const wakeups: Wakeups = {
     orchestrators,
     workers,
     locked,
-    messageSent: (instanceId, delayMs) =>
-      messageDue(instanceId, delayMs === null || delayMs === 0 ? null : afterNow(delayMs)),
+    messageSent: (instanceId, delayMs) => {
+      if (delayMs === null || delayMs === 0) return messageDue(instanceId, null)
+      if (storeClock.nowMs() !== undefined || !hints.isConnected() || store.readNextDue === undefined) {
+        return messageDue(instanceId, afterNow(delayMs))
+      }
+      // The clock of this process may be wrong, and others would look by it.
+      delayed.push({ instanceId, sentMs: monotonicMs(clock), delayMs })
+      finder.find(true)
+    },
     workStored,
     sessionsHeld: (forMs) => {
       heldBy.worker.hold("sessions", forMs)
