@@ -62,18 +62,13 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
   }
   const read = yield* provider.readBacklog.pipe(
     Effect.timeoutOption(longestRead),
-    Effect.map(Option.getOrNull),
-    Effect.catch((error) =>
-      Effect.logWarning("Health: the store did not answer").pipe(
-        Effect.annotateLogs({
-          package: "duroxide-prisma",
-          operation: error.operation,
-          error_type: error.reason._tag,
-          error: error.message
-        }),
-        withHarmlessLoggers,
-        Effect.as(null)
-      )
+    Effect.flatMap(Option.match({
+      onNone: () =>
+        noAnswer({ operation: "readBacklog", error_type: "Timeout", duration_ms: Duration.toMillis(longestRead) }),
+      onSome: Effect.succeed
+    })),
+    Effect.catch(({ message, operation, reason }) =>
+      noAnswer({ operation, error_type: reason._tag, error: message })
     )
   )
   if (read === null) problems.push("the store did not answer")
@@ -113,6 +108,13 @@ export const layerHttp = (
 // internal
 
 const longestRead = Duration.seconds(5)
+
+const noAnswer = (annotations: Record<string, unknown>) =>
+  Effect.logWarning("Health: the store did not answer").pipe(
+    Effect.annotateLogs({ package: "duroxide-prisma", ...annotations }),
+    withHarmlessLoggers,
+    Effect.as(null)
+  )
 
 /** For the claim that takes over, and the statement that stores. */
 const grace = Duration.seconds(2)

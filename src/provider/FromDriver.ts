@@ -52,7 +52,10 @@ export interface LongPolling {
    * do the waiting themselves. Defaults to true.
    */
   readonly enabled?: boolean | undefined
-  /** Longest pause between two looks for work while a fetch waits to be woken. Defaults to 5 minutes. */
+  /**
+   * Longest pause between two looks for work while a fetch waits to be woken, and between two looks on behalf of a caller
+   * that waits for an end, a status or a value. Defaults to 5 minutes.
+   */
   readonly fallbackPollInterval?: Duration.Input | undefined
   /** Longest time that a fetch waits, whatever its poll timeout. Defaults to 30 seconds. */
   readonly maxWaitTime?: Duration.Input | undefined
@@ -121,9 +124,9 @@ export const make: (
   const clock = yield* Clock.Clock
   const watchedDriver = watched(driver, outages.make(clock), clock)
   const notifier = yield* Effect.serviceOption(Notifier)
-  const hints = yield* makeHints(Option.getOrUndefined(notifier), longPolling)
-  const waiting = yield* waits.make(watchedDriver, hints, settings)
   const storeClock = storeClocks.make(clock)
+  const hints = yield* makeHints(Option.getOrUndefined(notifier), { ...longPolling, storeNowMs: storeClock.nowMs })
+  const waiting = yield* waits.make(watchedDriver, hints, settings)
   const { driver: store, wakeups } = yield* makeWakeups(watchedDriver, waiting.stored, {
     hints,
     storeClock,

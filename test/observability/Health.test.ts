@@ -9,6 +9,7 @@ import { HttpRouter } from "effect/http"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import * as References from "effect/References"
 import * as TestClock from "effect/testing/TestClock"
 import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
 import * as LocalProcess from "../utils/localProcess.ts"
@@ -81,17 +82,23 @@ describe("Health", () => {
       )
     )))
 
-  it.effect("is unhealthy when the store takes longer than five seconds", () =>
-    Effect.gen(function*() {
+  it.effect("is unhealthy when the store takes longer than five seconds, and logs that", () => {
+    const lines: Array<readonly [string, unknown]> = []
+    const logger = Logger.make(({ fiber, message }) =>
+      void lines.push([String(message), fiber.getRef(References.CurrentLogAnnotations)["error_type"]])
+    )
+    return Effect.gen(function*() {
       assert.deepStrictEqual((yield* check).problems, ["the store did not answer"])
+      assert.deepStrictEqual(lines, [["Health: the store did not answer", "Timeout"]])
     }).pipe(Effect.provide(
       FromDriver.layer().pipe(
         Layer.provide(
           Layer.succeed(ProviderDriver.ProviderDriver, LocalProcess.intercept(MemoryDriver.make(), () => Effect.never))
         ),
-        Layer.provideMerge(Logger.layer([]))
+        Layer.provideMerge(Logger.layer([logger]))
       )
-    )))
+    ))
+  })
 
   it.effect("is unhealthy when the runtime of the process has failed or closes", () =>
     Effect.gen(function*() {

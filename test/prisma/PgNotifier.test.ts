@@ -139,6 +139,22 @@ describe("PgNotifier:", () => {
       for (const { processes } of [one, two, polling]) assert.strictEqual(yield* processes, 2)
     }).pipe(silently))
 
+  it.live("processes: counts those of another application, which has a role of its own", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const role = `shop_${Date.now()}`
+      yield* test.sql(`CREATE ROLE ${role} LOGIN PASSWORD 'hunter2'`)
+      yield* Effect.addFinalizer(() => test.sql(`DROP ROLE ${role}`))
+      yield* Effect.scoped(Effect.gen(function*() {
+        const url = new URL(test.url)
+        url.username = role
+        url.password = "hunter2"
+        const shop = yield* Listening.connected({ ...test, url: url.toString() })
+        const ours = yield* Listening.connected(test)
+        for (const { processes } of [shop, ours]) assert.strictEqual(yield* processes, 2)
+      }))
+    }).pipe(Effect.scoped, silently))
+
   it.live("listens: false opens no connection, and announces to those that have one", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database

@@ -72,6 +72,44 @@ describe("Hints", () => {
       assert.strictEqual(hints.processes(), 3)
     }))
 
+  it.effect("those that lead to the same, read at once, take one place: of work that is visible, of locks, of changes", () =>
+    Effect.gen(function*() {
+      const { listener, notifier } = manual()
+      yield* TestClock.setTime(1_000)
+      const hints = yield* hintsOf.make(notifier, { ...options, storeNowMs: () => 500 })
+      const received: Array<Notifier.Hint> = []
+      const reasons: Array<string> = []
+      hints.subscribe({
+        received: ({ hint }) => void received.push(hint),
+        unreliable: (reason) => void reasons.push(reason)
+      })
+      const fingerprints = Array.from({ length: 1_000 }, (_, i) => `${i}`)
+      fingerprints.forEach((fingerprint, i) => {
+        // By transactions of other programs: each has a time of its own.
+        listener().receive({ hint: work(i / 2), sender: null })
+        listener().receive({ hint: work(0, "orchestrator"), sender: null })
+        listener().receive({ hint: Hint.Locks({ queue: "worker", untilMs: i }), sender: "a" })
+        listener().receive({ hint: Hint.Changed({ fingerprints: [fingerprint] }), sender: null })
+      })
+      listener().receive({ hint: Hint.Locks({ queue: "worker", untilMs: null }), sender: "b" })
+      listener().receive({ hint: work(501), sender: null })
+      listener().receive({ hint: work(502), sender: null })
+      yield* settle
+      assert.deepStrictEqual(reasons, [])
+      assert.deepStrictEqual(received, [
+        work(499.5),
+        work(0, "orchestrator"),
+        Hint.Locks({ queue: "worker", untilMs: 999 }),
+        Hint.Changed({ fingerprints }),
+        Hint.Locks({ queue: "worker", untilMs: null }),
+        work(501),
+        work(502)
+      ])
+      for (let i = 0; i < 65; i++) listener().receive({ hint: work(600 + i), sender: null })
+      yield* settle
+      assert.deepStrictEqual(reasons, ["ChannelSendFailed"])
+    }))
+
   it.effect("one that waited too long is delivered, reported and logged, once a minute", () => {
     const lines: Array<string> = []
     const logger = Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))

@@ -6,6 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
 import type { Driver } from "../utils/longPolling.ts"
 import { fetchActivity, fetchInstance, hub, lockTimeout, open, pass, storeOf, waiting } from "../utils/longPolling.ts"
 
@@ -148,5 +149,33 @@ describe("Locks of processes that died before this one began:", () => {
       const [fetch] = yield* waiting(1, taken(fetchActivity(provider)))
       yield* pass("1 minute")
       isWithinASecondOf("30 seconds", yield* Fiber.join(fetch!))
+    }))
+})
+
+describe("The time that a process announces for its locks", () => {
+  it.effect("falls when the longest of them is released", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      const { connect, heard, listen } = hub()
+      yield* listen
+      const provider = yield* open(store.driver, connect("one"))
+      const claim = (lock: Duration.Input) =>
+        Effect.map(
+          provider.fetchWorkItems({
+            lockTimeout: Duration.fromInputUnsafe(lock),
+            pollTimeout: Duration.zero,
+            tags: { _tag: "DefaultOnly" },
+            session: Option.none()
+          }),
+          ([claimed]) => claimed!.lockToken
+        )
+      yield* store.directly.enqueueForWorker([row(1), row(2)])
+      const long = yield* claim("1 hour")
+      yield* claim("30 seconds")
+      yield* provider.ackWorkItem(long, Option.none())
+      yield* pass("2 seconds")
+      const announced = heard.flatMap((hint) => hint._tag === "Locks" && hint.queue === "worker" ? [hint.untilMs] : [])
+      assert.isAtLeast(announced[0]!, 3_600_000)
+      assert.isAtMost(announced.at(-1)!, 31_000)
     }))
 })

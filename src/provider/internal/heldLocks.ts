@@ -46,7 +46,8 @@ export interface Options {
 export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Options): HeldLocks => {
   /** When they run out, monotonic milliseconds. */
   const held = new Map<string, number>()
-  let lastMs = 0
+  /** Until when those may last that a statement is about to take. */
+  let expectedMs = 0
   let announcedMs = Number.NEGATIVE_INFINITY
   let isAnnounced = false
   const keys = { check: `${queue} check`, say: `${queue} say`, none: `${queue} none` }
@@ -59,6 +60,8 @@ export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Opt
     const nowMs = monotonicMs(clock)
     announcedMs = nowMs
     isAnnounced = true
+    let lastMs = expectedMs
+    for (const untilMs of held.values()) lastMs = Math.max(lastMs, untilMs)
     announce(Hint.Locks({ queue, untilMs: Math.ceil(storeNowMs() + lastMs - nowMs) }))
   }
 
@@ -89,7 +92,7 @@ export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Opt
   return {
     expect: (forMs) => {
       const nowMs = monotonicMs(clock)
-      lastMs = Math.max(lastMs, nowMs + forMs)
+      expectedMs = Math.max(expectedMs, nowMs + forMs)
       if (nowMs - announcedMs < betweenHintsMs) return
       announceAll()
       sayNoneSoon()
@@ -97,7 +100,6 @@ export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Opt
     hold: (lockToken, forMs) => {
       const nowMs = monotonicMs(clock)
       held.set(lockToken, nowMs + forMs)
-      lastMs = Math.max(lastMs, nowMs + forMs)
       if (!alarms.isSet(keys.check)) alarms.set(keys.check, nowMs + forMs + afterMs, check)
       if (nowMs - announcedMs >= betweenHintsMs) say()
       else if (!alarms.isSet(keys.say)) alarms.set(keys.say, announcedMs + betweenHintsMs, say)

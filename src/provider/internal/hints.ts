@@ -6,8 +6,9 @@
  * notification takes a lock at its commit that all notifying commits of the server share, so it must not be part of the
  * statements that store work.
  *
- * **Receiving**: at most 64 hints wait for their turn; equal ones count once. One that finds no place is dropped, and one
- * that waited too long is late; both are reported, because then this process is too busy to rely on hints alone.
+ * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is visible
+ * already, all of locks of one sender, all of changes. One that finds no place is dropped, and one that waited too long is
+ * late; both are reported, because then this process is too busy to rely on hints alone.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -44,12 +45,14 @@ export interface Subscriber {
 export interface Options {
   /** A hint that has waited longer in this process is late. */
   readonly notifyDeliveryTimeoutMs: number
+  /** The store's clock; undefined while it is not known. Defaults to the clock of the process. */
+  readonly storeNowMs?: () => number | undefined
 }
 
 /** Listens until the scope is closed. Without a notifier nothing is ever connected, sent or received. */
 export const make = Effect.fnUntraced(function*(
   notifier: Notifier["Service"] | undefined,
-  { notifyDeliveryTimeoutMs }: Options
+  { notifyDeliveryTimeoutMs, storeNowMs = () => undefined }: Options
 ): Effect.fn.Return<Hints, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const subscribers: Array<Subscriber> = []
@@ -67,8 +70,15 @@ export const make = Effect.fnUntraced(function*(
 
   // -- receiving ---------------------------------------------------------------------------------
 
-  /** By what they say, in the order of their arrival. */
+  /** By what they lead to, in the order of their arrival. */
   const inbox = new Map<string, { readonly received: Received; readonly atMs: number }>()
+  /** A look finds all the work that is visible, and the last time of a sender's locks is the one that counts. */
+  const keyOf = ({ hint, sender }: Received): string => {
+    if (hint._tag === "Changed") return "changed"
+    if (hint._tag === "Locks") return `locks of ${sender}, ${hint.queue}`
+    const isVisible = hint._tag === "Work" && hint.visibleAtMs <= (storeNowMs() ?? clock.currentTimeMillisUnsafe())
+    return isVisible ? `work, ${hint.queue}` : JSON.stringify([sender, hint])
+  }
   const arrived = Latch.makeUnsafe()
   let isConnected = false
 
@@ -184,10 +194,11 @@ export const make = Effect.fnUntraced(function*(
     receive: (received) => {
       if (received.hint._tag === "Hello") greeted.add(received.sender)
       if (received.hint._tag === "Work") countIfStale()
-      const key = JSON.stringify([received.sender, received.hint])
-      if (inbox.has(key)) return
-      if (inbox.size >= maxInbox) return report("ChannelSendFailed")
-      inbox.set(key, { received, atMs: monotonicMs(clock) })
+      const key = keyOf(received)
+      const before = inbox.get(key)
+      const letter = before === undefined ? received : merged(before.received, received)
+      if (letter === undefined || inbox.size >= maxInbox && before === undefined) return report("ChannelSendFailed")
+      inbox.set(key, { received: letter, atMs: before?.atMs ?? monotonicMs(clock) })
       arrived.openUnsafe()
     }
   })
@@ -206,6 +217,16 @@ export const make = Effect.fnUntraced(function*(
 // internal
 
 const maxInbox = 64
+
+/** Of all hints of changes that wait. */
+const maxFingerprints = 10_000
+
+/** One hint for two that lead to the same; undefined if it would be too large. */
+const merged = ({ hint: before }: Received, { hint, sender }: Received): Received | undefined => {
+  if (before._tag !== "Changed" || hint._tag !== "Changed") return { hint, sender }
+  const fingerprints = [...new Set([...before.fingerprints, ...hint.fingerprints])]
+  return fingerprints.length > maxFingerprints ? undefined : { hint: Hint.Changed({ fingerprints }), sender }
+}
 
 /** On average. */
 const betweenAnnouncementsMs = 20
