@@ -29,7 +29,7 @@ export type Queue = "orchestrator" | "worker"
  *   it holds none now. After that time its work may be claimed by others.
  * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the first 8
  *   hexadecimal digits of the SHA-256 of an instance id.
- * - `Waiting`: the sender has callers that wait for such changes, for the next minute.
+ * - `Waiting`: the sender has callers that wait for such changes, for the next five minutes.
  * - `Sampled`: the sender has just read the gauges of the store, so the others need not.
  * - `Hello`: the sender has just connected, and asks for the `Locks` and `Waiting` of the others.
  *

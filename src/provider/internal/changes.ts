@@ -4,8 +4,8 @@
  *
  * A change is announced by the instance's fingerprint, so that no id leaves the store. Cancellations are always announced,
  * because they are rare. All other changes are announced only while another process has callers that wait: it says so
- * when the first one comes, and every 30 seconds from then on, and is believed for a minute. A process that has just
- * connected, or is not connected, cannot know who waits, and announces all.
+ * when the first one comes, and every five minutes from then on, and is believed for a little longer. A process that has
+ * just connected, or is not connected, cannot know who waits, and announces all.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -178,9 +178,10 @@ const news: ReadonlySet<Event.Event["_tag"]> = new Set([
 ])
 
 /** How long a process that waits is believed after it said so. */
-const believedMs = 60_000
+const believedMs = 330_000
 
-const repeatMs = 30_000
+/** With the looks of a wait, and those of two queues, one statement a minute. */
+const repeatMs = 300_000
 
 /** A process that begins to wait announces it, unless it did so within `repeatMs` less this. */
 const spareMs = 5_000

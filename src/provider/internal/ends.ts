@@ -17,8 +17,8 @@ import type { End, Provider, Turn } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import type { Changes } from "./changes.ts"
 import * as check from "./check.ts"
-import type { Sharing } from "./statement.ts"
 import * as watches from "./watches.ts"
+import type { Looking } from "./watches.ts"
 
 export interface Ends extends Pick<Provider["Service"], "awaitEnd"> {
   /** This process has stored the start of an instance. */
@@ -42,7 +42,7 @@ export const endOf = (state: Pick<InstanceState, "status" | "output" | "failure"
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readEnds">,
   changes: Changes,
-  options: Sharing
+  options: Looking
 ): Effect.fn.Return<Ends, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   /** When this process started them, monotonic milliseconds: the last ones, none of which is known to have ended. */

@@ -13,8 +13,8 @@ import type { Changes } from "./changes.ts"
 import { isNews } from "./changes.ts"
 import * as check from "./check.ts"
 import { keyValueChange, lastCustomStatus } from "./encoding.ts"
-import type { Sharing } from "./statement.ts"
 import * as watches from "./watches.ts"
+import type { Looking } from "./watches.ts"
 
 export interface ProgressWaits extends Pick<Provider["Service"], "awaitProgress"> {
   /** This process has stored a turn. */
@@ -49,7 +49,7 @@ export const answer = <A>(until: (progress: Progress) => Option.Option<A>) =>
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readProgress">,
   changes: Changes,
-  options: Sharing
+  options: Looking
 ): Effect.fn.Return<ProgressWaits, never, Scope.Scope> {
   const { learn, of, wait } = yield* watches.make<State>(changes, {
     ...options,

@@ -9,7 +9,7 @@ import * as changes from "./changes.ts"
 import * as ends from "./ends.ts"
 import type { Hints } from "./hints.ts"
 import * as progress from "./progress.ts"
-import type { Sharing } from "./statement.ts"
+import type { Looking } from "./watches.ts"
 
 export interface Waits {
   readonly operations: Pick<Provider["Service"], "awaitEnd" | "awaitProgress" | "isNotified" | "onChanged">
@@ -20,7 +20,7 @@ export interface Waits {
 export const make = Effect.fnUntraced(function*(
   driver: Pick<ProviderDriver["Service"], "readEnds" | "readProgress">,
   hints: Hints,
-  options: Sharing
+  options: Looking
 ): Effect.fn.Return<Waits, never, Scope.Scope> {
   const changing = yield* changes.make(hints)
   const ofEnds = yield* ends.make(driver, changing, options)

@@ -8,7 +8,8 @@
  * - a hint of another process is followed by one look for all watches it names;
  * - while no hints arrive, or others do not know yet that this process waits, the pauses of a watch grow from 20 to 500
  *   milliseconds, and further with the number of watches: the looks cost the same with 10,000 as with 100,000;
- * - while others announce all changes, each watch is looked at seldom, in case a hint is lost.
+ * - while others announce all changes, each watch is looked at seldom, in case a hint is lost: after 5 seconds and then
+ *   after pauses that double, up to that of the looks for work.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -21,10 +22,16 @@ import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import type { Changes, Watcher } from "./changes.ts"
+import type { Settings } from "./pollMode.ts"
 import { closed, retried, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 
-export interface Options<State> extends Sharing {
+/** How the watches of all kinds look. */
+export interface Looking extends Sharing {
+  readonly longPolling: Pick<Settings, "fallbackPollMs">
+}
+
+export interface Options<State> extends Looking {
   readonly operation: string
   /** One statement. The answers are in order; undefined: nothing that `Watch.state` does not say already. */
   readonly read: (watches: ReadonlyArray<Watch<State>>) => Effect.Effect<
@@ -71,6 +78,8 @@ export const make = Effect.fnUntraced(function*<State>(
   options: Options<State>
 ): Effect.fn.Return<Watches<State>, never, Scope.Scope> {
   const { announces = () => true, operation, read } = options
+  /** While others announce what they store: at most 300 watches per second. */
+  const longestFallbackMs = (watches: number) => Math.max(options.longPolling.fallbackPollMs, 3 * watches)
   const clock = yield* Clock.Clock
   const bell = Latch.makeUnsafe()
   const closedCause = Cause.fail(closed(operation))
@@ -103,7 +112,8 @@ export const make = Effect.fnUntraced(function*<State>(
 
   /** Looks again after the pause. */
   const postpone = (watch: Shared<State>, pauseMs: number) => {
-    watch.pauseMs = Math.min(pauseMs, (watch.isAnnounced ? longestFallbackMs : longestPauseMs)(watches.size))
+    const longestMs = watch.isAnnounced ? longestFallbackMs(watches.size) : longestPauseMs(watches.size)
+    watch.pauseMs = Math.min(pauseMs, longestMs)
     setDue(watch, monotonicMs(clock) + watch.pauseMs)
   }
 
@@ -398,9 +408,6 @@ const longestPauseMs = (watches: number) => Math.max(500, watches / 4)
 
 /** While others announce what they store: after the first look, and again twice as long after each later one. */
 const firstFallbackMs = 5_000
-
-/** At about 300 watches per second. */
-const longestFallbackMs = (watches: number) => Math.max(30_000, 3 * watches)
 
 /** So there are at most 20 statements per second, and 4 where there is much to look at. */
 const betweenLooksMs = (watches: number) => Math.min(Math.max(50, watches / 8), 250)
