@@ -104,7 +104,9 @@ describe("Locks of processes that died before this one began:", () => {
       const locks = ["40 seconds", "40.1 seconds", "41 seconds", "90 seconds"] as const
       yield* leave(store.directly, locks)
       const provider = yield* open(store.driver, hub().connect("one"))
-      const fetches = yield* waiting(locks.length, taken(fetchActivity(provider)))
+      const fetch = Effect.tap(fetchActivity(provider), (claimed) =>
+        provider.ackWorkItem(claimed!.lockToken, Option.none()))
+      const fetches = yield* waiting(locks.length, taken(fetch))
       yield* pass("2 minutes")
       const found = (yield* Effect.forEach(fetches, Fiber.join)).sort((one, other) => one - other)
       for (const [i, lock] of locks.entries()) isWithinASecondOf(lock, found[i]!)
