@@ -218,7 +218,7 @@ describe("Traces", () => {
       const worker = Runtime.layer({ orchestrations: [Ship], activities: [Pack] }).pipe(
         Layer.provide([
           Ship.toLayer(() => Pack.execute()),
-          Pack.toLayer(() => ++deliveries === 1 ? Effect.never : Effect.void)
+          Pack.toLayer(() => ++deliveries === 1 ? Effect.sleep("1 day") : Effect.void)
         ]),
         Layer.provide(collector.layer("worker"))
       )
