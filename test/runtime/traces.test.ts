@@ -226,7 +226,7 @@ describe("Traces", () => {
         const client = yield* Client.Client
         yield* requested(collector, "POST /ship", (client) => client.start(Ship, { instanceId: "s-1" }))
         yield* TestRuntime.advance("1 second")
-        yield* TestRuntime.restart
+        yield* TestRuntime.crash
         yield* client.wait(Ship, "s-1")
       }).pipe(Effect.provide(TestRuntime.layer(worker)))
       const [, again] = collector.named("activity Pack")
