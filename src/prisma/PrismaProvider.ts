@@ -129,15 +129,28 @@ const logSettings = (options: Options) =>
     withHarmlessLoggers
   )
 
-/** What is set. `Database: open` has the address and the schema. */
-const given = ({ directUrl, longPolling = {}, schema: _, url: __, ...options }: Options): ReadonlyArray<string> => {
-  const settings = {
-    ...options,
-    directUrl: directUrl === undefined ? undefined : "given", // it contains the password
-    ...Object.fromEntries(Object.entries(longPolling).map(([name, value]) => [`longPolling.${name}`, value]))
-  }
-  return Object.entries(settings).flatMap(([name, value]) => value === undefined ? [] : [`${name}=${shown(value)}`])
-}
+/** What is set, without secrets. `Database: open` has the address and the schema. */
+const given = (options: Options): ReadonlyArray<string> => [
+  ...shownSettings(options).filter(([name]) => named.has(name)),
+  ...(options.directUrl === undefined ? [] : [["directUrl", "given"]]),
+  ...shownSettings(options.longPolling ?? {}).map(([name, value]) => [`longPolling.${name}`, value])
+].map((setting) => setting.join("="))
+
+const shownSettings = (options: object) =>
+  Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [[name, shown(value)] as const])
+
+/** The caller's object may have more than these. */
+const named: ReadonlySet<string> = new Set<keyof Options>([
+  "migrate",
+  "maxConnections",
+  "checkoutTimeout",
+  "statementTimeout",
+  "applicationName",
+  "preparedStatements",
+  "clock",
+  "lanes",
+  "maxBatch"
+])
 
 const notifier = (options: Options) =>
   Layer.effect(

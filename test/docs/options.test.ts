@@ -84,6 +84,7 @@ describe("README.md:", () => {
     assert.deepStrictEqual(table("README.md", "`PrismaProvider.layer(options)`:"), defaults)
     const sources = [
       "src/prisma/PrismaProvider.ts",
+      "src/prisma/internal/preparation.ts",
       "src/prisma/Database.ts",
       "src/prisma/PrismaDriver.ts",
       "src/provider/FromDriver.ts"

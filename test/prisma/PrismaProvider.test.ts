@@ -169,6 +169,8 @@ describe("PrismaProvider.layer:", () => {
       assert.strictEqual(yield* settings({}), "defaults")
       assert.strictEqual(
         yield* settings({
+          // What the caller's object has besides.
+          ...{ password: "hunter2" },
           directUrl: url,
           maxConnections: 3,
           statementTimeout: "5 seconds",
