@@ -67,9 +67,7 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
         noAnswer({ operation: "readBacklog", error_type: "Timeout", duration_ms: Duration.toMillis(longestRead) }),
       onSome: Effect.succeed
     })),
-    Effect.catch(({ message, operation, reason }) =>
-      noAnswer({ operation, error_type: reason._tag, error: message })
-    )
+    Effect.catch(({ message, operation, reason }) => noAnswer({ operation, error_type: reason._tag, error: message }))
   )
   if (read === null) problems.push("the store did not answer")
   else {

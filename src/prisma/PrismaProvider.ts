@@ -130,11 +130,12 @@ const logSettings = (options: Options) =>
   )
 
 /** What is set, without secrets. `Database: open` has the address and the schema. */
-const given = (options: Options): ReadonlyArray<string> => [
-  ...shownSettings(options).filter(([name]) => named.has(name)),
-  ...(options.directUrl === undefined ? [] : [["directUrl", "given"]]),
-  ...shownSettings(options.longPolling ?? {}).map(([name, value]) => [`longPolling.${name}`, value])
-].map((setting) => setting.join("="))
+const given = (options: Options): ReadonlyArray<string> =>
+  [
+    ...shownSettings(options).filter(([name]) => named.has(name)),
+    ...(options.directUrl === undefined ? [] : [["directUrl", "given"]]),
+    ...shownSettings(options.longPolling ?? {}).map(([name, value]) => [`longPolling.${name}`, value])
+  ].map((setting) => setting.join("="))
 
 const shownSettings = (options: object) =>
   Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [[name, shown(value)] as const])

@@ -179,8 +179,10 @@ export const endAttempt = (
 const markRedelivery = (span: Tracer.Span | undefined, attemptCount = 1): Effect.Effect<void> =>
   span === undefined || attemptCount <= 1
     ? Effect.void
-    : Effect.map(Clock.currentTimeNanos, (now) =>
-      span.event("duroxide.redelivery", now, { "duroxide.unsettled_deliveries": attemptCount - 1 }))
+    : Effect.map(
+      Clock.currentTimeNanos,
+      (now) => span.event("duroxide.redelivery", now, { "duroxide.unsettled_deliveries": attemptCount - 1 })
+    )
 
 /** The statement that claimed the work: in the trace of the work, unless it is in that of other work. */
 const claimOf = ({ claimSpan, traceparent }: Pick<TurnCause, "claimSpan" | "traceparent">) => {

@@ -143,7 +143,9 @@ describe("PrismaProvider.layer:", () => {
       const { url } = yield* PgServer.database
       const nowhere = new URL(url)
       nowhere.host = "localhost:1"
-      for (const directUrl of [nowhere.toString(), "not a URL", `${url}${url.includes("?") ? "&" : "?"}pgbouncer=true`]) {
+      for (
+        const directUrl of [nowhere.toString(), "not a URL", `${url}${url.includes("?") ? "&" : "?"}pgbouncer=true`]
+      ) {
         const error = yield* Effect.flip(using({ url, directUrl }, Effect.void))
         assert.match(error.message, /: directUrl: /)
       }

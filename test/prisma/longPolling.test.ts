@@ -54,7 +54,8 @@ const start = Effect.fnUntraced(function*(
       yield* waitUntil(Effect.map(statementCounts, ({ readNextDue = 0 }) => readNextDue > 0))
       const isQuiet = Effect.gen(function*() {
         const before = yield* looks
-        yield* Effect.sleep("300 millis")
+        // On a busy machine a look may take long, and another one follow it.
+        yield* Effect.sleep("1 second")
         return (yield* looks) === before
       })
       yield* waitUntil(isQuiet)

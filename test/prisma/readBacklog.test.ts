@@ -92,10 +92,12 @@ describe("readBacklog", () => {
       const add = (name: string, count: number) =>
         Effect.andThen(
           driver.startOrchestrations(ids(name, count).map((id) => Test.start(id))),
-          driver.enqueueForWorker(ids(name, count).flatMap((id) => [
-            Test.activity({ instanceId: id }),
-            Test.activity({ instanceId: id, tag: "gpu", sessionId: id })
-          ]))
+          driver.enqueueForWorker(
+            ids(name, count).flatMap((id) => [
+              Test.activity({ instanceId: id }),
+              Test.activity({ instanceId: id, tag: "gpu", sessionId: id })
+            ])
+          )
         )
       yield* add("claimed", 17)
       yield* Test.claim(driver, 17)

@@ -22,7 +22,10 @@ const ahead = (clock: Clock.Clock, byMs: number) => {
 
 describe("A message with a delay, sent by a process", () => {
   for (
-    const [what, skewMs] of [["whose clock is right", 0], ["an hour fast", 3_600_000], ["an hour slow", -3_600_000]] as const
+    const [what, skewMs] of [["whose clock is right", 0], ["an hour fast", 3_600_000], [
+      "an hour slow",
+      -3_600_000
+    ]] as const
   ) {
     it.effect(`${what}, wakes others on time`, () =>
       Effect.gen(function*() {

@@ -59,12 +59,15 @@ const leave = Effect.fnUntraced(function*(
 
 /** After how many milliseconds each of these claims found a second delivery. */
 const taken = <E, R>(fetch: Effect.Effect<{ readonly attemptCount: number } | undefined, E, R>) =>
-  Effect.flatMap(Clock.currentTimeMillis, (begunMs) =>
-    Effect.flatMap(fetch, (claimed) =>
-      Effect.map(Clock.currentTimeMillis, (nowMs) => {
-        assert.strictEqual(claimed?.attemptCount, 2)
-        return nowMs - begunMs
-      })))
+  Effect.flatMap(
+    Clock.currentTimeMillis,
+    (begunMs) =>
+      Effect.flatMap(fetch, (claimed) =>
+        Effect.map(Clock.currentTimeMillis, (nowMs) => {
+          assert.strictEqual(claimed?.attemptCount, 2)
+          return nowMs - begunMs
+        }))
+  )
 
 const isWithinASecondOf = (lock: Duration.Input, ms: number) => {
   assert.isAtLeast(ms, Duration.toMillis(lock))
@@ -108,7 +111,9 @@ describe("Locks of processes that died before this one began:", () => {
         provider.ackWorkItem(claimed!.lockToken, Option.none()))
       const fetches = yield* waiting(locks.length, taken(fetch))
       yield* pass("2 minutes")
-      const found = (yield* Effect.forEach(fetches, Fiber.join)).sort((one, other) => one - other)
+      const found = (yield* Effect.forEach(fetches, Fiber.join)).sort((one, other) =>
+        one - other
+      )
       for (const [i, lock] of locks.entries()) isWithinASecondOf(lock, found[i]!)
       assert.isAtMost(store.looks().length, 8)
     }))

@@ -203,8 +203,11 @@ describe("Traces", () => {
         yield* client.execute(Ship, { instanceId: "s-1" })
         yield* requested(collector, "GET /status", (client) => Effect.flip(client.waitForStatus("s-1")))
         yield* requested(collector, "GET /value", (client) => Effect.flip(client.waitForValue(Progress, "s-1")))
-        yield* requested(collector, "GET /none", (client) =>
-          Effect.flip(client.waitForStatus("s-2", { timeout: "1 second" })))
+        yield* requested(
+          collector,
+          "GET /none",
+          (client) => Effect.flip(client.waitForStatus("s-2", { timeout: "1 second" }))
+        )
       }).pipe(Effect.provide(TestRuntime.layer(runtime(Layer.empty))))
       const failed = (name: string) => collector.named(name).map(({ exit }) => Exit.isFailure(exit))
       assert.deepStrictEqual(failed("Client.waitForStatus"), [false, true])

@@ -113,7 +113,8 @@ export const end = (span: Tracer.Span, exit: Exit.Exit<unknown, unknown>): Effec
   Effect.map(Clock.currentTimeNanos, (now) => span.end(now, bare(exit)))
 
 /** Ends the span that the caller is in together with `self`, and shows of the result only what `bare` leaves. */
-export const endingBare = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> => endingAs(self, (exit) => exit)
+export const endingBare = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  endingAs(self, (exit) => exit)
 
 /** The same, with another exit for the span. */
 export const endingAs = <A, E, R>(

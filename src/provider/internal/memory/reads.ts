@@ -80,7 +80,10 @@ export const make = (store: tables.Tables) =>
         now,
         [...store.messages.values()].filter(({ visibleAtMs }) => visibleAtMs <= now).map(({ instanceId, lock }) => {
           const ofInstance = store.locks.get(instanceId)
-          return Math.max(lock?.untilMs ?? 0, ofInstance !== undefined && ofInstance.token !== "" ? ofInstance.untilMs : 0)
+          return Math.max(
+            lock?.untilMs ?? 0,
+            ofInstance !== undefined && ofInstance.token !== "" ? ofInstance.untilMs : 0
+          )
         })
       ),
       worker: lockTimes(
