@@ -1,5 +1,5 @@
 -- Returns when live locks that keep visible work from being claimed run out, the first and the last of each queue; null
--- without one. A process that has just begun looks at these times: their holders may have died before it could hear of them.
+-- without one. A process that has just begun looks at these times: their holders may have died before it could learn of them.
 --
 -- An activity with a session is claimable when its own lock and that of its session have run out. Pauses of instances are
 -- left out: dx_read_next_due has them.

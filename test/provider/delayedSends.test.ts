@@ -36,7 +36,7 @@ describe("A message with a delay, sent by a process", () => {
         const driver = LocalProcess.intercept(store.driver, (call) => Effect.provideService(call, Clock.Clock, right))
         const { connect } = hub()
         const worker = yield* open(driver, connect("worker")).pipe(Effect.provideService(Clock.Clock, right))
-        // It has learnt nothing of the store's clock, as it only sends.
+        // It does not know the store's clock, as it only sends.
         const sender = yield* open(driver, connect("sender")).pipe(
           Effect.provideService(Clock.Clock, ahead(test, base + skewMs))
         )

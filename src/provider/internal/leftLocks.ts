@@ -1,5 +1,5 @@
 /**
- * Locks that were held before this process could hear of them. Their holders may have died, and then nothing announces
+ * Locks that were held before this process could learn of them. Their holders may have died, and then nothing announces
  * that their work can be claimed again.
  *
  * The store says when the first and the last of these locks run out. This process looks when the first one has, asks for
