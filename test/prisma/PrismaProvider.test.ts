@@ -169,10 +169,11 @@ describe("PrismaProvider.layer:", () => {
           return lines[0]!.annotations["settings"]
         })
       assert.strictEqual(yield* settings({}), "defaults")
+      // The object of a caller may have more.
+      const others = { password: "hunter2" }
       assert.strictEqual(
         yield* settings({
-          // What the caller's object has besides.
-          ...{ password: "hunter2" },
+          ...others,
           directUrl: url,
           maxConnections: 3,
           statementTimeout: "5 seconds",

@@ -9,4 +9,4 @@ export const shown = (value: unknown): string =>
     ? Duration.format(value)
     : typeof value === "object"
     ? JSON.stringify(value)
-    : String(value)
+    : String(value as string | number | bigint | boolean | undefined)
