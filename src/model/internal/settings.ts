@@ -4,9 +4,7 @@
 import * as Duration from "effect/Duration"
 
 /** The value, short. */
-export const shown = (value: unknown): string =>
-  Duration.isDuration(value)
-    ? Duration.format(value)
-    : typeof value === "object"
-    ? JSON.stringify(value)
-    : String(value as string | number | bigint | boolean | undefined)
+export const shown = (value: unknown): string => {
+  if (Duration.isDuration(value)) return Duration.format(value)
+  return typeof value === "string" ? value : typeof value === "bigint" ? `${value}` : JSON.stringify(value)
+}
