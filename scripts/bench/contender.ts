@@ -25,10 +25,12 @@ export interface Load {
   readonly observed: "metrics and spans" | "metrics" | "nothing" | undefined
   /** One call of the store that is made and timed in place of an orchestration. */
   readonly call: "abandon" | "read" | "append" | undefined
-  /** What is timed in place of an orchestration that another process serves: see `elsewhere.ts`. */
+  /** What is timed in place of an orchestration that other processes serve: see `elsewhere.ts`. */
   readonly noticed: "claim" | "end" | "round trip" | undefined
-  /** Whether processes wake each other; else they poll. */
-  readonly longPolling: boolean
+  /** How many other processes serve, where one is timed that they serve. */
+  readonly servers: number
+  /** Milliseconds between two looks of processes that poll; null: they wake each other. */
+  readonly pollMs: number | null
   /** Whether single rows are inserted, in place of orchestrations, beside a process under full load. */
   readonly neighbour: boolean
 }
@@ -48,7 +50,8 @@ export const plainLoad: Load = {
   observed: undefined,
   call: undefined,
   noticed: undefined,
-  longPolling: true,
+  servers: 1,
+  pollMs: null,
   neighbour: false
 }
 

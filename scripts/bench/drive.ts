@@ -9,6 +9,8 @@ export interface Window {
   readonly pauseMs: number
   /** Whether nothing is started: what the contender costs while it waits. */
   readonly idle: boolean
+  /** Whether one orchestration is started at the beginning of a window that is idle otherwise. */
+  readonly startsOne: boolean
   /** Whether each loop runs two orchestrations, the first as its warm-up, and the window ends with the last. */
   readonly once: boolean
   /** Prefix of all ids. */
@@ -59,6 +61,7 @@ export const drive = async (
   const cpu = process.cpuUsage()
   measuring = true
   began()
+  if (window.startsOne) loops.push(execute())
   await (window.once ? Promise.all(all(execute)) : sleep(window.windowMs))
   measuring = false
   const { system, user } = process.cpuUsage(cpu)

@@ -1,9 +1,8 @@
 /**
- * Work that another process does: this one starts an orchestration and waits for it, a child serves it. What is timed is
- * how long one of the two took to notice the other.
+ * Work that other processes do: this one starts an orchestration and waits for it, children serve it. What is timed is
+ * how long one of them took to notice the other.
  */
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
-import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -16,6 +15,7 @@ import { once } from "node:events"
 import { fileURLToPath } from "node:url"
 import pg from "pg"
 import type { Contender, Load } from "./contender.ts"
+import { storeOf } from "./store.ts"
 
 const Step = Activity.make("Step", { payload: Schema.Void, success: Schema.Number })
 const Flow = Orchestration.make("Flow", {
@@ -25,15 +25,20 @@ const Flow = Orchestration.make("Flow", {
 
 /** `claim`: from the answer to a start until its claim. `end`: from the last activity until the waiter has the result. */
 export const openElsewhere = async (
-  { noticed, url }: { readonly url: string; readonly noticed: Load["noticed"] & {} }
+  { load: { pollMs, servers }, noticed, url }: {
+    readonly url: string
+    readonly load: Pick<Load, "pollMs" | "servers">
+    readonly noticed: Load["noticed"] & {}
+  }
 ): Promise<Contender> => {
   if (noticed === "round trip") return openRoundTrip(url)
   const runtime = ManagedRuntime.make(
-    Client.layer.pipe(Layer.provide(PrismaProvider.layer({ url })), Layer.provide(quiet))
+    Client.layer.pipe(Layer.provide(storeOf({ url, pollMs })), Layer.provide(quiet))
   )
   const client = await runtime.runPromise(Client.Client)
-  const child = fork(fileURLToPath(import.meta.url), [url], { stdio: ["ignore", 2, 2, "ipc"] })
-  await once(child, "message")
+  const children = Array.from({ length: servers }, () =>
+    fork(fileURLToPath(import.meta.url), [url, JSON.stringify(pollMs)], { stdio: ["ignore", 2, 2, "ipc"] }))
+  await Promise.all(children.map((child) => once(child, "message")))
   return {
     execute: async (instanceId) => {
       await runtime.runPromise(client.start(Flow, { instanceId, payload: undefined }))
@@ -42,8 +47,8 @@ export const openElsewhere = async (
       return { ms: noticed === "claim" ? Math.max(0, claimedAtMs - startedAtMs) : now() - endedAtMs }
     },
     close: async () => {
-      child.disconnect()
-      await once(child, "exit")
+      for (const child of children) child.disconnect()
+      await Promise.all(children.map((child) => once(child, "exit")))
       await runtime.dispose()
     }
   }
@@ -74,7 +79,7 @@ const openRoundTrip = async (url: string): Promise<Contender> => {
 }
 
 /** In the child. */
-const serve = async (url: string) => {
+const serve = async (url: string, pollMs: number | null) => {
   const StepLive = Step.toLayer(() => Effect.sync(now))
   const FlowLive = Flow.toLayer(Effect.fn(function*() {
     // The time of the first turn: the store's clock at its claim, in whole milliseconds.
@@ -85,7 +90,7 @@ const serve = async (url: string) => {
     Runtime.layer({ orchestrations: [Flow], activities: [Step] }).pipe(
       Layer.provide([FlowLive, StepLive]),
       Layer.provide(RuntimeConfig.layer({ orchestrationConcurrency: 16, workerConcurrency: 16 })),
-      Layer.provide(PrismaProvider.layer({ url, migrate: "none" })),
+      Layer.provide(storeOf({ url, migrate: "none", pollMs })),
       Layer.provide(quiet)
     )
   )
@@ -94,4 +99,4 @@ const serve = async (url: string) => {
   process.once("disconnect", () => void runtime.dispose().then(() => process.exit()))
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) await serve(process.argv[2]!)
+if (process.argv[1] === fileURLToPath(import.meta.url)) await serve(process.argv[2]!, JSON.parse(process.argv[3]!) as number | null)

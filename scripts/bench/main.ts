@@ -56,7 +56,7 @@ const openMinutes = Number(values["open-transaction"])
 const [seconds, warmUpSeconds, rounds] = [
   minutes === undefined ? Number(values.seconds ?? scenario?.seconds) : 60 * minutes,
   Number(values.warmup ?? scenario?.warmUpSeconds ?? 2),
-  Number(values.rounds ?? (minutes === undefined ? 2 : 1))
+  Number(values.rounds ?? (minutes === undefined ? scenario?.rounds ?? 2 : 1))
 ]
 /** A minute or two have no curve. */
 const byMinute = minutes !== undefined || seconds >= 120
@@ -217,6 +217,6 @@ function printProfile(file: string) {
 
 /** Peers have no such calls. */
 function isOnlyOurs({ load }: Variant): boolean {
-  const { call, longPolling, neighbour, noticed, observed } = load
-  return [call, noticed, observed].some((one) => one !== undefined) || neighbour || !longPolling
+  const { call, neighbour, noticed, observed, pollMs } = load
+  return [call, noticed, observed].some((one) => one !== undefined) || neighbour || pollMs !== null
 }

@@ -12,7 +12,7 @@ export const openNeighbour = async (
   { load, url }: { readonly url: string; readonly load: Load }
 ): Promise<Contender> => {
   const pool = new pg.Pool({ connectionString: url, max: load.inFlight })
-  const child = fork(fileURLToPath(new URL("underLoad.js", import.meta.url)), [url, String(load.longPolling)], {
+  const child = fork(fileURLToPath(new URL("underLoad.js", import.meta.url)), [url, JSON.stringify(load.pollMs)], {
     stdio: ["ignore", 2, 2, "ipc"]
   })
   await once(child, "message")

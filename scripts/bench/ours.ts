@@ -1,6 +1,5 @@
 /** This package: one process that starts, serves and waits. */
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
-import { PrismaProvider } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -14,6 +13,7 @@ import { openCalls } from "./calls.ts"
 import type { Contender, Load, Options, Timing } from "./contender.ts"
 import { openElsewhere } from "./elsewhere.ts"
 import { openNeighbour } from "./neighbour.ts"
+import { storeOf } from "./store.ts"
 
 /**
  * Slots of each kind where the load names none: as many as there are activities at once, up to those whose state one
@@ -43,7 +43,7 @@ export const open = async (settings: Settings): Promise<Contender> => {
   const { load, maxConnections, schema, url } = settings
   if (load.call !== undefined) return openCalls({ url, call: load.call })
   if (load.neighbour) return openNeighbour({ url, load })
-  if (load.noticed !== undefined) return openElsewhere({ url, noticed: load.noticed })
+  if (load.noticed !== undefined) return openElsewhere({ url, load, noticed: load.noticed })
   const moments = new Map<string, Array<number>>()
   const StepLive = Step.toLayer((text) => {
     moments.get(text)?.push(performance.now())
@@ -72,7 +72,7 @@ export const open = async (settings: Settings): Promise<Contender> => {
         ...(!load.warm && { warmInstances: 0 })
       })),
       Layer.merge(Client.layer),
-      Layer.provide(PrismaProvider.layer({ url, schema, maxConnections, longPolling: { enabled: load.longPolling } })),
+      Layer.provide(storeOf({ url, schema, maxConnections, pollMs: load.pollMs })),
       Layer.provide(Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)])),
       Layer.provide(Layer.succeed(References.MinimumLogLevel, "Warn")),
       Layer.provideMerge(observability(load.observed))

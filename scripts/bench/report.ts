@@ -27,6 +27,8 @@ export const fields = [
   "memoryMiB",
   "roundTrips",
   "statementsPerMinute",
+  "nodeCpuMsPerMinute",
+  "postgresCpuMsPerMinute",
   "completed",
   "failed"
 ] as const
@@ -44,6 +46,8 @@ export const resultOf = (
   const completed = latencies.length
   const per = (total: number | null | undefined) =>
     total === null || total === undefined || completed === 0 ? null : round(total / completed)
+  const perMinute = (total: number | null | undefined) =>
+    total === null || total === undefined || !idle ? null : round(60 * total / seconds)
   const at = (p: number) => completed === 0 ? null : round(percentile(latencies, p))
   const statements = server?.statements ?? null
   const growth = samples.flatMap(({ lastToFirst }) => lastToFirst).sort((a, b) => a - b)
@@ -66,7 +70,9 @@ export const resultOf = (
       )
     ),
     roundTrips: roundTripMs === 0 || completed === 0 ? null : round(percentile(latencies, 0.5) / roundTripMs),
-    statementsPerMinute: statements === null || !idle ? null : round(60 * statements / seconds),
+    statementsPerMinute: perMinute(statements),
+    nodeCpuMsPerMinute: perMinute(sum(samples.map(({ cpuMs }) => cpuMs))),
+    postgresCpuMsPerMinute: perMinute(server?.cpuMs),
     completed,
     failed: sum(samples.map(({ failures }) => failures.length)),
     ...(roundTripMs > 0 && load.slots !== undefined &&

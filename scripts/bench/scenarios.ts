@@ -9,7 +9,10 @@ export interface Variant {
   readonly load: Load
   readonly processes: number
   readonly pauseMs: number
+  /** Whether nothing is started, except one orchestration at the beginning of a window that `begins` with it. */
   readonly idle: boolean
+  /** What happens at the beginning of a window; undefined for nothing. */
+  readonly begins: "one start" | "lost listener" | undefined
   /** Round trip between the processes and the server, added by a proxy; 0 for no proxy. */
   readonly roundTripMs: number
   /** Run on our tables before the first window. */
@@ -24,6 +27,8 @@ export interface Scenario {
   readonly compares: "orchestrationsPerSecond" | "p50Ms" | "statementsPerMinute"
   /** Length of a window unless the caller chooses one. */
   readonly seconds: number
+  /** Windows of each side unless the caller chooses; 2 where it is not given. */
+  readonly rounds?: number
   /** Under load, or idle, before each window, unless the caller chooses; 2 where it is not given. */
   readonly warmUpSeconds?: number
   /** Numbers of the first variant that stand at the top of the JSON, too. */
@@ -40,6 +45,7 @@ const variant = (label: string, changes: Partial<Load> = {}, rest: Partial<Varia
   processes: 1,
   pauseMs: 0,
   idle: false,
+  begins: undefined,
   roundTripMs: 0,
   preload: [],
   once: false,
@@ -65,6 +71,9 @@ const randomly = { pauseMs: 50 }
 const single = { ...alone, activities: 1 }
 const chain = { ...alone, activities: 10, inARow: true }
 
+const idle = { idle: true }
+const started = { ...idle, begins: "one start" } as const
+
 const far = (roundTripMs: number) => ({ ...randomly, roundTripMs })
 
 const long = { once: true }
@@ -83,16 +92,21 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     variant("", chain, randomly)
   ),
   Q: {
-    about: "nothing to do: statements per minute",
+    about: "nothing to do, or one thing: statements per minute",
     compares: "statementsPerMinute",
     // Until then a process looks for locks of those that died before it started.
     warmUpSeconds: 35,
     seconds: 60,
+    rounds: 1,
     shows: ["statementsPerMinute"],
     variants: [
-      variant("woken", {}, { idle: true }),
-      variant("polling", { longPolling: false }, { idle: true }),
-      variant("20 processes", {}, { idle: true, processes: 20 })
+      variant("woken", {}, idle),
+      variant("polling every 50 ms", { pollMs: 50 }, idle),
+      variant("polling every second", { pollMs: 1000 }, idle),
+      variant("20 processes", {}, { ...idle, processes: 20 }),
+      variant("after one start", { ...alone, noticed: "claim" }, started),
+      variant("after one start, 20 processes", { ...alone, noticed: "claim", servers: 20 }, started),
+      variant("after the listener was lost", {}, { ...idle, begins: "lost listener" })
     ]
   },
   N: {
@@ -100,7 +114,9 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
       "how soon another process notices: a start, the end of an instance; beside an empty statement",
       variant("start to claim", { ...alone, noticed: "claim" }, randomly),
       variant("end to waiter", { ...alone, noticed: "end" }, randomly),
-      variant("SELECT 1", { ...alone, noticed: "round trip" }, randomly)
+      variant("SELECT 1", { ...alone, noticed: "round trip" }, randomly),
+      variant("start to claim, polling every 50 ms", { ...alone, noticed: "claim", pollMs: 50 }, randomly),
+      variant("start to claim, polling every second", { ...alone, noticed: "claim", pollMs: 1000 }, randomly)
     ),
     shows: ["p50Ms", "p99Ms"]
   },
@@ -108,7 +124,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     ...rate(
       "single-row inserts of a neighbour, 8 at once, beside S8",
       variant("woken", { neighbour: true, inFlight: 8 }),
-      variant("polling", { neighbour: true, inFlight: 8, longPolling: false })
+      variant("polling", { neighbour: true, inFlight: 8, pollMs: 100 })
     ),
     baseline: "polling"
   },

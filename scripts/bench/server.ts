@@ -34,6 +34,8 @@ export interface Server {
   readonly read: (url: string) => Promise<Reading>
   /** Begins a transaction that keeps every row that dies from now on; returns what ends it. */
   readonly hold: (url: string) => Promise<() => Promise<void>>
+  /** Terminates the sessions that listen in a database. */
+  readonly endListeners: (database: string) => Promise<void>
   /** Runs statements in a database, one after the other. */
   readonly fill: (url: string, statements: ReadonlyArray<string>) => Promise<void>
   /** Drops the databases and stops the server. */
@@ -97,6 +99,13 @@ export const open = async (): Promise<Server> => {
       await holder.query("BEGIN ISOLATION LEVEL REPEATABLE READ")
       await holder.query("SELECT 1") // takes the snapshot
       return () => holder.end()
+    },
+    endListeners: async (database) => {
+      await onlooker.query(
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = $1 AND application_name LIKE 'duroxide-prisma listener%'`,
+        [database]
+      )
     },
     fill: async (of, statements) => {
       const filler = await connected(of)

@@ -52,7 +52,7 @@ let names = 0
 export const measure = async (
   server: Server,
   module: Module,
-  { idle, load, once, pauseMs, preload, processes, roundTripMs }: Variant,
+  { begins, idle, load, once, pauseMs, preload, processes, roundTripMs }: Variant,
   { byMinute, first, openTransactionSeconds, profile, seconds, url, warmUpSeconds }: Conditions
 ): Promise<Measured> => {
   const children: Array<Child> = []
@@ -70,7 +70,7 @@ export const measure = async (
     if (proxy !== undefined) proxy.state.oneWayMs = roundTripMs / 2
     const database = new URL(url).pathname.slice(1)
     const counters = () => module.usesPostgres ? server.counters(database) : null
-    const window = { warmUpMs: warmUpSeconds * 1000, windowMs: seconds * 1000, pauseMs, idle, once }
+    const window = { warmUpMs: warmUpSeconds * 1000, windowMs: seconds * 1000, pauseMs, idle, once, startsOne: begins === "one start" }
     const ended = children.map((child) => child.next("Ended"))
     const [began] = children.map((child, i) =>
       child.ask({
@@ -81,6 +81,7 @@ export const measure = async (
     )
     await began
     const before = await counters()
+    if (begins === "lost listener") await server.endListeners(database)
     const firstEnded = Promise.race(ended.map((one) => one.then((answer) => [answer.sample] as const)))
     const [readings, [sample]] = await Promise.all([
       byMinute ? readEveryMinute(server, url, seconds, openTransactionSeconds) : [],

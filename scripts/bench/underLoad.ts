@@ -2,11 +2,11 @@
 import { plainLoad } from "./contender.ts"
 import { open } from "./ours.ts"
 
-const [, , url = "", longPolling] = process.argv
+const [, , url = "", pollMs = "null"] = process.argv
 const contender = await open({
   url,
   processName: "underLoad",
-  load: { ...plainLoad, longPolling: longPolling === "true" }
+  load: { ...plainLoad, pollMs: JSON.parse(pollMs) as number | null }
 })
 const ending = new AbortController()
 let started = 0
