@@ -36,8 +36,10 @@ export const openElsewhere = async (
     Client.layer.pipe(Layer.provide(storeOf({ url, pollMs })), Layer.provide(quiet))
   )
   const client = await runtime.runPromise(Client.Client)
-  const children = Array.from({ length: servers }, () =>
-    fork(fileURLToPath(import.meta.url), [url, JSON.stringify(pollMs)], { stdio: ["ignore", 2, 2, "ipc"] }))
+  const children = Array.from(
+    { length: servers },
+    () => fork(fileURLToPath(import.meta.url), [url, JSON.stringify(pollMs)], { stdio: ["ignore", 2, 2, "ipc"] })
+  )
   await Promise.all(children.map((child) => once(child, "message")))
   return {
     execute: async (instanceId) => {
@@ -99,4 +101,6 @@ const serve = async (url: string, pollMs: number | null) => {
   process.once("disconnect", () => void runtime.dispose().then(() => process.exit()))
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) await serve(process.argv[2]!, JSON.parse(process.argv[3]!) as number | null)
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  await serve(process.argv[2]!, JSON.parse(process.argv[3]!) as number | null)
+}

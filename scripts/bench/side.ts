@@ -70,7 +70,14 @@ export const measure = async (
     if (proxy !== undefined) proxy.state.oneWayMs = roundTripMs / 2
     const database = new URL(url).pathname.slice(1)
     const counters = () => module.usesPostgres ? server.counters(database) : null
-    const window = { warmUpMs: warmUpSeconds * 1000, windowMs: seconds * 1000, pauseMs, idle, once, startsOne: begins === "one start" }
+    const window = {
+      warmUpMs: warmUpSeconds * 1000,
+      windowMs: seconds * 1000,
+      pauseMs,
+      idle,
+      once,
+      startsOne: begins === "one start"
+    }
     const ended = children.map((child) => child.next("Ended"))
     const [began] = children.map((child, i) =>
       child.ask({

@@ -24,7 +24,9 @@ export type Queue = "orchestrator" | "worker"
  * What one process announces to the others.
  *
  * - `Work`: a queue has work for any process that serves it, visible from `visibleAtMs` on, milliseconds since the Unix
- *   epoch by the store's clock; 0 for what is visible already.
+ *   epoch by the store's clock; 0 for what is visible already. With `only`, it is about one item.
+ * - `Taken`: the sender has claimed the items of these hints of work, each about one item, after it knew of them. Who has
+ *   not looked for them need not.
  * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it announces a later time; null:
  *   it holds none now. After that time its work may be claimed by others.
  * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the first 8
@@ -37,13 +39,26 @@ export type Queue = "orchestrator" | "worker"
  * @since 0.2.0
  */
 export type Hint = Data.TaggedEnum<{
-  Work: { readonly queue: Queue; readonly visibleAtMs: number }
+  Work: { readonly queue: Queue; readonly visibleAtMs: number; readonly only?: HintedItem }
+  Taken: { readonly queue: Queue; readonly ids: ReadonlyArray<string> }
   Locks: { readonly queue: Queue; readonly untilMs: number | null }
   Changed: { readonly fingerprints: ReadonlyArray<string> }
   Waiting: {}
   Sampled: {}
   Hello: {}
 }>
+
+/**
+ * The one item that a hint is about: 16 hexadecimal digits that no other hint has, and the first 32 of the SHA-256 of the
+ * item's text.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface HintedItem {
+  readonly id: string
+  readonly fingerprint: string
+}
 
 /**
  * Constructors and matchers of hints.

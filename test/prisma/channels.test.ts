@@ -12,8 +12,14 @@ const sender = Channels.makeSender()
 const queue = fc.constantFrom("orchestrator" as const, "worker" as const)
 const ms = fc.nat({ max: Number.MAX_SAFE_INTEGER })
 const fingerprint = fc.stringMatching(/^[0-9a-f]{8}$/)
+const id = fc.stringMatching(/^[0-9a-f]{16}$/)
+const textFingerprint = fc.stringMatching(/^[0-9a-f]{32}$/)
 const hint = fc.oneof(
   fc.record({ queue, visibleAtMs: ms }).map((fields) => Hint.Work(fields)),
+  fc.record({ queue, visibleAtMs: ms, only: fc.record({ id, fingerprint: textFingerprint }) }).map((fields) =>
+    Hint.Work(fields)
+  ),
+  fc.record({ queue, ids: fc.array(id, { minLength: 1, maxLength: 400 }) }).map((fields) => Hint.Taken(fields)),
   fc.record({ queue, untilMs: fc.option(ms.map((time) => time + 1)) }).map((fields) => Hint.Locks(fields)),
   fc.array(fingerprint, { minLength: 1, maxLength: 800 }).map((fingerprints) => Hint.Changed({ fingerprints })),
   fc.constant(Hint.Waiting()),
@@ -68,6 +74,8 @@ describe("encodeHints and decodeNotification", () => {
     const a = "abcdefghijkl"
     const hints = [
       Hint.Work({ queue: "orchestrator", visibleAtMs: 1_700_000_000_000 }),
+      Hint.Work({ queue: "worker", visibleAtMs: 0, only: { id: "0123456789abcdef", fingerprint: "f".repeat(32) } }),
+      Hint.Taken({ queue: "worker", ids: ["0123456789abcdef", "fedcba9876543210"] }),
       Hint.Locks({ queue: "worker", untilMs: 1_700_000_030_000 }),
       Hint.Locks({ queue: "worker", untilMs: null }),
       Hint.Changed({ fingerprints: ["01234567", "89abcdef"] }),
@@ -76,6 +84,8 @@ describe("encodeHints and decodeNotification", () => {
     ]
     assert.deepStrictEqual(Channels.encodeHints(channels, a, hints), [
       { channel: "app_orch_work", payload: `1700000000000 ${a}` },
+      { channel: "app_worker_work", payload: `0 ${a} 0123456789abcdef ${"f".repeat(32)}` },
+      { channel: "app_worker_work", payload: `0 ${a} taken 0123456789abcdef fedcba9876543210` },
       { channel: "app_worker_work", payload: `1700000030000 ${a} locks` },
       { channel: "app_worker_work", payload: `0 ${a} locks` },
       { channel: "app_changes", payload: `${a} changed 01234567 89abcdef` },

@@ -53,6 +53,49 @@ describe("Hints", () => {
       ])
     }))
 
+  it.effect("work is about one item while it leaves and arrives alone", () =>
+    Effect.gen(function*() {
+      const { listener, notifier, sent } = manual()
+      const hints = yield* hintsOf.make(notifier, options)
+      const received: Array<Notifier.Hint> = []
+      hints.subscribe({ received: ({ hint }) => void received.push(hint) })
+      const about = (id: string) => Hint.Work({ queue: "worker", visibleAtMs: 0, only: { id, fingerprint: id } })
+      hints.announce(about("a"))
+      hints.announce(Hint.Taken({ queue: "worker", ids: ["x"] }))
+      hints.announce(Hint.Taken({ queue: "worker", ids: ["x", "y"] }))
+      yield* settle
+      assert.deepStrictEqual(sent.splice(0), [about("a"), Hint.Taken({ queue: "worker", ids: ["x", "y"] })])
+      hints.announce(about("b"))
+      hints.announce(about("c"))
+      yield* settle
+      assert.deepStrictEqual(sent.splice(0), [work(0)])
+
+      listener().receive({ hint: about("d"), sender: "s" })
+      yield* settle
+      listener().receive({ hint: about("e"), sender: "s" })
+      listener().receive({ hint: about("f"), sender: "s" })
+      listener().receive({ hint: about("g"), sender: "other" })
+      yield* settle
+      listener().receive({ hint: about("h"), sender: "s" })
+      yield* settle
+      assert.deepStrictEqual(received, [about("d"), work(0), about("h")])
+    }))
+
+  it.effect("that something was taken may find no room: nothing is reported", () =>
+    Effect.gen(function*() {
+      const { listener, notifier } = manual()
+      const hints = yield* hintsOf.make(notifier, options)
+      let received = 0
+      hints.subscribe({
+        received: () => void received++,
+        unreliable: (reason) => assert.fail(reason)
+      })
+      for (let i = 1; i <= 64; i++) listener().receive({ hint: work(i), sender: "s" })
+      listener().receive({ hint: Hint.Taken({ queue: "worker", ids: ["x"] }), sender: "s" })
+      yield* settle
+      assert.strictEqual(received, 64)
+    }))
+
   it.effect("counts the processes when it connects, and those that greet it later", () =>
     Effect.gen(function*() {
       const { listener, notifier } = manual()

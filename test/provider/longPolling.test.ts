@@ -249,7 +249,7 @@ describe("Long polling: what it costs", () => {
       assert.isAtMost(store.looks().length, 101)
     }))
 
-  it.effect("twenty processes: four look for a start at once on average, each one within a second, once", () =>
+  it.effect("twenty processes: four look for a start at once on average, and none looks twice", () =>
     Effect.gen(function*() {
       const store = storeOf()
       const { connect } = hub()

@@ -5,6 +5,8 @@
  * Work channels, one per queue:
  * - `<ms>`: work visible from then on, from a trigger
  * - `<ms> <sender>`: the same, from a process of this package
+ * - `<ms> <sender> <id> <fingerprint>`: the same, about one item
+ * - `0 <sender> taken <id> …`: the sender has claimed the items of these hints
  * - `<ms> <sender> locks`: the sender's locks run out then; 0: it holds none
  *
  * The channel of changes:
@@ -55,12 +57,17 @@ export const encodeHints = (
   hints: ReadonlyArray<Hint>
 ): ReadonlyArray<Notification> =>
   hints.flatMap(Hint.$match({
-    Work: ({ queue, visibleAtMs }) => [{ channel: channels[queue], payload: `${wholeMs(visibleAtMs)} ${sender}` }],
+    Work: ({ only, queue, visibleAtMs }) => [{
+      channel: channels[queue],
+      payload: [wholeMs(visibleAtMs), sender, ...(only ? [only.id, only.fingerprint] : [])].join(" ")
+    }],
+    Taken: ({ ids, queue }) =>
+      chunks(ids, maxIds).map((some) => ({ channel: channels[queue], payload: `0 ${sender} taken ${some.join(" ")}` })),
     Locks: ({ queue, untilMs }) => [
       { channel: channels[queue], payload: `${untilMs === null ? 0 : wholeMs(untilMs)} ${sender} locks` }
     ],
     Changed: ({ fingerprints }) =>
-      chunks(fingerprints).map((some) => ({
+      chunks(fingerprints, maxFingerprints).map((some) => ({
         channel: channels.changes,
         payload: `${sender} changed ${some.join(" ")}`
       })),
@@ -110,20 +117,21 @@ const channel = (schema: string, kind: "orch_work" | "worker_work" | "changes" |
 /** Rounded up: a look before the time finds nothing. */
 const wholeMs = (ms: number): number => Math.min(Math.max(Math.ceil(ms), 0), Number.MAX_SAFE_INTEGER)
 
-const chunks = (fingerprints: ReadonlyArray<string>): ReadonlyArray<ReadonlyArray<string>> =>
-  Array.from(
-    { length: Math.ceil(fingerprints.length / maxFingerprints) },
-    (_, i) => fingerprints.slice(i * maxFingerprints, (i + 1) * maxFingerprints)
-  )
+/** 400 ids are 6,800 bytes. */
+const maxIds = 400
 
-const work = /^(\d{1,16})(?: ([0-9a-z]{12})( locks)?)?$/
+const chunks = (words: ReadonlyArray<string>, most: number): ReadonlyArray<ReadonlyArray<string>> =>
+  Array.from({ length: Math.ceil(words.length / most) }, (_, i) => words.slice(i * most, (i + 1) * most))
+
+const work = /^(\d{1,16})(?: ([0-9a-z]{12})(?: (?:(locks)|([0-9a-f]{16}) ([0-9a-f]{32})|taken((?: [0-9a-f]{16})+)))?)?$/
 
 const decodeWork = (queue: Queue, payload: string): Received | undefined => {
-  const [, digits, sender = null, locks] = work.exec(payload) ?? []
+  const [, digits, sender = null, locks, id, fingerprint, ids] = work.exec(payload) ?? []
   const ms = Number(digits)
   if (!Number.isSafeInteger(ms)) return undefined // NaN for what does not match
+  if (ids !== undefined) return { hint: Hint.Taken({ queue, ids: ids.slice(1).split(" ") }), sender }
   return locks === undefined
-    ? { hint: Hint.Work({ queue, visibleAtMs: ms }), sender }
+    ? { hint: Hint.Work({ queue, visibleAtMs: ms, ...(id && fingerprint && { only: { id, fingerprint } }) }), sender }
     : { hint: Hint.Locks({ queue, untilMs: ms === 0 ? null : ms }), sender }
 }
 

@@ -122,11 +122,13 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
 /** One statement; rows this version cannot read are set aside. */
 const claim = Effect.fnUntraced(
   function*({ driver, sendAbandon, suspects, takeovers, wakeups }: Parts, request: FetchWorkItems) {
+    const claimed = wakeups.claiming("worker")
     const { claimSpan, found: rows } = yield* tracing.claiming(measured(
       Metrics.dequeueWorkerDuration,
       retried(takeovers.claiming(request, driver.fetchWorkItems))
     ))
     const items: Array<ClaimedActivity> = []
+    const texts: Array<string> = []
     for (const { attemptCount, lockToken, workItem } of rows) {
       const item = WorkItem.decode(workItem)
       if (Result.isSuccess(item) && item.success._tag === "ActivityExecute") {
@@ -135,6 +137,7 @@ const claim = Effect.fnUntraced(
         }
         if (attemptCount > suspectAfter) suspects.lock(lockToken, request.lockTimeoutMs)
         items.push({ item: item.success, lockToken, attemptCount, ...(claimSpan !== undefined && { claimSpan }) })
+        texts.push(workItem)
         continue
       }
       const problem = Result.isFailure(item) ? item.failure.problem : `${item.success._tag} is not an activity`
@@ -144,6 +147,7 @@ const claim = Effect.fnUntraced(
       yield* Effect.ignore(sendAbandon({ lockToken, delayMs: unreadablePauseMs, ignoreAttempt: true }))
       wakeups.workAbandoned("worker", unreadablePauseMs)
     }
+    claimed(texts)
     return { items, more: items.length < rows.length }
   }
 )
@@ -167,7 +171,10 @@ const ackWorkItem = (parts: Parts): Service["ackWorkItem"] => (lockToken, comple
       Effect.tap(() => release(parts, lockToken)),
       Effect.flatMap((settled) => failUnlessDone("ackWorkItem", lockToken, settled)),
       Effect.tap(() =>
-        Effect.sync(() => Option.isSome(message) && parts.wakeups.messageSent(message.value.instanceId, null))
+        Effect.sync(() =>
+          Option.isSome(message) &&
+          parts.wakeups.messageSent(message.value.instanceId, null, () => message.value.workItem)
+        )
       )
     )
   })

@@ -9,7 +9,6 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
-import * as WorkItem from "../../model/WorkItem.ts"
 import type { FirstTurn, Provider, Turn } from "../Provider.ts"
 import type {
   EncodedActivity,
@@ -133,7 +132,7 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
       Effect.tap((answer) => {
         if (answer !== "Started") return Effect.void
         senders.wakeups?.started(start.instance)
-        return wakeAfter(senders.wakeups, start.instance, delayMs)
+        return wakeAfter(senders.wakeups, start.instance, delayMs, () => stored.workItem)
       }),
       Effect.map((answer) => answer === "Begun" ? "Started" : answer)
     )
@@ -193,20 +192,26 @@ const enqueueForOrchestrator =
       check.delay(delay)
     ], () => {
       const delayMs = check.millisOrNull(delay)
-      return measured(
-        Metrics.enqueueOrchestratorDuration,
-        sendMessage({ ...encodeMessage(message), delayMs })
-      ).pipe(Effect.tap(() => wakeAfter(wakeups, WorkItem.target(message), delayMs)))
+      const encoded = encodeMessage(message)
+      return measured(Metrics.enqueueOrchestratorDuration, sendMessage({ ...encoded, delayMs })).pipe(
+        Effect.tap(() => wakeAfter(wakeups, encoded.instanceId, delayMs, () => encoded.workItem))
+      )
     })
 
 const enqueueForWorker = ({ sendActivity, wakeups }: Senders): Enqueue["enqueueForWorker"] => (activity) =>
   checked(
     "enqueueForWorker",
     [check.activity(activity)],
-    () => Effect.tap(sendActivity(encodeActivity(activity)), () => Effect.sync(() => wakeups?.workStored("worker")))
+    () => {
+      const encoded = encodeActivity(activity)
+      return Effect.tap(
+        sendActivity(encoded),
+        () => Effect.sync(() => wakeups?.workStored("worker", () => encoded.workItem))
+      )
+    }
   )
 
 // internal
 
-const wakeAfter = (wakeups: Wakeups | undefined, instanceId: string, delayMs: number | null) =>
-  Effect.sync(() => wakeups?.messageSent(instanceId, delayMs))
+const wakeAfter = (wakeups: Wakeups | undefined, instanceId: string, delayMs: number | null, text: () => string) =>
+  Effect.sync(() => wakeups?.messageSent(instanceId, delayMs, text))

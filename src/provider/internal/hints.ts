@@ -8,7 +8,8 @@
  *
  * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is visible
  * already, all of locks of one sender, all of changes. One that finds no place is dropped, and one that waited too long is
- * late; both are reported, because then this process is too busy to rely on hints alone.
+ * late; both are reported, because then this process is too busy to rely on hints alone. Hints of work are about one item
+ * as long as they are alone, on either way.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -196,8 +197,11 @@ export const make = Effect.fnUntraced(function*(
       if (received.hint._tag === "Work") countIfStale()
       const key = keyOf(received)
       const before = inbox.get(key)
+      const isFull = inbox.size >= maxInbox && before === undefined
+      // Without it, this process looks for what is gone.
+      if (isFull && received.hint._tag === "Taken") return
       const letter = before === undefined ? received : merged(before.received, received)
-      if (letter === undefined || inbox.size >= maxInbox && before === undefined) return report("ChannelSendFailed")
+      if (letter === undefined || isFull) return report("ChannelSendFailed")
       inbox.set(key, { received: letter, atMs: before?.atMs ?? monotonicMs(clock) })
       arrived.openUnsafe()
     }
@@ -223,6 +227,7 @@ const maxFingerprints = 10_000
 
 /** One hint for two that lead to the same; undefined if it would be too large. */
 const merged = ({ hint: before }: Received, { hint, sender }: Received): Received | undefined => {
+  if (hint._tag === "Work") return { hint: Hint.Work({ queue: hint.queue, visibleAtMs: hint.visibleAtMs }), sender }
   if (before._tag !== "Changed" || hint._tag !== "Changed") return { hint, sender }
   const fingerprints = [...new Set([...before.fingerprints, ...hint.fingerprints])]
   return fingerprints.length > maxFingerprints ? undefined : { hint: Hint.Changed({ fingerprints }), sender }
@@ -244,6 +249,9 @@ const maxTimes = 16
 /** Hints that wait to be sent, merged. */
 class Outbox {
   private readonly work = new Map<Queue, Set<number>>()
+  /** The hint of work of a queue, as long as there is only one. */
+  private readonly alone = new Map<Queue, Hint | undefined>()
+  private readonly taken = new Map<Queue, Set<string>>()
   private readonly locks = new Map<Queue, Hint>()
   private readonly changed = new Set<string>()
   private isWaiting = false
@@ -253,7 +261,10 @@ class Outbox {
   add(hint: Hint): void {
     switch (hint._tag) {
       case "Work":
+        this.alone.set(hint.queue, this.alone.has(hint.queue) ? undefined : hint)
         return void this.work.set(hint.queue, (this.work.get(hint.queue) ?? new Set()).add(hint.visibleAtMs))
+      case "Taken":
+        return void this.taken.set(hint.queue, new Set([...this.taken.get(hint.queue) ?? [], ...hint.ids]))
       case "Locks":
         return void this.locks.set(hint.queue, hint)
       case "Changed":
@@ -272,14 +283,17 @@ class Outbox {
     const hints = [
       ...(this.isHello ? [Hint.Hello()] : []),
       ...[...this.work].flatMap(([queue, times]) =>
-        timesOf(times, nowMs).map((visibleAtMs) => Hint.Work({ queue, visibleAtMs }))
+        this.alone.get(queue) ?? timesOf(times, nowMs).map((visibleAtMs) => Hint.Work({ queue, visibleAtMs }))
       ),
       ...this.locks.values(),
+      ...[...this.taken].map(([queue, ids]) => Hint.Taken({ queue, ids: [...ids] })),
       ...(this.changed.size > 0 ? [Hint.Changed({ fingerprints: [...this.changed] })] : []),
       ...(this.isWaiting ? [Hint.Waiting()] : []),
       ...(this.isSampled ? [Hint.Sampled()] : [])
     ]
     this.work.clear()
+    this.alone.clear()
+    this.taken.clear()
     this.locks.clear()
     this.changed.clear()
     this.isWaiting = this.isSampled = this.isHello = false

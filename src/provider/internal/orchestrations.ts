@@ -169,6 +169,7 @@ const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lock
 /** One statement; instances and messages that cannot be delivered are set aside. */
 const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems, begun: locks.Claim) {
   let begunMs = 0
+  const claimed = parts.wakeups.claiming("orchestrator")
   const { claimSpan, found: claims } = yield* tracing.claiming(measured(
     Metrics.fetchOrchestrationItemDuration,
     retried(Effect.suspend(() => {
@@ -186,6 +187,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
     lockTimeoutMs: request.lockTimeoutMs
   })
   const items: Array<Claimed<Undecoded>> = []
+  const texts: Array<string> = []
   for (const claim of isSlow ? yield* stillHeld(parts, claims, request.lockTimeoutMs) : claims) {
     const { instanceId, lockToken } = claim
     parts.wakeups.locked.lock(lockToken, instanceId, begun)
@@ -198,10 +200,12 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
     if (assembled._tag === "Item") {
       const { attemptCount, item } = assembled
       if (assembled.unreadable.length > 0) yield* Effect.ignore(deferUnreadable(parts, claim, assembled))
+      else for (const { workItem } of claim.messages) texts.push(workItem)
       if (attemptCount > suspectAfter) parts.suspects.lock(lockToken, request.lockTimeoutMs)
       items.push({ item, lockToken, attemptCount, ...(claimSpan !== undefined && { claimSpan }) })
     } else yield* setAside(parts, claim, assembled)
   }
+  claimed(texts)
   return { items, more: items.length < claims.length }
 })
 

@@ -16,6 +16,7 @@ import type { Queue } from "../Notifier.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type { ProviderDriver } from "../ProviderDriver.ts"
 import * as alarmsOf from "./alarms.ts"
+import { encodeItem } from "./encoding.ts"
 import type { Ends } from "./ends.ts"
 import * as heldLocks from "./heldLocks.ts"
 import type { Hints } from "./hints.ts"
@@ -26,8 +27,10 @@ import * as nextDue from "./nextDue.ts"
 import * as pollGauges from "./pollGauges.ts"
 import type { Settings, State } from "./pollMode.ts"
 import type { StoreClock } from "./storeClock.ts"
+import * as takenItems from "./taken.ts"
 import type { Waits } from "./waits.ts"
 import * as workQueue from "./workQueue.ts"
+import { lookersAtOnce } from "./workQueue.ts"
 import type { WorkQueue } from "./workQueue.ts"
 
 export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<Ends, "started"> {
@@ -35,10 +38,15 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly workers: WorkQueue
   /** Instances whose turns are under way: the wake-up for one of them is kept until its turn is settled. */
   readonly locked: LockedInstances
-  /** The instance has a message, visible that much later; null: now. */
-  readonly messageSent: (instanceId: string, delayMs: number | null) => void
-  /** The queue has something that can be claimed at once. */
-  readonly workStored: (queue: Queue) => void
+  /** The instance has a message, visible that much later; null: now. `text` is that of the message. */
+  readonly messageSent: (instanceId: string, delayMs: number | null, text?: () => string) => void
+  /** The queue has something that can be claimed at once; `text` of the item, if it is one. */
+  readonly workStored: (queue: Queue, text?: () => string) => void
+  /**
+   * A claim is about to be sent. The returned function is called with the texts of the items that it has returned and that
+   * this process keeps: others need not look for those that it knew of.
+   */
+  readonly claiming: (queue: Queue) => (texts: ReadonlyArray<string>) => void
   /**
    * Work was abandoned, and can be claimed that much later; null: at once. After a delay the others come first: the process
    * that gave it up must not be the first to get it again.
@@ -149,6 +157,8 @@ export const make = Effect.fnUntraced(function*(
 
   // -- hints -------------------------------------------------------------------------------------
 
+  const taken = { orchestrator: takenItems.make(), worker: takenItems.make() }
+
   hints.subscribe({
     received: (received) => {
       const { hint } = received
@@ -156,8 +166,10 @@ export const make = Effect.fnUntraced(function*(
         heldBy.orchestrator.repeat()
         heldBy.worker.repeat()
       }
+      if (hint._tag === "Taken") return byName(hint.queue).received(received)
       if (hint._tag !== "Work" && hint._tag !== "Locks") return
       activity++
+      if (hint._tag === "Work" && hint.only !== undefined) taken[hint.queue].hinted(hint.only, monotonicMs(clock))
       if (hint._tag === "Work" && hint.queue === "orchestrator") locked.keepWakeups()
       byName(hint.queue).received(received)
     },
@@ -171,10 +183,16 @@ export const make = Effect.fnUntraced(function*(
   /** Defaults to now, whatever the clock of this process says. */
   const announce = (queue: Queue, visibleAtMs = 0) => hints.announce(Hint.Work({ queue, visibleAtMs }))
 
-  const workStored = (queue: Queue) => {
+  /** Fewer processes look at once in any case. */
+  const areMany = () => hints.isConnected() && hints.processes() > lookersAtOnce
+
+  const workStored = (queue: Queue, text?: () => string) => {
     activity++
     byName(queue).wake("Stored")
-    announce(queue)
+    if (text === undefined || !areMany()) return announce(queue)
+    const only = takenItems.itemOf(text())
+    taken[queue].hinted(only, monotonicMs(clock))
+    hints.announce(Hint.Work({ queue, visibleAtMs: 0, only }))
   }
 
   /** While it polls, a look that comes too early is repeated soon. */
@@ -189,10 +207,10 @@ export const make = Effect.fnUntraced(function*(
     return isNews
   }
 
-  const messageDue = (instanceId: string, visibleAtMs: number | null) => {
+  const messageDue = (instanceId: string, visibleAtMs: number | null, text?: () => string) => {
     if (visibleAtMs !== null && visibleAtMs > storeNowMs()) {
       orchestrators.wakeAt(visibleAtMs, workDue("orchestrator", visibleAtMs))
-    } else if (!locked.keepWakeup(instanceId)) workStored("orchestrator")
+    } else if (!locked.keepWakeup(instanceId)) workStored("orchestrator", text)
   }
 
   /** Messages with a delay, sent while the store's clock was not known. */
@@ -208,16 +226,24 @@ export const make = Effect.fnUntraced(function*(
     orchestrators,
     workers,
     locked,
-    messageSent: (instanceId, delayMs) => {
-      if (delayMs === null || delayMs === 0) return messageDue(instanceId, null)
+    messageSent: (instanceId, delayMs, text) => {
+      if (delayMs === null || delayMs === 0) return messageDue(instanceId, null, text)
       if (storeClock.nowMs() !== undefined || !hints.isConnected() || store.readNextDue === undefined) {
-        return messageDue(instanceId, afterNow(delayMs))
+        return messageDue(instanceId, afterNow(delayMs), text)
       }
       // The clock of this process may be wrong, and others would look by it.
       delayed.push({ instanceId, sentMs: monotonicMs(clock), delayMs })
       finder.find(true)
     },
     workStored,
+    claiming: (queue) => {
+      const known = taken[queue].known()
+      return (texts) => {
+        if (!areMany()) return
+        const ids = taken[queue].claimed(known, texts)
+        if (ids.length > 0) hints.announce(Hint.Taken({ queue, ids }))
+      }
+    },
     sessionsHeld: (forMs) => {
       heldBy.worker.hold("sessions", forMs)
       // They are released: others may take their activities.
@@ -243,9 +269,11 @@ export const make = Effect.fnUntraced(function*(
     turnStored: (turn, handedOver) => {
       activity++
       const { cancelledActivities, orchestratorItems, workerItems } = turn
-      if (workerItems.length > handedOver) workStored("worker")
+      if (workerItems.length > handedOver) {
+        workStored("worker", workerItems.length === 1 ? () => encodeItem(workerItems[0]!) : undefined)
+      }
       for (const item of orchestratorItems) {
-        messageDue(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null)
+        messageDue(WorkItem.target(item), item._tag === "TimerFired" ? item.fireAtMs : null, () => encodeItem(item))
       }
       ends.turnStored(turn)
       if (cancelledActivities.length > 0) { for (const listener of cancelListeners) listener(cancelledActivities) }

@@ -2,8 +2,9 @@
  * When a queue is looked at: what its pumps share, whatever they filter.
  *
  * Hints of other processes wake the pumps at once, as long as that finds work. With many processes only a share of them
- * looks at once, the others some time later, so that one start does not wake a hundred processes at the same moment. No
- * process ever leaves out its look: the others may serve other work, or have no free slot.
+ * looks at once, the others some time later, so that one start does not wake a hundred processes at the same moment. A
+ * process leaves out its look only when another one says that it has claimed all that was announced (`taken.ts`): else the
+ * others may serve other work, or have no free slot.
  */
 import type * as Clock from "effect/Clock"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
@@ -87,6 +88,8 @@ export const make = (options: Options): WorkQueue => {
   let lastHintLookMs = Number.NEGATIVE_INFINITY
   /** Looks in a row, for hints of others, that have found nothing. */
   let looksForNothing = 0
+  /** Hints that a late look is planned for: the ids of those about one item, else `anyItem`. */
+  const planned = new Set<string>()
   /** Whether the next look answers a hint. */
   let isHintOpen = false
   /** Whether the next look answers a due time, and the latest one that it answers. */
@@ -152,9 +155,19 @@ export const make = (options: Options): WorkQueue => {
   }
 
   /** Wakes this process for work that others may take, too. */
-  const wakeWithOthers = (reason: "NotifyReceived" | "TimerFired") => {
+  const wakeWithOthers = (reason: "NotifyReceived" | "TimerFired", id: string = anyItem) => {
     if (random() * processes() < lookersAtOnce) return wakeForHint(reason)
-    if (!alarms.isSet(`${name} late`)) alarm("late", random() * lateMs, () => wakeForHint(reason))
+    planned.add(id)
+    if (alarms.isSet(`${name} late`)) return
+    alarm("late", random() * lateMs, () => {
+      planned.clear()
+      wakeForHint(reason)
+    })
+  }
+
+  const cancelLate = () => {
+    planned.clear()
+    alarms.cancel(`${name} late`)
   }
 
   /** At once, or, after looks for nothing, some time after the last one. */
@@ -217,7 +230,7 @@ export const make = (options: Options): WorkQueue => {
       // What else was planned for a hint has become this look, unless other pumps have to look, too.
       if (pumps.length > 1) return
       alarms.cancel(`${name} hint`)
-      alarms.cancel(`${name} late`)
+      cancelLate()
     },
 
     looked: (pump, reason, outcome) => {
@@ -256,11 +269,18 @@ export const make = (options: Options): WorkQueue => {
 
     received: ({ hint, sender }) => {
       if (hint._tag === "Work") {
-        if (hint.visibleAtMs <= storeNowMs()) return wakeWithOthers("NotifyReceived")
+        if (hint.visibleAtMs <= storeNowMs()) return wakeWithOthers("NotifyReceived", hint.only?.id)
         // The store is asked for the next time anyway when this one has come.
         const isLast = due.length > 0 && hint.visibleAtMs > due.at(-1)!.timeMs
         if (due.length >= maxDue && isLast) return
         return addDue({ timeMs: hint.visibleAtMs, isOwn: false, hasMore: true }, true)
+      }
+      if (hint._tag === "Taken") {
+        for (const id of hint.ids) planned.delete(id)
+        if (planned.size > 0 || !alarms.isSet(`${name} late`)) return
+        cancelLate()
+        // Should the sender die before it says until when it holds what it took.
+        return alarms.isSet(`${name} locks of ${sender}`) ? undefined : lookAfterOthers()
       }
       if (hint._tag !== "Locks") return
       const key = `locks of ${sender}`
@@ -316,7 +336,10 @@ const insertionIndex = (due: ReadonlyArray<Due>, time: number): number => {
 }
 
 /** Processes that look at once for a hint, on average. */
-const lookersAtOnce = 4
+export const lookersAtOnce = 4
+
+/** Stands for hints of which no one can say that all they announce was taken. */
+const anyItem = ""
 
 /** Longest delay of the others. */
 const lateMs = 1_000

@@ -100,7 +100,9 @@ const counted = () => {
   const reasons: Record<string, number> = {}
   let turns = 0
   for (const one of Effect.runSync(Metric.snapshot)) {
-    if (one.id === "duroxide_wake_reasons_total" && one.type === "Counter" && one.attributes?.["queue"] === "orchestrator") {
+    if (
+      one.id === "duroxide_wake_reasons_total" && one.type === "Counter" && one.attributes?.["queue"] === "orchestrator"
+    ) {
       reasons[one.attributes["reason"]!] = Number(one.state.count)
     }
     if (one.id === "provider.ack_orchestration_item_duration_ms" && one.type === "Histogram") turns += one.state.count

@@ -76,8 +76,7 @@ export const run = async ({ faults, messages, program, seconds = Infinity, urls 
   let sent = 0
   let slowestMs = 0
 
-  const wait = (lane: number, version: number) =>
-    first.ask({ lane, task: "await", version, timeoutMs: patienceMs })
+  const wait = (lane: number, version: number) => first.ask({ lane, task: "await", version, timeoutMs: patienceMs })
   const versions = await Promise.all(urls.map(async (_, lane) => {
     await first.ask({ lane, task: "start" })
     return (await wait(lane, 0)).version!
@@ -121,7 +120,9 @@ export const run = async ({ faults, messages, program, seconds = Infinity, urls 
   )
   await Promise.all(processes.map((process) => process.close()))
   const polls = pollsOf(looks)
-  if (faults === undefined && polls > 0) violations.push(`${polls} looks came without a wake-up, and may hide lost ones`)
+  if (faults === undefined && polls > 0) {
+    violations.push(`${polls} looks came without a wake-up, and may hide lost ones`)
+  }
   return {
     messages: sent,
     seconds: Math.round(elapsedSeconds * 10) / 10,
