@@ -1,0 +1,267 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import * as TestClock from "effect/testing/TestClock"
+import * as Consumer from "../../src/queue/Consumer.ts"
+import * as MemoryQueue from "../../src/queue/MemoryQueue.ts"
+import * as Message from "../../src/queue/Message.ts"
+import { Queue } from "../../src/queue/Queue.ts"
+import type { Received } from "../../src/queue/Queue.ts"
+import { QueueError, Unavailable } from "../../src/queue/QueueError.ts"
+import { logging } from "../utils/listening.ts"
+
+const Numbered = Message.make("numbered", { n: Schema.Number })
+const Ping = Message.make("ping", {})
+
+const queues = MemoryQueue.layer({ queues: { work: { maxAttempts: 5 } } })
+
+const withQueues = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  effect.pipe(Effect.scoped, Effect.provide(queues), Effect.provide(Logger.layer([])))
+
+const publish = (n: number) =>
+  Effect.gen(function*() {
+    const queue = yield* Queue
+    yield* queue.publish("work", yield* Numbered.encode({ n }))
+  })
+
+type Handle = Parameters<typeof Consumer.on<"numbered", typeof Numbered.fields>>[1]
+
+/** Consumes `work` until the scope is closed. */
+const consume = (
+  handle: Handle,
+  options: Partial<Consumer.Options<never>> = {}
+) => Layer.build(Consumer.layer({ queue: "work", handlers: [Consumer.on(Numbered, handle)], ...options }))
+
+/** Lets all fibers do what they can now. */
+const settle = TestClock.adjust(0)
+
+const depth = Effect.flatMap(
+  Queue,
+  (queue) => Effect.map(queue.depth("work"), ({ oldestVisibleMs: _, ...counts }) => counts)
+)
+
+const empty = { visible: 0, delayed: 0, inFlight: 0, dead: 0 }
+
+describe("Consumer:", () => {
+  it.effect("runs the handler of the kind with the decoded value, and acknowledges", () =>
+    Effect.gen(function*() {
+      const handled: Array<unknown> = []
+      yield* consume((value, delivery) => Effect.sync(() => void handled.push([value, delivery])), {
+        handlers: [
+          Consumer.on(Ping, () => Effect.sync(() => void handled.push("ping"))),
+          Consumer.on(Numbered, (value, delivery) => Effect.sync(() => void handled.push([value, delivery])))
+        ]
+      })
+      yield* publish(1)
+      yield* (yield* Queue).publish("work", { kind: "ping" })
+      yield* settle
+      assert.deepStrictEqual(handled, [[{ n: 1 }, { queue: "work", deliveryCount: 1 }], "ping"])
+      assert.deepStrictEqual(yield* depth, empty)
+    }).pipe(withQueues))
+
+  it.effect("a failing handler gives the message back with a delay that grows, then it is dead", () =>
+    Effect.gen(function*() {
+      const times: Array<number> = []
+      const begin = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
+      yield* consume(() =>
+        Effect.clockWith((clock) => clock.currentTimeMillis).pipe(
+          Effect.tap((now) => Effect.sync(() => times.push((now - begin) / 1000))),
+          Effect.andThen(Effect.fail("no"))
+        )
+      )
+      yield* publish(1)
+      for (let i = 0; i < 60; i++) yield* TestClock.adjust("1 second")
+      // After 1, 2, 4 and 8 seconds.
+      assert.deepStrictEqual(times, [0, 1, 3, 7, 15])
+      assert.deepStrictEqual(yield* depth, { ...empty, dead: 1 })
+    }).pipe(withQueues))
+
+  it.effect("a handler that dies gives the message back", () =>
+    Effect.gen(function*() {
+      let runs = 0
+      yield* consume(() => Effect.suspend(() => ++runs === 1 ? Effect.die("defect") : Effect.void))
+      yield* publish(1)
+      yield* settle
+      assert.deepStrictEqual(yield* depth, { ...empty, inFlight: 1 })
+      yield* TestClock.adjust("1 second")
+      assert.strictEqual(runs, 2)
+      assert.deepStrictEqual(yield* depth, empty)
+    }).pipe(withQueues))
+
+  it.effect("Later: the message comes again after the delay", () =>
+    Effect.gen(function*() {
+      const deliveries: Array<number> = []
+      yield* consume((_, { deliveryCount }) =>
+        Effect.sync(() => {
+          deliveries.push(deliveryCount)
+          return deliveryCount === 1 ? new Consumer.Later({ delay: "10 seconds" }) : undefined
+        })
+      )
+      yield* publish(1)
+      yield* TestClock.adjust("9 seconds")
+      assert.deepStrictEqual(deliveries, [1])
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(deliveries, [1, 2])
+      assert.deepStrictEqual(yield* depth, empty)
+    }).pipe(withQueues))
+
+  it.effect("an unknown kind and a payload that does not decode go to the dead letters at once", () =>
+    Effect.gen(function*() {
+      const log = logging()
+      const queue = yield* Queue
+      const handled: Array<number> = []
+      yield* log.into(consume(({ n }) => Effect.sync(() => void handled.push(n))))
+      yield* queue.publish("work", { kind: "unheard-of", secret: "hunter2" })
+      yield* queue.publish("work", { kind: "numbered", n: "hunter2" })
+      yield* publish(3)
+      yield* TestClock.adjust("10 minutes")
+      assert.deepStrictEqual(handled, [3])
+      assert.deepStrictEqual(yield* depth, { ...empty, dead: 2 })
+      const reasons = log.lines.filter(({ text }) => text === "Consumer: message moved to the dead letters")
+        .map(({ annotations }) => annotations.reason)
+      assert.lengthOf(reasons, 2)
+      assert.include(String(reasons[0]), "no handler for messages of kind \"unheard-of\"")
+      assert.include(String(reasons[1]), "[\"n\"]")
+      assert.notInclude(JSON.stringify(log.lines), "hunter2")
+    }).pipe(withQueues))
+
+  it.effect("a long handler keeps its message hidden, and it is acknowledged at the end", () =>
+    Effect.gen(function*() {
+      let runs = 0
+      yield* consume(() => Effect.andThen(Effect.sync(() => runs++), Effect.sleep("10 minutes")), {
+        visibilityTimeout: "30 seconds"
+      })
+      yield* publish(1)
+      for (let i = 0; i < 59; i++) yield* TestClock.adjust("10 seconds")
+      assert.deepStrictEqual(yield* depth, { ...empty, inFlight: 1 })
+      yield* TestClock.adjust("10 seconds")
+      assert.strictEqual(runs, 1)
+      assert.deepStrictEqual(yield* depth, empty)
+    }).pipe(withQueues))
+
+  it.effect("runs no more handlers at once than concurrency, and receives no more than it can run", () =>
+    Effect.gen(function*() {
+      let running = 0
+      let most = 0
+      yield* consume(() =>
+        Effect.sync(() => most = Math.max(most, ++running)).pipe(
+          Effect.andThen(Effect.sleep("1 second")),
+          Effect.andThen(Effect.sync(() => void running--))
+        ), { concurrency: 3, maxMessages: 10 })
+      for (let n = 0; n < 10; n++) yield* publish(n)
+      yield* settle
+      assert.deepStrictEqual(yield* depth, { ...empty, visible: 7, inFlight: 3 })
+      for (let i = 0; i < 4; i++) yield* TestClock.adjust("1 second")
+      assert.strictEqual(most, 3)
+      assert.deepStrictEqual(yield* depth, empty)
+    }).pipe(withQueues))
+
+  it.effect("closed: receives no more, lets handlers end, and gives back what takes too long", () =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const ended: Array<number> = []
+      yield* Scope.provide(
+        consume(({ n }) => Effect.andThen(Effect.sleep(n * 1000), Effect.sync(() => void ended.push(n))), {
+          gracePeriod: "5 seconds",
+          visibilityTimeout: "10 minutes"
+        }),
+        scope
+      )
+      yield* publish(2)
+      yield* publish(60)
+      yield* settle
+      const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void), { startImmediately: true })
+      yield* publish(3)
+      yield* TestClock.adjust("4 seconds")
+      assert.deepStrictEqual(ended, [2])
+      assert.isUndefined(closing.pollUnsafe())
+      yield* TestClock.adjust("1 second")
+      assert.isDefined(closing.pollUnsafe())
+      // The one that came later, and the one that took too long, for another process.
+      assert.deepStrictEqual(yield* depth, { ...empty, visible: 2 })
+    }).pipe(withQueues))
+
+  it.effect("an outage of the queue: tries again, warns once, and continues", () =>
+    Effect.gen(function*() {
+      const log = logging()
+      const queue = yield* Queue
+      let isDown = true
+      const down = Effect.fail(
+        new QueueError({ operation: "receive", queue: "work", reason: new Unavailable({ problem: "down" }) })
+      )
+      const handled = yield* Deferred.make<number>()
+      yield* log.into(consume(({ n }) => Effect.asVoid(Deferred.succeed(handled, n)))).pipe(
+        Effect.provideService(
+          Queue,
+          Queue.of({ ...queue, receive: (...args) => Effect.suspend(() => isDown ? down : queue.receive(...args)) })
+        )
+      )
+      yield* publish(1)
+      yield* TestClock.adjust("2 minutes")
+      assert.lengthOf(log.lines.filter(({ level }) => level === "Warn"), 1)
+      isDown = false
+      yield* TestClock.adjust("30 seconds")
+      assert.strictEqual(yield* Deferred.await(handled), 1)
+      assert.isTrue(log.lines.some(({ text }) => text === "Consumer: receives again"))
+    }).pipe(withQueues))
+
+  it.effect("a message whose lease was lost: its handler runs on, the ack is refused, one warning", () =>
+    Effect.gen(function*() {
+      const log = logging()
+      const queue = yield* Queue
+      const expired = new QueueError({
+        operation: "extendVisibility",
+        queue: "work",
+        reason: (yield* Effect.flip(queue.ack("work", (yield* lost).receipt))).reason
+      })
+      const ended: Array<number> = []
+      const handle: Handle = (_, { deliveryCount }) =>
+        Effect.delay(Effect.sync(() => void ended.push(deliveryCount)), deliveryCount === 1 ? "1 minute" : 0)
+      yield* log.into(consume(handle)).pipe(
+        Effect.provideService(Queue, Queue.of({ ...queue, extendVisibility: () => Effect.fail(expired) }))
+      )
+      yield* publish(1)
+      for (let i = 0; i < 6; i++) yield* TestClock.adjust("10 seconds")
+      assert.deepStrictEqual(ended, [2, 1])
+      assert.deepStrictEqual(
+        log.lines.filter(({ level }) => level === "Warn").map(({ text }) => text),
+        [
+          "Consumer: the message could not be kept hidden, so it comes again",
+          "Consumer: the message was handled, but not acknowledged, so it comes again"
+        ]
+      )
+    }).pipe(withQueues))
+
+  it.effect("options out of their range fail the layer", () =>
+    Effect.gen(function*() {
+      const none = () => Effect.void
+      const refused: ReadonlyArray<readonly [string, Partial<Consumer.Options<never>>]> = [
+        ["handlers", { handlers: [] }],
+        ["handlers", { handlers: [Consumer.on(Ping, none), Consumer.on(Ping, none)] }],
+        ["concurrency", { concurrency: 0 }],
+        ["maxMessages", { maxMessages: 1001 }],
+        ["visibilityTimeout", { visibilityTimeout: 0 }],
+        ["visibilityTimeout", { visibilityTimeout: "13 hours" }],
+        ["gracePeriod", { gracePeriod: -1 }]
+      ]
+      for (const [field, options] of refused) {
+        const { reason } = yield* Effect.flip(consume(none, options))
+        assert.strictEqual(reason._tag, "InvalidInput", field)
+        if (reason._tag === "InvalidInput") assert.strictEqual(reason.field, field)
+      }
+    }).pipe(withQueues))
+})
+
+/** A delivery whose message is gone. */
+const lost = Effect.gen(function*() {
+  const queue = yield* Queue
+  yield* queue.publish("work", { kind: "ping" })
+  const [received] = yield* queue.receive("work", { maxMessages: 1, visibilityTimeout: "1 minute", wait: 0 })
+  yield* queue.ack("work", received!.receipt)
+  return received as Received
+})
