@@ -21,7 +21,7 @@ const Ping = Message.make("ping", {})
 const queues = MemoryQueue.layer({ queues: { work: { maxAttempts: 5 } } })
 
 const withQueues = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  effect.pipe(Effect.scoped, Effect.provide(queues), Effect.provide(Logger.layer([])))
+  effect.pipe(Effect.scoped, Effect.provide(Layer.merge(queues, Logger.layer([]))))
 
 const publish = (n: number) =>
   Effect.gen(function*() {

@@ -12,6 +12,7 @@ import { QueueSignals, Topic } from "../../src/queue/internal/signals.ts"
 import * as PgQueue from "../../src/queue/PgQueue.ts"
 import { Queue } from "../../src/queue/Queue.ts"
 import * as QueueDatabase from "../../src/queue/QueueDatabase.ts"
+import { start } from "../utils/childProcess.ts"
 import { proxyFor } from "../utils/cuttingProxy.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
@@ -112,6 +113,20 @@ describe("PgQueue:", () => {
       yield* here.queue.receive("work", { ...now, visibilityTimeout: "1 second" })
       const [received] = yield* there.queue.receive("work", longWait)
       assert.strictEqual(received?.deliveryCount, 2)
+    }).pipe(Effect.scoped, silently))
+
+  it.live("a process is killed with a message in its hands: another one gets it after the visibility timeout", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const { queue } = yield* open(test)
+      const receiver = yield* start("receiver", test.url)
+      yield* queue.publish("work", message(1))
+      yield* receiver.printed("received")
+      yield* receiver.kill
+      assert.strictEqual((yield* queue.depth("work")).inFlight, 1)
+      const [received] = yield* queue.receive("work", longWait)
+      assert.strictEqual(received?.deliveryCount, 2)
+      yield* queue.ack("work", received.receipt)
     }).pipe(Effect.scoped, silently))
 
   it.live("lost notifications: a fallback look finds the message", () =>
