@@ -126,7 +126,7 @@ describe("PgQueue:", () => {
       assert.strictEqual((yield* queue.depth("work")).inFlight, 1)
       const [received] = yield* queue.receive("work", longWait)
       assert.strictEqual(received?.deliveryCount, 2)
-      yield* queue.ack("work", received.receipt)
+      yield* queue.ack("work", received!.receipt)
     }).pipe(Effect.scoped, silently))
 
   it.live("lost notifications: a fallback look finds the message", () =>
