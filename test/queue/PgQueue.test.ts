@@ -49,7 +49,7 @@ const now = { ...longWait, wait: 0 } as const
 /** Waits in the background for one message. */
 const waiting = ({ queue }: Process) => Effect.forkChild(queue.receive("work", longWait), { startImmediately: true })
 
-/** Waits until the process hears of others, and has looked at its queue since. */
+/** Waits until the process is notified of what others do, and has looked at its queue since. */
 const ready = ({ signals, statements }: Process) =>
   Effect.gen(function*() {
     yield* waitUntil(Effect.sync(signals.isConnected))
@@ -291,7 +291,7 @@ describe("PgQueue:", () => {
       )
     }).pipe(Effect.scoped, silently))
 
-  it.live("the database is away: Unavailable, from every operation", () =>
+  it.live("the database is unreachable: Unavailable, from every operation", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const proxy = yield* Scope.make()
