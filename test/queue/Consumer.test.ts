@@ -42,7 +42,8 @@ const settle = TestClock.adjust(0)
 
 const depth = Effect.flatMap(
   Queue,
-  (queue) => Effect.map(queue.depth("work"), ({ oldestVisibleMs: _, ...counts }) => counts)
+  (queue) =>
+    Effect.map(queue.depth("work"), ({ dead, delayed, inFlight, visible }) => ({ visible, delayed, inFlight, dead }))
 )
 
 const empty = { visible: 0, delayed: 0, inFlight: 0, dead: 0 }

@@ -12,6 +12,7 @@ import { QueueSignals, Topic } from "../../src/queue/internal/signals.ts"
 import * as PgQueue from "../../src/queue/PgQueue.ts"
 import { Queue } from "../../src/queue/Queue.ts"
 import * as QueueDatabase from "../../src/queue/QueueDatabase.ts"
+import type { QueueError } from "../../src/queue/QueueError.ts"
 import { start } from "../utils/childProcess.ts"
 import { proxyFor } from "../utils/cuttingProxy.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -300,7 +301,7 @@ describe("PgQueue:", () => {
       yield* queue.publish("work", message(1))
       const [received] = yield* queue.receive("work", now)
       yield* Scope.close(proxy, Exit.void)
-      const calls = {
+      const calls: Readonly<Record<string, Effect.Effect<unknown, QueueError>>> = {
         publish: queue.publish("work", message(2)),
         receive: queue.receive("work", now),
         ack: queue.ack("work", received!.receipt),
@@ -310,7 +311,7 @@ describe("PgQueue:", () => {
         depth: queue.depth("work")
       }
       for (const [operation, call] of Object.entries(calls)) {
-        const error = yield* Effect.flip(call as Effect.Effect<unknown, Effect.Error<typeof calls.ack>>)
+        const error = yield* Effect.flip(call)
         assert.strictEqual(error.reason._tag, "Unavailable", `${operation}: ${error.message}`)
         assert.isTrue(error.isRetryable)
       }
