@@ -123,6 +123,25 @@ describe("the publisher:", () => {
       )
     }).pipe(Effect.scoped))
 
+  it.live("a row that another transaction locks is marked later, and does not delay the others", () =>
+    Effect.gen(function*() {
+      const { fill, rows, untilAllSent, url } = yield* Boxes.open
+      const go = yield* Deferred.make<void>()
+      const queue = CountingQueue.make(undefined, () => Deferred.await(go))
+      yield* fill(3)
+      yield* Layer.build(Boxes.publishing(url, queue))
+      yield* queue.until(3)
+      const client = yield* PgServer.connect(url.replace(/\?.*$/, ""))
+      yield* Effect.promise(() => client.query("BEGIN; SELECT FROM queue_outbox WHERE payload->>'n' = '2' FOR UPDATE"))
+      yield* Deferred.succeed(go, undefined)
+      const sent = Effect.map(rows, (all) => all.map(({ is_sent }) => is_sent))
+      yield* waitUntil(Effect.map(sent, (all) => all[0]!))
+      assert.deepStrictEqual(yield* sent, [true, false, true])
+      yield* Effect.promise(() => client.query("COMMIT"))
+      yield* untilAllSent
+      assert.strictEqual(queue.published.length, 3, "none was sent again")
+    }).pipe(Effect.scoped))
+
   it.live("a lease that ran out is taken over; while it holds, the message is not sent again", () =>
     Effect.gen(function*() {
       const { fill, sql, untilAllSent, url } = yield* Boxes.open
@@ -189,7 +208,7 @@ describe("the publisher and failures:", () => {
       const { into, lines } = Boxes.logged()
       yield* fill(300)
       yield* into(Layer.build(Boxes.publishing(url, queue)))
-      yield* queue.until(103) // a batch, then one at a time
+      yield* queue.until(102) // a batch, then one at a time
       const during = yield* rows
       isOut = false
       assert.isAtMost(during.filter(({ last_error }) => last_error !== null).length, 110)

@@ -3930,9 +3930,10 @@ END
 $$;
 
 -- Gives back messages of the outbox that were not sent: each is due again after its pause. Messages that were sent, or that
--- another publisher has claimed since, stay as they are.
+-- another publisher has claimed since, stay as they are; so do messages that another transaction has locked, until their
+-- lease ends.
 --
--- Returns how many were given back. Bound: the rows given. Locks: their rows by id.
+-- Returns how many were given back. Bound: the rows given. Locks: their rows; rows that are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_defer_outbox(
   p_rows jsonb,                    -- [{id, pause_ms, error}]; without error: not tried, due as before
   p_token text,                    -- of the claim
@@ -3956,7 +3957,15 @@ BEGIN
   FOR v_row IN
     SELECT m.id, m.pause_ms, m.error
     FROM jsonb_to_recordset(p_rows) AS m (id bigint, pause_ms bigint, error text)
-    ORDER BY m.id
+    -- A join may be planned as one read of the whole table; sent_at IS NULL would lead to the index of all not sent.
+    CROSS JOIN LATERAL (
+      SELECT o.id
+      FROM queue_outbox AS o
+      WHERE o.id = m.id
+        AND num_nulls(o.sent_at) = 1
+        AND o.lease_token = p_token
+      FOR UPDATE SKIP LOCKED
+    ) AS claimed
   LOOP
     UPDATE queue_outbox AS o
     SET deliver_at = CASE
@@ -3966,12 +3975,8 @@ BEGIN
         last_error = COALESCE(v_row.error, o.last_error),
         lease_token = NULL,
         lease_until = NULL
-    WHERE o.id = v_row.id
-      AND num_nulls(o.sent_at) = 1 -- IS NULL would lead to the index of all that are not sent
-      AND o.lease_token = p_token;
-    IF FOUND THEN
-      v_count := v_count + 1;
-    END IF;
+    WHERE o.id = v_row.id;
+    v_count := v_count + 1;
   END LOOP;
   RETURN v_count;
 END
@@ -5211,12 +5216,13 @@ $$;
 
 -- Marks messages of the outbox as sent, also those that another publisher has claimed since: a queue has accepted them.
 --
--- Returns how many were not marked before. Bound: the ids given. Locks: their rows by id.
+-- Returns the ids of those that another transaction has locked, so that one of them does not keep the others from being
+-- marked; call again with these. Bound: the ids given. Locks: their rows; rows that are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_mark_sent(
   p_ids bigint[],
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS bigint
+RETURNS text[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -5229,15 +5235,15 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_ids bigint[];
-  v_count bigint;
 BEGIN
+  -- sent_at IS NULL would lead to the index of all that are not sent.
   v_ids := ARRAY(
     SELECT o.id
     FROM queue_outbox AS o
     WHERE o.id = ANY (p_ids)
-      AND num_nulls(o.sent_at) = 1 -- IS NULL would lead to the index of all that are not sent
+      AND num_nulls(o.sent_at) = 1
     ORDER BY o.id
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
   );
   UPDATE queue_outbox AS o
   SET sent_at = to_timestamp(v_now_ms::float8 / 1000),
@@ -5245,8 +5251,13 @@ BEGIN
       lease_until = NULL,
       last_error = NULL
   WHERE o.id = ANY (v_ids);
-  GET DIAGNOSTICS v_count = ROW_COUNT;
-  RETURN v_count;
+  RETURN ARRAY(
+    SELECT o.id::text
+    FROM queue_outbox AS o
+    WHERE o.id = ANY (p_ids)
+      AND num_nulls(o.sent_at) = 1
+    ORDER BY o.id
+  );
 END
 $$;
 

@@ -42,7 +42,8 @@ export interface OutboxStore {
   readonly claim: (
     options: { readonly limit: number; readonly leaseMs: number; readonly token: string }
   ) => Effect.Effect<Claim, ProviderError>
-  readonly markSent: (ids: ReadonlyArray<string>) => Effect.Effect<void, ProviderError>
+  /** Answers with the ids of those that another transaction has locked. */
+  readonly markSent: (ids: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
   readonly defer: (token: string, deferrals: ReadonlyArray<Deferral>) => Effect.Effect<void, ProviderError>
   readonly clean: (options: { readonly keepMs: number; readonly limit: number }) => Effect.Effect<
     { readonly deleted: number; readonly nextMs: number | null },
@@ -59,8 +60,7 @@ export const make = ({ answer, rows }: Statements): OutboxStore => ({
       [Prisma.sql`${limit}::integer`, bigint(leaseMs), Prisma.sql`${token}::text`],
       { isUnflushed: true }
     ).pipe(Effect.map(([row]) => ({ messages: row!.out_messages, nextMs: untilNext(row!) }))),
-  markSent: (ids) =>
-    Effect.asVoid(answer("markSent", "dx_mark_sent", [Prisma.sql`${ids}::bigint[]`], { items: ids.length })),
+  markSent: (ids) => answer("markSent", "dx_mark_sent", [Prisma.sql`${ids}::bigint[]`], { items: ids.length }),
   defer: (token, deferrals) =>
     Effect.asVoid(answer(
       "deferOutbox",

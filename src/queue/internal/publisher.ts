@@ -123,17 +123,24 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     pauses.settled(sent.length, failed)
     yield* reports.settled(sent, failed)
     /** What is not settled before the lease ends is sent again. */
-    const until = (statement: Effect.Effect<void, ProviderError>) =>
-      Effect.interruptible(statement).pipe(
-        Effect.retry({ schedule: settleRetries, while: (error) => error.isRetryable }),
+    const until = (settled: Effect.Effect<void, ProviderError>) =>
+      Effect.interruptible(settled).pipe(
         Effect.timeoutOption(Math.max(withinMs, farewellMs)),
         Effect.catch(reports.unsettled)
       )
     if (sent.length > 0) {
-      yield* until(store.markSent(sent.map(({ id }) => id)))
+      yield* until(markAll(sent.map(({ id }) => id)))
       options.marked()
     }
-    if (deferrals.length > 0) yield* until(store.defer(token, deferrals))
+    if (deferrals.length > 0) yield* until(retried(store.defer(token, deferrals)))
+  })
+
+  const markAll = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
+    let locked = yield* retried(store.markSent(ids))
+    while (locked.length > 0) {
+      yield* Effect.sleep(settlePauseMs)
+      locked = yield* retried(store.markSent(locked))
+    }
   })
 
   let storeFailures = 0
@@ -202,7 +209,10 @@ const pollMs = 1000
 const graceMs = 5000
 const farewellMs = 1000
 
-const settleRetries = Schedule.spaced("300 millis")
+const settlePauseMs = 300
+
+const retried = <A>(statement: Effect.Effect<A, ProviderError>) =>
+  Effect.retry(statement, { schedule: Schedule.spaced(settlePauseMs), while: (error) => error.isRetryable })
 
 /** Sends one message; never fails. */
 const send = (
