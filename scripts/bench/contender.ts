@@ -1,5 +1,7 @@
 /** What the bench runs, ours and its peers alike: a module that exports `open`. */
 
+import type { Observed } from "./observed.ts"
+
 /** One kind of load. Every orchestration runs `activities` activities that take and return a text. */
 export interface Load {
   /** Orchestrations under way at once, per process. */
@@ -21,8 +23,8 @@ export interface Load {
   readonly executions: number
   /** Whether programs stay in memory between their turns; else every turn reads and replays the history. */
   readonly warm: boolean
-  /** What is recorded, and read every second. Ours only. */
-  readonly observed: "metrics and spans" | "metrics" | "nothing" | undefined
+  /** What is recorded, and who takes it; undefined as Effect has it, which records and sends nothing. Ours only. */
+  readonly observed: Observed | undefined
   /** One call of the store that is made and timed in place of an orchestration. */
   readonly call: "abandon" | "read" | "append" | undefined
   /** What is timed in place of an orchestration that other processes serve: see `elsewhere.ts`. */

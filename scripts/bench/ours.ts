@@ -4,15 +4,13 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as ManagedRuntime from "effect/ManagedRuntime"
-import * as Metric from "effect/Metric"
-import { PrometheusMetrics } from "effect/observability"
 import * as References from "effect/References"
 import * as Schema from "effect/Schema"
-import * as Tracer from "effect/Tracer"
 import { openCalls } from "./calls.ts"
 import type { Contender, Load, Options, Timing } from "./contender.ts"
 import { openElsewhere } from "./elsewhere.ts"
 import { openNeighbour } from "./neighbour.ts"
+import * as observed from "./observed.ts"
 import { storeOf } from "./store.ts"
 
 /**
@@ -75,7 +73,7 @@ export const open = async (settings: Settings): Promise<Contender> => {
       Layer.provide(storeOf({ url, schema, maxConnections, pollMs: load.pollMs })),
       Layer.provide(Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)])),
       Layer.provide(Layer.succeed(References.MinimumLogLevel, "Warn")),
-      Layer.provideMerge(observability(load.observed))
+      Layer.provideMerge(load.observed === undefined ? Layer.empty : observed.layer(load.observed))
     )
   )
   const client = await runtime.runPromise(Client.Client)
@@ -99,38 +97,6 @@ export const open = async (settings: Settings): Promise<Contender> => {
 }
 
 // internal
-
-/** Undefined: as Effect has it, which records both and reads neither. */
-const observability = (observed: Load["observed"]): Layer.Layer<never> => {
-  if (observed === undefined) return Layer.empty
-  const spans: Array<Tracer.Span> = []
-  const tracer = Tracer.make({
-    span: (options) => {
-      const span = new Tracer.NativeSpan(options)
-      spans.push(span)
-      return span
-    }
-  })
-  const read = Effect.flatMap(
-    PrometheusMetrics.format(),
-    (page) => Effect.sync(() => page.length + JSON.stringify(spans.splice(0).map(({ name }) => name)).length)
-  )
-  return Layer.mergeAll(
-    observed === "metrics and spans"
-      ? Layer.succeed(Tracer.Tracer, tracer)
-      : Layer.succeed(References.TracerEnabled, false),
-    observed === "nothing"
-      ? Layer.succeed(Metric.MetricRegistry, new NoRegistry())
-      : Layer.effectDiscard(Effect.forkScoped(Effect.forever(Effect.delay(read, 1_000))))
-  )
-}
-
-/** Keeps no series: an update costs the look for it. */
-class NoRegistry extends Map<string, Metric.Metric.Metadata<unknown, unknown>> {
-  override get() {
-    return { hooks: { get: () => ({}), update: () => {}, modify: () => {} } } as never
-  }
-}
 
 const isLong = ({ activities, executions }: Load) => activities * executions >= 1000
 

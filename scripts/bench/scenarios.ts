@@ -149,10 +149,12 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   },
   O: {
     ...rate(
-      "S8 with metrics and spans, which are read every second, and without; ours only",
-      variant("metrics and spans", { observed: "metrics and spans" }),
+      "S8 with metrics and spans, and without; ours only",
+      variant("metrics and spans, all sent", { observed: "sent" }),
       variant("nothing", { observed: "nothing" }),
-      variant("metrics", { observed: "metrics" })
+      variant("metrics", { observed: "metrics" }),
+      variant("metrics and spans, none sampled", { observed: "unsampled" }),
+      variant("metrics and spans, none sent", { observed: "dropped" })
     ),
     baseline: "nothing"
   },
