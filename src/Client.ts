@@ -496,13 +496,13 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     const start = yield* checkedStart(orchestration, options)
     const { instance } = start.start
     const caller = yield* tracing.currentSpan
-    const sent = Effect.withSpan(
-      tracing.endingBare(send(provider, start, options.ifExists)),
+    const sent = tracing.inSpan(
+      send(provider, start, options.ifExists),
       "Client.start",
-      { ...producer, ...(caller === undefined ? { root: true } : { parent: caller }) }
+      { kind: producer.kind, ...(caller === undefined ? { root: true } : { parent: caller }) }
     )
     const ended = Effect.andThen(describe(instance), outcome(provider, orchestration, instance, options, sent))
-    return yield* Effect.withSpan(tracing.endingBare(ended), "Client.wait", reader)
+    return yield* tracing.inSpan(ended, "Client.wait", { kind: reader.kind })
   }),
 
   status: Effect.fn("Client.status", reader)(function*(instanceId): Effect.fn.Return<Status, ProviderError> {

@@ -39,7 +39,9 @@ const collector = Effect.acquireRelease(
   ({ child }) => Effect.sync(() => child.disconnect())
 )
 
-const otlp = Layer.unwrap(Effect.map(collector, ({ url }) => OtlpTracer.layer({ url, resource: { serviceName: "bench" } }))).pipe(
+const otlp = Layer.unwrap(
+  Effect.map(collector, ({ url }) => OtlpTracer.layer({ url, resource: { serviceName: "bench" } }))
+).pipe(
   Layer.provide([OtlpSerialization.layerJson, FetchHttpClient.layer])
 )
 

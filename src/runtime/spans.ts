@@ -53,7 +53,7 @@ export class TurnSpan {
 
   /** Says whether the program waits, or how it has ended. */
   ran({ outcome, turn }: Pick<Ran, "outcome" | "turn">): void {
-    if (this.span === undefined) return
+    if (this.span?.sampled !== true) return
     this.outcome = outcome
     tracing.setAttributes(this.span, {
       // After continue-as-new, that of the next execution.
@@ -67,14 +67,14 @@ export class TurnSpan {
   /** The turn is stored: spans of the program that ended in it are exported. */
   stored({ spans }: Pick<Ran, "spans">): Effect.Effect<void> {
     const { span } = this
-    return span === undefined || spans.length === 0
+    return span?.sampled !== true || spans.length === 0
       ? Effect.void
       : Effect.map(Effect.tracer, (tracer) => programSpans.exportTo(tracer, span, spans))
   }
 
   /** What a claim or another turn does instead. */
   notStored(): void {
-    this.span?.attribute("duroxide.turn.stored", false)
+    if (this.span?.sampled === true) this.span.attribute("duroxide.turn.stored", false)
   }
 
   /** An instance that fails is an error, a cancelled one is not. */
@@ -89,16 +89,18 @@ export class TurnSpan {
 /** Begins the span of a turn. */
 export const openTurn = (cause: TurnCause): Effect.Effect<TurnSpan> =>
   Effect.map(
-    tracing.open(`turn ${cause.name}`, () => {
+    tracing.open(() => {
       const { executionId, instanceId, messages, name, traceparent } = cause
       return {
+        name: `turn ${name}`,
         traceparent,
         kind: "consumer",
-        attributes: tracing.messaging({ operation: "turn", type: "process", destination: name, instanceId }, {
-          "messaging.batch.message_count": messages.length,
-          "duroxide.execution_id": executionId
-        }),
-        links: [...claimOf(cause), ...senders(messages)]
+        attributes: () =>
+          tracing.messaging({ operation: "turn", type: "process", destination: name, instanceId }, {
+            "messaging.batch.message_count": messages.length,
+            "duroxide.execution_id": executionId
+          }),
+        links: () => [...claimOf(cause), ...senders(messages)]
       }
     }).pipe(Effect.tap((span) => markRedelivery(span, cause.attemptCount))),
     (span) => new TurnSpan(span)
@@ -140,23 +142,25 @@ export const openAttempt = (
   claimed: Pick<Claimed<Activity>, "attemptCount" | "claimSpan" | "item">,
   workerId: string
 ): Effect.Effect<Tracer.Span | undefined> =>
-  tracing.open(`activity ${claimed.item.name}`, () => {
+  tracing.open(() => {
     const { attemptCount, item: { executionId, id, instance, name, tag, traceparent, tryNumber } } = claimed
     return {
+      name: `activity ${name}`,
       traceparent,
       kind: "consumer",
-      attributes: tracing.messaging(
-        { operation: "activity", type: "process", destination: name, instanceId: instance },
-        {
-          "messaging.client.id": workerId,
-          "messaging.message.id": String(id),
-          "duroxide.execution_id": executionId,
-          "duroxide.activity.try": tryNumber ?? 1,
-          "duroxide.activity.delivery": attemptCount,
-          ...(tag !== undefined && { "duroxide.activity.tag": tag })
-        }
-      ),
-      links: claimOf({ claimSpan: claimed.claimSpan, traceparent })
+      attributes: () =>
+        tracing.messaging(
+          { operation: "activity", type: "process", destination: name, instanceId: instance },
+          {
+            "messaging.client.id": workerId,
+            "messaging.message.id": String(id),
+            "duroxide.execution_id": executionId,
+            "duroxide.activity.try": tryNumber ?? 1,
+            "duroxide.activity.delivery": attemptCount,
+            ...(tag !== undefined && { "duroxide.activity.tag": tag })
+          }
+        ),
+      links: () => claimOf({ claimSpan: claimed.claimSpan, traceparent })
     }
   }).pipe(Effect.tap((span) => markRedelivery(span, claimed.attemptCount)))
 
@@ -169,7 +173,7 @@ export const endAttempt = (
     const reason = Exit.isFailure(exit) ? exit.cause.reasons.find((reason) => reason._tag === "Fail") : undefined
     if (reason === undefined) return tracing.end(span, exit)
     const type = tracing.errorType(reason.error)
-    span.attribute("error.type", type)
+    if (span.sampled) span.attribute("error.type", type)
     return tracing.end(span, tracing.failure(type))
   })
 

@@ -11,6 +11,7 @@ import * as OtlpSerialization from "effect/observability/OtlpSerialization"
 import * as OtlpTracer from "effect/observability/OtlpTracer"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import * as Tracer from "effect/Tracer"
 import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { Collector } from "../utils/traces.ts"
@@ -40,6 +41,21 @@ const traced = (request: Request) => <A, E, R>(handler: Effect.Effect<A, E, R>) 
       kind: "server",
       parent: Option.getOrUndefined(HttpTraceContext.fromHeaders(Headers.fromInput(request.headers)))
     })
+  )
+
+const sampled = (fraction: number) =>
+  Layer.effect(
+    Tracer.Tracer,
+    Effect.map(Effect.tracer, (tracer) =>
+      Tracer.make({
+        ...tracer,
+        span: (options) =>
+          tracer.span(
+            Option.isSome(options.parent)
+              ? options
+              : { ...options, sampled: options.sampled && Math.random() < fraction }
+          )
+      }))
   )
 
 const Charge = Activity.make("Charge", { payload: Schema.String })
@@ -74,7 +90,7 @@ describe("docs/tracing.md:", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/tracing.test.ts"))
     const examples = Docs.blocks(page, "ts")
-    assert.lengthOf(examples, 3)
+    assert.lengthOf(examples, 4)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
 
@@ -106,6 +122,26 @@ describe("docs/tracing.md:", () => {
         new Set(["shop: POST orders"])
       )
     }).pipe(Effect.scoped))
+
+  it.live("the tracer that samples takes the fraction it is given of new traces, and follows its caller", () =>
+    Effect.gen(function*() {
+      const spans = new Collector()
+      const inner = Effect.withSpan(Effect.void, "inner")
+      const requests = (fraction: number) =>
+        Effect.withSpan(inner, "outer").pipe(
+          Effect.repeat({ times: 99 }),
+          Effect.provide(sampled(fraction).pipe(Layer.provide(spans.layer("all"))))
+        )
+      yield* requests(0)
+      assert.lengthOf(spans.spans, 0)
+      yield* requests(1)
+      assert.lengthOf(spans.named("outer"), 100)
+      yield* requests(0.5)
+      const [outer, below] = [spans.named("outer"), spans.named("inner")]
+      assert.isAbove(outer.length, 100)
+      assert.isBelow(outer.length, 200)
+      assert.deepStrictEqual(below.map(({ parentId }) => parentId), outer.map(({ spanId }) => spanId))
+    }))
 
   it.live("the table of attributes has all of them, and no other", () =>
     Effect.gen(function*() {

@@ -45,8 +45,8 @@ const worker = (url: string, process: Layer.Layer<never>) =>
 
 const instanceIds = (count: number) => Array.from({ length: count }, (_, n) => `o-${n}`)
 
-const request = (client: Client.Client["Service"], instanceId: string) =>
-  Effect.withSpan(client.start(Order, { instanceId }), `POST ${instanceId}`)
+const request = (client: Client.Client["Service"], instanceId: string, options?: Tracer.SpanOptions) =>
+  Effect.withSpan(client.start(Order, { instanceId }), `POST ${instanceId}`, options)
 
 describe("Traces with PostgreSQL", () => {
   it.live("a start here, and turns, activities and their statements elsewhere, are one tree", () =>
@@ -148,6 +148,34 @@ describe("Traces with PostgreSQL", () => {
       for (const { links, spanId } of calls) {
         assert.deepStrictEqual(links, spanId === statement!.parentId ? [] : [statement!.spanId])
       }
+    }).pipe(Effect.scoped))
+
+  it.live("a statement is not linked with calls that are not sampled, and has no span if none is", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const collector = new Collector()
+      const together = (sampled: ReadonlySet<string>) =>
+        Effect.flatMap(
+          Client.Client,
+          (client) =>
+            Effect.forEach(instanceIds(5), (id) =>
+              request(client, `${id}-${sampled.size}`, { sampled: sampled.has(id) }), {
+              concurrency: "unbounded"
+            })
+        )
+      yield* Effect.gen(function*() {
+        yield* together(new Set())
+        assert.deepStrictEqual(collector.named("PrismaDriver.startOrchestrations"), [])
+        yield* together(new Set(["o-2", "o-3"]))
+      }).pipe(Effect.provide(storeOn(url, collector.layer("web"))))
+
+      const calls = collector.named("Client.start")
+      const [statement, ...others] = collector.named("PrismaDriver.startOrchestrations")
+      assert.deepStrictEqual(others, [])
+      assert.strictEqual(statement!.attributes["db.operation.batch.size"], 5)
+      assert.sameMembers([statement!.parentId, ...statement!.links], calls.map(({ spanId }) => spanId))
+      assert.notInclude(collector.unsampled.map(({ name }) => name), "PrismaDriver.startOrchestrations")
+      assert.lengthOf(collector.unsampled.flatMap(({ links }) => links), 0)
     }).pipe(Effect.scoped))
 
   it.live("polls, housekeeping and calls that are not traced make no span, whatever span began the process", () =>

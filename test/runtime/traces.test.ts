@@ -288,6 +288,44 @@ describe("Traces", () => {
         assert.match(yield* histories, /"traceparent":"00-\w+-\w+-00"/)
       }).pipe(Effect.provide(TestRuntime.layer(runtime(collector.layer("worker")))))
       assert.deepStrictEqual(collector.spans, [])
+      assert.deepStrictEqual([...collector.open.values()], [])
+    }))
+
+  it.effect("spans that are not sampled are not described or linked, but a handler is in one all the same", () =>
+    Effect.gen(function*() {
+      const collector = new Collector()
+      const seen: Array<Tracer.Span> = []
+      const Look = Activity.make("Look")
+      const See = Orchestration.make("See")
+      const process = Runtime.layer({ orchestrations: [See], activities: [Look] }).pipe(
+        Layer.provide([
+          See.toLayer(() =>
+            Effect.gen(function*() {
+              yield* Effect.withSpan(Effect.void, "of the program")
+              yield* Approved.wait
+              yield* Look.execute()
+            })
+          ),
+          Look.toLayer(() => Effect.map(Effect.orDie(Effect.currentSpan), (span) => void seen.push(span)))
+        ]),
+        Layer.provide(collector.layer("worker"))
+      )
+      yield* Effect.gen(function*() {
+        const see = (client: Client.Client["Service"]) =>
+          Effect.andThen(client.start(See, { instanceId: "s" }), client.raise(Approved, "s"))
+        yield* requested(collector, "POST /sights", see, { sampled: false })
+        yield* Effect.flatMap(Client.Client, (client) => client.wait(See, "s"))
+      }).pipe(Effect.provide(TestRuntime.layer(process)))
+      assert.deepStrictEqual(seen.map(({ name, sampled }) => ({ name, sampled })), [
+        { name: "activity Look", sampled: false }
+      ])
+      const [request] = collector.unsampled.filter(({ name }) => name === "POST /sights")
+      assert.deepStrictEqual(seen.map(({ traceId }) => traceId), [request!.traceId])
+      assert.includeMembers(collector.unsampled.map(({ name }) => name), ["Client.raise", "turn See", "activity Look"])
+      assert.notInclude(collector.unsampled.map(({ name }) => name), "of the program")
+      for (const { attributes, links, name } of collector.unsampled) {
+        assert.deepStrictEqual({ name, attributes: [...attributes], links }, { name, attributes: [], links: [] })
+      }
     }))
 
   it.effect("turns and activities do not belong to the span in which their process was started", () =>

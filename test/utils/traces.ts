@@ -26,18 +26,20 @@ export interface Collected {
 export class Collector {
   /** In the order of their ends. */
   readonly spans: Array<Collected> = []
+  /** Those that are not sampled: they are not exported. */
+  readonly unsampled: Array<Tracer.NativeSpan> = []
   /** Names of spans that have begun and not ended. */
   readonly open = new Map<Tracer.Span, string>()
 
   /** A process that exports to this collector. */
   tracer(process: string): Tracer.Tracer {
-    const { open, spans } = this
+    const { open, spans, unsampled } = this
     class Span extends Tracer.NativeSpan {
       override end(endTime: bigint, exit: Exit.Exit<unknown, unknown>) {
         if (this.status._tag === "Ended") return
         super.end(endTime, exit)
         open.delete(this)
-        if (!this.sampled) return
+        if (!this.sampled) return void unsampled.push(this)
         spans.push({
           process,
           name: this.name,

@@ -82,27 +82,32 @@ export const withoutSpan = <R>(services: Context.Context<R>): Context.Context<R>
 export type Attributes = Readonly<Record<string, string | number | boolean>>
 
 export interface SpanOptions {
+  readonly name: string
   /** The stored context that the span continues. Without one, it begins a trace. */
   readonly traceparent: string | undefined
   readonly kind: Tracer.SpanKind
-  readonly attributes: Attributes
-  /** What led to it. */
-  readonly links: ReadonlyArray<Tracer.AnySpan>
+  /** Called only if the span is sampled. */
+  readonly attributes: () => Attributes
+  /** What led to it. Called only if its parent is sampled, or absent. */
+  readonly links: () => ReadonlyArray<Tracer.AnySpan>
 }
 
 /** Begins a span that its caller ends; undefined where no spans are made. `options` is called only where they are. */
-export const open = (name: string, options: () => SpanOptions): Effect.Effect<Tracer.Span | undefined> =>
+export const open = (options: () => SpanOptions): Effect.Effect<Tracer.Span | undefined> =>
   Effect.withFiber((fiber) => {
-    if (!isOn(fiber)) return Effect.succeed(undefined)
-    const { attributes, kind, links, traceparent } = options()
+    if (!isOn(fiber)) return Effect.undefined
+    const { attributes, kind, links, name, traceparent } = options()
     const parent = spanOf(traceparent)
-    return Effect.makeSpan(name, {
-      kind,
-      attributes,
-      links: links.map((span) => ({ span, attributes: {} })),
-      ...(parent === undefined ? { root: true } : { parent })
+    const make = parent === undefined
+      ? Effect.makeSpan(name, { kind, links: linksTo(links()), root: true })
+      : Effect.makeSpan(name, { kind, links: parent.sampled ? linksTo(links()) : [], parent })
+    return Effect.map(make, (span) => {
+      if (span.sampled) setAttributes(span, attributes())
+      return span
     })
   })
+
+const linksTo = (spans: ReadonlyArray<Tracer.AnySpan>) => spans.map((span) => ({ span, attributes: {} }))
 
 export const within =
   (span: Tracer.AnySpan | undefined) => <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
@@ -125,6 +130,21 @@ export const endingAs = <A, E, R>(
     const span = currentSpanOf(fiber)
     return span?._tag === "Span" ? Effect.onExit(self, (exit) => end(span, shown(exit))) : self
   })
+
+/**
+ * Runs an operation in a span of its own, where spans are made. It shows of the result only what `bare` leaves. In place
+ * of `Effect.withSpan`, which makes a span for Effect's native tracer as well, and changes the context twice.
+ */
+export const inSpan = <A, E, R>(
+  self: Effect.Effect<A, E, R>,
+  name: string,
+  options: Pick<Tracer.SpanOptionsNoTrace, "kind" | "parent" | "root">
+): Effect.Effect<A, E, R> =>
+  Effect.withFiber((fiber) =>
+    isOn(fiber)
+      ? Effect.useSpan(name, options, (span) => Effect.onExit(within(span)(self), (exit) => end(span, exit)))
+      : self
+  )
 
 /**
  * What a span shows of an exit: that it succeeded, was interrupted or failed, and the type of the failure. Values and
@@ -168,15 +188,15 @@ export const errorType = (details: ErrorDetails): string =>
 
 // -- attributes ------------------------------------------------------------------------------------
 
-/** Describes the span that the caller is in. `attributes` is called only where spans are made. */
+/** Describes the span that the caller is in. `attributes` is called only if it is sampled. */
 export const annotate = (attributes: () => Attributes): Effect.Effect<void> =>
   Effect.withFiberSucceed((fiber) => {
     const span = currentSpanOf(fiber)
-    if (span?._tag === "Span") setAttributes(span, attributes())
+    if (span?._tag === "Span" && span.sampled) setAttributes(span, attributes())
   })
 
 export const setAttributes = (span: Tracer.Span, attributes: Attributes): void => {
-  for (const [key, value] of Object.entries(attributes)) span.attribute(key, value)
+  for (const key in attributes) span.attribute(key, attributes[key])
 }
 
 export const ofInstance = (instanceId: string): Attributes => ({ "duroxide.instance_id": instanceId })
@@ -205,16 +225,18 @@ export const messaging = ({ destination, instanceId, operation, type }: {
 
 /**
  * Runs a statement on behalf of several callers: its span is a child of the first one whose span is sampled, and linked
- * with the others.
+ * with the others that are. It has none if no caller's span is sampled.
  */
 export const onBehalfOf = <A, E, R>(
   callers: ReadonlyArray<Tracer.AnySpan | undefined>,
   statement: Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R> => {
-  const spans = [...new Set(callers)].filter((span) => span !== undefined)
-  const parent = spans.find(({ sampled }) => sampled) ?? spans[0]
+  const spans = new Set<Tracer.AnySpan>()
+  for (const span of callers) {
+    if (span?.sampled === true) spans.add(span)
+  }
+  const [parent, ...others] = spans
   if (parent === undefined) return statement
-  const others = spans.filter((span) => span !== parent)
   return within(parent)(others.length === 0 ? statement : Effect.linkSpans(statement, others))
 }
 

@@ -1,8 +1,8 @@
 /**
  * Spans of statements, described by OpenTelemetry's conventions for databases.
  *
- * A statement has a span if it runs for a call, a turn or an activity that is traced, or if it claims one. Polls that find
- * nothing, renewals and sweeps have none.
+ * A statement has a span if it runs for a call, a turn or an activity whose span is sampled, or if it claims one. Polls
+ * that find nothing, renewals and sweeps have none.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -55,7 +55,7 @@ export const make = (place: Place | undefined): StatementSpans => {
   return {
     statement: (operation, items, sent) =>
       Effect.withFiber((fiber) => {
-        if (!tracing.isOn(fiber) || fiber.cache.span === undefined) return sent
+        if (!tracing.isOn(fiber) || fiber.cache.span?.sampled !== true) return sent
         const { attributes, name } = of(operation)
         const options = {
           kind: "client",
