@@ -613,10 +613,10 @@ const reasonOf = (details: ErrorDetails.ErrorDetails): string | undefined =>
 const producer = { kind: "producer", captureStackTrace: false } as const
 const reader = { kind: "client", captureStackTrace: false } as const
 
-const describe = (instanceId: string) => tracing.annotate(() => tracing.ofInstance(instanceId))
+const describe = (instanceId: string) => tracing.annotate((span) => tracing.describeInstance(span, instanceId))
 
 const describeSend = (operation: string, destination: string | undefined, instanceId: string) =>
-  tracing.annotate(() => tracing.messaging({ operation, type: "send", destination, instanceId }))
+  tracing.annotate((span) => tracing.describeMessaging(span, { operation, type: "send", destination, instanceId }))
 
 const refused = (operation: string) =>
   Effect.mapError(({ field, problem }: Unfit) =>

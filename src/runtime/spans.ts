@@ -4,7 +4,7 @@
  * All turns of an instance continue the context that its start has brought, whatever execution they belong to. The
  * activities and children that a turn schedules continue that of the turn.
  */
-import * as Clock from "effect/Clock"
+import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Tracer from "effect/Tracer"
@@ -55,13 +55,11 @@ export class TurnSpan {
   ran({ outcome, turn }: Pick<Ran, "outcome" | "turn">): void {
     if (this.span?.sampled !== true) return
     this.outcome = outcome
-    tracing.setAttributes(this.span, {
-      // After continue-as-new, that of the next execution.
-      "duroxide.execution_id": turn.executionId,
-      "duroxide.turn.outcome": outcome._tag,
-      "duroxide.turn.events": turn.historyDelta.length,
-      ...(outcome._tag === "Failed" && { "error.type": tracing.errorType(outcome.details) })
-    })
+    // After continue-as-new, that of the next execution.
+    this.span.attribute("duroxide.execution_id", turn.executionId)
+    this.span.attribute("duroxide.turn.outcome", outcome._tag)
+    this.span.attribute("duroxide.turn.events", turn.historyDelta.length)
+    if (outcome._tag === "Failed") this.span.attribute("error.type", tracing.errorType(outcome.details))
   }
 
   /** The turn is stored: spans of the program that ended in it are exported. */
@@ -80,7 +78,7 @@ export class TurnSpan {
   /** An instance that fails is an error, a cancelled one is not. */
   end(exit: Exit.Exit<unknown>): Effect.Effect<void> {
     const { outcome, span } = this
-    if (span === undefined) return Effect.void
+    if (span?.sampled !== true) return span === undefined ? Effect.void : tracing.end(span, Exit.void)
     const type = outcome?._tag === "Failed" ? tracing.errorType(outcome.details) : "Cancelled"
     return tracing.end(span, Exit.isFailure(exit) || type === "Cancelled" ? exit : tracing.failure(type))
   }
@@ -90,19 +88,20 @@ export class TurnSpan {
 export const openTurn = (cause: TurnCause): Effect.Effect<TurnSpan> =>
   Effect.map(
     tracing.open(() => {
-      const { executionId, instanceId, messages, name, traceparent } = cause
+      const { attemptCount, executionId, instanceId, messages, name, traceparent } = cause
       return {
         name: `turn ${name}`,
         traceparent,
         kind: "consumer",
-        attributes: () =>
-          tracing.messaging({ operation: "turn", type: "process", destination: name, instanceId }, {
-            "messaging.batch.message_count": messages.length,
-            "duroxide.execution_id": executionId
-          }),
-        links: () => [...claimOf(cause), ...senders(messages)]
+        describe: (span, clock) => {
+          tracing.describeMessaging(span, { operation: "turn", type: "process", destination: name, instanceId })
+          span.attribute("messaging.batch.message_count", messages.length)
+          span.attribute("duroxide.execution_id", executionId)
+          markRedelivery(span, clock, attemptCount)
+        },
+        links: () => linksOf(cause)
       }
-    }).pipe(Effect.tap((span) => markRedelivery(span, cause.attemptCount))),
+    }),
     (span) => new TurnSpan(span)
   )
 
@@ -127,13 +126,18 @@ export const inOpenTurn = (
       Effect.onError((cause) => turnSpan.end(Exit.failCause(cause)))
     ))
 
-/** The spans that sent messages. */
-const senders = (messages: ReadonlyArray<WorkItem.WorkItem>): ReadonlyArray<Tracer.AnySpan> =>
-  messages.flatMap((message) =>
-    message._tag === "ExternalRaised" || message._tag === "QueueMessage" || message._tag === "CancelInstance"
-      ? tracing.spanOf(message.traceparent) ?? []
-      : []
-  )
+/** The statement that claimed it, and the spans that sent messages. */
+const linksOf = (cause: TurnCause): ReadonlyArray<Tracer.AnySpan> => {
+  const links = claimOf(cause)
+  for (const message of cause.messages) {
+    if (message._tag !== "ExternalRaised" && message._tag !== "QueueMessage" && message._tag !== "CancelInstance") {
+      continue
+    }
+    const sender = tracing.spanOf(message.traceparent)
+    if (sender !== undefined) links.push(sender)
+  }
+  return links
+}
 
 // -- activities ------------------------------------------------------------------------------------
 
@@ -148,21 +152,24 @@ export const openAttempt = (
       name: `activity ${name}`,
       traceparent,
       kind: "consumer",
-      attributes: () =>
-        tracing.messaging(
-          { operation: "activity", type: "process", destination: name, instanceId: instance },
-          {
-            "messaging.client.id": workerId,
-            "messaging.message.id": String(id),
-            "duroxide.execution_id": executionId,
-            "duroxide.activity.try": tryNumber ?? 1,
-            "duroxide.activity.delivery": attemptCount,
-            ...(tag !== undefined && { "duroxide.activity.tag": tag })
-          }
-        ),
+      describe: (span, clock) => {
+        tracing.describeMessaging(span, {
+          operation: "activity",
+          type: "process",
+          destination: name,
+          instanceId: instance
+        })
+        span.attribute("messaging.client.id", workerId)
+        span.attribute("messaging.message.id", String(id))
+        span.attribute("duroxide.execution_id", executionId)
+        span.attribute("duroxide.activity.try", tryNumber ?? 1)
+        span.attribute("duroxide.activity.delivery", attemptCount)
+        if (tag !== undefined) span.attribute("duroxide.activity.tag", tag)
+        markRedelivery(span, clock, attemptCount)
+      },
       links: () => claimOf({ claimSpan: claimed.claimSpan, traceparent })
     }
-  }).pipe(Effect.tap((span) => markRedelivery(span, claimed.attemptCount)))
+  })
 
 /** Ends it with its handler: what follows is stored in statements of their own. */
 export const endAttempt = (
@@ -180,16 +187,17 @@ export const endAttempt = (
 // internal
 
 /** The span of a delivery that a crash has ended is lost with its process, so the next delivery says that there was one. */
-const markRedelivery = (span: Tracer.Span | undefined, attemptCount = 1): Effect.Effect<void> =>
-  span === undefined || attemptCount <= 1
-    ? Effect.void
-    : Effect.map(
-      Clock.currentTimeNanos,
-      (now) => span.event("duroxide.redelivery", now, { "duroxide.unsettled_deliveries": attemptCount - 1 })
-    )
+const markRedelivery = (span: Tracer.Span, clock: Clock.Clock, attemptCount = 1): void => {
+  if (attemptCount <= 1) return
+  span.event("duroxide.redelivery", clock.currentTimeNanosUnsafe(), {
+    "duroxide.unsettled_deliveries": attemptCount - 1
+  })
+}
 
 /** The statement that claimed the work: in the trace of the work, unless it is in that of other work. */
-const claimOf = ({ claimSpan, traceparent }: Pick<TurnCause, "claimSpan" | "traceparent">) => {
+const claimOf = (
+  { claimSpan, traceparent }: Pick<TurnCause, "claimSpan" | "traceparent">
+): Array<Tracer.AnySpan> => {
   const parent = claimSpan === undefined ? undefined : tracing.spanOf(traceparent)
   return parent?.sampled === true ? [claimSpan!(parent)] : []
 }

@@ -37,7 +37,19 @@ export const traceparentOf = ({ sampled, spanId, traceId }: Tracer.AnySpan): str
 
 /** The span of another process or time; undefined without a context, and for one that cannot be read. */
 export const spanOf = (traceparent: string | undefined): Tracer.ExternalSpan | undefined => {
-  if (traceparent === undefined || !form.test(traceparent)) return undefined
+  if (traceparent === undefined) return undefined
+  if (traceparent !== lastRead.traceparent) lastRead = { traceparent, span: read(traceparent) }
+  return lastRead.span
+}
+
+/** Activities of one turn begin one after the other, and continue the same span. */
+let lastRead: { readonly traceparent: string; readonly span: Tracer.ExternalSpan | undefined } = {
+  traceparent: "",
+  span: undefined
+}
+
+const read = (traceparent: string): Tracer.ExternalSpan | undefined => {
+  if (!form.test(traceparent)) return undefined
   const traceId = traceparent.slice(3, 35)
   const spanId = traceparent.slice(36, 52)
   if (traceparent.startsWith("ff") || traceId === noTraceId || spanId === noSpanId) return undefined
@@ -79,35 +91,51 @@ export const withoutSpan = <R>(services: Context.Context<R>): Context.Context<R>
 
 // -- spans -----------------------------------------------------------------------------------------
 
-export type Attributes = Readonly<Record<string, string | number | boolean>>
-
 export interface SpanOptions {
   readonly name: string
   /** The stored context that the span continues. Without one, it begins a trace. */
   readonly traceparent: string | undefined
   readonly kind: Tracer.SpanKind
-  /** Called only if the span is sampled. */
-  readonly attributes: () => Attributes
-  /** What led to it. Called only if its parent is sampled, or absent. */
-  readonly links: () => ReadonlyArray<Tracer.AnySpan>
+  /** Sets attributes. Called only if the span is sampled. */
+  readonly describe: (span: Tracer.Span, clock: Clock.Clock) => void
+  /** What led to it. Not called if the span that it continues is not sampled. */
+  readonly links?: () => ReadonlyArray<Tracer.AnySpan>
 }
 
-/** Begins a span that its caller ends; undefined where no spans are made. `options` is called only where they are. */
+/**
+ * Begins a span that its caller ends; undefined where no spans are made. `options` is called only where they are.
+ *
+ * In a trace that is not sampled the tracer is not asked: the span only hands the trace on, to spans of the application.
+ */
 export const open = (options: () => SpanOptions): Effect.Effect<Tracer.Span | undefined> =>
   Effect.withFiber((fiber) => {
     if (!isOn(fiber)) return Effect.undefined
-    const { attributes, kind, links, name, traceparent } = options()
+    const { describe, kind, links, name, traceparent } = options()
     const parent = spanOf(traceparent)
-    const make = parent === undefined
-      ? Effect.makeSpan(name, { kind, links: linksTo(links()), root: true })
-      : Effect.makeSpan(name, { kind, links: parent.sampled ? linksTo(links()) : [], parent })
-    return Effect.map(make, (span) => {
-      if (span.sampled) setAttributes(span, attributes())
-      return span
-    })
+    if (parent?.sampled === false) return Effect.succeed(unsampled(name, kind, parent))
+    const linked = (links?.() ?? []).map((span) => ({ span, attributes: {} }))
+    return Effect.map(
+      Effect.makeSpan(
+        name,
+        parent === undefined ? { kind, links: linked, root: true } : { kind, links: linked, parent }
+      ),
+      (span) => {
+        if (span.sampled) describe(span, fiber.getRef(Clock.Clock))
+        return span
+      }
+    )
   })
 
-const linksTo = (spans: ReadonlyArray<Tracer.AnySpan>) => spans.map((span) => ({ span, attributes: {} }))
+const unsampled = (name: string, kind: Tracer.SpanKind, parent: Tracer.AnySpan): Tracer.Span =>
+  new Tracer.NativeSpan({
+    name,
+    kind,
+    parent: Option.some(parent),
+    annotations: Context.empty(),
+    links: [],
+    startTime: 0n,
+    sampled: false
+  })
 
 export const within =
   (span: Tracer.AnySpan | undefined) => <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
@@ -115,7 +143,7 @@ export const within =
 
 /** Ends a span. Ending it again changes nothing. */
 export const end = (span: Tracer.Span, exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> =>
-  Effect.map(Clock.currentTimeNanos, (now) => span.end(now, bare(exit)))
+  Effect.withFiberSucceed((fiber) => span.end(fiber.getRef(Clock.Clock).currentTimeNanosUnsafe(), bare(exit)))
 
 /** Ends the span that the caller is in together with `self`, and shows of the result only what `bare` leaves. */
 export const endingBare = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
@@ -188,37 +216,39 @@ export const errorType = (details: ErrorDetails): string =>
 
 // -- attributes ------------------------------------------------------------------------------------
 
-/** Describes the span that the caller is in. `attributes` is called only if it is sampled. */
-export const annotate = (attributes: () => Attributes): Effect.Effect<void> =>
+export type Attributes = Readonly<Record<string, string | number | boolean>>
+
+/** Describes the span that the caller is in. `describe` is called only if it is sampled. */
+export const annotate = (describe: (span: Tracer.Span) => void): Effect.Effect<void> =>
   Effect.withFiberSucceed((fiber) => {
     const span = currentSpanOf(fiber)
-    if (span?._tag === "Span" && span.sampled) setAttributes(span, attributes())
+    if (span?._tag === "Span" && span.sampled) describe(span)
   })
 
 export const setAttributes = (span: Tracer.Span, attributes: Attributes): void => {
   for (const key in attributes) span.attribute(key, attributes[key])
 }
 
-export const ofInstance = (instanceId: string): Attributes => ({ "duroxide.instance_id": instanceId })
+export const describeInstance = (span: Tracer.Span, instanceId: string): void =>
+  span.attribute("duroxide.instance_id", instanceId)
 
 /**
- * By OpenTelemetry's conventions for messaging: an instance is a conversation. `others` are changed, because spreads
- * would take half of the time of a span.
+ * By OpenTelemetry's conventions for messaging: an instance is a conversation. Attributes are set one by one: an object
+ * of them for each span would take as long as the rest of it.
  */
-export const messaging = ({ destination, instanceId, operation, type }: {
+export const describeMessaging = (span: Tracer.Span, { destination, instanceId, operation, type }: {
   readonly operation: string
   readonly type: "send" | "process"
   /** Name of an orchestration, an activity, a signal or a mailbox. */
   readonly destination: string | undefined
   readonly instanceId: string
-}, others: Record<string, string | number> = {}): Attributes => {
-  others["messaging.system"] = "duroxide"
-  others["messaging.operation.name"] = operation
-  others["messaging.operation.type"] = type
-  others["messaging.message.conversation_id"] = instanceId
-  others["duroxide.instance_id"] = instanceId
-  if (destination !== undefined) others["messaging.destination.name"] = destination
-  return others
+}): void => {
+  span.attribute("messaging.system", "duroxide")
+  span.attribute("messaging.operation.name", operation)
+  span.attribute("messaging.operation.type", type)
+  span.attribute("messaging.message.conversation_id", instanceId)
+  describeInstance(span, instanceId)
+  if (destination !== undefined) span.attribute("messaging.destination.name", destination)
 }
 
 // -- statements ------------------------------------------------------------------------------------

@@ -186,11 +186,15 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
       }, claimedMs)
       // Its end may be a cancellation.
       yield* signals.subscribe(Topic.task(taskId), { received: () => leases.check(lease) })
-      const span = yield* tracing.open(`task ${taskName}`, () => ({
+      const span = yield* tracing.open(() => ({
+        name: `task ${taskName}`,
         traceparent: claimed.out_trace_context ?? undefined,
         kind: "consumer",
-        attributes: { "duroxide.task_name": taskName, "duroxide.task_id": taskId, "duroxide.attempt": attempt },
-        links: []
+        describe: (span) => {
+          span.attribute("duroxide.task_name", taskName)
+          span.attribute("duroxide.task_id", taskId)
+          span.attribute("duroxide.attempt", attempt)
+        }
       }))
       const startMs = monotonicMs(clock)
       const handler = Effect.exit(
