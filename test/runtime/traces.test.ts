@@ -291,7 +291,7 @@ describe("Traces", () => {
       assert.deepStrictEqual([...collector.open.values()], [])
     }))
 
-  it.effect("a trace that is not sampled reaches no tracer of a worker, but its handlers are in spans all the same", () =>
+  it.effect("a trace that is not sampled reaches no tracer of a worker, but its handlers are in spans", () =>
     Effect.gen(function*() {
       const collector = new Collector()
       const seen: Array<Tracer.Span> = []
