@@ -50,7 +50,6 @@ const unsampled = Layer.effect(
   Tracer.Tracer,
   Effect.map(Effect.tracer, (tracer) =>
     Tracer.make({
-      ...tracer,
       span: (options) => tracer.span(Option.isSome(options.parent) ? options : { ...options, sampled: false })
     }))
 )

@@ -48,7 +48,6 @@ const sampled = (fraction: number) =>
     Tracer.Tracer,
     Effect.map(Effect.tracer, (tracer) =>
       Tracer.make({
-        ...tracer,
         span: (options) =>
           tracer.span(
             Option.isSome(options.parent)
