@@ -100,6 +100,21 @@ describe("A process with callers that wait", () => {
       assert.deepStrictEqual(self.announced, [])
     }))
 
+  it.effect("says so to one that connected while it did not wait, as soon as it waits again", () =>
+    Effect.gen(function*() {
+      const self = yield* open
+      self.connection.connected()
+      self.watch("a", watcher())()
+      assert.deepStrictEqual(yield* self.announcedWithin(10_000), ["Hello", "Waiting"])
+      yield* self.hear(Hint.Hello())
+      self.watch("a", watcher())()
+      assert.deepStrictEqual(yield* self.announcedWithin(10_000), ["Waiting"])
+      yield* self.hear(Hint.Hello())
+      self.watch("a", watcher())
+      const nowMs = yield* TestClock.testClockWith((clock) => clock.currentTimeMillis)
+      assert.strictEqual(self.announcedSinceMs(), nowMs + 1_000)
+    }))
+
   it.effect("relies on announcements a second after it has said so, and no longer after it could not", () =>
     Effect.gen(function*() {
       const self = yield* open

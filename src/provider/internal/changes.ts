@@ -118,7 +118,12 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
     received: ({ hint }) => {
       if (hint._tag === "Waiting") othersWaitUntilMs = monotonicMs(clock) + believedMs
       else if (hint._tag === "Hello") {
-        if (watchers.size === 0) return
+        if (watchers.size === 0) {
+          // The next wait has to be announced again: the other one does not know of the last announcement.
+          lastWaitingMs = Number.NEGATIVE_INFINITY
+          announcedSinceMs = Number.POSITIVE_INFINITY
+          return
+        }
         announceWaiting()
         // This process may have been slow to answer: the other one believes after a second that it does not wait.
         for (const ofInstance of watchers.values()) for (const watcher of ofInstance) watcher.changed()
