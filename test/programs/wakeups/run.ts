@@ -36,7 +36,9 @@ export interface Outcome {
   readonly messagesPerSecond: number
   /** Turns, each of which ended with the instance waiting. */
   readonly waits: number
-  /** From a round's last message to the sender's knowledge of its end. */
+  /** From the time of a round's last message until the sender knows of its end. */
+  readonly p50Ms: number
+  readonly p99Ms: number
   readonly slowestMs: number
   /** Sessions of listeners that were terminated. */
   readonly kills: number
@@ -74,7 +76,7 @@ export const run = async ({ faults, messages, program, seconds = Infinity, urls 
   const [server, first, second, third] = processes
   const violations: Array<string> = []
   let sent = 0
-  let slowestMs = 0
+  const took: Array<number> = []
 
   const wait = (lane: number, version: number) => first.ask({ lane, task: "await", version, timeoutMs: patienceMs })
   const versions = await Promise.all(urls.map(async (_, lane) => {
@@ -100,7 +102,7 @@ export const run = async ({ faults, messages, program, seconds = Infinity, urls 
         third.ask({ ...order, task: "signal", atMs: at[2] })
       ])
       const tookMs = now() - Math.max(...at)
-      slowestMs = Math.max(slowestMs, tookMs)
+      took.push(tookMs)
       const problem = answers.find((answer) => answer.problem !== undefined)?.problem
       if (problem !== undefined) violations.push(`round ${version} of lane ${index}: ${problem}; ${await stateOf(url)}`)
       else if (tookMs > lateMs[faults ?? "none"]) {
@@ -123,12 +125,16 @@ export const run = async ({ faults, messages, program, seconds = Infinity, urls 
   if (faults === undefined && polls > 0) {
     violations.push(`${polls} looks came without a wake-up, and may hide lost ones`)
   }
+  took.sort((one, other) => one - other)
+  const at = (part: number) => Math.round(took[Math.ceil(part * took.length) - 1] ?? 0)
   return {
     messages: sent,
     seconds: Math.round(elapsedSeconds * 10) / 10,
     messagesPerSecond: Math.round(sent / elapsedSeconds),
     waits: after.turns - before.turns,
-    slowestMs: Math.round(slowestMs),
+    p50Ms: at(0.5),
+    p99Ms: at(0.99),
+    slowestMs: at(1),
     kills,
     looks,
     violations
