@@ -149,3 +149,9 @@ CREATE TABLE queue_listeners (
   seen_at TIMESTAMPTZ NOT NULL,
   CONSTRAINT queue_listeners_pkey PRIMARY KEY (queue)
 ) WITH (fillfactor = 70);
+
+CREATE TABLE queue_triggers (
+  name TEXT NOT NULL,
+  fired_until TIMESTAMPTZ NOT NULL,
+  CONSTRAINT queue_triggers_pkey PRIMARY KEY (name)
+) WITH (fillfactor = 70);

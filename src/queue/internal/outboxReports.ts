@@ -7,11 +7,11 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import { seriesOf } from "../../model/internal/labelled.ts"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { QueueError } from "../QueueError.ts"
 import type { Message } from "./outboxStore.ts"
+import * as trouble from "./trouble.ts"
 
 export interface Failed {
   readonly message: Message
@@ -37,8 +37,8 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
       withHarmlessLoggers
     )
   const refused = new Set<string>()
-  const queueTrouble = makeTrouble(clock)
-  const storeTrouble = makeTrouble(clock)
+  const queueTrouble = trouble.make(clock)
+  const storeTrouble = trouble.make(clock)
 
   const reportRefusals = (failed: ReadonlyArray<Failed>) =>
     Effect.forEach(failed, ({ error, message }) => {
@@ -125,23 +125,4 @@ const countBy = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => string): Readon
   const counts = new Map<string, number>()
   for (const item of items) counts.set(keyOf(item), (counts.get(keyOf(item)) ?? 0) + 1)
   return counts
-}
-
-const makeTrouble = (clock: Clock.Clock) => {
-  let sinceMs: number | undefined
-  return {
-    /** True at the beginning. */
-    began: () => {
-      if (sinceMs !== undefined) return false
-      sinceMs = monotonicMs(clock)
-      return true
-    },
-    /** How long it lasted, milliseconds; undefined if there was none. */
-    ended: () => {
-      if (sinceMs === undefined) return undefined
-      const lastedMs = Math.round(monotonicMs(clock) - sinceMs)
-      sinceMs = undefined
-      return lastedMs
-    }
-  }
 }

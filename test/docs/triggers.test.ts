@@ -1,0 +1,122 @@
+import { assert, it } from "@effect/vitest"
+import { QueueDatabase, Task, Tasks, Trigger } from "duroxide-prisma/queue"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import { keyOf, sign } from "../../src/queue/internal/signature.ts"
+import * as Docs from "../utils/docs.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+Object.assign(process.env, {
+  PAYMENTS_SECRET: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+  TRIGGER_TOKEN: "the-token-of-the-scheduler"
+})
+
+const Report = Task.make("Report", { payload: Schema.Struct({ day: Schema.String }), success: Schema.Void })
+
+const Nightly = Trigger.cron("nightly-report", {
+  cron: "0 4 * * *",
+  timeZone: "Europe/Berlin",
+  task: Report,
+  payload: (scheduledAt) => ({ day: scheduledAt.toISOString().slice(0, 10) })
+})
+
+const Book = Task.make("Book", { payload: Schema.Struct({ amount: Schema.Int }), success: Schema.Void })
+
+const Payments = Trigger.webhook("payments", {
+  task: Book,
+  secret: Redacted.make(process.env.PAYMENTS_SECRET!),
+  payload: ({ body }) => Schema.decodeUnknownSync(Book.payload)(body)
+})
+
+const dispatcher = Effect.gen(function*() {
+  const handle = yield* Trigger.handler({
+    token: Redacted.make(process.env.TRIGGER_TOKEN!),
+    crons: [Nightly],
+    webhooks: [Payments]
+  })
+  const server = createServer(async (incoming, outgoing) => {
+    const answer = await handle(
+      new Request(new URL(incoming.url ?? "/", "http://localhost"), {
+        method: incoming.method ?? "GET",
+        headers: Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]),
+        ...(incoming.method === "POST" ? { body: incoming, duplex: "half" } : {})
+      })
+    )
+    outgoing.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text())
+  })
+  yield* Effect.acquireRelease(
+    Effect.sync(() => server.listen(Number(process.env.PORT ?? 8080))),
+    () => Effect.sync(() => server.close())
+  )
+})
+
+const DispatcherLive = Layer.effectDiscard(dispatcher).pipe(
+  Layer.provide(Tasks.layer),
+  Layer.provide(QueueDatabase.layer({ url: process.env.DATABASE_URL! }))
+)
+
+const SchedulerLive = Trigger.scheduler({
+  url: "https://dispatcher.internal/triggers",
+  token: Redacted.make(process.env.TRIGGER_TOKEN!),
+  crons: [Nightly]
+})
+
+const onSchedule = (event: { readonly time: string }) =>
+  Trigger.run(Nightly, { until: new Date(event.time) }).pipe(
+    Effect.provide(Layer.provideMerge(Tasks.layer, QueueDatabase.layer({ url: process.env.DATABASE_URL! }))),
+    Effect.runPromise
+  )
+
+it("docs/triggers.md: its examples are those tested here", () => {
+  const here = Docs.withoutIndentation(Docs.read("test/docs/triggers.test.ts"))
+  const examples = Docs.blocks(Docs.read("docs/triggers.md"), "ts")
+  assert.lengthOf(examples, 5)
+  for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
+  for (const layer of [DispatcherLive, SchedulerLive]) assert.isTrue(Layer.isLayer(layer))
+  assert.isFunction(onSchedule)
+})
+
+it.live("docs/triggers.md: its server serves the endpoint", () =>
+  Effect.gen(function*() {
+    const { sql, url } = yield* PgServer.database
+    const port = yield* Effect.promise(() =>
+      new Promise<number>((resolve) => {
+        const probe = createServer().listen(0, () => {
+          const { port } = probe.address() as AddressInfo
+          probe.close(() => resolve(port))
+        })
+      })
+    )
+    process.env.PORT = String(port)
+    yield* dispatcher.pipe(
+      Effect.provide(
+        yield* Layer.build(Layer.provideMerge(Tasks.layer, QueueDatabase.layer({ url, migrate: "none" })))
+      )
+    )
+    const post = (path: string, init: RequestInit) =>
+      Effect.promise(async () =>
+        (await fetch(`http://localhost:${port}/triggers/${path}`, { method: "POST", ...init })).status
+      )
+    const id = "e-1"
+    const timestamp = Math.floor(Date.now() / 1000)
+    const body = "{\"amount\":5}"
+    const key = keyOf(Redacted.make(process.env.PAYMENTS_SECRET!))!
+    const headers = {
+      "webhook-id": id,
+      "webhook-timestamp": String(timestamp),
+      "webhook-signature": sign(key, { id, timestamp, body })
+    }
+    assert.strictEqual(yield* post("webhooks/payments", { headers, body }), 200)
+    assert.strictEqual(yield* post("webhooks/payments", { headers, body: "{\"amount\":6}" }), 401)
+    assert.strictEqual(yield* post("cron/nightly-report", {}), 401)
+    const authorization = `Bearer ${process.env.TRIGGER_TOKEN}`
+    assert.strictEqual(yield* post("cron/nightly-report", { headers: { authorization } }), 200)
+    assert.deepStrictEqual(
+      yield* sql("SELECT key FROM queue_tasks WHERE name = 'Book'"),
+      [{ key: "webhook/payments/e-1" }]
+    )
+  }).pipe(Effect.scoped))

@@ -1,0 +1,108 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Cron from "effect/Cron"
+import * as Result from "effect/Result"
+import { dueInstants, isInstant } from "../../src/queue/internal/cronInstants.ts"
+import type { CatchUp } from "../../src/queue/internal/cronInstants.ts"
+
+const at = (text: string) => Date.parse(text)
+
+const schedule = (expression: string, timeZone = "UTC") => Result.getOrThrow(Cron.parse(expression, timeZone))
+
+const due = (
+  expression: string,
+  catchUp: CatchUp,
+  firedUntil: string | null,
+  until: string,
+  timeZone?: string
+) =>
+  dueInstants({
+    schedule: schedule(expression, timeZone),
+    catchUp,
+    firedUntilMs: firedUntil === null ? null : at(firedUntil),
+    untilMs: at(until)
+  }).instants.map((instant) => instant.toISOString().replace(".000Z", "Z"))
+
+const policies = ["latest", "all", "none"] as const
+
+describe("the instants that are due:", () => {
+  it("an instant fires at its time and not before, nor twice, by every policy", () => {
+    for (const policy of policies) {
+      assert.deepStrictEqual(due("0 * * * *", policy, "2026-01-01T08:00:00Z", "2026-01-01T08:59:59.999Z"), [])
+      assert.deepStrictEqual(due("0 * * * *", policy, "2026-01-01T08:00:00Z", "2026-01-01T09:00:00Z"), [
+        "2026-01-01T09:00:00Z"
+      ])
+      assert.deepStrictEqual(due("0 * * * *", policy, "2026-01-01T09:00:00Z", "2026-01-01T09:00:00.001Z"), [])
+    }
+  })
+
+  it("instants that were missed: the last one, all, or none", () => {
+    const missed = (policy: CatchUp) => due("0 * * * *", policy, "2026-01-01T08:30:00Z", "2026-01-01T11:30:00Z")
+    assert.deepStrictEqual(missed("latest"), ["2026-01-01T11:00:00Z"])
+    assert.deepStrictEqual(missed("all"), ["2026-01-01T09:00:00Z", "2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"])
+    assert.deepStrictEqual(missed("none"), [])
+  })
+
+  it("with instants that were missed, the present one fires by every policy", () => {
+    const back = (policy: CatchUp) => due("0 * * * *", policy, "2026-01-01T08:30:00Z", "2026-01-01T11:00:30Z")
+    assert.deepStrictEqual(back("latest"), ["2026-01-01T11:00:00Z"])
+    assert.strictEqual(back("all").length, 3)
+    assert.deepStrictEqual(back("none"), ["2026-01-01T11:00:00Z"])
+  })
+
+  it("a trigger that has never fired begins with the last minute", () => {
+    for (const policy of policies) {
+      assert.deepStrictEqual(due("* * * * *", policy, null, "2026-01-01T08:00:20Z"), ["2026-01-01T08:00:00Z"])
+      assert.deepStrictEqual(due("0 8 * * *", policy, null, "2026-01-01T08:01:01Z"), [])
+    }
+  })
+
+  it("many are given in parts that leave none out", () => {
+    const part = (firedUntilMs: number) =>
+      dueInstants({
+        schedule: schedule("* * * * * *"),
+        catchUp: "all",
+        firedUntilMs,
+        untilMs: at("2026-01-01T00:20:00Z")
+      })
+    const first = part(at("2026-01-01T00:00:00Z"))
+    assert.strictEqual(first.instants.length, 1000)
+    assert.isTrue(first.hasMore)
+    const second = part(first.untilMs)
+    assert.strictEqual(second.instants.length, 200)
+    assert.isFalse(second.hasMore)
+    assert.strictEqual(second.instants[0]!.getTime() - first.instants[999]!.getTime(), 1000)
+  })
+
+  it("a year without a scheduler is looked at at once", () => {
+    assert.deepStrictEqual(due("* * * * * *", "latest", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z"), [
+      "2026-01-01T00:00:00Z"
+    ])
+  })
+
+  it("daylight saving: the hour of the wall clock stays, each day once", () => {
+    const days = (expression: string, from: string, until: string) =>
+      due(expression, "all", from, until, "Europe/Berlin")
+    assert.deepStrictEqual(days("0 4 * * *", "2026-03-28T00:00:00Z", "2026-03-30T12:00:00Z"), [
+      "2026-03-28T03:00:00Z",
+      "2026-03-29T02:00:00Z",
+      "2026-03-30T02:00:00Z"
+    ])
+    // 2:30 does not exist in the first night, and comes twice in the second.
+    assert.deepStrictEqual(
+      days("30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-30T12:00:00Z").map((instant) => instant.slice(0, 10)),
+      ["2026-03-29", "2026-03-30"]
+    )
+    assert.deepStrictEqual(days("30 2 * * *", "2026-10-24T12:00:00Z", "2026-10-26T12:00:00Z"), [
+      "2026-10-25T00:30:00Z",
+      "2026-10-26T01:30:00Z"
+    ])
+  })
+
+  it("times beside an instant are not one", () => {
+    const hourly = schedule("0 * * * *")
+    assert.isTrue(isInstant(hourly, new Date("2026-01-01T08:00:00Z")))
+    for (const other of ["2026-01-01T08:00:00.001Z", "2026-01-01T08:00:01Z", "2026-01-01T07:59:59.999Z"]) {
+      assert.isFalse(isInstant(hourly, new Date(other)), other)
+    }
+  })
+})
