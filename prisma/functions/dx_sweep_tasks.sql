@@ -52,7 +52,7 @@ BEGIN
         WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
         ELSE v_now + least(greatest(interval '30 seconds', v_now - t.run_at), interval '1 hour')
       END AS next_look_at,
-      row_number() OVER (PARTITION BY t.status ORDER BY t.look_at) AS place
+      row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
     FROM queue_tasks AS t
     WHERE t.id = ANY (v_ids)
   ),

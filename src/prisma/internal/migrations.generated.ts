@@ -3671,9 +3671,9 @@ $$;
 -- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
 --
 -- Returns one row per wake-up, in order, whose outcome says what to do with it:
--- Claimed: the caller runs this attempt. Busy: another attempt runs, or another transaction settles the task, which leaves a
--- wake-up if one is needed; so it is for the second wake-up of a task. NotDue: it may run after out_due_ms. Ended, Missing:
--- there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name.
+-- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
+-- Locked: another transaction has locked the task, so that it is not known: ask again. NotDue: it may run after out_due_ms.
+-- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name.
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
 --
@@ -3710,7 +3710,7 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_count integer := jsonb_array_length(p_wakeups);
   v_outcomes text[] := array_fill('Missing'::text, ARRAY[v_count]);
-  v_ids uuid[] := array_fill(NULL::uuid, ARRAY[v_count]);
+  v_ids uuid[];
   v_row record;
   v_previous uuid;
   v_name integer;
@@ -3720,32 +3720,35 @@ DECLARE
   v_dead uuid[] := '{}';
   v_cancelled uuid[] := '{}';
 BEGIN
+  SELECT array_agg(
+    CASE w.kind
+      WHEN 'task_wakeup' THEN dx_task_id(w.task_id)
+      WHEN 'delivery' THEN dx_task_id(w.delivery_id)
+      WHEN 'buffer_batch' THEN (
+        SELECT b.task_id
+        FROM queue_dataset_batches AS b
+        WHERE b.dataset_uuid = dx_task_id(w.dataset_uuid)
+          AND b.dataset_version = CASE WHEN w.dataset_version ~ '^[0-9]{1,18}$' THEN w.dataset_version::bigint END
+          AND b.batch_uri = w.batch_uri
+      )
+    END
+    ORDER BY w.position
+  )
+  INTO v_ids
+  FROM ROWS FROM (
+    jsonb_to_recordset(p_wakeups) AS (
+      kind text, task_id text, delivery_id text, dataset_uuid text, dataset_version text, batch_uri text
+    )
+  ) WITH ORDINALITY AS w (
+    kind, task_id, delivery_id, dataset_uuid, dataset_version, batch_uri, position
+  );
+
   FOR v_row IN
     SELECT item.position, item.id, task.*
     FROM (
-      SELECT
-        w.position,
-        CASE w.kind
-          WHEN 'task_wakeup' THEN dx_task_id(w.task_id)
-          WHEN 'delivery' THEN dx_task_id(w.delivery_id)
-          WHEN 'buffer_batch' THEN (
-            SELECT b.task_id
-            FROM queue_dataset_batches AS b
-            WHERE b.dataset_uuid = dx_task_id(w.dataset_uuid)
-              AND b.dataset_version = CASE
-                WHEN w.dataset_version ~ '^[0-9]{1,18}$' THEN w.dataset_version::bigint
-              END
-              AND b.batch_uri = w.batch_uri
-          )
-        END AS id
-      FROM ROWS FROM (
-        jsonb_to_recordset(p_wakeups) AS (
-          kind text, task_id text, delivery_id text, dataset_uuid text, dataset_version text, batch_uri text
-        )
-      ) WITH ORDINALITY AS w (
-        kind, task_id, delivery_id, dataset_uuid, dataset_version, batch_uri, position
-      )
-      ORDER BY id, w.position
+      SELECT one.id, one.position
+      FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
+      ORDER BY one.id, one.position
     ) AS item
     -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
@@ -3757,7 +3760,6 @@ BEGIN
       FOR NO KEY UPDATE SKIP LOCKED
     ) AS task
   LOOP
-    v_ids[v_row.position] := v_row.id;
     IF v_row.id = v_previous THEN
       v_outcomes[v_row.position] := 'Busy';
       CONTINUE;
@@ -3827,20 +3829,19 @@ BEGIN
     PERFORM dx_cancel_tasks(v_cancelled::text[], 'its orchestration has ended', false, v_now_ms);
   END IF;
 
-  -- Rows that were locked.
+  -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
   FOR v_row IN
-    SELECT w.position, t.id
-    FROM ROWS FROM (jsonb_to_recordset(p_wakeups) AS (task_id text, delivery_id text))
-      WITH ORDINALITY AS w (task_id, delivery_id, position)
+    SELECT item.position, t.is_waiting
+    FROM unnest(v_ids) WITH ORDINALITY AS item (id, position)
     CROSS JOIN LATERAL (
-      SELECT t.id
-      FROM queue_tasks AS t
-      WHERE t.id = COALESCE(dx_task_id(w.task_id), dx_task_id(w.delivery_id))
+      SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
+      FROM queue_tasks AS x
+      WHERE x.id = item.id
       OFFSET 0
     ) AS t
-    WHERE v_outcomes[w.position] = 'Missing'
+    WHERE v_outcomes[item.position] = 'Missing'
   LOOP
-    v_outcomes[v_row.position] := 'Busy';
+    v_outcomes[v_row.position] := CASE WHEN v_row.is_waiting THEN 'Locked' ELSE 'Busy' END;
   END LOOP;
 
   RETURN QUERY
@@ -7654,7 +7655,7 @@ BEGIN
         WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
         ELSE v_now + least(greatest(interval '30 seconds', v_now - t.run_at), interval '1 hour')
       END AS next_look_at,
-      row_number() OVER (PARTITION BY t.status ORDER BY t.look_at) AS place
+      row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
     FROM queue_tasks AS t
     WHERE t.id = ANY (v_ids)
   ),

@@ -259,6 +259,8 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
           switch (answer.out_outcome) {
             case "Claimed":
               return perform(answer, claimedMs, restore)
+            case "Locked":
+              return Effect.succeed(new Later({ delay: Math.min(100 * 2 ** (deliveryCount - 1), 30_000) }))
             case "NotDue": {
               // It came early. Further off, there is a row of the outbox for then, and the sweep.
               const dueMs = Number(answer.out_due_ms)

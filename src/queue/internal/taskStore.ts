@@ -30,7 +30,7 @@ export interface Created {
 }
 
 export type Claim =
-  | { readonly out_outcome: "Missing" | "Busy" | "Ended" }
+  | { readonly out_outcome: "Missing" | "Busy" | "Locked" | "Ended" }
   | {
     readonly out_outcome: "Claimed"
     readonly out_id: string

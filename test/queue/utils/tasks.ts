@@ -29,8 +29,7 @@ export const Job = Task.make("Job", {
   payload: { n: Schema.Number },
   success: Schema.Number,
   error: Declined,
-  retry: { maxAttempts: 3, schedule: Schedule.spaced("10 millis") },
-  lease: "2 seconds"
+  retry: { maxAttempts: 3, schedule: Schedule.spaced("10 millis") }
 })
 
 export type Act = (
@@ -91,9 +90,15 @@ export const open = Effect.fnUntraced(function*(server: Server) {
       ),
     statusIs: (id: string, tag: Tasks.Status["_tag"]) =>
       waitUntil(Effect.map(tasks.status(id), ({ _tag }) => _tag === tag)),
-    /** The task's lease ends now, as if its worker had not been able to renew it. */
+    /** The lease ends before its next heartbeat, and a sweep finds it: as if the worker were gone. */
     endLease: (id: string) =>
-      test.sql("UPDATE queue_tasks SET lease_until = 0, look_at = clock_timestamp() WHERE id = $1", [id]),
+      Effect.andThen(
+        test.sql(
+          "UPDATE queue_tasks SET lease_until = 0, look_at = clock_timestamp() - interval '1 second' WHERE id = $1",
+          [id]
+        ),
+        test.sql("SELECT FROM dx_sweep_tasks(1000, 100)")
+      ),
     outcomes: (id: string) => Effect.map(tasks.attempts(id), (all) => all.map(({ outcome }) => outcome))
   }
 })
