@@ -620,3 +620,30 @@ export const taskOldestAge = gauge("duroxide_task_oldest_age_seconds", {
   unit: "seconds",
   labels: []
 })
+
+// -- deliveries ------------------------------------------------------------------------------------
+
+/**
+ * Attempts to deliver a webhook. Labels: `outcome` (`delivered`; `failed`: it may be tried again; `refused`: it cannot succeed)
+ * and `status` of the response (`2xx` to `5xx`, `none` without one).
+ *
+ * @category delivery metrics
+ * @since 0.2.0
+ */
+export const deliveryAttempts = counter("duroxide_delivery_attempts_total", {
+  description: "Attempts to deliver a webhook",
+  labels: ["outcome", "status"]
+})
+
+/**
+ * Time of one attempt to deliver a webhook, in seconds. Label: `outcome`, as above.
+ *
+ * @category delivery metrics
+ * @since 0.2.0
+ */
+export const deliveryDuration = histogram("duroxide_delivery_duration_seconds", {
+  description: "Time of one attempt to deliver a webhook",
+  unit: "seconds",
+  labels: ["outcome"],
+  boundaries: [0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30]
+})

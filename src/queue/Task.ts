@@ -31,6 +31,7 @@ import { isOfTask } from "./internal/taskErrors.ts"
 import type { TaskDied, TaskTimedOut } from "./internal/taskErrors.ts"
 import { runner } from "./internal/taskRun.ts"
 import * as checks from "./internal/taskSettings.ts"
+import type { Payload as Message } from "./Queue.ts"
 
 export type { TaskHandler as Handler } from "./internal/taskCode.ts"
 
@@ -76,6 +77,12 @@ export interface Task<
   readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], Instance>
   /** @internal */
   readonly codecs: Codecs<Payload, Success, Error>
+  /**
+   * The payload of its wake-ups. Defaults to kind `task_wakeup`.
+   *
+   * @internal
+   */
+  readonly wakeup?: (taskId: string) => Message
 }
 
 /**

@@ -1,4 +1,7 @@
 export * as Consumer from "./Consumer.ts"
+export * as Dataset from "./Dataset.ts"
+export * as DatasetError from "./DatasetError.ts"
+export * as Delivery from "./Delivery.ts"
 export * as MemoryQueue from "./MemoryQueue.ts"
 export * as Message from "./Message.ts"
 export * as Outbox from "./Outbox.ts"

@@ -111,6 +111,7 @@ CREATE TABLE queue_datasets (
   dataset_uuid UUID NOT NULL,
   name TEXT NOT NULL,
   active_version BIGINT,
+  last_version BIGINT NOT NULL DEFAULT 0,
   created_at TIMESTAMPTZ NOT NULL,
   updated_at TIMESTAMPTZ NOT NULL,
   CONSTRAINT queue_datasets_pkey PRIMARY KEY (dataset_uuid)
@@ -143,6 +144,7 @@ CREATE TABLE queue_dataset_batches (
   committed_at TIMESTAMPTZ,
   CONSTRAINT queue_dataset_batches_pkey PRIMARY KEY (dataset_uuid, dataset_version, batch_uri)
 ) WITH (fillfactor = 80);
+CREATE UNIQUE INDEX queue_dataset_batches_task_id_idx ON queue_dataset_batches (task_id);
 
 CREATE TABLE queue_listeners (
   queue TEXT NOT NULL,

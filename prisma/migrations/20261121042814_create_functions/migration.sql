@@ -2488,6 +2488,68 @@ BEGIN
 END
 $$;
 
+-- Makes a committed version the active one. Readers have the version before, or this one.
+--
+-- Returns {_tag: Activated, previous}, {_tag: ActiveVersionChanged, actual}, {_tag: DatasetNotFound},
+-- {_tag: VersionNotFound} or {_tag: VersionNotCommitted, status}; previous and actual are null without an active version.
+--
+-- Bound: one row. Locks: the data set, the version (shared).
+CREATE OR REPLACE FUNCTION dx_activate_version(
+  p_dataset_uuid uuid,
+  p_version bigint,
+  p_compares boolean,              -- whether the active version must be p_expected
+  p_expected bigint,               -- null for none
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_active bigint;
+  v_status text;
+BEGIN
+  SELECT d.active_version
+  INTO v_active
+  FROM queue_datasets AS d
+  WHERE d.dataset_uuid = p_dataset_uuid
+  FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('_tag', 'DatasetNotFound');
+  END IF;
+
+  SELECT v.status
+  INTO v_status
+  FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid
+    AND v.dataset_version = p_version
+  FOR SHARE;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('_tag', 'VersionNotFound');
+  END IF;
+  IF v_status <> 'Committed' THEN
+    RETURN jsonb_build_object('_tag', 'VersionNotCommitted', 'status', v_status);
+  END IF;
+  IF p_compares AND v_active IS DISTINCT FROM p_expected THEN
+    RETURN jsonb_build_object('_tag', 'ActiveVersionChanged', 'actual', v_active);
+  END IF;
+
+  UPDATE queue_datasets AS d
+  SET active_version = p_version,
+      updated_at = to_timestamp(v_now_ms::float8 / 1000)
+  WHERE d.dataset_uuid = p_dataset_uuid
+    AND v_active IS DISTINCT FROM p_version;
+  RETURN jsonb_build_object('_tag', 'Activated', 'previous', v_active);
+END
+$$;
+
 -- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
 --
 -- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement, a row
@@ -2983,6 +3045,307 @@ BEGIN
     OFFSET 0
   ) AS t ON true
   WHERE t.status IS NULL OR t.status NOT IN ('Pending', 'Running');
+END
+$$;
+
+-- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
+-- whose given id, exists already stays as it is.
+--
+-- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
+--
+-- Bound: the rows given. Locks: a task of the same key that another transaction creates is waited for, by name and key;
+-- that of an id after them.
+CREATE OR REPLACE FUNCTION dx_create_tasks(
+  p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
+                                   -- max_attempts and queue are needed; runs at the later of delay and time
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_id text,
+  out_is_new boolean
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_ids uuid[];
+  v_new uuid[];
+BEGIN
+  -- Version 7: 48 bits of time before the random ones.
+  SELECT array_agg(
+    COALESCE(
+      item.id,
+      encode(
+        set_bit(
+          set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send(v_now_ms) FROM 3) FROM 1 FOR 6), 52, 1),
+          53,
+          1
+        ),
+        'hex'
+      )::uuid
+    )
+    ORDER BY item.position
+  )
+  INTO v_ids
+  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (id uuid)) WITH ORDINALITY AS item (id, position);
+
+  WITH created AS (
+    INSERT INTO queue_tasks AS t (
+      id, name, key, payload, max_attempts, run_at, look_at, queue, wakeup,
+      reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
+    )
+    SELECT
+      v_ids[item.position],
+      item.name,
+      item.key,
+      item.payload,
+      item.max_attempts,
+      due.at,
+      -- The wake-up may be lost.
+      due.at + interval '30 seconds',
+      item.queue,
+      item.wakeup,
+      item.reply_instance_id,
+      item.reply_execution_id,
+      item.reply_name,
+      item.trace_context,
+      v_now,
+      v_now
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_tasks) AS (
+        name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint, run_at_ms bigint,
+        reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
+      )
+    ) WITH ORDINALITY AS item (
+      name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+      reply_instance_id, reply_execution_id, reply_name, trace_context, position
+    )
+    CROSS JOIN LATERAL (
+      SELECT to_timestamp(
+        least(greatest(v_now_ms + COALESCE(item.delay_ms, 0), item.run_at_ms), v_latest_ms - 86400000)::float8 / 1000
+      ) AS at
+    ) AS due
+    ORDER BY item.name COLLATE "C", item.key COLLATE "C", v_ids[item.position]
+    ON CONFLICT DO NOTHING
+    RETURNING t.id, t.queue, t.wakeup, t.run_at
+  ),
+  announced AS (
+    INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+    SELECT
+      created.queue,
+      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)),
+      v_now,
+      created.run_at
+    FROM created
+  )
+  SELECT array_agg(created.id)
+  INTO v_new
+  FROM created;
+
+  IF cardinality(v_new) = cardinality(v_ids) THEN
+    RETURN QUERY
+    SELECT one.id::text, true
+    FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
+    ORDER BY one.position;
+    RETURN;
+  END IF;
+
+  -- What the others are is read by a statement of its own, which sees rows that were committed meanwhile.
+  RETURN QUERY
+  SELECT
+    COALESCE(
+      CASE WHEN v_ids[item.position] = ANY (v_new) THEN v_ids[item.position] END,
+      (
+        SELECT t.id
+        FROM queue_tasks AS t
+        WHERE t.name = item.name
+          AND t.key = item.key
+          AND t.key IS NOT NULL
+      ),
+      (
+        SELECT t.id
+        FROM queue_tasks AS t
+        WHERE t.id = v_ids[item.position]
+      )
+    )::text,
+    COALESCE(v_ids[item.position] = ANY (v_new), false)
+  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (name text, key text))
+    WITH ORDINALITY AS item (name, key, position)
+  ORDER BY item.position;
+END
+$$;
+
+-- Publishes batches of buffered records: each with its row, the task that will process it, and the outbox row of the
+-- task's first wake-up.
+--
+-- Returns one outcome per batch, in order: {_tag: Published, taskId}; {_tag: Known, taskId} if the version has the batch
+-- already; {_tag: BatchDiffers} if it has it with another number of records; {_tag: VersionNotFound}; or
+-- {_tag: VersionNotBuilding, status} for a new batch of a version that was committed or discarded. If one of them is refused,
+-- none is published, and new ones are {_tag: Unpublished}.
+--
+-- Bound: the batches given. Locks: their versions in order (shared), then as dx_create_tasks. Waits for a transaction that
+-- publishes the same batch, commits the version or discards it.
+CREATE OR REPLACE FUNCTION dx_buffer_batches(
+  p_batches jsonb,                 -- [{dataset_uuid, dataset_version, batch_uri, record_count, task}]; task as in dx_create_tasks
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_is_accepted boolean;
+  v_published bigint[];
+  v_tasks jsonb;
+BEGIN
+  PERFORM v.status
+  FROM queue_dataset_versions AS v
+  WHERE (v.dataset_uuid, v.dataset_version) IN (
+    SELECT b.dataset_uuid, b.dataset_version
+    FROM jsonb_to_recordset(p_batches) AS b (dataset_uuid uuid, dataset_version bigint)
+  )
+  ORDER BY v.dataset_uuid, v.dataset_version
+  FOR SHARE;
+
+  SELECT bool_and(
+    CASE
+      WHEN stored.task_id IS NOT NULL THEN stored.record_count = b.record_count
+      ELSE COALESCE(version.status = 'Building', false)
+    END
+  )
+  INTO v_is_accepted
+  FROM jsonb_to_recordset(p_batches) AS b (
+    dataset_uuid uuid,
+    dataset_version bigint,
+    batch_uri text,
+    record_count bigint
+  )
+  LEFT JOIN LATERAL (
+    SELECT one.task_id, one.record_count
+    FROM queue_dataset_batches AS one
+    WHERE one.dataset_uuid = b.dataset_uuid
+      AND one.dataset_version = b.dataset_version
+      AND one.batch_uri = b.batch_uri
+    OFFSET 0
+  ) AS stored ON true
+  LEFT JOIN LATERAL (
+    SELECT v.status
+    FROM queue_dataset_versions AS v
+    WHERE v.dataset_uuid = b.dataset_uuid
+      AND v.dataset_version = b.dataset_version
+    OFFSET 0
+  ) AS version ON true;
+
+  -- The row of a batch decides who publishes it: its task is created by the same statement or by none.
+  WITH given AS (
+    SELECT DISTINCT ON (b.dataset_uuid, b.dataset_version, b.batch_uri) b.*
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_batches) AS (
+        dataset_uuid uuid,
+        dataset_version bigint,
+        batch_uri text,
+        record_count bigint,
+        task jsonb
+      )
+    ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, task, position)
+    WHERE v_is_accepted
+    ORDER BY b.dataset_uuid, b.dataset_version, b.batch_uri, b.position
+  ),
+  published AS (
+    INSERT INTO queue_dataset_batches (
+      dataset_uuid,
+      dataset_version,
+      batch_uri,
+      record_count,
+      status,
+      task_id,
+      created_at
+    )
+    SELECT
+      given.dataset_uuid,
+      given.dataset_version,
+      given.batch_uri,
+      given.record_count,
+      'Buffered',
+      (given.task ->> 'id')::uuid,
+      to_timestamp(v_now_ms::float8 / 1000)
+    FROM given
+    CROSS JOIN LATERAL (
+      SELECT v.status
+      FROM queue_dataset_versions AS v
+      WHERE v.dataset_uuid = given.dataset_uuid
+        AND v.dataset_version = given.dataset_version
+      OFFSET 0
+    ) AS version
+    WHERE version.status = 'Building'
+    ORDER BY given.dataset_uuid, given.dataset_version, given.batch_uri
+    ON CONFLICT (dataset_uuid, dataset_version, batch_uri) DO NOTHING
+    RETURNING dataset_uuid, dataset_version, batch_uri
+  )
+  SELECT array_agg(given.position ORDER BY given.position), jsonb_agg(given.task ORDER BY given.position)
+  INTO v_published, v_tasks
+  FROM published
+  JOIN given
+    ON given.dataset_uuid = published.dataset_uuid
+    AND given.dataset_version = published.dataset_version
+    AND given.batch_uri = published.batch_uri;
+  IF v_tasks IS NOT NULL THEN
+    PERFORM dx_create_tasks(v_tasks, p_now_ms);
+  END IF;
+
+  RETURN (
+    SELECT jsonb_agg(
+      CASE
+        WHEN b.position = ANY (v_published) THEN jsonb_build_object('_tag', 'Published', 'taskId', stored.task_id)
+        WHEN stored.record_count = b.record_count THEN jsonb_build_object('_tag', 'Known', 'taskId', stored.task_id)
+        WHEN stored.task_id IS NOT NULL THEN jsonb_build_object('_tag', 'BatchDiffers')
+        WHEN version.status IS NULL THEN jsonb_build_object('_tag', 'VersionNotFound')
+        WHEN version.status = 'Building' THEN jsonb_build_object('_tag', 'Unpublished')
+        ELSE jsonb_build_object('_tag', 'VersionNotBuilding', 'status', version.status)
+      END
+      ORDER BY b.position
+    )
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_batches) AS (
+        dataset_uuid uuid,
+        dataset_version bigint,
+        batch_uri text,
+        record_count bigint
+      )
+    ) WITH ORDINALITY AS b (dataset_uuid, dataset_version, batch_uri, record_count, position)
+    LEFT JOIN LATERAL (
+      SELECT one.task_id, one.record_count
+      FROM queue_dataset_batches AS one
+      WHERE one.dataset_uuid = b.dataset_uuid
+        AND one.dataset_version = b.dataset_version
+        AND one.batch_uri = b.batch_uri
+      OFFSET 0
+    ) AS stored ON true
+    LEFT JOIN LATERAL (
+      SELECT v.status
+      FROM queue_dataset_versions AS v
+      WHERE v.dataset_uuid = b.dataset_uuid
+        AND v.dataset_version = b.dataset_version
+      OFFSET 0
+    ) AS version ON true
+  );
 END
 $$;
 
@@ -3646,6 +4009,203 @@ BEGIN
 END
 $$;
 
+-- The fence for outputs of an attempt: locks the row of its task until the end of the transaction.
+--
+-- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
+--
+-- Bound: one row. Locks: the task; waits for another transaction that has locked it.
+CREATE OR REPLACE FUNCTION dx_lock_attempt(
+  p_task_id uuid,
+  p_attempt integer
+)
+RETURNS boolean
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN COALESCE(
+    (
+      SELECT t.status = 'Running' AND t.attempt = p_attempt
+      FROM queue_tasks AS t
+      WHERE t.id = p_task_id
+      FOR NO KEY UPDATE
+    ),
+    false
+  );
+END
+$$;
+
+-- Commits the output of a batch for the attempt that has processed it. The first commit counts: a later one, also of a
+-- newer attempt, is answered with what is stored.
+--
+-- Returns {_tag: Committed, outputUri, recordCount, attempt}, {_tag: BatchNotFound}, {_tag: StaleAttempt} or
+-- {_tag: VersionNotBuilding, version, status}.
+--
+-- Bound: one row. Locks: the version (shared), the task, the batch. Waits for a commit or discard of the version.
+CREATE OR REPLACE FUNCTION dx_commit_batch(
+  p_task_id uuid,
+  p_attempt integer,
+  p_output_uri text,
+  p_record_count bigint,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_batch queue_dataset_batches%ROWTYPE;
+  v_status text;
+BEGIN
+  SELECT b.*
+  INTO v_batch
+  FROM queue_dataset_batches AS b
+  WHERE b.task_id = p_task_id;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('_tag', 'BatchNotFound');
+  END IF;
+
+  SELECT v.status
+  INTO v_status
+  FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = v_batch.dataset_uuid
+    AND v.dataset_version = v_batch.dataset_version
+  FOR SHARE;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('_tag', 'BatchNotFound');
+  END IF;
+
+  IF NOT dx_lock_attempt(p_task_id, p_attempt) THEN
+    RETURN jsonb_build_object('_tag', 'StaleAttempt');
+  END IF;
+
+  -- Read again: another attempt may have committed it before this one had the lock.
+  SELECT b.*
+  INTO v_batch
+  FROM queue_dataset_batches AS b
+  WHERE b.task_id = p_task_id
+  FOR UPDATE;
+  IF v_batch.status = 'Buffered' THEN
+    IF v_status <> 'Building' THEN
+      RETURN jsonb_build_object(
+        '_tag', 'VersionNotBuilding',
+        'datasetUuid', v_batch.dataset_uuid,
+        'version', v_batch.dataset_version,
+        'status', v_status
+      );
+    END IF;
+    UPDATE queue_dataset_batches AS b
+    SET status = 'Committed',
+        output_uri = p_output_uri,
+        output_record_count = p_record_count,
+        attempt = p_attempt,
+        committed_at = to_timestamp(v_now_ms::float8 / 1000)
+    WHERE b.task_id = p_task_id
+    RETURNING b.* INTO v_batch;
+  END IF;
+  RETURN jsonb_build_object(
+    '_tag', 'Committed',
+    'outputUri', v_batch.output_uri,
+    'recordCount', v_batch.output_record_count,
+    'attempt', v_batch.attempt
+  );
+END
+$$;
+
+-- Commits a version if all its batches are committed, and at least p_batch_count of them. A committed version is answered
+-- like the commit itself.
+--
+-- Returns {_tag: Committed, batchCount, recordCount}, {_tag: BatchesMissing, missing, published}, {_tag: VersionNotFound},
+-- {_tag: VersionNotBuilding, status}, {_tag: StaleAttempt} or {_tag: IsolationUnfit, level}.
+--
+-- Bound: the batches of the version. Locks: the version, the task. Waits for transactions that publish or commit batches of
+-- the version; a batch that comes later finds it committed.
+CREATE OR REPLACE FUNCTION dx_commit_version(
+  p_dataset_uuid uuid,
+  p_version bigint,
+  p_batch_count bigint,            -- fewest batches; null for those that were published
+  p_task_id uuid,                  -- the attempt that commits; null for a commit outside of a task
+  p_attempt integer,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_status text;
+  v_published bigint;
+  v_committed bigint;
+  v_records bigint;
+BEGIN
+  -- Other levels do not show the batches of transactions that ended while this one waited for the lock.
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RETURN jsonb_build_object('_tag', 'IsolationUnfit', 'level', current_setting('transaction_isolation'));
+  END IF;
+
+  SELECT v.status
+  INTO v_status
+  FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid
+    AND v.dataset_version = p_version
+  FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('_tag', 'VersionNotFound');
+  END IF;
+  IF p_task_id IS NOT NULL AND NOT dx_lock_attempt(p_task_id, p_attempt) THEN
+    RETURN jsonb_build_object('_tag', 'StaleAttempt');
+  END IF;
+  IF v_status = 'Discarded' THEN
+    RETURN jsonb_build_object('_tag', 'VersionNotBuilding', 'status', v_status);
+  END IF;
+
+  SELECT count(*), count(*) FILTER (WHERE b.status = 'Committed'), COALESCE(sum(b.output_record_count), 0)
+  INTO v_published, v_committed, v_records
+  FROM queue_dataset_batches AS b
+  WHERE b.dataset_uuid = p_dataset_uuid
+    AND b.dataset_version = p_version;
+  IF v_committed < greatest(v_published, p_batch_count) THEN
+    RETURN jsonb_build_object(
+      '_tag', 'BatchesMissing',
+      'missing', greatest(v_published, p_batch_count) - v_committed,
+      'published', v_published
+    );
+  END IF;
+
+  IF v_status = 'Building' THEN
+    UPDATE queue_dataset_versions AS v
+    SET status = 'Committed',
+        record_count = v_records,
+        task_id = p_task_id,
+        attempt = p_attempt,
+        committed_at = to_timestamp(v_now_ms::float8 / 1000)
+    WHERE v.dataset_uuid = p_dataset_uuid
+      AND v.dataset_version = p_version;
+  END IF;
+  RETURN jsonb_build_object('_tag', 'Committed', 'batchCount', v_committed, 'recordCount', v_records);
+END
+$$;
+
 -- Completes tasks with the results of their attempts.
 --
 -- Returns one outcome per item, in order. Done: it is completed by this attempt, now or before. Stale: the attempt is not the
@@ -3742,23 +4302,14 @@ BEGIN
 END
 $$;
 
--- Creates tasks, and for each a row of the outbox with its wake-up, in the transaction of the caller. A task whose key, or
--- whose given id, exists already stays as it is.
+-- Creates a data set, unless one of this name exists.
 --
--- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
---
--- Bound: the rows given. Locks: a task of the same key that another transaction creates is waited for, by name and key;
--- that of an id after them.
-CREATE OR REPLACE FUNCTION dx_create_tasks(
-  p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-                                   --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
-                                   -- max_attempts and queue are needed; runs at the later of delay and time
+-- Returns its id. Bound: one row. Locks: the data set; waits for a transaction that creates one of the same name.
+CREATE OR REPLACE FUNCTION dx_create_dataset(
+  p_name text,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS TABLE (
-  out_id text,
-  out_is_new boolean
-)
+RETURNS text
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -3771,111 +4322,19 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
-  v_ids uuid[];
-  v_new uuid[];
+  v_uuid uuid;
 BEGIN
-  -- Version 7: 48 bits of time before the random ones.
-  SELECT array_agg(
-    COALESCE(
-      item.id,
-      encode(
-        set_bit(
-          set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send(v_now_ms) FROM 3) FROM 1 FOR 6), 52, 1),
-          53,
-          1
-        ),
-        'hex'
-      )::uuid
-    )
-    ORDER BY item.position
-  )
-  INTO v_ids
-  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (id uuid)) WITH ORDINALITY AS item (id, position);
-
-  WITH created AS (
-    INSERT INTO queue_tasks AS t (
-      id, name, key, payload, max_attempts, run_at, look_at, queue, wakeup,
-      reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
-    )
-    SELECT
-      v_ids[item.position],
-      item.name,
-      item.key,
-      item.payload,
-      item.max_attempts,
-      due.at,
-      -- The wake-up may be lost.
-      due.at + interval '30 seconds',
-      item.queue,
-      item.wakeup,
-      item.reply_instance_id,
-      item.reply_execution_id,
-      item.reply_name,
-      item.trace_context,
-      v_now,
-      v_now
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_tasks) AS (
-        name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint, run_at_ms bigint,
-        reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
-      )
-    ) WITH ORDINALITY AS item (
-      name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-      reply_instance_id, reply_execution_id, reply_name, trace_context, position
-    )
-    CROSS JOIN LATERAL (
-      SELECT to_timestamp(
-        least(greatest(v_now_ms + COALESCE(item.delay_ms, 0), item.run_at_ms), v_latest_ms - 86400000)::float8 / 1000
-      ) AS at
-    ) AS due
-    ORDER BY item.name COLLATE "C", item.key COLLATE "C", v_ids[item.position]
-    ON CONFLICT DO NOTHING
-    RETURNING t.id, t.queue, t.wakeup, t.run_at
-  ),
-  announced AS (
-    INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
-    SELECT
-      created.queue,
-      COALESCE(created.wakeup, jsonb_build_object('kind', 'task_wakeup', 'task_id', created.id)),
-      v_now,
-      created.run_at
-    FROM created
-  )
-  SELECT array_agg(created.id)
-  INTO v_new
-  FROM created;
-
-  IF cardinality(v_new) = cardinality(v_ids) THEN
-    RETURN QUERY
-    SELECT one.id::text, true
-    FROM unnest(v_ids) WITH ORDINALITY AS one (id, position)
-    ORDER BY one.position;
-    RETURN;
+  INSERT INTO queue_datasets (dataset_uuid, name, created_at, updated_at)
+  VALUES (gen_random_uuid(), p_name, v_now, v_now)
+  ON CONFLICT (name) DO NOTHING
+  RETURNING dataset_uuid INTO v_uuid;
+  IF v_uuid IS NULL THEN
+    SELECT d.dataset_uuid
+    INTO v_uuid
+    FROM queue_datasets AS d
+    WHERE d.name = p_name;
   END IF;
-
-  -- What the others are is read by a statement of its own, which sees rows that were committed meanwhile.
-  RETURN QUERY
-  SELECT
-    COALESCE(
-      CASE WHEN v_ids[item.position] = ANY (v_new) THEN v_ids[item.position] END,
-      (
-        SELECT t.id
-        FROM queue_tasks AS t
-        WHERE t.name = item.name
-          AND t.key = item.key
-          AND t.key IS NOT NULL
-      ),
-      (
-        SELECT t.id
-        FROM queue_tasks AS t
-        WHERE t.id = v_ids[item.position]
-      )
-    )::text,
-    COALESCE(v_ids[item.position] = ANY (v_new), false)
-  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (name text, key text))
-    WITH ORDINALITY AS item (name, key, position)
-  ORDER BY item.position;
+  RETURN v_uuid::text;
 END
 $$;
 
@@ -4162,6 +4621,101 @@ BEGIN
   GET DIAGNOSTICS out_queue_messages_deleted = ROW_COUNT;
   out_queue_messages_deleted := out_queue_messages_deleted + v_activities;
   RETURN NEXT;
+END
+$$;
+
+-- Deletes a discarded version and its batches.
+--
+-- Returns {_tag: Deleted}, also if it does not exist, or {_tag: VersionNotDiscarded, status}. Bound: the batches of the
+-- version. Locks: the version, its batches.
+CREATE OR REPLACE FUNCTION dx_delete_version(
+  p_dataset_uuid uuid,
+  p_version bigint
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_status text;
+BEGIN
+  SELECT v.status
+  INTO v_status
+  FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid
+    AND v.dataset_version = p_version
+  FOR UPDATE;
+  IF v_status <> 'Discarded' THEN
+    RETURN jsonb_build_object('_tag', 'VersionNotDiscarded', 'status', v_status);
+  END IF;
+  DELETE FROM queue_dataset_batches AS b
+  WHERE b.dataset_uuid = p_dataset_uuid
+    AND b.dataset_version = p_version;
+  DELETE FROM queue_dataset_versions AS v
+  WHERE v.dataset_uuid = p_dataset_uuid
+    AND v.dataset_version = p_version;
+  RETURN jsonb_build_object('_tag', 'Deleted');
+END
+$$;
+
+-- Discards a version that is building or committed, unless it is the active one. Its tasks that have not ended are
+-- cancelled.
+--
+-- Returns {_tag: Discarded}, {_tag: VersionNotFound} or {_tag: VersionIsActive}. Bound: the batches of the version.
+-- Locks: the data set (shared), the version, its tasks. Waits for transactions that publish or commit batches of the version.
+CREATE OR REPLACE FUNCTION dx_discard_version(
+  p_dataset_uuid uuid,
+  p_version bigint,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_active bigint;
+BEGIN
+  SELECT d.active_version
+  INTO v_active
+  FROM queue_datasets AS d
+  WHERE d.dataset_uuid = p_dataset_uuid
+  FOR SHARE;
+  IF v_active = p_version THEN
+    RETURN jsonb_build_object('_tag', 'VersionIsActive');
+  END IF;
+
+  UPDATE queue_dataset_versions AS v
+  SET status = 'Discarded'
+  WHERE v.dataset_uuid = p_dataset_uuid
+    AND v.dataset_version = p_version;
+  IF NOT FOUND THEN
+    RETURN jsonb_build_object('_tag', 'VersionNotFound');
+  END IF;
+  PERFORM dx_cancel_tasks(
+    ARRAY(
+      SELECT b.task_id::text
+      FROM queue_dataset_batches AS b
+      WHERE b.dataset_uuid = p_dataset_uuid
+        AND b.dataset_version = p_version
+        AND b.status = 'Buffered'
+    ),
+    'the version of its batch was discarded',
+    true,
+    p_now_ms
+  );
+  RETURN jsonb_build_object('_tag', 'Discarded');
 END
 $$;
 
@@ -5183,38 +5737,6 @@ BEGIN
 END
 $$;
 
--- The fence for outputs of an attempt: locks the row of its task until the end of the transaction.
---
--- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
---
--- Bound: one row. Locks: the task; waits for another transaction that has locked it.
-CREATE OR REPLACE FUNCTION dx_lock_attempt(
-  p_task_id uuid,
-  p_attempt integer
-)
-RETURNS boolean
-LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-BEGIN
-  RETURN COALESCE(
-    (
-      SELECT t.status = 'Running' AND t.attempt = p_attempt
-      FROM queue_tasks AS t
-      WHERE t.id = p_task_id
-      FOR NO KEY UPDATE
-    ),
-    false
-  );
-END
-$$;
-
 -- Marks messages of the outbox as sent, also those that another publisher has claimed since: a queue has accepted them.
 --
 -- Returns the ids of those that another transaction has locked, so that one of them does not keep the others from being
@@ -5355,6 +5877,42 @@ BEGIN
 END
 $$;
 
+-- Opens the next version of a data set, with status Building. A number is never given twice, also after a deletion.
+--
+-- Returns {_tag: Opened, version} or {_tag: DatasetNotFound}. Bound: one row. Locks: the data set.
+CREATE OR REPLACE FUNCTION dx_open_version(
+  p_dataset_uuid uuid,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_version bigint;
+BEGIN
+  UPDATE queue_datasets AS d
+  SET last_version = d.last_version + 1,
+      updated_at = v_now
+  WHERE d.dataset_uuid = p_dataset_uuid
+  RETURNING d.last_version INTO v_version;
+  IF v_version IS NULL THEN
+    RETURN jsonb_build_object('_tag', 'DatasetNotFound');
+  END IF;
+  INSERT INTO queue_dataset_versions (dataset_uuid, dataset_version, status, created_at)
+  VALUES (p_dataset_uuid, v_version, 'Building', v_now);
+  RETURN jsonb_build_object('_tag', 'Opened', 'version', v_version);
+END
+$$;
+
 -- Deletes executions of one instance with their histories, but neither the current nor a running one.
 --
 -- Returns one row. If both bounds are given, an execution must meet both. Key-values, queues and locks do not change.
@@ -5420,6 +5978,91 @@ BEGIN
 END
 $$;
 
+-- Discards committed versions that are older than the active one, except the newest p_keep of them, and returns the oldest
+-- discarded versions of the data set with the outputs that were committed to them: [{version, outputUris}]; null without
+-- the data set.
+--
+-- Bound: p_limit versions and their batches. Locks: the data set (shared), the versions by number.
+CREATE OR REPLACE FUNCTION dx_prune_versions(
+  p_dataset_uuid uuid,
+  p_keep bigint,                   -- versions, >= 0
+  p_limit integer                  -- versions, >= 1
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_active bigint;
+BEGIN
+  SELECT d.active_version
+  INTO v_active
+  FROM queue_datasets AS d
+  WHERE d.dataset_uuid = p_dataset_uuid
+  FOR SHARE;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+
+  WITH older AS (
+    SELECT v.dataset_version
+    FROM queue_dataset_versions AS v
+    WHERE v.dataset_uuid = p_dataset_uuid
+      AND v.dataset_version < v_active
+      AND v.status = 'Committed'
+    ORDER BY v.dataset_version DESC
+    OFFSET p_keep
+  ),
+  locked AS (
+    SELECT v.dataset_version
+    FROM queue_dataset_versions AS v
+    WHERE v.dataset_uuid = p_dataset_uuid
+      AND v.dataset_version = ANY (ARRAY(SELECT older.dataset_version FROM older))
+    ORDER BY v.dataset_version
+    LIMIT p_limit
+    FOR NO KEY UPDATE
+  )
+  UPDATE queue_dataset_versions AS v
+  SET status = 'Discarded'
+  FROM locked
+  WHERE v.dataset_uuid = p_dataset_uuid
+    AND v.dataset_version = locked.dataset_version;
+
+  RETURN (
+    SELECT COALESCE(
+      jsonb_agg(
+        jsonb_build_object('version', one.dataset_version, 'outputUris', one.outputs)
+        ORDER BY one.dataset_version
+      ),
+      '[]'
+    )
+    FROM (
+      SELECT
+        v.dataset_version,
+        ARRAY(
+          SELECT b.output_uri
+          FROM queue_dataset_batches AS b
+          WHERE b.dataset_uuid = p_dataset_uuid
+            AND b.dataset_version = v.dataset_version
+            AND b.status = 'Committed'
+          ORDER BY b.batch_uri
+        ) AS outputs
+      FROM queue_dataset_versions AS v
+      WHERE v.dataset_uuid = p_dataset_uuid
+        AND v.status = 'Discarded'
+      ORDER BY v.dataset_version
+      LIMIT p_limit
+    ) AS one
+  );
+END
+$$;
+
 -- Inserts messages into their queues.
 --
 -- Returns the time of the statement, from which delays count. Bound: the rows given. Locks: none.
@@ -5462,6 +6105,62 @@ BEGIN
     ) AS one;
   END IF;
   RETURN v_now_ms;
+END
+$$;
+
+-- Returns the active version of a data set with the outputs of its batches, as they were at one moment: {_tag: Active,
+-- datasetUuid, version, recordCount, committedMs, outputs: [{outputUri, recordCount}]}, by the URI of the batch; {_tag: Inactive}
+-- without an active version, {_tag: DatasetNotFound} without a data set of this name.
+--
+-- Bound: the batches of the version. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_active_dataset(
+  p_name text
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  -- One statement, and STABLE: both read what was committed when the call began.
+  RETURN COALESCE(
+    (
+      SELECT CASE
+        WHEN d.active_version IS NULL THEN jsonb_build_object('_tag', 'Inactive')
+        ELSE jsonb_build_object(
+          '_tag', 'Active',
+          'datasetUuid', d.dataset_uuid,
+          'version', v.dataset_version,
+          'recordCount', v.record_count,
+          'committedMs', floor(extract(epoch FROM v.committed_at) * 1000)::bigint,
+          'outputs', COALESCE(
+            (
+              SELECT jsonb_agg(
+                jsonb_build_object('outputUri', b.output_uri, 'recordCount', b.output_record_count)
+                ORDER BY b.batch_uri
+              )
+              FROM queue_dataset_batches AS b
+              WHERE b.dataset_uuid = v.dataset_uuid
+                AND b.dataset_version = v.dataset_version
+            ),
+            '[]'
+          )
+        )
+      END
+      FROM queue_datasets AS d
+      LEFT JOIN queue_dataset_versions AS v
+        ON v.dataset_uuid = d.dataset_uuid
+        AND v.dataset_version = d.active_version
+      WHERE d.name = p_name
+    ),
+    jsonb_build_object('_tag', 'DatasetNotFound')
+  );
 END
 $$;
 
@@ -6490,6 +7189,65 @@ BEGIN
     floor(extract(epoch FROM v_now - min(m.visible_at) FILTER (WHERE m.visible_at <= v_now)) * 1000)::bigint
   FROM queue_messages AS m
   WHERE m.queue = p_queue;
+END
+$$;
+
+-- Returns the newest versions of a data set, the newest first: [{version, status, isActive, recordCount, batchCount,
+-- committedBatchCount, createdMs, committedMs}]; null without the data set. recordCount and committedMs are null until the
+-- version is committed.
+--
+-- Bound: p_limit versions and their batches. Locks: none.
+CREATE OR REPLACE FUNCTION dx_read_versions(
+  p_dataset_uuid uuid,
+  p_limit integer                  -- versions, >= 1
+)
+RETURNS jsonb
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN (
+    SELECT COALESCE(
+      (
+        SELECT jsonb_agg(
+          jsonb_build_object(
+            'version', one.dataset_version,
+            'status', one.status,
+            'isActive', one.dataset_version IS NOT DISTINCT FROM d.active_version,
+            'recordCount', one.record_count,
+            'batchCount', counted.batches,
+            'committedBatchCount', counted.committed,
+            'createdMs', floor(extract(epoch FROM one.created_at) * 1000)::bigint,
+            'committedMs', floor(extract(epoch FROM one.committed_at) * 1000)::bigint
+          )
+          ORDER BY one.dataset_version DESC
+        )
+        FROM (
+          SELECT v.*
+          FROM queue_dataset_versions AS v
+          WHERE v.dataset_uuid = d.dataset_uuid
+          ORDER BY v.dataset_version DESC
+          LIMIT p_limit
+        ) AS one
+        CROSS JOIN LATERAL (
+          SELECT count(*) AS batches, count(*) FILTER (WHERE b.status = 'Committed') AS committed
+          FROM queue_dataset_batches AS b
+          WHERE b.dataset_uuid = one.dataset_uuid
+            AND b.dataset_version = one.dataset_version
+        ) AS counted
+      ),
+      '[]'
+    )
+    FROM queue_datasets AS d
+    WHERE d.dataset_uuid = p_dataset_uuid
+  );
 END
 $$;
 

@@ -9,6 +9,7 @@ import * as tracing from "../../model/internal/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
 import type * as Task from "../Task.ts"
 import type { NewTask } from "./taskStore.ts"
+import { timeOrderedUuid } from "./timeOrderedUuid.ts"
 
 /**
  * How a task is created.
@@ -39,12 +40,15 @@ export const newTask = <P extends PayloadSchema>(
     if (!(delayMs >= 0 && delayMs <= longestDelayMs)) {
       return yield* refused("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
+    const id = task.wakeup === undefined ? undefined : yield* timeOrderedUuid
     return {
+      id,
       name: task.name,
       key,
       payload: yield* task.codecs.payload.encode(payload),
       max_attempts: task.maxAttempts,
       queue: task.queue,
+      wakeup: id === undefined ? undefined : task.wakeup?.(id),
       delay_ms: delayMs === 0 ? undefined : delayMs,
       trace_context: yield* tracing.traceparent
     }
