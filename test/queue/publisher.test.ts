@@ -274,6 +274,22 @@ describe("the publisher and failures:", () => {
       assert.isTrue(lines.some(({ text }) => text === "Outbox: the database can be used again"))
     }).pipe(Effect.scoped))
 
+  it.live("what was sent and cannot be marked is sent again when its lease has ended, and the log says so", () =>
+    Effect.gen(function*() {
+      const { fill, sql, untilAllSent, url } = yield* Boxes.open
+      const queue = CountingQueue.make()
+      const { into, lines } = Boxes.logged()
+      yield* sql("ALTER FUNCTION dx_mark_sent RENAME TO dx_mark_sent_away")
+      yield* fill(2)
+      yield* into(Layer.build(Boxes.publishing(url, queue, { lease: "1 second" })))
+      yield* queue.until(2)
+      yield* waitUntil(Effect.sync(() => lines.some(({ text }) => text.startsWith("Outbox: what was sent could not"))))
+      yield* sql("ALTER FUNCTION dx_mark_sent_away RENAME TO dx_mark_sent")
+      yield* untilAllSent
+      assert.sameMembers(numbers(queue).slice(-2), [1, 2])
+      assert.isAtLeast(queue.published.length, 4)
+    }).pipe(Effect.scoped))
+
   it.live("every bad option has one typed error", () =>
     Effect.gen(function*() {
       const { url } = yield* Boxes.open
