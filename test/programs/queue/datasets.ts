@@ -64,7 +64,7 @@ const WorkerLive = TaskWorker.layer({ tasks: [Convert], concurrency: 1 }).pipe(
   Layer.provide(QueueDatabase.layer({ url, migrate: "none" }))
 )
 
-const main = Effect.runFork(Effect.provide(program, WorkerLive))
+const main = Effect.runFork(Effect.provide(Effect.andThen(program, Effect.never), WorkerLive))
 
 main.addObserver((exit) => {
   if (exit._tag === "Failure") process.stderr.write(`${String(exit.cause)}\n`)
