@@ -161,7 +161,7 @@ describe("Tasks: a handler's own transaction", () => {
       assert.deepStrictEqual(lockAgain.rows, [{ is_newest: false }])
     }))
 
-  test("is refused a result that is not of the Schema, and the task goes on to its next attempt", (app) =>
+  test("is refused a result that is not of the Schema, and the task has its next attempt", (app) =>
     Effect.gen(function*() {
       const { client } = yield* prepare(app)
       const errors = makeCalls<string>()
