@@ -1,0 +1,19 @@
+/**
+ * What creates tasks from outside: the clock, and webhooks of others. Dispatcher, gateway and scheduler share them.
+ */
+import { Trigger } from "duroxide-prisma/queue"
+import { Effect } from "effect"
+import { Census } from "./jobs.ts"
+import * as Settings from "./settings.ts"
+
+/** Counts the records at each instant of the cron expression. */
+export const censusByCron = Effect.map(
+  Settings.censusCron,
+  (cron) => Trigger.cron("census", { cron, task: Census, payload: () => ({ reason: "cron" as const }) })
+)
+
+/** Counts the records when another party asks for it. */
+export const censusByWebhook = Effect.map(
+  Settings.webhookSecret,
+  (secret) => Trigger.webhook("census", { secret, task: Census, payload: () => ({ reason: "webhook" as const }) })
+)
