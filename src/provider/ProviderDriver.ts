@@ -73,6 +73,14 @@ export interface ServedOrchestration {
 export const suspectAfter = 2
 
 /**
+ * A batch with as many messages may be a part of those that the instance has: after its turn, the next one is claimed.
+ *
+ * @category constants
+ * @since 0.2.0
+ */
+export const fullBatch = 1_000
+
+/**
  * For each queue, the next time at which work becomes claimable that is not claimable now: a row becomes visible, or a
  * lock or a pause ends. Milliseconds since the Unix epoch, later than `nowMs`; null if there is no such work. Too early is
  * harmless, too late is not. Locks that processes hold may be left out: their holders announce them, and `readLocks` finds
@@ -137,6 +145,8 @@ export interface FetchOrchestrationItems {
   /**
    * Once this many bytes of messages and history are handed out, the call ends: further messages of the instance form its
    * next batch, further instances wait for the next call. At least one message is handed out. Defaults to 16 MiB.
+   *
+   * A driver may also end the batch of an instance when it has `fullBatch` messages.
    */
   readonly maxBytes?: number
   /**

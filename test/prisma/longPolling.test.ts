@@ -16,6 +16,7 @@ import * as PgNotifier from "../../src/prisma/PgNotifier.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import * as Listening from "../utils/listening.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import * as Starts from "../utils/starts.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const silently = Effect.provide(Logger.layer([]))
@@ -136,6 +137,35 @@ describe("Long polling on PostgreSQL:", () => {
       // Within a second on a quiet machine.
       assert.isBelow(takenAt, lockEnd + 5_000)
       assert.isAtMost(yield* worker.looks, 6)
+    }).pipe(silently))
+
+  it.live("messages beyond those that one claim takes are claimed after its turn", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const { provider } = yield* start(url, { fallbackPollInterval: "10 hours" })
+      const taken: Array<number> = []
+      const take = Effect.gen(function*() {
+        const claimed = yield* provider.fetchOrchestrationItem({
+          lockTimeout: Duration.minutes(10),
+          pollTimeout: Duration.seconds(30),
+          versions: Option.none()
+        })
+        const { item, lockToken } = Option.getOrThrow(claimed)
+        taken.push(item.messages.length)
+        if (taken.length === 1) {
+          yield* sql(
+            `INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
+             SELECT 'a', '{"ExternalRaised":{"instance":"a","name":"E","data":"1"}}', now(), now() FROM generate_series(1, 5000)`
+          )
+        }
+        yield* provider.dropOrchestrationItem(lockToken)
+      })
+      yield* provider.startOrchestration(Starts.start("a"))
+      // More callers than there are instances, so that no claim asks for another one because it was full.
+      const isDone = Effect.sync(() => taken.reduce((sum, count) => sum + count, 0) === 5_001)
+      for (let i = 0; i < 3; i++) yield* Effect.forkChild(Effect.forever(take))
+      yield* waitUntil(isDone)
+      assert.isAtLeast(taken.length, 3)
     }).pipe(silently))
 
   it.live("work is found while the connection that listens is down", () =>

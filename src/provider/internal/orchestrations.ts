@@ -10,7 +10,7 @@ import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as tracing from "../../model/internal/tracing.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Claimed, OrchestrationItem, Provider } from "../Provider.ts"
-import { suspectAfter } from "../ProviderDriver.ts"
+import { fullBatch, suspectAfter } from "../ProviderDriver.ts"
 import type {
   Abandon,
   ClaimedInstance,
@@ -169,13 +169,15 @@ const readHistory = (parts: Parts, { item, lockToken }: Claimed<Undecoded>, lock
 /** One statement; instances and messages that cannot be delivered are set aside. */
 const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrationItems, begun: locks.Claim) {
   let begunMs = 0
+  let maxBytes = 0
   const claimed = parts.wakeups.claiming("orchestrator")
   const { claimSpan, found: claims } = yield* tracing.claiming(measured(
     Metrics.fetchOrchestrationItemDuration,
     retried(Effect.suspend(() => {
       begunMs = monotonicMs(parts.clock)
+      maxBytes = parts.claimBytes.current()
       return parts.takeovers.claiming(
-        { ...request, maxBytes: parts.claimBytes.current() },
+        { ...request, maxBytes },
         parts.driver.fetchOrchestrationItems
       )
     }))
@@ -186,6 +188,9 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
     tookMs: monotonicMs(parts.clock) - begunMs,
     lockTimeoutMs: request.lockTimeoutMs
   })
+  const isCut = mayBeCut(claims, maxBytes)
+  // When their turns are settled, there is a look for the other messages of these instances.
+  if (isCut) begun.isAllWoken = true
   const items: Array<Claimed<Undecoded>> = []
   const texts: Array<string> = []
   for (const claim of isSlow ? yield* stillHeld(parts, claims, request.lockTimeoutMs) : claims) {
@@ -206,13 +211,20 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
     } else yield* setAside(parts, claim, assembled)
   }
   claimed(texts)
-  return { items, more: items.length < claims.length }
+  return { items, more: isCut || items.length < claims.length }
 })
 
 const sizeOfMessages = (claims: ReadonlyArray<ClaimedInstance>) => {
   let bytes = 0
   for (const { messages } of claims) for (const { workItem } of messages) bytes += workItem.length
   return bytes
+}
+
+/** Whether the store may have left messages or instances for the next claim. A character has three bytes at most. */
+const mayBeCut = (claims: ReadonlyArray<ClaimedInstance>, maxBytes: number) => {
+  let characters = sizeOfMessages(claims)
+  for (const { history } of claims) for (const event of history) characters += event.length
+  return 3 * characters >= maxBytes || claims.some(({ messages }) => messages.length >= fullBatch)
 }
 
 /**
