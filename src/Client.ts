@@ -496,13 +496,9 @@ const make = (provider: Provider["Service"]): Client["Service"] => ({
     const start = yield* checkedStart(orchestration, options)
     const { instance } = start.start
     const caller = yield* tracing.currentSpan
-    const sent = tracing.inSpan(
-      send(provider, start, options.ifExists),
-      "Client.start",
-      { kind: producer.kind, ...(caller === undefined ? { root: true } : { parent: caller }) }
-    )
+    const sent = tracing.inSpan(send(provider, start, options.ifExists), "Client.start", "producer", caller)
     const ended = Effect.andThen(describe(instance), outcome(provider, orchestration, instance, options, sent))
-    return yield* tracing.inSpan(ended, "Client.wait", { kind: reader.kind })
+    return yield* tracing.inSpan(ended, "Client.wait", "client", caller)
   }),
 
   status: Effect.fn("Client.status", reader)(function*(instanceId): Effect.fn.Return<Status, ProviderError> {

@@ -5,6 +5,7 @@
  * activities and children that a turn schedules continue that of the turn.
  */
 import type * as Clock from "effect/Clock"
+import type * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Tracer from "effect/Tracer"
@@ -85,46 +86,47 @@ export class TurnSpan {
 }
 
 /** Begins the span of a turn. */
-export const openTurn = (cause: TurnCause): Effect.Effect<TurnSpan> =>
-  Effect.map(
-    tracing.open(() => {
-      const { attemptCount, executionId, instanceId, messages, name, traceparent } = cause
-      return {
-        name: `turn ${name}`,
-        traceparent,
-        kind: "consumer",
-        describe: (span, clock) => {
-          tracing.describeMessaging(span, { operation: "turn", type: "process", destination: name, instanceId })
-          span.attribute("messaging.batch.message_count", messages.length)
-          span.attribute("duroxide.execution_id", executionId)
-          markRedelivery(span, clock, attemptCount)
-        },
-        links: () => linksOf(cause)
-      }
-    }),
-    (span) => new TurnSpan(span)
-  )
+export const openTurn = (context: Context.Context<never>, cause: TurnCause): TurnSpan =>
+  new TurnSpan(tracing.openUnsafe(context, () => {
+    const { attemptCount, executionId, instanceId, messages, name, traceparent } = cause
+    return {
+      name: `turn ${name}`,
+      traceparent,
+      kind: "consumer",
+      describe: (span, clock) => {
+        tracing.describeMessaging(span, { operation: "turn", type: "process", destination: name, instanceId })
+        span.attribute("messaging.batch.message_count", messages.length)
+        span.attribute("duroxide.execution_id", executionId)
+        markRedelivery(span, clock, attemptCount)
+      },
+      links: () => linksOf(cause)
+    }
+  }))
 
 /** Runs a turn in a span. */
 export const inTurn = <A>(cause: TurnCause, turn: (span: TurnSpan) => Effect.Effect<A>): Effect.Effect<A> =>
-  Effect.flatMap(openTurn(cause), (opened) =>
-    opened.span === undefined
+  Effect.withFiber((fiber) => {
+    const opened = openTurn(fiber.context, cause)
+    return opened.span === undefined
       ? turn(opened)
-      : Effect.onExit(tracing.within(opened.span)(turn(opened)), (exit) => opened.end(exit)))
+      : Effect.onExit(tracing.within(opened.span)(turn(opened)), (exit) => opened.end(exit))
+  })
 
 /** Runs a turn in a span that stays open until the turn is stored, if it does not break. */
 export const inOpenTurn = (
   cause: TurnCause,
   turn: Effect.Effect<Ran>
 ): Effect.Effect<{ readonly ran: Ran; readonly turnSpan: TurnSpan }> =>
-  Effect.flatMap(openTurn(cause), (turnSpan) =>
-    tracing.within(turnSpan.span)(turn).pipe(
+  Effect.withFiber((fiber) => {
+    const turnSpan = openTurn(fiber.context, cause)
+    return tracing.within(turnSpan.span)(turn).pipe(
       Effect.map((ran) => {
         turnSpan.ran(ran)
         return { ran, turnSpan }
       }),
       Effect.onError((cause) => turnSpan.end(Exit.failCause(cause)))
-    ))
+    )
+  })
 
 /** The statement that claimed it, and the spans that sent messages. */
 const linksOf = (cause: TurnCause): ReadonlyArray<Tracer.AnySpan> => {
@@ -143,10 +145,11 @@ const linksOf = (cause: TurnCause): ReadonlyArray<Tracer.AnySpan> => {
 
 /** Begins the span of one attempt; undefined where no spans are made. */
 export const openAttempt = (
+  context: Context.Context<never>,
   claimed: Pick<Claimed<Activity>, "attemptCount" | "claimSpan" | "item">,
   workerId: string
-): Effect.Effect<Tracer.Span | undefined> =>
-  tracing.open(() => {
+): Tracer.Span | undefined =>
+  tracing.openUnsafe(context, () => {
     const { attemptCount, item: { executionId, id, instance, name, tag, traceparent, tryNumber } } = claimed
     return {
       name: `activity ${name}`,
@@ -172,17 +175,13 @@ export const openAttempt = (
   })
 
 /** Ends it with its handler: what follows is stored in statements of their own. */
-export const endAttempt = (
-  span: Tracer.Span | undefined,
-  exit: Exit.Exit<string, ErrorDetails>
-): Effect.Effect<void> =>
-  span === undefined ? Effect.void : Effect.suspend(() => {
-    const reason = Exit.isFailure(exit) ? exit.cause.reasons.find((reason) => reason._tag === "Fail") : undefined
-    if (reason === undefined) return tracing.end(span, exit)
-    const type = tracing.errorType(reason.error)
-    if (span.sampled) span.attribute("error.type", type)
-    return tracing.end(span, tracing.failure(type))
-  })
+export const endAttempt = (span: Tracer.Span, exit: Exit.Exit<string, ErrorDetails>, clock: Clock.Clock): void => {
+  const reason = Exit.isFailure(exit) ? exit.cause.reasons.find((reason) => reason._tag === "Fail") : undefined
+  if (reason === undefined) return tracing.endUnsafe(span, exit, clock)
+  const type = tracing.errorType(reason.error)
+  if (span.sampled) span.attribute("error.type", type)
+  tracing.endUnsafe(span, tracing.failure(type), clock)
+}
 
 // internal
 

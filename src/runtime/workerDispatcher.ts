@@ -16,6 +16,7 @@ import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
+import type * as Tracer from "effect/Tracer"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import { monotonicMs } from "../model/internal/monotonic.ts"
 import * as tracing from "../model/internal/tracing.ts"
@@ -153,35 +154,34 @@ export const make = Effect.fnUntraced(function*(options: {
     delivery.phase = "Running"
     delivery.begunAtMs = monotonicMs(clock)
     delivery.onLost = () => cancel(delivery)
-    const fiber = Effect.runForkWith(contextOf(delivery))(perform(delivery))
+    const context = contextOf(delivery)
+    const span = spans.openAttempt(context, delivery, sessions.workerId)
+    const fiber = Effect.runForkWith(tracing.withSpan(context, span))(perform(delivery, span))
     delivery.fiber = fiber
     // Its handler cancelled it, directly or not.
     if (delivery.isLost && delivery.phase === "Running") cancel(delivery)
   }
 
-  const perform = (delivery: Delivery): Effect.Effect<void, never, Call> =>
+  const perform = (delivery: Delivery, span: Tracer.Span | undefined): Effect.Effect<void, never, Call> =>
     Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(spans.openAttempt(delivery, sessions.workerId), (span) =>
-        Effect.flatMap(
-          Effect.tap(
-            Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input)))),
-            (exit) => spans.endAttempt(span, exit)
-          ),
-          (exit) => {
-            delivery.ranMs = monotonicMs(clock) - delivery.begunAtMs
-            // The one that interrupted it settles its claim.
-            if (delivery.phase !== "Running") return Effect.void
-            const decision = decide.handlerEnd(delivery.item, exit)
-            return settled(
-              delivery,
-              restore(
-                decision._tag === "Store"
-                  ? outcomes.store(delivery, decision.completion)
-                  : outcomes.abandon(delivery, decision)
-              )
+      Effect.flatMap(
+        Effect.exit(restore(Effect.suspend(() => delivery.handler!.run(delivery.item.input)))),
+        (exit) => {
+          if (span !== undefined) spans.endAttempt(span, exit, clock)
+          delivery.ranMs = monotonicMs(clock) - delivery.begunAtMs
+          // The one that interrupted it settles its claim.
+          if (delivery.phase !== "Running") return Effect.void
+          const decision = decide.handlerEnd(delivery.item, exit)
+          return settled(
+            delivery,
+            restore(
+              decision._tag === "Store"
+                ? outcomes.store(delivery, decision.completion)
+                : outcomes.abandon(delivery, decision)
             )
-          }
-        ).pipe(tracing.within(span)))
+          )
+        }
+      )
     )
 
   /** Settles a claim, and frees the slot of its handler at once. */
