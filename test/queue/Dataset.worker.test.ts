@@ -96,6 +96,48 @@ describe("a version is built, whatever happens to its messages and workers:", ()
       }).pipe(Effect.scoped), 60_000)
   }
 
+  it.live("batch and task end in one transaction, or neither does", () =>
+    Effect.gen(function*() {
+      const app = yield* open(servers["PostgreSQL"]!)
+      const database = yield* Database.make({ url: app.url })
+      const dataset = yield* Dataset.Dataset.pipe(
+        Effect.provide(Dataset.layer),
+        Effect.provideService(Database.Database, database)
+      )
+      const seen: Array<string> = []
+      const handler = Convert.toLayer(() =>
+        Effect.gen(function*() {
+          const attempt = yield* Task.Attempt
+          const client = yield* PgServer.connect(app.url.replace(/\?.*$/, ""))
+          const run = (text: string) => Effect.promise(() => client.query(text))
+          yield* run("BEGIN")
+          yield* Dataset.within(client).commitBatch(attempt, { outputUri: String(attempt.attempt), recordCount: 10 })
+          yield* attempt.commit(client, undefined)
+          if (attempt.attempt === 1) {
+            yield* run("ROLLBACK")
+            const [state] = yield* app.sql<{ batch: string; task: string }>(
+              "SELECT b.status AS batch, t.status AS task FROM queue_dataset_batches b JOIN queue_tasks t ON t.id = b.task_id"
+            )
+            seen.push(`${state!.batch} ${state!.task}`)
+            return yield* Effect.die(new Error("the application has rolled back"))
+          }
+          yield* run("COMMIT")
+        }).pipe(Effect.scoped, Effect.orDie)
+      )
+      yield* app.publisher
+      yield* app.worker({ tasks: [Convert], gracePeriod: 0 }, handler)
+      const datasetUuid = yield* dataset.create("readings")
+      const version = yield* dataset.openVersion(datasetUuid)
+      const batch = { datasetUuid, version, batchUri: "a", recordCount: 10, task: Convert }
+      const { taskId } = yield* dataset.publishBatch(batch)
+      yield* app.statusIs(taskId, "Completed")
+      assert.deepStrictEqual(seen, ["Buffered Running"])
+      yield* dataset.commitVersion(datasetUuid, version)
+      yield* dataset.activate(datasetUuid, version)
+      const { outputs } = Option.getOrThrow(yield* dataset.active("readings"))
+      assert.deepStrictEqual(outputs, [{ outputUri: "2", recordCount: 10 }])
+    }).pipe(Effect.scoped), 60_000)
+
   it.live("a process that is killed at every boundary", () =>
     Effect.gen(function*() {
       const { sql, url } = yield* PgServer.database

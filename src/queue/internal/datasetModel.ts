@@ -172,7 +172,7 @@ export interface Operations {
    * **Gotchas**
    *
    * The task itself ends later, when the handler returns; an attempt that is lost in between runs again. With the attempt's
-   * `commit` in the same transaction, both happen or neither.
+   * `commit` after this call in the same transaction, both happen or neither.
    */
   readonly commitBatch: (
     attempt: AttemptId,
