@@ -236,6 +236,8 @@ export const make: Effect.Effect<Tasks["Service"], never, Database | QueueSignal
 )
 
 /**
+ * The tasks of the schema of `Database`, as a layer.
+ *
  * @category layers
  * @since 0.2.0
  */
