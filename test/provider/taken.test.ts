@@ -214,6 +214,37 @@ describe("Twenty processes:", () => {
     }))
 })
 
+describe("Eight processes of which one serves what is started:", () => {
+  it.effect("it looks within a tenth of a second", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      const { connect } = hub()
+      const claimedMs: Array<number> = []
+      for (let i = 0; i < 8; i++) {
+        const provider = yield* open(store.driver, connect(`${i}`))
+        const tags = i === 0 ? { _tag: "DefaultOnly" } as const : { _tag: "Tags", tags: ["other"] } as const
+        yield* waiting(
+          2,
+          Effect.forever(Effect.gen(function*() {
+            for (const { lockToken } of yield* fetchOf(provider, tags)) {
+              claimedMs.push(yield* Clock.currentTimeMillis)
+              yield* provider.ackWorkItem(lockToken, Option.none())
+            }
+          }))
+        )
+      }
+      const sender = yield* open(store.driver, connect("sender"))
+      yield* pass("1 minute")
+      for (let id = 2; id < 32; id++) {
+        yield* pass("10 seconds")
+        const storedMs = yield* Clock.currentTimeMillis
+        yield* sender.enqueueForWorker(activity(id))
+        yield* pass("100 millis")
+        assert.isAtMost(claimedMs.splice(0)[0]! - storedMs, 100)
+      }
+    }).pipe(Random.withSeed("one of eight")))
+})
+
 describe("Fleets of two kinds of processes, each of which serves one of two tags:", () => {
   const tags = ["a", "b"] as const
 

@@ -159,7 +159,8 @@ export const make = (options: Options): WorkQueue => {
     if (random() * processes() < lookersAtOnce) return wakeForHint(reason)
     planned.add(id)
     if (alarms.isSet(`${name} late`)) return
-    alarm("late", random() * lateMs, () => {
+    const mostMs = Math.min(lateMs, lateMsPerProcess * processes())
+    alarm("late", heardMs + random() * (mostMs - heardMs), () => {
       planned.clear()
       wakeForHint(reason)
     })
@@ -341,8 +342,12 @@ export const lookersAtOnce = 4
 /** Stands for hints of which no one can say that all they announce was taken. */
 const anyItem = ""
 
-/** Longest delay of the others. */
+/** Longest delay of the others: all of them together look 100 times a second. */
 const lateMs = 1_000
+const lateMsPerProcess = 10
+
+/** Until then most know that one of the first has taken what was announced. */
+const heardMs = 20
 
 /** After one look for nothing twice as long, and so on. */
 const shortestHintPauseMs = 5
