@@ -16,13 +16,12 @@ import { run } from "./demo/stack.ts"
 const { values } = parseArgs({
   options: {
     "queue": { type: "string", default: "postgresql" },
-    "records": { type: "string", default: "60000" },
-    "batch-size": { type: "string", default: "1000" }
+    "records": { type: "string", default: "60000" }
   }
 })
 const queue = values.queue
 if (queue !== "postgresql" && queue !== "sqs") {
-  console.error("usage: npm run lite -- [--queue postgresql|sqs] [--records 60000] [--batch-size 1000]")
+  console.error("usage: npm run lite -- [--queue postgresql|sqs] [--records 60000]")
   process.exit(2)
 }
 
@@ -33,7 +32,6 @@ const demo = Effect.gen(function*() {
     url,
     queue,
     records: Number(values.records),
-    batchSize: Number(values["batch-size"]),
     folder: fileURLToPath(new URL(".", import.meta.url)),
     print: (text) => process.stdout.write(text)
   })

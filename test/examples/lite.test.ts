@@ -116,14 +116,13 @@ describe("lite: the stack", () => {
           url: Redacted.make(address.toString()),
           queue: "postgresql",
           records: 6000,
-          batchSize: 200,
           folder: file("build/examples/lite"),
           print: (text) => {
             printed += text
           }
         })
         assert.match(printed, /^records generated +6,000 /m)
-        assert.match(printed, /^ {2}committed +30 /m)
+        assert.match(printed, /^ {2}committed +60 /m)
         assert.match(printed, /^records queried +6,000 +6,000 distinct/m)
         assert.match(printed, /^stale commits rejected +[1-9]/m)
         assert.match(printed, /^ {2}lost +[2-9] /m)
@@ -138,17 +137,17 @@ describe("lite: the stack", () => {
                 WHERE (SELECT count(*) FROM lite_state.queue_task_attempts AS a
                        WHERE a.task_id = t.id AND a.outcome = 'Completed') <> 1
                   AND t.name <> 'Census') AS "notOnce"`)
-        assert.deepStrictEqual(counts, { committed: 30, records: 6000, version: 1, notOnce: 0 })
+        assert.deepStrictEqual(counts, { committed: 60, records: 6000, version: 1, notOnce: 0 })
 
         // An audit that reports nothing must be able to report something.
         const outputs = yield* sql<{ uri: string }>("SELECT output_uri AS uri FROM lite_state.queue_dataset_batches")
-        const source = Source.make({ seed: 7, records: 6000, batchSize: 200 })
+        const source = Source.make({ seed: 7, records: 6000, batchSize: 100 })
         const cities = Object.fromEntries(
           [...source.wattHours].map(([city, wattHours]) => [city, { records: 0, wattHours }])
         )
-        const summary = { version: 1, files: 30, records: 6001, distinct: 6000, cities }
+        const summary = { version: 1, files: 60, records: 6001, distinct: 6000, cities }
         yield* sql(
-          "UPDATE lite_state.queue_dataset_batches SET output_record_count = 199 WHERE batch_uri LIKE '%0007%'"
+          "UPDATE lite_state.queue_dataset_batches SET output_record_count = 99 WHERE batch_uri LIKE '%0007%'"
         )
         yield* sql(
           "UPDATE lite_state.queue_outbox SET sent_at = NULL WHERE id = (SELECT min(id) FROM lite_state.queue_outbox)"

@@ -7,68 +7,65 @@ import type { Process } from "./processes.ts"
 
 export class NothingShown extends Data.TaggedError("NothingShown")<{ readonly message: string }> {}
 
+export interface Options {
+  readonly state: Connections
+  readonly data: Connections
+  readonly workers: ReadonlyArray<Process>
+  readonly say: (text: string) => Effect.Effect<void>
+}
+
 interface Running {
   readonly id: string
   readonly attempt: number
+  readonly worker: string
 }
 
-/** The task that the worker has now, if any. */
-const taskOf = (state: Connections, worker: Process) =>
-  Effect.map(
-    state.query<Running>(
-      `SELECT id::text AS id, attempt FROM queue_tasks
-       WHERE ended_at IS NULL AND status = 'Running' AND worker_id LIKE $1 AND name = 'ConvertBatch' LIMIT 1`,
-      [`%${worker.pid}`]
-    ),
-    ([task]) => task
+/** Batches that one of the workers converts now. */
+const tasksOf = (state: Connections, workers: ReadonlyArray<Process>) =>
+  state.query<Running>(
+    `SELECT id::text AS id, attempt, worker_id AS worker FROM queue_tasks
+     WHERE status = 'Running' AND worker_id = ANY($1::text[]) AND name = 'ConvertBatch'`,
+    [workers.map(({ pid }) => `platform_worker ${pid}`)]
   )
 
-const waitForTask = (state: Connections, worker: Process) =>
-  taskOf(state, worker).pipe(
-    Effect.repeat({ until: (task) => task !== undefined, schedule: Schedule.spaced("5 millis") }),
-    Effect.timeoutOrElse({ duration: "30 seconds", orElse: () => nothing(`process ${worker.pid} receives no task`) }),
-    Effect.map((task) => task!)
-  )
+/** Waits until one of the workers has a task. */
+const waitForTask = Effect.fnUntraced(function*({ state, workers }: Options) {
+  const [task] = yield* appears(tasksOf(state, workers), "no worker has a task")
+  return { task: task!, worker: workers.find(({ pid }) => task!.worker.endsWith(` ${pid}`))! }
+})
 
-/** SIGKILL for the worker as soon as it has a task, and for the dispatcher. */
-export const kill = Effect.fnUntraced(function*(options: {
-  readonly state: Connections
-  readonly dispatcher: Process
-  readonly worker: Process
-  readonly say: (text: string) => Effect.Effect<void>
-}) {
-  const { dispatcher, say, state, worker } = options
-  yield* waitForTask(state, worker)
+/** SIGKILL for a worker as soon as it has a task, and for the dispatcher; returns the worker. */
+export const kill = Effect.fnUntraced(function*(options: Options, dispatcher: Process) {
+  const { worker } = yield* waitForTask(options)
   yield* Effect.all([worker.kill, dispatcher.kill], { concurrency: 2 })
-  yield* say(`SIGKILL for the worker ${worker.pid}, which has a task, and for the dispatcher`)
+  yield* options.say(`SIGKILL for the worker ${worker.pid}, which has a task, and for the dispatcher`)
+  return worker
 })
 
 /**
- * SIGSTOP for the worker while it has a task, until another worker has completed the next attempt; then SIGCONT. The worker
+ * SIGSTOP for a worker while it has a task, until another worker has completed the next attempt; then SIGCONT. The worker
  * now comes to the end of an attempt that is stale, and its commit is rejected.
  */
-export const delay = Effect.fnUntraced(function*(options: {
-  readonly state: Connections
-  readonly data: Connections
-  readonly worker: Process
-  readonly say: (text: string) => Effect.Effect<void>
-}) {
-  const { data, say, state, worker } = options
-  const task = yield* Effect.gen(function*() {
-    const { attempt, id } = yield* waitForTask(state, worker)
+export const delay = Effect.fnUntraced(function*(options: Options) {
+  const { data, say, state } = options
+  const paused = yield* Effect.gen(function*() {
+    const { task, worker } = yield* waitForTask(options)
     yield* worker.pause
     // What it had sent may still be carried out; and a transaction that is open would keep the task locked.
     yield* Effect.sleep("100 millis")
-    const now = yield* taskOf(state, worker)
+    const held = yield* tasksOf(state, [worker])
     const open = yield* state.query(
-      "SELECT FROM pg_stat_activity WHERE application_name LIKE $1 AND xact_start IS NOT NULL",
-      [`%${worker.pid}`]
+      "SELECT FROM pg_stat_activity WHERE application_name = $1 AND xact_start IS NOT NULL",
+      [`lite ${worker.pid}`]
     )
-    if (now?.id === id && now.attempt === attempt && open.length === 0) return now
+    if (open.length === 0 && held.some(({ attempt, id }) => id === task.id && attempt === task.attempt)) {
+      return { task, worker }
+    }
     yield* worker.resume
     return undefined
-  }).pipe(Effect.repeat({ until: (task) => task !== undefined, times: 100 }))
-  if (task === undefined) return yield* nothing(`process ${worker.pid} could not be paused while it had a task`)
+  }).pipe(Effect.repeat({ until: (paused) => paused !== undefined, times: 100 }))
+  if (paused === undefined) return yield* nothing("no worker could be paused while it had a task")
+  const { task, worker } = paused
   yield* say(`SIGSTOP for the worker ${worker.pid}, which has attempt ${task.attempt} of a task`)
   yield* appears(
     state.query("SELECT FROM queue_tasks WHERE id = $1::uuid AND status = 'Completed'", [task.id]),
@@ -89,6 +86,6 @@ const nothing = (message: string) => Effect.fail(new NothingShown({ message }))
 /** Waits for a row. */
 const appears = <Row, E>(query: Effect.Effect<ReadonlyArray<Row>, E>, problem: string) =>
   query.pipe(
-    Effect.repeat({ until: (rows) => rows.length > 0, schedule: Schedule.spaced("10 millis") }),
+    Effect.repeat({ until: (rows) => rows.length > 0, schedule: Schedule.spaced("5 millis") }),
     Effect.timeoutOrElse({ duration: "30 seconds", orElse: () => nothing(problem) })
   )

@@ -14,7 +14,6 @@ export interface Options {
   readonly url: Redacted.Redacted<string>
   readonly queue: "postgresql" | "sqs"
   readonly records: number
-  readonly batchSize: number
   /** Holds this example, compiled. */
   readonly folder: string
   /** Receives lines, and the table of the client. */
@@ -22,7 +21,7 @@ export interface Options {
 }
 
 /** Succeeds if the client found nothing missing and nothing doubled. */
-export const run = Effect.fn("lite.run")(function*({ batchSize, folder, print, queue, records, url }: Options) {
+export const run = Effect.fn("lite.run")(function*({ folder, print, queue, records, url }: Options) {
   const startedAt = yield* Clock.currentTimeMillis
   const say = (text: string) =>
     Effect.map(
@@ -83,14 +82,16 @@ export const run = Effect.fn("lite.run")(function*({ batchSize, folder, print, q
       start("platform_worker"),
       start("platform_worker")
     ], { concurrency: "unbounded" })
-    yield* Effect.all([first.ready, second.ready])
+    const workers = [first, second]
+    yield* Effect.forEach(workers, ({ ready }) => ready)
     const halfWay = yield* Deferred.make<void>()
     const client = yield* Processes.start({
       ...service("client", {
         GATEWAY_URL: gateway.url,
         QUERY_URL: query.url,
         RECORDS: String(records),
-        BATCH_SIZE: String(batchSize)
+        // Small data sets have as many batches, so that services are busy for as long.
+        BATCH_SIZE: String(Math.ceil(records / 60))
       }),
       onPrint: print,
       onMessage: () => Deferred.doneUnsafe(halfWay, Effect.void)
@@ -105,17 +106,21 @@ export const run = Effect.fn("lite.run")(function*({ batchSize, folder, print, q
     yield* say("all services run")
 
     yield* Deferred.await(halfWay)
-    yield* Harm.kill({ state, dispatcher: dispatcher.process, worker: first, say })
+    const killed = yield* Harm.kill({ state, data, workers, say }, dispatcher.process)
     yield* Effect.sleep("500 millis")
     const again = yield* Effect.all([start("dispatcher", { PORT: String(dispatcher.port) }), start("platform_worker")])
+    yield* Effect.forEach(again, ({ ready }) => ready)
     yield* say("dispatcher and worker are started again")
-    yield* Harm.delay({ state, data, worker: second, say })
+    yield* client.tell("continue")
+    const [newDispatcher, newWorker] = again
+    const alive = [...workers.filter((worker) => worker !== killed), newWorker]
+    yield* Harm.delay({ state, data, workers: alive, say })
     yield* client.tell("finish")
 
     yield* client.end
     // In good order: a service that cannot stop fails the run.
     yield* Effect.forEach(
-      [...others, ...again, second, egress.process, query.process, gateway.process, objectStore],
+      [...others, newDispatcher, ...alive, egress.process, query.process, gateway.process, objectStore],
       ({ stop }) => stop,
       { concurrency: "unbounded", discard: true }
     )

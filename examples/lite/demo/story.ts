@@ -18,10 +18,8 @@ export interface Options {
   /** Pause between two batches. */
   readonly paceMs: number
   readonly subscriber: Subscriber
-  /** Receives the number of batches sent so far. */
-  readonly onSent: (batches: number) => void
-  /** Waits until the data set may be finished. */
-  readonly mayFinish: Effect.Effect<void>
+  /** Runs after each batch, with their number so far; the story continues when it has ended. */
+  readonly afterBatch: (batches: number) => Effect.Effect<void>
 }
 
 export interface Run {
@@ -71,10 +69,9 @@ export const run = Effect.fn("lite.story")(function*(options: Options) {
       sentTwice++
       yield* Effect.all([put, put], { concurrency: 2, discard: true })
     } else yield* put
-    options.onSent(index + 1)
+    yield* options.afterBatch(index + 1)
     yield* Effect.sleep(options.paceMs)
   }
-  yield* options.mayFinish
   yield* send("POST", `${address}/finish`, JSON.stringify({ batches: source.batches.length }))
   yield* subscriber.activated
 

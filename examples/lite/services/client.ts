@@ -2,7 +2,7 @@
  * Not a part of the platform: the party that sends the data, receives the webhook, and checks the result. Ends with a
  * failure if anything is missing or doubled.
  */
-import { Config, Console, Data, Effect, Fiber, Layer } from "effect"
+import { Config, Console, Data, Deferred, Effect, Layer } from "effect"
 import { audit } from "../demo/audit.ts"
 import * as Source from "../demo/source.ts"
 import * as Story from "../demo/story.ts"
@@ -17,11 +17,17 @@ class NotAsExpected extends Data.TaggedError("NotAsExpected")<{ readonly problem
   }
 }
 
-/** A demo that started this process may do something to the services first. */
-const mayFinish = Effect.callback<void>((resume) => {
-  if (process.send === undefined) resume(Effect.void)
-  else process.once("message", () => resume(Effect.void))
-})
+/** A demo that started this process harms services meanwhile, and says when the story continues. */
+const makeDemo = (batches: number) => {
+  const said = { continue: Deferred.makeUnsafe<void>(), finish: Deferred.makeUnsafe<void>() }
+  process.on("message", (word: keyof typeof said) => Deferred.doneUnsafe(said[word], Effect.void))
+  return (sent: number): Effect.Effect<void> => {
+    if (process.send === undefined) return Effect.void
+    if (sent === Math.floor(batches / 2)) process.send({ halfWay: true })
+    if (sent === Math.floor(batches * 3 / 4)) return Deferred.await(said.continue)
+    return sent === batches ? Deferred.await(said.finish) : Effect.void
+  }
+}
 
 export const main = Effect.gen(function*() {
   const secret = yield* Settings.webhookSecret
@@ -30,7 +36,7 @@ export const main = Effect.gen(function*() {
     records: yield* Config.Int("RECORDS"),
     batchSize: yield* Config.Int("BATCH_SIZE").pipe(Config.withDefault(1000))
   })
-  const finish = yield* Effect.forkScoped(mayFinish)
+  const afterBatch = makeDemo(source.batches.length)
   const subscriber = yield* Story.subscribe(yield* Settings.port, secret)
   process.send?.({ port: subscriber.port })
   const run = yield* Story.run({
@@ -40,10 +46,7 @@ export const main = Effect.gen(function*() {
     gatewayUrl: yield* Config.String("GATEWAY_URL"),
     queryUrl: yield* Config.String("QUERY_URL"),
     paceMs: 100,
-    onSent: (batches) => {
-      if (batches === Math.floor(source.batches.length / 2)) process.send?.({ halfWay: true })
-    },
-    mayFinish: Fiber.join(finish)
+    afterBatch
   })
   const report = yield* audit(source, run)
   yield* Console.log(table(source, run, report))

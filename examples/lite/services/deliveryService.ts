@@ -30,7 +30,7 @@ const Deliveries = Layer.unwrap(Effect.gen(function*() {
 }))
 
 const Worker = TaskWorker.layer({ tasks: [Delivery.Webhook], workerId: Platform.workerId("delivery_service") }).pipe(
-  Layer.provide([Deliveries, Platform.queue]),
+  Layer.provide([Deliveries, Platform.queue()]),
   Layer.provide(Platform.stateStore("verify"))
 )
 

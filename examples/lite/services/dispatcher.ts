@@ -10,7 +10,7 @@ import * as Settings from "../shared/settings.ts"
 import { censusByCron } from "../shared/triggers.ts"
 
 // Short, so that the demo is quick: what a dispatcher that died was about to send waits this long for the next one.
-const Publisher = Outbox.publisher({ lease: "3 seconds" }).pipe(Layer.provide(Platform.queue))
+const Publisher = Outbox.publisher({ lease: "3 seconds" }).pipe(Layer.provide(Platform.queue()))
 
 export const main = Effect.gen(function*() {
   yield* Layer.build(Publisher)

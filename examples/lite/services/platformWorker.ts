@@ -3,6 +3,7 @@
  */
 import { Dataset, Delivery, Task, TaskWorker } from "duroxide-prisma/queue"
 import { Effect, Layer, Option, Result } from "effect"
+import { activeVersion } from "../shared/activeVersion.ts"
 import { AppData, dataLayer, State, stateLayer } from "../shared/databases.ts"
 import { Census, ConvertBatch, FinishVersion } from "../shared/jobs.ts"
 import { layer as objectStoreLayer, ObjectStore } from "../shared/objectStore.ts"
@@ -73,9 +74,8 @@ const FinishVersionLive = FinishVersion.toLayer(
 
 const CensusLive = Census.toLayer(Effect.fnUntraced(function*({ reason }) {
   const { taskId } = yield* Task.Attempt
-  const datasets = yield* Dataset.Dataset
   const data = yield* AppData
-  const active = yield* Effect.map(datasets.active("readings"), Option.getOrUndefined)
+  const active = Option.getOrUndefined(yield* activeVersion("readings"))
   // Another database cannot commit together with the task, so the id of the task makes a second attempt harmless.
   yield* data.query(
     "INSERT INTO censuses (task_id, reason, dataset_version, records) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
@@ -85,7 +85,7 @@ const CensusLive = Census.toLayer(Effect.fnUntraced(function*({ reason }) {
 
 const Worker = TaskWorker.layer({ tasks: [ConvertBatch, FinishVersion, Census], concurrency: 2, workerId }).pipe(
   Layer.provide([ConvertBatchLive, FinishVersionLive, CensusLive]),
-  Layer.provide([Platform.queue, Dataset.layer]),
+  Layer.provide([Platform.queue(), Dataset.layer]),
   Layer.provide(Platform.stateStore("verify")),
   Layer.provide([stateLayer, dataLayer, objectStoreLayer])
 )

@@ -3,6 +3,7 @@
  */
 import { Dataset } from "duroxide-prisma/queue"
 import { Cache, Effect, Layer, Option } from "effect"
+import { activeVersion } from "../shared/activeVersion.ts"
 import { AppData, dataLayer } from "../shared/databases.ts"
 import * as Http from "../shared/http.ts"
 import { layer as objectStoreLayer, ObjectStore } from "../shared/objectStore.ts"
@@ -25,8 +26,7 @@ type ReadFile = (uri: string) => Effect.Effect<ReadonlyArray<Reading>, unknown, 
 
 const summarize = (readFile: ReadFile): Http.Route<AppData | Dataset.Dataset | ObjectStore> =>
   Effect.fnUntraced(function*({ path }) {
-    const datasets = yield* Dataset.Dataset
-    const active = yield* datasets.active(path["dataset"]!)
+    const active = yield* activeVersion(path["dataset"]!)
     if (Option.isNone(active)) return yield* new Http.Problem({ status: 404, problem: "no version is active" })
     const { outputs, version } = active.value
 

@@ -14,10 +14,11 @@ export const stateStore = (migrate: "apply" | "verify") =>
 
 const queues = { batches: {}, platform: {}, deliveries: {} }
 
-export const queue = Layer.unwrap(Effect.gen(function*() {
-  if ((yield* Settings.profile) === "sqs") return yield* Effect.die(new Error("SqsQueue is not in this version yet"))
-  return PgQueue.layer({ queues })
-}))
+export const queue = () =>
+  Layer.unwrap(Effect.gen(function*() {
+    if ((yield* Settings.profile) === "sqs") return yield* Effect.die(new Error("SqsQueue is not in this version yet"))
+    return PgQueue.layer({ queues })
+  }))
 
 /** The id of a worker: of this process. */
 export const workerId = (service: string) => `${service} ${process.pid}`
