@@ -87,7 +87,7 @@ CREATE TABLE queue_tasks (
   dead_at TIMESTAMPTZ,
   CONSTRAINT queue_tasks_pkey PRIMARY KEY (id)
 ) WITH (
-  fillfactor = 60,
+  fillfactor = 45, -- a claim updates the row once: the new versions of all rows fit on the page
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
   vacuum_index_cleanup = on, vacuum_truncate = off
 );

@@ -1,0 +1,99 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as PgServer from "../utils/PgServer.ts"
+import { counted } from "../utils/reads.ts"
+
+const id = (n: number) => `00000000-0000-0000-0000-${String(n).padStart(12, "0")}`
+const wakeups = (...ns: ReadonlyArray<number>) =>
+  JSON.stringify(ns.map((n) => ({ kind: "task_wakeup", task_id: id(n) })))
+const items = (fields: object, ...ns: ReadonlyArray<number>) =>
+  JSON.stringify(ns.map((n) => ({ task_id: id(n), attempt: 1, ...fields })))
+
+/** What the functions of tasks read beside many that wait, have ended or are dead: few index entries, no table. */
+const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
+  create: [
+    `SELECT * FROM dx_create_tasks('[
+      {"name":"T","key":"k","payload":"1","max_attempts":1,"queue":"tasks"},
+      {"name":"T","key":"7","payload":"1","max_attempts":1,"queue":"tasks"}
+    ]')`,
+    ["queue_tasks_name_key_idx"],
+    20
+  ],
+  claim: [
+    `SELECT * FROM dx_claim_tasks('${wakeups(1, 2, 50_001, 3)}', '{T}', '{1000}', 'w')`,
+    ["queue_tasks_pkey"],
+    40
+  ],
+  "claim by a batch": [
+    `SELECT * FROM dx_claim_tasks('[{"kind":"buffer_batch","dataset_uuid":"${
+      id(1)
+    }","dataset_version":1,"batch_uri":"u"}]',
+      '{T}', '{1000}', 'w')`,
+    ["queue_dataset_batches_pkey"],
+    10
+  ],
+  renew: [`SELECT dx_renew_tasks('${items({ lease_ms: 1000 }, 1, 2)}')`, ["queue_tasks_pkey"], 20],
+  lock: [`SELECT dx_lock_attempt('${id(1)}', 1)`, ["queue_tasks_pkey"], 4],
+  complete: [`SELECT dx_complete_tasks('${items({ result: "1" }, 1)}')`, ["queue_tasks_pkey"], 20],
+  fail: [
+    `SELECT dx_fail_tasks('${items({ outcome: "Failed", error: "{}", delay_ms: 1 }, 2)}')`,
+    ["queue_tasks_pkey"],
+    20
+  ],
+  cancel: [`SELECT dx_cancel_tasks('{${id(3)}}', 'why')`, ["queue_tasks_pkey"], 20],
+  await: [`SELECT * FROM dx_await_tasks('{${id(4)},${id(50_002)}}')`, ["queue_tasks_pkey"], 20],
+  sweep: ["SELECT * FROM dx_sweep_tasks(10, 5)", ["queue_tasks_look_at_idx", "queue_tasks_dead_at_id_idx"], 200],
+  "redrive by id": [`SELECT dx_redrive_tasks('{${id(45_001)}}', NULL, 10)`, ["queue_tasks_pkey"], 20],
+  "redrive by name": ["SELECT dx_redrive_tasks(NULL, 'T', 10)", ["queue_tasks_dead_at_id_idx"], 60],
+  clean: ["SELECT dx_clean_tasks(1000, 1000, 20)", ["queue_tasks_ended_at_idx", "queue_task_attempts_pkey"], 150]
+}
+
+const tables = ["queue_tasks", "queue_task_attempts", "queue_dataset_batches"]
+
+const fill = `
+  INSERT INTO queue_tasks (id, name, key, payload, status, max_attempts, run_at, look_at, queue, created_at, updated_at,
+      ended_at, dead_at)
+    SELECT ('00000000-0000-0000-0000-' || lpad(g::text, 12, '0'))::uuid, 'T', g::text, '1',
+      CASE WHEN g <= 20000 THEN 'Pending' WHEN g <= 40000 THEN 'Completed' ELSE 'Dead' END, 3, now() - interval '1 hour',
+      CASE WHEN g <= 20000 THEN now() + (g - 50) * interval '1 second' END, 'tasks', now(), now(),
+      CASE WHEN g > 20000 AND g <= 40000 THEN now() - g * interval '1 second' END,
+      CASE WHEN g > 40000 THEN now() - g * interval '1 second' END
+    FROM generate_series(1, 50000) AS g;
+  INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+    SELECT id, 1, 'w', now(), now(), 'Completed' FROM queue_tasks WHERE ended_at IS NOT NULL`
+
+describe("tasks read little:", () => {
+  it.live.each(["on empty tables, analyzed", "without statistics"])("planned %s", (planned) =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      for (const table of tables) yield* test.sql(`ALTER TABLE ${table} SET (autovacuum_enabled = off)`)
+      if (planned.endsWith("analyzed")) { for (const table of tables) yield* test.sql(`ANALYZE ${table}`) }
+      const session = yield* counted(test)
+      for (const [sql] of Object.values(cases)) yield* session(sql)
+      yield* test.sql(fill)
+      for (const [what, [sql, indexes, most]] of Object.entries(cases)) {
+        const { reads } = yield* session(sql)
+        assert.deepStrictEqual(reads.filter(({ is_table, scans }) => is_table && scans > 0), [], `${what}: scans`)
+        const used = new Set(reads.filter(({ scans }) => scans > 0).map(({ name }) => name))
+        assert.deepStrictEqual(indexes.filter((index) => !used.has(index)), [], `${what}: unused`)
+        assert.isAtMost(reads.reduce((sum, { entries }) => sum + entries, 0), most, `${what}: entries`)
+      }
+    }).pipe(Effect.scoped), 60_000)
+
+  it.live("a claim and a heartbeat write no index", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* PgServer.database
+      yield* sql(`SELECT FROM dx_create_tasks((SELECT jsonb_agg(jsonb_build_object('name', 'T', 'key', g::text,
+        'payload', '1', 'max_attempts', 3, 'queue', 'tasks')) FROM generate_series(1, 100) AS g))`)
+      yield* sql("SELECT FROM dx_claim_tasks((SELECT jsonb_agg(payload) FROM queue_outbox), '{T}', '{30000}', 'w')")
+      yield* sql(
+        `SELECT dx_renew_tasks((SELECT jsonb_agg(jsonb_build_object('task_id', id, 'attempt', 1, 'lease_ms', 60000))
+        FROM queue_tasks))`
+      )
+      yield* sql("SELECT pg_stat_force_next_flush()")
+      const [row] = yield* sql(
+        `SELECT n_tup_upd::int AS updates, n_tup_hot_upd::int AS hot FROM pg_stat_user_tables WHERE relname = 'queue_tasks'`
+      )
+      assert.deepStrictEqual(row, { updates: 200, hot: 200 })
+    }).pipe(Effect.scoped), 60_000)
+})
