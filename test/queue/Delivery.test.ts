@@ -8,7 +8,18 @@ import * as Redacted from "effect/Redacted"
 import { TestClock } from "effect/testing"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
-import { attempted, Deliveries, endpoint, hurry, logs, never, secret, status, task } from "./utils/deliveries.ts"
+import {
+  attempted,
+  Deliveries,
+  endpoint,
+  fetched,
+  hurry,
+  logs,
+  never,
+  secret,
+  status,
+  task
+} from "./utils/deliveries.ts"
 
 const event = (name: string) => ({ endpoint: name, event: "dataset.activated", data: { version: 7, "naïve": ["✓"] } })
 
@@ -24,12 +35,13 @@ layer(Deliveries, { timeout: "60 seconds", excludeTestServices: true })((it) => 
   describe("an endpoint that accepts", () => {
     it.effect("receives the event once, signed", () =>
       Effect.gen(function*() {
-        const { name, received } = yield* endpoint([status(204)])
+        const { name, received, url } = yield* endpoint([status(204)])
         const id = yield* Delivery.create(event(name))
         assert.deepStrictEqual(yield* Effect.flatMap(Tasks.Tasks, (tasks) => tasks.wait(Delivery.Webhook, id)), {
           status: 204
         })
         assert.lengthOf(received, 1)
+        assert.lengthOf(fetched.filter((to) => to === url), 1)
         const { body, headers } = received[0]!
         const { timestamp, ...sent } = JSON.parse(body) as Record<string, unknown>
         assert.deepStrictEqual(sent, { type: "dataset.activated", data: { version: 7, "naïve": ["✓"] } })
@@ -179,6 +191,7 @@ layer(Deliveries, { timeout: "60 seconds", excludeTestServices: true })((it) => 
           assert.isNull(code)
           assert.notInclude(problem, "password")
           assert.lengthOf(target.received, 0)
+          assert.notInclude(fetched, change(target.url))
         }))
     }
 

@@ -16,6 +16,9 @@ export const secret = Redacted.make(`whsec_${Buffer.alloc(32, 1).toString("base6
 
 const endpoints = new Map<string, Delivery.Endpoint>()
 
+/** Addresses that the process has sent requests to. */
+export const fetched: Array<string> = []
+
 /** Lines that the process logs. */
 export const logs: Array<string> = []
 
@@ -26,7 +29,11 @@ export const Deliveries = Layer.unwrap(
       Layer.provide(Delivery.layer({
         endpoints: (name) => Effect.sync(() => Option.fromUndefinedOr(endpoints.get(name))),
         allow: ({ pathname }) => pathname !== "/forbidden",
-        timeout: "2 seconds"
+        timeout: "2 seconds",
+        fetch: (url, init) => {
+          fetched.push(url instanceof Request ? url.url : url.toString())
+          return fetch(url, init)
+        }
       })),
       Layer.provide(Outbox.publisher()),
       Layer.provide(PgQueue.layer({ queues: { deliveries: {} } })),
