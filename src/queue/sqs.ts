@@ -1,2 +1,1 @@
-// oxlint-disable-next-line unicorn/require-module-specifiers -- its module comes next
-export {}
+export * as SqsQueue from "./SqsQueue.ts"
