@@ -22,6 +22,7 @@ const checks = [
   ["stress", "--", "--seconds", "1"], // judges success, not speed
   ["test:package"],
   ["demo"],
+  ["lite", "--", "--queue", "sqs", "--records", "6000"], // the tests run it on PostgreSQL alone
   ["example", "--", "all"]
 ]
 

@@ -16,7 +16,7 @@ export const main = Effect.gen(function*() {
     Layer.mergeAll(
       Databases.dataLayer,
       ObjectStore.layer,
-      Platform.queue().pipe(Layer.provide(Platform.stateStore("apply")))
+      Platform.queue({ create: true }).pipe(Layer.provide(Platform.stateStore("apply")))
     )
   )
 )

@@ -2,7 +2,8 @@
  * The layers that the profile decides; the rest of the code is the same in both.
  */
 import { PgQueue, QueueDatabase } from "duroxide-prisma/queue"
-import { Effect, Layer } from "effect"
+import { SqsQueue } from "duroxide-prisma/queue/sqs"
+import { Effect, Layer, Option } from "effect"
 import * as Settings from "./settings.ts"
 
 /** Tasks, outbox and datasets: the same PostgreSQL in both profiles. */
@@ -14,10 +15,16 @@ export const stateStore = (migrate: "apply" | "verify") =>
 
 const queues = { batches: {}, platform: {}, deliveries: {} }
 
-export const queue = () =>
+/** With `create`, for development, queues of SQS that are missing are created; those of PostgreSQL need no preparation. */
+export const queue = (options?: { readonly create: boolean }) =>
   Layer.unwrap(Effect.gen(function*() {
-    if ((yield* Settings.profile) === "sqs") return yield* Effect.die(new Error("SqsQueue is not in this version yet"))
-    return PgQueue.layer({ queues })
+    if ((yield* Settings.profile) === "postgresql") return PgQueue.layer({ queues })
+    const endpoint = yield* Settings.sqsEndpoint
+    return SqsQueue.layer({
+      queues,
+      create: options?.create,
+      client: Option.isSome(endpoint) ? { endpoint: endpoint.value } : undefined
+    })
   }))
 
 /** The id of a worker: of this process. */
