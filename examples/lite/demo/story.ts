@@ -73,7 +73,10 @@ export const run = Effect.fn("lite.story")(function*(options: Options) {
     yield* Effect.sleep(options.paceMs)
   }
   yield* send("POST", `${address}/finish`, JSON.stringify({ batches: source.batches.length }))
-  yield* subscriber.activated
+  yield* Effect.timeoutOrElse(subscriber.activated, {
+    duration: "90 seconds",
+    orElse: () => Effect.fail(new Refused({ request: "the version", answer: "it is not active after 90 seconds" }))
+  })
 
   const summary = (yield* send("GET", `${options.queryUrl}/datasets/${dataset}/summary`)) as Summary
 

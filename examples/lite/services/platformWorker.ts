@@ -83,7 +83,13 @@ const CensusLive = Census.toLayer(Effect.fnUntraced(function*({ reason }) {
   )
 }, Effect.orDie))
 
-const Worker = TaskWorker.layer({ tasks: [ConvertBatch, FinishVersion, Census], concurrency: 2, workerId }).pipe(
+const Worker = TaskWorker.layer({
+  tasks: [ConvertBatch, FinishVersion, Census],
+  concurrency: 2,
+  workerId,
+  // Short, so that the demo is quick: what was delivered to a process that died is hidden for this time.
+  visibilityTimeout: "5 seconds"
+}).pipe(
   Layer.provide([ConvertBatchLive, FinishVersionLive, CensusLive]),
   Layer.provide([Platform.queue(), Dataset.layer]),
   Layer.provide(Platform.stateStore("verify")),

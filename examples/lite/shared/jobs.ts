@@ -23,7 +23,8 @@ export const FinishVersion = Task.make("FinishVersion", {
   error: DatasetError.DatasetError,
   queue: "platform",
   lease: "3 seconds",
-  retry
+  // It waits for batches, which may take some attempts themselves.
+  retry: { ...retry, maxAttempts: 500 }
 })
 
 /** Counts the records of the active version. */
