@@ -27,6 +27,8 @@ export interface Load {
   readonly observed: Observed | undefined
   /** One call of the store that is made and timed in place of an orchestration. */
   readonly call: "abandon" | "read" | "append" | undefined
+  /** Plain jobs that are created together in place of an orchestration, which count one by one; 0 for orchestrations. */
+  readonly jobs: number
   /** What is timed in place of an orchestration that other processes serve: see `elsewhere.ts`. */
   readonly noticed: "claim" | "end" | "round trip" | undefined
   /** How many other processes serve, where one is timed that they serve. */
@@ -51,6 +53,7 @@ export const plainLoad: Load = {
   warm: true,
   observed: undefined,
   call: undefined,
+  jobs: 0,
   noticed: undefined,
   servers: 1,
   pollMs: null,

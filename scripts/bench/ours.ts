@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import { openCalls } from "./calls.ts"
 import type { Contender, Load, Options, Timing } from "./contender.ts"
 import { openElsewhere } from "./elsewhere.ts"
+import { openJobs } from "./jobs.ts"
 import { openNeighbour } from "./neighbour.ts"
 import * as observed from "./observed.ts"
 import { storeOf } from "./store.ts"
@@ -40,6 +41,7 @@ const LongFlow = Orchestration.make("LongFlow", {
 export const open = async (settings: Settings): Promise<Contender> => {
   const { load, maxConnections, schema, url } = settings
   if (load.call !== undefined) return openCalls({ url, call: load.call })
+  if (load.jobs > 0) return openJobs(settings)
   if (load.neighbour) return openNeighbour({ url, load })
   if (load.noticed !== undefined) return openElsewhere({ url, load, noticed: load.noticed })
   const moments = new Map<string, Array<number>>()

@@ -11,27 +11,40 @@ const folder = "scripts/bench/peers"
 
 export const ours: Module = { name: "ours", path: compiled("ours"), usesPostgres: true }
 
-const installed = (name: string, cannot: Module["cannot"] & {} = {}, usesPostgres = true): Module => ({
+const installed = (name: string, cannot: Module["cannot"] & {}, usesPostgres = true): Module => ({
   name,
   path: `${folder}/${name}.mjs`,
   usesPostgres,
   cannot: { G: "its rows are put into our tables only", ...cannot }
 })
 
+const engine = (name: string, cannot: Module["cannot"] & {} = {}, usesPostgres?: boolean): Module =>
+  installed(name, { J: "it runs no plain jobs", ...cannot }, usesPostgres)
+
+/** Without orchestrations. */
+const queue = (name: string): Module =>
+  installed(name, {
+    T: "it has no timers that a job waits for",
+    M2: "a process is not notified of jobs that ran in another one"
+  })
+
 export const peers: Readonly<Record<string, Module>> = {
-  "bare": { name: "bare", path: compiled("bare"), usesPostgres: false, cannot: { G: "it stores nothing" } },
-  "duroxide": installed("duroxide"),
-  "duroxide-sqlite": installed(
+  "bare": {
+    name: "bare",
+    path: compiled("bare"),
+    usesPostgres: false,
+    cannot: { G: "it stores nothing", J: "it runs no plain jobs" }
+  },
+  "duroxide": engine("duroxide"),
+  "duroxide-sqlite": engine(
     "duroxide-sqlite",
     { M2: "its processes share no database", R: "it has no server" },
     false
   ),
-  "graphile": installed("graphile", {
-    T: "it has no timers that a job waits for",
-    M2: "a process is not notified of jobs that ran in another one"
-  }),
-  "dbos": installed("dbos"),
-  "effect": installed("effect", { M2: "it runs with one runner" })
+  "graphile": queue("graphile"),
+  "pg-boss": queue("pg-boss"),
+  "dbos": engine("dbos"),
+  "effect": engine("effect", { M2: "it runs with one runner" })
 }
 
 /** Installs the peers on first use, and when their lockfile has changed. */

@@ -43,7 +43,7 @@ export const resultOf = (
   const latencies = samples.flatMap(({ latenciesMs }) => latenciesMs).map((ms) => ms - load.timerMs).sort((a, b) =>
     a - b
   )
-  const completed = latencies.length
+  const completed = latencies.length * Math.max(load.jobs, 1)
   const per = (total: number | null | undefined) =>
     total === null || total === undefined || completed === 0 ? null : round(total / completed)
   const perMinute = (total: number | null | undefined) =>

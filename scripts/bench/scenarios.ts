@@ -77,6 +77,10 @@ const started = { ...idle, begins: "one start" } as const
 const far = (roundTripMs: number) => ({ ...randomly, roundTripMs })
 
 const long = { once: true }
+
+/** As an activity, so that a peer runs one job. */
+const job = { activities: 1, jobs: 1 }
+
 const steps = (activities: number, inFlight: number) => ({ ...chain, activities, inFlight })
 
 export const scenarios: Readonly<Record<string, Scenario>> = {
@@ -147,6 +151,12 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     ),
     baseline: "1 process"
   },
+  J: rate(
+    "plain jobs of 0 ms, without an orchestration",
+    variant("20 in flight", job),
+    variant("200 in flight", { ...job, inFlight: 200 }),
+    variant("10,000 created at once", { activities: 10_000, jobs: 10_000, inFlight: 1 }, long)
+  ),
   O: {
     ...rate(
       "S8 with metrics and spans, and without; ours only",

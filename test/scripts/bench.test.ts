@@ -109,6 +109,13 @@ describe("bench", () => {
       for (const { ours } of line.variants) assert.isAbove(ours.completed, 0)
     }), patient)
 
+  it.live("plain jobs: each counts, also of those that are created at once", () =>
+    Effect.gen(function*() {
+      const line = yield* bench("J", ...briefly)
+      for (const { ours } of line.variants) assert.isAbove(ours.completed, 0)
+      assert.deepInclude(line.variants.at(-1).ours, { completed: 10_000, failed: 0 })
+    }), patient)
+
   it.live("an unknown scenario, and an unknown peer: the scenarios and peers there are", () =>
     Effect.gen(function*() {
       for (const args of [["S9"], ["S8", "--peer", "temporal"]]) {

@@ -22,7 +22,7 @@ export async function open({ load, url }) {
         concurrentJobs,
         maxPoolSize: 10,
         logger,
-        ...(load.slots === undefined && load.inFlight > 1 &&
+        ...(load.slots === undefined && (load.inFlight > 1 || load.jobs > 1) &&
           { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 })
       }
     },
