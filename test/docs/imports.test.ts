@@ -6,9 +6,12 @@ import * as root from "duroxide-prisma"
 import * as observability from "duroxide-prisma/observability"
 import * as prisma from "duroxide-prisma/prisma"
 import * as provider from "duroxide-prisma/provider"
+import * as queue from "duroxide-prisma/queue"
+import * as sqs from "duroxide-prisma/queue/sqs"
 import * as server from "duroxide-prisma/server"
 import * as testing from "duroxide-prisma/testing"
 import * as suite from "duroxide-prisma/testing/provider"
+import * as queueSuite from "duroxide-prisma/testing/queue"
 import * as effect from "effect"
 import * as http from "effect/http"
 import * as effectObservability from "effect/observability"
@@ -22,9 +25,12 @@ const ours: Record<string, object> = {
   "duroxide-prisma/observability": observability,
   "duroxide-prisma/prisma": prisma,
   "duroxide-prisma/provider": provider,
+  "duroxide-prisma/queue": queue,
+  "duroxide-prisma/queue/sqs": sqs,
   "duroxide-prisma/server": server,
   "duroxide-prisma/testing": testing,
-  "duroxide-prisma/testing/provider": suite
+  "duroxide-prisma/testing/provider": suite,
+  "duroxide-prisma/testing/queue": queueSuite
 }
 const entries: Record<string, object> = {
   ...ours,

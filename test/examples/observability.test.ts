@@ -79,9 +79,12 @@ describe("observability", () => {
       return targets.flatMap(({ expr }) => [...expr.matchAll(/\b(?:duroxide|provider)_\w+/g)].map(([name]) => name))
     })
     assert.deepStrictEqual(used.filter((name) => !seriesNames.includes(name)), [])
-    // Reading the number of samples is what leads to the next one.
+    // Reading the numbers of samples is what leads to the next ones.
     const shown = (id: string) => used.some((name) => name.startsWith(id.replaceAll(".", "_")))
-    assert.deepStrictEqual([...metricNames.keys()].filter((id) => !shown(id)), ["duroxide_store_samples_total"])
+    assert.deepStrictEqual([...metricNames.keys()].filter((id) => !shown(id)), [
+      "duroxide_store_samples_total",
+      "duroxide_outbox_samples_total"
+    ])
   })
 
   it("the compose file runs PostgreSQL, Prometheus and Grafana, with files that exist", () => {

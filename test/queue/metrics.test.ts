@@ -27,26 +27,28 @@ const layers = {
   )
 }
 
+const counting = (layer: (typeof layers)[keyof typeof layers]) =>
+  Effect.gen(function*() {
+    const queue = yield* Queue
+    const receive = queue.receive("orders", { maxMessages: 10, visibilityTimeout: "1 minute", wait: 0 })
+    for (const n of [1, 2, 3]) yield* queue.publish("orders", { kind: "numbered", n })
+    const [first, second, third] = yield* receive
+    yield* queue.ack("orders", first!.receipt)
+    yield* queue.deadLetter("orders", second!, "of no use")
+    yield* queue.extendVisibility("orders", third!.receipt, 0)
+    const [again] = yield* receive
+    yield* queue.extendVisibility("orders", again!.receipt, 0)
+    assert.lengthOf(yield* receive, 0)
+    assert.deepStrictEqual(yield* counts(Metrics.queueMessagesReceived), { orders: 4 })
+    assert.deepStrictEqual(yield* counts(Metrics.queueMessagesRedelivered), { orders: 1 })
+    assert.deepStrictEqual(yield* counts(Metrics.queueMessagesAcked), { orders: 1 })
+    assert.deepStrictEqual(yield* counts(Metrics.queueMessagesDead), { orders: 2 })
+  }).pipe(Effect.provide(layer), isolated, silently)
+
 describe("metrics of queues:", () => {
-  for (const [name, layer] of Object.entries(layers)) {
-    it.live(`${name} counts what it delivers, acknowledges and moves to the dead letters`, () =>
-      Effect.gen(function*() {
-        const queue = yield* Queue
-        const receive = queue.receive("orders", { maxMessages: 10, visibilityTimeout: "1 minute", wait: 0 })
-        for (const n of [1, 2, 3]) yield* queue.publish("orders", { kind: "numbered", n })
-        const [first, second, third] = yield* receive
-        yield* queue.ack("orders", first!.receipt)
-        yield* queue.deadLetter("orders", second!, "of no use")
-        yield* queue.extendVisibility("orders", third!.receipt, 0)
-        const [again] = yield* receive
-        yield* queue.extendVisibility("orders", again!.receipt, 0)
-        assert.lengthOf(yield* receive, 0)
-        assert.deepStrictEqual(yield* counts(Metrics.queueMessagesReceived), { orders: 4 })
-        assert.deepStrictEqual(yield* counts(Metrics.queueMessagesRedelivered), { orders: 1 })
-        assert.deepStrictEqual(yield* counts(Metrics.queueMessagesAcked), { orders: 1 })
-        assert.deepStrictEqual(yield* counts(Metrics.queueMessagesDead), { orders: 2 })
-      }).pipe(Effect.provide(layer), isolated, silently))
-  }
+  it.live("PgQueue counts what it delivers, acknowledges and moves to the dead letters", () => counting(layers.PgQueue))
+
+  it.live("MemoryQueue counts the same", () => counting(layers.MemoryQueue))
 
   it.effect("Consumer measures handlers by kind and outcome", () =>
     Effect.gen(function*() {
