@@ -17,7 +17,7 @@ it("docs/sqs.md: its example is the one here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/sqs.test.ts"))
   const examples = Docs.blocks(text, "ts")
   assert.lengthOf(examples, 1)
-  for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
+  for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code.replace(/^import .*\n+/gm, "")))
   assert.isTrue(Layer.isLayer(SqsLive))
 })
 
