@@ -193,7 +193,8 @@ export class ActiveVersionChanged
 }
 
 /**
- * An argument is out of its range. Nothing was sent.
+ * An argument is out of its range; nothing was sent. Or `commitVersion` was called in a transaction that is not READ
+ * COMMITTED; nothing has changed.
  *
  * @category reasons
  * @since 0.2.0

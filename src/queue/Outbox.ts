@@ -38,8 +38,9 @@ import type { QueueError } from "./QueueError.ts"
  * can be up to 10 years: what a queue does not hold back, PostgreSQL does.
  *
  * Fails with `QueueError`, before anything is sent to the database, if the input cannot be a message: `PayloadInvalid`,
- * `PayloadTooLarge` (more than 262,144 bytes of JSON in UTF-8), `InvalidInput` for the name of the queue or the delay. Fails
- * with `ProviderError` if the statement fails. Whether the queue exists is found out by the publisher.
+ * `PayloadTooLarge` (more than 262,144 bytes of JSON in UTF-8), `DelayTooLong`, or `InvalidInput` for the name of the queue or
+ * a delay that is not a duration. Fails with `ProviderError` if the statement fails. The publisher finds out whether the
+ * queue exists.
  *
  * @category models
  * @since 0.2.0
@@ -139,7 +140,7 @@ export interface PublisherOptions {
   readonly batchSize?: number | undefined
   /**
    * How long a claimed message belongs to this publisher, at least 1 second. If the process dies, others send its messages
-   * after that time. Two thirds of it are the time in which a queue must accept a message. Defaults to 30 seconds.
+   * after that time. The queue must accept the message within two thirds of it. Defaults to 30 seconds.
    */
   readonly lease?: Duration.Input | undefined
   /** How long sent messages stay in the table, for people to look at. Defaults to 1 day. */

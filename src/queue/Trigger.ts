@@ -1,8 +1,8 @@
 /**
  * What creates tasks from outside: the clock, and webhooks of other systems.
  *
- * A trigger only writes the task and its row of the outbox, in one statement. It is idempotent: an instant of a cron
- * expression, and the id of a webhook, lead to one task however often they arrive.
+ * A trigger only writes the task and its row of the outbox, in one statement. It is idempotent as long as the task is kept: an
+ * instant of a cron expression, and the id of a webhook, create one task however often they arrive.
  *
  * The dispatcher serves `handler`, an HTTP endpoint. A scheduler process (`scheduler`) calls it at the instants of the cron
  * expressions; so can any other scheduler that sends HTTP requests.
@@ -38,8 +38,8 @@ export type { Cron, Failure, Webhook, WebhookEvent } from "./internal/triggers.t
  *
  * `name` has 1 to 100 letters, digits, hyphens and underscores, and is part of the keys of the tasks, `cron/<name>/<instant>`:
  * do not change it. `cron` has five fields, or six with seconds. `timeZone` is a name such as `Europe/Berlin`, and defaults
- * to UTC; in its nights of change, a time that does not exist fires at the next that does, and one that comes twice fires the
- * first time. `payload` gets the instant.
+ * to UTC; when its clocks change, a time that does not exist fires at the next one that does, and a time that comes twice fires
+ * the first time. `payload` gets the instant.
  *
  * **Gotchas**
  *
@@ -65,7 +65,7 @@ export const cron = <P extends PayloadSchema, S extends PayloadSchema, E extends
   options: {
     readonly cron: string
     readonly timeZone?: string | undefined
-    /** What happens to instants that were missed, more than a minute ago. Defaults to `latest`. */
+    /** Which instants fire when several are due, as after a time without a scheduler. Defaults to `latest`. */
     readonly catchUp?: cronInstants.CatchUp | undefined
     readonly task: Task<any, P, S, E>
     readonly payload: (scheduledAt: Date) => P["Type"]
@@ -139,7 +139,7 @@ export const webhook = <P extends PayloadSchema, S extends PayloadSchema, E exte
     const key = signature.keyOf(secret)
     return key ?? refuse(name, "secret", "it is not whsec_ and 24 to 64 bytes in base64")
   })
-  if (keys.length === 0) refuse(name, "secret", "there is not one")
+  if (keys.length === 0) refuse(name, "secret", "the list of secrets is empty")
   return {
     name,
     keys,
@@ -173,8 +173,8 @@ export interface HandlerOptions {
  *   `{"until": "2026-03-01T04:00:00.000Z"}`, or up to now without a body. Answers with the instants that have fired.
  * - `POST …/webhooks/<name>` with a signature: creates the task of the event. Answers with its id.
  *
- * Status 200 says that everything is stored. 401: token or signature are wrong, or the signature is more than five minutes
- * old. 404: there is not such a trigger. 400, 405, 413: the request cannot be read. 503: the database is unavailable; send
+ * Status 200 says that everything is stored. 401: token or signature is wrong, or the signature is more than five minutes
+ * old. 404: there is no trigger of this name. 400, 405, 413: the request cannot be read, or does not fit the task. 503: the database is unavailable; send
  * it again. No answer contains a token, a signature or a payload.
  *
  * **Gotchas**
@@ -224,7 +224,7 @@ export interface SchedulerOptions {
  */
 export const scheduler = (options: SchedulerOptions): Layer.Layer<never> => {
   if (!URL.canParse(options.url) || !/^https?:$/.test(new URL(options.url).protocol)) {
-    throw new RangeError("url of the scheduler is refused: it is not an address of HTTP")
+    throw new RangeError("url of the scheduler is refused: it is not an http or https URL")
   }
   const [token] = tokensOf(options.token)
   return Layer.effectDiscard(schedulers.make({ ...options, token: token! }))

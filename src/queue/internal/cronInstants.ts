@@ -4,8 +4,8 @@
 import * as Cron from "effect/Cron"
 
 /**
- * What happens to instants that are more than a minute old when a trigger fires, because no scheduler ran or the dispatcher
- * was unreachable: only the last instant fires, all fire, or only those that are not older.
+ * What happens to instants that are due when a trigger fires, if no scheduler ran for a while or the dispatcher was
+ * unreachable: only the last one fires (`latest`), all fire, or only those of the last minute (`none`).
  *
  * @category models
  * @since 0.2.0

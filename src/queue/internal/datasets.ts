@@ -153,7 +153,7 @@ export const make = ({ query, schemaSql }: Statements): Operations => {
               operation,
               new Errors.InvalidInput({
                 field: "transaction",
-                problem: `its isolation level is ${answer.level}, a version is committed under read committed only`
+                problem: `its isolation level is ${answer.level}; a version can be committed only under read committed`
               })
             )
         }

@@ -80,7 +80,7 @@ const runCron = Effect.fnUntraced(function*({ crons, tokens }: Options, request:
     return yield* refuse(401, "the bearer token is wrong")
   }
   const trigger = crons.get(name)
-  if (trigger === undefined) return yield* refuse(404, "there is not such a trigger")
+  if (trigger === undefined) return yield* refuse(404, "there is no trigger of this name")
   const until = yield* untilOf(yield* read(request, maxCronBytes))
   const { hasMore, instants } = yield* run(trigger, { until })
   return { instants, hasMore }
@@ -109,7 +109,7 @@ const isoTime = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)
 // -- webhooks --------------------------------------------------------------------------------------
 
 const receive = Effect.fnUntraced(function*(trigger: Webhook | undefined, request: Request) {
-  if (trigger === undefined) return yield* refuse(404, "there is not such a trigger")
+  if (trigger === undefined) return yield* refuse(404, "there is no trigger of this name")
   const body = yield* read(request, maxWebhookBytes)
   const verified = signature.verify(trigger.keys, request.headers, body, {
     nowMs: yield* Clock.currentTimeMillis,
