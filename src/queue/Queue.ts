@@ -109,7 +109,7 @@ export class Queue extends Context.Service<Queue, {
   ) => Effect.Effect<void, QueueError>
   /** Moves a delivered message to the dead letters. `reason` must not contain payloads or secrets. */
   readonly deadLetter: (queue: string, received: Received, reason: string) => Effect.Effect<void, QueueError>
-  /** Moves up to `limit` dead messages back to the queue, the oldest first; answers with their number. */
+  /** Moves up to `limit` dead messages back to the queue, the oldest first except in SQS; answers with their number. */
   readonly redrive: (queue: string, options: { readonly limit: number }) => Effect.Effect<number, QueueError>
   readonly depth: (queue: string) => Effect.Effect<Depth, QueueError>
 }>()("duroxide-prisma/Queue") {}

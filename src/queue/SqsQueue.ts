@@ -2,8 +2,8 @@
  * Queues in Amazon SQS, standard ones, or in a server that speaks its protocol.
  *
  * SQS counts in seconds: visibility timeouts, delays and waits are rounded up. It delivers at least once and in no order, as
- * all queues here do; and it may deliver a message for which an ack was accepted once more, so a worker must not rely on
- * anything but its lease in PostgreSQL.
+ * all queues here do. It may deliver a message again although it has accepted the ack, so a worker relies only on its lease
+ * in PostgreSQL.
  *
  * Needs the package `@aws-sdk/client-sqs`.
  *

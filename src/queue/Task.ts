@@ -107,8 +107,8 @@ export interface Options<E> {
   /** The queue of its wake-ups, which the workers must consume. Defaults to `tasks`. */
   readonly queue?: string | undefined
   /**
-   * How long an attempt is the worker's without a heartbeat; renewed at half. After a crash another attempt begins about a
-   * second later than this. 1 second to 1 hour; defaults to 30 seconds.
+   * How long the worker keeps an attempt without a heartbeat, which it sends after half of this time. After a crash another
+   * attempt begins about a second after the lease has ended. 1 second to 1 hour; defaults to 30 seconds.
    */
   readonly lease?: Duration.Input | undefined
 }

@@ -36,7 +36,7 @@ import type * as Task from "./Task.ts"
 export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
   /** Each has its handler from a layer of `Task.toLayer`. */
   readonly tasks: Tasks
-  /** Handlers that run at the same time, for each queue. Defaults to 10. */
+  /** Handlers that run at the same time, for each queue, 1 to 1,000. Defaults to 10. */
   readonly concurrency?: number | undefined
   /** Shown with attempts. Defaults to `<host>/<process id>/<8 random characters>`. */
   readonly workerId?: string | undefined
@@ -47,9 +47,9 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
   readonly gracePeriod?: Duration.Input | undefined
   /** How long a wake-up is hidden from others, extended at half while its handler runs. Defaults to 30 seconds. */
   readonly visibilityTimeout?: Duration.Input | undefined
-  /** When completed and cancelled tasks are deleted, with their keys and attempts. Defaults to 7 days. */
+  /** How long completed and cancelled tasks are kept, with their keys and attempts. Defaults to 7 days. */
   readonly keepEnded?: Duration.Input | undefined
-  /** When dead tasks are deleted. Defaults to 30 days. */
+  /** How long dead tasks are kept. Defaults to 30 days. */
   readonly keepDead?: Duration.Input | undefined
 }
 
@@ -59,8 +59,8 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
  * **Details**
  *
  * It consumes each queue of its tasks. The wake-up of a task that it does not serve is given back, with a growing delay and one
- * warning. It also looks for attempts of lost workers and for lost wake-ups, also those of other workers: it wakes them through
- * the outbox. Fails with `QueueError` if an option is out of its range. Dies when two tasks have one name.
+ * warning. It also looks for attempts of lost workers and for lost wake-ups, including those of other workers, and wakes their tasks
+ * through the outbox. Fails with `QueueError` if an option is out of its range. Dies when two tasks have one name.
  *
  * **Example** (A process that serves a task on PostgreSQL alone)
  *
