@@ -173,7 +173,8 @@ const consume = Effect.fnUntraced(function*<R>(
   const queue = yield* Queue
   const context = yield* Effect.context<R>()
   const fork = Effect.runForkWith(harmlessIn(context))
-  const handle = handling(queue, settings)
+  const keeper = keeping(queue, settings, fork)
+  const handle = handling(queue, settings, keeper.hold)
   const running = new Set<Fiber.Fiber<void>>()
   const freed = Latch.makeUnsafe()
 
@@ -206,7 +207,8 @@ const consume = Effect.fnUntraced(function*<R>(
     )
   })
 
-  // Closed in the reverse order: first no more is received.
+  // Closed in the reverse order: first no more is received, and messages are kept hidden to the end.
+  yield* Effect.forkScoped(keeper.run)
   yield* Effect.addFinalizer(() =>
     Effect.gen(function*() {
       yield* Effect.timeoutOption(Effect.forEach([...running], Fiber.await, { discard: true }), gracePeriod)
@@ -221,8 +223,78 @@ const consume = Effect.fnUntraced(function*<R>(
   )
 })
 
+/** A message whose handler runs. */
+interface Held {
+  readonly receipt: string
+  /** Monotonic milliseconds of its next extension. */
+  dueMs: number
+  extension: Fiber.Fiber<void> | undefined
+}
+
+/** While the returned effect runs, the message stays hidden. */
+type Hold = <A, E, R>(receipt: string, run: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+
+/** Extends the messages whose handlers run, at half of the visibility timeout: one timer for all. */
+const keeping = <R>(
+  queue: Queue["Service"],
+  { queue: name, visibility }: Settings<R>,
+  fork: (effect: Effect.Effect<void>) => Fiber.Fiber<void>
+): { readonly run: Effect.Effect<void>; readonly hold: Hold } => {
+  /** In the order of their next extensions, as all have the same pause. */
+  const waiting = new Set<Held>()
+  const begun = Latch.makeUnsafe()
+  const halfMs = Duration.toMillis(visibility) / 2
+
+  const wait = (held: Held, nowMs: number) => {
+    held.dueMs = nowMs + halfMs
+    held.extension = undefined
+    waiting.add(held)
+    begun.openUnsafe()
+  }
+
+  /** Not repeated when the lease is lost: then the handler runs on, and its message comes again. */
+  const extend = (held: Held) =>
+    Effect.retry(queue.extendVisibility(name, held.receipt, visibility), {
+      schedule: Schedule.spaced(Duration.divideUnsafe(visibility, 10)),
+      while: ({ isRetryable }) => isRetryable
+    }).pipe(
+      Effect.andThen(Effect.clockWith((clock) => Effect.sync(() => wait(held, monotonicMs(clock))))),
+      Effect.catch((error) =>
+        Effect.logWarning("Consumer: the message could not be kept hidden, so it comes again").pipe(
+          Effect.annotateLogs({ package: "duroxide-prisma", queue: name, error: error.message })
+        )
+      ),
+      Effect.provideService(InBackground, true)
+    )
+
+  const round = Effect.clockWith((clock) => {
+    const nowMs = monotonicMs(clock)
+    for (const held of waiting) {
+      if (held.dueMs > nowMs) return Effect.sleep(Math.ceil(held.dueMs - nowMs))
+      waiting.delete(held)
+      // Not at once: a handler that it wakes must find it.
+      held.extension = fork(Effect.andThen(Effect.yieldNow, extend(held)))
+    }
+    begun.closeUnsafe()
+    return begun.await
+  })
+
+  return {
+    run: Effect.forever(round).pipe(Effect.provideService(InBackground, true)),
+    hold: (receipt, run) =>
+      Effect.clockWith((clock) => {
+        const held: Held = { receipt, dueMs: 0, extension: undefined }
+        wait(held, monotonicMs(clock))
+        const release = Effect.sync(() => void waiting.delete(held))
+        return Effect.onExit(run, () =>
+          // One that has just ended may have made it wait again.
+          held.extension === undefined ? release : Effect.andThen(Fiber.interrupt(held.extension), release))
+      })
+  }
+}
+
 /** Handles and settles one message. Never fails; when interrupted, it gives the message back. */
-const handling = <R>(queue: Queue["Service"], { handlers, queue: name, visibility }: Settings<R>) => {
+const handling = <R>(queue: Queue["Service"], { handlers, queue: name }: Settings<R>, hold: Hold) => {
   const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
     Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations })
 
@@ -245,25 +317,6 @@ const handling = <R>(queue: Queue["Service"], { handlers, queue: name, visibilit
       Effect.andThen(
         settled("the message could not be moved to the dead letters", queue.deadLetter(name, received, reason))
       )
-    )
-
-  const extend = (receipt: string) =>
-    Effect.retry(queue.extendVisibility(name, receipt, visibility), {
-      schedule: Schedule.spaced(Duration.divideUnsafe(visibility, 10)),
-      while: ({ isRetryable }) => isRetryable
-    })
-
-  /** Ends when the lease is lost: then the handler runs on, and its message comes again. */
-  const keepHidden = (receipt: string) =>
-    Effect.delay(extend(receipt), Duration.divideUnsafe(visibility, 2)).pipe(
-      Effect.forever,
-      Effect.catch((error) =>
-        log(Effect.logWarning("Consumer: the message could not be kept hidden, so it comes again"), {
-          error: error.message
-        })
-      ),
-      Effect.andThen(Effect.never),
-      Effect.provideService(InBackground, true)
     )
 
   const timed = (kind: string, run: Effect.Effect<void | Later, unknown, R>) =>
@@ -303,7 +356,7 @@ const handling = <R>(queue: Queue["Service"], { handlers, queue: name, visibilit
       Effect.matchEffect(handler.prepare(payload, { queue: name, deliveryCount }), {
         onFailure: (error) => refuse(received, error.message),
         onSuccess: (run) =>
-          restore(Effect.raceFirst(timed(payload.kind, run), keepHidden(receipt))).pipe(
+          restore(hold(receipt, timed(payload.kind, run))).pipe(
             Effect.exit,
             Effect.flatMap((exit) =>
               Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause)

@@ -145,6 +145,67 @@ describe("Consumer:", () => {
       assert.deepStrictEqual(yield* depth, empty)
     }).pipe(withQueues))
 
+  it.effect("messages that began at different times: each is kept hidden while its own handler runs", () =>
+    Effect.gen(function*() {
+      const queue = yield* Queue
+      const extended: Array<number> = []
+      const numbers = new Map<string, number>()
+      const counting = Queue.of({
+        ...queue,
+        receive: (name, options) =>
+          Effect.tap(
+            queue.receive(name, options),
+            (messages) =>
+              Effect.forEach(messages, ({ payload, receipt }) =>
+                Effect.map(Effect.orDie(Numbered.decode(payload)), ({ n }) =>
+                  void numbers.set(receipt, n)))
+          ),
+        extendVisibility: (name, receipt, timeout) =>
+          Effect.andThen(
+            Effect.sync(() => extended.push(numbers.get(receipt)!)),
+            queue.extendVisibility(name, receipt, timeout)
+          )
+      })
+      const runs: Array<number> = []
+      yield* consume(({ n }) => Effect.andThen(Effect.sync(() => runs.push(n)), Effect.sleep(n * 1000)), {
+        visibilityTimeout: "30 seconds"
+      }).pipe(Effect.provideService(Queue, counting))
+      // Of 10, 20 and 50 seconds: the first ends before it is extended, and while the timer runs for it.
+      for (const n of [10, 20, 50]) {
+        yield* publish(n)
+        yield* TestClock.adjust("4 seconds")
+      }
+      for (let i = 0; i < 60; i++) yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(runs, [10, 20, 50])
+      assert.deepStrictEqual(extended, [20, 50, 50, 50])
+      assert.deepStrictEqual(yield* depth, empty)
+    }).pipe(withQueues))
+
+  it.effect("an extension is under way when the handler ends: it is interrupted, and the message acknowledged", () =>
+    Effect.gen(function*() {
+      const queue = yield* Queue
+      const begun = yield* Deferred.make<void>()
+      const interrupted = yield* Deferred.make<void>()
+      yield* consume(() => Deferred.await(begun)).pipe(
+        Effect.provideService(
+          Queue,
+          Queue.of({
+            ...queue,
+            extendVisibility: () =>
+              Effect.andThen(Deferred.succeed(begun, undefined), Effect.never).pipe(
+                Effect.onInterrupt(() => Deferred.succeed(interrupted, undefined))
+              )
+          })
+        )
+      )
+      yield* publish(1)
+      yield* settle
+      yield* TestClock.adjust("15 seconds")
+      yield* Deferred.await(interrupted)
+      yield* settle
+      assert.deepStrictEqual(yield* depth, empty)
+    }).pipe(withQueues))
+
   it.effect("runs no more handlers at once than concurrency, and receives no more than it can run", () =>
     Effect.gen(function*() {
       let running = 0

@@ -88,12 +88,22 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       const withinMs = leasedUntilMs - monotonicMs(clock) - reservedMs(settings)
       return Effect.forEach(
         messages,
-        (message) => Effect.map(send(queue, message, withinMs), (result) => void outcomes.set(message, result)),
+        (message) => Effect.map(send(queue, message), (result) => void outcomes.set(message, result)),
         { concurrency: "unbounded", discard: true }
-      ).pipe(Effect.onExit((exit) => {
-        const isInterrupted = Exit.isFailure(exit)
-        return settle(messages, outcomes, token, isInterrupted ? farewellMs : leasedUntilMs - monotonicMs(clock))
-      }))
+      ).pipe(
+        // One timer for all.
+        Effect.timeoutOrElse({
+          duration: Math.max(withinMs, 0),
+          orElse: () =>
+            Effect.sync(() => {
+              for (const message of messages) if (!outcomes.has(message)) outcomes.set(message, late(message))
+            })
+        }),
+        Effect.onExit((exit) => {
+          const isInterrupted = Exit.isFailure(exit)
+          return settle(messages, outcomes, token, isInterrupted ? farewellMs : leasedUntilMs - monotonicMs(clock))
+        })
+      )
     })
 
   const settle = Effect.fnUntraced(function*(
@@ -215,23 +225,20 @@ const retried = <A>(statement: Effect.Effect<A, ProviderError>) =>
   Effect.retry(statement, { schedule: Schedule.spaced(settlePauseMs), while: (error) => error.isRetryable })
 
 /** Sends one message; never fails. */
-const send = (
-  queue: Queue["Service"],
-  message: Message,
-  withinMs: number
-): Effect.Effect<Result.Result<void, QueueError>> => {
-  const fail = (reason: QueueError["reason"]) =>
-    Effect.fail(new QueueError({ operation: "publish", queue: message.queue, reason }))
-  return queue.publish(message.queue, message.payload).pipe(
-    Effect.timeoutOrElse({
-      duration: Math.max(withinMs, 0),
-      orElse: () => fail(new Unavailable({ problem: "the queue did not answer in time" }))
-    }),
+const send = (queue: Queue["Service"], message: Message): Effect.Effect<Result.Result<void, QueueError>> =>
+  queue.publish(message.queue, message.payload).pipe(
     // A defect may quote the payload.
-    Effect.catchDefect(() => fail(new Unexpected({ problem: "the queue failed in an unexpected way" }))),
+    Effect.catchDefect(() =>
+      Effect.fail(unsent(message, new Unexpected({ problem: "the queue failed in an unexpected way" })))
+    ),
     Effect.result
   )
-}
+
+const late = (message: Message) =>
+  Result.fail(unsent(message, new Unavailable({ problem: "the queue did not answer in time" })))
+
+const unsent = ({ queue }: Message, reason: QueueError["reason"]) =>
+  new QueueError({ operation: "publish", queue, reason })
 
 /** What the column `last_error` says. */
 const textOf = ({ reason }: QueueError): string => check.reason(`${reason._tag}: ${reason.message}`)
