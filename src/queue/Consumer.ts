@@ -57,7 +57,7 @@ export interface Delivery {
 }
 
 /**
- * A kind of messages with its handler; made by `on`.
+ * A kind of message with its handler; made by `on`.
  *
  * @category models
  * @since 0.2.0

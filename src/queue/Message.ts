@@ -15,7 +15,7 @@ import type { Payload } from "./Queue.ts"
 import { PayloadInvalid } from "./QueueError.ts"
 
 /**
- * A kind of messages.
+ * A kind of message.
  *
  * @category models
  * @since 0.2.0
@@ -41,7 +41,7 @@ export interface Message<Kind extends string, Fields extends PayloadFields> {
 export type Value<Fields extends PayloadFields> = Schema.Struct<Fields>["Type"]
 
 /**
- * Any kind of messages.
+ * Any kind of message.
  *
  * @category models
  * @since 0.2.0
@@ -49,7 +49,7 @@ export type Value<Fields extends PayloadFields> = Schema.Struct<Fields>["Type"]
 export type Any = Message<string, any>
 
 /**
- * Defines a kind of messages. `kind` is a field of every payload, so `fields` cannot have it.
+ * Defines a kind of message. `kind` is a field of every payload, so `fields` cannot have it.
  *
  * **Example** (A message that names a row)
  *

@@ -53,7 +53,7 @@ export interface AttemptRecord {
   readonly attempt: number
   readonly workerId: string
   readonly startedAt: Date
-  /** `none` while it runs. A lost one ends when that is found out. */
+  /** `none` while it runs. A lost attempt ends when the next claim finds it. */
   readonly endedAt: Option.Option<Date>
   readonly outcome: "Running" | "Completed" | "Failed" | "Died" | "TimedOut" | "Lost" | "Cancelled" | "GivenBack"
   readonly failure: Option.Option<Failure>
