@@ -149,12 +149,14 @@ export class LocksLive extends Schema.TaggedError<LocksLive>(id("LocksLive"))("L
   schema: Schema.String,
   instances: Schema.Int,
   activities: Schema.Int,
-  sessions: Schema.Int
+  sessions: Schema.Int,
+  /** Of tasks, messages of queues, and messages of the outbox. */
+  leases: Schema.Int
 }) {
   readonly isRetryable = true
   override get message() {
     return `schema ${this.schema} is in use: live locks on ${this.instances} instance(s), ` +
-      `${this.activities} activity(ies), ${this.sessions} session(s). Stop the processes that work on it, or set force`
+      `${this.activities} activity(ies), ${this.sessions} session(s), and ${this.leases} live lease(s). Stop the processes that work on it, or set force`
   }
 }
 

@@ -73,6 +73,7 @@ const triggersOfLaterRelease = [
   "dx_notify_end",
   "dx_notify_moved_activity",
   "dx_notify_moved_message",
+  "dx_notify_outbox",
   "dx_route_activity",
   "dx_route_message"
 ]
@@ -97,7 +98,7 @@ describe("a schema of our own", () => {
       yield* Effect.addFinalizer(() => sql("DROP SCHEMA stays CASCADE"))
       const neighbour = yield* Duroxide.objects(sql, "stays")
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 9)
+      assert.lengthOf(removed.tables, 19)
       assert.isTrue(removed.schema)
       assert.notInclude(yield* schemas(sql), schema)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, "stays"), neighbour)
@@ -153,10 +154,36 @@ describe("a schema of our own", () => {
       }).pipe(Effect.scoped)
       const before = yield* Duroxide.objects(test.sql, test.schema)
       const reason = yield* refusal(reset({ url: test.url }))
-      assert.deepInclude(reason, { _tag: "LocksLive", schema: "busy", instances: 1, activities: 2, sessions: 1 })
+      assert.deepInclude(reason, {
+        _tag: "LocksLive",
+        schema: "busy",
+        instances: 1,
+        activities: 2,
+        sessions: 1,
+        leases: 0
+      })
       assert.isTrue(reason.isRetryable)
       assert.deepStrictEqual(yield* Duroxide.objects(test.sql, test.schema), before)
       assert.isTrue((yield* reset({ url: test.url, force: true })).schema)
+    }))
+
+  it.live("reset: refuses while tasks, messages or rows of the outbox are leased", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* ownSchema("leased")
+      const later = "extract(epoch FROM now()) * 1000 + 60000"
+      yield* sql(
+        `SELECT dx_create_tasks('[{"name": "Resize", "payload": "null", "max_attempts": 1, "queue": "tasks"}]');
+         UPDATE queue_tasks SET status = 'Running', attempt = 1, lease_until = ${later};
+         SELECT dx_publish_messages('[{"queue": "q", "payload": {"kind": "k"}, "delay_ms": 0, "max_attempts": 20}]');
+         SELECT dx_receive_messages(1, 'q', '00000000-0000-0000-0000-000000000000', 60000);
+         UPDATE queue_outbox SET lease_token = 'x', lease_until = ${later}`
+      )
+      assert.deepInclude(yield* refusal(reset({ url })), { _tag: "LocksLive", instances: 0, leases: 3 })
+      yield* sql(
+        `UPDATE queue_tasks SET lease_until = 1; UPDATE queue_outbox SET lease_until = 1;
+         UPDATE queue_messages SET visible_at = now() - interval '1 second'`
+      )
+      assert.isTrue((yield* reset({ url })).schema)
     }))
 
   it.live("reset: a paused instance does not prevent it", () =>
@@ -225,7 +252,9 @@ describe("an adopted schema", () => {
       const rows = yield* stored
       const applied = yield* silently(Migrator.adopt({ url }))
       const removed = yield* reset({ url })
-      assert.deepStrictEqual([removed.tables, removed.schema], [[], false])
+      assert.lengthOf(removed.tables, 10)
+      for (const table of removed.tables) assert.match(table, /^queue_/)
+      assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)
       assert.lengthOf(removed.indexes, 11)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
@@ -248,7 +277,7 @@ describe("an adopted schema", () => {
       assert.deepStrictEqual(yield* triggers(sql), triggersOfLaterRelease)
 
       const removed = yield* laterRelease(reset({ url }))
-      assert.deepStrictEqual(removed.tables, ["added"])
+      assert.deepStrictEqual(removed.tables.filter((table) => !table.startsWith("queue_")), ["added"])
       assert.includeMembers([...removed.columns], [
         "instances.added_note",
         "instances.added_count",
@@ -268,7 +297,8 @@ describe("an adopted schema", () => {
         _tag: "LocksLive",
         instances: 1,
         activities: 0,
-        sessions: 0
+        sessions: 0,
+        leases: 0
       })
       assert.isAbove((yield* reset({ url, force: true })).functions.length, 15)
       assert.lengthOf(yield* sql("SELECT FROM instance_locks"), 1)

@@ -129,23 +129,34 @@ const presentColumns = Effect.fnUntraced(function*(
 })
 
 const refuseLive = Effect.fnUntraced(function*({ run, schema }: Session, tables: ReadonlyArray<string>) {
-  const counts: Record<string, number> = {}
-  for (const table of ["instance_locks", "worker_queue", "sessions"]) {
-    if (!tables.includes(table)) continue
-    const [row] = yield* run(
-      `SELECT count(*)::int AS live FROM ${table}
-       WHERE locked_until > extract(epoch FROM clock_timestamp()) * 1000${table === "instance_locks" ? holder : ""}`
-    )
-    counts[table] = Number(row?.live)
-  }
-  const { instance_locks: instances = 0, sessions = 0, worker_queue: activities = 0 } = counts
-  if (instances + activities + sessions > 0) {
-    return yield* new MigrationError.LocksLive({ schema, instances, activities, sessions })
+  const count = (table: keyof typeof live) =>
+    tables.includes(table)
+      ? Effect.map(
+        run(`SELECT count(*)::int AS live FROM ${table} WHERE ${live[table]}`),
+        ([row]) => Number(row?.live)
+      )
+      : Effect.succeed(0)
+  const instances = yield* count("instance_locks")
+  const activities = yield* count("worker_queue")
+  const sessions = yield* count("sessions")
+  const leases = (yield* count("queue_tasks")) + (yield* count("queue_messages")) + (yield* count("queue_outbox"))
+  if (instances + activities + sessions + leases > 0) {
+    return yield* new MigrationError.LocksLive({ schema, instances, activities, sessions, leases })
   }
 })
 
-/** A lock with an empty token is a pause: no process runs its instance. */
-const holder = " AND lock_token <> ''"
+const nowMs = "extract(epoch FROM clock_timestamp()) * 1000"
+
+/** By table, what a process works on. */
+const live = {
+  // A lock with an empty token is a pause: no process runs its instance.
+  instance_locks: `locked_until > ${nowMs} AND lock_token <> ''`,
+  worker_queue: `locked_until > ${nowMs}`,
+  sessions: `locked_until > ${nowMs}`,
+  queue_tasks: `lease_until > ${nowMs}`,
+  queue_messages: "lease_token IS NOT NULL AND visible_at > clock_timestamp()",
+  queue_outbox: `lease_until > ${nowMs}`
+}
 
 /** Leaves parameters that were changed since. */
 const resetStorage = Effect.fnUntraced(function*({ run, schema }: Session, createTables: string) {
