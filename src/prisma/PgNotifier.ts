@@ -11,11 +11,12 @@
  * @since 0.2.0
  */
 import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import type * as Redacted from "effect/Redacted"
 import { Notifier, NotifierError } from "../provider/Notifier.ts"
-import type { Hint, Received } from "../provider/Notifier.ts"
+import type { Hint, Queue, Received } from "../provider/Notifier.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
 import * as Channels from "./internal/channels.ts"
@@ -56,7 +57,15 @@ export const make = Effect.fnUntraced(
     const channels = Channels.channelsOf(schema)
     const sender = Channels.makeSender()
     const echo = Channels.echoOf(channels, sender)
-    const applicationName = `duroxide-prisma listener ${Channels.hashOf(schema).slice(0, 16)}`
+    const listenerName = `duroxide-prisma listener ${Channels.hashOf(schema).slice(0, 16)}`
+    /** The queues that this process has said it serves. With both, the name has 61 bytes; the server keeps 63. */
+    const serves = new Set<Queue>()
+    const renamed = Latch.makeUnsafe()
+    const serve = (queue: Queue) => {
+      if (serves.has(queue)) return
+      serves.add(queue)
+      renamed.openUnsafe()
+    }
 
     /** One statement, and one lock of the server, for all of them. */
     const notify = (operation: string, notifications: ReadonlyArray<Channels.Notification>) =>
@@ -75,7 +84,8 @@ export const make = Effect.fnUntraced(
           Listening.keep({
             connection,
             channels: Object.values(channels),
-            applicationName,
+            applicationName: () => [listenerName, ...[...serves].sort()].join(" "),
+            renamed,
             echo,
             sendEcho: notify("checkNotifications", [echo]),
             connected: listener.connected,
@@ -89,17 +99,21 @@ export const make = Effect.fnUntraced(
           })),
       announce: (hints: ReadonlyArray<Hint>) =>
         Effect.suspend(() => {
+          for (const hint of hints) if (hint._tag === "Serves") serve(hint.queue)
           const notifications = Channels.encodeHints(channels, sender, hints)
           return notifications.length === 0
             ? Effect.void
             : Effect.asVoid(Effect.mapError(notify("announce", notifications), notifierError))
         }),
-      processes: query<{ readonly count: number }>(
+      processes: query<Readonly<Record<Queue, number>>>(
         "countListeners",
-        Prisma.sql`SELECT count(*)::integer AS count FROM pg_stat_activity
-          WHERE datname = current_database() AND application_name = ${applicationName}`
+        Prisma.sql`SELECT
+            count(*) FILTER (WHERE application_name LIKE '% orchestrator%')::integer AS orchestrator,
+            count(*) FILTER (WHERE application_name LIKE '% worker%')::integer AS worker
+          FROM pg_stat_activity
+          WHERE datname = current_database() AND starts_with(application_name, ${listenerName})`
       ).pipe(
-        Effect.map(([row]) => row?.count ?? 0),
+        Effect.map(([row]) => row ?? { orchestrator: 0, worker: 0 }),
         Effect.mapError(notifierError)
       )
     })

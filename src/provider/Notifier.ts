@@ -27,6 +27,7 @@ export type Queue = "orchestrator" | "worker"
  *   epoch by the store's clock; 0 for what is visible already. With `only`, it is about one item.
  * - `Taken`: the sender has claimed the items of these hints of work, each about one item, after it knew of them. Who has
  *   not looked for them need not.
+ * - `Serves`: from now on the sender looks for work in this queue. Announced again whenever it has connected.
  * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it announces a later time; null:
  *   it holds none now. After that time its work may be claimed by others.
  * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the first 8
@@ -41,6 +42,7 @@ export type Queue = "orchestrator" | "worker"
 export type Hint = Data.TaggedEnum<{
   Work: { readonly queue: Queue; readonly visibleAtMs: number; readonly only?: HintedItem }
   Taken: { readonly queue: Queue; readonly ids: ReadonlyArray<string> }
+  Serves: { readonly queue: Queue }
   Locks: { readonly queue: Queue; readonly untilMs: number | null }
   Changed: { readonly fingerprints: ReadonlyArray<string> }
   Waiting: {}
@@ -126,8 +128,12 @@ export class Notifier extends Context.Service<Notifier, {
   readonly listen: (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
   /** Sends hints to all other processes, at once and together. */
   readonly announce: (hints: ReadonlyArray<Hint>) => Effect.Effect<void, NotifierError>
-  /** How many listen now, this process included, if it can be counted. May cost a statement: ask rarely. */
-  readonly processes?: Effect.Effect<number, NotifierError> | undefined
+  /**
+   * How many of those that listen now have announced `Serves`, by queue, this process included, if they can be counted.
+   * Processes that only start and wait do not count: the others need not make way for them. May cost a statement: ask
+   * rarely.
+   */
+  readonly processes?: Effect.Effect<Readonly<Record<Queue, number>>, NotifierError> | undefined
 }>()("duroxide-prisma/Notifier") {}
 
 /**
@@ -138,6 +144,7 @@ export class Notifier extends Context.Service<Notifier, {
  */
 export const makeInProcess = (): { readonly connect: (sender: string) => Notifier["Service"] } => {
   const listeners = new Map<string, Listener>()
+  const serving = { orchestrator: new Set<string>(), worker: new Set<string>() }
   return {
     connect: (sender) =>
       Notifier.of({
@@ -148,16 +155,23 @@ export const makeInProcess = (): { readonly connect: (sender: string) => Notifie
               listeners.set(sender, listener)
               listener.connected()
             }),
-            () => Effect.sync(() => listeners.delete(sender))
+            () =>
+              Effect.sync(() => {
+                listeners.delete(sender)
+                for (const servers of Object.values(serving)) servers.delete(sender)
+              })
           ).pipe(Effect.asVoid),
         announce: (hints) =>
           Effect.sync(() => {
+            for (const hint of hints) {
+              if (hint._tag === "Serves" && listeners.has(sender)) serving[hint.queue].add(sender)
+            }
             for (const [other, listener] of listeners) {
               if (other === sender) continue
               for (const hint of hints) listener.receive({ hint, sender })
             }
           }),
-        processes: Effect.sync(() => listeners.size)
+        processes: Effect.sync(() => ({ orchestrator: serving.orchestrator.size, worker: serving.worker.size }))
       })
   }
 }

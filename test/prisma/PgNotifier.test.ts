@@ -16,6 +16,7 @@ const silently = Effect.provide(Logger.layer([]))
 const everyKind = [
   Hint.Work({ queue: "orchestrator", visibleAtMs: 1_700_000_000_000 }),
   Hint.Work({ queue: "worker", visibleAtMs: 1_700_000_000_001 }),
+  Hint.Serves({ queue: "worker" }),
   Hint.Locks({ queue: "orchestrator", untilMs: 1_700_000_005_000 }),
   Hint.Locks({ queue: "worker", untilMs: null }),
   Hint.Changed({ fingerprints: ["01234567", "89abcdef"] }),
@@ -126,7 +127,7 @@ describe("PgNotifier:", () => {
       for (const { two } of opened) assert.deepStrictEqual(hints(yield* two.next(1)), [Hint.Hello()])
     }).pipe(silently))
 
-  it.live("processes: counts those that listen on this schema", () =>
+  it.live("processes: counts those that listen on this schema and serve a queue, also after a loss", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const one = yield* Listening.connected(test)
@@ -136,7 +137,20 @@ describe("PgNotifier:", () => {
       url.searchParams.set("application_name", "shop")
       const two = yield* Listening.connected(test, { url: url.toString() })
       const polling = yield* Listening.open(test, { listens: false })
-      for (const { processes } of [one, two, polling]) assert.strictEqual(yield* processes, 2)
+      const client = yield* Listening.connected(test)
+      const counted = { orchestrator: 1, worker: 2 }
+      const all = Effect.map(
+        Effect.forEach([one, two, polling, client], ({ processes }) => processes),
+        (counts) => counts.every(({ orchestrator, worker }) => orchestrator === 1 && worker === 2)
+      )
+      assert.deepStrictEqual(yield* client.processes, { orchestrator: 0, worker: 0 })
+      yield* one.announce(Hint.Serves({ queue: "worker" }), Hint.Serves({ queue: "orchestrator" }))
+      yield* two.announce(Hint.Serves({ queue: "worker" }))
+      yield* polling.announce(Hint.Serves({ queue: "worker" }))
+      yield* waitUntil(all)
+      yield* Listening.terminate(test)
+      for (const { connections, until } of [one, two, client]) yield* until(() => connections() === 2)
+      assert.deepStrictEqual(yield* client.processes, counted)
     }).pipe(silently))
 
   it.live("processes: counts those of another application, which has a role of its own", () =>
@@ -151,7 +165,11 @@ describe("PgNotifier:", () => {
         url.password = "hunter2"
         const shop = yield* Listening.connected({ ...test, url: url.toString() })
         const ours = yield* Listening.connected(test)
-        for (const { processes } of [shop, ours]) assert.strictEqual(yield* processes, 2)
+        for (const { announce } of [shop, ours]) yield* announce(Hint.Serves({ queue: "worker" }))
+        for (const { processes } of [shop, ours]) {
+          yield* waitUntil(Effect.map(processes, ({ worker }) => worker > 1))
+          assert.deepStrictEqual(yield* processes, { orchestrator: 0, worker: 2 })
+        }
       }))
     }).pipe(Effect.scoped, silently))
 

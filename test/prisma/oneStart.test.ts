@@ -1,15 +1,20 @@
 /**
- * One item for many processes on PostgreSQL: how many of them look for it.
+ * One item for many processes on PostgreSQL: how many of them look for it, and that processes which only start and wait
+ * delay none of them.
  */
 import { assert, describe, it } from "@effect/vitest"
 import { FromDriver, Provider } from "duroxide-prisma/provider"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import * as Random from "effect/Random"
+import * as TestClock from "effect/testing/TestClock"
 import * as Database from "../../src/prisma/Database.ts"
+import { Prisma } from "../../src/prisma/internal/client.ts"
 import * as PgNotifier from "../../src/prisma/PgNotifier.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -27,10 +32,15 @@ const start = Effect.fnUntraced(function*(url: string) {
       Layer.provideMerge(Database.layer({ url, maxConnections: 1 }))
     )
   )
-  const { statementCounts } = Context.get(services, Database.Database)
+  const { query, statementCounts } = Context.get(services, Database.Database)
   return {
     provider: Context.get(services, Provider.Provider),
     looks: Effect.map(statementCounts, ({ fetchOrchestrationItems = 0 }) => fetchOrchestrationItems),
+    /** It has counted the others: its only connection has answered what was sent before. */
+    hasCounted: Effect.map(
+      Effect.tap(statementCounts, () => query("test", Prisma.sql`SELECT 1`)),
+      ({ countListeners = 0 }) => countListeners > 0
+    ),
     isConnected: Effect.map(statementCounts, ({ readNextDue = 0 }) => readNextDue > 0)
   }
 })
@@ -86,6 +96,49 @@ describe("One start on PostgreSQL", () => {
         assert.isAtLeast(looks, starts)
         // Four on average, and a few that learn of it too late; without that, all twenty.
         assert.isBelow(looks, starts * 13)
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
+    60_000
+  )
+
+  it.live(
+    "one worker among 30 processes that only start: it looks at once",
+    () =>
+      Effect.gen(function*() {
+        const { url } = yield* PgServer.database
+        const shared = yield* Layer.build(PrismaDriver.layer().pipe(
+          Layer.provideMerge(Database.layer({ url, maxConnections: 2 }))
+        ))
+        const client = Effect.map(
+          Layer.build(Layer.fresh(
+            FromDriver.layer().pipe(Layer.provide(PgNotifier.layer({ url })), Layer.provide(Layer.succeedContext(shared)))
+          )),
+          (services) => Context.get(services, Provider.Provider)
+        )
+        const clients = yield* Effect.forEach(Array.from({ length: 30 }), () => client)
+        const { query } = Context.get(shared, Database.Database)
+        yield* waitUntil(Effect.map(
+          query<{ readonly count: number }>(
+            "test",
+            Prisma.sql`SELECT count(*)::integer AS count FROM pg_stat_activity
+              WHERE datname = current_database() AND starts_with(application_name, 'duroxide-prisma listener')`
+          ),
+          ([row]) => row!.count === clients.length
+        ))
+        // Its clock stands still: a look that is put off never comes. It always draws the latest moment.
+        const worker = yield* start(url).pipe(
+          Effect.provide(TestClock.layer()),
+          Effect.provideService(Random.Random, { nextDoubleUnsafe: () => 1 - 2 ** -53, nextIntUnsafe: () => 0 })
+        )
+        const claim = yield* Effect.forkScoped(worker.provider.fetchOrchestrationItem({
+          lockTimeout: Duration.seconds(30),
+          pollTimeout: Duration.seconds(30),
+          versions: Option.none()
+        }))
+        yield* waitUntil(worker.isConnected)
+        yield* waitUntil(worker.hasCounted)
+        yield* clients[0]!.startOrchestration(Starts.start("one"))
+        const claimed = Option.flatten(yield* Effect.timeoutOption(Fiber.join(claim), "10 seconds"))
+        assert.strictEqual(Option.getOrUndefined(claimed)?.item.instanceId, "one")
       }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
     60_000
   )

@@ -96,23 +96,25 @@ describe("Hints", () => {
       assert.strictEqual(received, 64)
     }))
 
-  it.effect("counts the processes when it connects, and those that greet it later", () =>
+  it.effect("counts the processes that serve a queue when it connects, and those that begin to later", () =>
     Effect.gen(function*() {
       const { listener, notifier } = manual()
       let counts = 0
-      const hints = yield* hintsOf.make({ ...notifier, processes: Effect.sync(() => (counts++, 3)) }, options)
+      const hints = yield* hintsOf.make({ ...notifier, processes: Effect.sync(() => (counts++, { orchestrator: 0, worker: 3 })) }, options)
       listener().connected()
       yield* settle
-      assert.strictEqual(hints.processes(), 3)
-      for (const sender of ["a", "b", "a"]) listener().receive({ hint: Hint.Hello(), sender })
+      assert.strictEqual(hints.processes("worker"), 3)
+      for (const sender of ["a", "b", "a"]) listener().receive({ hint: Hint.Serves({ queue: "worker" }), sender })
+      listener().receive({ hint: Hint.Hello(), sender: "client" })
       yield* settle
-      assert.strictEqual(hints.processes(), 5)
+      assert.strictEqual(hints.processes("worker"), 5)
+      assert.strictEqual(hints.processes("orchestrator"), 1)
       yield* pass("1 hour")
       assert.strictEqual(counts, 1)
       listener().receive({ hint: work(0), sender: "a" })
       yield* settle
       assert.strictEqual(counts, 2)
-      assert.strictEqual(hints.processes(), 3)
+      assert.strictEqual(hints.processes("worker"), 3)
     }))
 
   it.effect("those that lead to the same, read at once, take one place: of work that is visible, of locks, of changes", () =>

@@ -6,7 +6,7 @@ import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as Database from "../../src/prisma/Database.ts"
 import * as PgNotifier from "../../src/prisma/PgNotifier.ts"
-import type { Hint, Listener, Received } from "../../src/provider/Notifier.ts"
+import type { Hint, Listener, Queue, Received } from "../../src/provider/Notifier.ts"
 import type * as PgServer from "./PgServer.ts"
 
 export interface Heard {
@@ -90,7 +90,7 @@ export const logging = () => {
 
 export interface Open extends Heard {
   readonly announce: (...hints: ReadonlyArray<Hint>) => Effect.Effect<void>
-  readonly processes: Effect.Effect<number>
+  readonly processes: Effect.Effect<Readonly<Record<Queue, number>>>
   readonly database: Database.Database["Service"]
 }
 

@@ -32,6 +32,7 @@ export const queueOf = (
       alarms: yield* alarms.make,
       storeNowMs: () => undefined,
       processes: () => 1,
+      onServe: () => {},
       random: () => 0,
       findNextDue: () => {},
       findLeftLocks: () => {},

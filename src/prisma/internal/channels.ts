@@ -7,6 +7,7 @@
  * - `<ms> <sender>`: the same, from a process of this package
  * - `<ms> <sender> <id> <fingerprint>`: the same, about one item
  * - `0 <sender> taken <id> …`: the sender has claimed the items of these hints
+ * - `0 <sender> serves`: the sender looks for work in this queue
  * - `<ms> <sender> locks`: the sender's locks run out then; 0: it holds none
  *
  * The channel of changes:
@@ -63,6 +64,7 @@ export const encodeHints = (
     }],
     Taken: ({ ids, queue }) =>
       chunks(ids, maxIds).map((some) => ({ channel: channels[queue], payload: `0 ${sender} taken ${some.join(" ")}` })),
+    Serves: ({ queue }) => [{ channel: channels[queue], payload: `0 ${sender} serves` }],
     Locks: ({ queue, untilMs }) => [
       { channel: channels[queue], payload: `${untilMs === null ? 0 : wholeMs(untilMs)} ${sender} locks` }
     ],
@@ -123,14 +125,15 @@ const maxIds = 400
 const chunks = (words: ReadonlyArray<string>, most: number): ReadonlyArray<ReadonlyArray<string>> =>
   Array.from({ length: Math.ceil(words.length / most) }, (_, i) => words.slice(i * most, (i + 1) * most))
 
-const work = /^(\d{1,16})(?: ([0-9a-z]{12})(?: (?:(locks)|([0-9a-f]{16}) ([0-9a-f]{32})|taken((?: [0-9a-f]{16})+)))?)?$/
+const work = /^(\d{1,16})(?: ([0-9a-z]{12})(?: (?:(locks|serves)|([0-9a-f]{16}) ([0-9a-f]{32})|taken((?: [0-9a-f]{16})+)))?)?$/
 
 const decodeWork = (queue: Queue, payload: string): Received | undefined => {
-  const [, digits, sender = null, locks, id, fingerprint, ids] = work.exec(payload) ?? []
+  const [, digits, sender = null, word, id, fingerprint, ids] = work.exec(payload) ?? []
   const ms = Number(digits)
   if (!Number.isSafeInteger(ms)) return undefined // NaN for what does not match
   if (ids !== undefined) return { hint: Hint.Taken({ queue, ids: ids.slice(1).split(" ") }), sender }
-  return locks === undefined
+  if (word === "serves") return { hint: Hint.Serves({ queue }), sender }
+  return word === undefined
     ? { hint: Hint.Work({ queue, visibleAtMs: ms, ...(id && fingerprint && { only: { id, fingerprint } }) }), sender }
     : { hint: Hint.Locks({ queue, untilMs: ms === 0 ? null : ms }), sender }
 }

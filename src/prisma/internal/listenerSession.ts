@@ -4,6 +4,7 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import * as net from "node:net"
 import * as pg from "pg"
@@ -17,7 +18,9 @@ export interface Options {
   readonly connection: Connection
   /** Unquoted. */
   readonly channels: ReadonlyArray<string>
-  readonly applicationName: string
+  readonly applicationName: () => string
+  /** Opened when `applicationName` has changed. */
+  readonly renamed?: Latch.Latch | undefined
   /** Called for every notification, from the moment the server accepts the listener. */
   readonly onNotification: (notification: Notification) => void
 }
@@ -79,11 +82,19 @@ export const open = Effect.fnUntraced(
         )
       )
     )
-    return {
-      watched: Effect.raceFirst(
-        Deferred.await(lost),
-        Effect.forever(Effect.andThen(Effect.sleep(heartbeatIntervalMs), beat))
+    const { applicationName, renamed = Latch.makeUnsafe() } = options
+    const rename = Effect.suspend(() => {
+      renamed.closeUnsafe()
+      return answered(() =>
+        client.query(`${heartbeat}\nSET application_name = ${pg.escapeLiteral(applicationName())}`)
       )
+    })
+    return {
+      watched: Effect.raceAllFirst([
+        Deferred.await(lost),
+        Effect.forever(Effect.andThen(Effect.sleep(heartbeatIntervalMs), beat)),
+        Effect.forever(Effect.andThen(renamed.await, rename))
+      ])
     }
   }
 )
@@ -108,7 +119,7 @@ const farewellMs = 1000
 const prepare = ({ applicationName, connection }: Options) => {
   const socket = new net.Socket()
   const url = new URL(connection.connectionString)
-  url.searchParams.set("application_name", applicationName) // whatever the URL gives to the pool's connections
+  url.searchParams.set("application_name", applicationName()) // whatever the URL gives to the pool's connections
   const client = new pg.Client({
     connectionString: url.toString(),
     connectionTimeoutMillis: connectTimeoutMs,

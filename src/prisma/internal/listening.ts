@@ -5,6 +5,7 @@
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import type * as Latch from "effect/Latch"
 import * as Random from "effect/Random"
 import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
@@ -20,7 +21,9 @@ export interface Listening {
   readonly connection: Connection
   /** Unquoted. */
   readonly channels: ReadonlyArray<string>
-  readonly applicationName: string
+  readonly applicationName: () => string
+  /** Opened when `applicationName` has changed. */
+  readonly renamed?: Latch.Latch | undefined
   /** What `sendEcho` sends, through the pool. Only once it has arrived is the connection relied on. */
   readonly echo: Notification
   readonly sendEcho: Effect.Effect<unknown, ProviderError.ProviderError>

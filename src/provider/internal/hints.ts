@@ -29,8 +29,8 @@ export interface Hints {
   readonly announce: (hint: Hint) => void
   /** Until the provider is closed. */
   readonly subscribe: (subscriber: Subscriber) => void
-  /** How many processes exchange hints, this one included, as far as that is known; 1 if it is not. */
-  readonly processes: () => number
+  /** How many connected processes look for work in the queue, as far as that is known; at least 1. */
+  readonly processes: (queue: Queue) => number
 }
 
 /** All functions are optional; none may throw. */
@@ -111,9 +111,9 @@ export const make = Effect.fnUntraced(function*(
 
   // -- counting ----------------------------------------------------------------------------------
 
-  let counted = 1
-  /** Those that have connected since. */
-  const greeted = new Set<string | null>()
+  let counted: Readonly<Record<Queue, number>> = { orchestrator: 1, worker: 1 }
+  /** Those that serve since then. */
+  const begun = { orchestrator: new Set<string | null>(), worker: new Set<string | null>() }
   let countedMs = Number.NEGATIVE_INFINITY
   const stale = Latch.makeUnsafe()
 
@@ -121,10 +121,10 @@ export const make = Effect.fnUntraced(function*(
     stale.await,
     Effect.suspend(() => {
       stale.closeUnsafe()
-      return Effect.match(notifier.processes ?? Effect.succeed(1), {
+      return Effect.match(notifier.processes ?? Effect.succeed(counted), {
         onSuccess: (count) => {
-          counted = Math.max(count, 1)
-          greeted.clear()
+          counted = count
+          for (const since of Object.values(begun)) since.clear()
         },
         onFailure: () => {}
       })
@@ -193,7 +193,7 @@ export const make = Effect.fnUntraced(function*(
       for (const { disconnected } of subscribers) disconnected?.(problem)
     },
     receive: (received) => {
-      if (received.hint._tag === "Hello") greeted.add(received.sender)
+      if (received.hint._tag === "Serves") return void begun[received.hint.queue].add(received.sender)
       if (received.hint._tag === "Work") countIfStale()
       const key = keyOf(received)
       const before = inbox.get(key)
@@ -214,7 +214,7 @@ export const make = Effect.fnUntraced(function*(
       subscribers.push(subscriber)
       if (isConnected) subscriber.connected?.()
     },
-    processes: () => counted + greeted.size
+    processes: (queue) => Math.max(1, counted[queue] + begun[queue].size)
   }
 })
 
@@ -252,6 +252,7 @@ class Outbox {
   /** The hint of work of a queue, as long as there is only one. */
   private readonly alone = new Map<Queue, Hint | undefined>()
   private readonly taken = new Map<Queue, Set<string>>()
+  private readonly serves = new Set<Queue>()
   private readonly locks = new Map<Queue, Hint>()
   private readonly changed = new Set<string>()
   private isWaiting = false
@@ -265,6 +266,8 @@ class Outbox {
         return void this.work.set(hint.queue, (this.work.get(hint.queue) ?? new Set()).add(hint.visibleAtMs))
       case "Taken":
         return void this.taken.set(hint.queue, new Set([...this.taken.get(hint.queue) ?? [], ...hint.ids]))
+      case "Serves":
+        return void this.serves.add(hint.queue)
       case "Locks":
         return void this.locks.set(hint.queue, hint)
       case "Changed":
@@ -282,6 +285,7 @@ class Outbox {
   take(nowMs: number): ReadonlyArray<Hint> {
     const hints = [
       ...(this.isHello ? [Hint.Hello()] : []),
+      ...[...this.serves].map((queue) => Hint.Serves({ queue })),
       ...[...this.work].flatMap(([queue, times]) =>
         this.alone.get(queue) ?? timesOf(times, nowMs).map((visibleAtMs) => Hint.Work({ queue, visibleAtMs }))
       ),
@@ -294,6 +298,7 @@ class Outbox {
     this.work.clear()
     this.alone.clear()
     this.taken.clear()
+    this.serves.clear()
     this.locks.clear()
     this.changed.clear()
     this.isWaiting = this.isSampled = this.isHello = false

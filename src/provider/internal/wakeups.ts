@@ -119,7 +119,10 @@ export const make = Effect.fnUntraced(function*(
       settings,
       alarms,
       storeNowMs: storeClock.nowMs,
-      processes: hints.processes,
+      processes: () => hints.processes(name),
+      onServe: () => {
+        if (hints.isConnected()) hints.announce(Hint.Serves({ queue: name }))
+      },
       random: () => random.nextDoubleUnsafe(),
       findNextDue: (isUrgent) => {
         if (hints.isConnected() && queues.some((queue) => queue.hasPumps())) finder.find(isUrgent)
@@ -173,7 +176,12 @@ export const make = Effect.fnUntraced(function*(
       if (hint._tag === "Work" && hint.queue === "orchestrator") locked.keepWakeups()
       byName(hint.queue).received(received)
     },
-    connected: () => allChanged({ _tag: "Connected" }),
+    connected: () => {
+      for (const queue of ["orchestrator", "worker"] as const) {
+        if (byName(queue).hasPumps()) hints.announce(Hint.Serves({ queue }))
+      }
+      allChanged({ _tag: "Connected" })
+    },
     disconnected: () => allChanged({ _tag: "Disconnected" }),
     unreliable: (reason) => allChanged({ _tag: "Unreliable", reason })
   })
@@ -184,12 +192,12 @@ export const make = Effect.fnUntraced(function*(
   const announce = (queue: Queue, visibleAtMs = 0) => hints.announce(Hint.Work({ queue, visibleAtMs }))
 
   /** Fewer processes look at once in any case. */
-  const areMany = () => hints.isConnected() && hints.processes() > lookersAtOnce
+  const areMany = (queue: Queue) => hints.isConnected() && hints.processes(queue) > lookersAtOnce
 
   const workStored = (queue: Queue, text?: () => string) => {
     activity++
     byName(queue).wake("Stored")
-    if (text === undefined || !areMany()) return announce(queue)
+    if (text === undefined || !areMany(queue)) return announce(queue)
     const only = takenItems.itemOf(text())
     taken[queue].hinted(only, monotonicMs(clock))
     hints.announce(Hint.Work({ queue, visibleAtMs: 0, only }))
@@ -239,7 +247,7 @@ export const make = Effect.fnUntraced(function*(
     claiming: (queue) => {
       const known = taken[queue].known()
       return (texts) => {
-        if (!areMany()) return
+        if (!areMany(queue)) return
         const ids = taken[queue].claimed(known, texts)
         if (ids.length > 0) hints.announce(Hint.Taken({ queue, ids }))
       }

@@ -62,8 +62,10 @@ export interface Options {
   readonly alarms: Alarms
   /** The store's clock; undefined while it is not known. */
   readonly storeNowMs: () => number | undefined
-  /** How many processes receive the same hints. */
+  /** How many processes look for work in this queue. */
   readonly processes: () => number
+  /** The first pump is there: from now on this process looks for work. */
+  readonly onServe: () => void
   /** From 0 to 1, without 1. */
   readonly random: () => number
   /** Asks the store: work may become due at a time that is not known here. */
@@ -197,6 +199,7 @@ export const make = (options: Options): WorkQueue => {
   return {
     add: (pump) => {
       pumps.push(pump)
+      if (pumps.length === 1) options.onServe()
       if (state.mode === "Aggressive" && !state.isConnected) return
       lookAfterLocks()
       findNextDue(true)

@@ -155,7 +155,7 @@ export const make = Effect.fnUntraced(function*(
     return Listening.keep({
       connection,
       channels: [channel],
-      applicationName: `duroxide-prisma queues ${Channels.hashOf(schema).slice(0, 16)}`,
+      applicationName: () => `duroxide-prisma queues ${Channels.hashOf(schema).slice(0, 16)}`,
       echo,
       sendEcho: notify("checkNotifications", [echo.payload]),
       connected: () => {
