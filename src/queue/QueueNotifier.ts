@@ -176,8 +176,7 @@ export const make = Effect.fnUntraced(
       announce: (hints) => {
         const notifications = Channels.encodeHints(channels, sender, hints)
         return notifications.length === 0 ? Effect.void : leases.announce(messagesOf(notifications), inbox)
-      },
-      processes: leases.count
+      }
     })
   }
 )
@@ -271,16 +270,6 @@ const makeLeases = ({ query, schemaSql }: Database["Service"], inboxes: Readonly
           ))`
         ),
         failed
-      )),
-    count: Effect.mapError(
-      Effect.map(
-        query<{ readonly count: number }>(
-          "countListeners",
-          Prisma.sql`SELECT count(*)::integer AS count FROM ${listeners} WHERE ${live}`
-        ),
-        ([row]) => row!.count
-      ),
-      failed
-    )
+      ))
   }
 }

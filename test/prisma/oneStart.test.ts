@@ -105,12 +105,17 @@ describe("One start on PostgreSQL", () => {
     () =>
       Effect.gen(function*() {
         const { url } = yield* PgServer.database
-        const shared = yield* Layer.build(PrismaDriver.layer().pipe(
-          Layer.provideMerge(Database.layer({ url, maxConnections: 2 }))
-        ))
+        const shared = yield* Layer.build(
+          PrismaDriver.layer().pipe(
+            Layer.provideMerge(Database.layer({ url, maxConnections: 2 }))
+          )
+        )
         const client = Effect.map(
           Layer.build(Layer.fresh(
-            FromDriver.layer().pipe(Layer.provide(PgNotifier.layer({ url })), Layer.provide(Layer.succeedContext(shared)))
+            FromDriver.layer().pipe(
+              Layer.provide(PgNotifier.layer({ url })),
+              Layer.provide(Layer.succeedContext(shared))
+            )
           )),
           (services) => Context.get(services, Provider.Provider)
         )

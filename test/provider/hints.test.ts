@@ -100,7 +100,10 @@ describe("Hints", () => {
     Effect.gen(function*() {
       const { listener, notifier } = manual()
       let counts = 0
-      const hints = yield* hintsOf.make({ ...notifier, processes: Effect.sync(() => (counts++, { orchestrator: 0, worker: 3 })) }, options)
+      const hints = yield* hintsOf.make({
+        ...notifier,
+        processes: Effect.sync(() => (counts++, { orchestrator: 0, worker: 3 }))
+      }, options)
       listener().connected()
       yield* settle
       assert.strictEqual(hints.processes("worker"), 3)

@@ -125,7 +125,8 @@ const maxIds = 400
 const chunks = (words: ReadonlyArray<string>, most: number): ReadonlyArray<ReadonlyArray<string>> =>
   Array.from({ length: Math.ceil(words.length / most) }, (_, i) => words.slice(i * most, (i + 1) * most))
 
-const work = /^(\d{1,16})(?: ([0-9a-z]{12})(?: (?:(locks|serves)|([0-9a-f]{16}) ([0-9a-f]{32})|taken((?: [0-9a-f]{16})+)))?)?$/
+const work =
+  /^(\d{1,16})(?: ([0-9a-z]{12})(?: (?:(locks|serves)|([0-9a-f]{16}) ([0-9a-f]{32})|taken((?: [0-9a-f]{16})+)))?)?$/
 
 const decodeWork = (queue: Queue, payload: string): Received | undefined => {
   const [, digits, sender = null, word, id, fingerprint, ids] = work.exec(payload) ?? []

@@ -85,9 +85,7 @@ export const open = Effect.fnUntraced(
     const { applicationName, renamed = Latch.makeUnsafe() } = options
     const rename = Effect.suspend(() => {
       renamed.closeUnsafe()
-      return answered(() =>
-        client.query(`${heartbeat}\nSET application_name = ${pg.escapeLiteral(applicationName())}`)
-      )
+      return answered(() => client.query(`${heartbeat}\nSET application_name = ${pg.escapeLiteral(applicationName())}`))
     })
     return {
       watched: Effect.raceAllFirst([
