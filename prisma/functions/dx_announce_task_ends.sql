@@ -2,7 +2,7 @@
 -- processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
 -- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of the
--- server's queue of notifications is full. Who waits then finds the end with the next look.
+-- server's queue of notifications is full. Callers that wait then find the end with their next look.
 --
 -- Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_announce_task_ends(

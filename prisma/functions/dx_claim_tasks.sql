@@ -2,7 +2,7 @@
 --
 -- Returns one row per wake-up, in order, whose outcome says what to do with it:
 -- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
--- Locked: another transaction has locked the task, so that it is not known: ask again. NotDue: it may run after out_due_ms.
+-- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
 -- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name.
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.

@@ -1,4 +1,4 @@
--- Opens the next version of a data set, with status Building. A number is never given twice, also after a deletion.
+-- Opens the next version of a data set, with status Building. No number is used twice, not even after a deletion.
 --
 -- Returns {_tag: Opened, version} or {_tag: DatasetNotFound}. Bound: one row. Locks: the data set.
 CREATE OR REPLACE FUNCTION dx_open_version(

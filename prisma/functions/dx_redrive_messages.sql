@@ -1,5 +1,5 @@
--- Moves dead messages back into their queue, the oldest first: visible at once, with no delivery counted. They keep the
--- reason of their death.
+-- Moves dead messages back into their queue, the oldest first: visible at once, with no delivery counted. Their
+-- last_error stays.
 --
 -- Returns the number of messages. Bound: p_limit rows and those that other transactions hold. Locks: dead messages,
 -- without waiting.

@@ -22,7 +22,7 @@ DECLARE
   v_cancelled uuid[] := '{}';
   v_row record;
 BEGIN
-  -- Whose row may be locked.
+  -- Read without a lock first: a row that another transaction has locked is not lost.
   FOR v_row IN
     SELECT item.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer))

@@ -1,10 +1,10 @@
 -- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should have
 -- begun and whose wake-up may be lost. Each gets a new row of the outbox.
 --
--- A task that waits because workers have more to do than they can is looked at after pauses that grow with its age, and of
--- such tasks only the first p_wakeups of a sweep get a wake-up.
+-- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
+-- p_wakeups of such tasks get a wake-up from one sweep.
 --
--- Returns one row: how many attempts were lost, how many tasks were woken that waited, whether there is more to sweep, when the
+-- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, when the
 -- next task needs a look (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
 --
 -- Bound: p_limit rows, twice. Locks: the tasks (skip locked).

@@ -3254,7 +3254,7 @@ $$;
 -- processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
 -- The notifications fail no statement: there are none under \`SET duroxide.notify = off\`, nor while more than half of the
--- server's queue of notifications is full. Who waits then finds the end with the next look.
+-- server's queue of notifications is full. Callers that wait then find the end with their next look.
 --
 -- Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_announce_task_ends(
@@ -3410,8 +3410,8 @@ $$;
 --
 -- Returns one row per task, in order. Ids that are not given grow with time, so that new rows share pages of the indexes.
 --
--- Bound: the rows given. Locks: a task of the same key that another transaction creates is waited for, by name and key;
--- that of an id after them.
+-- Bound: the rows given. Locks: waits for another transaction that creates a task of the same name and key, in the order of
+-- name and key, then for one that creates the same id.
 CREATE OR REPLACE FUNCTION dx_create_tasks(
   p_tasks jsonb,                   -- [{id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
                                    --   reply_instance_id, reply_execution_id, reply_name, trace_context}]; only name, payload,
@@ -3777,7 +3777,9 @@ BEGIN
 END
 $$;
 
--- The id in a text that may hold anything; null if it holds none.
+-- Returns the UUID that a text holds; null for any other text.
+--
+-- Bound: none of the tables is read. Locks: none.
 CREATE OR REPLACE FUNCTION dx_task_id(p_text text)
 RETURNS uuid
 LANGUAGE sql IMMUTABLE
@@ -4037,7 +4039,7 @@ $$;
 --
 -- Returns one row per wake-up, in order, whose outcome says what to do with it:
 -- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
--- Locked: another transaction has locked the task, so that it is not known: ask again. NotDue: it may run after out_due_ms.
+-- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
 -- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name.
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
@@ -6234,7 +6236,7 @@ BEGIN
 END
 $$;
 
--- Opens the next version of a data set, with status Building. A number is never given twice, also after a deletion.
+-- Opens the next version of a data set, with status Building. No number is used twice, not even after a deletion.
 --
 -- Returns {_tag: Opened, version} or {_tag: DatasetNotFound}. Bound: one row. Locks: the data set.
 CREATE OR REPLACE FUNCTION dx_open_version(
@@ -7712,8 +7714,8 @@ BEGIN
 END
 $$;
 
--- Moves dead messages back into their queue, the oldest first: visible at once, with no delivery counted. They keep the
--- reason of their death.
+-- Moves dead messages back into their queue, the oldest first: visible at once, with no delivery counted. Their
+-- last_error stays.
 --
 -- Returns the number of messages. Bound: p_limit rows and those that other transactions hold. Locks: dead messages,
 -- without waiting.
@@ -7976,7 +7978,7 @@ DECLARE
   v_cancelled uuid[] := '{}';
   v_row record;
 BEGIN
-  -- Whose row may be locked.
+  -- Read without a lock first: a row that another transaction has locked is not lost.
   FOR v_row IN
     SELECT item.position
     FROM ROWS FROM (jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer))
@@ -8358,10 +8360,10 @@ $$;
 -- Finds what no wake-up announces: attempts whose lease has ended because their worker is gone, and tasks that should have
 -- begun and whose wake-up may be lost. Each gets a new row of the outbox.
 --
--- A task that waits because workers have more to do than they can is looked at after pauses that grow with its age, and of
--- such tasks only the first p_wakeups of a sweep get a wake-up.
+-- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
+-- p_wakeups of such tasks get a wake-up from one sweep.
 --
--- Returns one row: how many attempts were lost, how many tasks were woken that waited, whether there is more to sweep, when the
+-- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, when the
 -- next task needs a look (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
 --
 -- Bound: p_limit rows, twice. Locks: the tasks (skip locked).
