@@ -139,7 +139,7 @@ export interface PublisherOptions {
   /** Most messages of one claim, 1 to 1,000. Defaults to 100. */
   readonly batchSize?: number | undefined
   /**
-   * How long a claimed message belongs to this publisher, at least 1 second. If the process dies, others send its messages
+   * How long a claimed message belongs to this publisher, 1 second to 12 hours. If the process dies, others send its messages
    * after that time. The queue must accept the message within two thirds of it. Defaults to 30 seconds.
    */
   readonly lease?: Duration.Input | undefined

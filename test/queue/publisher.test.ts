@@ -283,7 +283,9 @@ describe("the publisher and failures:", () => {
       yield* fill(2)
       yield* into(Layer.build(Boxes.publishing(url, queue, { lease: "1 second" })))
       yield* queue.until(2)
-      yield* waitUntil(Effect.sync(() => lines.some(({ text }) => text.startsWith("Outbox: what was sent could not"))))
+      yield* waitUntil(
+        Effect.sync(() => lines.some(({ text }) => text.startsWith("Outbox: a batch could not be marked")))
+      )
       yield* sql("ALTER FUNCTION dx_mark_sent_away RENAME TO dx_mark_sent")
       yield* untilAllSent
       assert.sameMembers(numbers(queue).slice(-2), [1, 2])

@@ -82,7 +82,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
         yield* reportTrouble(sent, failed)
       }),
     unsettled: (error) =>
-      log(Effect.logWarning("Outbox: what was sent could not be marked, so it will be sent again"), {
+      log(Effect.logWarning("Outbox: a batch could not be marked; its messages are sent again after its lease"), {
         error_type: error.reason._tag,
         error: error.message
       }),

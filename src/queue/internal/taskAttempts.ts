@@ -103,10 +103,10 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
       ended(claimed, failure._tag as AttemptEnd["outcome"], failure, { retryAfter, counts: true }),
       (answer) =>
         answer === "Dead"
-          ? Effect.as(Effect.logError("Task worker: task is dead, its last attempt failed"), outcomeOf(failure))
+          ? Effect.as(Effect.logError("Task worker: task is dead; its last attempt failed"), outcomeOf(failure))
           : answer === "Stale"
           ? Effect.as(Effect.logInfo("Task worker: the task has ended, or a newer attempt has begun"), "stale")
-          : Effect.as(Effect.logInfo("Task worker: attempt failed, there will be another"), outcomeOf(failure))
+          : Effect.as(Effect.logInfo("Task worker: attempt failed; another one follows"), outcomeOf(failure))
     )
 
   const succeeded = (claimed: Claimed, result: string, isCommitted: boolean) =>
@@ -210,14 +210,14 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
       const outcome = yield* Exit.isFailure(exit)
         ? Effect.as(Effect.timeoutOption(giveBack(claimed), farewellMs), "given_back")
         : exit.value === "Lost"
-        ? Effect.as(Effect.logInfo("Task worker: attempt interrupted, it is lost or its task was cancelled"), "lost")
+        ? Effect.as(Effect.logInfo("Task worker: attempt interrupted; it is lost, or its task was cancelled"), "lost")
         : restore(settle(claimed, exit.value, isCommitted))
       yield* Metric.update(attempts(taskName, outcome), 1)
       yield* Metric.update(duration(taskName, outcome), ranMs / 1000)
     }).pipe(
       Effect.scoped,
       Effect.catch((error) =>
-        Effect.logError("Task worker: attempt not settled; there will be another after its lease").pipe(
+        Effect.logError("Task worker: attempt not settled; another one follows after its lease").pipe(
           Effect.annotateLogs({ error: error.message })
         )
       ),
@@ -245,7 +245,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
     Effect.catch(
       ended(claimed, "GivenBack", undefined, { retryAfter: Duration.zero, counts: false }),
       (error) =>
-        Effect.logWarning("Task worker: attempt not given back, its lease ends").pipe(
+        Effect.logWarning("Task worker: attempt not given back; another one follows after its lease").pipe(
           Effect.annotateLogs({ error: error.message })
         )
     )
@@ -276,7 +276,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
               )
             }
             case "Exhausted":
-              return Effect.logError("Task worker: task is dead, its last attempt was lost").pipe(
+              return Effect.logError("Task worker: task is dead; its last attempt was lost").pipe(
                 Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
                 Effect.andThen(Metric.update(attempts(answer.out_name, "lost"), 1))
               )
