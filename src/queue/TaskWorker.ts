@@ -58,8 +58,8 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
  *
  * **Details**
  *
- * It consumes each queue of its tasks. The wake-up of a task that it does not serve is given back, with a growing delay and one
- * warning. It also looks for attempts of lost workers and for lost wake-ups, including those of other workers, and wakes their tasks
+ * It consumes each queue of its tasks. The wake-up of a task that it does not serve is given back, first at once, then with a
+ * growing delay, and one warning: give workers that serve different tasks queues of their own. It also looks for attempts of lost workers and for lost wake-ups, including those of other workers, and wakes their tasks
  * through the outbox. Fails with `QueueError` if an option is out of its range. Dies when two tasks have one name.
  *
  * **Example** (A process that serves a task on PostgreSQL alone)

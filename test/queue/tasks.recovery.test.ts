@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Metrics } from "duroxide-prisma"
 import { PgQueue, Task } from "duroxide-prisma/queue"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import { connect } from "../utils/PgServer.ts"
@@ -82,6 +83,40 @@ describe("Tasks: what is lost", () => {
       yield* app.tasks.wait(Job, id)
       // Not by the sweep.
       assert.lengthOf(yield* app.sql("SELECT FROM queue_outbox"), 1)
+    }))
+
+  test("a wake-up that no worker serves comes back nearly at once a few times, then ever later, up to a minute", (app) =>
+    Effect.gen(function*() {
+      const Elsewhere = Task.make("Elsewhere")
+      const deliveries = 20
+      let received = 0
+      const delays = new Map<number, number>()
+      // One task for each delivery count, as if each had come so often.
+      const counts = new Map<string, number>()
+      yield* app.publisher
+      yield* app.worker({ tasks: [Job] }, Job.toLayer(() => Effect.succeed(1)), (queue) => ({
+        ...queue,
+        receive: (name, options) =>
+          Effect.map(queue.receive(name, options), (messages) =>
+            messages.map((message) => {
+              const deliveryCount = Math.min(++received, deliveries)
+              counts.set(message.receipt, deliveryCount)
+              return { ...message, deliveryCount }
+            })),
+        extendVisibility: (name, receipt, timeout) => {
+          const count = counts.get(receipt)!
+          if (!delays.has(count)) delays.set(count, Duration.toMillis(timeout))
+          return queue.extendVisibility(name, receipt, timeout)
+        }
+      }))
+      yield* app.tasks.createMany(Elsewhere, Array.from({ length: deliveries }, () => ({})))
+      yield* waitUntil(Effect.sync(() => delays.size === deliveries))
+      const inOrder = [...delays].sort(([a], [b]) => a - b).map(([, delay]) => delay)
+      // The first give-backs together take less than the shortest pause that a person notices.
+      assert.isBelow(inOrder.slice(0, 4).reduce((sum, delay) => sum + delay, 0), 500)
+      assert.isAbove(inOrder[1]!, 0)
+      assert.deepStrictEqual(inOrder, [...inOrder].sort((a, b) => a - b))
+      assert.strictEqual(inOrder.at(-1), 60_000)
     }))
 
   test("a sweep wakes all lost attempts, and a hundred of the tasks that wait", (app) =>

@@ -272,7 +272,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
               return Effect.logWarning("Task worker: no handler for this task here; its wake-up is given back").pipe(
                 Effect.when(Effect.succeed(!isKnown)),
                 Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
-                Effect.as(new Later({ delay: Duration.seconds(Math.min(2 ** (deliveryCount - 1), 60)) }))
+                Effect.as(new Later({ delay: unservedPauseMs(deliveryCount) }))
               )
             }
             case "Exhausted":
@@ -297,6 +297,13 @@ const duration = seriesOf(Metrics.taskDuration)
 const soonMs = 10_000
 
 const farewellMs = 5_000
+
+/**
+ * A worker of the same queue that serves the task gets its wake-up soon, even if this one is faster a few times; without
+ * such a worker, it comes back ever more seldom.
+ */
+const unservedPauseMs = (deliveryCount: number) =>
+  deliveryCount === 1 ? 0 : Math.min(50 * 2 ** Math.max(deliveryCount - 5, 0), 60_000)
 
 const outcomeOf = ({ _tag }: Failure) =>
   _tag === "Failed" ? "failed" : _tag === "TimedOut" ? "timed_out" : _tag === "Died" ? "died" : "lost"
