@@ -17,6 +17,8 @@
 -- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
 -- ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
+-- It notifies listeners of messages that it moves to another route, and of nothing else.
+--
 -- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
@@ -221,11 +223,15 @@ BEGIN
       END IF;
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
-        -- Inserted while the instance changed its version; other processes serve it.
+        -- Inserted while the instance changed its version; other processes serve it. They have looked in vain for what its
+        -- sender announced, or found its row locked here.
         UPDATE orchestrator_queue AS q
         SET route = v_candidate.instance_route
         FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
         WHERE q.id = stale.id;
+        IF FOUND THEN
+          PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
+        END IF;
         CONTINUE;
       END IF;
       v_seen := v_seen || v_candidate.instance_id;

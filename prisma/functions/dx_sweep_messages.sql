@@ -4,6 +4,8 @@
 -- It repairs two races: a message and the start of its id that were inserted at the same time did not see each other; a
 -- message in an open transaction missed that its instance changed its version or was deleted.
 --
+-- It notifies listeners if a message got another route: its sender did so before any process could claim it.
+--
 -- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
 -- step.
 --
@@ -30,6 +32,7 @@ DECLARE
   v_after_id bigint := 0;
   v_seen integer := 0;
   v_row record;
+  v_delivers boolean := false;
 BEGIN
   out_deleted := 0;
   IF p_after IS NULL THEN
@@ -79,6 +82,7 @@ BEGIN
       FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
       WHERE q.id = locked.id
         AND q.route <> v_row.route;
+      v_delivers := v_delivers OR FOUND;
     END LOOP;
   END IF;
   IF p_after IS NOT NULL THEN
@@ -102,6 +106,7 @@ BEGIN
       SET route = v_row.route
       FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
       WHERE q.id = locked.id;
+      v_delivers := v_delivers OR FOUND;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
       USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
@@ -116,6 +121,9 @@ BEGIN
       END IF;
     END IF;
   END LOOP;
+  IF v_delivers THEN
+    PERFORM dx_notify('orch_work', ARRAY[v_now]);
+  END IF;
   IF v_seen >= p_limit THEN
     out_next := (extract(epoch FROM v_after_at) * 1000000)::bigint || '.' || v_after_id;
   END IF;

@@ -6,6 +6,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type { ClaimedInstance } from "../../src/provider/ProviderDriver.ts"
 import * as Test from "../utils/driver.ts"
+import * as Listening from "../utils/listening.ts"
 import { type Run, session } from "../utils/session.ts"
 
 const text = (word: string) => `{"QueueMessage":{"word":"${word}"}}`
@@ -112,7 +113,7 @@ describe("a message committed after its instance changed its version", () => {
       ["a sweep", `SELECT * FROM dx_sweep_messages(3600000, 100, NULL)`]
     ] as const
   ) {
-    it.live(`waits, with all later messages after it, while ${by} moves it`, () =>
+    it.live(`waits, with all later messages after it, while ${by} moves it, and is announced then`, () =>
       Effect.gen(function*() {
         const { sender, test } = yield* sentBeforeTheChange
         yield* changeVersion(test)
@@ -121,7 +122,12 @@ describe("a message committed after its instance changed its version", () => {
         yield* mover(route)
         yield* test.driver.enqueueForOrchestrator([Test.message("a", text("second"))])
         assert.deepStrictEqual(yield* claimAs(test, "2.0.0"), [])
+        // That look has used up the hints of the senders.
+        const listener = yield* Listening.connected(test)
         yield* mover("COMMIT")
+        const [{ hint, sender: announcer }] = yield* listener.next(1)
+        assert.include(hint, { _tag: "Work", queue: "orchestrator" })
+        assert.isNull(announcer)
         assert.deepStrictEqual(texts(yield* claimAs(test, "2.0.0")), [[text("first"), text("second")]])
       }))
   }

@@ -5547,6 +5547,8 @@ $$;
 -- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
 -- ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
+-- It notifies listeners of messages that it moves to another route, and of nothing else.
+--
 -- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_limit integer,                 -- instances, >= 1
@@ -5757,11 +5759,15 @@ BEGIN
       END IF;
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
-        -- Inserted while the instance changed its version; other processes serve it.
+        -- Inserted while the instance changed its version; other processes serve it. They have looked in vain for what its
+        -- sender announced, or found its row locked here.
         UPDATE orchestrator_queue AS q
         SET route = v_candidate.instance_route
         FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
         WHERE q.id = stale.id;
+        IF FOUND THEN
+          PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
+        END IF;
         CONTINUE;
       END IF;
       v_seen := v_seen || v_candidate.instance_id;
@@ -8232,6 +8238,8 @@ $$;
 -- It repairs two races: a message and the start of its id that were inserted at the same time did not see each other; a
 -- message in an open transaction missed that its instance changed its version or was deleted.
 --
+-- It notifies listeners if a message got another route: its sender did so before any process could claim it.
+--
 -- Returns one row: the number of deleted messages, and where the next step of the pass begins, null after the last
 -- step.
 --
@@ -8264,6 +8272,7 @@ DECLARE
   v_after_id bigint := 0;
   v_seen integer := 0;
   v_row record;
+  v_delivers boolean := false;
 BEGIN
   out_deleted := 0;
   IF p_after IS NULL THEN
@@ -8313,6 +8322,7 @@ BEGIN
       FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
       WHERE q.id = locked.id
         AND q.route <> v_row.route;
+      v_delivers := v_delivers OR FOUND;
     END LOOP;
   END IF;
   IF p_after IS NOT NULL THEN
@@ -8336,6 +8346,7 @@ BEGIN
       SET route = v_row.route
       FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
       WHERE q.id = locked.id;
+      v_delivers := v_delivers OR FOUND;
     ELSIF v_row.visible_at <= v_oldest THEN
       DELETE FROM orchestrator_queue AS q
       USING (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_row.id FOR UPDATE SKIP LOCKED) AS locked
@@ -8350,6 +8361,9 @@ BEGIN
       END IF;
     END IF;
   END LOOP;
+  IF v_delivers THEN
+    PERFORM dx_notify('orch_work', ARRAY[v_now]);
+  END IF;
   IF v_seen >= p_limit THEN
     out_next := (extract(epoch FROM v_after_at) * 1000000)::bigint || '.' || v_after_id;
   END IF;
