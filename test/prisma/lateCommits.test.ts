@@ -125,9 +125,9 @@ describe("a message committed after its instance changed its version", () => {
         // That look has used up the hints of the senders.
         const listener = yield* Listening.connected(test)
         yield* mover("COMMIT")
-        const [{ hint, sender: announcer }] = yield* listener.next(1)
-        assert.include(hint, { _tag: "Work", queue: "orchestrator" })
-        assert.isNull(announcer)
+        const [announced] = yield* listener.next(1)
+        assert.include(announced!.hint, { _tag: "Work", queue: "orchestrator" })
+        assert.isNull(announced!.sender)
         assert.deepStrictEqual(texts(yield* claimAs(test, "2.0.0")), [[text("first"), text("second")]])
       }))
   }
