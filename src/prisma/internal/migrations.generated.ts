@@ -5759,8 +5759,8 @@ BEGIN
       END IF;
       CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
       IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
-        -- Inserted while the instance changed its version; other processes serve it. They have looked in vain for what its
-        -- sender announced, or found its row locked here.
+        -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
+        -- them to no row of theirs, or to one that is locked here.
         UPDATE orchestrator_queue AS q
         SET route = v_candidate.instance_route
         FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
