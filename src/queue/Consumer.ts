@@ -173,13 +173,18 @@ const consume = Effect.fnUntraced(function*<R>(
   const queue = yield* Queue
   const context = yield* Effect.context<R>()
   const fork = Effect.runForkWith(harmlessIn(context))
+  const logDefect = defectLog(name)
   const keeper = keeping(queue, settings, fork)
   const handle = handling(queue, settings, keeper.hold)
   const running = new Set<Fiber.Fiber<void>>()
   const freed = Latch.makeUnsafe()
 
   const start = (received: Received) => {
-    const fiber = fork(handle(received))
+    const fiber = fork(
+      Effect.suspend(() => handle(received)).pipe(
+        Effect.catchDefect(logDefect("Consumer: a message could not be handled or settled, so it comes again"))
+      )
+    )
     running.add(fiber)
     fiber.addObserver(() => {
       running.delete(fiber)
@@ -217,11 +222,27 @@ const consume = Effect.fnUntraced(function*<R>(
   )
   // Handlers that end together free their places together.
   yield* Effect.forever(Effect.andThen(Effect.yieldNow, receiveOnce)).pipe(
+    Effect.catchDefect((defect) =>
+      Effect.andThen(
+        logDefect("Consumer: receiving stopped by a defect; it starts again")(defect),
+        Effect.sleep(restartPause)
+      )
+    ),
+    Effect.forever,
     Effect.provideService(InBackground, true),
     withHarmlessLoggers,
     Effect.forkScoped
   )
 })
+
+/** One that dies at once each time must not fill the log. */
+const restartPause = Duration.seconds(5)
+
+/** Logs the type of a defect, never what it contains. */
+const defectLog = (queue: string) => (line: string) => (defect: unknown) =>
+  Effect.logError(line).pipe(
+    Effect.annotateLogs({ package: "duroxide-prisma", queue, error_type: errorTypeOf(Cause.die(defect)) })
+  )
 
 /** A message whose handler runs. */
 interface Held {
@@ -264,6 +285,7 @@ const keeping = <R>(
           Effect.annotateLogs({ package: "duroxide-prisma", queue: name, error: error.message })
         )
       ),
+      Effect.catchDefect(defectLog(name)("Consumer: the message could not be kept hidden, so it comes again")),
       Effect.provideService(InBackground, true)
     )
 

@@ -11,6 +11,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
 import { Database } from "../prisma/Database.ts"
 import { Prisma } from "../prisma/internal/client.ts"
@@ -159,6 +160,13 @@ export const make = Effect.fnUntraced(function*(
 
   // -- receiving ---------------------------------------------------------------------------------
 
+  /** Only plain SQL inserts such messages. One that cannot be moved comes again. */
+  const buryForeign = (queue: string, lease: Receipt) =>
+    bury({ ...lease, reason: "the payload is not an object whose kind is a text" }).pipe(
+      Effect.andThen(died(queue, 1)),
+      Effect.ignore
+    )
+
   const claim = (queue: string) =>
     Effect.fnUntraced(function*(limit: number, visibilityMs: number) {
       const token = receipts.makeToken(queue)
@@ -171,14 +179,18 @@ export const make = Effect.fnUntraced(function*(
       const { out_attempts, out_died, out_ids, out_next_ms, out_now_ms, out_payloads } = row!
       storeClock.heard(Number(out_now_ms))
       if (out_died > 0) yield* died(queue, out_died)
-      const messages = (out_ids ?? []).map((id, i): Received => ({
-        payload: JSON.parse(out_payloads![i]!) as Payload,
-        receipt: receipts.format({ id: String(id), token }),
-        deliveryCount: out_attempts![i]!
-      }))
+      const ids = out_ids ?? []
+      const messages: Array<Received> = []
+      for (const [i, id] of ids.entries()) {
+        const payload: unknown = JSON.parse(out_payloads![i]!)
+        if (isPayload(payload)) {
+          const receipt = receipts.format({ id: String(id), token })
+          messages.push({ payload, receipt, deliveryCount: out_attempts![i]! })
+        } else yield* buryForeign(queue, { id: String(id), token })
+      }
       return {
         messages,
-        isMore: messages.length === limit || (messages.length === 0 && out_died > 0),
+        isMore: ids.length === limit || (ids.length === 0 && out_died > 0),
         nextMs: out_next_ms === null ? null : Number(out_next_ms)
       }
     }, Effect.mapError(queueError("receive", queue)))
@@ -311,6 +323,9 @@ interface DepthRow {
   readonly out_dead: bigint
   readonly out_oldest_ms: bigint | null
 }
+
+const isPayload = (payload: unknown): payload is Payload =>
+  Predicate.isObject(payload) && typeof payload.kind === "string"
 
 /** How calls share statements; `patience` as in `statement.ts`. */
 const sharing = { lanes: 2, maxBatch: 256, patience: Duration.seconds(5) }

@@ -272,6 +272,60 @@ describe("Consumer:", () => {
       assert.isTrue(log.lines.some(({ text }) => text === "Consumer: receives again"))
     }).pipe(withQueues))
 
+  it.effect("a defect in handling one message: an error in the log, others are handled, and it comes again", () =>
+    Effect.gen(function*() {
+      const log = logging()
+      const handled: Array<number> = []
+      let defects = 0
+      const numbered = Consumer.on(Numbered, ({ n }) => Effect.sync(() => void handled.push(n)))
+      const prepare: typeof numbered.prepare = (payload, delivery) => {
+        if (payload.n === 1 && delivery.deliveryCount === 1) {
+          defects++
+          throw new TypeError("hunter2")
+        }
+        return numbered.prepare(payload, delivery)
+      }
+      yield* log.into(consume(() => Effect.void, { handlers: [{ ...numbered, prepare }] }))
+      yield* publish(1)
+      yield* publish(2)
+      yield* settle
+      yield* publish(3)
+      yield* settle
+      assert.deepStrictEqual([defects, handled], [1, [2, 3]])
+      yield* TestClock.adjust("30 seconds")
+      assert.deepStrictEqual(handled, [2, 3, 1])
+      assert.deepStrictEqual(
+        log.lines.map(({ annotations, level, text }) => [level, text, annotations.error_type]),
+        [["Error", "Consumer: a message could not be handled or settled, so it comes again", "TypeError"]]
+      )
+      assert.notInclude(JSON.stringify(log.lines), "hunter2")
+      assert.deepStrictEqual(yield* depth, empty)
+    }).pipe(withQueues))
+
+  it.effect("a defect of the queue while it receives: an error in the log, and receiving starts again", () =>
+    Effect.gen(function*() {
+      const log = logging()
+      const queue = yield* Queue
+      let defects = 0
+      const handled: Array<number> = []
+      yield* log.into(consume(({ n }) => Effect.sync(() => void handled.push(n)))).pipe(
+        Effect.provideService(
+          Queue,
+          Queue.of({
+            ...queue,
+            receive: (...args) => defects < 2 ? Effect.die(new TypeError(`${++defects}`)) : queue.receive(...args)
+          })
+        )
+      )
+      yield* publish(1)
+      yield* TestClock.adjust("1 minute")
+      assert.deepStrictEqual(handled, [1])
+      assert.deepStrictEqual(
+        log.lines.map(({ level, text }) => [level, text]),
+        Array(2).fill(["Error", "Consumer: receiving stopped by a defect; it starts again"])
+      )
+    }).pipe(withQueues))
+
   it.effect("a message whose lease was lost: its handler runs on, the ack is refused, one warning", () =>
     Effect.gen(function*() {
       const log = logging()

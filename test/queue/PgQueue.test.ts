@@ -1,14 +1,18 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import { Database } from "../../src/prisma/Database.ts"
+import * as Consumer from "../../src/queue/Consumer.ts"
 import { QueueSignals, Topic } from "../../src/queue/internal/signals.ts"
+import * as Message from "../../src/queue/Message.ts"
 import * as PgQueue from "../../src/queue/PgQueue.ts"
 import { Queue } from "../../src/queue/Queue.ts"
 import * as QueueDatabase from "../../src/queue/QueueDatabase.ts"
@@ -289,6 +293,39 @@ describe("PgQueue:", () => {
             dated: true
           }
         ]
+      )
+    }).pipe(Effect.scoped, silently))
+
+  it.live("payloads that are not objects with a kind, inserted by plain SQL: dead letters, and the consumer continues", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const { queue } = yield* open(test)
+      const foreign = ["null", "1", "\"text\"", "[]", "{}", "{\"kind\":null}", "{\"kind\":1}"]
+      yield* test.sql(
+        `INSERT INTO queue_messages (queue, payload, created_at, visible_at)
+         SELECT 'work', payload::jsonb, now(), now() FROM unnest($1::text[]) AS payload`,
+        [foreign]
+      )
+      yield* queue.publish("work", message(1))
+      const handled = yield* Deferred.make<number>()
+      yield* Layer.build(Consumer.layer({
+        queue: "work",
+        concurrency: 2,
+        handlers: [
+          Consumer.on(
+            Message.make("numbered", { n: Schema.Number }),
+            ({ n }) => Effect.asVoid(Deferred.succeed(handled, n))
+          )
+        ]
+      })).pipe(Effect.provideService(Queue, queue))
+      assert.strictEqual(yield* Deferred.await(handled), 1)
+      assert.deepStrictEqual(
+        yield* test.sql(`SELECT payload::text, attempts, last_error FROM queue_dead ORDER BY id`),
+        foreign.map((payload) => ({
+          payload: payload.replace(":", ": "),
+          attempts: 1,
+          last_error: "the payload is not an object whose kind is a text"
+        }))
       )
     }).pipe(Effect.scoped, silently))
 
