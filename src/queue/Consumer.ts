@@ -182,7 +182,9 @@ const consume = Effect.fnUntraced(function*<R>(
   const start = (received: Received) => {
     const fiber = fork(
       Effect.suspend(() => handle(received)).pipe(
-        Effect.catchDefect(logDefect("Consumer: a message could not be handled or settled, so it comes again"))
+        Effect.catchDefect(
+          logDefect(Effect.logError("Consumer: a message could not be handled or settled, so it comes again"))
+        )
       )
     )
     running.add(fiber)
@@ -224,7 +226,7 @@ const consume = Effect.fnUntraced(function*<R>(
   yield* Effect.forever(Effect.andThen(Effect.yieldNow, receiveOnce)).pipe(
     Effect.catchDefect((defect) =>
       Effect.andThen(
-        logDefect("Consumer: receiving stopped by a defect; it starts again")(defect),
+        logDefect(Effect.logError("Consumer: receiving stopped by a defect; it starts again"))(defect),
         Effect.sleep(restartPause)
       )
     ),
@@ -239,10 +241,8 @@ const consume = Effect.fnUntraced(function*<R>(
 const restartPause = Duration.seconds(5)
 
 /** Logs the type of a defect, never what it contains. */
-const defectLog = (queue: string) => (line: string) => (defect: unknown) =>
-  Effect.logError(line).pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", queue, error_type: errorTypeOf(Cause.die(defect)) })
-  )
+const defectLog = (queue: string) => (line: Effect.Effect<void>) => (defect: unknown) =>
+  Effect.annotateLogs(line, { package: "duroxide-prisma", queue, error_type: errorTypeOf(Cause.die(defect)) })
 
 /** A message whose handler runs. */
 interface Held {
@@ -285,7 +285,9 @@ const keeping = <R>(
           Effect.annotateLogs({ package: "duroxide-prisma", queue: name, error: error.message })
         )
       ),
-      Effect.catchDefect(defectLog(name)("Consumer: the message could not be kept hidden, so it comes again")),
+      Effect.catchDefect(
+        defectLog(name)(Effect.logError("Consumer: the message could not be kept hidden, so it comes again"))
+      ),
       Effect.provideService(InBackground, true)
     )
 

@@ -322,7 +322,7 @@ describe("Consumer:", () => {
       assert.deepStrictEqual(handled, [1])
       assert.deepStrictEqual(
         log.lines.map(({ level, text }) => [level, text]),
-        Array(2).fill(["Error", "Consumer: receiving stopped by a defect; it starts again"])
+        ["1", "2"].map(() => ["Error", "Consumer: receiving stopped by a defect; it starts again"])
       )
     }).pipe(withQueues))
 
