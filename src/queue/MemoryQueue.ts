@@ -67,6 +67,7 @@ export const make = Effect.fnUntraced(function*(
 
   return counted(Queue.of({
     name: "memory",
+    queues: [...queues.keys()],
     maxDelayMs: declarations.maxDelayMs,
     maxPayloadBytes: declarations.maxPayloadBytes,
 

@@ -39,8 +39,8 @@ import type { QueueError } from "./QueueError.ts"
  *
  * Fails with `QueueError`, before anything is sent to the database, if the input cannot be a message: `PayloadInvalid`,
  * `PayloadTooLarge` (more than 262,144 bytes of JSON in UTF-8), `DelayTooLong`, or `InvalidInput` for the name of the queue or
- * a delay that is not a duration. Fails with `ProviderError` if the statement fails. The publisher finds out whether the
- * queue exists.
+ * a delay that is not a duration. Fails with `ProviderError` if the statement fails. A message
+ * for a queue that no publisher has stays in the outbox.
  *
  * @category models
  * @since 0.2.0
@@ -151,12 +151,12 @@ export interface PublisherOptions {
 
 /**
  * Sends the messages of the outbox to their queues, until the layer is closed. Any number of processes may have one: a
- * message belongs to one of them at a time.
+ * message belongs to one of them at a time. It takes only messages of the queues that its `Queue` has.
  *
  * **Details**
  *
  * A message that the queue does not accept is tried again after 1 second, then after twice as long each time, up to 5
- * minutes; one that the queue refuses (too large for it, an unknown queue) every 5 minutes. Other messages do not wait for
+ * minutes; one that the queue refuses (too large for it, for example) every 5 minutes. Other messages do not wait for
  * it. While nothing happens, it sends one statement a minute.
  *
  * Fails with `QueueError`, reason `InvalidInput`, if an option is out of its range.

@@ -230,6 +230,7 @@ export const make = Effect.fnUntraced(function*(
 
   return counted(Queue.of({
     name: "postgresql",
+    queues: Object.keys(queues),
     maxDelayMs: declarations.maxDelayMs,
     maxPayloadBytes: declarations.maxPayloadBytes,
 

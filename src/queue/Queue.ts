@@ -71,6 +71,8 @@ export interface Depth {
 export class Queue extends Context.Service<Queue, {
   /** For logs and metrics: `memory`, `postgresql`, `sqs`. */
   readonly name: string
+  /** Names of its queues. A publisher of the outbox sends to these, and leaves messages for others to other publishers. */
+  readonly queues: ReadonlyArray<string>
   /** Longest delay of a publish, milliseconds. */
   readonly maxDelayMs: number
   /** Most bytes of a payload as JSON in UTF-8. */

@@ -141,6 +141,7 @@ export const make = Effect.fnUntraced(function*(
 
   return counted(Queue.of({
     name: "sqs",
+    queues: Object.keys(servers),
     maxDelayMs,
     maxPayloadBytes,
 

@@ -7,12 +7,12 @@ import * as Boxes from "./utils/outbox.ts"
 const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
   add: ["SELECT dx_add_to_outbox('[{\"queue\":\"jobs\",\"payload\":{\"kind\":\"job\"}}]')", [], 5],
   claim: [
-    "SELECT * FROM dx_claim_outbox(10, 1000, 'me')",
+    "SELECT * FROM dx_claim_outbox(10, 1000, 'me', '{jobs}')",
     ["queue_outbox_deliver_at_id_idx", "queue_outbox_pkey"],
     60
   ],
   "claim when few are due": [
-    "SELECT * FROM dx_claim_outbox(100, 1000, 'me')",
+    "SELECT * FROM dx_claim_outbox(100, 1000, 'me', '{jobs}')",
     ["queue_outbox_deliver_at_id_idx", "queue_outbox_pkey"],
     400
   ],

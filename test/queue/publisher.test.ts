@@ -159,6 +159,70 @@ describe("the publisher:", () => {
     }).pipe(Effect.scoped))
 })
 
+describe("publishers with different queues:", () => {
+  it.live("each sends the messages of its own queues; none is refused or waits", () =>
+    Effect.gen(function*() {
+      const { rows, sql, untilAllSent, url } = yield* Boxes.open
+      const tasks = CountingQueue.make(CountingQueue.sink(["tasks"]))
+      const deliveries = CountingQueue.make(CountingQueue.sink(["deliveries"]))
+      yield* Layer.build(Boxes.publishing(url, tasks))
+      yield* Layer.build(Layer.fresh(Boxes.publishing(url, deliveries)))
+      yield* sql(
+        `SELECT dx_add_to_outbox(jsonb_agg(jsonb_build_object('queue', queue, 'payload', '{"kind":"job"}'::jsonb) ORDER BY n))
+         FROM generate_series(1, 20) AS n, unnest('{tasks,deliveries}'::text[]) AS queue`
+      )
+      yield* Effect.all([tasks.until(20), deliveries.until(20)])
+      assert.deepStrictEqual([...new Set(tasks.published.map(({ queue }) => queue))], ["tasks"])
+      assert.deepStrictEqual([...new Set(deliveries.published.map(({ queue }) => queue))], ["deliveries"])
+      yield* untilAllSent
+      assert.isTrue((yield* rows).every(({ attempts, last_error }) => attempts === 1 && last_error === null))
+    }).pipe(Effect.scoped))
+
+  it.live("messages that no publisher takes stay; a gauge counts them, and the log names their queue once", () =>
+    isolated(Effect.gen(function*() {
+      const { fill, rows, sql, url } = yield* Boxes.open
+      const queue = CountingQueue.make(CountingQueue.sink(["jobs"]))
+      const { into, lines } = Boxes.logged()
+      const warned = () => lines.filter(({ text }) => text.includes("a queue that this publisher does not know"))
+      yield* fill(2, "elsewhere")
+      yield* fill(2, "recent")
+      yield* sql("UPDATE queue_outbox SET deliver_at = now() - interval '2 minutes' WHERE queue = 'elsewhere'")
+      yield* into(Layer.build(Boxes.publishing(url, queue)))
+      yield* waitUntil(Effect.sync(() => warned().length > 0))
+      // Each of these leads to a look.
+      for (const n of [1, 2]) {
+        yield* fill(1)
+        yield* queue.until(n)
+      }
+      const left = (yield* rows).filter(({ queue }) => queue !== "jobs")
+      assert.isTrue(left.length === 4 && left.every(({ attempts, is_leased }) => attempts === 0 && !is_leased))
+      assert.deepStrictEqual(
+        warned().map(({ annotations, level }) => [level, annotations.queue]),
+        [["Warn", "elsewhere"]]
+      )
+      yield* waitUntil(Effect.map(values(Metrics.outboxMessages), ({ waiting }) => waiting! >= 4))
+    })).pipe(Effect.scoped))
+
+  it.live("the next look does not come sooner for messages of other queues", () =>
+    Effect.gen(function*() {
+      const { fill, sql } = yield* Boxes.open
+      const nextIn = (queues: string) =>
+        Effect.map(
+          sql<{ ms: number | null }>(
+            `SELECT (out_next_ms - out_now_ms)::float8 AS ms FROM dx_claim_outbox(10, 1000, 'me', '${queues}')`
+          ),
+          ([row]) => row!.ms
+        )
+      yield* fill(1, "due")
+      yield* fill(1, "later")
+      yield* sql("UPDATE queue_outbox SET deliver_at = now() + interval '1 hour' WHERE queue = 'later'")
+      assert.isNull(yield* nextIn("{jobs}"))
+      assert.isAbove((yield* nextIn("{jobs,later}"))!, 3_000_000)
+      yield* nextIn("{due}")
+      assert.isNull(yield* nextIn("{jobs}"), "the lease of another queue's message")
+    }).pipe(Effect.scoped))
+})
+
 describe("the publisher and failures:", () => {
   it("pauses double from 1 second to 5 minutes; a refused message waits 5 minutes at once", () => {
     const refused = failure("jobs", new PayloadTooLarge({ bytes: 2, maxBytes: 1 }))
@@ -174,13 +238,13 @@ describe("the publisher and failures:", () => {
     isolated(Effect.gen(function*() {
       const { fill, rows, url } = yield* Boxes.open
       const queue = CountingQueue.make(undefined, ({ queue }) =>
-        queue === "unknown"
+        queue === "missing"
           ? Effect.fail(failure(queue, new QueueNotFound({ queue })))
           : queue === "small"
           ? Effect.fail(failure(queue, new PayloadTooLarge({ bytes: 20, maxBytes: 10 })))
           : Effect.void)
       const { into, lines } = Boxes.logged()
-      yield* fill(3, "unknown")
+      yield* fill(3, "missing")
       yield* fill(1, "small")
       yield* fill(5)
       const isSettled = Effect.map(rows, (all) => all.every(({ is_leased, is_sent }) => is_sent || !is_leased))
@@ -188,12 +252,12 @@ describe("the publisher and failures:", () => {
       yield* queue.until(9)
       yield* waitUntil(isSettled)
       const left = (yield* rows).filter(({ is_sent }) => !is_sent)
-      assert.deepStrictEqual(left.map(({ queue }) => queue), ["unknown", "unknown", "unknown", "small"])
+      assert.deepStrictEqual(left.map(({ queue }) => queue), ["missing", "missing", "missing", "small"])
       assert.isTrue(left.every(({ attempts, due_in_ms }) => attempts === 1 && due_in_ms > 200_000))
       assert.include(left[0]!.last_error, "QueueNotFound: ")
       assert.include(left[3]!.last_error, "PayloadTooLarge: ")
       const errors = lines.filter(({ level }) => level === "Error")
-      assert.deepStrictEqual(errors.map(({ annotations }) => annotations.queue), ["unknown", "small"])
+      assert.deepStrictEqual(errors.map(({ annotations }) => annotations.queue), ["missing", "small"])
       assert.deepStrictEqual(yield* counts(Metrics.outboxPublished), { jobs: 5 })
       assert.deepStrictEqual(yield* counts(Metrics.outboxFailures), { QueueNotFound: 3, PayloadTooLarge: 1 })
       yield* waitUntil(Effect.map(values(Metrics.outboxMessages), ({ failing }) => failing === 4))

@@ -22,6 +22,8 @@ export interface OutboxReports {
   readonly settled: (sent: ReadonlyArray<Message>, failed: ReadonlyArray<Failed>) => Effect.Effect<void>
   /** What was sent could not be marked, or what failed could not be given back: it is sent again after the lease. */
   readonly unsettled: (error: ProviderError) => Effect.Effect<void>
+  /** Messages wait for queues that this publisher does not have. */
+  readonly unclaimed: (queues: ReadonlyArray<string>) => Effect.Effect<void>
   readonly storeFailed: (cause: Cause.Cause<ProviderError>) => Effect.Effect<void>
   readonly storeAnswered: Effect.Effect<void>
 }
@@ -37,6 +39,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
       withHarmlessLoggers
     )
   const refused = new Set<string>()
+  const unclaimed = new Set<string>()
   const queueTrouble = trouble.make(clock)
   const storeTrouble = trouble.make(clock)
 
@@ -86,6 +89,12 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
         error_type: error.reason._tag,
         error: error.message
       }),
+    unclaimed: (queues) =>
+      Effect.forEach(queues, (queue) => {
+        if (unclaimed.has(queue) || unclaimed.size >= mostUnclaimed) return Effect.void
+        unclaimed.add(queue)
+        return log(Effect.logWarning("Outbox: messages wait for a queue that this publisher does not know"), { queue })
+      }, { discard: true }),
     storeFailed: (cause) => {
       const reason = cause.reasons[0]
       const error = reason?._tag === "Fail" ? reason.error : undefined
@@ -120,6 +129,9 @@ const refusals: ReadonlySet<QueueError["reason"]["_tag"]> = new Set([
 
 /** Kinds of refusals that are remembered. */
 const mostRefusals = 1000
+
+/** Queues that are remembered. */
+const mostUnclaimed = 1000
 
 const countBy = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => string): ReadonlyMap<string, number> => {
   const counts = new Map<string, number>()

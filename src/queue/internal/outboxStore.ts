@@ -21,6 +21,8 @@ export interface Claim {
   readonly messages: ReadonlyArray<Message>
   /** When to look again, milliseconds from now; null if there is nothing to wait for. */
   readonly nextMs: number | null
+  /** Queues that were not asked for, whose messages should have been claimed over a minute ago. Empty for a full claim. */
+  readonly unclaimedQueues: ReadonlyArray<string>
 }
 
 /** A message that was not sent. Without an error it was not tried. */
@@ -39,9 +41,13 @@ export interface Backlog {
 }
 
 export interface OutboxStore {
-  readonly claim: (
-    options: { readonly limit: number; readonly leaseMs: number; readonly token: string }
-  ) => Effect.Effect<Claim, ProviderError>
+  readonly claim: (options: {
+    readonly limit: number
+    readonly leaseMs: number
+    readonly token: string
+    /** Messages of other queues stay. */
+    readonly queues: ReadonlyArray<string>
+  }) => Effect.Effect<Claim, ProviderError>
   /** Answers with the ids of those that another transaction has locked. */
   readonly markSent: (ids: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
   readonly defer: (token: string, deferrals: ReadonlyArray<Deferral>) => Effect.Effect<void, ProviderError>
@@ -53,13 +59,17 @@ export interface OutboxStore {
 }
 
 export const make = ({ answer, rows }: Statements): OutboxStore => ({
-  claim: ({ leaseMs, limit, token }) =>
+  claim: ({ leaseMs, limit, queues, token }) =>
     rows<ClaimRow>(
       "claimOutbox",
       "dx_claim_outbox",
-      [Prisma.sql`${limit}::integer`, bigint(leaseMs), Prisma.sql`${token}::text`],
+      [Prisma.sql`${limit}::integer`, bigint(leaseMs), Prisma.sql`${token}::text`, Prisma.sql`${queues}::text[]`],
       { isUnflushed: true }
-    ).pipe(Effect.map(([row]) => ({ messages: row!.out_messages, nextMs: untilNext(row!) }))),
+    ).pipe(Effect.map(([row]) => ({
+      messages: row!.out_messages,
+      nextMs: untilNext(row!),
+      unclaimedQueues: row!.out_unclaimed_queues
+    }))),
   markSent: (ids) => answer("markSent", "dx_mark_sent", [Prisma.sql`${ids}::bigint[]`], { items: ids.length }),
   defer: (token, deferrals) =>
     Effect.asVoid(answer(
@@ -91,6 +101,7 @@ interface Next {
 
 interface ClaimRow extends Next {
   readonly out_messages: ReadonlyArray<Message>
+  readonly out_unclaimed_queues: ReadonlyArray<string>
 }
 
 interface CleanRow extends Next {

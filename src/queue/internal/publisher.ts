@@ -9,6 +9,9 @@
  * while signals of other processes do not arrive, once a second. While claims are full, four batches are under way at once;
  * else the next look waits for the batch, so that messages gather.
  *
+ * **Which messages.** It claims messages of the queues that its `Queue` has. Publishers with different queues, such as those of
+ * a deployment that adds one, do not take each other's messages.
+ *
  * **Failures.** A message that was not sent is tried again after a pause. While the queue is unavailable, the publisher
  * pauses and tries one message at a time, so that the others keep their turn and leave soon when it is back.
  */
@@ -75,7 +78,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   const round = Effect.fnUntraced(function*(limit: number, claimed: Deferred.Deferred<Claim, ProviderError>) {
     const token = randomUUID()
     const begunMs = monotonicMs(clock)
-    const claim = yield* Effect.exit(store.claim({ limit, leaseMs: settings.leaseMs, token }))
+    const claim = yield* Effect.exit(store.claim({ limit, leaseMs: settings.leaseMs, token, queues: queue.queues }))
     Deferred.doneUnsafe(claimed, claim)
     if (Exit.isSuccess(claim) && claim.value.messages.length > 0) {
       yield* publish(claim.value.messages, token, begunMs + settings.leaseMs)
@@ -169,7 +172,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     }
     storeFailures = 0
     yield* reports.storeAnswered
-    const { messages, nextMs } = exit.value
+    const { messages, nextMs, unclaimedQueues } = exit.value
+    yield* reports.unclaimed(unclaimedQueues)
     if (messages.length >= limit) return
     // Messages gather meanwhile. A queue that is slow to answer does not delay those of others.
     yield* Effect.raceFirst(Fiber.await(fiber), Effect.sleep(gatherMs))

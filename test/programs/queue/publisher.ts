@@ -25,6 +25,7 @@ const unused = Effect.die(new Error("only publishes"))
 
 const queue: Queue.Queue["Service"] = {
   name: "file",
+  queues: ["jobs"],
   maxDelayMs: 0,
   maxPayloadBytes: 262_144,
   publish: (_, payload) =>

@@ -33,7 +33,7 @@ export interface CountingQueue {
 
 /** In front of `server`; without one, messages are only counted. `before` runs before each publish, and may fail it. */
 export const make = (
-  server: Server = sink,
+  server: Server = sink(),
   before: (publication: Publication) => Effect.Effect<void, QueueError> = () => Effect.void
 ): CountingQueue => {
   const published: Array<Publication> = []
@@ -73,21 +73,24 @@ export const make = (
   }
 }
 
-// internal
-
-const notFound = (operation: string) => (queue: string) =>
-  Effect.fail(new QueueError({ operation, queue, reason: new QueueNotFound({ queue }) }))
-
-/** Accepts everything, and delivers nothing. */
-const sink: Server = {
+/** Accepts messages of its queues, and delivers none. */
+export const sink = (
+  queues: ReadonlyArray<string> = ["jobs", "orders", "reminders", "missing", "small", "slow"]
+): Server => ({
   name: "counting",
+  queues,
   maxDelayMs: 900_000,
   maxPayloadBytes: 262_144,
-  publish: () => Effect.void,
+  publish: (queue) => queues.includes(queue) ? Effect.void : notFound("publish")(queue),
   receive: notFound("receive"),
   ack: notFound("ack"),
   extendVisibility: notFound("extendVisibility"),
   deadLetter: notFound("deadLetter"),
   redrive: notFound("redrive"),
   depth: notFound("depth")
-}
+})
+
+// internal
+
+const notFound = (operation: string) => (queue: string) =>
+  Effect.fail(new QueueError({ operation, queue, reason: new QueueNotFound({ queue }) }))
