@@ -18,6 +18,10 @@ export const delivery: Test.Topic = {
       assert.isNotEmpty(received.receipt)
     }),
 
+    "it lists its queues, so that publishers know what to send": Effect.gen(function*() {
+      assert.includeMembers([...(yield* Queue).queues], Object.keys(Test.queues))
+    }),
+
     "queues are separate": Effect.gen(function*() {
       yield* Test.publish(1, "other")
       assert.lengthOf(yield* Test.receiveNow(), 0)
