@@ -65,7 +65,7 @@ export const cron = <P extends PayloadSchema, S extends PayloadSchema, E extends
   options: {
     readonly cron: string
     readonly timeZone?: string | undefined
-    /** Which instants fire when several are due, as after a time without a scheduler. Defaults to `latest`. */
+    /** Which instants fire of those that are more than a minute old. Defaults to `latest`, the newest of them. */
     readonly catchUp?: cronInstants.CatchUp | undefined
     readonly task: Task<any, P, S, E>
     readonly payload: (scheduledAt: Date) => P["Type"]
@@ -158,7 +158,7 @@ export const webhook = <P extends PayloadSchema, S extends PayloadSchema, E exte
  * @since 0.2.0
  */
 export interface HandlerOptions {
-  /** The bearer token of schedulers, at least 16 characters; several while it is changed. */
+  /** The bearer token of schedulers, at least 16 visible ASCII characters, no spaces; several while it is changed. */
   readonly token: Redacted.Redacted<string> | ReadonlyArray<Redacted.Redacted<string>>
   readonly crons?: ReadonlyArray<Cron> | undefined
   readonly webhooks?: ReadonlyArray<Webhook> | undefined
@@ -179,7 +179,7 @@ export interface HandlerOptions {
  *
  * **Gotchas**
  *
- * Throws a `RangeError` if a token is too short, or two triggers of a kind have one name. Serve it by HTTPS.
+ * Throws a `RangeError` if a token cannot work, or two triggers of a kind have one name. Serve it by HTTPS.
  *
  * @category handlers
  * @since 0.2.0
@@ -284,6 +284,6 @@ const tokensOf = (given: HandlerOptions["token"]): ReadonlyArray<string> => {
     return tokens
   }
   throw new RangeError(
-    `token of the triggers is refused: it must have at least ${leastTokenLength} visible characters of ASCII`
+    `token of the triggers is refused: it must have at least ${leastTokenLength} visible ASCII characters and no spaces`
   )
 }

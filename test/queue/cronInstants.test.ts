@@ -44,14 +44,35 @@ describe("the instants that are due:", () => {
 
   it("with instants that were missed, the present one fires by every policy", () => {
     const back = (policy: CatchUp) => due("0 * * * *", policy, "2026-01-01T08:30:00Z", "2026-01-01T11:00:30Z")
-    assert.deepStrictEqual(back("latest"), ["2026-01-01T11:00:00Z"])
+    assert.deepStrictEqual(back("latest"), ["2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"])
     assert.strictEqual(back("all").length, 3)
     assert.deepStrictEqual(back("none"), ["2026-01-01T11:00:00Z"])
   })
 
-  it("a trigger that has never fired begins with the last minute", () => {
+  it("instants of the last minute all fire, by every policy", () => {
     for (const policy of policies) {
-      assert.deepStrictEqual(due("* * * * *", policy, null, "2026-01-01T08:00:20Z"), ["2026-01-01T08:00:00Z"])
+      assert.deepStrictEqual(due("*/5 * * * * *", policy, "2026-01-01T08:00:00Z", "2026-01-01T08:00:22Z"), [
+        "2026-01-01T08:00:05Z",
+        "2026-01-01T08:00:10Z",
+        "2026-01-01T08:00:15Z",
+        "2026-01-01T08:00:20Z"
+      ])
+    }
+  })
+
+  it("an instant is on time until it is more than a minute old", () => {
+    const beside = (policy: CatchUp, until: string) => due("*/30 * * * * *", policy, "2026-01-01T07:50:00Z", until)
+    const onTime = ["2026-01-01T08:00:00Z", "2026-01-01T08:00:30Z", "2026-01-01T08:01:00Z"]
+    assert.deepStrictEqual(beside("none", "2026-01-01T08:01:00Z"), onTime)
+    assert.deepStrictEqual(beside("latest", "2026-01-01T08:01:00Z"), ["2026-01-01T07:59:30Z", ...onTime])
+    assert.deepStrictEqual(beside("none", "2026-01-01T08:01:00.001Z"), onTime.slice(1))
+    assert.deepStrictEqual(beside("latest", "2026-01-01T08:01:00.001Z"), onTime)
+  })
+
+  it("a new trigger begins with the instant of its first run", () => {
+    for (const policy of policies) {
+      assert.deepStrictEqual(due("0 8 * * *", policy, null, "2026-01-01T08:00:00Z"), ["2026-01-01T08:00:00Z"])
+      assert.deepStrictEqual(due("*/5 * * * * *", policy, null, "2026-01-01T08:00:22Z"), ["2026-01-01T08:00:20Z"])
       assert.deepStrictEqual(due("0 8 * * *", policy, null, "2026-01-01T08:01:01Z"), [])
     }
   })
@@ -74,9 +95,22 @@ describe("the instants that are due:", () => {
   })
 
   it("a year without a scheduler is looked at at once", () => {
-    assert.deepStrictEqual(due("* * * * * *", "latest", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z"), [
-      "2026-01-01T00:00:00Z"
-    ])
+    const year = due("* * * * * *", "latest", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z")
+    assert.strictEqual(year[0], "2025-12-31T23:59:00Z", "the last one that was missed")
+    assert.strictEqual(year.length, 61)
+  })
+
+  it("daylight saving: the newest that was missed is an instant that all policies know", () => {
+    for (const night of ["2026-03-29", "2026-10-25"]) {
+      for (const minutes of ["30 2", "*/20 *"]) {
+        const from = `${night.slice(0, 8)}${Number(night.slice(8)) - 1}T12:00:00Z`
+        for (let hour = 0; hour < 6; hour++) {
+          const until = `${night}T0${hour}:59:00Z`
+          const find = (policy: CatchUp) => due(`${minutes} * * *`, policy, from, until, "Europe/Berlin")
+          assert.deepStrictEqual(find("latest"), find("all").slice(-1), until)
+        }
+      }
+    }
   })
 
   it("daylight saving: the hour of the wall clock stays, each day once", () => {
@@ -96,6 +130,18 @@ describe("the instants that are due:", () => {
       "2026-10-25T00:30:00Z",
       "2026-10-26T01:30:00Z"
     ])
+  })
+
+  it("daylight saving: an instant fires by every policy if the last run was in the same night", () => {
+    for (const policy of policies) {
+      const berlin = (expression: string, from: string | null, until: string) =>
+        due(expression, policy, from, until, "Europe/Berlin")
+      assert.deepStrictEqual(berlin("30 2 * * *", "2026-03-29T01:10:00Z", "2026-03-29T01:30:10Z"), [
+        "2026-03-29T01:30:00Z"
+      ])
+      assert.deepStrictEqual(berlin("30 2 * * *", null, "2026-03-29T01:30:10Z"), ["2026-03-29T01:30:00Z"])
+      assert.deepStrictEqual(berlin("30 2 * * *", "2026-10-25T01:10:00Z", "2026-10-25T01:30:10Z"), [])
+    }
   })
 
   it("times beside an instant are not one", () => {

@@ -4,8 +4,8 @@
 import * as Cron from "effect/Cron"
 
 /**
- * What happens to instants that are due when a trigger fires, if no scheduler ran for a while or the dispatcher was
- * unreachable: only the last one fires (`latest`), all fire, or only those of the last minute (`none`).
+ * What happens to instants that are more than a minute old when a trigger runs, because no scheduler ran or the dispatcher
+ * could not be reached: the newest of them fires (`latest`), all fire, or none. Instants of the last minute all fire.
  *
  * @category models
  * @since 0.2.0
@@ -26,23 +26,25 @@ export const onTimeMs = 60_000
 /** At once. */
 export const maxInstants = 1000
 
-/** The instants after `firedUntilMs`, up to and including `untilMs`. A trigger that has never fired has missed nothing. */
+/** The instants after `firedUntilMs`, up to and including `untilMs`. */
 export const dueInstants = (
   { catchUp, firedUntilMs, schedule, untilMs }: {
     readonly schedule: Cron.Cron
     readonly catchUp: CatchUp
+    /** `null` before the first run. */
     readonly firedUntilMs: number | null
     readonly untilMs: number
   }
 ): Due => {
   const onTimeFromMs = untilMs - onTimeMs
-  const fromMs = Math.max(firedUntilMs ?? onTimeFromMs, catchUp === "none" ? onTimeFromMs : 0)
-  if (catchUp === "latest") {
-    const last = lastInstant(schedule, untilMs)
-    return { instants: last.getTime() > fromMs ? [last] : [], untilMs, hasMore: false }
-  }
+  // A new trigger begins with the instant that its first run was called for. That call may have come a little later.
+  const firstMs = firedUntilMs === null
+    ? Math.max(lastInstant(schedule, untilMs).getTime(), onTimeFromMs)
+    : Math.max(firedUntilMs + 1, oldestMs[catchUp](schedule, onTimeFromMs))
   const instants: Array<Date> = []
-  for (const instant of Cron.sequence(schedule, new Date(fromMs))) {
+  // From the instant before: a search that begins in an hour that the clocks leave out, or repeat, finds other instants.
+  for (const instant of Cron.sequence(schedule, lastInstant(schedule, firstMs - 1))) {
+    if (instant.getTime() < firstMs) continue
     if (instant.getTime() > untilMs) break
     if (instants.length === maxInstants) {
       return { instants, untilMs: instants[maxInstants - 1]!.getTime(), hasMore: true }
@@ -56,6 +58,13 @@ export const isInstant = (schedule: Cron.Cron, date: Date): boolean =>
   date.getTime() % 1000 === 0 && lastInstant(schedule, date.getTime()).getTime() === date.getTime()
 
 // internal
+
+/** Instants before this time do not fire. */
+const oldestMs: Record<CatchUp, (schedule: Cron.Cron, onTimeFromMs: number) => number> = {
+  latest: (schedule, onTimeFromMs) => lastInstant(schedule, onTimeFromMs - 1).getTime(),
+  all: () => 0,
+  none: (_, onTimeFromMs) => onTimeFromMs
+}
 
 /** At or before the time. Instants are whole seconds, and the search excludes the time that it begins with. */
 const lastInstant = (schedule: Cron.Cron, ms: number) =>

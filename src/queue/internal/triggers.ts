@@ -77,8 +77,8 @@ export interface Webhook {
  * Creates the tasks of all instants that are due and have not fired: those up to `until`, which defaults to now. Returns
  * the instants, and whether there are more, which a further call fires: one call creates at most 1,000 tasks.
  *
- * The first run of a trigger fires instants of the last minute only. The table `queue_triggers` has the time up to which
- * each has fired.
+ * A new trigger begins with its first run, which fires only the newest instant, if it is at most a minute old. The table
+ * `queue_triggers` has the time up to which each trigger has fired.
  *
  * @category operations
  * @since 0.2.0
