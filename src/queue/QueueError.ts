@@ -21,7 +21,7 @@ export class QueueNotFound extends Schema.TaggedError<QueueNotFound>(id("QueueNo
 }) {
   readonly isRetryable = false
   override get message() {
-    return `there is no queue "${this.queue}"; declare it in the options of the layer, or create it`
+    return `there is no queue "${this.queue}"; declare it in the options of PgQueue.layer or SqsQueue.layer; on SQS, create it as well`
   }
 }
 

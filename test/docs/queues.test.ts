@@ -41,7 +41,7 @@ const OrdersLive = OrdersConsumer.pipe(Layer.provide(QueuesLive))
 const url = process.env.DATABASE_URL!
 
 const SharedLive = PgQueue.layer({ queues: { orders: {} } }).pipe(
-  Layer.provide(QueueDatabase.layerShared({ url })),
+  Layer.provideMerge(QueueDatabase.layerShared({ url })),
   Layer.provideMerge(PrismaProvider.layer({ url }))
 )
 
