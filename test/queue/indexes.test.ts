@@ -15,7 +15,7 @@ const first = `
   INSERT INTO queue_messages (queue, payload, created_at, visible_at) VALUES ('work', '{}', now(), now());
   INSERT INTO queue_dead VALUES (1000000, 'work', '{}', now(), now(), 1, 20, 'no');`
 
-/** 100,000 delayed messages, 10,000 under leases, those of other queues, dead ones, and 100 to receive. */
+/** 100,000 delayed messages, 10,000 under leases, those of other queues, dead ones, and 20 to receive. */
 const backlog = `
   INSERT INTO queue_messages (queue, payload, created_at, visible_at)
     SELECT 'work', '{}', now(), now() + interval '1 hour' FROM generate_series(1, 100000);
@@ -27,16 +27,17 @@ const backlog = `
     SELECT 2000000 + g, CASE WHEN g > 100 THEN 'other' ELSE 'work' END, '{}', now(), now() - interval '1 hour', 1, 20, 'no'
     FROM generate_series(1, 10000) AS g;
   INSERT INTO queue_messages (queue, payload, created_at, visible_at)
-    SELECT 'work', '{}', now(), now() - interval '1 second' FROM generate_series(1, 100);`
+    SELECT 'work', '{}', now(), now() - interval '1 second' FROM generate_series(1, 20);`
 
 const ids = `ARRAY(SELECT 500000 + g FROM generate_series(1, 10) AS g)::bigint[]`
 
-/** Each works on ten messages. */
+/** Each works on ten messages, or on the twenty that are visible. */
 const calls: Readonly<Record<string, string>> = {
   dx_publish_messages:
     `SELECT dx_publish_messages((SELECT jsonb_agg(jsonb_build_object('queue', 'work', 'payload', '{}'::jsonb,
       'delay_ms', 0, 'max_attempts', 20)) FROM generate_series(1, 10)))`,
   dx_receive_messages: `SELECT * FROM dx_receive_messages(10, 'work', '${token}', 60000)`,
+  "dx_receive_messages, more than there are": `SELECT * FROM dx_receive_messages(1000, 'work', '${token}', 60000)`,
   dx_ack_messages: `SELECT dx_ack_messages(${ids}, ${tokens})`,
   dx_extend_messages:
     `SELECT dx_extend_messages(${ids}, ${tokens}, array_fill(1000::bigint, ARRAY[10]), array_fill(false, ARRAY[10]))`,
@@ -62,7 +63,7 @@ describe("the functions of queues, what they read:", () => {
             assert.strictEqual(read.scans, 0, `${name} scans ${read.name}`)
           }
           const entries = reads.reduce((sum, read) => sum + (read.is_table ? 0 : read.entries), 0)
-          assert.isAtMost(entries, 100, `${name} reads ${JSON.stringify(reads.filter((read) => read.entries > 0))}`)
+          assert.isAtMost(entries, 200, `${name} reads ${JSON.stringify(reads.filter((read) => read.entries > 0))}`)
         }
       }).pipe(Effect.scoped))
   }
