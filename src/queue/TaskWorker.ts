@@ -100,8 +100,15 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
         Handles,
         attempts.make({ database, store, served, workerId }).pipe(withHarmlessLoggers)
       )
+      let running = 0
+      const counted = <A, E, R>(run: Effect.Effect<A, E, R>) =>
+        Effect.suspend(() => {
+          running++
+          return Effect.ensuring(run, Effect.sync(() => running--))
+        })
       const sweep = Layer.effectDiscard(withHarmlessLoggers(sweeps.run({
         store,
+        isBusy: () => running > 0,
         shortestLease: Duration.millis(Math.min(...[...served.values()].map(({ leaseMs }) => leaseMs), 3_600_000)),
         keepEnded: Duration.fromInputUnsafe(options.keepEnded ?? "7 days"),
         keepDead: Duration.fromInputUnsafe(options.keepDead ?? "30 days")
@@ -109,7 +116,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       const queues = [...new Set(options.tasks.map(({ queue }) => queue))]
       const consumers = Layer.unwrap(Effect.map(Handles, (handle) => {
         const on = <Kind extends string>(message: Message.Message<Kind, any>) =>
-          Consumer.on(message, (value: object, delivery) => handle({ ...value, kind: message.kind }, delivery))
+          Consumer.on(message, (value: object, delivery) => counted(handle({ ...value, kind: message.kind }, delivery)))
         const handlers = [on(Message.TaskWakeup), on(Message.BufferBatch), on(Message.Delivery)]
         return Layer.mergeAll(
           Layer.empty,

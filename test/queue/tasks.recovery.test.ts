@@ -143,6 +143,16 @@ describe("Tasks: what is lost", () => {
       assert.deepStrictEqual(again, { out_lost: 0, out_woken: 0 })
     }))
 
+  test("a worker without anything to do wakes all tasks whose wake-ups were lost", (app) =>
+    Effect.gen(function*() {
+      const ids = yield* app.tasks.createMany(Job, Array.from({ length: 2500 }, (_, n) => ({ payload: { n } })))
+      yield* app.sql("UPDATE queue_outbox SET sent_at = now(); UPDATE queue_tasks SET look_at = now()")
+      yield* app.publisher
+      yield* app.jobWorker(() => Effect.succeed(1))
+      const results = yield* Effect.forEach(ids, (id) => app.tasks.wait(Job, id), { concurrency: "unbounded" })
+      assert.isTrue(results.every((result) => result === 1))
+    }))
+
   test("ended tasks are deleted after their retention, with their attempts and keys", (app) =>
     Effect.gen(function*() {
       yield* app.publisher

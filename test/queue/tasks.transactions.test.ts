@@ -67,6 +67,29 @@ describe("Tasks: a handler's own transaction", () => {
       assert.deepStrictEqual(yield* app.outcomes(id), ["Completed"])
     }))
 
+  test("that is repeated because the answer to its commit was lost is refused: its rows are stored once", (app) =>
+    Effect.gen(function*() {
+      const { client, outputs } = yield* prepare(app)
+      const refusals = makeCalls<string>()
+      yield* app.jobWorker((_, attempt) => {
+        const once = transaction(
+          client,
+          Effect.andThen(insert(client, attempt.attempt), attempt.commit(client, attempt.attempt))
+        )
+        return Effect.orDie(once).pipe(
+          // The handler believes that it failed.
+          Effect.andThen(Effect.catch(once, ({ _tag }) => refusals.add(_tag))),
+          Effect.as(-1)
+        )
+      })
+      const id = yield* app.tasks.create(Job, { payload })
+      assert.strictEqual(yield* app.tasks.wait(Job, id), 1)
+      yield* refusals.until(1)
+      assert.deepStrictEqual(refusals.calls, ["StaleAttempt"])
+      assert.deepStrictEqual(yield* outputs, [1])
+      assert.deepStrictEqual(yield* app.outcomes(id), ["Completed"])
+    }))
+
   test("that is rolled back leaves the task to its next attempt, also when the handler ends well", (app) =>
     Effect.gen(function*() {
       const { client, outputs } = yield* prepare(app)

@@ -4590,11 +4590,12 @@ $$;
 --
 -- Returns one outcome per item, in order. Done: it is completed by this attempt, now or before. Stale: the attempt is not the
 -- newest one, or the task has ended otherwise; nothing changes. Uncommitted, only under is_committed: the task still runs, so
--- the transaction that completed it was rolled back.
+-- the transaction that completed it was rolled back. Under is_first a task that is completed is Stale: its rows were committed
+-- with it, and must not be committed again.
 --
 -- Bound: the rows given. Locks: the tasks, by id.
 CREATE OR REPLACE FUNCTION dx_complete_tasks(
-  p_items jsonb,                   -- [{task_id, attempt, result, is_committed}]; is_committed: checks, completes nothing
+  p_items jsonb,                   -- [{task_id, attempt, result, is_committed, is_first}]; is_committed: checks, completes nothing
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -4618,12 +4619,12 @@ DECLARE
   v_previous uuid;
 BEGIN
   FOR v_row IN
-    SELECT item.position, item.attempt AS expected, item.result, item.is_committed, task.*
+    SELECT item.position, item.attempt AS expected, item.result, item.is_committed, item.is_first, task.*
     FROM (
       SELECT i.*
       FROM ROWS FROM (
-        jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer, result text, is_committed boolean)
-      ) WITH ORDINALITY AS i (task_id, attempt, result, is_committed, position)
+        jsonb_to_recordset(p_items) AS (task_id uuid, attempt integer, result text, is_committed boolean, is_first boolean)
+      ) WITH ORDINALITY AS i (task_id, attempt, result, is_committed, is_first, position)
       ORDER BY i.task_id, i.position
     ) AS item
     CROSS JOIN LATERAL (
@@ -4635,7 +4636,9 @@ BEGIN
   LOOP
     CONTINUE WHEN v_row.attempt <> v_row.expected;
     IF v_row.status = 'Completed' THEN
-      v_outcomes[v_row.position] := 'Done';
+      IF v_row.is_first IS NOT TRUE THEN
+        v_outcomes[v_row.position] := 'Done';
+      END IF;
     ELSIF v_row.status = 'Running' AND v_row.is_committed THEN
       v_outcomes[v_row.position] := 'Uncommitted';
     ELSIF v_row.status = 'Running' THEN

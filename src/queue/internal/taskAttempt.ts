@@ -44,6 +44,9 @@ export class Attempt extends Context.Service<Attempt, {
    * It locks the task until the transaction ends. If that rolls back, the task is not completed, and the attempt has failed
    * however the handler ends. What the handler returns is not used.
    *
+   * If the answer to the commit of the transaction is lost, repeating the transaction is safe: if the first one was committed,
+   * the second `commit` fails with `StaleAttempt`, and the task is completed.
+   *
    * The result is checked against the task's Schema: `PayloadMismatch`.
    */
   readonly commit: (

@@ -116,7 +116,8 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
         task_id: claimed.out_id,
         attempt: claimed.out_attempt,
         result: isCommitted ? null : result,
-        is_committed: isCommitted
+        is_committed: isCommitted,
+        is_first: false
       })
     ).pipe(
       Effect.flatMap((answer) => {
@@ -163,7 +164,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
           const text = yield* code.encodeResult(result)
           isCommitted = true
           const [outcome] = yield* stores.within(connection, database.schema).complete([
-            { task_id: taskId, attempt, result: text, is_committed: false }
+            { task_id: taskId, attempt, result: text, is_committed: false, is_first: true }
           ])
           if (outcome !== "Done") return yield* stale
         }),

@@ -62,6 +62,8 @@ export interface Completion {
   readonly result: string | null
   /** The handler has completed it in its own transaction. */
   readonly is_committed: boolean
+  /** Rows of the application are committed with it, which must happen once. */
+  readonly is_first: boolean
 }
 
 export interface AttemptEnd {

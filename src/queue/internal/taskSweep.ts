@@ -17,11 +17,13 @@ import * as Metrics from "../../model/Metrics.ts"
 import { QueueSignals, Topic } from "./signals.ts"
 import type { Swept, TaskStore } from "./taskStore.ts"
 
-export const run = Effect.fnUntraced(function*({ keepDead, keepEnded, shortestLease, store }: {
+export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, shortestLease, store }: {
   readonly store: Pick<TaskStore, "sweep" | "clean">
   readonly shortestLease: Duration.Duration
   readonly keepEnded: Duration.Duration
   readonly keepDead: Duration.Duration
+  /** Whether handlers run in this process. */
+  readonly isBusy: () => boolean
 }): Effect.fn.Return<void, never, QueueSignals | Scope.Scope> {
   const signals = yield* QueueSignals
   const clock = yield* Clock.Clock
@@ -41,7 +43,7 @@ export const run = Effect.fnUntraced(function*({ keepDead, keepEnded, shortestLe
 
   const sweep = Effect.suspend(() => {
     const startMs = monotonicMs(clock)
-    return Effect.matchEffect(store.sweep(limit, mostWakeups), {
+    return Effect.matchEffect(store.sweep(limit, isBusy() ? mostWakeups : limit), {
       onFailure: (error) => {
         nextMs = monotonicMs(clock) + retryMs
         return Effect.logWarning("Task worker: cannot look for lost work; it tries again").pipe(
@@ -90,7 +92,7 @@ export const run = Effect.fnUntraced(function*({ keepDead, keepEnded, shortestLe
 
 const limit = 1000
 
-/** Of tasks that wait: with more of them, the workers are busy rather than asleep. */
+/** Of tasks that wait while this worker is busy: with more of them, the others are busy as well, and no wake-up was lost. */
 const mostWakeups = 100
 
 /** The database looks half a second after the end of a lease. */

@@ -71,7 +71,7 @@ export const make = Effect.fnUntraced(function*(
         yield* news.await
         news.closeUnsafe()
         const end = yield* Effect.catch(look(taskId), (error) =>
-          hasLooked ? Effect.succeed(undefined) : Effect.fail(error))
+          hasLooked || error.reason._tag === "Contention" ? Effect.succeed(undefined) : Effect.fail(error))
         hasLooked = true
         return end
       })
