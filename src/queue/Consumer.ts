@@ -14,10 +14,10 @@ import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
-import * as Predicate from "effect/Predicate"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
+import { errorTypeOf } from "../model/internal/errorType.ts"
 import { InBackground } from "../model/internal/inBackground.ts"
 import { seriesOf } from "../model/internal/labelled.ts"
 import { harmlessIn, withHarmlessLoggers } from "../model/internal/logging.ts"
@@ -362,7 +362,7 @@ const handling = <R>(queue: Queue["Service"], { handlers, queue: name }: Setting
         log(Effect.logWarning("Consumer: the handler failed, so the message comes again"), {
           kind,
           deliveries: deliveryCount,
-          error_type: errorTypeOf(exit.cause)
+          error_type: errorTypeOf(Cause.squash(exit.cause))
         }),
         giveBack(receipt, backoff(deliveryCount))
       )
@@ -402,14 +402,6 @@ const longestDelay = Duration.hours(12)
 /** Before the next delivery of a message whose handler has failed. */
 const backoff = (deliveryCount: number) =>
   Duration.min(Duration.seconds(2 ** Math.min(deliveryCount - 1, 20)), Duration.minutes(5))
-
-/** The type of an error, never what it contains. */
-const errorTypeOf = (cause: Cause.Cause<unknown>): string => {
-  const error = Cause.squash(cause)
-  if (!Predicate.isObject(error)) return typeof error
-  const { _tag, name } = error as { readonly _tag?: unknown; readonly name?: unknown }
-  return typeof _tag === "string" ? _tag : typeof name === "string" ? name : "Error"
-}
 
 /** Receives that fail in a row: pauses that grow, and one warning. */
 const makeOutage = (queue: string) => {

@@ -233,6 +233,27 @@ describe("Tasks: leases", () => {
     }))
 })
 
+describe("Tasks: log lines", () => {
+  test("a failed attempt is logged with the type of its failure, never its content", (app) =>
+    Effect.gen(function*() {
+      class Broken extends Error {}
+      yield* app.publisher
+      yield* app.jobWorker((_, { attempt }) =>
+        attempt === 1
+          ? Effect.fail(new Declined({ code: 1 }))
+          : attempt === 2
+          ? Effect.die({ name: "secret" })
+          : Effect.die(new Broken("secret"))
+      )
+      const id = yield* app.tasks.create(Job, { payload })
+      yield* app.statusIs(id, "Dead")
+      yield* waitUntil(Effect.sync(() => app.linesOf("task is dead").length === 1))
+      const typesOf = (text: string) => app.linesOf(text).map(({ attempt, error_type }) => [attempt, error_type])
+      assert.deepStrictEqual(typesOf("another one follows"), [[1, "Declined"], [2, "Object"]])
+      assert.deepStrictEqual(typesOf("task is dead"), [[3, "Broken"]])
+    }))
+})
+
 describe("Tasks: metrics", () => {
   test("attempts are counted by their outcome, refused outputs apart, and tasks that have not ended by a sweep", (app) =>
     Effect.gen(function*() {

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as pg from "pg"
 import { connect } from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, Job, makeCalls, open, queues } from "./utils/tasks.ts"
 
 const server = PgQueue.layer({ queues })
@@ -151,6 +152,47 @@ describe("Tasks: a handler's own transaction", () => {
       assert.deepStrictEqual(refused.calls, ["StaleAttempt"])
       assert.deepStrictEqual(yield* outputs, [2])
       assert.strictEqual(yield* app.tasks.wait(Job, id), 2)
+    }))
+
+  test("of a zombie, refused within a promise, is a warning and not the death of the handler", (app) =>
+    Effect.gen(function*() {
+      const { client, outputs } = yield* prepare(app)
+      const running = makeCalls<number>()
+      const awake = gate()
+      const end = gate()
+      yield* app.jobWorker((_, attempt) =>
+        Effect.gen(function*() {
+          yield* running.add(attempt.attempt)
+          if (attempt.attempt === 2) return yield* Effect.as(end.await, 2)
+          yield* awake.await
+          // As `$transaction` of Prisma.
+          yield* Effect.promise(async () => {
+            await client.query("BEGIN")
+            try {
+              await client.query("INSERT INTO outputs VALUES (1)")
+              await Effect.runPromise(attempt.commit(client, 1))
+            } catch (error) {
+              await client.query("ROLLBACK")
+              throw error
+            }
+          })
+          return 1
+        })
+      )
+      const id = yield* app.tasks.create(Job, { payload })
+      yield* running.until(1)
+      yield* app.endLease(id)
+      yield* running.until(2)
+      yield* awake.open
+      yield* waitUntil(Effect.sync(() => app.linesOf("attempt").length > 0))
+      yield* end.open
+      assert.strictEqual(yield* app.tasks.wait(Job, id), 2)
+      const [line, ...others] = app.linesOf("a stale attempt was refused")
+      assert.deepInclude(line, { logLevel: "Warn", task_id: id, attempt: 1, error_type: "StaleAttempt" })
+      assert.lengthOf(others, 0)
+      assert.deepStrictEqual(app.linesOf("handler died"), [])
+      assert.deepStrictEqual(yield* outputs, [])
+      assert.deepStrictEqual(yield* app.outcomes(id), ["Lost", "Completed"])
     }))
 
   test("locks its attempt: no other one begins before it ends, and a stale one gets no lock", (app) =>

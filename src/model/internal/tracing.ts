@@ -26,10 +26,10 @@ import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
-import * as Predicate from "effect/Predicate"
 import * as References from "effect/References"
 import * as Tracer from "effect/Tracer"
 import type { ErrorDetails } from "../ErrorDetails.ts"
+import { errorTypeOf } from "./errorType.ts"
 
 // -- context ---------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ const bare = (exit: Exit.Exit<unknown, unknown>): Exit.Exit<void, Error> => {
   if (Exit.isSuccess(exit)) return Exit.void
   const reason = exit.cause.reasons.find(({ _tag }) => _tag !== "Interrupt")
   if (reason === undefined) return Exit.interrupt()
-  return failure(reason._tag === "Fail" ? typeOf(reason.error) : "Defect")
+  return failure(reason._tag === "Fail" ? errorTypeOf(reason.error) : "Defect")
 }
 
 /** The exit of a span that shows a failure of this type. */
@@ -240,22 +240,6 @@ export const failure = (type: string): Exit.Exit<never, Error> => {
   // Exporters send it.
   error.stack = type
   return Exit.fail(error)
-}
-
-const typeOf = (error: unknown): string => {
-  if (!Predicate.isObject(error)) return "Error"
-  const { _tag, name, reason } = error as {
-    readonly _tag?: unknown
-    readonly name?: unknown
-    readonly reason?: unknown
-  }
-  return Predicate.isTagged(error, "ProviderError") && Predicate.isObject(reason)
-    ? typeOf(reason)
-    : typeof _tag === "string"
-    ? _tag
-    : typeof name === "string"
-    ? name
-    : "Error"
 }
 
 /** The value of `error.type` for a failed activity or instance. */

@@ -98,16 +98,23 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
       Effect.tap((answer) => answer === "Retried" ? signals.announce([{ topic: Topic.outbox }]) : Effect.void)
     )
 
-  const failed = (claimed: Claimed, { failure, retryAfter }: Failed) =>
+  const refused = Effect.logWarning("Task worker: a stale attempt was refused")
+
+  const failed = (claimed: Claimed, { errorType, failure, retryAfter }: Failed) =>
     Effect.flatMap(
       ended(claimed, failure._tag as AttemptEnd["outcome"], failure, { retryAfter, counts: true }),
       (answer) =>
         answer === "Dead"
           ? Effect.as(Effect.logError("Task worker: task is dead; its last attempt failed"), outcomeOf(failure))
           : answer === "Stale"
-          ? Effect.as(Effect.logInfo("Task worker: the task has ended, or a newer attempt has begun"), "stale")
+          ? Effect.as(
+            errorType === "StaleAttempt"
+              ? refused
+              : Effect.logInfo("Task worker: the task has ended, or a newer attempt has begun"),
+            "stale"
+          )
           : Effect.as(Effect.logInfo("Task worker: attempt failed; another one follows"), outcomeOf(failure))
-    )
+    ).pipe(Effect.annotateLogs({ error_type: errorType }))
 
   const succeeded = (claimed: Claimed, result: string, isCommitted: boolean) =>
     settled(
@@ -125,13 +132,14 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
           case "Done":
             return Effect.succeed("completed")
           case "Stale":
-            return Effect.logWarning("Task worker: a stale attempt was refused").pipe(
+            return refused.pipe(
               Effect.andThen(Metric.update(Metrics.taskStaleCommits, 1)),
               Effect.as("stale")
             )
           case "Uncommitted":
             return failed(claimed, {
               failure: { _tag: "Died", problem: "the transaction that committed the task was rolled back" },
+              errorType: "TaskDied",
               retryAfter: Duration.seconds(1)
             })
         }
@@ -236,6 +244,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
           _tag: "Died",
           problem: Cause.hasInterruptsOnly(exit.cause) ? "the handler interrupted itself" : "the handler died"
         },
+        errorType: "TaskDied",
         retryAfter: Duration.seconds(1)
       }
     )

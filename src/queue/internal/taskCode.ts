@@ -22,6 +22,8 @@ export interface TaskHandler<Name extends string> {
 /** An attempt that did not succeed. */
 export interface Failed {
   readonly failure: Failure
+  /** For logs: the type of what the handler failed with, never its content. */
+  readonly errorType: string
   /** Before the next attempt; undefined: there is none, however many attempts are left. */
   readonly retryAfter: Duration.Duration | undefined
 }

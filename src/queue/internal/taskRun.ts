@@ -7,10 +7,11 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { describe } from "../../model/internal/defect.ts"
+import { errorTypeOf } from "../../model/internal/errorType.ts"
 import * as payloads from "../../model/internal/payload.ts"
 import type { Attempt } from "./taskAttempt.ts"
 import type { Failed, TaskCode } from "./taskCode.ts"
-import { TaskDied, TaskTimedOut } from "./taskErrors.ts"
+import { StaleAttempt, TaskDied, TaskTimedOut } from "./taskErrors.ts"
 import type { Failure } from "./taskFailure.ts"
 import * as retries from "./taskRetry.ts"
 
@@ -29,15 +30,20 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, tim
 }): TaskCode["run"] => {
   const schedule = retry?.schedule ?? retries.defaultSchedule
 
-  const failed = Effect.fnUntraced(function*(counted: number, outcome: retries.Outcome<E>, failure: Failure) {
+  const failed = Effect.fnUntraced(function*(
+    counted: number,
+    outcome: retries.Outcome<E>,
+    failure: Failure,
+    errorType = errorTypeOf(outcome)
+  ) {
     const retryAfter = retry?.while?.(outcome) === false
       ? undefined
       : yield* retries.pauseAfter(schedule, counted, outcome)
-    return yield* Effect.fail<Failed>({ failure, retryAfter })
+    return yield* Effect.fail<Failed>({ failure, errorType, retryAfter })
   })
 
-  const died = (counted: number, problem: string) =>
-    failed(counted, new TaskDied({ taskName: name, problem }), { _tag: "Died", problem })
+  const died = (counted: number, problem: string, errorType?: string) =>
+    failed(counted, new TaskDied({ taskName: name, problem }), { _tag: "Died", problem }, errorType)
 
   const limited = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E | Expired, R> => {
     if (Option.isNone(timeout)) return self
@@ -67,16 +73,33 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, tim
         }
         const death = cause.reasons.find((reason) => reason._tag === "Die")
         if (death === undefined) return Effect.failCause(cause as Cause.Cause<never>)
+        const { message } = describe(death.defect)
+        const stale = staleIn(death.defect)
+        if (stale !== undefined) {
+          return Effect.fail<Failed>({
+            failure: { _tag: "Died", problem: message },
+            errorType: stale._tag,
+            retryAfter: Duration.seconds(1)
+          })
+        }
         return Effect.logError("Task worker: handler died", Cause.die(death.defect)).pipe(
           // A logger that throws must not change what is recorded.
           Effect.exit,
-          Effect.andThen(died(counted, describe(death.defect).message))
+          Effect.andThen(died(counted, message, errorTypeOf(death.defect)))
         )
       })
     )
 }
 
 // internal
+
+/** A refused `commit` or `lock` rejects the promise of the transaction, and so becomes a defect or the cause of one. */
+const staleIn = (defect: unknown): StaleAttempt | undefined =>
+  defect instanceof StaleAttempt
+    ? defect
+    : defect instanceof Error && defect.cause instanceof StaleAttempt
+    ? defect.cause
+    : undefined
 
 class Expired {
   readonly timeoutMs: number

@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as References from "effect/References"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
@@ -50,6 +51,11 @@ export const open = Effect.fnUntraced(function*(server: Server) {
   )
   const counting = CountingQueue.make(Context.get(main, Queue.Queue))
   const tasks = Context.get(main, Tasks.Tasks)
+  /** The lines of all workers. */
+  const lines: Array<Readonly<Record<string, unknown>>> = []
+  const logger = Logger.make(({ fiber, logLevel, message }) => {
+    lines.push({ ...fiber.getRef(References.CurrentLogAnnotations), logLevel, message: String(message) })
+  })
 
   /** What `Outbox.publisher` sends, until it is stopped. */
   const publisher = Outbox.publisher().pipe(
@@ -70,7 +76,7 @@ export const open = Effect.fnUntraced(function*(server: Server) {
         Layer.provide(Layer.effect(Queue.Queue, Effect.map(Queue.Queue, change))),
         Layer.provide(counting.others),
         Layer.provide(QueueDatabase.layer({ url: test.url, migrate: "none", maxConnections: 5 })),
-        Layer.provide(Logger.layer([]))
+        Layer.provide(Logger.layer([logger]))
       )
     )
 
@@ -80,6 +86,8 @@ export const open = Effect.fnUntraced(function*(server: Server) {
     /** Of the process that creates and waits. */
     statementCounts: Context.get(main, Database.Database).statementCounts,
     counting,
+    /** Whose message contains the text. */
+    linesOf: (text: string) => lines.filter(({ message }) => String(message).includes(text)),
     publisher,
     worker,
     /** A worker of `Job`. */
