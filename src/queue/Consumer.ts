@@ -33,6 +33,7 @@ import type { PayloadInvalid, QueueError } from "./QueueError.ts"
 
 /**
  * The answer of a handler that cannot finish now: the message comes again after `delay`, which counts as a delivery.
+ * Throws a `RangeError` if `delay` is not a finite duration of 0 or more.
  *
  * @category models
  * @since 0.2.0
@@ -40,7 +41,11 @@ import type { PayloadInvalid, QueueError } from "./QueueError.ts"
 export class Later {
   readonly delay: Duration.Duration
   constructor(options: { readonly delay: Duration.Input }) {
-    this.delay = Duration.fromInputUnsafe(options.delay)
+    const ms = check.wholeMs(options.delay)
+    if (ms === undefined || ms === Infinity) {
+      throw new RangeError("delay of Later is refused: it is not a finite duration of 0 or more")
+    }
+    this.delay = Duration.millis(ms)
   }
 }
 

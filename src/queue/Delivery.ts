@@ -22,6 +22,7 @@ import type { PayloadMismatch, PayloadTooLarge } from "../model/internal/payload
 import * as Metrics from "../model/Metrics.ts"
 import type { TransactionConnection } from "../prisma/internal/transactionQuery.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { wholeMs } from "./internal/check.ts"
 import * as signature from "./internal/signature.ts"
 import * as webhook from "./internal/webhookPost.ts"
 import { Delivery } from "./Message.ts"
@@ -224,7 +225,11 @@ export interface Options<E, R> {
  * @since 0.2.0
  */
 export const layer = <E, R>(options: Options<E, R>): Layer.Layer<Task.Handler<"webhook">, never, R> => {
-  const timeout = Duration.fromInputUnsafe(options.timeout ?? "15 seconds")
+  const timeoutMs = wholeMs(options.timeout ?? "15 seconds")
+  if (timeoutMs === undefined || timeoutMs === 0 || timeoutMs === Infinity) {
+    throw new RangeError("timeout of the deliveries is refused: it is not a finite duration of more than 0")
+  }
+  const timeout = Duration.millis(timeoutMs)
   const fetch = options.fetch ?? globalThis.fetch
   const post = (services: Context.Context<R>) =>
     Effect.fnUntraced(function*({ data, endpoint: name, event, timestamp }: typeof Webhook.payload.Type) {

@@ -232,7 +232,11 @@ const readSettings = Effect.fnUntraced(function*(options: PublisherOptions = {})
     const problem = "it is shorter than 1 second"
     return yield* check.fail("publish", "outbox", new InvalidInput({ field: "lease", problem }))
   }
-  return { batchSize, leaseMs, keepMs: yield* check.delay("publish", "outbox", options.keepSent ?? "1 day", maxMs) }
+  return {
+    batchSize,
+    leaseMs,
+    keepMs: yield* check.retention("publish", "outbox", "keepSent", options.keepSent ?? "1 day")
+  }
 })
 
 const leastLeaseMs = 1000

@@ -10,7 +10,6 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
 import { Database } from "../prisma/Database.ts"
@@ -340,8 +339,8 @@ const messagesJson = (messages: ReadonlyArray<Publishing>) => {
 }
 
 const interval = (field: string, input: Duration.Input) => {
-  const ms = Option.map(Duration.fromInput(input), Duration.toMillis)
-  return Option.isSome(ms) && ms.value >= 1
-    ? Effect.succeed(ms.value)
+  const ms = check.wholeMs(input)
+  return ms !== undefined && ms >= 1
+    ? Effect.succeed(ms)
     : check.fail("open", "", new InvalidInput({ field, problem: "it must be a duration of at least 1 millisecond" }))
 }

@@ -12,9 +12,11 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { randomUUID } from "node:crypto"
 import { hostname } from "node:os"
+import { problemOfName } from "../model/internal/identifiers.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import { Database } from "../prisma/Database.ts"
 import * as Consumer from "./Consumer.ts"
+import * as check from "./internal/check.ts"
 import { QueueSignals } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
 import * as attempts from "./internal/taskAttempts.ts"
@@ -24,6 +26,7 @@ import * as stores from "./internal/taskStore.ts"
 import * as sweeps from "./internal/taskSweep.ts"
 import * as Message from "./Message.ts"
 import type { Queue } from "./Queue.ts"
+import { InvalidInput } from "./QueueError.ts"
 import type { QueueError } from "./QueueError.ts"
 import type * as Task from "./Task.ts"
 
@@ -38,7 +41,7 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
   readonly tasks: Tasks
   /** Handlers that run at the same time, for each queue, 1 to 1,000. Defaults to 10. */
   readonly concurrency?: number | undefined
-  /** Shown with attempts. Defaults to `<host>/<process id>/<8 random characters>`. */
+  /** Shown with attempts; 1 to 1,024 bytes. Defaults to `<host>/<process id>/<8 random characters>`. */
   readonly workerId?: string | undefined
   /**
    * How long handlers may keep running when the layer is released; then they are interrupted, and their tasks are given back without
@@ -47,9 +50,9 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
   readonly gracePeriod?: Duration.Input | undefined
   /** How long a wake-up is hidden from others, extended at half while its handler runs. Defaults to 30 seconds. */
   readonly visibilityTimeout?: Duration.Input | undefined
-  /** How long completed and cancelled tasks are kept, with their keys and attempts. Defaults to 7 days. */
+  /** How long completed and cancelled tasks are kept, with their keys and attempts, up to 10 years. Defaults to 7 days. */
   readonly keepEnded?: Duration.Input | undefined
-  /** How long dead tasks are kept. Defaults to 30 days. */
+  /** How long dead tasks are kept, up to 10 years. Defaults to 30 days. */
   readonly keepDead?: Duration.Input | undefined
 }
 
@@ -96,6 +99,12 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       const database = yield* Database
       const store = stores.make(statements.make(database, {}))
       const workerId = options.workerId ?? `${hostname()}/${process.pid}/${randomUUID().slice(0, 8)}`
+      const problem = problemOfName(workerId, maxWorkerIdBytes)
+      if (problem !== undefined) {
+        return yield* check.fail("serve", "tasks", new InvalidInput({ field: "workerId", problem }))
+      }
+      const keepEndedMs = yield* check.retention("serve", "tasks", "keepEnded", options.keepEnded ?? "7 days")
+      const keepDeadMs = yield* check.retention("serve", "tasks", "keepDead", options.keepDead ?? "30 days")
       const core = Layer.effect(
         Handles,
         attempts.make({ database, store, served, workerId }).pipe(withHarmlessLoggers)
@@ -110,8 +119,8 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
         store,
         isBusy: () => running > 0,
         shortestLease: Duration.millis(Math.min(...[...served.values()].map(({ leaseMs }) => leaseMs), 3_600_000)),
-        keepEnded: Duration.fromInputUnsafe(options.keepEnded ?? "7 days"),
-        keepDead: Duration.fromInputUnsafe(options.keepDead ?? "30 days")
+        keepEnded: Duration.millis(keepEndedMs),
+        keepDead: Duration.millis(keepDeadMs)
       })))
       const queues = [...new Set(options.tasks.map(({ queue }) => queue))]
       const consumers = Layer.unwrap(Effect.map(Handles, (handle) => {
@@ -138,5 +147,7 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
   ) as never
 
 // internal
+
+const maxWorkerIdBytes = 1024
 
 class Handles extends Context.Service<Handles, attempts.Handle>()("duroxide-prisma/queue/TaskWorker/Handles") {}

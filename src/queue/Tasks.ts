@@ -13,13 +13,14 @@ import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import { createHash, randomUUID } from "node:crypto"
 import * as Activity from "../Activity.ts"
-import { checkText } from "../model/internal/identifiers.ts"
+import { checkText, problemOfName } from "../model/internal/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../model/internal/payload.ts"
 import * as tracing from "../model/internal/tracing.ts"
 import { Database } from "../prisma/Database.ts"
 import type { Options as TransactionOptions, TransactionConnection } from "../prisma/Transaction.ts"
 import { shared } from "../provider/internal/statement.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import { noDuration, wholeMs } from "./internal/check.ts"
 import { newTask, refused } from "./internal/newTask.ts"
 import type { CreateOptions } from "./internal/newTask.ts"
 import { QueueSignals, Topic } from "./internal/signals.ts"
@@ -197,14 +198,15 @@ export const make: Effect.Effect<Tasks["Service"], never, Database | QueueSignal
       status: (taskId) => isId(taskId) ? reads.status(taskId) : Effect.succeed({ _tag: "NotFound" }),
       wait: (task, taskId, options) =>
         Effect.gen(function*() {
-          if (!isId(taskId)) return yield* new TaskNotFound({ taskId })
           const timeout = options?.timeout
-          const end = yield* timeout === undefined ? wait(taskId) : Effect.timeoutOrElse(wait(taskId), {
-            duration: timeout,
-            orElse: () =>
-              Effect.fail(
-                new TaskWaitTimeout({ taskId, timeoutMs: Duration.toMillis(Duration.fromInputUnsafe(timeout)) })
-              )
+          const timeoutMs = timeout === undefined ? undefined : wholeMs(timeout)
+          if (timeout !== undefined && timeoutMs === undefined) {
+            return yield* refused("awaitTasks", "timeout", noDuration)
+          }
+          if (!isId(taskId)) return yield* new TaskNotFound({ taskId })
+          const end = yield* timeoutMs === undefined ? wait(taskId) : Effect.timeoutOrElse(wait(taskId), {
+            duration: timeoutMs,
+            orElse: () => Effect.fail(new TaskWaitTimeout({ taskId, timeoutMs }))
           })
           if (end.out_status === "Missing") return yield* new TaskNotFound({ taskId })
           return yield* calls.outcomeOf(task.name, task.codecs, {
@@ -216,19 +218,23 @@ export const make: Effect.Effect<Tasks["Service"], never, Database | QueueSignal
       cancel: (taskId, reason) =>
         checkText("reason", reason).pipe(
           Effect.catch(({ field, problem }) => refused("cancelTasks", field, problem)),
-          Effect.andThen(store.cancel([taskId], reason, true)),
+          Effect.andThen(isId(taskId) ? store.cancel([taskId], reason, true) : Effect.succeed([])),
           Effect.map(([outcome]) => outcome === "Cancelled")
         ),
       attempts: (taskId) => isId(taskId) ? reads.attempts(taskId) : Effect.succeed([]),
       listDead: ({ limit = 100, name } = {}) =>
-        Number.isInteger(limit) && limit >= 1 && limit <= 1000
+        !(Number.isInteger(limit) && limit >= 1 && limit <= 1000)
+          ? refused("listDeadTasks", "limit", "it must be a whole number from 1 to 1,000")
+          : name === undefined || isName(name)
           ? reads.dead(name ?? null, limit)
-          : refused("listDeadTasks", "limit", "it must be a whole number from 1 to 1,000"),
+          : Effect.succeed([]),
       redrive: (which) =>
         Effect.tap(
           "ids" in which
             ? store.redrive(which.ids.filter(isId), null, Math.max(1, which.ids.length))
-            : store.redrive(null, which.name, 1000),
+            : isName(which.name)
+            ? store.redrive(null, which.name, 1000)
+            : Effect.succeed([]),
           (ids) => ids.length > 0 ? written : Effect.void
         )
     })
@@ -305,6 +311,9 @@ export const layerActivities: Layer.Layer<
 
 /** Rows of one statement. */
 const mostTasks = 10_000
+
+/** No task has another one. */
+const isName = (name: string) => typeof name === "string" && problemOfName(name) === undefined
 
 const isId = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)
 

@@ -101,6 +101,26 @@ export const timeout = (
     (ms) => ms > maxTimeoutMs ? invalid(operation, queue, field, "it is longer than 12 hours") : Effect.succeed(ms)
   )
 
+/** How long something is kept: milliseconds, up to 10 years. */
+export const retention = (
+  operation: string,
+  queue: string,
+  field: string,
+  input: Duration.Input
+): Effect.Effect<number, QueueError> =>
+  Effect.flatMap(
+    milliseconds(operation, queue, field, input),
+    (ms) => ms > maxRetentionMs ? invalid(operation, queue, field, "it is longer than 10 years") : Effect.succeed(ms)
+  )
+
+/** Whole milliseconds, rounded up; undefined without a duration of 0 or more. Infinite ones are longer than any limit. */
+export const wholeMs = (input: Duration.Input): number | undefined => {
+  const ms = Option.map(Duration.fromInput(input), Duration.toMillis)
+  return Option.isSome(ms) && ms.value >= 0 && hasAmount(input) ? Math.ceil(ms.value) : undefined
+}
+
+export const noDuration = "it is not a duration of 0 or more"
+
 export interface Receiving {
   readonly maxMessages: number
   readonly visibilityMs: number
@@ -141,6 +161,8 @@ const maxTimeoutMs = 12 * 3_600_000
 
 const maxWaitMs = 20_000
 
+const maxRetentionMs = 315_360_000_000
+
 const maxReason = 1000
 
 const invalid = (operation: string, queue: string, field: string, problem: string) =>
@@ -151,14 +173,31 @@ const invalidPayload = (kind: string | null, problem: string) => new PayloadInva
 /** A name in an error: texts of any length and with any character are given for names. */
 const shown = (name: unknown): string => text.replaceUnstorable(String(name)).slice(0, 100)
 
-/** Whole milliseconds, rounded up; at least 0. Infinite durations are longer than any limit. */
 const milliseconds = (operation: string, queue: string, field: string, input: Duration.Input) => {
-  const ms = Option.map(Duration.fromInput(input), Duration.toMillis)
-  // A number that is NaN becomes 0 in a Duration.
-  return Option.isNone(ms) || !(ms.value >= 0) || (typeof input === "number" && !(input >= 0))
-    ? invalid(operation, queue, field, "it is not a duration of 0 or more")
-    : Effect.succeed(Math.ceil(ms.value))
+  const ms = wholeMs(input)
+  return ms === undefined ? invalid(operation, queue, field, noDuration) : Effect.succeed(ms)
 }
+
+/** A Duration reads a number that is NaN, and an object without one of its units, as 0. */
+const hasAmount = (input: unknown): boolean => {
+  if (typeof input === "number") return !Number.isNaN(input)
+  if (typeof input !== "object" || input === null || Duration.isDuration(input)) return true
+  const amounts: ReadonlyArray<unknown> = Array.isArray(input)
+    ? input
+    : Object.entries(input).flatMap(([unit, amount]) => units.has(unit) && amount !== undefined ? [amount] : [])
+  return amounts.length > 0 && amounts.every((amount) => typeof amount === "number" && !Number.isNaN(amount))
+}
+
+const units = new Set([
+  "weeks",
+  "days",
+  "hours",
+  "minutes",
+  "seconds",
+  "milliseconds",
+  "microseconds",
+  "nanoseconds"
+])
 
 const problemIn = (value: unknown): string | undefined => {
   if (typeof value === "string") return text.problemOf(value)

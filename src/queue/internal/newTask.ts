@@ -1,13 +1,14 @@
 /**
  * The row of a task to create, from its definition and the options of the caller.
  */
-import * as Duration from "effect/Duration"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { problemOfName } from "../../model/internal/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/internal/payload.ts"
 import * as tracing from "../../model/internal/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
 import type * as Task from "../Task.ts"
+import { noDuration, wholeMs } from "./check.ts"
 import type { NewTask } from "./taskStore.ts"
 import { timeOrderedUuid } from "./timeOrderedUuid.ts"
 
@@ -36,8 +37,9 @@ export const newTask = <P extends PayloadSchema>(
     const { delay, key, payload } = options
     const problem = key === undefined ? undefined : problemOfName(key, maxKeyBytes)
     if (problem !== undefined) return yield* refused("createTasks", "key", problem)
-    const delayMs = delay === undefined ? 0 : Math.ceil(Duration.toMillis(Duration.fromInputUnsafe(delay)))
-    if (!(delayMs >= 0 && delayMs <= longestDelayMs)) {
+    const delayMs = delay === undefined ? 0 : wholeMs(delay)
+    if (delayMs === undefined) return yield* refused("createTasks", "delay", noDuration)
+    if (delayMs > longestDelayMs) {
       return yield* refused("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
     }
     const id = task.wakeup === undefined ? undefined : yield* timeOrderedUuid

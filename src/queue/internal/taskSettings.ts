@@ -3,7 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
-import { queueName } from "./check.ts"
+import { noDuration, queueName, wholeMs } from "./check.ts"
 
 export interface Settings {
   readonly queue: string
@@ -19,7 +19,7 @@ export const settingsUnsafe = (name: string, given: {
   readonly timeout: Duration.Input | undefined
 }): Settings => {
   const { maxAttempts = 20, queue = "tasks" } = given
-  const refuse = (option: string, value: unknown, problem: string) => {
+  const refuse = (option: string, value: unknown, problem: string): never => {
     throw new RangeError(`${option} ${String(value)} of task "${name}" is refused: ${problem}`)
   }
   const queueProblem = queueName(queue)
@@ -27,14 +27,18 @@ export const settingsUnsafe = (name: string, given: {
   if (!Number.isInteger(maxAttempts) || maxAttempts < 1 || maxAttempts > maxInteger) {
     refuse("retry.maxAttempts", maxAttempts, "it must be a whole number of at least 1")
   }
-  const lease = Duration.fromInputUnsafe(given.lease ?? "30 seconds")
-  const leaseMs = Duration.toMillis(lease)
+  const duration = (option: string, input: Duration.Input) =>
+    wholeMs(input) ?? refuse(option, JSON.stringify(input), noDuration)
+  const leaseMs = duration("lease", given.lease ?? "30 seconds")
   if (!(leaseMs >= 1000 && leaseMs <= 3_600_000)) refuse("lease", `of ${leaseMs} ms`, "it must be 1 second to 1 hour")
-  const timeout = given.timeout === undefined ? undefined : Duration.fromInputUnsafe(given.timeout)
-  if (timeout !== undefined && !(Duration.toMillis(timeout) > 0)) {
-    refuse("timeout", `of ${Duration.toMillis(timeout)} ms`, "it must be more than 0")
+  const timeoutMs = given.timeout === undefined ? undefined : duration("timeout", given.timeout)
+  if (timeoutMs === 0) refuse("timeout", "of 0 ms", "it must be more than 0")
+  return {
+    queue,
+    maxAttempts,
+    lease: Duration.millis(leaseMs),
+    timeout: Option.map(Option.fromUndefinedOr(timeoutMs), Duration.millis)
   }
-  return { queue, maxAttempts, lease, timeout: Option.fromUndefinedOr(timeout) }
 }
 
 // internal
