@@ -27,7 +27,7 @@ describe("Messages of three processes at the moment at which an instance of a fo
     () =>
       Effect.map(outcomeOf({ messages: Infinity, seconds: 8, faults: "kills" }), ({ kills, messages }) => {
         assert.isAtLeast(kills, 20)
-        assert.isAbove(messages, 100)
+        assert.isAbove(messages, 20)
       }),
     180_000
   )

@@ -111,7 +111,7 @@ describe("bench", () => {
 
   it.live("plain jobs: each counts, also of those that are created at once", () =>
     Effect.gen(function*() {
-      const line = yield* bench("J", ...briefly)
+      const line = yield* bench("J", "--seconds", "3", "--warmup", "1", "--rounds", "1")
       for (const { ours } of line.variants) assert.isAbove(ours.completed, 0)
       assert.deepInclude(line.variants.at(-1).ours, { completed: 10_000, failed: 0 })
     }), patient)
