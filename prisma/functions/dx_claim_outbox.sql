@@ -75,6 +75,7 @@ BEGIN
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
           AND o.deliver_at > v_now
+          AND o.deliver_at < 'infinity' -- never
           AND o.queue = ANY (p_queues)
         ORDER BY o.deliver_at, o.id
         LIMIT 1

@@ -177,7 +177,7 @@ BEGIN
     t.attempt - t.uncounted,
     t.max_attempts,
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
-    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM t.run_at) * 1000)::bigint - v_now_ms END,
+    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context
   FROM unnest(v_outcomes, v_ids) WITH ORDINALITY AS one (outcome, id, position)
   LEFT JOIN LATERAL (

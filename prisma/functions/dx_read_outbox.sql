@@ -27,7 +27,7 @@ BEGIN
       floor(extract(epoch FROM min(
         CASE
           WHEN one.last_error IS NOT NULL THEN one.created_at
-          WHEN one.deliver_at <= v_now THEN one.deliver_at
+          WHEN one.deliver_at <= v_now THEN greatest(one.deliver_at, 'epoch')
         END
       )) * 1000)::bigint,
       v_now_ms

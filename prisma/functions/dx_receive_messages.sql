@@ -89,6 +89,7 @@ BEGIN
     SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
     FROM queue_messages AS m
     WHERE m.queue = p_queue
+      AND m.visible_at < 'infinity' -- never
     ORDER BY m.visible_at, m.id
     LIMIT 1
   );

@@ -50,7 +50,7 @@ BEGIN
         -- Renewals do not move the time of the look.
         WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
         WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
-        ELSE v_now + least(greatest(interval '30 seconds', v_now - t.run_at), interval '1 hour')
+        ELSE v_now + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
       row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
     FROM queue_tasks AS t
@@ -84,7 +84,7 @@ BEGIN
   SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms
   INTO out_next_ms
   FROM queue_tasks AS t
-  WHERE t.look_at IS NOT NULL
+  WHERE t.look_at < 'infinity' -- never
   ORDER BY t.look_at
   LIMIT 1;
 
@@ -92,7 +92,7 @@ BEGIN
     count(*) FILTER (WHERE one.status = 'Pending'),
     count(*) FILTER (WHERE one.status = 'Running'),
     COALESCE(
-      v_now_ms - floor(extract(epoch FROM min(one.run_at) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
+      v_now_ms - floor(extract(epoch FROM min(greatest(one.run_at, 'epoch')) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
         ::bigint,
       0
     )

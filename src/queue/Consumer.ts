@@ -247,7 +247,7 @@ const restartPause = Duration.seconds(5)
 
 /** Logs the type of a defect, never what it contains. */
 const defectLog = (queue: string) => (line: Effect.Effect<void>) => (defect: unknown) =>
-  Effect.annotateLogs(line, { package: "duroxide-prisma", queue, error_type: errorTypeOf(Cause.die(defect)) })
+  Effect.annotateLogs(line, { package: "duroxide-prisma", queue, error_type: errorTypeOf(defect) })
 
 /** A message whose handler runs. */
 interface Held {

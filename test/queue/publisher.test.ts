@@ -142,6 +142,21 @@ describe("the publisher:", () => {
       assert.strictEqual(queue.published.length, 3, "none was sent again")
     }).pipe(Effect.scoped))
 
+  it.live("rows of plain SQL that are due never, or always were, hold nothing up", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* Boxes.open
+      const queue = CountingQueue.make()
+      yield* sql(
+        `INSERT INTO queue_outbox (queue, payload, created_at, deliver_at) VALUES
+           ('orders', '{"kind": "never"}', now(), 'infinity'), ('orders', '{"kind": "always"}', now(), '-infinity')`
+      )
+      yield* Layer.build(Boxes.publishing(url, queue))
+      yield* queue.until(1)
+      yield* sql(`SELECT dx_add_to_outbox('[{"queue":"orders","payload":{"kind":"later"}}]')`)
+      yield* queue.until(2)
+      assert.deepStrictEqual(queue.published.map(({ payload }) => payload.kind), ["always", "later"])
+    }).pipe(Effect.scoped))
+
   it.live("a lease that ran out is taken over; while it holds, the message is not sent again", () =>
     Effect.gen(function*() {
       const { fill, sql, untilAllSent, url } = yield* Boxes.open

@@ -153,6 +153,21 @@ describe("Tasks: what is lost", () => {
       assert.isTrue(results.every((result) => result === 1))
     }))
 
+  test("tasks of plain SQL that are due never, or always were, do not keep others from being found", (app) =>
+    Effect.gen(function*() {
+      const [never, always, lost] = yield* app.tasks.createMany(Job, [{ payload }, { payload }, { payload }])
+      yield* app.sql(
+        `DELETE FROM queue_outbox;
+         UPDATE queue_tasks SET run_at = 'infinity', look_at = 'infinity' WHERE id = '${never}';
+         UPDATE queue_tasks SET run_at = '-infinity', look_at = '-infinity' WHERE id = '${always}';
+         UPDATE queue_tasks SET look_at = now() WHERE id = '${lost}'`
+      )
+      yield* app.publisher
+      yield* app.jobWorker(() => Effect.succeed(1))
+      assert.strictEqual(yield* app.tasks.wait(Job, lost!), 1)
+      assert.strictEqual(yield* app.tasks.wait(Job, always!), 1)
+    }))
+
   test("ended tasks are deleted after their retention, with their attempts and keys", (app) =>
     Effect.gen(function*() {
       yield* app.publisher

@@ -3637,6 +3637,7 @@ BEGIN
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
           AND o.deliver_at > v_now
+          AND o.deliver_at < 'infinity' -- never
           AND o.queue = ANY (p_queues)
         ORDER BY o.deliver_at, o.id
         LIMIT 1
@@ -3884,7 +3885,7 @@ BEGIN
     t.attempt - t.uncounted,
     t.max_attempts,
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
-    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM t.run_at) * 1000)::bigint - v_now_ms END,
+    CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context
   FROM unnest(v_outcomes, v_ids) WITH ORDINALITY AS one (outcome, id, position)
   LEFT JOIN LATERAL (
@@ -7057,7 +7058,7 @@ BEGIN
       floor(extract(epoch FROM min(
         CASE
           WHEN one.last_error IS NOT NULL THEN one.created_at
-          WHEN one.deliver_at <= v_now THEN one.deliver_at
+          WHEN one.deliver_at <= v_now THEN greatest(one.deliver_at, 'epoch')
         END
       )) * 1000)::bigint,
       v_now_ms
@@ -7380,6 +7381,7 @@ BEGIN
     SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
     FROM queue_messages AS m
     WHERE m.queue = p_queue
+      AND m.visible_at < 'infinity' -- never
     ORDER BY m.visible_at, m.id
     LIMIT 1
   );
@@ -8096,7 +8098,7 @@ BEGIN
         -- Renewals do not move the time of the look.
         WHEN t.status = 'Running' AND t.lease_until > v_now_ms THEN to_timestamp((t.lease_until + 500)::float8 / 1000)
         WHEN t.status = 'Pending' AND t.run_at > v_now THEN t.run_at + interval '30 seconds'
-        ELSE v_now + least(greatest(interval '30 seconds', v_now - t.run_at), interval '1 hour')
+        ELSE v_now + least(greatest(interval '30 seconds', v_now - greatest(t.run_at, v_now - interval '1 hour')), interval '1 hour')
       END AS next_look_at,
       row_number() OVER (PARTITION BY t.status = 'Pending' AND t.run_at <= v_now ORDER BY t.look_at) AS place
     FROM queue_tasks AS t
@@ -8130,7 +8132,7 @@ BEGIN
   SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint - v_now_ms
   INTO out_next_ms
   FROM queue_tasks AS t
-  WHERE t.look_at IS NOT NULL
+  WHERE t.look_at < 'infinity' -- never
   ORDER BY t.look_at
   LIMIT 1;
 
@@ -8138,7 +8140,7 @@ BEGIN
     count(*) FILTER (WHERE one.status = 'Pending'),
     count(*) FILTER (WHERE one.status = 'Running'),
     COALESCE(
-      v_now_ms - floor(extract(epoch FROM min(one.run_at) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
+      v_now_ms - floor(extract(epoch FROM min(greatest(one.run_at, 'epoch')) FILTER (WHERE one.status = 'Pending' AND one.run_at <= v_now)) * 1000)
         ::bigint,
       0
     )
