@@ -28,13 +28,8 @@ export const parse = (operation: string, queue: string, receipt: unknown): Effec
       : Effect.succeed({ id, token })
   })
 
-// internal
-
-const form = /^([1-9]\d{0,17})\.([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})$/
-
-const signs = new Map<string, string>()
-
-const signOf = (queue: string): string => {
+/** The first eight hexadecimal digits of a hash of its name. */
+export const signOf = (queue: string): string => {
   let sign = signs.get(queue)
   if (sign === undefined) {
     sign = createHash("sha256").update(queue, "utf8").digest("hex").slice(0, 8)
@@ -42,3 +37,9 @@ const signOf = (queue: string): string => {
   }
   return sign
 }
+
+// internal
+
+const form = /^([1-9]\d{0,17})\.([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})$/
+
+const signs = new Map<string, string>()

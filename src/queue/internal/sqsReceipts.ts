@@ -7,10 +7,10 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { createHash } from "node:crypto"
 import type { QueueError } from "../QueueError.ts"
 import { ReceiptExpired, ReceiptInvalid } from "../QueueError.ts"
 import { fail } from "./check.ts"
+import { signOf } from "./receipts.ts"
 
 export interface Receipts {
   readonly make: (queue: string, handle: string, untilMs: number) => string
@@ -54,5 +54,3 @@ export const make = (): Receipts => {
 const leastKept = 1000
 
 const form = /^([\da-f]{8})\.(\d{1,16})\.(.+)$/s
-
-const signOf = (queue: string): string => createHash("sha256").update(queue, "utf8").digest("hex").slice(0, 8)
