@@ -20,7 +20,9 @@ const hint = fc.oneof(
     Hint.Work(fields)
   ),
   fc.record({ queue, ids: fc.array(id, { minLength: 1, maxLength: 400 }) }).map((fields) => Hint.Taken(fields)),
-  fc.record({ queue, untilMs: fc.option(ms.map((time) => time + 1)) }).map((fields) => Hint.Locks(fields)),
+  fc.record({ queue, untilMs: fc.option(fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER })) }).map((fields) =>
+    Hint.Locks(fields)
+  ),
   fc.array(fingerprint, { minLength: 1, maxLength: 800 }).map((fingerprints) => Hint.Changed({ fingerprints })),
   fc.constant(Hint.Waiting()),
   fc.constant(Hint.Sampled()),
