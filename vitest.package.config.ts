@@ -3,5 +3,5 @@ import config from "./vitest.config.ts"
 
 /** What installs much from npm's registry: bundlers, frameworks and other versions of Node; `npm run test:package`. */
 export default mergeConfig({ ...config, test: { ...config.test, include: [] } }, {
-  test: { include: ["test/package/*.check.ts"], testTimeout: 600_000, hookTimeout: 600_000, maxWorkers: 1 }
+  test: { include: ["test/package/*.check.ts"], testTimeout: 600_000, hookTimeout: 600_000, maxWorkers: 2 }
 })
