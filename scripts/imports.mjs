@@ -3,6 +3,8 @@
 //   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing, observability
 //                     <- prisma -> server        queue stands on the author's modules and on prisma
 //
+// and cli, the command line, on all of them,
+//
 // so that a second driver or runtime needs no other changes, and internal modules can change freely.
 //
 // `node scripts/imports.mjs [directory]` prints each breach and exits with 1 when there is one.
@@ -30,6 +32,10 @@ const rooms = {
   testing: {
     rooms: ["model", "provider", "replay", "runtime", "author", "queue"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
+  },
+  cli: {
+    rooms: ["model", "provider", "runtime", "author", "queue", "observability", "prisma", "server", "sqlite"],
+    packages: ["effect", "node"]
   }
 }
 

@@ -1,0 +1,94 @@
+/**
+ * The command line: its commands, and the way from arguments to an exit code.
+ */
+import * as Cause from "effect/Cause"
+import * as CliConfig from "effect/cli/CliConfig"
+import * as CliError from "effect/cli/CliError"
+import * as CliOutput from "effect/cli/CliOutput"
+import * as Command from "effect/cli/Command"
+import * as GlobalFlag from "effect/cli/GlobalFlag"
+import * as Console from "effect/Console"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { readFileSync } from "node:fs"
+import { importSqlite } from "./commands/importSqlite.ts"
+import { migrate } from "./commands/migrate.ts"
+import { verifySqlite } from "./commands/verifySqlite.ts"
+import { ofCause, ofUsage } from "./internal/failure.ts"
+import type { Failure } from "./internal/failure.ts"
+import * as help from "./internal/help.ts"
+import type { Io } from "./internal/io.ts"
+import * as logging from "./internal/logging.ts"
+import * as Output from "./internal/Output.ts"
+import * as Platform from "./internal/platform.ts"
+import * as Settings from "./internal/settings.ts"
+
+const imports = Command.make("import").pipe(
+  Command.withDescription("Import a store of Duroxide"),
+  Command.withSubcommands([importSqlite]),
+  Command.unlisted
+)
+
+const verify = Command.make("verify").pipe(
+  Command.withDescription("Compare an imported store with its source"),
+  Command.withSubcommands([verifySqlite]),
+  Command.unlisted
+)
+
+/** The whole tree. `env` has the variables of the process. */
+const root = (env: Io["env"]) =>
+  Command.make("duroxide-prisma").pipe(
+    Command.withDescription("Look after a store of duroxide-prisma: migrate it, and see what is in it."),
+    Command.withSubcommands([migrate, imports, verify]),
+    Command.provide(Settings.layer(env)),
+    Command.withGlobalFlags(Settings.flags)
+  )
+
+/**
+ * Runs what the arguments say, and returns the exit code. Everything it prints goes through `io`.
+ */
+export const run = (io: Io): Effect.Effect<number> => {
+  const output = Output.make(io)
+  const fail = ({ code, exitCode, message }: Failure) =>
+    output.note(`${output.style.red("error")}: ${message}`, { error: { code, message } }).pipe(Effect.as(exitCode))
+  return Command.runWith(root(io.env), { version, renderErrors: false })(io.args).pipe(
+    Effect.as(0),
+    Effect.catchCause((cause) => {
+      const help = Option.getOrUndefined(Cause.findErrorOption(cause))
+      return isHelp(help) ? fail(ofUsage(help.errors, help.commandPath)) : fail(ofCause(cause))
+    }),
+    Effect.provide(
+      Layer.mergeAll(
+        Platform.layer(io),
+        Layer.succeed(Output.Output, output),
+        CliConfig.layer({ builtIns: [GlobalFlag.Help, GlobalFlag.Version, GlobalFlag.Completions] }),
+        CliOutput.layer(help.formatter(output)),
+        CliOutput.layerPresenter({ present }),
+        logging.layer(output)
+      )
+    ),
+    Effect.provideService(Console.Console, consoleOf(io))
+  )
+}
+
+// internal
+
+/** The package's: both `src` and `dist` stand beside its package.json. */
+const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
+  readonly version: string
+}
+
+const isHelp = (error: unknown): error is CliError.ShowHelp => CliError.isCliError(error) && error._tag === "ShowHelp"
+
+/** Help that was asked for is an answer. A bad invocation gets one line instead, from `run`. */
+const present: CliOutput.Presenter["present"] = (event) =>
+  event._tag === "Version" || (event._tag === "Help" && event.reason === "Requested")
+    ? CliOutput.defaultPresenter.present(event)
+    : Effect.void
+
+const consoleOf = ({ stderr, stdout }: Io): Console.Console => ({
+  ...globalThis.console,
+  log: (...args) => stdout.write(`${args.join(" ")}\n`),
+  error: (...args) => stderr.write(`${args.join(" ")}\n`)
+})

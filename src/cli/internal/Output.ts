@@ -1,0 +1,104 @@
+/**
+ * Where everything a command prints goes.
+ *
+ * Standard output has the answer and nothing else: text for people, or one JSON value with `--json`. Progress, log lines
+ * and errors go to standard error; with `--json` each of them is a JSON object on a line of its own.
+ */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import type { Io } from "./io.ts"
+import { withoutPasswords } from "./secrets.ts"
+
+/** What a command has found. */
+export interface Answer {
+  readonly json: unknown
+  /** Lines for people. */
+  readonly text: ReadonlyArray<string>
+}
+
+/** Marks text for a terminal with colours, and leaves it as it is elsewhere. */
+export interface Style {
+  readonly bold: (text: string) => string
+  readonly dim: (text: string) => string
+  readonly red: (text: string) => string
+  readonly green: (text: string) => string
+  readonly yellow: (text: string) => string
+}
+
+export class Output extends Context.Service<Output, {
+  readonly isJson: boolean
+  readonly hasColours: boolean
+  readonly style: Style
+  /** Width that lines should keep to: of the terminal, or unlimited. */
+  readonly columns: number
+  /** Standard error is a terminal that can rewrite a line. */
+  readonly canRewrite: boolean
+  readonly answer: (answer: Answer) => Effect.Effect<void>
+  /** A line on standard error: `text` for people, `json` with `--json`. */
+  readonly note: (text: string, json: object) => Effect.Effect<void>
+  /** As `note`, at once. */
+  readonly noteUnsafe: (text: string, json: object) => void
+  /** Shows a line on standard error in place of the last one, until the next output. Only if `canRewrite`. */
+  readonly rewrite: (line: string) => Effect.Effect<void>
+}>()("duroxide-prisma/cli/Output") {}
+
+export const make = (io: Io): Output["Service"] => {
+  const isJson = wantsJson(io.args)
+  const hasColours = canColor(io) && !isJson
+  const canRewrite = io.stderr.isTerminal && !isJson && io.env.TERM !== "dumb"
+  let isRewriting = false
+  const erase = () => {
+    if (isRewriting) io.stderr.write(eraseLine)
+    isRewriting = false
+  }
+  const noteUnsafe = (text: string, json: object) => {
+    erase()
+    io.stderr.write(`${withoutPasswords(isJson ? JSON.stringify(json) : text)}\n`)
+  }
+  return Output.of({
+    isJson,
+    hasColours,
+    style: hasColours ? colours : plain,
+    columns: io.stdout.columns ?? Number.POSITIVE_INFINITY,
+    canRewrite,
+    answer: ({ json, text }) =>
+      Effect.sync(() => {
+        erase()
+        io.stdout.write(isJson ? `${JSON.stringify(json, null, 2)}\n` : text.map((line) => `${line}\n`).join(""))
+      }),
+    note: (text, json) => Effect.sync(() => noteUnsafe(text, json)),
+    noteUnsafe,
+    rewrite: (line) =>
+      Effect.sync(() => {
+        // A line that wraps could not be taken back.
+        const width = (io.stderr.columns ?? 80) - 1
+        io.stderr.write(`${eraseLine}${withoutPasswords(line).slice(0, width)}`)
+        isRewriting = true
+      })
+  })
+}
+
+// internal
+
+const eraseLine = "\r\u001b[2K"
+
+/** Also for errors of the parser, which has read no flag by then. */
+const wantsJson = (args: ReadonlyArray<string>) => {
+  const end = args.indexOf("--")
+  return args.slice(0, end === -1 ? args.length : end).some((arg) => arg === "--json" || arg === "--json=true")
+}
+
+/** As https://no-color.org and the terminals agree. */
+const canColor = ({ env, stdout }: Io) => stdout.isTerminal && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb"
+
+const marked = (code: number) => (text: string) => text === "" ? text : `\u001b[${code}m${text}\u001b[0m`
+const colours: Style = {
+  bold: marked(1),
+  dim: marked(2),
+  red: marked(31),
+  green: marked(32),
+  yellow: marked(33)
+}
+
+const same = (text: string) => text
+const plain: Style = { bold: same, dim: same, red: same, green: same, yellow: same }

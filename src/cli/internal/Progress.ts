@@ -1,0 +1,25 @@
+/**
+ * How far a long command is: one line that is rewritten on a terminal, a plain line now and then elsewhere.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { Output } from "./Output.ts"
+
+export interface Progress {
+  /** The state in one line, and as JSON. Called as often as the state changes; most calls print nothing. */
+  readonly report: (text: string, json: object) => Effect.Effect<void>
+}
+
+export const make: Effect.Effect<Progress, never, Output> = Effect.gen(function*() {
+  const output = yield* Output
+  const pauseMs = output.canRewrite ? 100 : 10_000
+  let nextMs = Number.NEGATIVE_INFINITY
+  return {
+    report: (text, json) =>
+      Effect.flatMap(Clock.currentTimeMillis, (nowMs) => {
+        if (nowMs < nextMs) return Effect.void
+        nextMs = nowMs + pauseMs
+        return output.canRewrite ? output.rewrite(text) : output.note(text, { progress: json })
+      })
+  }
+})

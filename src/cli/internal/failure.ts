@@ -1,0 +1,105 @@
+/**
+ * What went wrong, as one line, a code for programs, and an exit code.
+ */
+import * as Cause from "effect/Cause"
+import type * as CliError from "effect/cli/CliError"
+import * as Predicate from "effect/Predicate"
+import * as Schema from "effect/Schema"
+
+/** The exit codes of every command, next to 0 and to 130 after Ctrl-C. */
+export const exitCodes = {
+  /** The answer is no: not found, different, another version. */
+  no: 1,
+  /** Bad usage or input. */
+  usage: 2,
+  /** The database could not be reached, or refused. */
+  database: 3,
+  /** Stopped half way: run it again. */
+  again: 4,
+  /** A defect of this program. */
+  defect: 70,
+  interrupted: 130
+} as const
+
+/** A failure with a message that says what to do. */
+export class CommandError extends Schema.TaggedError<CommandError>("duroxide-prisma/cli/CommandError")("CommandError", {
+  /** For programs, in the style of the reasons of `ProviderError`: `InstanceNotFound`. */
+  code: Schema.String,
+  message: Schema.String,
+  exit: Schema.Literals(["no", "usage", "database", "again"])
+}) {}
+
+export interface Failure {
+  readonly code: string
+  readonly message: string
+  readonly exitCode: number
+}
+
+/** A bad invocation: all problems, then where to look. */
+export const ofUsage = (
+  errors: ReadonlyArray<CliError.CliError>,
+  commandPath: ReadonlyArray<string>
+): Failure => ({
+  code: "Usage",
+  message: errors.length === 0
+    ? `name a command. See: ${commandPath.join(" ")} --help`
+    : `${errors.map(({ message }) => message.split("\n")[0]).join("; ")}. See: ${commandPath.join(" ")} --help`,
+  exitCode: exitCodes.usage
+})
+
+/** A failure of a handler. */
+export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
+  if (Cause.hasInterruptsOnly(cause)) {
+    return { code: "Interrupted", message: "interrupted", exitCode: exitCodes.interrupted }
+  }
+  const reason = cause.reasons.find(Cause.isFailReason)
+  if (reason === undefined) return defect(Cause.squash(cause))
+  const { error } = reason
+  if (error instanceof CommandError) {
+    return { code: error.code, message: error.message, exitCode: exitCodes[error.exit] }
+  }
+  if (!(error instanceof Error)) return defect(error)
+  // The errors of this package have a tagged reason inside; its message is the one for people.
+  const inner = Predicate.hasProperty(error, "reason") && Predicate.hasProperty(error.reason, "_tag") &&
+      error.reason instanceof Error
+    ? error.reason
+    : error
+  const code = Predicate.hasProperty(inner, "_tag") ? String(inner._tag) : inner.name
+  const exit = answers.has(code) ? "no" : inputs.has(code) ? "usage" : unfinished.has(code) ? "again" : "database"
+  return {
+    code,
+    message: advice[code] === undefined ? inner.message : `${inner.message}. ${advice[code]}`,
+    exitCode: exitCodes[exit]
+  }
+}
+
+// internal
+
+const defect = (thrown: unknown): Failure => ({
+  code: "Defect",
+  message: `a defect of this program: ${thrown instanceof Error ? thrown.message : String(thrown)}. ` +
+    "Please report it: https://github.com/duroxide-prisma/duroxide-prisma/issues",
+  exitCode: exitCodes.defect
+})
+
+/** Reasons that are answers about what is stored. */
+const answers: ReadonlySet<string> = new Set([
+  "InstanceNotFound",
+  "ExecutionNotFound",
+  "SchemaBehind",
+  "SchemaAhead",
+  "SchemaMismatch",
+  "SchemaOccupied",
+  "MigrationsDiffer",
+  "MigrationFailed",
+  "LayoutMismatch"
+])
+
+const inputs: ReadonlySet<string> = new Set(["InvalidInput", "ConfigError"])
+
+const unfinished: ReadonlySet<string> = new Set(["LockTimeout"])
+
+/** What to do, where the message does not say it. */
+const advice: Readonly<Record<string, string>> = {
+  ConnectionLost: "Check that the server runs and that the URL leads to it"
+}

@@ -1,0 +1,136 @@
+/**
+ * The flags every command has, and the configuration they stand in front of: `--url` before `DATABASE_URL` of the
+ * environment, before that of the `.env` file.
+ */
+import * as Flag from "effect/cli/Flag"
+import * as GlobalFlag from "effect/cli/GlobalFlag"
+import * as Config from "effect/Config"
+import * as ConfigProvider from "effect/ConfigProvider"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as References from "effect/References"
+import { readFileSync } from "node:fs"
+import * as Connection from "../../prisma/internal/connection.ts"
+import { CommandError } from "./failure.ts"
+
+const Url = GlobalFlag.Setting("url")({
+  flag: Flag.Redacted("url").pipe(
+    Flag.withMetavar("<url>"),
+    Flag.withDescription("Database: postgresql://user:password@host:5432/name. Defaults to DATABASE_URL"),
+    Flag.optional
+  )
+})
+
+const SchemaName = GlobalFlag.Setting("schema")({
+  flag: Flag.String("schema").pipe(
+    Flag.withMetavar("<name>"),
+    Flag.withDescription("Schema of the tables. Defaults to the URL's parameter schema, then to public"),
+    Flag.optional
+  )
+})
+
+const EnvFile = GlobalFlag.Setting("env-file")({
+  flag: Flag.String("env-file").pipe(
+    Flag.withMetavar("<path>"),
+    Flag.withDescription("Variables that the environment does not have. Defaults to .env, if it exists"),
+    Flag.optional
+  )
+})
+
+/** Read by `Output.make`, before the parser, so that errors of the parser are JSON as well. */
+const Json = GlobalFlag.Setting("json")({
+  flag: Flag.Boolean("json").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Print one JSON value; on standard error, JSON lines"),
+    Flag.withDefault(false)
+  )
+})
+
+const Verbose = GlobalFlag.Setting("verbose")({
+  flag: Flag.Boolean("verbose").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Log what the library does, on standard error"),
+    Flag.withDefault(false)
+  )
+})
+
+/** Flags of every command, accepted before and after its name. */
+export const flags = [Url, SchemaName, EnvFile, Json, Verbose] as const
+
+/** The database a command is for. */
+export interface Target {
+  readonly url: Redacted.Redacted<string>
+  readonly schema: string
+  /** `host:port/database`, fit for messages. */
+  readonly address: string
+}
+
+export class Settings extends Context.Service<Settings, {
+  /** Fails with `CommandError` if no URL is given, or one that cannot be read. */
+  readonly target: Effect.Effect<Target, CommandError | Config.ConfigError>
+}>()("duroxide-prisma/cli/Settings") {}
+
+/** The settings, and what they set: the configuration, and which log lines are shown. */
+export const layer = (env: Readonly<Record<string, string | undefined>>) =>
+  Layer.mergeAll(
+    Layer.effect(Settings, makeSettings),
+    Layer.effect(References.MinimumLogLevel, Effect.map(Verbose, (isVerbose) => isVerbose ? "Info" : "Warn"))
+  ).pipe(Layer.provideMerge(Layer.effect(ConfigProvider.ConfigProvider, makeProvider(env))))
+
+// internal
+
+const makeSettings = Effect.gen(function*() {
+  const given = yield* Url
+  const schema = Option.getOrUndefined(yield* SchemaName)
+  const provider = yield* ConfigProvider.ConfigProvider
+  const target = Effect.gen(function*() {
+    const url = Option.isSome(given)
+      ? given.value
+      : Option.getOrElse(
+        yield* Config.Redacted("DATABASE_URL").pipe(Config.option),
+        () => Redacted.make("")
+      )
+    if (Redacted.value(url).trim() === "") {
+      return yield* new CommandError({
+        code: "NoDatabase",
+        message: "no database is named. Set DATABASE_URL, in the environment or in .env, or give --url",
+        exit: "usage"
+      })
+    }
+    const connection = yield* Effect.fromResult(Connection.parse(url, schema)).pipe(
+      Effect.mapError(({ problem }) =>
+        new CommandError({ code: "ConfigurationInvalid", message: problem, exit: "usage" })
+      )
+    )
+    return { url, schema: connection.schema, address: connection.address }
+  })
+  return Settings.of({ target: Effect.provideService(target, ConfigProvider.ConfigProvider, provider) })
+})
+
+const makeProvider = Effect.fnUntraced(function*(env: Readonly<Record<string, string | undefined>>) {
+  const given = yield* EnvFile
+  const path = Option.getOrElse(given, () => ".env")
+  const text = yield* Effect.try({
+    try: () => readFileSync(path, "utf8"),
+    catch: (thrown) => (thrown as NodeJS.ErrnoException).code
+  }).pipe(
+    Effect.catch((code) =>
+      Option.isNone(given) && code === "ENOENT" ? Effect.succeed("") : Effect.fail(
+        new CommandError({
+          code: "EnvFileUnreadable",
+          message: `the file ${path} cannot be read (${code}). Correct --env-file, or leave it out`,
+          exit: "usage"
+        })
+      )
+    )
+  )
+  const known = Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => value === undefined ? [] : [[name, value]])
+  )
+  return ConfigProvider.fromEnv({ env: known }).pipe(
+    ConfigProvider.orElse(ConfigProvider.fromDotEnvContents(text))
+  )
+})

@@ -1,0 +1,20 @@
+/**
+ * The store of the target, opened for a command that reads it: a few connections, no listening, no migration.
+ */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
+import { Settings } from "./settings.ts"
+
+/** Fails with `SchemaBehind` if the schema lacks migrations. */
+export const layer = Layer.unwrap(Effect.gen(function*() {
+  const { schema, url } = yield* (yield* Settings).target
+  return PrismaProvider.layer({
+    url,
+    schema,
+    migrate: "verify",
+    maxConnections: 4,
+    applicationName: "duroxide-prisma cli",
+    longPolling: { enabled: false }
+  })
+}))

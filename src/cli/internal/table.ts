@@ -1,0 +1,74 @@
+/**
+ * Text for people: tables, fields, numbers, times.
+ */
+import { displayWidth } from "effect/cli/CliOutput"
+import type { Style } from "./Output.ts"
+
+export interface Column<Row> {
+  readonly title: string
+  readonly value: (row: Row) => string
+  /** Of numbers. Defaults to left. */
+  readonly align?: "right"
+  /** Marks a value, after its width is known. */
+  readonly mark?: (row: Row, text: string) => string
+}
+
+/** A line of titles and a line for each row; two spaces between columns, none at the end of a line. */
+export const table = <Row>(
+  rows: ReadonlyArray<Row>,
+  columns: ReadonlyArray<Column<Row>>,
+  style: Style
+): ReadonlyArray<string> => {
+  const cells = rows.map((row) => columns.map(({ value }) => oneLine(value(row))))
+  const widths = columns.map(({ title }, i) => Math.max(title.length, ...cells.map((cell) => displayWidth(cell[i]!))))
+  const line = (texts: ReadonlyArray<string>, mark: (text: string, i: number) => string) =>
+    texts.map((text, i) => {
+      const gap = " ".repeat(widths[i]! - displayWidth(text))
+      return columns[i]!.align === "right" ? gap + mark(text, i) : mark(text, i) + (i === texts.length - 1 ? "" : gap)
+    }).join("  ").trimEnd()
+  return [
+    line(columns.map(({ title }) => title), (text) => style.bold(text)),
+    ...rows.map((row, r) => line(cells[r]!, (text, i) => columns[i]!.mark?.(row, text) ?? text))
+  ]
+}
+
+/** Names and values, the values in one column. */
+export const fields = (pairs: ReadonlyArray<readonly [name: string, value: string]>, style: Style) => {
+  const width = Math.max(...pairs.map(([name]) => name.length))
+  return pairs.map(([name, value]) => `${style.dim(name.padEnd(width))}  ${oneLine(value)}`)
+}
+
+/** At most so many columns, with an ellipsis where something is left out. */
+export const shortened = (text: string, columns: number): string => {
+  const line = oneLine(text)
+  if (displayWidth(line) <= columns) return line
+  let kept = ""
+  for (const { segment } of new Intl.Segmenter().segment(line)) {
+    if (displayWidth(kept + segment) > columns - 1) break
+    kept += segment
+  }
+  return `${kept}…`
+}
+
+/** 1234567 as 1,234,567. */
+export const count = (value: number): string => value.toLocaleString("en-US")
+
+/** UTC to the second, as 2026-11-22 18:16:05Z. */
+export const time = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z`
+
+/** As 12 s, 3 min, 5 h, 2 d. */
+export const age = (ms: number): string => {
+  const s = Math.max(0, Math.round(ms / 1000))
+  return s < 120
+    ? `${s} s`
+    : s < 7200
+    ? `${Math.round(s / 60)} min`
+    : s < 172_800
+    ? `${Math.round(s / 3600)} h`
+    : `${Math.round(s / 86_400)} d`
+}
+
+// internal
+
+/** What is stored may contain anything; a terminal would obey control characters. */
+const oneLine = (text: string) => text.replace(/[\p{Control}\u2028\u2029]+/gu, " ")

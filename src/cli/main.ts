@@ -1,0 +1,28 @@
+#!/usr/bin/env node
+/**
+ * The program `duroxide-prisma`: runs the command of this process, and ends with its exit code.
+ */
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import { run } from "./command.ts"
+import { exitCodes } from "./internal/failure.ts"
+import { ofProcess } from "./internal/io.ts"
+
+// A reader that has seen enough, as `| head`, closes the pipe.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : exitCodes.defect))
+}
+
+const fiber = Effect.runFork(run(ofProcess()))
+
+// The first Ctrl-C lets the command end what it has begun; the second does not wait.
+let isInterrupted = false
+const interrupt = () => {
+  if (isInterrupted) process.exit(exitCodes.interrupted)
+  isInterrupted = true
+  Effect.runFork(Fiber.interrupt(fiber))
+}
+process.on("SIGINT", interrupt)
+process.on("SIGTERM", interrupt)
+
+fiber.addObserver((exit) => process.exit(exit._tag === "Success" ? exit.value : exitCodes.interrupted))

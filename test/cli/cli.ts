@@ -1,0 +1,37 @@
+/**
+ * The command line in this process: with the arguments and variables of the test, and what it prints.
+ */
+import * as Effect from "effect/Effect"
+import { run as runCommand } from "../../src/cli/command.ts"
+import type { Io } from "../../src/cli/internal/io.ts"
+
+export interface Ended {
+  readonly exitCode: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface Options {
+  /** Variables of the process; it has no others. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Width of the terminal that both outputs are, instead of files. */
+  readonly terminal?: number
+}
+
+/** The arguments are split at spaces, unless they are a list. */
+export const run = (args: string | ReadonlyArray<string>, options: Options = {}): Effect.Effect<Ended> =>
+  Effect.suspend(() => {
+    const printed = { stdout: "", stderr: "" }
+    const stream = (name: "stdout" | "stderr"): Io["stdout"] => ({
+      write: (text) => void (printed[name] += text),
+      isTerminal: options.terminal !== undefined,
+      columns: options.terminal
+    })
+    const io: Io = {
+      args: typeof args === "string" ? args.split(" ") : args,
+      env: options.env ?? {},
+      stdout: stream("stdout"),
+      stderr: stream("stderr")
+    }
+    return Effect.map(runCommand(io), (exitCode) => ({ exitCode, ...printed }))
+  })

@@ -1,0 +1,113 @@
+/**
+ * What every command has in common: help, errors, exit codes, secrets.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { mkdtemp, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import * as Cli from "./cli.ts"
+
+/** No server listens there. */
+const nowhere = "postgresql://someone:sesame@127.0.0.1:1/nothing"
+
+describe("help", () => {
+  it.effect("lists the commands and the flags of all commands, in lines of 80 columns", () =>
+    Effect.gen(function*() {
+      const { exitCode, stderr, stdout } = yield* Cli.run("--help")
+      assert.deepStrictEqual([exitCode, stderr], [0, ""])
+      for (const text of ["migrate", "--url", "--schema", "--env-file", "--json", "--completions <shell>"]) {
+        assert.include(stdout, text)
+      }
+      assert.deepStrictEqual(stdout.split("\n").filter((line) => line.length > 80), [])
+    }))
+
+  it.effect("is coloured on a terminal, and not with NO_COLOR or TERM=dumb", () =>
+    Effect.gen(function*() {
+      assert.include((yield* Cli.run("--help", { terminal: 80 })).stdout, "\u001b[")
+      for (const env of [{ NO_COLOR: "1" }, { TERM: "dumb" }]) {
+        assert.notInclude((yield* Cli.run("--help", { terminal: 80, env })).stdout, "\u001b[")
+      }
+    }))
+
+  it.effect("--version and --completions print their answer", () =>
+    Effect.gen(function*() {
+      assert.match((yield* Cli.run("--version")).stdout, /^duroxide-prisma v\d+\.\d+\.\d+\n$/)
+      for (const shell of ["bash", "zsh", "fish", "powershell"]) {
+        assert.include((yield* Cli.run(`--completions ${shell}`)).stdout, "migrate", shell)
+      }
+    }))
+})
+
+describe("errors", () => {
+  it.effect("bad usage is one line that leads to the help, exit code 2", () =>
+    Effect.gen(function*() {
+      for (
+        const args of [[], ["migrat"], ["migrate", "--no-such-flag"], ["migrate", "surplus"], ["migrate", "--url"]]
+      ) {
+        const { exitCode, stderr, stdout } = yield* Cli.run(args)
+        assert.deepStrictEqual([exitCode, stdout], [2, ""], args.join(" "))
+        assert.match(stderr, /^error: .*See: duroxide-prisma( migrate)? --help\n$/)
+      }
+    }))
+
+  it.effect("--json makes them one JSON object on standard error, also before anything is parsed", () =>
+    Effect.gen(function*() {
+      for (const [args, code] of [["migrate --no-such-flag", "Usage"], ["migrate", "NoDatabase"]] as const) {
+        const { exitCode, stderr, stdout } = yield* Cli.run(`${args} --json`)
+        assert.deepStrictEqual([exitCode, stdout], [2, ""])
+        assert.strictEqual(JSON.parse(stderr).error.code, code)
+      }
+    }))
+
+  it.effect("a server that does not answer: its address, without user and password, exit code 3", () =>
+    Effect.gen(function*() {
+      const { exitCode, stderr } = yield* Cli.run("migrate", { env: { DATABASE_URL: nowhere } })
+      assert.strictEqual(exitCode, 3)
+      assert.match(stderr, /^error: .*127\.0\.0\.1:1\/nothing.*Check that the server runs/)
+      assert.notMatch(stderr, /someone|sesame/)
+    }))
+
+  it.effect("a URL in the wrong place is quoted without its password", () =>
+    Effect.gen(function*() {
+      const { stderr } = yield* Cli.run(["migrate", "postgresql://someone:se@s/ame@host/db?password=sesame"])
+      assert.include(stderr, "host/db")
+      assert.notMatch(stderr, /someone|se@s|ame@|sesame/)
+    }))
+})
+
+describe("the connection", () => {
+  it.live("is that of --url, else of the environment, else of the file of --env-file", () =>
+    Effect.gen(function*() {
+      const folder = yield* Effect.acquireRelease(
+        Effect.promise(() => mkdtemp(join(tmpdir(), "duroxide-prisma-cli-"))),
+        (folder) => Effect.promise(() => rm(folder, { recursive: true }))
+      )
+      const file = join(folder, "settings")
+      yield* Effect.promise(() => writeFile(file, `DATABASE_URL="${nowhere.replace("nothing", "file")}"\n`))
+      const env = { DATABASE_URL: nowhere.replace("nothing", "environment") }
+      const addressOf = (args: ReadonlyArray<string>, options?: Cli.Options) =>
+        Effect.map(Cli.run(["migrate", ...args], options), ({ stderr }) => /:1\/(\w+)/.exec(stderr)?.[1])
+      const fromFile = ["--env-file", file]
+      const fromFlag = ["--url", nowhere.replace("nothing", "flag")]
+      assert.strictEqual(yield* addressOf([...fromFile, ...fromFlag], { env }), "flag")
+      assert.strictEqual(yield* addressOf(fromFile, { env }), "environment")
+      assert.strictEqual(yield* addressOf(fromFile), "file")
+    }))
+
+  it.effect("missing, unreadable or to something else: exit code 2, and what to do", () =>
+    Effect.gen(function*() {
+      const cases: ReadonlyArray<readonly [ReadonlyArray<string>, string]> = [
+        [[], "Set DATABASE_URL"],
+        [["--env-file", "/no/such/file"], "/no/such/file"],
+        [["--url", "mysql://host/db"], "must start with postgresql://"],
+        [["--url", "no url"], "cannot be read"],
+        [["--url", nowhere, "--schema", "pg_mine"], "reserved"]
+      ]
+      for (const [args, text] of cases) {
+        const { exitCode, stderr } = yield* Cli.run(["migrate", ...args])
+        assert.strictEqual(exitCode, 2, text)
+        assert.include(stderr, text)
+      }
+    }))
+})
