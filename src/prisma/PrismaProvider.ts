@@ -46,6 +46,11 @@ export interface Options extends Database.Options, PrismaDriver.Options, FromDri
    */
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
   /**
+   * Accept a schema of a newer release, as during a rolling update, where processes of the older release may start anew.
+   * Defaults to false.
+   */
+  readonly allowAhead?: boolean | undefined
+  /**
    * The address of the server itself, for migrations and for the connection that listens, if `url` leads to a pooler.
    * Unless `migrate` is `none`, it is refused if it leads to another database than `url`. Defaults to `url`.
    */
@@ -143,6 +148,7 @@ const shownSettings = (options: object) =>
 /** The caller's object may have more than these. */
 const named: ReadonlySet<string> = new Set<keyof Options>([
   "migrate",
+  "allowAhead",
   "maxConnections",
   "checkoutTimeout",
   "statementTimeout",

@@ -70,6 +70,7 @@ describe("README.md:", () => {
       url: "–",
       schema: "public",
       migrate: "apply",
+      allowAhead: "false",
       directUrl: "url",
       maxConnections: "10",
       checkoutTimeout: "30 seconds",

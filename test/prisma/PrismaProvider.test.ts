@@ -82,6 +82,23 @@ describe("PrismaProvider.layer:", () => {
       yield* using({ url, migrate: "verify" }, aWholeLife)
     }))
 
+  it.live("allowAhead: a schema of a newer release is used, and refused without it, by each mode that looks", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* PgServer.emptyDatabase
+      yield* using({ url }, Effect.void)
+      yield* sql(
+        `INSERT INTO ${pg.escapeIdentifier(schema)}._prisma_migrations (id, checksum, migration_name, finished_at)
+         VALUES ('x', 'x', '99990101000000_from_the_future', now())`
+      )
+      for (const migrate of ["apply", "verify"] as const) {
+        for (const urls of [{ url }, { url, directUrl: url }]) {
+          assert.strictEqual(yield* reason(using({ ...urls, migrate }, Effect.void)), "SchemaAhead")
+          yield* using({ ...urls, migrate, allowAhead: true }, Effect.void)
+        }
+      }
+      yield* using({ url, migrate: "verify", allowAhead: true }, aWholeLife)
+    }))
+
   it.live("none: trusts the schema; a statement then says what is missing", () =>
     Effect.gen(function*() {
       const { url } = yield* PgServer.emptyDatabase

@@ -15,14 +15,16 @@ interface Options {
   readonly directUrl?: string | Redacted.Redacted<string> | undefined
   readonly schema?: string | undefined
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
+  readonly allowAhead?: boolean | undefined
 }
 
 export const layer = (options: Options): Layer.Layer<never, ProviderError | MigrationError> => {
   const { directUrl, schema, url } = options
   const migrate = options.migrate ?? "apply"
+  const allowAhead = options.allowAhead ?? false
   if (migrate === "none") return Layer.empty
   const { operation, run } = migrators[migrate]
-  if (directUrl === undefined) return Layer.effectDiscard(run({ url, schema }))
+  if (directUrl === undefined) return Layer.effectDiscard(run({ url, schema, allowAhead }))
   const check = Effect.scoped(DirectUrl.problemOf({ url, directUrl })).pipe(
     Effect.mapError((reason) => new ProviderError({ operation: "connect", reason })),
     Effect.flatMap((reason) =>
@@ -32,7 +34,7 @@ export const layer = (options: Options): Layer.Layer<never, ProviderError | Migr
   return Layer.effectDiscard(Effect.andThen(
     check,
     Effect.mapError(
-      run({ url: directUrl, schema }),
+      run({ url: directUrl, schema, allowAhead }),
       ({ operation, reason }) => new MigrationError({ operation, reason: DirectUrl.named(reason) })
     )
   ))
