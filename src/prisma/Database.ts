@@ -19,7 +19,9 @@ import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
+import { PoolClient } from "./internal/poolClient.ts"
 import * as PoolGauges from "./internal/poolGauges.ts"
+import * as Retirement from "./internal/retirement.ts"
 import * as SqlFault from "./internal/SqlFault.ts"
 
 /**
@@ -90,6 +92,11 @@ export class Database extends Context.Service<Database, {
   ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.ProviderError>
   /** Statements sent by `query` since the start, by operation. */
   readonly statementCounts: Effect.Effect<Readonly<Record<string, number>>>
+  /**
+   * Calls `listener`, until the scope is closed, each time that all open connections are given up because one of them
+   * failed: its server takes no writes any longer (25006), shuts down, has ended it or does not answer.
+   */
+  readonly onRetired: (listener: () => void) => Effect.Effect<void, never, Scope.Scope>
 }>()("duroxide-prisma/prisma/Database") {}
 
 /**
@@ -110,6 +117,10 @@ export const make = Effect.fn("Database.make")(
     const settings = yield* readSettings(options)
     const pool = yield* acquirePool(settings)
     yield* PoolGauges.register(pool)
+    const listeners = new Set<() => void>()
+    Retirement.watch(pool, () => {
+      for (const listener of listeners) listener()
+    })
     const client = new PrismaClient({
       adapter: new PrismaPg(pool, {
         // The adapter quotes the name without escaping it.
@@ -142,7 +153,12 @@ export const make = Effect.fn("Database.make")(
       address: settings.address,
       client,
       query,
-      statementCounts: Effect.sync(() => ({ ...counts }))
+      statementCounts: Effect.sync(() => ({ ...counts })),
+      onRetired: (listener) =>
+        Effect.asVoid(Effect.acquireRelease(
+          Effect.sync(() => listeners.add(listener)),
+          () => Effect.sync(() => listeners.delete(listener))
+        ))
     })
   }
 )
@@ -183,6 +199,9 @@ const oldestServer = 14
 
 /** How long after the timeout of the server we close a connection that does not answer. */
 const answerGraceMs = 5000
+
+/** Then the system probes an idle connection each second, and ends it after ten probes without an answer. */
+const keepAliveInitialDelayMillis = 10_000
 
 const releaseTimeout = Duration.seconds(5)
 
@@ -231,6 +250,8 @@ const acquirePool = (settings: Settings) =>
           connectionTimeoutMillis: settings.checkoutTimeoutMs,
           query_timeout: settings.statementTimeoutMs + answerGraceMs,
           keepAlive: true,
+          keepAliveInitialDelayMillis,
+          Client: PoolClient,
           onConnect: (client) => client.query(sessionSettings(settings))
         })
         // The URL contains the password: keep it out of anything that prints the pool.
