@@ -14,7 +14,7 @@ export default defineConfig({
         replacement: source("$1/index.ts")
       },
       { find: /^duroxide-prisma\/queue\/sqs$/, replacement: source("queue/sqs.ts") },
-      { find: /^duroxide-prisma\/testing\/(provider|queue)$/, replacement: source("testing/$1.ts") }
+      { find: /^duroxide-prisma\/testing\/(provider|queue|tasks)$/, replacement: source("testing/$1.ts") }
     ]
   },
   test: {

@@ -50,7 +50,8 @@ const entryPoints = new Set([
   "src/server/index.ts",
   "src/testing/index.ts",
   "src/testing/provider.ts",
-  "src/testing/queue.ts"
+  "src/testing/queue.ts",
+  "src/testing/tasks.ts"
 ])
 
 /** Private folders: an entry point exports none of their modules. */

@@ -11,24 +11,21 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
-import { createHash, randomUUID } from "node:crypto"
-import * as Activity from "../Activity.ts"
-import { checkText, problemOfName } from "../model/internal/identifiers.ts"
+import type * as Activity from "../Activity.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../model/internal/payload.ts"
-import * as tracing from "../model/internal/tracing.ts"
 import { Database } from "../prisma/Database.ts"
 import type { Options as TransactionOptions, TransactionConnection } from "../prisma/Transaction.ts"
 import { shared } from "../provider/internal/statement.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
-import { noDuration, wholeMs } from "./internal/check.ts"
-import { newTask, refused } from "./internal/newTask.ts"
 import type { CreateOptions } from "./internal/newTask.ts"
 import { QueueSignals, Topic } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
 import * as calls from "./internal/taskCalls.ts"
-import { TaskNotFound, TaskWaitTimeout } from "./internal/taskErrors.ts"
+import type { TaskNotFound, TaskWaitTimeout } from "./internal/taskErrors.ts"
 import { readsOf } from "./internal/taskReads.ts"
 import type { AttemptRecord, DeadTask, Status } from "./internal/taskReads.ts"
+import * as service from "./internal/tasksService.ts"
+import type { Store } from "./internal/tasksService.ts"
 import * as stores from "./internal/taskStore.ts"
 import type { NewTask } from "./internal/taskStore.ts"
 import * as waits from "./internal/taskWaits.ts"
@@ -78,7 +75,7 @@ export interface Creator {
  * @since 0.2.0
  */
 export const within = (connection: TransactionConnection, options?: TransactionOptions): Creator =>
-  creator(stores.within(connection, options?.schema).create)
+  service.creator(stores.within(connection, options?.schema).create)
 
 export type { AttemptRecord, DeadTask, Failure, Status } from "./internal/taskReads.ts"
 
@@ -188,56 +185,9 @@ export const make: Effect.Effect<Tasks["Service"], never, Database | QueueSignal
       sizeOf: ({ payload }: NewTask) => payload.length
     })
 
-    return Tasks.of({
-      ...creator((tasks) =>
-        Effect.tap(
-          tasks.length === 1 ? Effect.map(createOne(tasks[0]!), (created) => [created]) : store.create(tasks),
-          (created) => created.some(({ out_is_new }) => out_is_new) ? written : Effect.void
-        )
-      ),
-      status: (taskId) => isId(taskId) ? reads.status(taskId) : Effect.succeed({ _tag: "NotFound" }),
-      wait: (task, taskId, options) =>
-        Effect.gen(function*() {
-          const timeout = options?.timeout
-          const timeoutMs = timeout === undefined ? undefined : wholeMs(timeout)
-          if (timeout !== undefined && timeoutMs === undefined) {
-            return yield* refused("awaitTasks", "timeout", noDuration)
-          }
-          if (!isId(taskId)) return yield* new TaskNotFound({ taskId })
-          const end = yield* timeoutMs === undefined ? wait(taskId) : Effect.timeoutOrElse(wait(taskId), {
-            duration: timeoutMs,
-            orElse: () => Effect.fail(new TaskWaitTimeout({ taskId, timeoutMs }))
-          })
-          if (end.out_status === "Missing") return yield* new TaskNotFound({ taskId })
-          return yield* calls.outcomeOf(task.name, task.codecs, {
-            status: end.out_status,
-            result: end.out_result,
-            error: end.out_error
-          })
-        }),
-      cancel: (taskId, reason) =>
-        checkText("reason", reason).pipe(
-          Effect.catch(({ field, problem }) => refused("cancelTasks", field, problem)),
-          Effect.andThen(isId(taskId) ? store.cancel([taskId], reason, true) : Effect.succeed([])),
-          Effect.map(([outcome]) => outcome === "Cancelled")
-        ),
-      attempts: (taskId) => isId(taskId) ? reads.attempts(taskId) : Effect.succeed([]),
-      listDead: ({ limit = 100, name } = {}) =>
-        !(Number.isInteger(limit) && limit >= 1 && limit <= 1000)
-          ? refused("listDeadTasks", "limit", "it must be a whole number from 1 to 1,000")
-          : name === undefined || isName(name)
-          ? reads.dead(name ?? null, limit)
-          : Effect.succeed([]),
-      redrive: (which) =>
-        Effect.tap(
-          "ids" in which
-            ? store.redrive(which.ids.filter(isId), null, Math.max(1, which.ids.length))
-            : isName(which.name)
-            ? store.redrive(null, which.name, 1000)
-            : Effect.succeed([]),
-          (ids) => ids.length > 0 ? written : Effect.void
-        )
-    })
+    const create: Store["create"] = (tasks) =>
+      tasks.length === 1 ? Effect.map(createOne(tasks[0]!), (created) => [created]) : store.create(tasks)
+    return Tasks.of(service.make({ store: { ...store, create }, reads, wait, written }))
   }
 )
 
@@ -277,57 +227,9 @@ export const layerActivities: Layer.Layer<
   never,
   Database | QueueSignals
 > = Layer.unwrap(Effect.gen(function*() {
-  const database = yield* Database
   const signals = yield* QueueSignals
-  const store = stores.make(statements.make(database, {}))
-  return Layer.merge(
-    calls.CreateTask.toLayer(Effect.fnUntraced(function*({ maxAttempts, name, payload, queue }) {
-      const { executionId, idempotencyKey, instanceId } = yield* Activity.Call
-      // Like the id of the instance, the key may be too long for an index.
-      const key = `orchestration/${createHash("sha256").update(idempotencyKey).digest("hex")}`
-      const id = randomUUID()
-      const [created] = yield* Effect.orDie(store.create([{
-        id,
-        name,
-        key,
-        payload,
-        max_attempts: maxAttempts,
-        queue,
-        reply_instance_id: instanceId,
-        reply_execution_id: executionId,
-        reply_name: calls.mailboxOf(id),
-        trace_context: yield* tracing.traceparent
-      }]))
-      yield* signals.announce([{ topic: Topic.outbox }])
-      return created!.out_id
-    })),
-    calls.CancelTask.toLayer(({ taskId }) =>
-      Effect.asVoid(Effect.orDie(store.cancel([taskId], "its orchestration has interrupted it", false)))
-    )
-  )
+  return service.activityHandlers({
+    store: stores.make(statements.make(yield* Database, {})),
+    written: signals.announce([{ topic: Topic.outbox }])
+  })
 }))
-
-// internal
-
-/** Rows of one statement. */
-const mostTasks = 10_000
-
-/** No task has another one. */
-const isName = (name: string) => typeof name === "string" && problemOfName(name) === undefined
-
-const isId = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)
-
-const creator = (
-  send: (tasks: ReadonlyArray<NewTask>) => Effect.Effect<ReadonlyArray<stores.Created>, ProviderError>
-): Creator => {
-  const ids = (tasks: ReadonlyArray<NewTask>) => Effect.map(send(tasks), (rows) => rows.map(({ out_id }) => out_id))
-  return {
-    create: (task, options) => Effect.flatMap(newTask(task, options), (row) => Effect.map(ids([row]), ([id]) => id!)),
-    createMany: (task, many) =>
-      many.length === 0
-        ? Effect.succeed([])
-        : many.length > mostTasks
-        ? refused("createTasks", "tasks", `there are ${many.length}, the limit is ${mostTasks}`)
-        : Effect.flatMap(Effect.forEach(many, (options) => newTask(task, options)), ids)
-  }
-}

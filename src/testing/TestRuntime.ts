@@ -41,6 +41,7 @@ import { MostAhead } from "../runtime/workerDispatcher.ts"
 import * as RuntimeConfig from "../RuntimeConfig.ts"
 import { readExecutions } from "./internal/executions.ts"
 import * as mortalProvider from "./internal/mortalProvider.ts"
+import { TestProcess } from "./internal/testProcess.ts"
 import * as virtualTime from "./internal/virtualTime.ts"
 import { describeWaits } from "./internal/waits.ts"
 
@@ -133,7 +134,11 @@ export const layer = <A, E, R>(
     const outer = yield* Effect.context<Exclude<R, Provided>>()
     // By lock token.
     const claimed = new Map<string, WorkItem.Of<"ActivityExecute">>()
-    const time = yield* virtualTime.make({ startMs, ready: Effect.suspend(() => activitiesReady) })
+    const time = yield* virtualTime.make({ startMs, ready: Effect.suspend(() => handlersReady) })
+    // Of other parts of the process.
+    const stores: TestProcess["stores"] = new Map()
+    const handlers: TestProcess["handlers"] = new Map()
+    const unserved: TestProcess["unserved"] = new Set()
 
     // -- the store -------------------------------------------------------------------------------
 
@@ -174,6 +179,14 @@ export const layer = <A, E, R>(
               Context.add(InBackground, true),
               Context.add(SweepInterval, Duration.infinity),
               Context.add(MostAhead, 0),
+              Context.add(TestProcess, {
+                stores,
+                handlers,
+                unserved,
+                isDead: generation.store.isDead,
+                rest: time.rest,
+                until: (isDone, problem) => Effect.asVoid(untilDone({ isDone, problem: Effect.sync(problem) }))
+              }),
               Context.merge(time.context)
             ) as Context.Context<R>
           ),
@@ -189,6 +202,8 @@ export const layer = <A, E, R>(
       if (current === undefined) return
       // A process that ends does not wait for activities that do not.
       claimed.clear()
+      handlers.clear()
+      unserved.clear()
       const closing = yield* Effect.forkChild(Scope.close(current.scope, Exit.void))
       current = undefined
       const isDone = () => closing.pollUnsafe() !== undefined
@@ -232,18 +247,22 @@ export const layer = <A, E, R>(
       })
 
     /**
-     * A running activity that does not sleep. An activity that was cancelled has no row, so time does not wait for it.
+     * A handler that runs and does not sleep. An activity that was cancelled has no row, so time does not wait for it.
      */
-    const awakeActivity = () =>
-      [...store.activities.values()].flatMap(({ lock }) =>
+    const awakeHandler = () => {
+      const activity = [...store.activities.values()].flatMap(({ lock }) =>
         claimed.get(lock?.token ?? "") ?? []
       )
-        .find((item) => !time.isAsleep(item))
+        .find(({ executionId, id, instance }) => !time.isAsleep(virtualTime.activityKey(instance, executionId, id)))
+      return activity === undefined
+        ? [...handlers].find(([key]) => !time.isAsleep(key))?.[1]
+        : `activity "${activity.name}" of instance ${activity.instance}`
+    }
 
-    const activitiesReady: Effect.Effect<void> = Effect.gen(function*() {
-      for (let awake = awakeActivity(); awake !== undefined; awake = awakeActivity()) {
+    const handlersReady: Effect.Effect<void> = Effect.gen(function*() {
+      for (let awake = awakeHandler(); awake !== undefined; awake = awakeHandler()) {
         yield* untilProgress(Effect.succeed(
-          `activity "${awake.name}" of instance ${awake.instance} neither ends nor sleeps, and time waits for it. ` +
+          `${awake} neither ends nor sleeps, and time waits for it. ` +
             "A handler that is never to answer is Effect.sleep(Duration.infinity); one that calls a real service may " +
             "need more patience"
         ))
@@ -256,20 +275,33 @@ export const layer = <A, E, R>(
       return status === "Completed" || status === "Failed"
     }
 
-    const untilEnded = Effect.fnUntraced(function*(instanceId: string, { timeout }: Client.WaitOptions = {}) {
-      const timeoutMs = timeout === undefined ? undefined : Duration.toMillis(Duration.fromInputUnsafe(timeout))
-      const deadline = time.now() + (timeoutMs ?? Infinity)
+    /** Lets time pass; false if the deadline came first. */
+    const untilDone = Effect.fnUntraced(function*({ deadline = Infinity, isDone, problem }: {
+      readonly isDone: () => boolean
+      readonly problem: Effect.Effect<string>
+      readonly deadline?: number
+    }) {
       while (true) {
-        const stepped = yield* time.step({ limitMs: deadline, isDone: () => hasEnded(instanceId) })
-        if (stepped === "Done") return
+        const stepped = yield* time.step({ limitMs: deadline, isDone })
+        if (stepped === "Done") return true
         if (stepped === "Moved") continue
-        if (timeoutMs === undefined || timeoutMs === Infinity) {
-          yield* untilProgress(Effect.orDie(nothingDue(instanceId)))
+        if (deadline === Infinity) {
+          yield* untilProgress(problem)
           continue
         }
         yield* time.moveTo(deadline)
-        return yield* new Client.WaitTimeout({ instanceId, timeoutMs })
+        return false
       }
+    })
+
+    const untilEnded = Effect.fnUntraced(function*(instanceId: string, { timeout }: Client.WaitOptions = {}) {
+      const timeoutMs = timeout === undefined ? Infinity : Duration.toMillis(Duration.fromInputUnsafe(timeout))
+      const hasCome = yield* untilDone({
+        isDone: () => hasEnded(instanceId),
+        problem: Effect.orDie(nothingDue(instanceId)),
+        deadline: time.now() + timeoutMs
+      })
+      if (!hasCome) return yield* new Client.WaitTimeout({ instanceId, timeoutMs })
     })
 
     /** As the provider's, but lets time pass until the answer is there. */
@@ -309,7 +341,7 @@ export const layer = <A, E, R>(
           : store.instances.has(instanceId)
           ? "has not begun"
           : "does not exist, and nothing is due that could start it"
-        const missing = unserved()
+        const missing = [...unservedWork(), ...unserved]
         return `instance ${instanceId} ${problem}. ${
           missing.length === 0
             ? "Send what it needs before you wait for it"
@@ -318,7 +350,7 @@ export const layer = <A, E, R>(
       })
 
     /** The names of work that is due and not claimed, although all is at rest. */
-    const unserved = () => {
+    const unservedWork = () => {
       const isLeft = ({ lock, visibleAtMs }: tables.Queued) =>
         visibleAtMs <= time.now() && (lock === null || lock.untilMs <= time.now())
       const instances = [...store.messages.values()].filter(isLeft).flatMap((message) => {

@@ -12,6 +12,7 @@ import * as server from "duroxide-prisma/server"
 import * as testing from "duroxide-prisma/testing"
 import * as suite from "duroxide-prisma/testing/provider"
 import * as queueSuite from "duroxide-prisma/testing/queue"
+import * as taskKit from "duroxide-prisma/testing/tasks"
 import * as effect from "effect"
 import * as http from "effect/http"
 import * as effectObservability from "effect/observability"
@@ -30,7 +31,8 @@ const ours: Record<string, object> = {
   "duroxide-prisma/server": server,
   "duroxide-prisma/testing": testing,
   "duroxide-prisma/testing/provider": suite,
-  "duroxide-prisma/testing/queue": queueSuite
+  "duroxide-prisma/testing/queue": queueSuite,
+  "duroxide-prisma/testing/tasks": taskKit
 }
 const entries: Record<string, object> = {
   ...ours,

@@ -1,6 +1,8 @@
 import { assert, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Task, Tasks } from "duroxide-prisma/queue"
 import { recordHistory, replayHistory, TestRuntime } from "duroxide-prisma/testing"
+import { TestTasks } from "duroxide-prisma/testing/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -42,7 +44,7 @@ const RuntimeTest = Runtime.layer({ orchestrations: [Fulfil], activities: [Charg
 it("docs/testing.md: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/testing.test.ts"))
   const examples = Docs.blocks(Docs.read("docs/testing.md"), "ts")
-  assert.lengthOf(examples, 7)
+  assert.lengthOf(examples, 10)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
 })
 
@@ -74,6 +76,47 @@ it.effect("Fulfil: charges twice with one key when the process dies in between",
     assert.lengthOf(charges, 2)
     assert.strictEqual(charges[0], charges[1])
   }).pipe(Effect.provide(TestRuntime.layer(RuntimeTest))))
+
+const Resize = Task.make("Resize", { payload: { image: Schema.String }, success: Schema.String })
+
+const Publish = Orchestration.make("Publish", { payload: Schema.String, success: Schema.String })
+
+const PublishLive = Publish.toLayer((image) => Resize.execute({ image }))
+
+/** A handler that commits in a transaction of its own. */
+const resizeIn = Effect.fn(function*(connection: never, { image }: { readonly image: string }) {
+  const attempt = yield* Task.Attempt
+  yield* attempt.commit(connection, `small ${image}`)
+})
+
+const tx = {} as never
+
+const ResizeMock = Resize.toLayer(Effect.fn(function*({ image }) {
+  const { attempt } = yield* Task.Attempt
+  if (attempt === 1) return yield* Effect.die(new Error("out of memory"))
+  return `small ${image}`
+}))
+
+const TasksTest = Runtime.layer({ orchestrations: [Publish], activities: [...Tasks.activities] }).pipe(
+  Layer.provideMerge(TestTasks.layer({ tasks: [Resize] })),
+  Layer.provide([PublishLive, ResizeMock])
+)
+
+it.effect("Publish: survives a worker that dies", () =>
+  Effect.gen(function*() {
+    const client = yield* Client.Client
+    assert.strictEqual(yield* client.execute(Publish, { instanceId: "p", payload: "cat.png" }), "small cat.png")
+    const tasks = yield* Tasks.Tasks
+    const id = yield* tasks.create(Resize, { payload: { image: "dog.png" }, delay: "1 day" })
+    assert.strictEqual(yield* tasks.wait(Resize, id), "small dog.png") // a day later
+  }).pipe(Effect.provide(TestRuntime.layer(TasksTest))))
+
+it.effect("Resize: commits what it returns", () =>
+  Effect.gen(function*() {
+    const { commits, service } = TestTasks.attempt({ attempt: 2 })
+    yield* Effect.provideService(resizeIn(tx, { image: "cat.png" }), Task.Attempt, service)
+    assert.deepStrictEqual(commits, ["small cat.png"])
+  }))
 
 it.effect("recording", () =>
   Effect.acquireUseRelease(

@@ -8,6 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { describe } from "../../model/internal/defect.ts"
 import { errorTypeOf } from "../../model/internal/errorType.ts"
+import { InHandler } from "../../model/internal/inHandler.ts"
 import * as payloads from "../../model/internal/payload.ts"
 import type { Attempt } from "./taskAttempt.ts"
 import type { Failed, TaskCode } from "./taskCode.ts"
@@ -55,6 +56,7 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, tim
     Effect.suspend(() => codecs.payload.decode(text)).pipe(
       Effect.orDie,
       Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
+      Effect.provideService(InHandler, true),
       limited,
       Effect.provideContext(services) as <A, E>(self: Effect.Effect<A, E, any>) => Effect.Effect<A, E, Attempt>,
       Effect.flatMap((value) => Effect.orDie(codecs.success.encode(value))),

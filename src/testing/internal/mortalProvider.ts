@@ -12,6 +12,7 @@ export interface MortalProvider {
   readonly provider: Provider["Service"]
   /** From now on no call of the process reaches the store, and no answer reaches the process. */
   readonly kill: () => void
+  readonly isDead: () => boolean
 }
 
 export const make = (
@@ -39,6 +40,7 @@ export const make = (
     kill: () => {
       alive = false
     },
+    isDead: () => !alive,
     provider: {
       ...gated,
       onCancelled: (listener) => provider.onCancelled((activities) => alive ? listener(activities) : undefined),

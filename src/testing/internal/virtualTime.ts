@@ -14,7 +14,8 @@ import * as Semaphore from "effect/Semaphore"
 import type * as TestClock from "effect/testing/TestClock"
 import * as Activity from "../../Activity.ts"
 import { InBackground } from "../../model/internal/inBackground.ts"
-import type * as WorkItem from "../../model/WorkItem.ts"
+import { InHandler } from "../../model/internal/inHandler.ts"
+import { RunningHandler } from "./testProcess.ts"
 
 export interface Options {
   /** Milliseconds since the Unix epoch. */
@@ -42,8 +43,8 @@ export interface VirtualTime {
   }) => Effect.Effect<"Done" | "Moved" | "NothingDue">
   /** Steps to `timeMs`, and ends there at rest. */
   readonly moveTo: (timeMs: number) => Effect.Effect<void>
-  /** Whether an activity waits for the clock. */
-  readonly isAsleep: (activity: WorkItem.Of<"ActivityExecute">) => boolean
+  /** Whether a handler waits for the clock: the key of an activity, or that of a `RunningHandler`. */
+  readonly isAsleep: (key: string) => boolean
 }
 
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<VirtualTime> {
@@ -102,14 +103,15 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       if (millis <= 0) return Effect.yieldNow
       return Effect.contextWith((context: Context.Context<never>) =>
         Effect.callback<void>((resume) => {
-          const activity = Option.map(
-            Context.getOption(context, Activity.Call),
-            ({ activityId, executionId, instanceId }) => activityKey(instanceId, executionId, activityId)
-          )
+          const task = Context.get(context, RunningHandler)
+          const handler = Option.match(Context.getOption(context, Activity.Call), {
+            onNone: () => Context.get(context, InHandler) ? task : undefined,
+            onSome: ({ activityId, executionId, instanceId }) => activityKey(instanceId, executionId, activityId)
+          })
           const sleeper: Sleeper = {
             at: now + millis,
-            activity: Option.getOrUndefined(activity),
-            inBackground: Option.isNone(activity) && Context.get(context, InBackground),
+            handler,
+            inBackground: handler === undefined && task === undefined && Context.get(context, InBackground),
             wake: () => resume(Effect.void)
           }
           const later = sleepers.findIndex(({ at }) => at > sleeper.at)
@@ -136,10 +138,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     rest,
     step,
     moveTo,
-    isAsleep: ({ executionId, id, instance }) => {
-      const key = activityKey(instance, executionId, id)
-      return sleepers.some(({ activity }) => activity === key)
-    }
+    isAsleep: (key) => sleepers.some(({ handler }) => handler === key)
   }
 })
 
@@ -152,18 +151,18 @@ export const realPause: Effect.Effect<void> = Effect.callback((resume) => {
   return Effect.sync(() => clearTimeout(timer))
 })
 
+export const activityKey = (instanceId: string, executionId: number, activityId: number) =>
+  `${executionId}/${activityId}/${instanceId}`
+
 // internal
 
 interface Sleeper {
   readonly at: number
-  /** Set when an activity sleeps. */
-  readonly activity: string | undefined
+  /** The key of the handler that sleeps. */
+  readonly handler: string | undefined
   readonly inBackground: boolean
   readonly wake: () => void
 }
-
-const activityKey = (instanceId: string, executionId: number, activityId: number) =>
-  `${executionId}/${activityId}/${instanceId}`
 
 /** Promises that wait for nothing outside settle meanwhile. */
 const turnOfTheEventLoop: Effect.Effect<void> = Effect.callback((resume) => {

@@ -1,0 +1,186 @@
+/**
+ * Tasks in memory: their rows, and what claims and ends do to them. As the stored functions do it, without leases of sets.
+ */
+import * as Latch from "effect/Latch"
+import * as Option from "effect/Option"
+import { randomUUID } from "node:crypto"
+import * as failures from "../../queue/internal/taskFailure.ts"
+import type { AttemptRecord, DeadTask, Failure, Status } from "../../queue/internal/taskReads.ts"
+import type { NewTask } from "../../queue/internal/taskStore.ts"
+
+/** A row. Times are milliseconds since the Unix epoch. */
+export interface Row {
+  readonly id: string
+  readonly name: string
+  readonly key: string | undefined
+  readonly payload: string
+  readonly maxAttempts: number
+  /** The execution that waits for its end. */
+  reply: { readonly instanceId: string; readonly executionId: number; readonly mailbox: string } | undefined
+  status: "Pending" | "Running" | "Completed" | "Dead" | "Cancelled"
+  runAtMs: number
+  /** Attempts begun, and how many of them do not count. */
+  attempt: number
+  uncounted: number
+  workerId: string
+  startedMs: number
+  heartbeatMs: number
+  leaseMs: number
+  result: string | null
+  /** JSON text of the last failure. */
+  error: string | null
+  endedMs: number
+  /** Attempts that have ended. */
+  readonly attempts: Array<AttemptRecord>
+  /** Opens when the task ends, and when its state has changed otherwise than by its worker; then another one is here. */
+  changed: Latch.Latch
+}
+
+export type MemoryTasks = ReturnType<typeof make>
+
+export const hasEnded = ({ status }: Row) => status !== "Pending" && status !== "Running"
+
+/** Wakes those who wait for news. */
+export const announce = (row: Row) => {
+  row.changed.openUnsafe()
+  row.changed = Latch.makeUnsafe()
+}
+
+/** The attempt that runs has ended. */
+export const endAttempt = (row: Row, nowMs: number, outcome: AttemptRecord["outcome"], error: string | null = null) => {
+  row.attempts.push({
+    attempt: row.attempt,
+    workerId: row.workerId,
+    startedAt: new Date(row.startedMs),
+    endedAt: Option.some(new Date(nowMs)),
+    outcome,
+    failure: error === null ? Option.none() : Option.some(failureOf(error))
+  })
+}
+
+export const end = (
+  row: Row,
+  nowMs: number,
+  status: "Completed" | "Dead" | "Cancelled",
+  { error = null, result = null }: { readonly result?: string | null; readonly error?: string | null }
+) => {
+  Object.assign(row, { status, result, error, endedMs: nowMs })
+  announce(row)
+}
+
+export const make = () => {
+  const rows = new Map<string, Row>()
+
+  const add = (task: NewTask, nowMs: number) => {
+    const known = [...rows.values()].find(({ id, key, name }) =>
+      id === task.id || (task.key !== undefined && key === task.key && name === task.name)
+    )
+    if (known !== undefined) return { row: known, isNew: false }
+    const row: Row = {
+      id: task.id ?? randomUUID(),
+      name: task.name,
+      key: task.key,
+      payload: task.payload,
+      maxAttempts: task.max_attempts,
+      reply: task.reply_instance_id === undefined ? undefined : {
+        instanceId: task.reply_instance_id,
+        executionId: task.reply_execution_id!,
+        mailbox: task.reply_name!
+      },
+      status: "Pending",
+      runAtMs: Math.max(nowMs + (task.delay_ms ?? 0), task.run_at_ms ?? 0),
+      attempt: 0,
+      uncounted: 0,
+      workerId: "",
+      startedMs: 0,
+      heartbeatMs: 0,
+      leaseMs: 0,
+      result: null,
+      error: null,
+      endedMs: 0,
+      attempts: [],
+      changed: Latch.makeUnsafe()
+    }
+    rows.set(row.id, row)
+    return { row, isNew: true }
+  }
+
+  return {
+    rows,
+    add,
+    status: (taskId: string): Status => {
+      const row = rows.get(taskId.toLowerCase())
+      return row === undefined ? { _tag: "NotFound" } : statusOf(row)
+    },
+    attempts: (taskId: string): ReadonlyArray<AttemptRecord> => {
+      const row = rows.get(taskId.toLowerCase())
+      if (row === undefined) return []
+      const { attempt, attempts, startedMs, status, workerId } = row
+      return status !== "Running" ? [...attempts] : [...attempts, {
+        attempt,
+        workerId,
+        startedAt: new Date(startedMs),
+        endedAt: Option.none(),
+        outcome: "Running",
+        failure: Option.none()
+      }]
+    },
+    dead: (name: string | null, limit: number): ReadonlyArray<DeadTask> =>
+      [...rows.values()]
+        .filter((row) => row.status === "Dead" && (name === null || row.name === name))
+        .sort((a, b) => b.endedMs - a.endedMs)
+        .slice(0, limit)
+        .map((row) => ({
+          taskId: row.id,
+          name: row.name,
+          key: Option.fromUndefinedOr(row.key),
+          attempts: row.attempt,
+          failure: failureOf(row.error),
+          diedAt: new Date(row.endedMs)
+        })),
+    /** Those that are dead begin again. */
+    redrive: (ids: ReadonlyArray<string> | null, name: string | null, nowMs: number): ReadonlyArray<Row> => {
+      const redriven = [...rows.values()].filter((row) =>
+        row.status === "Dead" && (ids === null ? row.name === name : ids.includes(row.id))
+      )
+      for (const row of redriven) {
+        Object.assign(row, { status: "Pending", runAtMs: nowMs, uncounted: row.attempt, error: null })
+      }
+      return redriven
+    }
+  }
+}
+
+// internal
+
+const failureOf = (text: string | null): Failure => failures.decode(text) as Failure
+
+const statusOf = (row: Row): Status => {
+  const { attempt: attempts, endedMs } = row
+  switch (row.status) {
+    case "Pending":
+      return { _tag: "Pending", attempts, runAt: new Date(row.runAtMs) }
+    case "Running":
+      return {
+        _tag: "Running",
+        attempt: row.attempt,
+        workerId: row.workerId,
+        startedAt: new Date(row.startedMs),
+        heartbeatAt: new Date(row.heartbeatMs),
+        leaseUntil: new Date(row.heartbeatMs + row.leaseMs)
+      }
+    case "Completed":
+      return { _tag: "Completed", attempts, result: row.result ?? "null", endedAt: new Date(endedMs) }
+    case "Dead":
+      return { _tag: "Dead", attempts, failure: failureOf(row.error), diedAt: new Date(endedMs) }
+    case "Cancelled": {
+      const failure = failures.decode(row.error)
+      return {
+        _tag: "Cancelled",
+        attempts,
+        reason: failure._tag === "Cancelled" ? failure.reason : "",
+        endedAt: new Date(endedMs)
+      }
+    }
+  }
+}

@@ -1,0 +1,1 @@
+export * as TestTasks from "./TestTasks.ts"
