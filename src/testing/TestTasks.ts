@@ -331,7 +331,7 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
     }
     const nowMs = yield* Clock.currentTimeMillis
     const error = failures.encode(failure)
-    memory.endAttempt(row, nowMs, failure._tag as "Failed" | "Died" | "TimedOut", error)
+    memory.endAttempt(row, nowMs, failure._tag, error)
     if (retryAfter === undefined || row.attempt - row.uncounted >= row.maxAttempts) {
       return yield* ended(row, "Dead", { error })
     }
