@@ -1,23 +1,29 @@
--- Claims the messages of the outbox that are due and belong to queues of the caller, the oldest first, and leases each to it.
+-- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
+-- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, both in this
+-- transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why.
 --
--- Returns one row: the claimed messages, when to look again, and the time of the look. The next look is due at once if the
--- claim was full; else when the next message is due, or when the lease of another publisher ends, which may have died; a
--- second from now if another claim is under way. Null: there is nothing to wait for.
--- Messages of other queues do not count for that. If the claim was not full, the row also names other queues with messages that
--- have been due for over a minute and are not leased: perhaps no publisher has such a queue.
+-- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
--- Bound: p_limit messages. Messages that others have leased, and those of other queues, are read and passed over, all that are
--- due: a backlog that no publisher takes makes every claim slower. Names come from 1,000 messages at most. Locks: the claimed rows; rows that
--- are locked are skipped.
+-- Returns one row: the leased messages, how many of each queue were moved, whether there may be more, when to look again, and
+-- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
+-- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
+-- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
+-- perhaps no publisher has such a queue.
+--
+-- Bound: p_limit messages. Of the queues of the caller, messages that others have leased are read and passed over; of other
+-- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_limit integer,                 -- rows, >= 1
   p_lease_ms bigint,               -- milliseconds, > 0
   p_token text,                    -- of this claim, unique
   p_queues text[],                 -- of the caller
+  p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
   out_messages jsonb,              -- [{id, queue, payload, attempts}]; id as text; attempts includes this one
+  out_moved jsonb,                 -- {queue: count}
+  out_is_full boolean,
   out_unclaimed_queues jsonb,      -- [name]
   out_next_ms bigint,              -- milliseconds since the Unix epoch
   out_now_ms bigint
@@ -28,79 +34,149 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_ids bigint[];
+  v_most_bytes CONSTANT integer := 262144; -- of a payload in PgQueue, as JSON
+  v_queues text[] := p_queues;
+  v_queue text := '';
+  v_share integer;
+  v_some bigint[];
+  v_ids bigint[] := '{}';
+  v_moved bigint := 0;
+  v_first record;
 BEGIN
-  v_ids := ARRAY(
-    SELECT o.id
-    FROM queue_outbox AS o
-    WHERE o.sent_at IS NULL
-      AND o.deliver_at <= v_now
-      AND o.queue = ANY (p_queues)
-      AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
-    ORDER BY o.deliver_at, o.id
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED
-  );
+  IF cardinality(p_queues) > 1 THEN
+    v_queues := ARRAY(
+      SELECT one.queue
+      FROM (SELECT DISTINCT q.queue FROM unnest(p_queues) AS q (queue)) AS one
+      CROSS JOIN LATERAL (
+        SELECT o.deliver_at, o.id
+        FROM queue_outbox AS o
+        WHERE o.sent_at IS NULL
+          AND o.queue = one.queue
+          AND o.deliver_at <= v_now
+          AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
+        ORDER BY o.deliver_at, o.id
+        LIMIT 1
+      ) AS oldest
+      ORDER BY oldest.deliver_at, oldest.id
+      LIMIT p_limit
+    );
+  END IF;
 
-  WITH claimed AS (
-    UPDATE queue_outbox AS o
-    SET lease_token = p_token,
-        lease_until = v_now_ms + p_lease_ms,
-        attempts = o.attempts + 1
-    WHERE o.id = ANY (v_ids)
-    RETURNING o.id, o.queue, o.payload, o.attempts
-  )
-  SELECT COALESCE(
-    jsonb_agg(
+  out_is_full := false;
+  v_share := p_limit / greatest(cardinality(v_queues), 1);
+  FOREACH v_queue IN ARRAY v_queues LOOP
+    v_some := ARRAY(
+      SELECT o.id
+      FROM queue_outbox AS o
+      WHERE o.sent_at IS NULL
+        AND o.queue = v_queue
+        AND o.deliver_at <= v_now
+        AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
+      ORDER BY o.deliver_at, o.id
+      LIMIT v_share
+      FOR UPDATE SKIP LOCKED
+    );
+    out_is_full := out_is_full OR cardinality(v_some) >= v_share;
+    v_ids := v_ids || v_some;
+  END LOOP;
+
+  out_moved := '{}';
+  IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
+    WITH moved AS (
+      UPDATE queue_outbox AS o
+      SET sent_at = v_now,
+          lease_token = NULL,
+          lease_until = NULL,
+          attempts = o.attempts + 1,
+          last_error = NULL
+      WHERE o.id = ANY (v_ids)
+        AND jsonb_typeof(o.payload -> 'kind') = 'string'
+        AND octet_length(o.payload::text) <= v_most_bytes
+      RETURNING o.queue, o.payload
+    ),
+    sent AS (
+      INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)
+      SELECT moved.queue, moved.payload, v_now, v_now, p_max_attempts[array_position(p_queues, moved.queue)]
+      FROM moved
+    )
+    SELECT COALESCE(jsonb_object_agg(one.queue, one.count), '{}'), COALESCE(sum(one.count), 0)
+    INTO out_moved, v_moved
+    FROM (
+      SELECT moved.queue, count(*) AS count
+      FROM moved
+      GROUP BY moved.queue
+    ) AS one;
+  END IF;
+
+  out_messages := '[]';
+  IF cardinality(v_ids) > v_moved THEN
+    WITH claimed AS (
+      UPDATE queue_outbox AS o
+      SET lease_token = p_token,
+          lease_until = v_now_ms + p_lease_ms,
+          attempts = o.attempts + 1
+      -- sent_at IS NULL would lead to the index of all that are not sent.
+      WHERE o.id = ANY (v_ids)
+        AND num_nulls(o.sent_at) = 1
+      RETURNING o.id, o.queue, o.payload, o.attempts, o.deliver_at
+    )
+    SELECT jsonb_agg(
       jsonb_build_object(
         'id', claimed.id::text,
         'queue', claimed.queue,
         'payload', claimed.payload,
         'attempts', claimed.attempts
       )
-      ORDER BY array_position(v_ids, claimed.id)
-    ),
-    '[]'
-  )
-  INTO out_messages
-  FROM claimed;
+      ORDER BY claimed.deliver_at, claimed.id
+    )
+    INTO out_messages
+    FROM claimed;
+  END IF;
 
   out_unclaimed_queues := '[]';
-  IF cardinality(v_ids) >= p_limit THEN
+  IF out_is_full THEN
     out_next_ms := v_now_ms;
   ELSE
-    out_next_ms := least(
-      (
-        SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint
+    out_next_ms := (
+      SELECT least(min(later.at_ms), min(held.at_ms))
+      FROM unnest(p_queues) AS one (queue)
+      LEFT JOIN LATERAL (
+        SELECT ceil(extract(epoch FROM o.deliver_at) * 1000)::bigint AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
+          AND o.queue = one.queue
           AND o.deliver_at > v_now
           AND o.deliver_at < 'infinity' -- never
-          AND o.queue = ANY (p_queues)
         ORDER BY o.deliver_at, o.id
         LIMIT 1
-      ),
-      (
-        SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END)
+      ) AS later ON true
+      LEFT JOIN LATERAL (
+        SELECT min(CASE WHEN o.lease_until > v_now_ms THEN o.lease_until ELSE v_now_ms + 1000 END) AS at_ms
         FROM queue_outbox AS o
         WHERE o.sent_at IS NULL
+          AND o.queue = one.queue
           AND o.deliver_at <= v_now
-          AND o.queue = ANY (p_queues)
-          AND o.id <> ALL (v_ids)
-      )
+          AND o.lease_token IS DISTINCT FROM p_token
+      ) AS held ON true
     );
-    SELECT COALESCE(jsonb_agg(DISTINCT other.queue), '[]')
-    INTO out_unclaimed_queues
-    FROM (
-      SELECT o.queue
+    v_queue := '';
+    FOR i IN 1..100 LOOP
+      SELECT o.queue, o.deliver_at, o.lease_until
+      INTO v_first
       FROM queue_outbox AS o
       WHERE o.sent_at IS NULL
-        AND o.deliver_at <= v_now - interval '1 minute'
-        AND o.queue <> ALL (p_queues)
-        AND (o.lease_until IS NULL OR o.lease_until <= v_now_ms)
-      ORDER BY o.deliver_at, o.id
-      LIMIT 1000
-    ) AS other;
+        AND o.queue > v_queue
+      ORDER BY o.queue, o.deliver_at, o.id
+      LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      v_queue := v_first.queue;
+      IF v_queue <> ALL (p_queues)
+        AND v_first.deliver_at <= v_now - interval '1 minute'
+        AND (v_first.lease_until IS NULL OR v_first.lease_until <= v_now_ms)
+      THEN
+        out_unclaimed_queues := out_unclaimed_queues || to_jsonb(v_queue);
+      END IF;
+    END LOOP;
   END IF;
   out_now_ms := v_now_ms;
   RETURN NEXT;

@@ -1,6 +1,6 @@
--- Returns one row: the messages of the outbox that were not sent, of the p_limit that are due first.
+-- Returns one row: the messages of the outbox that were not sent, of each queue the p_limit that are due first.
 --
--- Bound: p_limit rows. Locks: none.
+-- Bound: p_limit rows of each of up to 1,000 queues. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_outbox(
   p_limit integer,                 -- rows, >= 1
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -18,28 +18,48 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_queue text := '';
+  v_oldest timestamptz := v_now;
+  v_row record;
 BEGIN
-  SELECT
-    count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at <= v_now),
-    count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at > v_now),
-    count(*) FILTER (WHERE one.last_error IS NOT NULL),
-    v_now_ms - COALESCE(
-      floor(extract(epoch FROM min(
+  out_waiting := 0;
+  out_delayed := 0;
+  out_failing := 0;
+  FOR i IN 1..1000 LOOP
+    SELECT o.queue
+    INTO v_row
+    FROM queue_outbox AS o
+    WHERE o.sent_at IS NULL
+      AND o.queue > v_queue
+    ORDER BY o.queue, o.deliver_at, o.id
+    LIMIT 1;
+    EXIT WHEN NOT FOUND;
+    v_queue := v_row.queue;
+    SELECT
+      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at <= v_now) AS waiting,
+      count(*) FILTER (WHERE one.last_error IS NULL AND one.deliver_at > v_now) AS delayed,
+      count(*) FILTER (WHERE one.last_error IS NOT NULL) AS failing,
+      min(
         CASE
           WHEN one.last_error IS NOT NULL THEN one.created_at
           WHEN one.deliver_at <= v_now THEN greatest(one.deliver_at, 'epoch')
         END
-      )) * 1000)::bigint,
-      v_now_ms
-    )
-  INTO out_waiting, out_delayed, out_failing, out_oldest_age_ms
-  FROM (
-    SELECT o.deliver_at, o.created_at, o.last_error
-    FROM queue_outbox AS o
-    WHERE o.sent_at IS NULL
-    ORDER BY o.deliver_at, o.id
-    LIMIT p_limit
-  ) AS one;
+      ) AS oldest
+    INTO v_row
+    FROM (
+      SELECT o.deliver_at, o.created_at, o.last_error
+      FROM queue_outbox AS o
+      WHERE o.sent_at IS NULL
+        AND o.queue = v_queue
+      ORDER BY o.deliver_at, o.id
+      LIMIT p_limit
+    ) AS one;
+    out_waiting := out_waiting + v_row.waiting;
+    out_delayed := out_delayed + v_row.delayed;
+    out_failing := out_failing + v_row.failing;
+    v_oldest := least(v_oldest, v_row.oldest);
+  END LOOP;
+  out_oldest_age_ms := v_now_ms - floor(extract(epoch FROM v_oldest) * 1000)::bigint;
   RETURN NEXT;
 END
 $$;

@@ -24,6 +24,7 @@ import * as check from "./internal/check.ts"
 import * as outboxCleaner from "./internal/outboxCleaner.ts"
 import * as outboxStore from "./internal/outboxStore.ts"
 import * as publishing from "./internal/publisher.ts"
+import * as sameDatabase from "./internal/sameDatabase.ts"
 import * as sampledGauges from "./internal/sampledGauges.ts"
 import { QueueSignals, Topic } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
@@ -170,18 +171,21 @@ export const publisher = (
   Layer.effectDiscard(Effect.gen(function*() {
     const settings = yield* readSettings(options)
     const signals = yield* QueueSignals
-    const store = outboxStore.make(statements.make(yield* Database, { clock: options?.clock }))
+    const database = yield* Database
+    const queue = yield* Queue
+    const store = outboxStore.make(statements.make(database, { clock: options?.clock }))
     const cleaner = yield* outboxCleaner.make(store, settings.keepMs)
     yield* sampledGauges.make({ samples: Metrics.outboxSamples, read: store.readBacklog, gauges: backlogGauges })
     yield* publishing.make({
       settings,
       store,
-      queue: yield* Queue,
+      queue,
       wakeups: {
         subscribe: (wake) => signals.subscribe(Topic.outbox, { received: wake, connected: wake, disconnected: wake }),
         isConnected: signals.isConnected
       },
-      marked: cleaner.marked
+      marked: cleaner.marked,
+      moves: movesTo(queue, sameDatabase.storedIn(queue.publish, database, options?.clock), signals)
     })
   }))
 
@@ -240,6 +244,17 @@ const readSettings = Effect.fnUntraced(function*(options: PublisherOptions = {})
 })
 
 const leastLeaseMs = 1000
+
+/** Of queues in the tables of the outbox's own schema. */
+const movesTo = (
+  { queues }: Queue["Service"],
+  stored: sameDatabase.Stored | undefined,
+  { announce }: QueueSignals["Service"]
+): publishing.Moves | undefined =>
+  stored === undefined || queues.some((queue) => stored.maxAttempts[queue] === undefined) ? undefined : {
+    maxAttempts: queues.map((queue) => stored.maxAttempts[queue]!),
+    announce: (moved) => announce(moved.map((queue) => ({ topic: Topic.messages(queue) })))
+  }
 
 const messages = seriesOf(Metrics.outboxMessages)
 

@@ -25,6 +25,7 @@ import type { Receipt } from "./internal/receipts.ts"
 import * as receipts from "./internal/receipts.ts"
 import * as receivePump from "./internal/receivePump.ts"
 import type { ReceivePump } from "./internal/receivePump.ts"
+import * as sameDatabase from "./internal/sameDatabase.ts"
 import { QueueSignals, Topic } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
 import { Queue } from "./Queue.ts"
@@ -83,7 +84,8 @@ export const make = Effect.fnUntraced(function*(
   const clock = yield* Clock.Clock
   const storeClock = StoreClock.make(clock)
   const scope = yield* Effect.scope
-  const { answer, rows } = statements.make(yield* Database, options)
+  const database = yield* Database
+  const { answer, rows } = statements.make(database, options)
 
   const storeNowMs = () =>
     (options.clock === "effect" ? undefined : storeClock.nowMs()) ?? clock.currentTimeMillisUnsafe()
@@ -227,7 +229,7 @@ export const make = Effect.fnUntraced(function*(
 
   // ----------------------------------------------------------------------------------------------
 
-  return counted(Queue.of({
+  const service = counted(Queue.of({
     name: "postgresql",
     queues: Object.keys(queues),
     maxDelayMs: declarations.maxDelayMs,
@@ -292,6 +294,12 @@ export const make = Effect.fnUntraced(function*(
       }
     })
   }))
+  sameDatabase.register(service, {
+    database,
+    clock: options.clock ?? "database",
+    maxAttempts: Object.fromEntries(Object.entries(queues).map(([name, { maxAttempts }]) => [name, maxAttempts]))
+  })
+  return service
 })
 
 // -----------------------------------------------------------------------------

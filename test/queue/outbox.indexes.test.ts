@@ -3,18 +3,33 @@ import * as Effect from "effect/Effect"
 import { counted } from "../utils/reads.ts"
 import * as Boxes from "./utils/outbox.ts"
 
-/** What the functions of the outbox read beside many messages that are sent, or due later: few index entries, no table. */
+/** What the functions of the outbox read beside many messages that are sent, due later, or of queues that no publisher has: few index entries, no table. */
 const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArray<string>, most: number]>> = {
   add: ["SELECT dx_add_to_outbox('[{\"queue\":\"jobs\",\"payload\":{\"kind\":\"job\"}}]')", [], 5],
   claim: [
     "SELECT * FROM dx_claim_outbox(10, 1000, 'me', '{jobs}')",
-    ["queue_outbox_deliver_at_id_idx", "queue_outbox_pkey"],
+    ["queue_outbox_queue_deliver_at_id_idx", "queue_outbox_pkey"],
     60
   ],
   "claim when few are due": [
     "SELECT * FROM dx_claim_outbox(100, 1000, 'me', '{jobs}')",
-    ["queue_outbox_deliver_at_id_idx", "queue_outbox_pkey"],
+    ["queue_outbox_queue_deliver_at_id_idx", "queue_outbox_pkey"],
     400
+  ],
+  "claim for several queues": [
+    "SELECT * FROM dx_claim_outbox(100, 1000, 'me', '{jobs,none,others}')",
+    ["queue_outbox_queue_deliver_at_id_idx", "queue_outbox_pkey"],
+    500
+  ],
+  "claim of a queue without messages": [
+    "SELECT * FROM dx_claim_outbox(100, 1000, 'me', '{none}')",
+    ["queue_outbox_queue_deliver_at_id_idx"],
+    10
+  ],
+  move: [
+    "SELECT * FROM dx_claim_outbox(10, 1000, 'me', '{jobs}', '{20}')",
+    ["queue_outbox_queue_deliver_at_id_idx", "queue_outbox_pkey"],
+    60
   ],
   mark: ["SELECT dx_mark_sent('{1,2,3,19999}')", ["queue_outbox_pkey"], 20],
   defer: [
@@ -23,7 +38,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     20
   ],
   clean: ["SELECT * FROM dx_clean_outbox(86400000, 10)", ["queue_outbox_sent_at_idx", "queue_outbox_pkey"], 60],
-  read: ["SELECT * FROM dx_read_outbox(100)", ["queue_outbox_deliver_at_id_idx"], 120]
+  read: ["SELECT * FROM dx_read_outbox(100)", ["queue_outbox_queue_deliver_at_id_idx"], 320]
 }
 
 const many = 20_000
@@ -35,6 +50,8 @@ const fill = `
     SELECT 'jobs', '{"kind":"job"}', now(), now() + g * interval '1 minute' FROM generate_series(1, ${many}) AS g;
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
     SELECT 'jobs', '{"kind":"job"}', now(), now() - g * interval '1 second' FROM generate_series(1, 50) AS g;
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+    SELECT 'elsewhere', '{"kind":"job"}', now(), now() - interval '1 day' FROM generate_series(1, ${many}) AS g;
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at, lease_token, lease_until)
     SELECT 'jobs', '{"kind":"job"}', now(), now() - interval '1 hour', 'other', 32503680000000 FROM generate_series(1, 20)`
 

@@ -53,7 +53,7 @@ CREATE TABLE queue_outbox (
   autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
   vacuum_index_cleanup = on, vacuum_truncate = off
 );
-CREATE INDEX queue_outbox_deliver_at_id_idx ON queue_outbox (deliver_at, id) WHERE sent_at IS NULL;
+CREATE INDEX queue_outbox_queue_deliver_at_id_idx ON queue_outbox (queue, deliver_at, id) WHERE sent_at IS NULL;
 CREATE INDEX queue_outbox_sent_at_idx ON queue_outbox (sent_at) WHERE sent_at IS NOT NULL;
 
 -- A claim changes no column that an index or its condition names: neither status nor, mostly, look_at.

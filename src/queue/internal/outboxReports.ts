@@ -19,7 +19,8 @@ export interface Failed {
 }
 
 export interface OutboxReports {
-  readonly settled: (sent: ReadonlyArray<Message>, failed: ReadonlyArray<Failed>) => Effect.Effect<void>
+  /** `sent` by queue. */
+  readonly settled: (sent: ReadonlyMap<string, number>, failed: ReadonlyArray<Failed>) => Effect.Effect<void>
   /** What was sent could not be marked, or what failed could not be given back: it is sent again after the lease. */
   readonly unsettled: (error: ProviderError) => Effect.Effect<void>
   /** Messages wait for queues that this publisher does not have. */
@@ -54,7 +55,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
       )
     }, { discard: true })
 
-  const reportTrouble = (sent: ReadonlyArray<Message>, failed: ReadonlyArray<Failed>) => {
+  const reportTrouble = (sent: ReadonlyMap<string, number>, failed: ReadonlyArray<Failed>) => {
     const failure = failed.find(({ error }) => !isRefused(error))
     if (failure !== undefined) {
       const { error, message } = failure
@@ -66,7 +67,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
         })
         : Effect.void
     }
-    const lastedMs = sent.length > 0 ? queueTrouble.ended() : undefined
+    const lastedMs = sent.size > 0 ? queueTrouble.ended() : undefined
     return lastedMs === undefined
       ? Effect.void
       : log(Effect.logInfo("Outbox: messages are sent again"), { duration_ms: lastedMs })
@@ -75,7 +76,7 @@ export const make = (queueServer: string, clock: Clock.Clock): OutboxReports => 
   return {
     settled: (sent, failed) =>
       Effect.gen(function*() {
-        for (const [queue, count] of countBy(sent, ({ queue }) => queue)) {
+        for (const [queue, count] of sent) {
           yield* Metric.update(published(queue), count)
         }
         for (const [reason, count] of countBy(failed, ({ error }) => error.reason._tag)) {
@@ -133,7 +134,7 @@ const mostRefusals = 1000
 /** Queues that are remembered. */
 const mostUnclaimed = 1000
 
-const countBy = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => string): ReadonlyMap<string, number> => {
+export const countBy = <A>(items: ReadonlyArray<A>, keyOf: (item: A) => string): ReadonlyMap<string, number> => {
   const counts = new Map<string, number>()
   for (const item of items) counts.set(keyOf(item), (counts.get(keyOf(item)) ?? 0) + 1)
   return counts

@@ -18,7 +18,12 @@ export interface Message {
 }
 
 export interface Claim {
+  /** Those to send. */
   readonly messages: ReadonlyArray<Message>
+  /** How many messages of each queue were moved to it. */
+  readonly moved: ReadonlyMap<string, number>
+  /** There may be more now. */
+  readonly isFull: boolean
   /** When to look again, milliseconds from now; null if there is nothing to wait for. */
   readonly nextMs: number | null
   /** Queues that were not asked for, whose messages should have been claimed over a minute ago. Empty for a full claim. */
@@ -32,7 +37,7 @@ export interface Deferral {
   readonly error: string | null
 }
 
-/** What waits in the outbox, of the 10,000 messages that are due first. */
+/** What waits in the outbox, of each queue of the 10,000 messages that are due first. */
 export interface Backlog {
   readonly waiting: number
   readonly delayed: number
@@ -47,6 +52,8 @@ export interface OutboxStore {
     readonly token: string
     /** Messages of other queues stay. */
     readonly queues: ReadonlyArray<string>
+    /** Of each of these queues, if all are in this database: then the statement moves the messages. */
+    readonly maxAttempts: ReadonlyArray<number> | undefined
   }) => Effect.Effect<Claim, ProviderError>
   /** Answers with the ids of those that another transaction has locked. */
   readonly markSent: (ids: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
@@ -59,14 +66,23 @@ export interface OutboxStore {
 }
 
 export const make = ({ answer, rows }: Statements): OutboxStore => ({
-  claim: ({ leaseMs, limit, queues, token }) =>
+  // What a crash of the server undoes is a lease, or a move as a whole, which is then repeated.
+  claim: ({ leaseMs, limit, maxAttempts, queues, token }) =>
     rows<ClaimRow>(
       "claimOutbox",
       "dx_claim_outbox",
-      [Prisma.sql`${limit}::integer`, bigint(leaseMs), Prisma.sql`${token}::text`, Prisma.sql`${queues}::text[]`],
+      [
+        Prisma.sql`${limit}::integer`,
+        bigint(leaseMs),
+        Prisma.sql`${token}::text`,
+        Prisma.sql`${queues}::text[]`,
+        Prisma.sql`${maxAttempts ?? null}::integer[]`
+      ],
       { isUnflushed: true }
     ).pipe(Effect.map(([row]) => ({
       messages: row!.out_messages,
+      moved: new Map(Object.entries(row!.out_moved)),
+      isFull: row!.out_is_full,
       nextMs: untilNext(row!),
       unclaimedQueues: row!.out_unclaimed_queues
     }))),
@@ -101,6 +117,8 @@ interface Next {
 
 interface ClaimRow extends Next {
   readonly out_messages: ReadonlyArray<Message>
+  readonly out_moved: Readonly<Record<string, number>>
+  readonly out_is_full: boolean
   readonly out_unclaimed_queues: ReadonlyArray<string>
 }
 

@@ -1,5 +1,6 @@
 /**
- * The publisher of the outbox: claims messages that are due, sends them to their queues, marks them as sent.
+ * The publisher of the outbox: claims messages that are due, sends them to their queues, marks them as sent. Where the queues are
+ * tables of the same schema, one statement does all of it.
  *
  * A message is claimed under a lease in one transaction, sent, and marked in another one. A publisher that dies between any
  * two of these steps leaves its messages to the next one, which sends them when the lease has ended: perhaps once more, never
@@ -59,11 +60,20 @@ export interface Options {
   readonly wakeups: Wakeups
   /** Called when messages were marked as sent. */
   readonly marked: () => void
+  /** Present if the queues are tables of the same schema. */
+  readonly moves: Moves | undefined
+}
+
+export interface Moves {
+  /** Of each queue, in their order. */
+  readonly maxAttempts: ReadonlyArray<number>
+  /** Wakes the receives of these queues, after the commit. */
+  readonly announce: (queues: ReadonlyArray<string>) => Effect.Effect<void>
 }
 
 /** Publishes until the scope is closed, which lets batches that are under way end for up to five seconds. */
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<void, never, Scope.Scope> {
-  const { queue, settings, store, wakeups } = options
+  const { moves, queue, settings, store, wakeups } = options
   const clock = yield* Clock.Clock
   const reports = outboxReports.make(queue.name, clock)
   const pauses = makePauses(clock)
@@ -78,11 +88,23 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   const round = Effect.fnUntraced(function*(limit: number, claimed: Deferred.Deferred<Claim, ProviderError>) {
     const token = randomUUID()
     const begunMs = monotonicMs(clock)
-    const claim = yield* Effect.exit(store.claim({ limit, leaseMs: settings.leaseMs, token, queues: queue.queues }))
+    const claim = yield* Effect.exit(store.claim({
+      limit,
+      leaseMs: settings.leaseMs,
+      token,
+      queues: queue.queues,
+      maxAttempts: moves?.maxAttempts
+    }))
     Deferred.doneUnsafe(claimed, claim)
-    if (Exit.isSuccess(claim) && claim.value.messages.length > 0) {
-      yield* publish(claim.value.messages, token, begunMs + settings.leaseMs)
+    if (Exit.isFailure(claim)) return
+    const { messages, moved } = claim.value
+    if (moves !== undefined && moved.size > 0) {
+      yield* moves.announce([...moved.keys()])
+      pauses.settled(moved.size, [])
+      yield* reports.settled(moved, [])
+      options.marked()
     }
+    if (messages.length > 0) yield* publish(messages, token, begunMs + settings.leaseMs)
   })
 
   const publish = (messages: ReadonlyArray<Message>, token: string, leasedUntilMs: number) =>
@@ -134,7 +156,7 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       }
     }
     pauses.settled(sent.length, failed)
-    yield* reports.settled(sent, failed)
+    yield* reports.settled(outboxReports.countBy(sent, ({ queue }) => queue), failed)
     /** What is not settled before the lease ends is sent again. */
     const until = (settled: Effect.Effect<void, ProviderError>) =>
       Effect.interruptible(settled).pipe(
@@ -172,9 +194,9 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     }
     storeFailures = 0
     yield* reports.storeAnswered
-    const { messages, nextMs, unclaimedQueues } = exit.value
+    const { isFull, nextMs, unclaimedQueues } = exit.value
     yield* reports.unclaimed(unclaimedQueues)
-    if (messages.length >= limit) return
+    if (isFull) return
     // Messages gather meanwhile. A queue that is slow to answer does not delay those of others.
     yield* Effect.raceFirst(Fiber.await(fiber), Effect.sleep(gatherMs))
     const longestMs = wakeups.isConnected() ? fallbackMs : pollMs
