@@ -11,7 +11,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { ExecutionStatus } from "../model/Instance.ts"
 import { AdminDriver } from "../provider/AdminDriver.ts"
-import type { DeleteOutcome, Selection } from "../provider/AdminDriver.ts"
+import type { DeleteOutcome, Listing, Selection } from "../provider/AdminDriver.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
@@ -70,29 +70,11 @@ const openStore = Effect.fnUntraced(function*(options?: Options) {
 })
 
 const reads = ({ client, models, nowMs, only, query, readInstances, schemaSql }: Store) => ({
-  listInstances: (status) =>
-    status === null
-      ? models("listInstances", async () => {
-        const rows = await client.instance.findMany({
-          select: { instanceId: true },
-          orderBy: [{ createdAt: "desc" }, { instanceId: "asc" }]
-        })
-        return rows.map(({ instanceId }) => instanceId)
-      })
-      // A join: see the head of this file.
-      : Effect.map(
-        query<{ readonly instance_id: string }>(
-          "listInstances",
-          Prisma.sql`
-            SELECT i.instance_id
-            FROM ${schemaSql}.instances AS i
-            JOIN ${schemaSql}.executions AS e
-              ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
-            WHERE e.status = ${status}
-            ORDER BY i.created_at DESC, i.instance_id`
-        ),
-        (rows) => rows.map(({ instance_id }) => instance_id)
-      ),
+  listInstances: (listing) =>
+    Effect.map(
+      query<{ readonly instance_id: string }>("listInstances", listSql(schemaSql, listing)),
+      (rows) => rows.map(({ instance_id }) => instance_id)
+    ),
 
   readInstances,
 
@@ -239,6 +221,30 @@ const deletions = ({ nowMs, only, schemaSql }: Store) => ({
 const deadlocked = {
   times: 5,
   while: ({ reason }: ProviderError) => reason._tag === "Contention" && reason.sqlState === "40P01"
+}
+
+/** Only the conditions that are given: each costs a look at every row. */
+const listSql = (schemaSql: Prisma.Sql, listing: Listing) => {
+  const { idPrefix, limit, orchestrationName, parentInstanceId, status } = listing
+  const conditions = [
+    ...(status === null ? [] : [Prisma.sql`e.status = ${status}`]),
+    ...(orchestrationName === null ? [] : [Prisma.sql`i.orchestration_name = ${orchestrationName}`]),
+    ...(parentInstanceId === null ? [] : [Prisma.sql`i.parent_instance_id = ${parentInstanceId}`]),
+    ...(idPrefix === null ? [] : [Prisma.sql`starts_with(i.instance_id, ${idPrefix})`])
+  ]
+  return Prisma.sql`
+    SELECT i.instance_id
+    FROM ${schemaSql}.instances AS i
+    ${
+    status === null
+      ? Prisma.empty
+      : Prisma.sql`
+        JOIN ${schemaSql}.executions AS e
+          ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id`
+  }
+    ${conditions.length === 0 ? Prisma.empty : Prisma.sql`WHERE ${Prisma.join(conditions, " AND ")}`}
+    ORDER BY i.created_at DESC, i.instance_id
+    LIMIT ${limit}::bigint`
 }
 
 const selectSql = (schemaSql: Prisma.Sql, selection: Selection) =>

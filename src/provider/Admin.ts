@@ -41,6 +41,24 @@ export interface InstanceFilter {
 }
 
 /**
+ * Selects instances to look at; every given field must match.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface InstanceSearch {
+  /** That of their current execution. Cancelled ones are among the `Failed`. */
+  readonly status?: ExecutionStatus | undefined
+  readonly orchestrationName?: string | undefined
+  /** Only direct children of this one. */
+  readonly parentInstanceId?: string | undefined
+  /** The beginning of their ids. */
+  readonly idPrefix?: string | undefined
+  /** Most instances to return, the newest first: 1 to 1,000. Defaults to 100. */
+  readonly limit?: number | undefined
+}
+
+/**
  * Which executions to delete: those that meet both conditions. The current execution always stays.
  *
  * @category models
@@ -108,6 +126,8 @@ export class Admin extends Context.Service<Admin, {
    * `Client.status` distinguishes them.
    */
   readonly listInstancesByStatus: (status: ExecutionStatus) => Call<ReadonlyArray<string>>
+  /** States of the newest instances, newest first. */
+  readonly findInstances: (search?: InstanceSearch) => Call<ReadonlyArray<InstanceState>>
   /** Ascending; empty for an unknown instance. */
   readonly listExecutions: (instanceId: string) => Call<ReadonlyArray<number>>
   /** Fails with `InstanceNotFound`. */

@@ -109,6 +109,22 @@ export interface Selection {
   readonly limit: number
 }
 
+/**
+ * Which instances to list; null passes every one.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Listing {
+  /** That of their current execution. */
+  readonly status: ExecutionStatus | null
+  readonly orchestrationName: string | null
+  readonly parentInstanceId: string | null
+  /** The beginning of their ids. */
+  readonly idPrefix: string | null
+  readonly limit: number | null
+}
+
 type Call<A> = Effect.Effect<A, ProviderError>
 
 /**
@@ -119,8 +135,8 @@ type Call<A> = Effect.Effect<A, ProviderError>
  * @since 0.1.0
  */
 export class AdminDriver extends Context.Service<AdminDriver, {
-  /** Ids, newest first; null means instances of every status. */
-  readonly listInstances: (status: ExecutionStatus | null) => Call<ReadonlyArray<string>>
+  /** Ids, newest first. */
+  readonly listInstances: (listing: Listing) => Call<ReadonlyArray<string>>
   /** States of the given instances; unknown ids are left out. */
   readonly readInstances: (instanceIds: ReadonlyArray<string>) => Call<ReadonlyArray<InstanceState>>
   /** Execution ids, ascending; empty for an unknown instance. Needs no instance row. */

@@ -366,6 +366,14 @@ const refused: ReadonlyArray<[string, Call]> = [
     texts,
     (status) => ({ admin }) => admin.listInstancesByStatus(status as never)
   ),
+  ...(["status", "orchestrationName", "parentInstanceId", "idPrefix"] as const).flatMap((field) =>
+    each(`findInstances ${field}`, texts, (text) => ({ admin }) => admin.findInstances({ [field]: text }))
+  ),
+  ...each(
+    "findInstances limit",
+    { ...noIds, "0": 0, "1,001": 1001 },
+    (limit) => ({ admin }) => admin.findInstances({ limit })
+  ),
   ...([
     "listExecutions",
     "latestExecutionId",

@@ -291,7 +291,7 @@ describe("a bulk deletion", () => {
           Effect.succeed([])
       })
       assert.strictEqual((yield* admin.deleteInstanceBulk({})).instancesDeleted, 1)
-      assert.deepStrictEqual(yield* test.admin.listInstances(null), ["again"])
+      assert.deepStrictEqual(yield* test.listed, ["again"])
       assert.lengthOf(yield* Test.tablesWith(test, "again"), 3)
     }))
 })

@@ -27,6 +27,8 @@ export type Admin = AdminDriver["Service"]
 export interface Opened extends PgServer.TestDatabase {
   readonly driver: Driver
   readonly admin: Admin
+  /** Ids of all instances, newest first. */
+  readonly listed: Effect.Effect<ReadonlyArray<string>, ProviderError>
   /** Statements sent so far. */
   readonly statements: Effect.Effect<number>
 }
@@ -59,7 +61,14 @@ export const openOn = Effect.fnUntraced(function*(
     database.statementCounts,
     (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0)
   )
-  return { ...test, driver, admin, statements }
+  const listed = admin.listInstances({
+    status: null,
+    orchestrationName: null,
+    parentInstanceId: null,
+    idPrefix: null,
+    limit: null
+  })
+  return { ...test, driver, admin, listed, statements }
 })
 
 export const message = (instanceId: string, workItem = "{\"CancelInstance\":{}}"): EncodedMessage => ({

@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import type { Admin, FailedDeletion, InstanceFilter, PruneOptions } from "../Admin.ts"
-import type { AdminDriver, Deleted, Selection } from "../AdminDriver.ts"
+import type { AdminDriver, Deleted, Listing, Selection } from "../AdminDriver.ts"
 import type { Provider } from "../Provider.ts"
 import {
   ChildLeftBehind,
@@ -32,7 +32,32 @@ export const make = (driver: Driver, provider: Pick<Provider["Service"], "readWi
 
 const reads = (driver: Driver, provider: Pick<Provider["Service"], "readWithExecution">) => {
   const listInstancesByStatus: Service["listInstancesByStatus"] = (status) =>
-    checked("listInstancesByStatus", [check.text("status", status)], () => driver.listInstances(status))
+    checked(
+      "listInstancesByStatus",
+      [check.text("status", status)],
+      () => driver.listInstances({ ...everyInstance, status })
+    )
+
+  const findInstances: Service["findInstances"] = (search = {}) =>
+    checked("findInstances", [
+      check.text("status", search.status),
+      check.text("orchestrationName", search.orchestrationName),
+      check.text("parentInstanceId", search.parentInstanceId),
+      check.text("idPrefix", search.idPrefix),
+      check.whole("limit", search.limit, 1, mostFound)
+    ], () =>
+      Effect.gen(function*() {
+        const ids = yield* driver.listInstances({
+          status: search.status ?? null,
+          orchestrationName: search.orchestrationName ?? null,
+          parentInstanceId: search.parentInstanceId ?? null,
+          idPrefix: search.idPrefix ?? null,
+          limit: search.limit ?? 100
+        })
+        const states = new Map((yield* driver.readInstances(ids)).map((state) => [state.instanceId, state]))
+        // One may be deleted between the two reads.
+        return ids.flatMap((id) => states.get(id) ?? [])
+      }))
 
   const listExecutions: Service["listExecutions"] = (instanceId) =>
     checked("listExecutions", [check.text("instanceId", instanceId)], () => driver.listExecutions(instanceId))
@@ -81,8 +106,9 @@ const reads = (driver: Driver, provider: Pick<Provider["Service"], "readWithExec
     )
 
   return {
-    listInstances: driver.listInstances(null),
+    listInstances: driver.listInstances(everyInstance),
     listInstancesByStatus,
+    findInstances,
     listExecutions,
     latestExecutionId,
     readHistory,
@@ -96,6 +122,17 @@ const reads = (driver: Driver, provider: Pick<Provider["Service"], "readWithExec
     getInstanceTree
   }
 }
+
+const everyInstance: Listing = {
+  status: null,
+  orchestrationName: null,
+  parentInstanceId: null,
+  idPrefix: null,
+  limit: null
+}
+
+/** Their outputs are read as well, which may be long. */
+const mostFound = 1000
 
 /** Fails with `InstanceNotFound`. */
 const readOne = (driver: Driver, operation: string, instanceId: string) =>

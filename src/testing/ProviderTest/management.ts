@@ -9,6 +9,7 @@ import * as Result from "effect/Result"
 import { cancelled } from "../../model/ErrorDetails.ts"
 import * as Event from "../../model/Event.ts"
 import { Admin } from "../../provider/Admin.ts"
+import type { InstanceSearch } from "../../provider/Admin.ts"
 import { Provider } from "../../provider/Provider.ts"
 import {
   abandon,
@@ -69,6 +70,30 @@ export const management = topic("management", {
     assert.deepStrictEqual(yield* admin.listInstancesByStatus("Completed"), ["ended"])
     assert.deepStrictEqual(yield* admin.listInstancesByStatus("Running"), ["running"])
     assert.deepStrictEqual(yield* admin.listInstancesByStatus("Failed"), [])
+  }),
+
+  instances_are_found_by_every_field: Effect.gen(function*() {
+    const admin = yield* Admin
+    yield* done("old")
+    yield* elapse(5)
+    yield* create("other")
+    yield* elapse(5)
+    yield* create("order-1", { parentInstanceId: "other" })
+    yield* elapse(5)
+    yield* create("order-2", { orchestrationName: "Rare" })
+    const found = (search?: InstanceSearch) =>
+      Effect.map(admin.findInstances(search), (states) => states.map(({ instanceId }) => instanceId))
+    assert.deepStrictEqual(yield* found(), ["order-2", "order-1", "other", "old"])
+    assert.deepStrictEqual(yield* found({ limit: 3 }), ["order-2", "order-1", "other"])
+    assert.deepStrictEqual(yield* found({ status: "Running", limit: 2 }), ["order-2", "order-1"])
+    assert.deepStrictEqual(yield* found({ status: "Completed" }), ["old"])
+    assert.deepStrictEqual(yield* found({ orchestrationName: "Rare" }), ["order-2"])
+    assert.deepStrictEqual(yield* found({ parentInstanceId: "other" }), ["order-1"])
+    assert.deepStrictEqual(yield* found({ idPrefix: "order" }), ["order-2", "order-1"])
+    assert.deepStrictEqual(yield* found({ idPrefix: "order%" }), [])
+    assert.deepStrictEqual(yield* found({ idPrefix: "o", status: "Running", parentInstanceId: "old" }), [])
+    const [newest] = yield* admin.findInstances({ limit: 1 })
+    assert.deepStrictEqual(newest, yield* admin.getInstanceInfo("order-2"))
   }),
 
   test_list_executions: Effect.gen(function*() {

@@ -5,6 +5,7 @@
  * a sequence means the same for every driver and survives shrinking.
  */
 import type { CoreVersion, ExecutionStatus, TagFilter, VersionRange } from "../../../src/model/Instance.ts"
+import type { Listing } from "../../../src/provider/AdminDriver.ts"
 import type { HandOver, ServedOrchestration, SessionClaim } from "../../../src/provider/ProviderDriver.ts"
 
 /** Ids the calls share: few, so that they collide; one contains the separator of tokens. */
@@ -191,7 +192,7 @@ export type Operation =
     readonly completedAgoMs: number | null
     readonly endedRootsOnly: boolean
   }
-  | { readonly call: "listInstances"; readonly status: ExecutionStatus | null }
+  | ({ readonly call: "listInstances" } & Omit<Listing, "limit">)
   | { readonly call: "listChildren"; readonly instanceIds: ReadonlyArray<string> }
   | { readonly call: "readExecution"; readonly instanceId: string; readonly executionId: number }
   | { readonly call: "listExecutions"; readonly instanceId: string }

@@ -283,7 +283,12 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
     completedAgoMs: orNull(ms),
     endedRootsOnly: fc.boolean()
   }),
-  call(1, "listInstances", { status }),
+  call(1, "listInstances", {
+    status,
+    orchestrationName: orNull(fc.constantFrom("One", "Other")),
+    parentInstanceId: orNull(instanceId),
+    idPrefix: orNull(instanceId.map((id) => id.slice(0, 1)))
+  }),
   call(1, "listChildren", { instanceIds: fc.subarray([...instanceIds]) }),
   call(1, "readExecution", { instanceId, executionId }),
   call(1, "listExecutions", { instanceId }),

@@ -235,7 +235,7 @@ const perform = Effect.fnUntraced(function*(
         })
       )
     case "listInstances":
-      return texts(yield* admin.listInstances(operation.status))
+      return texts(yield* admin.listInstances({ ...operation, limit: null }))
     case "listChildren":
       return texts(yield* admin.listChildren(operation.instanceIds))
     case "readExecution":

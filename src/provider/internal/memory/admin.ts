@@ -4,7 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { AdminDriver } from "../../AdminDriver.ts"
-import type { DeleteOutcome, HoldOutcome, Selection } from "../../AdminDriver.ts"
+import type { DeleteOutcome, HoldOutcome, Listing, Selection } from "../../AdminDriver.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -14,8 +14,10 @@ export const make = (store: tables.Tables): AdminDriver["Service"] =>
 const reads = (store: tables.Tables) => {
   const { activities, executions, history, instances, messages } = store
   return {
-    listInstances: (status) =>
-      Effect.sync(() => newestFirst(store).filter((id) => status === null || currentOf(store, id)?.status === status)),
+    listInstances: (listing) =>
+      Effect.sync(() =>
+        newestFirst(store).filter((id) => isListed(store, id, listing)).slice(0, listing.limit ?? undefined)
+      ),
 
     readInstances: (instanceIds) =>
       Effect.sync(() => instanceIds.flatMap((instanceId) => tables.stateOf(store, instanceId) ?? [])),
@@ -122,6 +124,14 @@ const hasEnded = (store: tables.Tables, instanceId: string): boolean => {
 
 const newestFirst = ({ instances }: tables.Tables) =>
   [...instances].sort(([, a], [, b]) => b.createdAtMs - a.createdAtMs).map(([id]) => id)
+
+const isListed = (store: tables.Tables, instanceId: string, listing: Listing) => {
+  const { name, parentInstanceId } = store.instances.get(instanceId)!
+  return (listing.status === null || currentOf(store, instanceId)?.status === listing.status) &&
+    (listing.orchestrationName === null || name === listing.orchestrationName) &&
+    (listing.parentInstanceId === null || parentInstanceId === listing.parentInstanceId) &&
+    (listing.idPrefix === null || instanceId.startsWith(listing.idPrefix))
+}
 
 const childrenOf = ({ instances }: tables.Tables, instanceIds: ReadonlyArray<string>) => {
   const parents = new Set(instanceIds)
