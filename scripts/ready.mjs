@@ -3,6 +3,8 @@
 // Ready means that dependencies are installed as in the lockfile, and the Prisma client is generated from the schema;
 // both are done only when they are missing or stale. The npm scripts begin with this, so that each of them works on a
 // fresh clone. It uses Node alone, because it starts before anything is installed.
+//
+// The command gets the variables of `.env`, unless the environment sets them. `.env.example` lists them.
 
 import { spawn } from "node:child_process"
 import { existsSync, readFileSync, statSync, utimesSync } from "node:fs"
@@ -21,6 +23,10 @@ const tools = {
 
 const root = fileURLToPath(new URL("..", import.meta.url))
 
+process.chdir(root)
+checkNode()
+if (existsSync(".env")) process.loadEnvFile(".env")
+
 const environment = {
   // The Prisma CLI otherwise downloads an engine, which nothing here needs, and checks for updates.
   PRISMA_OFFLINE: "1",
@@ -31,8 +37,6 @@ const environment = {
 
 const startedByNpm = process.env.npm_lifecycle_event !== undefined
 
-process.chdir(root)
-checkNode()
 await install()
 await generateWhenStale()
 const args = process.argv.slice(2)

@@ -3,8 +3,12 @@
  *
  * @since 0.1.0
  */
+import type * as Config from "effect/Config"
 import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { SettingOrigins } from "./model/internal/settings.ts"
+import * as environment from "./runtime/environment.ts"
 import { defaults, makeUnsafe } from "./runtime/settings.ts"
 import type { Options, Settings } from "./runtime/settings.ts"
 
@@ -27,3 +31,19 @@ export const RuntimeConfig: Context.Reference<Settings> = Context.Reference<Sett
  * @since 0.1.0
  */
 export const layer = (options: Options): Layer.Layer<never> => Layer.succeed(RuntimeConfig, makeUnsafe(options))
+
+/**
+ * Sets the options that environment variables give, as `docs/configuration.md` lists them. Options that no variable sets
+ * are those of `defaults`, then the defaults.
+ *
+ * Fails with one error that names each variable that cannot be used and what it may be, never its value. Throws a
+ * `RangeError` if one of `defaults` is invalid.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerEnvironment = (defaults: Options = {}): Layer.Layer<never, Config.ConfigError> =>
+  Layer.effectContext(
+    Effect.map(environment.config(makeUnsafe(defaults)), ({ origins, settings }) =>
+      Context.make(RuntimeConfig, settings).pipe(Context.add(SettingOrigins, origins)))
+  )

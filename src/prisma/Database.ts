@@ -15,7 +15,6 @@ import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as pg from "pg"
-import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
@@ -23,6 +22,7 @@ import { PoolClient } from "./internal/poolClient.ts"
 import * as PoolGauges from "./internal/poolGauges.ts"
 import * as Retirement from "./internal/retirement.ts"
 import * as SqlFault from "./internal/SqlFault.ts"
+import * as StartLine from "./internal/startLine.ts"
 
 /**
  * How to reach the database. Everything but `url` has a default.
@@ -143,10 +143,6 @@ export const make = Effect.fn("Database.make")(
       })
 
     yield* checkServer(pool, settings.address)
-    yield* Effect.logInfo("Database: open").pipe(
-      Effect.annotateLogs({ package: "duroxide-prisma", address: settings.address, schema: settings.schema }),
-      withHarmlessLoggers
-    )
     return Database.of({
       schema: settings.schema,
       schemaSql: Prisma.raw(Connection.quoted(settings.schema)),
@@ -164,13 +160,13 @@ export const make = Effect.fn("Database.make")(
 )
 
 /**
- * Opens a connection pool, and closes it with the scope.
+ * Opens a connection pool, and closes it with the scope. Logs one line with the address and the settings.
  *
  * @category layers
  * @since 0.1.0
  */
 export const layer = (options: Options): Layer.Layer<Database, ProviderError.ProviderError> =>
-  Layer.effect(Database, make(options))
+  Layer.effect(Database, logged(options))
 
 /**
  * Reads the options from configuration, for example `{ url: Config.Redacted("DATABASE_URL") }`.
@@ -181,11 +177,14 @@ export const layer = (options: Options): Layer.Layer<Database, ProviderError.Pro
 export const layerConfig = (
   options: Config.Wrap<Options>
 ): Layer.Layer<Database, ProviderError.ProviderError | Config.ConfigError> =>
-  Layer.effect(Database, Effect.flatMap(Config.unwrap(options), make))
+  Layer.effect(Database, Effect.flatMap(Config.unwrap(options), logged))
 
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
+
+const logged = (options: Options) =>
+  Effect.tap(make(options), (database) => Effect.logInfo("Database: open").pipe(StartLine.annotated(database, options)))
 
 interface Settings extends Connection.Connection {
   readonly maxConnections: number

@@ -12,8 +12,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { withHarmlessLoggers } from "../model/internal/logging.ts"
-import { shown } from "../model/internal/settings.ts"
+import { SettingOrigins } from "../model/internal/settings.ts"
 import * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import { Notifier } from "../provider/Notifier.ts"
@@ -25,8 +24,10 @@ import * as DatabaseServer from "../server/DatabaseServer.ts"
 import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
 import * as Database from "./Database.ts"
 import * as DirectUrl from "./internal/directUrl.ts"
+import * as Environment from "./internal/environment.ts"
 import * as Horizon from "./internal/horizon.ts"
 import * as Preparation from "./internal/preparation.ts"
+import * as StartLine from "./internal/startLine.ts"
 import type { MigrationError } from "./MigrationError.ts"
 import * as PgNotifier from "./PgNotifier.ts"
 import * as PrismaAdmin from "./PrismaAdmin.ts"
@@ -84,7 +85,7 @@ export const layer = (
     Layer.provideMerge(PrismaDriver.layer(options)),
     Layer.provide(notifier(options)),
     Layer.provide(watchHorizon),
-    Layer.provideMerge(Database.layer(options)),
+    Layer.provideMerge(Layer.effect(Database.Database, Database.make(options))),
     Layer.provide(Preparation.layer(options))
   )
 
@@ -98,6 +99,32 @@ export const layerConfig = (
   options: Config.Wrap<Options>
 ): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
   Layer.unwrap(Effect.map(Config.unwrap(options), layer))
+
+/**
+ * The options of `layer`, by the environment variables of `docs/configuration.md`. Only `DATABASE_URL` must be set. One
+ * error names each variable that cannot be used and what it may be, never its value.
+ *
+ * @category configuration
+ * @since 0.2.0
+ */
+export const environment: Config.Config<Options> = Config.map(
+  Environment.providerConfig<Options>(),
+  ({ options }) => options
+)
+
+/**
+ * As `layer`, with options from `environment`. Options that no variable sets are those of `defaults`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerEnvironment = (
+  defaults?: Partial<Options>
+): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
+  Layer.unwrap(
+    Effect.map(Environment.providerConfig<Options>(defaults), ({ options, origins }) =>
+      Layer.provide(layer(options), Layer.succeed(SettingOrigins, origins)))
+  )
 
 /**
  * The provider for `DATABASE_URL` or, if that is not set, for an embedded PostgreSQL in the folder of the project.
@@ -129,35 +156,10 @@ const watchHorizon = Layer.effectDiscard(
 )
 
 const logSettings = (options: Options) =>
-  Effect.logInfo("Provider: open").pipe(
-    Effect.annotateLogs({ package: "duroxide-prisma", settings: given(options).join(", ") || "defaults" }),
-    withHarmlessLoggers
+  Effect.flatMap(
+    Database.Database,
+    (database) => Effect.logInfo("Provider: open").pipe(StartLine.annotated(database, options))
   )
-
-/** What is set, without secrets. `Database: open` has the address and the schema. */
-const given = (options: Options): ReadonlyArray<string> =>
-  [
-    ...shownSettings(options).filter(([name]) => named.has(name)),
-    ...(options.directUrl === undefined ? [] : [["directUrl", "given"]]),
-    ...shownSettings(options.longPolling ?? {}).map(([name, value]) => [`longPolling.${name}`, value])
-  ].map((setting) => setting.join("="))
-
-const shownSettings = (options: object) =>
-  Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [[name, shown(value)] as const])
-
-/** The caller's object may have more than these. */
-const named: ReadonlySet<string> = new Set<keyof Options>([
-  "migrate",
-  "allowAhead",
-  "maxConnections",
-  "checkoutTimeout",
-  "statementTimeout",
-  "applicationName",
-  "preparedStatements",
-  "clock",
-  "lanes",
-  "maxBatch"
-])
 
 const notifier = (options: Options) =>
   Layer.effect(

@@ -7,6 +7,7 @@
  *
  * @since 0.2.0
  */
+import type * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -21,6 +22,7 @@ import type { TransactionConnection } from "../prisma/internal/transactionQuery.
 import { answeredAlike, shared } from "../provider/internal/statement.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "./internal/check.ts"
+import * as variables from "./internal/environment.ts"
 import * as outboxCleaner from "./internal/outboxCleaner.ts"
 import * as outboxStore from "./internal/outboxStore.ts"
 import * as publishing from "./internal/publisher.ts"
@@ -149,6 +151,15 @@ export interface PublisherOptions {
   /** Where the time comes from; `effect` is for tests. Defaults to `database`. */
   readonly clock?: "database" | "effect" | undefined
 }
+
+/**
+ * The options of `publisher` that environment variables give, as `docs/configuration.md` lists them; one error names each
+ * that cannot be used.
+ *
+ * @category configuration
+ * @since 0.2.0
+ */
+export const environment: Config.Config<PublisherOptions> = variables.publisherConfig
 
 /**
  * Sends the messages of the outbox to their queues, until the layer is closed. Any number of processes may have one: a

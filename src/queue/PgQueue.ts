@@ -7,6 +7,7 @@
  * @since 0.2.0
  */
 import * as Clock from "effect/Clock"
+import type * as Config from "effect/Config"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -20,6 +21,7 @@ import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "./internal/check.ts"
 import { counted, died } from "./internal/counted.ts"
 import * as declarations from "./internal/declarations.ts"
+import * as variables from "./internal/environment.ts"
 import { queueError } from "./internal/faults.ts"
 import type { Receipt } from "./internal/receipts.ts"
 import * as receipts from "./internal/receipts.ts"
@@ -58,6 +60,15 @@ export interface Options {
    */
   readonly fallbackPollInterval?: Duration.Input | undefined
 }
+
+/**
+ * The options that environment variables give, as `docs/configuration.md` lists them; one error names each that cannot be
+ * used. `queues` is set in code.
+ *
+ * @category configuration
+ * @since 0.2.0
+ */
+export const environment: Config.Config<Partial<Omit<Options, "queues">>> = variables.queueConfig
 
 /**
  * The queues of the schema of the `Database`. Fails with `QueueError` if an option is out of its range.

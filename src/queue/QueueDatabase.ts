@@ -8,11 +8,13 @@ import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
+import { SettingOrigins } from "../model/internal/settings.ts"
 import * as Database from "../prisma/Database.ts"
 import * as Preparation from "../prisma/internal/preparation.ts"
 import type { MigrationError } from "../prisma/MigrationError.ts"
 import type * as PrismaProvider from "../prisma/PrismaProvider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
+import * as Environment from "./internal/environment.ts"
 import * as signals from "./internal/signals.ts"
 
 /**
@@ -21,7 +23,9 @@ import * as signals from "./internal/signals.ts"
  * @category options
  * @since 0.2.0
  */
-export interface Options extends Database.Options, Pick<PrismaProvider.Options, "migrate" | "directUrl"> {
+export interface Options
+  extends Database.Options, Pick<PrismaProvider.Options, "migrate" | "allowAhead" | "directUrl">
+{
   /**
    * False for a process that polls: it opens no connection that listens, and still wakes the others. Defaults to true.
    */
@@ -60,6 +64,32 @@ export const layerConfig = (
   options: Config.Wrap<Options>
 ): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
   Layer.unwrap(Effect.map(Config.unwrap(options), layer))
+
+/**
+ * The options of `layer`, by the environment variables of `docs/configuration.md`. Only `DATABASE_URL` must be set. One
+ * error names each variable that cannot be used and what it may be, never its value.
+ *
+ * @category configuration
+ * @since 0.2.0
+ */
+export const environment: Config.Config<Options> = Config.map(
+  Environment.databaseConfig<Options>(),
+  ({ options }) => options
+)
+
+/**
+ * As `layer`, with options from `environment`. Options that no variable sets are those of `defaults`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerEnvironment = (
+  defaults?: Partial<Options>
+): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
+  Layer.unwrap(
+    Effect.map(Environment.databaseConfig<Options>(defaults), ({ options, origins }) =>
+      Layer.provide(layer(options), Layer.succeed(SettingOrigins, origins)))
+  )
 
 /**
  * Adds the wake-ups to a `Database` that is open already, such as that of `PrismaProvider.layer`. `url` is the address of

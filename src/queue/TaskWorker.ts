@@ -6,6 +6,7 @@
  *
  * @since 0.2.0
  */
+import type * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -17,6 +18,7 @@ import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import { Database } from "../prisma/Database.ts"
 import * as Consumer from "./Consumer.ts"
 import * as check from "./internal/check.ts"
+import * as variables from "./internal/environment.ts"
 import { QueueSignals } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
 import * as attempts from "./internal/taskAttempts.ts"
@@ -55,6 +57,16 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
   /** How long dead tasks are kept, up to 10 years. Defaults to 30 days. */
   readonly keepDead?: Duration.Input | undefined
 }
+
+/**
+ * The options that environment variables give, as `docs/configuration.md` lists them; one error names each that cannot be
+ * used. `tasks` is set in code.
+ *
+ * @category configuration
+ * @since 0.2.0
+ */
+export const environment: Config.Config<Partial<Omit<Options<ReadonlyArray<Task.Any>>, "tasks">>> =
+  variables.workerConfig
 
 /**
  * Runs the given tasks. Their handlers must be provided as layers; a missing one does not compile.

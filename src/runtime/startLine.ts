@@ -3,7 +3,8 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { shown } from "../model/internal/settings.ts"
+import { setting, SettingOrigins, shown } from "../model/internal/settings.ts"
+import type { Origins } from "../model/internal/settings.ts"
 import type { ActivityCode } from "./handlers.ts"
 import { defaults } from "./settings.ts"
 import type { Settings } from "./settings.ts"
@@ -13,12 +14,13 @@ export const log = (options: {
   readonly activities: ReadonlyArray<string>
   readonly settings: Settings
 }) =>
-  Effect.logInfo("Runtime: started").pipe(Effect.annotateLogs({
-    package: "duroxide-prisma",
-    orchestrations: options.orchestrations.join(", ") || "none",
-    activities: options.activities.join(", ") || "none",
-    settings: changed(options.settings).join(", ") || "defaults"
-  }))
+  Effect.flatMap(SettingOrigins, (origins) =>
+    Effect.logInfo("Runtime: started").pipe(Effect.annotateLogs({
+      package: "duroxide-prisma",
+      orchestrations: options.orchestrations.join(", ") || "none",
+      activities: options.activities.join(", ") || "none",
+      settings: changed(options.settings, origins).join(", ") || "defaults"
+    })))
 
 /**
  * Warns of each activity that cannot be delivered again after a crash. The wait for the lock of the dead worker counts
@@ -43,8 +45,8 @@ export const warnOfLimits = (handlers: ReadonlyMap<string, ActivityCode>, { work
 
 // internal
 
-const changed = (settings: Settings) =>
+const changed = (settings: Settings, origins: Origins) =>
   (Object.keys(defaults) as ReadonlyArray<keyof Settings>).flatMap((key) => {
     const [value, usual] = [shown(settings[key]), shown(defaults[key])]
-    return value === usual ? [] : [`${key}=${value}`]
+    return value === usual ? [] : [setting(key, value, origins)]
   })

@@ -4,8 +4,13 @@
 import { assert, describe, it } from "@effect/vitest"
 import type { PrismaProvider } from "duroxide-prisma/prisma"
 import type { FromDriver } from "duroxide-prisma/provider"
+import type { Outbox, PgQueue, Task, TaskWorker } from "duroxide-prisma/queue"
 import type { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Duration from "effect/Duration"
+import type * as Environment from "../../src/model/internal/environment.ts"
+import * as databaseEnvironment from "../../src/prisma/internal/environment.ts"
+import * as queueEnvironment from "../../src/queue/internal/environment.ts"
+import * as runtimeEnvironment from "../../src/runtime/environment.ts"
 import * as settings from "../../src/runtime/settings.ts"
 import * as Docs from "../utils/docs.ts"
 
@@ -117,6 +122,85 @@ describe("docs/long-polling.md:", () => {
       assert.include(commented(["src/provider/FromDriver.ts"], name), value, name)
       assert.strictEqual(coded(["src/provider/FromDriver.ts"], name), value, name)
     }
+  })
+})
+
+describe("docs/configuration.md:", () => {
+  const page = Docs.read("docs/configuration.md")
+
+  type Table = Environment.Table<Record<string, unknown>>
+
+  /** The rows of all tables: variable, option, value, default. */
+  const rows = [...page.matchAll(/^\| `([A-Z_]+)` +\| `(\S+)` +\| (.*?) +\| (.*?) +\|$/gm)]
+    .map((row) => row.slice(1).map((cell) => cell.replaceAll("`", "")) as [string, string, string, string])
+
+  const aDuration = "a number and a unit, such as 500ms, 30s, 5m, 1h, 7d or 30 seconds"
+  const rowsOf = (table: object, defaultOf: (option: string) => string, module = "") =>
+    Object.entries(table as Table).flatMap(([option, variables]) =>
+      variables.map(({ allowed, name }) => [
+        name,
+        module + option,
+        allowed.replace(aDuration, "a duration"),
+        defaultOf(option)
+      ])
+    )
+
+  /** What a comment says behind "Defaults to", for options whose default has no object of its own. */
+  const documented = (file: string, module = "") => (option: string) => {
+    const standard = rows.find(([, name]) => name === module + option)?.[3] ?? "not listed"
+    const stated = commented([file], option.replace("longPolling.", ""))
+    return stated.startsWith(standard) ? standard : `another default in ${file}: ${stated}`
+  }
+  const ofRuntime = (option: string) => readable(settings.defaults[option as keyof settings.Settings])
+  const ofDatabase = (option: string) =>
+    option === "url"
+      ? "–"
+      : ["lanes", "maxBatch"].includes(option)
+      ? documented("src/provider/FromDriver.ts")(option)
+      : option === "schema" || option === "preparedStatements"
+      // They depend on the URL first.
+      ? rows.find(([, name]) => name === option)![3]
+      : documented(
+        ["migrate", "allowAhead", "directUrl"].includes(option)
+          ? "src/prisma/PrismaProvider.ts"
+          : "src/prisma/Database.ts"
+      )(
+        option
+      )
+
+  const ofQueues = (table: object, module: string) =>
+    rowsOf(table, documented(`src/queue/${module}.ts`, `${module}.`), `${module}.`)
+
+  it("lists each variable that the code reads, with its option, value and default", () => {
+    // The types say that no option lacks a variable: those in code alone are left out here.
+    const provider: Environment.Table<Omit<PrismaProvider.Options, "clock" | "longPolling">> =
+      databaseEnvironment.provider
+    const polling: { readonly [K in keyof FromDriver.LongPolling as `longPolling.${K}`]-?: unknown } =
+      databaseEnvironment.longPolling
+    const queue: Environment.Table<Omit<PgQueue.Options, "queues" | "clock">> = queueEnvironment.queue
+    const publisher: Environment.Table<Omit<Outbox.PublisherOptions, "clock">> = queueEnvironment.publisher
+    const worker: Environment.Table<Omit<TaskWorker.Options<ReadonlyArray<Task.Any>>, "tasks">> =
+      queueEnvironment.worker
+    assert.deepStrictEqual(rows, [
+      ...rowsOf(provider, ofDatabase),
+      ...rowsOf(polling, documented("src/provider/FromDriver.ts")),
+      ...rowsOf(runtimeEnvironment.variables, ofRuntime),
+      ...ofQueues(queue, "PgQueue"),
+      ...ofQueues(publisher, "Outbox"),
+      ...ofQueues(worker, "TaskWorker")
+    ])
+  })
+
+  it("no variable sets two options that may differ, but for the one that the page explains", () => {
+    const names = rows.map(([name]) => name)
+    const twice = names.filter((name, i) => names.indexOf(name) !== i)
+    assert.deepStrictEqual(twice, ["POSTGRES_LOCK_TIMEOUT_SECS"])
+  })
+
+  it(".env.example names only variables of the page", () => {
+    const names = [...Docs.read(".env.example").matchAll(/^# ([A-Z_]+)=/gm)].map(([, name]) => name!)
+    assert.isAbove(names.length, 3)
+    assert.deepStrictEqual(names.filter((name) => !rows.some(([known]) => known === name)), [])
   })
 })
 

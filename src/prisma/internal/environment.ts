@@ -1,0 +1,94 @@
+/**
+ * The environment variables of the database and of the provider. Each option that is not for tests alone has one.
+ */
+import * as Config from "effect/Config"
+import * as Effect from "effect/Effect"
+import type * as Redacted from "effect/Redacted"
+import * as Result from "effect/Result"
+import * as Environment from "../../model/internal/environment.ts"
+import * as Connection from "./connection.ts"
+
+const url = Environment.secret({
+  allowed: "a URL such as postgresql://user:password@host:5432/database, special characters percent-encoded",
+  read: (text) => Result.isSuccess(Connection.parse(text, "public")) ? text : undefined
+})
+
+const schema: Environment.Kind<string> = {
+  allowed: "the name of a schema: 1 to 63 bytes, not beginning with pg_",
+  read: (text) => Result.isSuccess(Connection.checkSchema(text)) ? text : undefined
+}
+
+/** What a timer of Node can wait, less the time that the server gets to answer. */
+const wait = Environment.duration(1, 24 * 86_400_000)
+
+const pg = <A>(option: string, kind: Environment.Kind<A>) => Environment.variable("DUROXIDE_PG_", option, kind)
+
+export const database = {
+  url: [{ name: "DATABASE_URL", ...url }],
+  directUrl: [{ name: "DIRECT_URL", ...url }],
+  schema: pg("schema", schema),
+  maxConnections: [
+    { name: "POSTGRES_MAX_CONNECTIONS", ...Environment.count(1) },
+    { name: "DUROXIDE_PG_POOL_MAX", ...Environment.count(1) }
+  ],
+  checkoutTimeout: pg("checkoutTimeout", wait),
+  statementTimeout: pg("statementTimeout", wait),
+  applicationName: pg("applicationName", Environment.text),
+  preparedStatements: pg("preparedStatements", Environment.flag),
+  migrate: pg("migrate", Environment.choice("apply", "verify", "adopt", "none")),
+  allowAhead: pg("allowAhead", Environment.flag)
+}
+
+const polling = <A>(option: string, kind: Environment.Kind<A>) =>
+  Environment.variable("DUROXIDE_LONG_POLLING_", option, kind)
+
+/** Options of `longPolling`, by their full names. */
+export const longPolling = {
+  "longPolling.enabled": [{ name: "DUROXIDE_LONG_POLLING", ...Environment.flag }],
+  "longPolling.fallbackPollInterval": polling("fallbackPollInterval", Environment.duration(1)),
+  "longPolling.maxWaitTime": polling("maxWaitTime", Environment.duration(0)),
+  "longPolling.timerGracePeriod": polling("timerGracePeriod", Environment.duration(0)),
+  "longPolling.aggressivePollDuration": polling("aggressivePollDuration", Environment.duration(0)),
+  "longPolling.aggressiveExitThreshold": polling("aggressiveExitThreshold", Environment.count(1)),
+  "longPolling.notifyDeliveryTimeout": polling("notifyDeliveryTimeout", Environment.duration(0)),
+  "longPolling.aggressivePollInterval": polling("aggressivePollInterval", Environment.duration(1))
+}
+
+export const provider = {
+  ...database,
+  lanes: Environment.variable("DUROXIDE_", "lanes", Environment.count(1)),
+  maxBatch: Environment.variable("DUROXIDE_", "maxBatch", Environment.count(1))
+}
+
+interface Urls {
+  readonly url: string | Redacted.Redacted<string>
+}
+
+/** The options of `PrismaProvider.layer`. What no variable sets is that of `defaults`. */
+export const providerConfig = <Options extends Urls & { readonly longPolling?: object | undefined }>(
+  defaults: Partial<Options> = {}
+) =>
+  Config.mapEffect(Environment.config({ ...provider, ...longPolling }), ({ options, origins }) => {
+    const given = Object.entries(options)
+    const polling = given.flatMap(([name, value]) =>
+      name.startsWith(prefix) ? [[name.slice(prefix.length), value]] : []
+    )
+    return Effect.map(
+      withUrl<Options>({
+        ...defaults,
+        ...Object.fromEntries(given.filter(([name]) => !name.startsWith(prefix))),
+        longPolling: { ...defaults.longPolling, ...Object.fromEntries(polling) }
+      }),
+      (options) => ({ options, origins })
+    )
+  })
+
+/** `DATABASE_URL` must be set unless the application has a URL. */
+export const withUrl = <Options extends Urls>(options: Partial<Options>): Effect.Effect<Options, Config.ConfigError> =>
+  options.url === undefined
+    ? Environment.refused([`DATABASE_URL is not set; it must be ${url.allowed}`])
+    : Effect.succeed(options as Options)
+
+// internal
+
+const prefix = "longPolling."

@@ -1,0 +1,55 @@
+/**
+ * What an open database logs: its address, and the settings that were given, with the environment variable of each.
+ */
+import * as Effect from "effect/Effect"
+import { withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { setting, SettingOrigins, shown } from "../../model/internal/settings.ts"
+
+/** As in `PrismaProvider.Options`, where they are documented. */
+interface Options {
+  readonly url: unknown
+  readonly directUrl?: unknown
+  readonly longPolling?: object | undefined
+}
+
+/** Of URLs, only `host:port/database` is logged. */
+export const annotated =
+  ({ address, schema }: { readonly address: string; readonly schema: string }, options: Options) =>
+  (line: Effect.Effect<void>): Effect.Effect<void> =>
+    Effect.flatMap(SettingOrigins, (origins) =>
+      line.pipe(
+        Effect.annotateLogs({
+          package: "duroxide-prisma",
+          address,
+          schema,
+          settings: given(options).map(([name, value]) => setting(name, value, origins)).join(", ") || "defaults"
+        }),
+        withHarmlessLoggers
+      ))
+
+// internal
+
+type Setting = readonly [name: string, value: string]
+
+const given = (options: Options): ReadonlyArray<Setting> => [
+  ...entries(options).filter(([name]) => named.has(name)),
+  ...(options.directUrl === undefined ? [] : [["directUrl", "given"] as const]),
+  ...entries(options.longPolling ?? {}).map(([name, value]) => [`longPolling.${name}`, value] as const)
+]
+
+const entries = (options: object): ReadonlyArray<Setting> =>
+  Object.entries(options).flatMap(([name, value]) => value === undefined ? [] : [[name, shown(value)]])
+
+/** The caller's object may have more than these. Address and schema are annotations of their own. */
+const named: ReadonlySet<string> = new Set([
+  "migrate",
+  "allowAhead",
+  "maxConnections",
+  "checkoutTimeout",
+  "statementTimeout",
+  "applicationName",
+  "preparedStatements",
+  "clock",
+  "lanes",
+  "maxBatch"
+])
