@@ -496,6 +496,43 @@ export const queueHandlerDuration = histogram("duroxide_queue_handler_duration_s
   boundaries: [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 1_800, 3_600]
 })
 
+/**
+ * Samples of a queue that this process has taken. A reader of this counter, such as an exporter, asks for the next sample; the
+ * gauges of the queue hold it when they are read next. Label: `queue`.
+ *
+ * @category queue metrics
+ * @since 0.2.0
+ */
+export const queueSamples = counter("duroxide_queue_samples_total", {
+  description: "Samples of a queue taken by this process",
+  labels: ["queue"]
+})
+
+/**
+ * Messages of a queue; in PostgreSQL up to 10,000 are counted, and as many dead letters. Labels: `queue` and `state` (`visible`,
+ * `delayed`, `in_flight`: delivered and not settled, `dead`: in the dead letters).
+ *
+ * @category queue metrics
+ * @since 0.2.0
+ */
+export const queueMessages = gauge("duroxide_queue_messages", {
+  description: "Messages of a queue",
+  labels: ["queue", "state"]
+})
+
+/**
+ * How long the oldest visible message of a queue has been visible, in seconds; 0 without one. SQS does not say it. Label:
+ * `queue`.
+ *
+ * @category queue metrics
+ * @since 0.2.0
+ */
+export const queueOldestAge = gauge("duroxide_queue_oldest_age_seconds", {
+  description: "How long the oldest visible message of a queue has been visible",
+  unit: "seconds",
+  labels: ["queue"]
+})
+
 // -- outbox ----------------------------------------------------------------------------------------
 
 /**

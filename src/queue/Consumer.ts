@@ -28,7 +28,7 @@ import * as check from "./internal/check.ts"
 import type { Message, Value } from "./Message.ts"
 import { Queue } from "./Queue.ts"
 import type { Payload, Received } from "./Queue.ts"
-import { InvalidInput } from "./QueueError.ts"
+import { InvalidInput, QueueNotFound } from "./QueueError.ts"
 import type { PayloadInvalid, QueueError } from "./QueueError.ts"
 
 /**
@@ -116,7 +116,8 @@ export const on = <Kind extends string, Fields extends PayloadFields, R = never>
 })
 
 /**
- * Consumes a queue until the layer is released. Fails with `QueueError` if an option is out of its range.
+ * Consumes a queue until the layer is released. Fails with `QueueError` if an option is out of its range, or the queue is not
+ * one of those that `Queue` has (`QueueNotFound`).
  *
  * **Details**
  *
@@ -176,6 +177,7 @@ const consume = Effect.fnUntraced(function*<R>(
   const settings = yield* readSettings(options)
   const { concurrency, gracePeriod, maxMessages, queue: name, visibility } = settings
   const queue = yield* Queue
+  if (!queue.queues.includes(name)) return yield* check.fail("consume", name, new QueueNotFound({ queue: name }))
   const context = yield* Effect.context<R>()
   const fork = Effect.runForkWith(harmlessIn(context))
   const logDefect = defectLog(name)
@@ -219,6 +221,13 @@ const consume = Effect.fnUntraced(function*<R>(
     )
   })
 
+  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
+    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations }).pipe(withHarmlessLoggers)
+  yield* log(Effect.logInfo("Consumer: started"), {
+    kinds: [...settings.handlers.keys()].join(", "),
+    concurrency
+  })
+  yield* Effect.addFinalizer(() => log(Effect.logInfo("Consumer: stopped")))
   // Closed in the reverse order: first no more is received, and messages are kept hidden to the end.
   yield* Effect.forkScoped(keeper.run)
   yield* Effect.addFinalizer(() =>

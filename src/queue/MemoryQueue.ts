@@ -8,8 +8,9 @@ import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as check from "./internal/check.ts"
-import { counted, died } from "./internal/counted.ts"
+import { counted, exhausted } from "./internal/counted.ts"
 import * as declarations from "./internal/declarations.ts"
+import * as queueGauges from "./internal/queueGauges.ts"
 import * as receipts from "./internal/receipts.ts"
 import { Queue } from "./Queue.ts"
 import type { Payload, Received } from "./Queue.ts"
@@ -33,7 +34,8 @@ export interface Options {
  * @category layers
  * @since 0.2.0
  */
-export const layer = (options: Options): Layer.Layer<Queue, QueueError> => Layer.effect(Queue, make(options))
+export const layer = (options: Options): Layer.Layer<Queue, QueueError> =>
+  Layer.effect(Queue, Effect.tap(make(options), ({ depth, queues }) => queueGauges.make(queues, depth)))
 
 /**
  * As `layer`, without a layer.
@@ -89,7 +91,7 @@ export const make = Effect.fnUntraced(function*(
         const { changed } = from
         const nowMs = yield* Clock.currentTimeMillis
         const { deaths, messages } = take(queue, from, maxMessages, visibilityMs, nowMs)
-        if (deaths > 0) yield* died(queue, deaths)
+        if (deaths > 0) yield* exhausted(queue, deaths)
         if (messages.length > 0 || nowMs >= untilMs) return messages
         const nextMs = Math.min(untilMs, ...[...from.messages.values()].map(({ visibleAtMs }) => visibleAtMs))
         yield* Effect.raceFirst(changed.await, Effect.sleep(nextMs - nowMs))

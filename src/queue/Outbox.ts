@@ -14,6 +14,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
 import { seriesOf } from "../model/internal/labelled.ts"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import * as Metrics from "../model/Metrics.ts"
 import { Database } from "../prisma/Database.ts"
 import { Prisma } from "../prisma/internal/client.ts"
@@ -181,6 +182,13 @@ export const publisher = (
 ): Layer.Layer<never, QueueError, QueueDatabase.Services | Queue> =>
   Layer.effectDiscard(Effect.gen(function*() {
     const settings = yield* readSettings(options)
+    const queue = yield* Queue
+    const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
+      Effect.annotateLogs(line, { package: "duroxide-prisma", queue_server: queue.name, ...annotations }).pipe(
+        withHarmlessLoggers
+      )
+    yield* log(Effect.logInfo("Outbox: publisher started"), { queues: queue.queues.join(", ") || "none" })
+    yield* Effect.addFinalizer(() => log(Effect.logInfo("Outbox: publisher stopped")))
     const signals = yield* QueueSignals
     const database = yield* Database
     const queue = yield* Queue

@@ -19,10 +19,11 @@ import * as statement from "../provider/internal/statement.ts"
 import * as StoreClock from "../provider/internal/storeClock.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "./internal/check.ts"
-import { counted, died } from "./internal/counted.ts"
+import { counted, died, exhausted } from "./internal/counted.ts"
 import * as declarations from "./internal/declarations.ts"
 import * as variables from "./internal/environment.ts"
 import { queueError } from "./internal/faults.ts"
+import * as queueGauges from "./internal/queueGauges.ts"
 import type { Receipt } from "./internal/receipts.ts"
 import * as receipts from "./internal/receipts.ts"
 import * as receivePump from "./internal/receivePump.ts"
@@ -190,7 +191,7 @@ export const make = Effect.fnUntraced(function*(
       ], { isUnflushed: true })
       const { out_attempts, out_died, out_ids, out_next_ms, out_now_ms, out_payloads } = row!
       storeClock.heard(Number(out_now_ms))
-      if (out_died > 0) yield* died(queue, out_died)
+      if (out_died > 0) yield* exhausted(queue, out_died)
       const ids = out_ids ?? []
       const messages: Array<Received> = []
       for (const [i, id] of ids.entries()) {
@@ -238,7 +239,22 @@ export const make = Effect.fnUntraced(function*(
       return Scope.provide(Effect.uninterruptible(signals.subscribe(Topic.messages(queue), subscriber)), scope)
     })
 
-  // ----------------------------------------------------------------------------------------------
+  // -- counting ----------------------------------------------------------------------------------
+
+  const readDepth = Effect.fnUntraced(function*(queue: string, limit: number | null) {
+    const [row] = yield* rows<DepthRow>("readQueueDepth", "dx_read_queue_depth", [
+      Prisma.sql`${queue}::text`,
+      Prisma.sql`${limit}::integer`
+    ]).pipe(Effect.mapError(queueError("depth", queue)))
+    return {
+      visible: Number(row!.out_visible),
+      delayed: Number(row!.out_delayed),
+      inFlight: Number(row!.out_in_flight),
+      dead: Number(row!.out_dead),
+      oldestVisibleMs: row!.out_oldest_ms === null ? null : Number(row!.out_oldest_ms)
+    }
+  })
+  yield* queueGauges.make(Object.keys(queues), (queue) => readDepth(queue, mostCounted))
 
   const service = counted(Queue.of({
     name: "postgresql",
@@ -291,19 +307,7 @@ export const make = Effect.fnUntraced(function*(
       return Number(moved)
     }),
 
-    depth: Effect.fnUntraced(function*(queue) {
-      yield* declared("depth", queue)
-      const [row] = yield* rows<DepthRow>("readQueueDepth", "dx_read_queue_depth", [Prisma.sql`${queue}::text`]).pipe(
-        Effect.mapError(queueError("depth", queue))
-      )
-      return {
-        visible: Number(row!.out_visible),
-        delayed: Number(row!.out_delayed),
-        inFlight: Number(row!.out_in_flight),
-        dead: Number(row!.out_dead),
-        oldestVisibleMs: row!.out_oldest_ms === null ? null : Number(row!.out_oldest_ms)
-      }
-    })
+    depth: (queue) => Effect.andThen(declared("depth", queue), readDepth(queue, null))
   }))
   sameDatabase.register(service, {
     database,
@@ -345,6 +349,9 @@ interface DepthRow {
 
 const isPayload = (payload: unknown): payload is Payload =>
   Predicate.isObject(payload) && typeof payload.kind === "string"
+
+/** Messages of one sample of a queue. */
+const mostCounted = 10_000
 
 /** How calls share statements; `patience` as in `statement.ts`. */
 const sharing = { lanes: 2, maxBatch: 256, patience: Duration.seconds(5) }

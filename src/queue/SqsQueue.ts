@@ -24,6 +24,7 @@ import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import * as check from "./internal/check.ts"
 import { counted, died } from "./internal/counted.ts"
+import * as queueGauges from "./internal/queueGauges.ts"
 import * as sqsReceipts from "./internal/sqsReceipts.ts"
 import {
   acquireClient,
@@ -89,7 +90,8 @@ export interface Options {
  * @category layers
  * @since 0.2.0
  */
-export const layer = (options: Options): Layer.Layer<Queue, QueueError> => Layer.effect(Queue, make(options))
+export const layer = (options: Options): Layer.Layer<Queue, QueueError> =>
+  Layer.effect(Queue, Effect.tap(make(options), ({ depth, queues }) => queueGauges.make(queues, depth)))
 
 /**
  * As `layer`, without a layer.

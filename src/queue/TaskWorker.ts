@@ -75,7 +75,8 @@ export const environment: Config.Config<Partial<Omit<Options<ReadonlyArray<Task.
  *
  * It consumes each queue of its tasks. The wake-up of a task that it does not serve is given back, first at once, then with a
  * growing delay, and one warning: give workers that serve different tasks queues of their own. It also looks for attempts of lost workers and for lost wake-ups, including those of other workers, and wakes their tasks
- * through the outbox. Fails with `QueueError` if an option is out of its range. Dies when two tasks have one name.
+ * through the outbox. Fails with `QueueError` if an option is out of its range, or `Queue` does not have the queue of a task
+ * (`QueueNotFound`). Dies when two tasks have one name.
  *
  * **Example** (A process that serves a task on PostgreSQL alone)
  *
@@ -153,8 +154,19 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
           )
         )
       }))
+      const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
+        Effect.annotateLogs(line, { package: "duroxide-prisma", worker_id: workerId, ...annotations }).pipe(
+          withHarmlessLoggers
+        )
+      const lines = Layer.effectDiscard(Effect.andThen(
+        log(Effect.logInfo("Task worker: started"), {
+          tasks: [...served.keys()].join(", ") || "none",
+          queues: queues.join(", ") || "none"
+        }),
+        Effect.addFinalizer(() => log(Effect.logInfo("Task worker: stopped")))
+      ))
       // Consumers end first.
-      return Layer.merge(consumers, sweep).pipe(Layer.provide(core))
+      return Layer.merge(consumers, sweep).pipe(Layer.provide(core), Layer.provide(lines))
     })
   ) as never
 

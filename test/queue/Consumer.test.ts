@@ -12,7 +12,7 @@ import * as MemoryQueue from "../../src/queue/MemoryQueue.ts"
 import * as Message from "../../src/queue/Message.ts"
 import { Queue } from "../../src/queue/Queue.ts"
 import type { Received } from "../../src/queue/Queue.ts"
-import { QueueError, Unavailable } from "../../src/queue/QueueError.ts"
+import { QueueError, QueueNotFound, Unavailable } from "../../src/queue/QueueError.ts"
 import { logging } from "../utils/listening.ts"
 
 const Numbered = Message.make("numbered", { n: Schema.Number })
@@ -80,6 +80,51 @@ describe("Consumer:", () => {
       // After 1, 2, 4 and 8 seconds.
       assert.deepStrictEqual(times, [0, 1, 3, 7, 15])
       assert.deepStrictEqual(yield* depth, { ...empty, dead: 1 })
+    }).pipe(withQueues))
+
+  it.effect("a queue that is not declared: the layer fails, before anything is received", () =>
+    Effect.gen(function*() {
+      const error = yield* Effect.flip(consume(() => Effect.void, { queue: "wrok" }))
+      assert.deepStrictEqual(
+        error,
+        new QueueError({ operation: "consume", queue: "wrok", reason: new QueueNotFound({ queue: "wrok" }) })
+      )
+    }).pipe(withQueues))
+
+  it.effect("logs what it consumes at its start, and its end", () =>
+    Effect.gen(function*() {
+      const log = logging()
+      const scope = yield* Scope.make()
+      yield* log.into(Scope.provide(
+        consume(() => Effect.void, {
+          handlers: [Consumer.on(Ping, () => Effect.void), Consumer.on(Numbered, () => Effect.void)],
+          concurrency: 3
+        }),
+        scope
+      ))
+      yield* settle
+      yield* log.into(Scope.close(scope, Exit.void))
+      assert.deepStrictEqual(
+        log.lines.map(({ annotations, text }) => [text, annotations]),
+        [
+          ["Consumer: started", { package: "duroxide-prisma", queue: "work", kinds: "ping, numbered", concurrency: 3 }],
+          ["Consumer: stopped", { package: "duroxide-prisma", queue: "work" }]
+        ]
+      )
+    }).pipe(withQueues))
+
+  it.effect("a message that was delivered too often: one line says so, without its payload", () =>
+    Effect.gen(function*() {
+      const log = logging()
+      yield* log.into(consume(() => Effect.fail("no")))
+      yield* publish(42)
+      for (let i = 0; i < 60; i++) yield* TestClock.adjust("1 second")
+      const dead = log.lines.filter(({ text }) => text.includes("after too many deliveries"))
+      assert.lengthOf(dead, 1)
+      assert.deepStrictEqual(
+        dead.map(({ annotations, level }) => [level, annotations]),
+        [["Error", { package: "duroxide-prisma", queue: "work", messages: 1 }]]
+      )
     }).pipe(withQueues))
 
   it.effect("a handler that dies gives the message back", () =>
@@ -295,7 +340,7 @@ describe("Consumer:", () => {
       yield* TestClock.adjust("30 seconds")
       assert.deepStrictEqual(handled, [2, 3, 1])
       assert.deepStrictEqual(
-        log.lines.map(({ annotations, level, text }) => [level, text, annotations.error_type]),
+        log.lines.slice(1).map(({ annotations, level, text }) => [level, text, annotations.error_type]),
         [["Error", "Consumer: a message could not be handled or settled, so it comes again", "TypeError"]]
       )
       assert.notInclude(JSON.stringify(log.lines), "hunter2")
@@ -321,7 +366,7 @@ describe("Consumer:", () => {
       yield* TestClock.adjust("1 minute")
       assert.deepStrictEqual(handled, [1])
       assert.deepStrictEqual(
-        log.lines.map(({ level, text }) => [level, text]),
+        log.lines.slice(1).map(({ level, text }) => [level, text]),
         ["1", "2"].map(() => ["Error", "Consumer: receiving stopped by a defect; it starts again"])
       )
     }).pipe(withQueues))

@@ -5,13 +5,15 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/testing/TestClock"
 import * as Consumer from "../../src/queue/Consumer.ts"
+import * as queueGauges from "../../src/queue/internal/queueGauges.ts"
 import * as MemoryQueue from "../../src/queue/MemoryQueue.ts"
 import * as Message from "../../src/queue/Message.ts"
 import * as PgQueue from "../../src/queue/PgQueue.ts"
 import { Queue } from "../../src/queue/Queue.ts"
 import * as QueueDatabase from "../../src/queue/QueueDatabase.ts"
-import { counts, isolated, seriesOf } from "../utils/metrics.ts"
+import { counts, isolated, seriesOf, values } from "../utils/metrics.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const silently = Effect.provide(Logger.layer([]))
 
@@ -49,6 +51,34 @@ describe("metrics of queues:", () => {
   it.live("PgQueue counts what it delivers, acknowledges and moves to the dead letters", () => counting(layers.PgQueue))
 
   it.live("MemoryQueue counts the same", () => counting(layers.MemoryQueue))
+
+  it.live("reading the gauges of a queue samples it: what waits, since when, and what is dead", () =>
+    Effect.gen(function*() {
+      const queue = yield* Queue
+      for (const n of [1, 2, 3]) yield* queue.publish("orders", { kind: "numbered", n })
+      yield* queue.publish("orders", { kind: "numbered", n: 4 }, { delay: "1 hour" })
+      const [first] = yield* queue.receive("orders", { maxMessages: 2, visibilityTimeout: "1 minute", wait: 0 })
+      yield* queue.deadLetter("orders", first!, "of no use")
+      assert.deepStrictEqual(yield* values(Metrics.queueMessages), {}) // no one has asked before
+      yield* waitUntil(Effect.map(counts(Metrics.queueSamples), ({ orders }) => orders === 1))
+      assert.deepStrictEqual(yield* values(Metrics.queueMessages), {
+        "orders visible": 1,
+        "orders delayed": 1,
+        "orders in_flight": 1,
+        "orders dead": 1
+      })
+      assert.isAbove((yield* values(Metrics.queueOldestAge)).orders!, 0)
+    }).pipe(Effect.provide(layers.PgQueue), isolated, silently))
+
+  it.live("a queue that cannot be read has no gauges, and the others keep theirs", () =>
+    Effect.gen(function*() {
+      const empty = { visible: 0, delayed: 0, inFlight: 0, dead: 0, oldestVisibleMs: null }
+      const depth = (queue: string) => queue === "closed" ? Effect.fail("no") : Effect.succeed(empty)
+      yield* queueGauges.make(["closed", "open"], depth)
+      yield* waitUntil(Effect.map(counts(Metrics.queueSamples), ({ open }) => open === 1))
+      assert.deepStrictEqual(yield* counts(Metrics.queueSamples), { closed: 0, open: 1 })
+      assert.deepStrictEqual(yield* values(Metrics.queueOldestAge), { open: 0 })
+    }).pipe(Effect.scoped, isolated, silently))
 
   it.effect("Consumer measures handlers by kind and outcome", () =>
     Effect.gen(function*() {

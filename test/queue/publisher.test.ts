@@ -249,6 +249,22 @@ describe("the publisher and failures:", () => {
     assert.strictEqual(pauseAfter(refused, 1, 0.5), 300_000)
   })
 
+  it.live("logs its start with its queues, and its end", () =>
+    Effect.gen(function*() {
+      const { url } = yield* Boxes.open
+      const queue = CountingQueue.make(CountingQueue.sink(["jobs", "mails"]))
+      const { into, lines } = Boxes.logged()
+      yield* into(Effect.scoped(Layer.build(Boxes.publishing(url, queue))))
+      assert.deepStrictEqual(
+        lines.filter(({ text }) => text.startsWith("Outbox: publisher")).map(({ annotations, level, text }) => [
+          level,
+          text,
+          annotations.queues
+        ]),
+        [["Info", "Outbox: publisher started", "jobs, mails"], ["Info", "Outbox: publisher stopped", undefined]]
+      )
+    }).pipe(Effect.scoped))
+
   it.live("a refused message does not block others; the log says so once, and a gauge counts it", () =>
     isolated(Effect.gen(function*() {
       const { fill, rows, url } = yield* Boxes.open

@@ -7280,12 +7280,13 @@ BEGIN
 END
 $$;
 
--- Counts the messages of a queue.
+-- Counts the messages of a queue: all, or the first p_limit in the order of their visibility, and as many dead letters.
 --
 -- Returns one row; out_oldest_ms is how long the oldest visible message has been visible, null without one.
--- Bound: all messages of the queue and its dead letters. Locks: none.
+-- Bound: p_limit messages and dead letters of the queue; null: all. Locks: none.
 CREATE OR REPLACE FUNCTION dx_read_queue_depth(
   p_queue text,
+  p_limit integer DEFAULT NULL,    -- rows, >= 1; null: all
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -7314,10 +7315,15 @@ BEGIN
     count(*) FILTER (WHERE m.visible_at <= v_now),
     count(*) FILTER (WHERE m.visible_at > v_now AND m.lease_token IS NULL),
     count(*) FILTER (WHERE m.visible_at > v_now AND m.lease_token IS NOT NULL),
-    (SELECT count(*) FROM queue_dead AS d WHERE d.queue = p_queue),
+    (SELECT count(*) FROM (SELECT FROM queue_dead AS d WHERE d.queue = p_queue LIMIT p_limit) AS dead),
     floor(extract(epoch FROM v_now - min(m.visible_at) FILTER (WHERE m.visible_at <= v_now)) * 1000)::bigint
-  FROM queue_messages AS m
-  WHERE m.queue = p_queue;
+  FROM (
+    SELECT one.visible_at, one.lease_token
+    FROM queue_messages AS one
+    WHERE one.queue = p_queue
+    ORDER BY one.visible_at
+    LIMIT p_limit
+  ) AS m;
 END
 $$;
 

@@ -4,6 +4,7 @@
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import { seriesOf } from "../../model/internal/labelled.ts"
+import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Queue } from "../Queue.ts"
 
@@ -23,8 +24,18 @@ export const counted = (queue: Queue["Service"]): Queue["Service"] => ({
   deadLetter: (name, message, reason) => Effect.tap(queue.deadLetter(name, message, reason), () => died(name, 1))
 })
 
-/** Messages that went to the dead letters because they were delivered too often. */
+/** Messages that went to the dead letters. */
 export const died = (queue: string, count: number): Effect.Effect<void> => Metric.update(dead(queue), count)
+
+/** Messages that went to the dead letters because they were delivered too often. */
+export const exhausted = (queue: string, messages: number): Effect.Effect<void> =>
+  Effect.andThen(
+    died(queue, messages),
+    Effect.logError("Queue: messages moved to the dead letters after too many deliveries").pipe(
+      Effect.annotateLogs({ package: "duroxide-prisma", queue, messages }),
+      withHarmlessLoggers
+    )
+  )
 
 // internal
 

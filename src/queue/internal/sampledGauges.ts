@@ -11,7 +11,7 @@ import { monotonicMs } from "../../model/internal/monotonic.ts"
 
 export interface Options<Sample, E> {
   /** Counts the samples. A reader of it asks for the next one. */
-  readonly samples: Metric.Counter<number>
+  readonly samples: Metric.Metric<number, Metric.CounterState<number>>
   readonly read: Effect.Effect<Sample, E>
   /** Their values; without a sample they do not exist. */
   readonly gauges: (sample: Sample) => ReadonlyArray<readonly [Metric.Metric<number, unknown>, number]>
@@ -39,6 +39,7 @@ export const make = Effect.fnUntraced(function*<Sample, E>(
     Effect.tap((found) =>
       Effect.sync(() => {
         count++
+        hide()
         const values = gauges(found)
         for (const [gauge, value] of values) gauge.updateUnsafe(value, context)
         shown = values.map(([gauge]) => gauge)
