@@ -191,7 +191,6 @@ export const publisher = (
     yield* Effect.addFinalizer(() => log(Effect.logInfo("Outbox: publisher stopped")))
     const signals = yield* QueueSignals
     const database = yield* Database
-    const queue = yield* Queue
     const store = outboxStore.make(statements.make(database, { clock: options?.clock }))
     const cleaner = yield* outboxCleaner.make(store, settings.keepMs)
     yield* sampledGauges.make({ samples: Metrics.outboxSamples, read: store.readBacklog, gauges: backlogGauges })
