@@ -10,7 +10,7 @@ export default defineConfig({
     alias: [
       { find: /^duroxide-prisma$/, replacement: source("index.ts") },
       {
-        find: /^duroxide-prisma\/(observability|prisma|provider|queue|server|testing)$/,
+        find: /^duroxide-prisma\/(observability|prisma|provider|queue|server|sqlite|testing)$/,
         replacement: source("$1/index.ts")
       },
       { find: /^duroxide-prisma\/queue\/sqs$/, replacement: source("queue/sqs.ts") },

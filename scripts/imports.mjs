@@ -29,6 +29,7 @@ const rooms = {
     rooms: ["model", "provider", "server"],
     packages: ["effect", "node", "@prisma/client", "@prisma/adapter-pg", "pg"]
   },
+  sqlite: { rooms: ["model", "provider", "prisma"], packages: ["effect", "node", "libsql"] },
   testing: {
     rooms: ["model", "provider", "replay", "runtime", "author", "queue"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
@@ -48,6 +49,7 @@ const entryPoints = new Set([
   "src/queue/index.ts",
   "src/queue/sqs.ts",
   "src/server/index.ts",
+  "src/sqlite/index.ts",
   "src/testing/index.ts",
   "src/testing/provider.ts",
   "src/testing/queue.ts",

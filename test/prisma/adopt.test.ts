@@ -47,7 +47,7 @@ describe("adopt", () => {
       // On Duroxide's tables, only storage parameters change.
       assert.deepStrictEqual(lost.filter((object) => !/^relation \w+ r$/.test(object)), [])
       const strangers = added(before, after).filter((object) =>
-        !/^\w+ queue_/.test(object) &&
+        !/^\w+ (queue|sqlite)_/.test(object) &&
         !/^(function dx_|relation \w+ r \{fillfactor=|relation \w+_idx i$|(relation|column) _prisma_migrations)/.test(
           object
         ) &&

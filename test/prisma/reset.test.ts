@@ -98,7 +98,7 @@ describe("a schema of our own", () => {
       yield* Effect.addFinalizer(() => sql("DROP SCHEMA stays CASCADE"))
       const neighbour = yield* Duroxide.objects(sql, "stays")
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 19)
+      assert.lengthOf(removed.tables, 20)
       assert.isTrue(removed.schema)
       assert.notInclude(yield* schemas(sql), schema)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, "stays"), neighbour)
@@ -252,8 +252,8 @@ describe("an adopted schema", () => {
       const rows = yield* stored
       const applied = yield* silently(Migrator.adopt({ url }))
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 10)
-      for (const table of removed.tables) assert.match(table, /^queue_/)
+      assert.lengthOf(removed.tables, 11)
+      for (const table of removed.tables) assert.match(table, /^(queue|sqlite)_/)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)
       assert.lengthOf(removed.indexes, 21)
@@ -277,7 +277,7 @@ describe("an adopted schema", () => {
       assert.deepStrictEqual(yield* triggers(sql), triggersOfLaterRelease)
 
       const removed = yield* laterRelease(reset({ url }))
-      assert.deepStrictEqual(removed.tables.filter((table) => !table.startsWith("queue_")), ["added"])
+      assert.deepStrictEqual(removed.tables.filter((table) => !/^(queue|sqlite)_/.test(table)), ["added"])
       assert.includeMembers([...removed.columns], [
         "instances.added_note",
         "instances.added_count",

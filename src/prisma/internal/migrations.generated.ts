@@ -191,6 +191,25 @@ CREATE INDEX sessions_worker_id_idx ON sessions (worker_id);
 `
   },
   {
+    name: "20261121025000_create_imports",
+    sql: `-- Purpose: creates the table in which an import of a SQLite file of Duroxide records its progress.
+-- Effect on running workers: none; only imports use it.
+CREATE TABLE sqlite_imports (
+  fingerprint TEXT NOT NULL, -- SHA-256 of what the file contains
+  file TEXT NOT NULL, -- without its folder
+  on_conflict TEXT NOT NULL,
+  served TEXT[] NOT NULL,
+  started_at TIMESTAMPTZ NOT NULL,
+  finished_at TIMESTAMPTZ,
+  last_instance_id TEXT,
+  kept TEXT[] NOT NULL,
+  replaced INTEGER NOT NULL DEFAULT 0,
+  counts JSONB NOT NULL,
+  CONSTRAINT sqlite_imports_pkey PRIMARY KEY (fingerprint)
+);
+`
+  },
+  {
     name: "20261121030000_create_queues",
     sql: `-- Purpose: creates the tables of queues, outbox, tasks and datasets.
 -- Effect on running workers: none; orchestrations do not use these tables.

@@ -1,0 +1,2 @@
+export * as SqliteError from "./SqliteError.ts"
+export * as SqliteImport from "./SqliteImport.ts"
