@@ -271,7 +271,7 @@ const compareKeyed = Effect.fnUntraced(function*(
         }
         one = nextOfFile()
       }
-      for (; isLast && one !== undefined; one = nextOfFile()) differ("missing", one)
+      if (page.isLast) { for (; one !== undefined; one = nextOfFile()) differ("missing", one) }
       return one
     })
   }

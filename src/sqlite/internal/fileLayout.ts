@@ -45,7 +45,7 @@ export const read = Effect.fnUntraced(function*(file: SqliteFile) {
       ))
   )
   for (const [version, description, success] of migrations) {
-    differences.push(`migration ${version} (${description}) ${success ? "is unknown" : "did not end"}`)
+    differences.push(`migration ${String(version)} (${String(description)}) ${success ? "is unknown" : "did not end"}`)
   }
   if (differences.length > 0) return yield* new SqliteError.LayoutUnknown({ file: file.path, differences })
   return has
