@@ -50,7 +50,7 @@ export interface Options {
  */
 export const make = Effect.fnUntraced(
   function*(options: Options): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
-    const { query, schema } = yield* Database
+    const { onRetired, query, schema } = yield* Database
     const connection = yield* Effect.fromResult(Connection.parse(options.url, schema)).pipe(
       Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
     )
@@ -88,6 +88,7 @@ export const make = Effect.fnUntraced(
             renamed,
             echo,
             sendEcho: notify("checkNotifications", [echo]),
+            onRetired,
             connected: listener.connected,
             disconnected: listener.disconnected,
             receive: (notification) => {

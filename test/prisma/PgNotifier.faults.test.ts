@@ -6,6 +6,8 @@ import * as Logger from "effect/Logger"
 import * as Schedule from "effect/Schedule"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
+import type * as Database from "../../src/prisma/Database.ts"
+import { Prisma } from "../../src/prisma/generated/client.js"
 import { Hint } from "../../src/provider/Notifier.ts"
 import { proxyFor } from "../programs/latencyProxy.ts"
 import * as Listening from "../utils/listening.ts"
@@ -18,6 +20,10 @@ const marker = (visibleAtMs: number) => Hint.Work({ queue: "worker", visibleAtMs
 
 const lost = "Listener: the connection is lost; the queues are polled until it is back"
 const refused = "Listener: cannot listen, so the queues are polled; it is tried again"
+
+/** After this, the pool opens all connections anew. */
+const endOwnBackend = ({ query }: Database.Database["Service"]) =>
+  Effect.flip(query("end", Prisma.sql`SELECT pg_terminate_backend(pg_backend_pid())`))
 
 /** Virtual time passes in steps, between which real answers arrive, until the condition holds. */
 const passing = (step: Duration.Input, holds: Effect.Effect<boolean>) =>
@@ -100,6 +106,33 @@ describe("PgNotifier, when the connection dies:", () => {
       assert.include(one.changes[1], `127.0.0.1:${proxy.port}`)
       proxy.state.blackhole = false
       yield* passing("100 millis", Effect.sync(() => one.connections() === 2))
+    }).pipe(silently))
+
+  it.effect("the pool gives up its connections: one through which no notification arrives is a loss at once", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const proxy = yield* proxyFor(test.url)
+      const one = yield* Listening.connected(test, { url: proxy.through(test.url) })
+      proxy.freeze()
+      yield* endOwnBackend(one.database)
+      yield* passing("1 second", Effect.sync(() => one.changes.length > 1))
+      assert.include(one.changes[1], "notifications no longer arrive")
+      yield* passing("100 millis", Effect.sync(() => one.connections() === 2))
+    }).pipe(silently))
+
+  it.effect("the pool gives up its connections: one through which a notification arrives is kept", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const one = yield* Listening.connected(test)
+      const [before] = yield* Listening.backends(test)
+      const checks = Effect.map(one.database.statementCounts, ({ checkNotifications }) => checkNotifications)
+      for (const count of [2, 3]) {
+        yield* endOwnBackend(one.database)
+        yield* TestClock.withLive(waitUntil(Effect.map(checks, (checks) => checks === count)))
+      }
+      yield* TestClock.adjust("20 seconds")
+      assert.deepStrictEqual(one.changes, ["connected"])
+      assert.strictEqual((yield* Listening.backends(test))[0]!.pid, before!.pid)
     }).pipe(silently))
 
   it.effect("a heartbeat runs no statement, and says what the connection is for", () =>

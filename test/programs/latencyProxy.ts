@@ -18,9 +18,9 @@ export interface LatencyProxy {
   readonly port: number
   /**
    * May be changed while connections are open. `blackhole` swallows everything in both directions; `isDown` breaks new
-   * connections at once.
+   * connections at once; `targetPort` is where new ones lead, as if a name had got another address.
    */
-  readonly state: { oneWayMs: number; jitterMs: number; blackhole: boolean; isDown: boolean }
+  readonly state: { oneWayMs: number; jitterMs: number; blackhole: boolean; isDown: boolean; targetPort: number }
   /** `url` with host and port of the proxy. */
   readonly through: (url: string) => string
   /** Breaks all connections with RST (ECONNRESET). */
@@ -49,7 +49,13 @@ export const proxyFor = (url: string, options: Omit<Options, "targetPort" | "tar
 // -----------------------------------------------------------------------------
 
 async function listen(options: Options) {
-  const state = { oneWayMs: options.oneWayMs ?? 0, jitterMs: options.jitterMs ?? 0, blackhole: false, isDown: false }
+  const state = {
+    oneWayMs: options.oneWayMs ?? 0,
+    jitterMs: options.jitterMs ?? 0,
+    blackhole: false,
+    isDown: false,
+    targetPort: options.targetPort
+  }
   const sockets = new Set<net.Socket>()
 
   const relay = (from: net.Socket, to: net.Socket) => {
@@ -81,7 +87,7 @@ async function listen(options: Options) {
   const server = net.createServer({ noDelay: true }, (client) => {
     if (state.isDown) return void client.resetAndDestroy()
     const upstream = net.connect({
-      port: options.targetPort,
+      port: state.targetPort,
       host: options.targetHost ?? "127.0.0.1",
       noDelay: true
     })

@@ -13,7 +13,11 @@ export interface Fleet {
   readonly worker: (
     name: string,
     versions: ReadonlyArray<string>,
-    options?: { readonly lockMs?: number; readonly url?: string }
+    options?: {
+      readonly lockMs?: number | undefined
+      readonly statementTimeoutMs?: number | undefined
+      readonly url?: string
+    }
   ) => Effect.Effect<ChildProcess.Process, never, Scope.Scope>
   /** How often the handler of each activity call started, by idempotency key. */
   readonly runs: Effect.Effect<ReadonlyMap<string, number>>

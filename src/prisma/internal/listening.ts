@@ -5,12 +5,14 @@
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import type * as Latch from "effect/Latch"
+import * as Latch from "effect/Latch"
 import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
+import type { Database } from "../Database.ts"
 import type { Notification } from "./channels.ts"
 import type { Connection } from "./connection.ts"
 import * as ListenerSession from "./listenerSession.ts"
@@ -27,6 +29,11 @@ export interface Listening {
   /** What `sendEcho` sends, through the pool. Only once it has arrived is the connection relied on. */
   readonly echo: Notification
   readonly sendEcho: Effect.Effect<unknown, ProviderError.ProviderError>
+  /**
+   * Of the pool. After a failover this connection may lead to the old server, which still answers: it is relied on further
+   * only if another echo arrives.
+   */
+  readonly onRetired: Database["Service"]["onRetired"]
   /** From now on notifications arrive. Those of the time before are lost. */
   readonly connected: () => void
   /** From now on notifications are lost; `problem` says why, without secrets. */
@@ -36,7 +43,11 @@ export interface Listening {
 
 /** Listens in the background until the scope is closed. Through a pooler it does not: it says so in the log. */
 export const keep = (options: Listening): Effect.Effect<void, never, Scope.Scope> =>
-  options.connection.pooled ? cannotListen(options.connection) : Effect.asVoid(Effect.forkScoped(connectAgain(options)))
+  options.connection.pooled ? cannotListen(options.connection) : Effect.gen(function*() {
+    const doubted = Latch.makeUnsafe()
+    yield* options.onRetired(() => doubted.openUnsafe())
+    yield* Effect.forkScoped(connectAgain(options, doubted))
+  })
 
 export const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
   line.pipe(
@@ -63,6 +74,8 @@ const steadyMs = 30_000
 
 const echoTimeoutMs = 5000
 
+const echoRetryMs = 1000
+
 const cannotListen = ({ address }: Connection) =>
   log(
     Effect.logWarning(
@@ -72,7 +85,7 @@ const cannotListen = ({ address }: Connection) =>
   )
 
 /** Connects, again and again. */
-const connectAgain = Effect.fnUntraced(function*(options: Listening): Effect.fn.Return<never> {
+const connectAgain = Effect.fnUntraced(function*(options: Listening, doubted: Latch.Latch): Effect.fn.Return<never> {
   const { connection: { address } } = options
   const clock = yield* Clock.Clock
   let failures = 0
@@ -113,7 +126,7 @@ const connectAgain = Effect.fnUntraced(function*(options: Listening): Effect.fn.
   }
 
   return yield* Effect.forever(Effect.gen(function*() {
-    const reason = yield* Effect.scoped(listenOnce(options, connected)).pipe(
+    const reason = yield* Effect.scoped(listenOnce(options, doubted, connected)).pipe(
       Effect.catchDefect((defect) => Effect.fail(SqlFault.classify(defect))),
       Effect.flip
     )
@@ -128,9 +141,10 @@ const connectAgain = Effect.fnUntraced(function*(options: Listening): Effect.fn.
 /** From connecting to the loss of the connection. */
 const listenOnce = Effect.fnUntraced(function*(
   { echo, receive, sendEcho, ...options }: Listening,
+  doubted: Latch.Latch,
   connected: Effect.Effect<void>
 ): Effect.fn.Return<never, ProviderError.Reason, Scope.Scope> {
-  const echoed = Deferred.makeUnsafe<void>()
+  let echoed = Deferred.makeUnsafe<void>()
   let isConnected = false
 
   const { watched } = yield* ListenerSession.open({
@@ -142,22 +156,36 @@ const listenOnce = Effect.fnUntraced(function*(
     }
   })
 
-  const arrives = Effect.raceFirst(
-    Deferred.await(echoed),
-    Effect.andThen(ListenerSession.patience(echoTimeoutMs), undelivered)
-  )
+  const arrives = (otherwise: Effect.Effect<never, ProviderError.Reason>) =>
+    Effect.raceFirst(
+      Effect.suspend(() => Deferred.await(echoed)),
+      Effect.andThen(ListenerSession.patience(echoTimeoutMs), otherwise)
+    )
+  const checkAgain = Effect.gen(function*() {
+    yield* doubted.await
+    doubted.closeUnsafe()
+    echoed = Deferred.makeUnsafe<void>()
+    // While the pool reaches no server, there is nothing to compare with.
+    yield* Effect.retry(sendEcho, Schedule.spaced(echoRetryMs)).pipe(Effect.orDie)
+    yield* arrives(astray)
+  })
   return yield* Effect.raceFirst(
     watched,
     Effect.mapError(sendEcho, ({ reason }) => reason).pipe(
-      Effect.andThen(arrives),
+      Effect.andThen(arrives(undelivered)),
       Effect.andThen(Effect.sync(() => {
         isConnected = true
+        doubted.closeUnsafe()
       })),
       Effect.andThen(connected),
-      Effect.andThen(Effect.never)
+      Effect.andThen(Effect.forever(checkAgain))
     )
   )
 })
+
+const astray = Effect.failSync(() =>
+  new ProviderError.ConnectionLost({ problem: "notifications no longer arrive: the pool reaches another server" })
+)
 
 const undelivered = Effect.failSync(() =>
   new ProviderError.ConfigurationInvalid({

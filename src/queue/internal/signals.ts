@@ -80,7 +80,7 @@ export interface Options {
 export const make = Effect.fnUntraced(function*(
   options: Options
 ): Effect.fn.Return<QueueSignals["Service"], ProviderError.ProviderError, Database | Scope.Scope> {
-  const { query, schema } = yield* Database
+  const { onRetired, query, schema } = yield* Database
   const connection = yield* Effect.fromResult(Connection.parse(options.url, schema)).pipe(
     Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
   )
@@ -158,6 +158,7 @@ export const make = Effect.fnUntraced(function*(
       applicationName: () => `duroxide-prisma queues ${Channels.hashOf(schema).slice(0, 16)}`,
       echo,
       sendEcho: notify("checkNotifications", [echo.payload]),
+      onRetired,
       connected: () => {
         isConnected = true
         for (const { connected } of subscribers.all()) connected?.()

@@ -12,11 +12,13 @@ interface Options extends definitions.Served {
   readonly lockMs?: number
   /** The default unless set. */
   readonly optimisticTurns?: boolean
+  /** The default unless set. */
+  readonly statementTimeoutMs?: number
 }
 
 const lookIntervalMs = 500
 
-const { lockMs, optimisticTurns, url, ...served } = JSON.parse(process.argv[2]!) as Options
+const { lockMs, optimisticTurns, statementTimeoutMs, url, ...served } = JSON.parse(process.argv[2]!) as Options
 
 const App = definitions.runtime(served).pipe(
   Layer.provide(
@@ -25,7 +27,7 @@ const App = definitions.runtime(served).pipe(
       ...(lockMs !== undefined && { orchestrationLockTimeout: lockMs, workerLockTimeout: lockMs })
     })
   ),
-  Layer.provide(PrismaProvider.layer({ url, migrate: "verify" }))
+  Layer.provide(PrismaProvider.layer({ url, migrate: "verify", statementTimeout: statementTimeoutMs }))
 )
 
 // An overloaded machine is not the fault of the runtime: the audit excuses what happened during such a time.
