@@ -12,6 +12,8 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import type * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { QueueHealth } from "../model/internal/queueHealth.ts"
+import type { QueueReport } from "../model/internal/queueHealth.ts"
 import type { Backlog, Waiting } from "../provider/Backlog.ts"
 import { Provider } from "../provider/Provider.ts"
 import { Runtime } from "../Runtime.ts"
@@ -29,10 +31,12 @@ export interface Report {
   readonly problems: ReadonlyArray<string>
   /** What waits in the store; null when it did not answer. */
   readonly backlog: Backlog | null
+  /** What waits in outbox and tasks; null when the database did not answer, or `QueueHealth` is not in the context. */
+  readonly queues: QueueReport | null
 }
 
 /**
- * Checks the store with one statement, and the `Runtime` of the context, if there is one.
+ * Checks the store with one statement, and the `Runtime` and the `QueueHealth` of the context, if there are any.
  *
  * **Details**
  *
@@ -76,7 +80,10 @@ export const check: Effect.Effect<Report, never, Provider> = Effect.gen(function
       problems.push(...late(tag === null ? "activity" : `activity with the tag ${tag}`, waiting, workerLockTimeout))
     }
   }
-  return { status: problems.length === 0 ? "healthy" : "unhealthy", problems, backlog: read }
+  const queueHealth = yield* Effect.serviceOption(QueueHealth)
+  const queues = Option.isSome(queueHealth) ? yield* queueHealth.value.check : { report: null, problems: [] }
+  problems.push(...queues.problems)
+  return { status: problems.length === 0 ? "healthy" : "unhealthy", problems, backlog: read, queues: queues.report }
 })
 
 /**

@@ -4,6 +4,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Metrics, Runtime } from "duroxide-prisma"
 import { Health } from "duroxide-prisma/observability"
+import { QueueHealth } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import { FetchHttpClient } from "effect/http"
 import * as Layer from "effect/Layer"
@@ -18,6 +19,8 @@ const OtlpLive = Otlp.layerJson({
   baseUrl: "http://localhost:4318",
   resource: { serviceName: "orders" }
 }).pipe(Layer.provide(FetchHttpClient.layer))
+
+const HealthPage = Health.layerHttp().pipe(Layer.provide(QueueHealth.layer()))
 
 const problems = Effect.map(Health.check, (report) => report.problems)
 
@@ -45,9 +48,9 @@ describe("docs/observability.md:", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/observability.test.ts"))
     const examples = Docs.blocks(page, "ts")
-    assert.lengthOf(examples, 4)
+    assert.lengthOf(examples, 5)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
-    for (const layer of [Pages, OtlpLive]) assert.isTrue(Layer.isLayer(layer))
+    for (const layer of [Pages, OtlpLive, HealthPage]) assert.isTrue(Layer.isLayer(layer))
     for (const effect of [problems, isAlive]) assert.isTrue(Effect.isEffect(effect))
   })
 

@@ -136,11 +136,16 @@ describe("Health", () => {
       })
       const provider = Context.get(services, Provider.Provider)
       const empty = { orchestrator: { depth: 0, oldestAgeMs: null }, worker: [], activeInstances: 0 }
-      assert.deepStrictEqual<unknown>(yield* ask(provider), [200, { status: "healthy", problems: [], backlog: empty }])
+      assert.deepStrictEqual<unknown>(yield* ask(provider), [200, {
+        status: "healthy",
+        problems: [],
+        backlog: empty,
+        queues: null
+      }])
       const [status, body] = yield* ask({ ...provider, readBacklog: down(undefined, "readBacklog") })
       assert.deepStrictEqual<unknown>([status, body], [
         503,
-        { status: "unhealthy", problems: ["the store did not answer"], backlog: null }
+        { status: "unhealthy", problems: ["the store did not answer"], backlog: null, queues: null }
       ])
     }).pipe(Effect.scoped, Effect.provide(store)))
 })

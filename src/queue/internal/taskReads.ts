@@ -100,6 +100,30 @@ export const readsOf = ({ query, schemaSql }: Database["Service"]) => ({
       (rows) => rows.map(attemptOf)
     ),
 
+  /** As a sweep counts them: those that need a look first, and the first that died. */
+  backlog: Effect.map(
+    query<BacklogRow>(
+      "readTaskBacklog",
+      Prisma.sql`SELECT
+          count(*) FILTER (WHERE status = 'Pending')::integer AS pending,
+          count(*) FILTER (WHERE status = 'Running')::integer AS running,
+          (SELECT count(*)::integer FROM (
+            SELECT FROM ${schemaSql}.queue_tasks WHERE dead_at IS NOT NULL ORDER BY dead_at LIMIT 1000
+          ) AS dead) AS dead,
+          COALESCE(extract(epoch FROM clock_timestamp() - min(GREATEST(run_at, 'epoch'))
+            FILTER (WHERE status = 'Pending' AND run_at <= clock_timestamp())) * 1000, 0)::float8 AS oldest_age_ms
+        FROM (
+          SELECT status, run_at FROM ${schemaSql}.queue_tasks WHERE look_at IS NOT NULL ORDER BY look_at LIMIT 1000
+        ) AS one`
+    ),
+    ([row]) => ({
+      pending: row!.pending,
+      running: row!.running,
+      dead: row!.dead,
+      oldestAgeMs: Math.round(row!.oldest_age_ms)
+    })
+  ),
+
   dead: (name: string | null, limit: number) =>
     Effect.map(
       query<DeadRow>(
@@ -144,6 +168,13 @@ interface AttemptRow {
   readonly ended_at: Date | null
   readonly outcome: AttemptRecord["outcome"]
   readonly error: string | null
+}
+
+interface BacklogRow {
+  readonly pending: number
+  readonly running: number
+  readonly dead: number
+  readonly oldest_age_ms: number
 }
 
 interface DeadRow {
