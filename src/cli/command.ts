@@ -13,7 +13,11 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { readFileSync } from "node:fs"
 import { importSqlite } from "./commands/importSqlite.ts"
+import { list } from "./commands/list.ts"
 import { migrate } from "./commands/migrate.ts"
+import { queues } from "./commands/queues.ts"
+import { show } from "./commands/show.ts"
+import { status } from "./commands/status.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
 import { ofCause, ofUsage } from "./internal/failure.ts"
 import type { Failure } from "./internal/failure.ts"
@@ -40,7 +44,7 @@ const verify = Command.make("verify").pipe(
 const root = (env: Io["env"]) =>
   Command.make("duroxide-prisma").pipe(
     Command.withDescription("Look after a store of duroxide-prisma: migrate it, and see what is in it."),
-    Command.withSubcommands([migrate, imports, verify]),
+    Command.withSubcommands([migrate, status, list, show, queues, imports, verify]),
     Command.provide(Settings.layer(env)),
     Command.withGlobalFlags(Settings.flags)
   )

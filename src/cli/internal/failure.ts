@@ -5,6 +5,7 @@ import * as Cause from "effect/Cause"
 import type * as CliError from "effect/cli/CliError"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
+import { SchemaBehind } from "../../prisma/MigrationError.ts"
 
 /** The exit codes of every command, next to 0 and to 130 after Ctrl-C. */
 export const exitCodes = {
@@ -64,6 +65,12 @@ export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
       error.reason instanceof Error
     ? error.reason
     : error
+  if (inner instanceof SchemaBehind) {
+    const { pending, schema } = inner
+    const message = `schema ${schema} lacks ${pending.length} migration(s), the first is ${pending[0]}. ` +
+      `Apply them: duroxide-prisma migrate`
+    return { code: inner._tag, message, exitCode: exitCodes.no }
+  }
   const code = Predicate.hasProperty(inner, "_tag") ? String(inner._tag) : inner.name
   const exit = answers.has(code) ? "no" : inputs.has(code) ? "usage" : unfinished.has(code) ? "again" : "database"
   return {

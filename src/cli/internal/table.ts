@@ -32,10 +32,15 @@ export const table = <Row>(
   ]
 }
 
+export type Field = readonly [name: string, value: string, mark?: (text: string) => string]
+
 /** Names and values, the values in one column. */
-export const fields = (pairs: ReadonlyArray<readonly [name: string, value: string]>, style: Style) => {
-  const width = Math.max(...pairs.map(([name]) => name.length))
-  return pairs.map(([name, value]) => `${style.dim(name.padEnd(width))}  ${oneLine(value)}`)
+export const fields = (all: ReadonlyArray<Field>, style: Style): ReadonlyArray<string> => {
+  const width = Math.max(...all.map(([name]) => name.length))
+  return all.map(([name, value, mark]) => {
+    const text = oneLine(value)
+    return `${style.dim(name.padEnd(width))}  ${mark === undefined ? text : mark(text)}`
+  })
 }
 
 /** At most so many columns, with an ellipsis where something is left out. */
@@ -52,6 +57,18 @@ export const shortened = (text: string, columns: number): string => {
 
 /** 1234567 as 1,234,567. */
 export const count = (value: number): string => value.toLocaleString("en-US")
+
+/** 1234567 as 1.2 MB. */
+export const bytes = (value: number): string => {
+  const units = ["kB", "MB", "GB", "TB"]
+  let unit = 0
+  let amount = value / 1000
+  while (amount >= 1000 && unit < units.length - 1) {
+    amount /= 1000
+    unit++
+  }
+  return `${amount < 10 ? amount.toFixed(1) : Math.round(amount)} ${units[unit]}`
+}
 
 /** UTC to the second, as 2026-11-22 18:16:05Z. */
 export const time = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z`

@@ -1,0 +1,88 @@
+import * as Command from "effect/cli/Command"
+import * as Effect from "effect/Effect"
+import { Output } from "../internal/Output.ts"
+import type { Style } from "../internal/Output.ts"
+import * as Queries from "../internal/queries.ts"
+import * as Store from "../internal/store.ts"
+import { age, count, table } from "../internal/table.ts"
+import type { Column } from "../internal/table.ts"
+
+export const queues = Command.make("queues", {}, () => Effect.provide(run, Store.layer)).pipe(
+  Command.withShortDescription("Show what waits, and for how long"),
+  Command.withDescription(
+    "Show what waits, and for how long: messages to instances, activities, the queues of PgQueue, the outbox, tasks."
+  ),
+  Command.withExamples([
+    { command: "duroxide-prisma queues", description: "Every queue that is not empty" }
+  ])
+)
+
+// internal
+
+const run = Effect.gen(function*() {
+  const { answer, style } = yield* Output
+  const found = {
+    orchestrations: yield* Queries.messages,
+    activities: yield* Queries.activities,
+    queues: yield* Queries.queues,
+    outbox: yield* Queries.outbox,
+    tasks: yield* Queries.tasks
+  }
+  const outboxes = found.outbox.waiting + found.outbox.later + found.outbox.failing === 0 ? [] : [found.outbox]
+  const sections = [
+    section(style, found.orchestrations, [
+      { title: "MESSAGES TO", value: ({ orchestration }) => orchestration ?? "(no instance yet)" },
+      ...depths
+    ]),
+    section(style, found.activities, [
+      { title: "ACTIVITY", value: ({ activity }) => activity },
+      { title: "TAG", value: ({ tag }) => tag ?? "-" },
+      ...depths
+    ]),
+    section(style, found.queues, [
+      { title: "QUEUE", value: ({ queue }) => queue },
+      ...depths,
+      alarming("DEAD", ({ dead }) => dead, style)
+    ]),
+    section(style, outboxes, [
+      { title: "OUTBOX", value: () => "not sent" },
+      number("WAITING", ({ waiting }) => waiting),
+      number("LATER", ({ later }) => later),
+      alarming("FAILING", ({ failing }) => failing, style),
+      { title: "OLDEST", align: "right", value: ({ oldestAgeMs }) => age(oldestAgeMs) }
+    ]),
+    section(style, found.tasks, [
+      { title: "TASK", value: ({ task }) => task },
+      number("PENDING", ({ pending }) => pending),
+      number("RUNNING", ({ running }) => running),
+      number("COMPLETED", ({ completed }) => completed),
+      alarming("DEAD", ({ dead }) => dead, style),
+      number("CANCELLED", ({ cancelled }) => cancelled)
+    ])
+  ].filter((lines) => lines.length > 0)
+  yield* answer({
+    json: found,
+    text: sections.length === 0 ? ["nothing waits"] : sections.flatMap((lines, i) => i === 0 ? lines : ["", ...lines])
+  })
+})
+
+const section = <Row>(style: Style, rows: ReadonlyArray<Row>, columns: ReadonlyArray<Column<Row>>) =>
+  rows.length === 0 ? [] : table(rows, columns, style)
+
+const number = <Row>(title: string, value: (row: Row) => number): Column<Row> => ({
+  title,
+  align: "right",
+  value: (row) => count(value(row))
+})
+
+const alarming = <Row>(title: string, value: (row: Row) => number, style: Style): Column<Row> => ({
+  ...number(title, value),
+  mark: (row, text) => value(row) > 0 ? style.red(text) : text
+})
+
+const depths: ReadonlyArray<Column<Queries.Depth>> = [
+  number("WAITING", ({ waiting }) => waiting),
+  number("RUNNING", ({ running }) => running),
+  number("LATER", ({ later }) => later),
+  { title: "OLDEST", align: "right", value: ({ oldestAgeMs }) => oldestAgeMs === null ? "-" : age(oldestAgeMs) }
+]

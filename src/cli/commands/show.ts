@@ -1,0 +1,188 @@
+import * as Argument from "effect/cli/Argument"
+import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { Admin } from "../../provider/Admin.ts"
+import type { ExecutionInfo } from "../../provider/AdminDriver.ts"
+import { Provider } from "../../provider/Provider.ts"
+import { describe } from "../internal/events.ts"
+import { isoTime, marked, outcomeOf, toJson } from "../internal/instances.ts"
+import { Output } from "../internal/Output.ts"
+import * as Queries from "../internal/queries.ts"
+import * as Store from "../internal/store.ts"
+import { age, count, fields, shortened, table, time } from "../internal/table.ts"
+
+export const show = Command.make("show", {
+  id: Argument.String("id").pipe(Argument.withDescription("Id of the instance")),
+  execution: Flag.Int("execution").pipe(
+    Flag.withMetavar("<n>"),
+    Flag.withDescription("Execution to show the history of. Defaults to the current one"),
+    Flag.filter((n) => n >= 1, (n) => `a number of at least 1, not ${n}`),
+    Flag.optional
+  ),
+  events: Flag.Int("events").pipe(
+    Flag.withMetavar("<n>"),
+    Flag.withDescription("Most events to show, the last ones. Defaults to 50"),
+    Flag.filter((n) => n >= 0, (n) => `a number of at least 0, not ${n}`),
+    Flag.withDefault(50)
+  ),
+  full: Flag.Boolean("full").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("All events, and payloads of any length"),
+    Flag.withDefault(false)
+  )
+}, (flags) => Effect.provide(run(flags), Store.layer)).pipe(
+  Command.withShortDescription("Show an instance: its state, what it waits for, its history"),
+  Command.withDescription(
+    "Show an instance: its state, what it waits for, its executions, children, key-values and history. Payloads are " +
+      "shortened; they may contain data of your application."
+  ),
+  Command.withExamples([
+    { command: "duroxide-prisma show order-17" },
+    { command: "duroxide-prisma show order-17 --full --json", description: "Everything, for programs" }
+  ])
+)
+
+// internal
+
+/** Of executions, and of children. */
+const mostListed = 20
+
+const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
+  readonly id: string
+  readonly execution: Option.Option<number>
+  readonly events: number
+  readonly full: boolean
+}) {
+  const admin = yield* Admin
+  const { answer, columns, style } = yield* Output
+  const state = yield* admin.getInstanceInfo(id)
+  const outcome = outcomeOf(state)
+  const executionId = Option.getOrElse(execution, () => state.executionId)
+  const chosen = yield* admin.getExecutionInfo(id, executionId)
+  const ids = yield* admin.listExecutions(id)
+  const executions: Array<ExecutionInfo> = []
+  for (const one of ids.slice(-mostListed)) executions.push(yield* admin.getExecutionInfo(id, one))
+  const history = yield* admin.readHistoryWithExecutionId(id, executionId)
+  const shownEvents = full ? history : history.slice(Math.max(0, history.length - events))
+  const children = yield* admin.findInstances({ parentInstanceId: id, limit: full ? 1000 : mostListed })
+  const keyValues = [...yield* (yield* Provider).getKvAllValues(id)]
+  const pending = yield* Queries.pendingOf(id)
+  const idle = outcome.status === "Running" ? ["no message and no activity: a signal or a child has to come first"] : []
+  const nowMs = yield* Clock.currentTimeMillis
+
+  // On a terminal, a line each; elsewhere a payload is cut at the same length, so that output looks alike everywhere.
+  const cut = (text: string, taken: number) =>
+    full ? shortened(text, Number.POSITIVE_INFINITY) : shortened(text, Math.max(20, Math.min(columns, 100) - taken))
+  const brief = (text: string | null) => text === null || full ? text : shortened(text, 200)
+  const moment = (ms: number) => `${time(ms)}, ${age(nowMs - ms)} ago`
+  const titled = (title: string, lines: ReadonlyArray<string>) =>
+    lines.length === 0 ? [] : ["", style.bold(title), ...lines]
+
+  yield* answer({
+    json: {
+      ...toJson(state),
+      output: brief(outcome.output),
+      error: brief(outcome.error),
+      waitsFor: pending.map(({ deliveries, heldUntilMs, kind, visibleAtMs, what }) => ({
+        kind,
+        activity: what,
+        visibleAt: isoTime(visibleAtMs),
+        heldUntil: heldUntilMs === null ? null : isoTime(heldUntilMs),
+        deliveries
+      })),
+      keyValues: Object.fromEntries(keyValues.map(([key, value]) => [key, brief(value)])),
+      children: children.map((child) => ({
+        instanceId: child.instanceId,
+        orchestration: child.orchestrationName,
+        status: outcomeOf(child).status
+      })),
+      executions: executions.map((one) => ({
+        executionId: one.executionId,
+        status: one.status,
+        events: one.eventCount,
+        startedAt: isoTime(one.startedAtMs),
+        endedAt: one.completedAtMs === null ? null : isoTime(one.completedAtMs)
+      })),
+      history: {
+        executionId,
+        events: chosen.eventCount,
+        shown: shownEvents.map((event) => ({
+          eventId: event.eventId,
+          at: isoTime(event.timestampMs),
+          event: event._tag,
+          answers: event.sourceEventId,
+          text: brief(describe(event))
+        }))
+      }
+    },
+    text: [
+      style.bold(id),
+      ...fields([
+        ["status", outcome.status, (text) => marked(outcome.status, text, style)],
+        ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],
+        ["execution", `${state.executionId}`],
+        ...(state.parentInstanceId === null ? [] : [["parent", state.parentInstanceId] as const]),
+        ["created", moment(state.createdAtMs)],
+        ["last turn", moment(state.updatedAtMs)],
+        ...(state.customStatus === null ? [] : [["custom status", cut(state.customStatus, 15)] as const]),
+        ...(outcome.output === null ? [] : [["output", cut(outcome.output, 15)] as const]),
+        ...(outcome.error === null ? [] : [["error", cut(outcome.error, 15)] as const])
+      ], style),
+      ...titled(
+        "Waits for",
+        pending.length === 0 ? idle : table(pending, [
+          { title: "KIND", value: ({ kind }) => kind },
+          { title: "ACTIVITY", value: ({ what }) => what ?? "-" },
+          {
+            title: "STATE",
+            value: ({ heldUntilMs, isDue, visibleAtMs }) =>
+              heldUntilMs !== null
+                ? `running, lock until ${time(heldUntilMs)}`
+                : isDue
+                ? `waiting for ${age(nowMs - visibleAtMs)}`
+                : `due ${time(visibleAtMs)}`
+          },
+          { title: "DELIVERIES", align: "right", value: ({ deliveries }) => String(deliveries) }
+        ], style)
+      ),
+      ...titled(
+        "Key-values",
+        keyValues.length === 0 ? [] : fields(keyValues.map(([key, value]) => [key, cut(value, key.length + 2)]), style)
+      ),
+      ...titled(
+        "Children",
+        children.length === 0 ? [] : table(children.map((child) => ({ ...child, shown: outcomeOf(child).status })), [
+          { title: "INSTANCE", value: ({ instanceId }) => instanceId },
+          { title: "ORCHESTRATION", value: ({ orchestrationName }) => orchestrationName },
+          { title: "STATUS", value: ({ shown }) => shown, mark: ({ shown }, text) => marked(shown, text, style) }
+        ], style)
+      ),
+      ...titled(
+        ids.length > executions.length
+          ? `Executions (the last ${executions.length} of ${count(ids.length)})`
+          : "Executions",
+        table(executions, [
+          { title: "#", align: "right", value: (one) => String(one.executionId) },
+          { title: "STATUS", value: (one) => one.status },
+          { title: "EVENTS", align: "right", value: (one) => count(one.eventCount) },
+          { title: "STARTED", value: (one) => time(one.startedAtMs) },
+          { title: "ENDED", value: (one) => one.completedAtMs === null ? "-" : time(one.completedAtMs) }
+        ], style)
+      ),
+      ...titled(
+        `History of execution ${executionId}` + (shownEvents.length < history.length
+          ? ` (the last ${count(shownEvents.length)} of ${count(history.length)} events)`
+          : ""),
+        shownEvents.map((event) => {
+          const start = `${String(event.eventId).padStart(String(history.length).length)}  ` +
+            `${time(event.timestampMs).slice(11)}  `
+          return `${start}${event._tag} ${style.dim(cut(describe(event), start.length + event._tag.length + 1))}`
+            .trimEnd()
+        })
+      )
+    ]
+  })
+})

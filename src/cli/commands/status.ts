@@ -1,0 +1,94 @@
+import * as Command from "effect/cli/Command"
+import * as Effect from "effect/Effect"
+import * as Health from "../../observability/Health.ts"
+import * as Migrator from "../../prisma/Migrator.ts"
+import type { Backlog } from "../../provider/Backlog.ts"
+import { CommandError } from "../internal/failure.ts"
+import { Output } from "../internal/Output.ts"
+import * as Queries from "../internal/queries.ts"
+import { Settings } from "../internal/settings.ts"
+import * as Store from "../internal/store.ts"
+import { age, bytes, count, fields } from "../internal/table.ts"
+import type { Field } from "../internal/table.ts"
+
+export const status = Command.make("status", {}, () => run).pipe(
+  Command.withShortDescription("Show whether the store is migrated, healthy and worked on"),
+  Command.withDescription(
+    "Show whether the store is migrated, healthy and worked on. Exits with 1 if migrations are missing, or if work has " +
+      "waited for longer than the recovery from a crash takes."
+  )
+)
+
+// internal
+
+const run = Effect.gen(function*() {
+  const { address, schema, url } = yield* (yield* Settings).target
+  // First, and apart: its failure says what to do, and without tables there is nothing else to show.
+  yield* Migrator.verify({ url, schema, allowAhead: true })
+  yield* Effect.provide(report(address, schema), Store.layer)
+})
+
+const report = Effect.fnUntraced(function*(address: string, schema: string) {
+  const { answer, style } = yield* Output
+  const server = yield* Queries.server
+  const instances = yield* Queries.instancesByStatus
+  const { backlog, problems, status } = yield* Health.check
+  const total = instances.reduce((sum, one) => sum + one.instances, 0)
+  yield* answer({
+    json: {
+      address,
+      schema,
+      migrations: "up to date",
+      server: { version: server.version, bytes: server.bytes },
+      instances: Object.fromEntries(instances.map((one) => [one.status, one.instances])),
+      backlog,
+      listening: {
+        processes: server.listening,
+        orchestrations: server.orchestrators,
+        activities: server.workers
+      },
+      health: { status, problems }
+    },
+    text: fields([
+      ["database", `${address}, schema ${schema}`],
+      ["server", `PostgreSQL ${server.version}`],
+      ["migrations", "up to date"],
+      ["size", bytes(server.bytes)],
+      [
+        "instances",
+        total === 0 ?
+          "none" :
+          `${count(total)}: ${instances.map((one) => `${count(one.instances)} ${one.status}`).join(", ")}`
+      ],
+      ...(backlog === null ? [] : waiting(backlog)),
+      [
+        "listening",
+        server.listening === 0
+          ? "no process, unless one polls"
+          : `${count(server.listening)} (${count(server.orchestrators)} for orchestrations, ` +
+            `${count(server.workers)} for activities)`
+      ],
+      [
+        "health",
+        status === "healthy" ? status : `${status}: ${problems.join("; ")}`,
+        status === "healthy" ? style.green : style.red
+      ]
+    ], style)
+  })
+  if (status !== "healthy") {
+    return yield* new CommandError({ code: "Unhealthy", message: problems.join("; "), exit: "no" })
+  }
+})
+
+const waiting = ({ orchestrator, worker }: Backlog): ReadonlyArray<Field> => {
+  const shown = (depth: number, oldestAgeMs: number | null) =>
+    depth === 0 || oldestAgeMs === null ? "none waits" : `${count(depth)} wait, the oldest for ${age(oldestAgeMs)}`
+  const ages = worker.flatMap(({ oldestAgeMs }) => oldestAgeMs ?? [])
+  return [
+    ["messages", shown(orchestrator.depth, orchestrator.oldestAgeMs)],
+    [
+      "activities",
+      shown(worker.reduce((sum, { depth }) => sum + depth, 0), ages.length === 0 ? null : Math.max(...ages))
+    ]
+  ]
+}

@@ -1,0 +1,62 @@
+/**
+ * Events of a history as a person reads them.
+ */
+import * as ErrorDetails from "../../model/ErrorDetails.ts"
+import type * as Event from "../../model/Event.ts"
+import { time } from "./table.ts"
+
+/** What an event says besides its kind. Completions name the event that they answer, as `#4`. */
+export const describe = (event: Event.Event): string => {
+  const answered = event.sourceEventId === null ? "" : `#${event.sourceEventId}`
+  switch (event._tag) {
+    case "OrchestrationStarted":
+      return `${event.name} ${event.version} ${event.input}`
+    case "OrchestrationCompleted":
+      return event.output
+    case "OrchestrationFailed":
+      return ErrorDetails.display(event.details)
+    case "OrchestrationContinuedAsNew":
+      return event.input
+    case "OrchestrationCancelRequested":
+      return event.reason
+    case "OrchestrationChained":
+    case "SubOrchestrationScheduled":
+      return `${event.name} ${event.instance} ${event.input}`
+    case "ActivityScheduled":
+      return [
+        event.name,
+        ...(event.tag === undefined ? [] : [`tag ${event.tag}`]),
+        ...(event.sessionId === undefined ? [] : [`session ${event.sessionId}`]),
+        event.input
+      ].join(" ")
+    case "ActivityCompleted":
+    case "SubOrchestrationCompleted":
+      return `${answered} ${event.result}`
+    case "ActivityFailed":
+    case "SubOrchestrationFailed":
+      return `${answered} ${ErrorDetails.display(event.details)}`
+    case "ActivityCancelRequested":
+    case "SubOrchestrationCancelRequested":
+    case "ExternalSubscribedCancelled":
+    case "ExternalSubscribedPersistentCancelled":
+      return `${answered} ${event.reason}`
+    case "TimerCreated":
+      return `due ${time(event.fireAtMs)}`
+    case "TimerFired":
+      return `${answered} due ${time(event.fireAtMs)}`
+    case "ExternalSubscribed":
+    case "ExternalSubscribedPersistent":
+      return event.name
+    case "ExternalEvent":
+    case "ExternalEventPersistent":
+      return `${event.name} ${event.data}`
+    case "CustomStatusUpdated":
+      return event.status ?? "removed"
+    case "KeyValueSet":
+      return `${event.key} ${event.value}`
+    case "KeyValueCleared":
+      return event.key
+    case "KeyValuesCleared":
+      return ""
+  }
+}

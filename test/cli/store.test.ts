@@ -1,0 +1,188 @@
+/**
+ * The commands that look into a store, on PostgreSQL.
+ */
+import { assert, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as PgServer from "../utils/PgServer.ts"
+import * as Cli from "./cli.ts"
+import * as Shop from "./shop.ts"
+
+const run = (args: string | ReadonlyArray<string>, options: Cli.Options = {}) =>
+  Effect.flatMap(Shop.Shop, ({ url }) => Cli.run(args, { ...options, env: { ...options.env, DATABASE_URL: url } }))
+
+/** The answer as JSON; the command must succeed and print nothing else. */
+const json = (args: string) =>
+  Effect.map(run(`${args} --json`), ({ exitCode, stderr, stdout }) => {
+    assert.deepStrictEqual([exitCode, stderr], [0, ""], args)
+    return JSON.parse(stdout)
+  })
+
+it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
+  it.effect("list: newest first, by status, name, parent and beginning of the id", () =>
+    Effect.gen(function*() {
+      const ids = (args: string) =>
+        Effect.map(json(args), (found: ReadonlyArray<{ instanceId: string }>) => found.map((one) => one.instanceId))
+      assert.deepStrictEqual(yield* ids("list --name Order"), ["order-4", "order-3", "order-2", "order-1"])
+      assert.deepStrictEqual(yield* ids("list --name Order --limit 2"), ["order-4", "order-3"])
+      assert.deepStrictEqual(yield* ids("list --name Order --status running"), ["order-4"])
+      assert.deepStrictEqual(yield* ids("list --name Order --status failed"), ["order-3", "order-2"])
+      assert.deepStrictEqual(yield* ids("list --parent order-4"), ["table-return"])
+      assert.deepStrictEqual(yield* ids("list --id-prefix chair --status running"), ["chair-delivery"])
+      assert.lengthOf(yield* ids("list"), 8)
+      assert.strictEqual((yield* run("list --name None")).stdout, "no instances\n")
+    }))
+
+  it.effect("list: cancelled instances differ from failed ones, and each says why", () =>
+    Effect.gen(function*() {
+      const [cancelled, failed] = yield* json("list --name Order --status failed")
+      assert.deepInclude(cancelled, { status: "Cancelled", error: "out of stock", output: null })
+      assert.deepInclude(failed, { status: "Failed", error: "\"card declined\"", output: null })
+      assert.deepInclude((yield* json("list --id-prefix order-1"))[0], { status: "Completed", output: "\"paid 25\"" })
+    }))
+
+  it.effect("list: a limit outside of 1 to 1000 is bad usage", () =>
+    Effect.gen(function*() {
+      for (const limit of ["0", "1001", "many"]) assert.strictEqual((yield* run(`list --limit ${limit}`)).exitCode, 2)
+    }))
+
+  it.effect("list: columns are aligned, within 80 columns for ids of 20", () =>
+    Effect.gen(function*() {
+      const [titles, ...rows] = (yield* run("list")).stdout.trimEnd().split("\n")
+      assert.lengthOf(rows, 8)
+      const starts = [...titles!.matchAll(/\S+(?: \S+)*/g)].map(({ index }) => index)
+      for (const row of rows) {
+        assert.isAtMost(row.indexOf(" ago"), 80)
+        for (const start of starts.slice(1)) assert.match(row.slice(start - 2), /^ {2}(\S|$)|^$/, row)
+      }
+    }))
+
+  it.effect("show: state, children, key-values and the history that led there", () =>
+    Effect.gen(function*() {
+      const shown = yield* json("show order-4")
+      assert.deepInclude(shown, { status: "Running", customStatus: "on its way", executionId: 1, waitsFor: [] })
+      assert.deepStrictEqual(shown.keyValues, { label: "\"table, 300 euros\"" })
+      assert.deepStrictEqual(shown.children, [
+        { instanceId: "table-return", orchestration: "Delivery", status: "Running" }
+      ])
+      assert.deepInclude(shown.executions[0], { executionId: 1, status: "Running", endedAt: null })
+      assert.deepInclude(shown.history.shown[2], { event: "ActivityCompleted", answers: 2, text: "#2 \"paid 300\"" })
+      assert.strictEqual(shown.history.shown.length, shown.history.events)
+      const [timer] = (yield* json("show table-return")).waitsFor
+      assert.deepInclude(timer, { kind: "TimerFired", heldUntil: null, deliveries: 0 })
+      const { stdout } = yield* run("show order-4")
+      for (const text of ["a signal or a child", "table-return", "label", "ActivityCompleted #2 \"paid 300\""]) {
+        assert.include(stdout, text)
+      }
+    }))
+
+  it.effect("show: the last events only, and payloads shortened, unless --full", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* Shop.Shop
+      const long = "x".repeat(5000)
+      yield* sql("UPDATE instances SET custom_status = $1 WHERE instance_id = 'order-1'", [long])
+      const few = yield* run("show order-1 --events 2")
+      assert.include(few.stdout, "the last 2 of 4 events")
+      assert.notInclude(few.stdout, "OrchestrationStarted")
+      assert.notInclude(few.stdout, "x".repeat(200))
+      assert.include(few.stdout, "…")
+      const full = yield* run("show order-1 --events 2 --full")
+      assert.include(full.stdout, long)
+      assert.include(full.stdout, "OrchestrationStarted")
+      const terminal = yield* run("show order-1", { terminal: 60, env: { NO_COLOR: "1" } })
+      assert.deepStrictEqual(terminal.stdout.split("\n").filter((line) => line.length > 60 && line.includes("…")), [])
+    }))
+
+  it.effect("show: control characters of what is stored do not reach the terminal", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* Shop.Shop
+      yield* sql("UPDATE instances SET custom_status = $1 WHERE instance_id = 'order-2'", ["a\u001b[2Jb\r\nc\u009b1m"])
+      const { stdout } = yield* run("show order-2")
+      assert.include(stdout, "a [2Jb c 1m")
+    }))
+
+  it.effect("show: an unknown instance or execution: exit code 1", () =>
+    Effect.gen(function*() {
+      for (
+        const [args, code] of [["show nothing", "InstanceNotFound"], [
+          "show order-1 --execution 9",
+          "ExecutionNotFound"
+        ]]
+      ) {
+        const { exitCode, stderr, stdout } = yield* run(`${args} --json`)
+        assert.deepStrictEqual([exitCode, stdout, JSON.parse(stderr).error.code], [1, "", code])
+      }
+      assert.strictEqual((yield* run("show nothing")).stderr, "error: instance nothing not found\n")
+    }))
+
+  it.effect("queues: depth and age of everything that waits", () =>
+    Effect.gen(function*() {
+      const found = yield* json("queues")
+      assert.deepInclude(found.orchestrations[0], { orchestration: "Delivery", waiting: 0, later: 3 })
+      assert.deepInclude(found.activities[0], { activity: "Render", tag: null, waiting: 0, later: 1 })
+      assert.deepInclude(found.activities[1], { activity: "Render", tag: "gpu", waiting: 1, later: 0 })
+      assert.isAtLeast(found.activities[1].oldestAgeMs, 10_000)
+      assert.deepInclude(found.queues[0], { queue: "mails", waiting: 1, running: 1, later: 1, dead: 1 })
+      assert.isAtLeast(found.queues[0].oldestAgeMs, 180_000)
+      assert.deepInclude(found.outbox, { waiting: 1, later: 1, failing: 0 })
+      assert.deepStrictEqual(found.tasks, [
+        { task: "resize", pending: 2, running: 1, completed: 1, dead: 1, cancelled: 1 }
+      ])
+    }))
+
+  it.effect("status: instances by status, what waits, who listens", () =>
+    Effect.gen(function*() {
+      const found = yield* json("status")
+      assert.deepInclude(found, {
+        migrations: "up to date",
+        instances: { Cancelled: 2, Completed: 1, Failed: 1, Running: 4 },
+        listening: { processes: 0, orchestrations: 0, activities: 0 },
+        health: { status: "healthy", problems: [] }
+      })
+      assert.include((yield* run("status")).stdout, "8: 2 Cancelled, 1 Completed, 1 Failed, 4 Running")
+      const listening = yield* Effect.scoped(Effect.andThen(Shop.running, json("status")))
+      assert.deepStrictEqual(listening.listening, { processes: 1, orchestrations: 1, activities: 1 })
+    }))
+
+  it.effect("status: exits with 1 when work has waited for too long", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* Shop.Shop
+      yield* sql(
+        "UPDATE worker_queue SET visible_at = now() - interval '1 hour', created_at = now() - interval '1 hour' WHERE tag = 'gpu'"
+      )
+      const { exitCode, stderr, stdout } = yield* run("status --json")
+      assert.strictEqual(exitCode, 1)
+      assert.strictEqual(JSON.parse(stdout).health.status, "unhealthy")
+      assert.deepInclude(JSON.parse(stderr).error, { code: "Unhealthy" })
+      assert.match(JSON.parse(stderr).error.message, /the oldest activity with the tag gpu has waited for 36\d\d s/)
+    }))
+})
+
+it.effect("a schema that lacks migrations: every command says which to run, exit code 1; migrate applies them", () =>
+  Effect.gen(function*() {
+    const { schema, url } = yield* PgServer.emptyDatabase
+    const cli = (args: string) => Cli.run(args, { env: { DATABASE_URL: url } })
+    for (const args of ["status", "list", "queues", "show x", "migrate --verify"]) {
+      const { exitCode, stderr, stdout } = yield* cli(args)
+      assert.deepStrictEqual([exitCode, stdout], [1, ""], args)
+      assert.match(stderr, /^error: schema \w+ lacks \d+ migration\(s\).*Apply them: duroxide-prisma migrate\n$/)
+    }
+    const first = yield* cli("migrate")
+    assert.strictEqual(first.exitCode, 0)
+    assert.match(first.stdout, /^(applied \d{14}_\w+\n)+up to date: /)
+    const again = JSON.parse((yield* cli("migrate --json")).stdout)
+    assert.deepInclude(again, { schema, applied: [], upToDate: true })
+    assert.match((yield* cli("migrate --verify")).stdout, /^up to date: /)
+    assert.strictEqual((yield* cli("list")).stdout, "no instances\n")
+    assert.strictEqual((yield* cli("queues")).stdout, "nothing waits\n")
+    assert.match((yield* cli("status")).stdout, /^instances +none$/m)
+  }))
+
+it.effect("logs of the library appear on standard error with --verbose only, as JSON lines with --json", () =>
+  Effect.gen(function*() {
+    const { url } = yield* PgServer.database
+    const cli = (args: string) => Cli.run(args, { env: { DATABASE_URL: url } })
+    assert.strictEqual((yield* cli("list")).stderr, "")
+    assert.match((yield* cli("list --verbose")).stderr, /^info: Database: open address=/m)
+    const lines = (yield* cli("list --verbose --json")).stderr.trimEnd().split("\n")
+    assert.include(lines.map((line) => JSON.parse(line).log.message), "Database: open")
+  }))
