@@ -182,7 +182,7 @@ it.effect("logs of the library appear on standard error with --verbose only, as 
     const { url } = yield* PgServer.database
     const cli = (args: string) => Cli.run(args, { env: { DATABASE_URL: url } })
     assert.strictEqual((yield* cli("list")).stderr, "")
-    assert.match((yield* cli("list --verbose")).stderr, /^info: Database: open address=/m)
+    assert.match((yield* cli("list --verbose")).stderr, /^info: Provider: open address=/m)
     const lines = (yield* cli("list --verbose --json")).stderr.trimEnd().split("\n")
-    assert.include(lines.map((line) => JSON.parse(line).log.message), "Database: open")
+    assert.include(lines.map((line) => JSON.parse(line).log.message), "Provider: open")
   }))

@@ -93,6 +93,10 @@ describe("the connection", () => {
       assert.strictEqual(yield* addressOf([...fromFile, ...fromFlag], { env }), "flag")
       assert.strictEqual(yield* addressOf(fromFile, { env }), "environment")
       assert.strictEqual(yield* addressOf(fromFile), "file")
+      // That of the server itself, unless the flag names another database.
+      const direct = { ...env, DIRECT_URL: nowhere.replace("nothing", "direct") }
+      assert.strictEqual(yield* addressOf([], { env: direct }), "direct")
+      assert.strictEqual(yield* addressOf(fromFlag, { env: direct }), "flag")
     }))
 
   it.effect("missing, unreadable or to something else: exit code 2, and what to do", () =>
@@ -109,5 +113,11 @@ describe("the connection", () => {
         assert.strictEqual(exitCode, 2, text)
         assert.include(stderr, text)
       }
+      const env = { DATABASE_URL: nowhere, DUROXIDE_PG_SCHEMA: "pg_mine", POSTGRES_MAX_CONNECTIONS: "many" }
+      const { exitCode, stderr } = yield* Cli.run("list --json", { env })
+      assert.strictEqual(exitCode, 2)
+      const { code, message } = JSON.parse(stderr).error
+      assert.strictEqual(code, "ConfigError")
+      assert.match(message, /^DUROXIDE_PG_SCHEMA must be .*; POSTGRES_MAX_CONNECTIONS must be /)
     }))
 })

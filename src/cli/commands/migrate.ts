@@ -25,17 +25,18 @@ export const migrate = Command.make(
       return yield* new CommandError({ code: "Usage", message: "give --verify or --adopt, not both", exit: "usage" })
     }
     const { target } = yield* Settings
-    const { address, schema, url } = yield* target
+    const { address, directUrl, options: { allowAhead }, schema } = yield* target
+    const options = { url: directUrl, schema, allowAhead }
     const { answer, style } = yield* Output
     const place = `${address}, schema ${schema}`
     if (verify) {
-      yield* Migrator.verify({ url, schema })
+      yield* Migrator.verify(options)
       return yield* answer({
         json: { address, schema, applied: [], upToDate: true },
         text: [`${style.green("up to date")}: ${place}`]
       })
     }
-    const applied = yield* (adopt ? Migrator.adopt : Migrator.migrate)({ url, schema })
+    const applied = yield* (adopt ? Migrator.adopt : Migrator.migrate)(options)
     yield* answer({
       json: { address, schema, applied, upToDate: true },
       text: applied.length === 0

@@ -22,13 +22,20 @@ export const status = Command.make("status", {}, () => run).pipe(
 // internal
 
 const run = Effect.gen(function*() {
-  const { address, schema, url } = yield* (yield* Settings).target
+  const { address, directUrl, schema } = yield* (yield* Settings).target
   // First, and apart: its failure says what to do, and without tables there is nothing else to show.
-  yield* Migrator.verify({ url, schema, allowAhead: true })
-  yield* Effect.provide(report(address, schema), Store.layer)
+  const migrations = yield* Migrator.verify({ url: directUrl, schema }).pipe(
+    Effect.as("up to date"),
+    Effect.catchReason(
+      "MigrationError",
+      "SchemaAhead",
+      ({ unknown }) => Effect.succeed(`${unknown.length} of a newer release`)
+    )
+  )
+  yield* Effect.provide(report(address, schema, migrations), Store.layer)
 })
 
-const report = Effect.fnUntraced(function*(address: string, schema: string) {
+const report = Effect.fnUntraced(function*(address: string, schema: string, migrations: string) {
   const { answer, style } = yield* Output
   const server = yield* Queries.server
   const instances = yield* Queries.instancesByStatus
@@ -38,7 +45,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string) {
     json: {
       address,
       schema,
-      migrations: "up to date",
+      migrations,
       server: { version: server.version, bytes: server.bytes },
       instances: Object.fromEntries(instances.map((one) => [one.status, one.instances])),
       backlog,
@@ -52,7 +59,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string) {
     text: fields([
       ["database", `${address}, schema ${schema}`],
       ["server", `PostgreSQL ${server.version}`],
-      ["migrations", "up to date"],
+      ["migrations", migrations],
       ["size", bytes(server.bytes)],
       [
         "instances",

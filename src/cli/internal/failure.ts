@@ -3,6 +3,7 @@
  */
 import * as Cause from "effect/Cause"
 import type * as CliError from "effect/cli/CliError"
+import { ConfigError } from "effect/Config"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import { SchemaBehind } from "../../prisma/MigrationError.ts"
@@ -59,6 +60,9 @@ export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
   if (error instanceof CommandError) {
     return { code: error.code, message: error.message, exitCode: exitCodes[error.exit] }
   }
+  if (error instanceof ConfigError) {
+    return { code: error._tag, message: error.cause.message, exitCode: exitCodes.usage }
+  }
   if (!(error instanceof Error)) return defect(error)
   // The errors of this package have a tagged reason inside; its message is the one for people.
   const inner = Predicate.hasProperty(error, "reason") && Predicate.hasProperty(error.reason, "_tag") &&
@@ -102,7 +106,7 @@ const answers: ReadonlySet<string> = new Set([
   "LayoutMismatch"
 ])
 
-const inputs: ReadonlySet<string> = new Set(["InvalidInput", "ConfigError"])
+const inputs: ReadonlySet<string> = new Set(["InvalidInput"])
 
 const unfinished: ReadonlySet<string> = new Set(["LockTimeout"])
 

@@ -14,6 +14,8 @@ import * as Redacted from "effect/Redacted"
 import * as References from "effect/References"
 import { readFileSync } from "node:fs"
 import * as Connection from "../../prisma/internal/connection.ts"
+import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
+import type { ConfigurationInvalid } from "../../provider/ProviderError.ts"
 import { CommandError } from "./failure.ts"
 
 const Url = GlobalFlag.Setting("url")({
@@ -63,13 +65,17 @@ export const flags = [Url, SchemaName, EnvFile, Json, Verbose] as const
 /** The database a command is for. */
 export interface Target {
   readonly url: Redacted.Redacted<string>
+  /** Leads to the server itself, where `url` leads to a pooler: for migrations. */
+  readonly directUrl: Redacted.Redacted<string>
   readonly schema: string
   /** `host:port/database`, fit for messages. */
   readonly address: string
+  /** All of the provider's options that variables set. */
+  readonly options: PrismaProvider.Options
 }
 
 export class Settings extends Context.Service<Settings, {
-  /** Fails with `CommandError` if no URL is given, or one that cannot be read. */
+  /** Fails with `CommandError` or `ConfigError` if no URL is given, or if a variable cannot be used. */
   readonly target: Effect.Effect<Target, CommandError | Config.ConfigError>
 }>()("duroxide-prisma/cli/Settings") {}
 
@@ -83,37 +89,65 @@ export const layer = (env: Readonly<Record<string, string | undefined>>) =>
 // internal
 
 const makeSettings = Effect.gen(function*() {
-  const given = yield* Url
-  const schema = Option.getOrUndefined(yield* SchemaName)
+  const givenUrl = yield* Url
+  const givenSchema = yield* SchemaName
   const provider = yield* ConfigProvider.ConfigProvider
   const target = Effect.gen(function*() {
-    const url = Option.isSome(given)
-      ? given.value
-      : Option.getOrElse(
-        yield* Config.Redacted("DATABASE_URL").pipe(Config.option),
-        () => Redacted.make("")
-      )
-    if (Redacted.value(url).trim() === "") {
+    const named = yield* Config.String("DATABASE_URL").pipe(Config.withDefault(""))
+    if (named.trim() === "") {
       return yield* new CommandError({
         code: "NoDatabase",
         message: "no database is named. Set DATABASE_URL, in the environment or in .env, or give --url",
         exit: "usage"
       })
     }
-    const connection = yield* Effect.fromResult(Connection.parse(url, schema)).pipe(
-      Effect.mapError(({ problem }) =>
-        new CommandError({ code: "ConfigurationInvalid", message: problem, exit: "usage" })
-      )
-    )
-    return { url, schema: connection.schema, address: connection.address }
+    // Before the configuration is read, which would speak of variables.
+    if (Option.isSome(givenUrl)) yield* parse(named, undefined)
+    if (Option.isSome(givenSchema)) {
+      yield* Effect.mapError(Effect.fromResult(Connection.checkSchema(givenSchema.value)), refused)
+    }
+    const options = yield* PrismaProvider.environment
+    const { address, schema } = yield* parse(options.url, options.schema)
+    const url = Redacted.isRedacted(options.url) ? options.url : Redacted.make(options.url)
+    const directUrl = options.directUrl ?? url
+    return {
+      url,
+      directUrl: Redacted.isRedacted(directUrl) ? directUrl : Redacted.make(directUrl),
+      schema,
+      address,
+      options
+    }
   })
   return Settings.of({ target: Effect.provideService(target, ConfigProvider.ConfigProvider, provider) })
 })
 
+const parse = (url: string | Redacted.Redacted<string>, schema: string | undefined) =>
+  Effect.mapError(Effect.fromResult(Connection.parse(url, schema)), refused)
+
+const refused = ({ _tag, problem }: ConfigurationInvalid) =>
+  new CommandError({ code: _tag, message: problem, exit: "usage" })
+
+/** Flags before variables of the environment before those of the file. A variable that is set to nothing hides the file's. */
 const makeProvider = Effect.fnUntraced(function*(env: Readonly<Record<string, string | undefined>>) {
+  const known = Object.fromEntries(
+    Object.entries(env).flatMap(([name, value]) => value === undefined ? [] : [[name, value] as const])
+  )
+  const url = yield* Url
+  if (Option.isSome(url)) {
+    known.DATABASE_URL = Redacted.value(url.value)
+    known.DIRECT_URL = "" // that of another database
+  }
+  const schema = yield* SchemaName
+  if (Option.isSome(schema)) known.DUROXIDE_PG_SCHEMA = schema.value
+  return ConfigProvider.fromEnv({ env: known, preserveEmptyStrings: true }).pipe(
+    ConfigProvider.orElse(ConfigProvider.fromDotEnvContents(yield* readEnvFile))
+  )
+})
+
+const readEnvFile = Effect.gen(function*() {
   const given = yield* EnvFile
   const path = Option.getOrElse(given, () => ".env")
-  const text = yield* Effect.try({
+  return yield* Effect.try({
     try: () => readFileSync(path, "utf8"),
     catch: (thrown) => (thrown as NodeJS.ErrnoException).code
   }).pipe(
@@ -126,11 +160,5 @@ const makeProvider = Effect.fnUntraced(function*(env: Readonly<Record<string, st
         })
       )
     )
-  )
-  const known = Object.fromEntries(
-    Object.entries(env).flatMap(([name, value]) => value === undefined ? [] : [[name, value]])
-  )
-  return ConfigProvider.fromEnv({ env: known }).pipe(
-    ConfigProvider.orElse(ConfigProvider.fromDotEnvContents(text))
   )
 })

@@ -8,11 +8,12 @@ import { Settings } from "./settings.ts"
 
 /** Fails with `SchemaBehind` if the schema lacks migrations. */
 export const layer = Layer.unwrap(Effect.gen(function*() {
-  const { schema, url } = yield* (yield* Settings).target
+  const { options } = yield* (yield* Settings).target
   return PrismaProvider.layer({
-    url,
-    schema,
+    ...options,
     migrate: "verify",
+    // It only reads, and tables keep their columns.
+    allowAhead: true,
     maxConnections: 4,
     applicationName: "duroxide-prisma cli",
     longPolling: { enabled: false }
