@@ -274,3 +274,70 @@ export const addMessage = ({ sql }: TestFile, id: string, item: object, visibleA
   )
 
 export const signal = (id: string, data: string) => ({ ExternalRaised: { instance: id, name: "Answer", data } })
+
+/**
+ * Instances in every state: `parent` waits for its `child`, `eternal` has continued as new, `done`, `failed`, `unread`,
+ * whose one event is no event, and `new`, which is a message only. Work has locks and attempts.
+ */
+export const addEverything = (file: TestFile, lockedUntil = 1_790_000_000_000) => {
+  const { sql } = file
+  for (const id of ["parent", "child", "eternal", "done", "failed", "unread"]) addWaiting(file, id, { events: 3 })
+  sql(
+    "UPDATE instances SET parent_instance_id = 'parent', custom_status = 'half', custom_status_version = 2 WHERE instance_id = 'child'"
+  )
+  sql(
+    "UPDATE executions SET status = 'Completed', output = '\"ok ü\"', completed_at = '2026-10-01 10:00:02' WHERE instance_id = 'done'"
+  )
+  sql(
+    "UPDATE executions SET status = 'Failed', output = 'boom', completed_at = 1790000000456 WHERE instance_id = 'failed'"
+  )
+  sql("UPDATE executions SET status = 'ContinuedAsNew', output = '2' WHERE instance_id = 'eternal'")
+  sql(`INSERT INTO executions (instance_id, execution_id, started_at, duroxide_version_major, duroxide_version_minor,
+         duroxide_version_patch) VALUES ('eternal', 2, '2026-10-01 10:00:03', 0, 1, 30);
+       UPDATE instances SET current_execution_id = 2 WHERE instance_id = 'eternal';
+       UPDATE history SET event_data = 'garbage \\u0000' WHERE instance_id = 'unread' AND event_id = 2`)
+  sql(
+    "INSERT INTO history VALUES ('eternal', 2, 1, 'OrchestrationStarted', ?, '2026-10-01 10:00:03')",
+    event("eternal", 1, "OrchestrationStarted", { name: "Errand", version: "1.0.0", input: "2" }, 2)
+  )
+  sql(`INSERT INTO kv_store VALUES ('eternal', 'käse', '', 1790000000001), ('done', 'k', '1', 0);
+       INSERT INTO kv_delta VALUES ('eternal', 'käse', NULL, 1790000000002), ('parent', 'new', 'v', 1790000000003)`)
+  sql("INSERT INTO sessions VALUES ('session', 'worker', ?, 1790000000000)", lockedUntil)
+  sql("INSERT INTO instance_locks VALUES ('parent', 'lock_1', ?, 1)", lockedUntil)
+  const worker = (id: string, activityId: number, more: object, columns: string) =>
+    sql(
+      `INSERT INTO worker_queue (work_item, visible_at, attempt_count, created_at, lock_token, locked_until, instance_id,
+         execution_id, activity_id, session_id, tag)
+       VALUES (?, 1790000000007, ${activityId}, '2026-10-01 10:00:04', 'token', ${lockedUntil}, ?, 1, ?, ${columns})`,
+      JSON.stringify({
+        ActivityExecute: { instance: id, execution_id: 1, id: activityId, name: "Charge", input: "1", ...more }
+      }),
+      id,
+      activityId
+    )
+  worker("child", 3, { session_id: "session" }, "'session', NULL")
+  worker("child", 2, { tag: "gpu" }, "NULL, 'gpu'")
+  worker("parent", 1, {}, "NULL, NULL")
+  addMessage(file, "eternal", {
+    TimerFired: { instance: "eternal", execution_id: 2, id: 5, fire_at_ms: 4_000_000_000_000 }
+  }, 4_000_000_000_000)
+  addMessage(file, "child", signal("child", "first"))
+  addMessage(file, "parent", {
+    SubOrchCompleted: { parent_instance: "parent", parent_execution_id: 1, parent_id: 3, result: "1" }
+  })
+  addMessage(file, "child", signal("child", "second"), 1_789_999_999_999)
+  sql(
+    `UPDATE orchestrator_queue SET attempt_count = 4, lock_token = 'lock_1', locked_until = ${lockedUntil} WHERE instance_id = 'parent'`
+  )
+  addMessage(file, "new", {
+    StartOrchestration: {
+      instance: "new",
+      orchestration: "Errand",
+      input: "1",
+      version: null,
+      parent_instance: null,
+      parent_id: null,
+      execution_id: 1
+    }
+  })
+}
