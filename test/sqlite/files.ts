@@ -277,7 +277,7 @@ export const signal = (id: string, data: string) => ({ ExternalRaised: { instanc
 
 /**
  * Instances in every state: `parent` waits for its `child`, `eternal` has continued as new, `done`, `failed`, `unread`,
- * whose one event is no event, and `new`, which is a message only. Work has locks and attempts.
+ * whose one event is not an event, and `new`, which is a message only. Work has locks and attempts.
  */
 export const addEverything = (file: TestFile, lockedUntil = 1_790_000_000_000) => {
   const { sql } = file

@@ -1,5 +1,5 @@
 /**
- * An import that is killed at any point continues where it was, and until its end nothing of it can run.
+ * An import that is killed at any point continues where it was, and until its end it has released no instance.
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
