@@ -185,6 +185,30 @@ export const poolWaiting = gauge("duroxide_pool_waiting", {
   labels: []
 })
 
+/**
+ * Samples of the lag of the read replica that this process has taken. A reader of this counter, such as an exporter, asks
+ * for the next sample. Absent without a `ReadReplica`.
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const replicaSamples = counter("duroxide_replica_samples_total", {
+  description: "Samples of the lag of the read replica taken by this process",
+  labels: []
+})
+
+/**
+ * How far the read replica is behind its primary, in seconds. Absent while it cannot be reached, or is not a standby.
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const replicaLag = gauge("duroxide_replica_lag_seconds", {
+  description: "How far the read replica is behind its primary",
+  labels: [],
+  unit: "seconds"
+})
+
 // -- store -----------------------------------------------------------------------------------------
 
 /**

@@ -20,6 +20,7 @@ import { Prisma, PrismaClient } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
 import { PoolClient } from "./internal/poolClient.ts"
 import * as PoolGauges from "./internal/poolGauges.ts"
+import { ReadOnly } from "./internal/readOnly.ts"
 import * as Retirement from "./internal/retirement.ts"
 import * as SqlFault from "./internal/SqlFault.ts"
 import * as StartLine from "./internal/startLine.ts"
@@ -115,8 +116,9 @@ export class Database extends Context.Service<Database, {
 export const make = Effect.fn("Database.make")(
   function*(options: Options): Effect.fn.Return<Database["Service"], ProviderError.ProviderError, Scope.Scope> {
     const settings = yield* readSettings(options)
-    const pool = yield* acquirePool(settings)
-    yield* PoolGauges.register(pool)
+    const isReadOnly = yield* ReadOnly
+    const pool = yield* acquirePool(settings, isReadOnly)
+    if (!isReadOnly) yield* PoolGauges.register(pool)
     const listeners = new Set<() => void>()
     Retirement.watch(pool, () => {
       for (const listener of listeners) listener()
@@ -238,7 +240,7 @@ const milliseconds = (name: string, input: Duration.Input) => {
     )
 }
 
-const acquirePool = (settings: Settings) =>
+const acquirePool = (settings: Settings, isReadOnly: boolean) =>
   Effect.acquireRelease(
     Effect.try({
       try: () => {
@@ -251,7 +253,7 @@ const acquirePool = (settings: Settings) =>
           keepAlive: true,
           keepAliveInitialDelayMillis,
           Client: PoolClient,
-          onConnect: (client) => client.query(sessionSettings(settings))
+          onConnect: (client) => client.query(sessionSettings(settings, isReadOnly))
         })
         // The URL contains the password: keep it out of anything that prints the pool.
         Object.defineProperty(pool.options, "connectionString", { enumerable: false })
@@ -268,11 +270,12 @@ const acquirePool = (settings: Settings) =>
  * The adapter misreads `timestamptz` in every session time zone except UTC. A pooler gives the connection to other
  * clients as well: it tracks the time zone per client, but would leak our statement timeout to the others.
  */
-const sessionSettings = (settings: Settings) =>
+const sessionSettings = (settings: Settings, isReadOnly: boolean) =>
   settings.preparedStatements
     // The functions read again after taking a lock; only this isolation level shows them what was committed meanwhile.
     ? `SET TIME ZONE 'UTC'; SET statement_timeout = ${settings.statementTimeoutMs}; ` +
-      `SET default_transaction_isolation = 'read committed'`
+      `SET default_transaction_isolation = 'read committed'` +
+      (isReadOnly ? "; SET default_transaction_read_only = on" : "")
     : "SET TIME ZONE 'UTC'"
 
 /** Names only calls of our own stored functions, a bounded set of texts; other statements stay unnamed. */

@@ -13,7 +13,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import { SettingOrigins } from "../model/internal/settings.ts"
-import * as Admin from "../provider/Admin.ts"
+import type * as Admin from "../provider/Admin.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import { Notifier } from "../provider/Notifier.ts"
 import type { Listener } from "../provider/Notifier.ts"
@@ -32,6 +32,7 @@ import type { MigrationError } from "./MigrationError.ts"
 import * as PgNotifier from "./PgNotifier.ts"
 import * as PrismaAdmin from "./PrismaAdmin.ts"
 import * as PrismaDriver from "./PrismaDriver.ts"
+import * as ReadReplica from "./ReadReplica.ts"
 
 /**
  * Everything but `url` has a default.
@@ -70,7 +71,8 @@ export type Services = Provider.Provider | Admin.Admin | ProviderDriver | Databa
  * The provider and its database, released with the layer. Fails with `MigrationError` if the schema does not have the
  * version of this code or cannot be migrated to it, and with `ProviderError` if the database cannot be opened.
  *
- * Other processes wake it through the `Notifier` in the context, or else by LISTEN and NOTIFY.
+ * Other processes wake it through the `Notifier` in the context, or else by LISTEN and NOTIFY. Reads of `Admin` go to the
+ * `ReadReplica` in the context, if there is one.
  *
  * @category layers
  * @since 0.1.0
@@ -78,7 +80,7 @@ export type Services = Provider.Provider | Admin.Admin | ProviderDriver | Databa
 export const layer = (
   options: Options
 ): Layer.Layer<Services, ProviderError | MigrationError> =>
-  FromDriver.layerAdmin.pipe(
+  ReadReplica.layerAdmin.pipe(
     Layer.provideMerge(FromDriver.layer(options)),
     Layer.provide(Layer.effectDiscard(logSettings(options))),
     Layer.provide(PrismaAdmin.layer(options)),

@@ -114,7 +114,7 @@ const settings = {
   full_page_writes: "off",
   wal_keep_size: "256MB",
   hot_standby: "on",
-  shared_preload_libraries: ""
+  shared_preload_libraries: "pg_stat_statements"
 }
 
 const server = Effect.fnUntraced(function*({ data, port, primaryPort, programs }: Place) {

@@ -42,16 +42,17 @@ const read = (driver: Driver): Service["read"] => (instanceId) =>
       (rows) => decodeHistory(instanceId, rows)
     ))
 
-const readWithExecution = (driver: Driver): Service["readWithExecution"] => (instanceId, executionId) =>
-  checked(
-    "readWithExecution",
-    [check.text("instanceId", instanceId), check.whole("executionId", executionId)],
-    () =>
-      Effect.flatMap(
-        retried(driver.readHistory({ instanceId, executionId })),
-        (rows) => decodeHistory(instanceId, rows)
-      )
-  )
+export const readWithExecution =
+  (driver: Pick<Driver, "readHistory">): Service["readWithExecution"] => (instanceId, executionId) =>
+    checked(
+      "readWithExecution",
+      [check.text("instanceId", instanceId), check.whole("executionId", executionId)],
+      () =>
+        Effect.flatMap(
+          retried(driver.readHistory({ instanceId, executionId })),
+          (rows) => decodeHistory(instanceId, rows)
+        )
+    )
 
 const appendWithExecution = (driver: Driver): Service["appendWithExecution"] => (instanceId, executionId, events) =>
   checked(

@@ -4,9 +4,9 @@
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { seriesOf } from "../../model/internal/labelled.ts"
+import * as sampledGauges from "../../model/internal/sampledGauges.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Depth } from "../Queue.ts"
-import * as sampledGauges from "./sampledGauges.ts"
 
 /** Until the scope is closed. A queue that cannot be read has no gauges, and does not hide those of others. */
 export const make = <E>(

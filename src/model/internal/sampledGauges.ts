@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as FiberSet from "effect/FiberSet"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { monotonicMs } from "./monotonic.ts"
 
 export interface Options<Sample, E> {
   /** Counts the samples. A reader of it asks for the next one. */

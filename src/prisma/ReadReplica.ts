@@ -1,0 +1,310 @@
+/**
+ * Reads for operators and tools from a standby of the database: lists, states, histories, metrics.
+ *
+ * Nothing else goes there. A claim, a turn, a deletion, and what a runtime or a client reads go to the primary, because
+ * they decide by what they read. What a replica answers may be old, by its lag.
+ *
+ * @since 0.2.0
+ */
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
+import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { monotonicMs } from "../model/internal/monotonic.ts"
+import * as sampledGauges from "../model/internal/sampledGauges.ts"
+import * as Metrics from "../model/Metrics.ts"
+import { Admin } from "../provider/Admin.ts"
+import { AdminDriver } from "../provider/AdminDriver.ts"
+import * as FromDriver from "../provider/FromDriver.ts"
+import { isOfTheCall } from "../provider/internal/outages.ts"
+import { readWithExecution } from "../provider/internal/reads.ts"
+import { Provider } from "../provider/Provider.ts"
+import { ProviderDriver } from "../provider/ProviderDriver.ts"
+import { ConfigurationInvalid, ProviderError, Unavailable } from "../provider/ProviderError.ts"
+import * as Database from "./Database.ts"
+import { Prisma } from "./internal/client.ts"
+import * as Connection from "./internal/connection.ts"
+import { ReadOnly } from "./internal/readOnly.ts"
+import * as PrismaAdmin from "./PrismaAdmin.ts"
+import * as PrismaDriver from "./PrismaDriver.ts"
+
+/**
+ * How to reach the replica, and what its reads may be.
+ *
+ * **Details**
+ *
+ * `url` leads to the standby. `maxConnections` defaults to 2 and `applicationName` to `duroxide-prisma reader`; the other
+ * options of the connection have the defaults of `Database`.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface Options extends Database.Options {
+  /** Most that the replica may be behind; else its reads fail with `Unavailable`. Defaults to no limit. */
+  readonly maxLag?: Duration.Input | undefined
+  /**
+   * What an `Admin` with this replica does when the replica cannot answer: fail with its error (`none`), or ask the
+   * primary (`primary`), which then carries the load of these reads. Defaults to `none`.
+   */
+  readonly fallback?: "none" | "primary" | undefined
+}
+
+/**
+ * The calls of `Admin` that only read.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Reads = Omit<
+  Admin["Service"],
+  "deleteInstance" | "deleteInstancesAtomic" | "deleteInstanceBulk" | "pruneExecutions" | "pruneExecutionsBulk"
+>
+
+/**
+ * A standby that is read.
+ *
+ * **Details**
+ *
+ * It is connected to by the first read, and again by the next one after a failure. Its sessions take no writes, also where
+ * the URL leads to a primary. Every call fails with `ProviderError`. A read that the standby cancels, because it conflicts
+ * with what the standby replays (40001), is sent once more.
+ *
+ * @category services
+ * @since 0.2.0
+ */
+export class ReadReplica extends Context.Service<ReadReplica, {
+  /** `host:port/database`, fit for messages. */
+  readonly address: string
+  /**
+   * How far it is behind, in milliseconds: 0 when it has replayed all that it received and is connected to its primary,
+   * else the age of the newest transaction that it has replayed. Null if the URL leads to a server that is not a standby.
+   *
+   * A standby whose primary is silent counts as connected for its `wal_receiver_timeout`, a minute by default.
+   */
+  readonly lagMs: Effect.Effect<number | null, ProviderError>
+  /** Answered by the replica. */
+  readonly reads: Reads
+  readonly fallback: "none" | "primary"
+}>()("duroxide-prisma/prisma/ReadReplica") {}
+
+/**
+ * The replica of a URL; its connections are closed with the scope.
+ *
+ * Fails with `ProviderError`, operation `connect` and reason `ConfigurationInvalid`, if the URL or `maxLag` cannot be used.
+ * A replica that cannot be reached fails the reads, not this.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const make = Effect.fnUntraced(
+  function*(options: Options): Effect.fn.Return<ReadReplica["Service"], ProviderError, Scope.Scope> {
+    const { address } = yield* Effect.fromResult(Connection.parse(options.url, options.schema)).pipe(
+      Effect.mapError(cannotConnect)
+    )
+    const maxLagMs = options.maxLag === undefined
+      ? Infinity
+      : Duration.toMillis(Duration.fromInputUnsafe(options.maxLag))
+    if (!(maxLagMs >= 0)) {
+      return yield* cannotConnect(new ConfigurationInvalid({ problem: "maxLag must be at least 0" }))
+    }
+    const opened = yield* opening(open(options))
+    const clock = yield* Clock.Clock
+    let look = { atMs: Number.NEGATIVE_INFINITY, lagMs: null as number | null }
+    const lagMs = Effect.flatMap(
+      opened,
+      ({ lagMs }) => Effect.tap(lagMs, (lagMs) => Effect.sync(() => void (look = { atMs: monotonicMs(clock), lagMs })))
+    )
+
+    const inTime = Effect.suspend(() =>
+      monotonicMs(clock) - look.atMs < lagTrustedMs ? Effect.succeed(look.lagMs) : lagMs
+    ).pipe(Effect.flatMap((lagMs) =>
+      lagMs === null || lagMs <= maxLagMs ? Effect.void : Effect.fail(
+        new ProviderError({
+          operation: "readReplica",
+          reason: new Unavailable({
+            sqlState: null,
+            problem: `the replica at ${address} is ${Math.round(lagMs)} ms behind; maxLag is ${maxLagMs} ms`
+          })
+        })
+      )
+    ))
+
+    yield* sampledGauges.make({
+      samples: Metrics.replicaSamples,
+      read: lagMs,
+      gauges: (lagMs) => lagMs === null ? [] : [[Metrics.replicaLag, lagMs / 1000]]
+    })
+    return ReadReplica.of({
+      address,
+      lagMs,
+      reads: readsBy((read) => {
+        const answer = Effect.flatMap(opened, ({ reads }) => Effect.retry(read(reads), onceMore))
+        return maxLagMs === Infinity ? answer : Effect.andThen(inTime, answer)
+      }),
+      fallback: options.fallback ?? "none"
+    })
+  }
+)
+
+/**
+ * Provides the replica of a URL, for `PrismaProvider.layer` or by itself, without a primary.
+ *
+ * **Example** (Lists from a replica)
+ *
+ * ```ts
+ * const StoreLive = PrismaProvider.layer({ url }).pipe(
+ *   Layer.provide(ReadReplica.layer({ url: replicaUrl, fallback: "primary" }))
+ * )
+ * ```
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layer = (options: Options): Layer.Layer<ReadReplica, ProviderError> =>
+  Layer.effect(ReadReplica, make(options))
+
+/**
+ * `Admin` of the drivers in context, as `FromDriver.layerAdmin`, except that it reads from the `ReadReplica` in context, if
+ * there is one. What it deletes it has read from the primary.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerAdmin: Layer.Layer<Admin, never, AdminDriver | Provider> = Layer.effect(
+  Admin,
+  Effect.gen(function*() {
+    const primary = FromDriver.makeAdmin(yield* AdminDriver, yield* Provider)
+    return Option.match(yield* Effect.serviceOption(ReadReplica), {
+      onNone: () => primary,
+      onSome: (replica) => ({ ...primary, ...readsOf(replica, primary) })
+    })
+  })
+)
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+/** A lag is looked at again by the first read after this time. */
+const lagTrustedMs = 1000
+
+const cannotConnect = (reason: ConfigurationInvalid) => new ProviderError({ operation: "connect", reason })
+
+const onceMore = { times: 1, while: ({ isRetryable }: ProviderError) => isRetryable }
+
+interface Opened {
+  readonly lagMs: Effect.Effect<number | null, ProviderError>
+  readonly reads: Reads
+}
+
+const open = Effect.fnUntraced(
+  function*(options: Options): Effect.fn.Return<Opened, ProviderError, Scope.Scope> {
+    const database = yield* Database.make({
+      ...options,
+      maxConnections: options.maxConnections ?? 2,
+      applicationName: options.applicationName ?? "duroxide-prisma reader"
+    })
+    const driver = yield* Effect.provideService(PrismaDriver.make(), Database.Database, database)
+    const adminDriver = yield* PrismaAdmin.make().pipe(
+      Effect.provideService(Database.Database, database),
+      Effect.provideService(ProviderDriver, driver)
+    )
+    return {
+      lagMs: Effect.map(
+        Effect.retry(database.query<{ readonly lag_ms: number | null }>("readLag", lagSql), onceMore),
+        ([row]) => row!.lag_ms
+      ),
+      reads: FromDriver.makeAdmin(adminDriver, { readWithExecution: readWithExecution(driver) })
+    }
+  },
+  Effect.provideService(ReadOnly, true)
+)
+
+/** Opened by the first use, in the scope of the caller. A failure is that of this use; the next one tries again. */
+const opening = Effect.fnUntraced(function*(
+  open: Effect.Effect<Opened, ProviderError, Scope.Scope>
+): Effect.fn.Return<Effect.Effect<Opened, ProviderError>, never, Scope.Scope> {
+  const scope = yield* Effect.scope
+  const context = yield* Effect.context<never>()
+  const turn = yield* Semaphore.make(1)
+  let opened: Opened | undefined
+  const attempt = Effect.acquireUseRelease(
+    Scope.fork(scope),
+    (own) => Scope.provide(open, own),
+    (own, exit) => {
+      if (Exit.isFailure(exit)) return Scope.close(own, exit)
+      opened = exit.value
+      return Effect.void
+    }
+  ).pipe(Effect.provideContext(context))
+  return Effect.suspend(() =>
+    opened !== undefined
+      ? Effect.succeed(opened)
+      : turn.withPermits(1)(Effect.suspend(() => opened !== undefined ? Effect.succeed(opened) : attempt))
+  )
+})
+
+/**
+ * A standby that has replayed nothing since its start counts from its start. Without a connection to its primary it cannot
+ * know what it lacks.
+ */
+const lagSql = Prisma.sql`
+  SELECT (CASE
+    WHEN NOT pg_is_in_recovery() THEN NULL
+    WHEN pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn() AND EXISTS (SELECT FROM pg_stat_wal_receiver) THEN 0
+    ELSE GREATEST(0, 1000 * extract(
+      epoch FROM clock_timestamp() - COALESCE(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
+    ))
+  END)::float8 AS lag_ms`
+
+/** The reads of `Admin`, each sent by `send`. */
+const readsBy = (
+  send: <A>(read: (reads: Reads) => Effect.Effect<A, ProviderError>) => Effect.Effect<A, ProviderError>
+) => {
+  const reads: Reads = {
+    listInstances: send((reads) => reads.listInstances),
+    listInstancesByStatus: (status) => send((reads) => reads.listInstancesByStatus(status)),
+    findInstances: (search) => send((reads) => reads.findInstances(search)),
+    listExecutions: (instanceId) => send((reads) => reads.listExecutions(instanceId)),
+    latestExecutionId: (instanceId) => send((reads) => reads.latestExecutionId(instanceId)),
+    readHistory: (instanceId) => send((reads) => reads.readHistory(instanceId)),
+    readHistoryWithExecutionId: (instanceId, executionId) =>
+      send((reads) => reads.readHistoryWithExecutionId(instanceId, executionId)),
+    getInstanceInfo: (instanceId) => send((reads) => reads.getInstanceInfo(instanceId)),
+    getExecutionInfo: (instanceId, executionId) => send((reads) => reads.getExecutionInfo(instanceId, executionId)),
+    getSystemMetrics: send((reads) => reads.getSystemMetrics),
+    getQueueDepths: send((reads) => reads.getQueueDepths),
+    listChildren: (instanceId) => send((reads) => reads.listChildren(instanceId)),
+    getParentId: (instanceId) => send((reads) => reads.getParentId(instanceId)),
+    getInstanceTree: (instanceId) => send((reads) => reads.getInstanceTree(instanceId))
+  }
+  return reads
+}
+
+/** Those of the replica, and of the primary as far as `fallback` says so. One warning for each time that begins. */
+const readsOf = ({ address, fallback, reads }: ReadReplica["Service"], primary: Reads): Reads => {
+  if (fallback === "none") return reads
+  let isMissed = false
+  return readsBy((read) =>
+    read(reads).pipe(
+      Effect.tap(() => Effect.sync(() => void (isMissed = false))),
+      Effect.catchIf((error) => !isOfTheCall(error), (error) => {
+        const warn = isMissed ? Effect.void : missed(address, error)
+        isMissed = true
+        return Effect.andThen(warn, read(primary))
+      })
+    )
+  )
+}
+
+const missed = (address: string, { message, reason }: ProviderError) =>
+  Effect.logWarning("Read replica: it cannot answer, so the primary does").pipe(
+    Effect.annotateLogs({ package: "duroxide-prisma", address, error_type: reason._tag, error: message }),
+    withHarmlessLoggers
+  )
