@@ -30,14 +30,12 @@ import * as Settings from "./internal/settings.ts"
 
 const imports = Command.make("import").pipe(
   Command.withDescription("Import a store of Duroxide"),
-  Command.withSubcommands([importSqlite]),
-  Command.unlisted
+  Command.withSubcommands([importSqlite])
 )
 
 const verify = Command.make("verify").pipe(
   Command.withDescription("Compare an imported store with its source"),
-  Command.withSubcommands([verifySqlite]),
-  Command.unlisted
+  Command.withSubcommands([verifySqlite])
 )
 
 /** The whole tree. `env` has the variables of the process. */

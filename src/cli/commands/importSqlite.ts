@@ -1,30 +1,99 @@
 import * as Argument from "effect/cli/Argument"
 import * as Command from "effect/cli/Command"
+import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as SqliteImport from "../../sqlite/SqliteImport.ts"
 import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
-import * as Progress from "../internal/Progress.ts"
 import { Settings } from "../internal/settings.ts"
+import * as SqliteProgress from "../internal/sqliteProgress.ts"
+import { count } from "../internal/table.ts"
 
-/**
- * `duroxide-prisma import sqlite FILE`.
- *
- * Not listed before it does something. Its shape: read the target, report progress as often as it changes, answer once.
- */
+const flags = {
+  file: Argument.String("file").pipe(
+    Argument.withDescription("The SQLite file of Duroxide; those with the endings -wal and -shm beside it")
+  ),
+  onConflict: Flag.Literals("on-conflict", ["refuse", "keep", "replace"]).pipe(
+    Flag.withDescription("What happens to an id that the target has: fail, leave it, or replace it"),
+    Flag.withDefault("refuse" as const)
+  ),
+  serve: Flag.String("serve").pipe(
+    Flag.withMetavar("<name>"),
+    Flag.withDescription("An orchestration whose running instances this package continues; repeat for more"),
+    Flag.atLeast(0)
+  ),
+  batch: Flag.Int("batch").pipe(
+    Flag.withMetavar("<instances>"),
+    Flag.withDescription("Instances per transaction, 500 by default"),
+    Flag.optional
+  ),
+  discardUnfinished: Flag.Boolean("discard-unfinished").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("First remove what an import has copied that did not end"),
+    Flag.withDefault(false)
+  ),
+  ignoreLocks: Flag.Boolean("ignore-locks").pipe(
+    Flag.withoutNegation,
+    Flag.withDescription("Import although locks of the file have not expired; no process may use it"),
+    Flag.withDefault(false)
+  )
+}
+
 export const importSqlite = Command.make(
   "sqlite",
-  {
-    file: Argument.String("file").pipe(Argument.withDescription("The SQLite file of Duroxide"))
-  },
-  Effect.fnUntraced(function*({ file }) {
-    const { target } = yield* Settings
-    const { address, schema } = yield* target
-    const { answer } = yield* Output
-    const progress = yield* Progress.make
-    yield* progress.report(`imported 0 of 0 instances of ${file}`, { file, imported: 0 })
-    yield* answer({ json: { address, schema, imported: 0 }, text: [`imported 0 instances into ${address}`] })
-    return yield* new CommandError({ code: "NotBuilt", message: "not part of this release", exit: "usage" })
+  flags,
+  Effect.fnUntraced(function*({ batch, file, ...options }) {
+    const { address, schema, url } = yield* (yield* Settings).target
+    const { answer, style } = yield* Output
+    const progress = yield* SqliteProgress.make
+    const report = yield* SqliteImport.importFile({
+      file,
+      target: { url, schema },
+      batch: Option.getOrUndefined(batch),
+      onProgress: progress.report,
+      ...options
+    }).pipe(
+      Effect.catchIf(
+        ({ isRetryable }) => isRetryable && progress.hasBegun("copying"),
+        ({ reason }) =>
+          Effect.fail(
+            new CommandError({
+              code: "ImportStopped",
+              message: `the import stopped half way: ${reason.message}. Run it again: it continues`,
+              exit: "again"
+            })
+          )
+      )
+    )
+    const { counts, kept, outcome, replaced, served } = report
+    const summary = `${count(counts.instances)} instances, ${count(counts.history)} events, ` +
+      `${count(counts.orchestrator_queue)} messages, ${count(counts.worker_queue)} activities`
+    yield* answer({
+      json: { address, ...report },
+      text: outcome === "alreadyImported"
+        ? [`${style.green("imported already")}, nothing to do: ${summary}, in ${address}, schema ${schema}`]
+        : [
+          `${style.green("imported")} ${summary} into ${address}, schema ${schema}`,
+          ...(kept.length > 0 ? [`left out ${count(kept.length)} ids that the target has`] : []),
+          ...(replaced > 0 ? [`replaced ${count(replaced)} instances of the target`] : []),
+          ...(served > 0 ? [`${count(served)} running instances are continued by this package`] : []),
+          `compare both before processes run: duroxide-prisma verify sqlite ${file}`
+        ]
+    })
   })
 ).pipe(
-  Command.withDescription("Import instances, histories and queues from a SQLite file of Duroxide")
+  Command.withShortDescription("Import a SQLite file of Duroxide"),
+  Command.withDescription(
+    "Import instances, histories, key-values, queues and sessions from a SQLite file of Duroxide. Stop all processes " +
+      "that use the file first. Run it again whenever it was interrupted: it continues. No imported instance runs before " +
+      "all are there."
+  ),
+  Command.withExamples([
+    { command: "duroxide-prisma import sqlite store.db", description: "Import into the database of DATABASE_URL" },
+    {
+      command: "duroxide-prisma import sqlite store.db --serve Fulfil --serve Refund",
+      description: "Continue the running instances of two orchestrations here"
+    }
+  ])
 )

@@ -103,14 +103,31 @@ const answers: ReadonlySet<string> = new Set([
   "SchemaOccupied",
   "MigrationsDiffer",
   "MigrationFailed",
-  "LayoutMismatch"
+  "LayoutMismatch",
+  "IdsTaken"
 ])
 
-const inputs: ReadonlySet<string> = new Set(["InvalidInput"])
+const inputs: ReadonlySet<string> = new Set([
+  "InvalidInput",
+  "PackageMissing",
+  "FileUnreadable",
+  "NotDuroxide",
+  "LayoutUnknown",
+  "RowsRefused"
+])
 
-const unfinished: ReadonlySet<string> = new Set(["LockTimeout"])
+const unfinished: ReadonlySet<string> = new Set([
+  "LockTimeout",
+  "FileInUse",
+  "FileChanged",
+  "ImportUnfinished",
+  "ImportRunning"
+])
 
 /** What to do, where the message does not say it. */
 const advice: Readonly<Record<string, string>> = {
+  IdsTaken: "On the command line: --on-conflict keep, or replace",
+  ImportUnfinished: "On the command line: --discard-unfinished",
+  FileChanged: "On the command line: --discard-unfinished",
   ConnectionLost: "Check that the server runs and that the URL leads to it"
 }

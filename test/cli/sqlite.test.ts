@@ -1,0 +1,75 @@
+/**
+ * `import sqlite` and `verify sqlite`.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Files from "../sqlite/files.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import * as Cli from "./cli.ts"
+
+const prepared = Effect.gen(function*() {
+  const target = yield* PgServer.database
+  const file = yield* Files.make()
+  Files.addEverything(file)
+  const run = (command: string, ...flags: ReadonlyArray<string>) =>
+    Cli.run([...command.split(" "), file.path, "--url", target.url, ...flags])
+  return { target, file, run }
+})
+
+describe("import sqlite", () => {
+  it.live("imports once, and says what; verify exits with 0, and with 1 after a change", () =>
+    Effect.gen(function*() {
+      const { run, target } = yield* prepared
+      const first = yield* run("import sqlite", "--batch", "2")
+      assert.strictEqual(first.exitCode, 0, first.stderr)
+      assert.match(first.stdout, /^imported 6 instances, 19 events, 5 messages, 3 activities into 127/)
+      const second = yield* run("import sqlite", "--json")
+      assert.strictEqual(second.exitCode, 0, second.stderr)
+      assert.deepInclude(JSON.parse(second.stdout), { outcome: "alreadyImported", served: 0 })
+
+      const equal = yield* run("verify sqlite")
+      assert.strictEqual(equal.exitCode, 0, equal.stderr)
+      assert.match(equal.stdout, /: equal\n[\s\S]*history +19 +19 +equal/)
+      yield* target.sql("DELETE FROM history WHERE instance_id = 'child' AND event_id = 2")
+      const different = yield* run("verify sqlite", "--json")
+      assert.strictEqual(different.exitCode, 1)
+      const { differences, isEqual } = JSON.parse(different.stdout)
+      assert.deepStrictEqual([isEqual, differences.length, differences[0].instanceId], [false, 1, "child"])
+    }))
+
+  it.live("--serve, repeated, pins running instances to this package", () =>
+    Effect.gen(function*() {
+      const { run } = yield* prepared
+      const { exitCode, stdout } = yield* run("import sqlite", "--serve", "Errand", "--serve", "Other", "--json")
+      assert.strictEqual(exitCode, 0)
+      assert.strictEqual(JSON.parse(stdout).served, 4) // parent, child, eternal and unread
+      assert.strictEqual((yield* run("verify sqlite")).exitCode, 0)
+    }))
+
+  it.live("shows its progress on a terminal, with percent and numbers", () =>
+    Effect.gen(function*() {
+      const { file, target } = yield* prepared
+      const { stderr } = yield* Cli.run(["import", "sqlite", file.path, "--url", target.url], { terminal: 100 })
+      assert.match(stderr, /reading: \d+ %, \d+ of 45 rows/)
+    }))
+
+  it.live("exits with 1 for ids that are taken, 2 for a bad file, 4 for locks of the file, and names the flags", () =>
+    Effect.gen(function*() {
+      const { file, run, target } = yield* prepared
+      yield* target.sql(
+        "INSERT INTO instances (instance_id, orchestration_name, created_at, updated_at) VALUES ('done', 'x', now(), now())"
+      )
+      const taken = yield* run("import sqlite")
+      assert.strictEqual(taken.exitCode, 1)
+      assert.match(taken.stderr, /already has 1 id.*: done.*--on-conflict keep/)
+      assert.strictEqual((yield* run("import sqlite", "--on-conflict", "both")).exitCode, 2)
+      const missing = yield* Cli.run(["import", "sqlite", "/nowhere.db", "--url", target.url])
+      assert.strictEqual(missing.exitCode, 2)
+      assert.include(missing.stderr, "/nowhere.db: there is no such file")
+      file.sql("UPDATE sessions SET locked_until = 4000000000000")
+      const used = yield* run("import sqlite", "--on-conflict", "keep")
+      assert.strictEqual(used.exitCode, 4)
+      const ignored = yield* run("import sqlite", "--on-conflict", "keep", "--ignore-locks")
+      assert.match(ignored.stdout, /imported 5 instances[\s\S]*left out 1 ids/)
+    }))
+})
