@@ -14,16 +14,27 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
-import * as pg from "pg"
+import type * as pg from "pg"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
-import { PoolClient } from "./internal/poolClient.ts"
+import * as Login from "./internal/login.ts"
+import { poolClientOf } from "./internal/poolClient.ts"
 import * as PoolGauges from "./internal/poolGauges.ts"
 import { ReadOnly } from "./internal/readOnly.ts"
 import * as Retirement from "./internal/retirement.ts"
 import * as SqlFault from "./internal/SqlFault.ts"
 import * as StartLine from "./internal/startLine.ts"
+import type * as Protection from "./internal/tls.ts"
+
+/**
+ * What TLS needs besides the URL; instead of files that the URL names (`sslrootcert`, `sslcert`, `sslkey`). Any of these asks
+ * for TLS. Whether the server's certificate is verified, `sslmode` of the URL says.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface Tls extends Protection.Options {}
 
 /**
  * How to reach the database. Everything but `url` has a default.
@@ -32,8 +43,13 @@ import * as StartLine from "./internal/startLine.ts"
  * @since 0.1.0
  */
 export interface Options {
-  /** `postgresql://user:password@host:port/database`. Prisma's `schema` and `pgbouncer` parameters are understood. */
+  /**
+   * `postgresql://user:password@host:port/database`. Prisma's `schema` and `pgbouncer` parameters are understood. With
+   * `Credentials` in the context, its password is not used.
+   */
   readonly url: string | Redacted.Redacted<string>
+  /** Certificates for TLS that are not in files. Defaults to those of the URL. */
+  readonly tls?: Tls | undefined
   /**
    * The schema that holds the tables, 1 to 63 bytes, any character but NUL. Defaults to the URL's `schema` parameter,
    * then to `public`.
@@ -48,6 +64,17 @@ export interface Options {
    * server does not answer, the connection is closed 5 seconds later. Behind a pooler only the latter applies.
    */
   readonly statementTimeout?: Duration.Input | undefined
+  /**
+   * A connection that no statement has used for this time is closed; more than 0. Defaults to 10 minutes: a login costs much
+   * more than an idle connection, and a quiet night should give the server's memory back.
+   */
+  readonly idleTimeout?: Duration.Input | undefined
+  /**
+   * A connection this old is closed after its statement, and replaced when it is needed; more than 0. Defaults to 30
+   * minutes: so new logins use new passwords, a changed address of the server is noticed, and its sessions release what they
+   * have cached.
+   */
+  readonly maxLifetime?: Duration.Input | undefined
   /** Shown in `pg_stat_activity`. Defaults to `duroxide-prisma`. */
   readonly applicationName?: string | undefined
   /**
@@ -71,6 +98,8 @@ export class Database extends Context.Service<Database, {
   readonly schemaSql: Prisma.Sql
   /** `host:port/database`, fit for messages. */
   readonly address: string
+  /** How its connections are protected. `authority only`: the certificate may be that of any host. */
+  readonly tls: "off" | "unverified" | "authority only" | "verified"
   /** For queries through the Prisma models. */
   readonly client: PrismaClient
   /**
@@ -149,6 +178,7 @@ export const make = Effect.fn("Database.make")(
       schema: settings.schema,
       schemaSql: Prisma.raw(Connection.quoted(settings.schema)),
       address: settings.address,
+      tls: settings.protection,
       client,
       query,
       statementCounts: Effect.sync(() => ({ ...counts })),
@@ -188,10 +218,12 @@ export const layerConfig = (
 const logged = (options: Options) =>
   Effect.tap(make(options), (database) => Effect.logInfo("Database: open").pipe(StartLine.annotated(database, options)))
 
-interface Settings extends Connection.Connection {
+interface Settings extends Login.Login {
   readonly maxConnections: number
   readonly checkoutTimeoutMs: number
   readonly statementTimeoutMs: number
+  readonly idleTimeoutMs: number
+  readonly maxLifetimeMs: number
   readonly applicationName: string
   readonly preparedStatements: boolean
 }
@@ -211,7 +243,7 @@ const connectFailure = (reason: ProviderError.Reason) =>
 
 const readSettings = Effect.fnUntraced(
   function*(options: Options): Effect.fn.Return<Settings, ProviderError.ConfigurationInvalid> {
-    const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))
+    const login = yield* Login.make(options)
     const maxConnections = options.maxConnections ?? 10
     if (!Number.isInteger(maxConnections) || maxConnections < 1) {
       return yield* new ProviderError.ConfigurationInvalid({
@@ -219,12 +251,14 @@ const readSettings = Effect.fnUntraced(
       })
     }
     return {
-      ...connection,
+      ...login,
       maxConnections,
       checkoutTimeoutMs: yield* milliseconds("checkoutTimeout", options.checkoutTimeout ?? "30 seconds"),
       statementTimeoutMs: yield* milliseconds("statementTimeout", options.statementTimeout ?? "30 seconds"),
+      idleTimeoutMs: yield* milliseconds("idleTimeout", options.idleTimeout ?? "10 minutes"),
+      maxLifetimeMs: yield* milliseconds("maxLifetime", options.maxLifetime ?? "30 minutes"),
       applicationName: options.applicationName ?? "duroxide-prisma",
-      preparedStatements: options.preparedStatements ?? !connection.pooled
+      preparedStatements: options.preparedStatements ?? !login.pooled
     }
   },
   Effect.mapError(connectFailure)
@@ -244,19 +278,19 @@ const acquirePool = (settings: Settings, isReadOnly: boolean) =>
   Effect.acquireRelease(
     Effect.try({
       try: () => {
-        const pool = new pg.Pool({
-          connectionString: settings.connectionString,
+        const pool = new settings.Pool({
           application_name: settings.applicationName,
           max: settings.maxConnections,
           connectionTimeoutMillis: settings.checkoutTimeoutMs,
           query_timeout: settings.statementTimeoutMs + answerGraceMs,
+          ...settings.config,
+          idleTimeoutMillis: settings.idleTimeoutMs,
+          maxLifetimeSeconds: settings.maxLifetimeMs / 1000,
           keepAlive: true,
           keepAliveInitialDelayMillis,
-          Client: PoolClient,
+          Client: poolClientOf(settings.Client),
           onConnect: (client) => client.query(sessionSettings(settings, isReadOnly))
         })
-        // The URL contains the password: keep it out of anything that prints the pool.
-        Object.defineProperty(pool.options, "connectionString", { enumerable: false })
         // The next query replaces a connection that dies while idle; without a listener, the error ends the process.
         pool.on("error", () => {})
         return pool

@@ -17,6 +17,7 @@ import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
 import type * as ProviderError from "../provider/ProviderError.ts"
+import type { Tls } from "./Database.ts"
 import * as Adoption from "./internal/adoption.ts"
 import * as Connection from "./internal/connection.ts"
 import * as Layout from "./internal/layout.ts"
@@ -35,6 +36,8 @@ import * as MigrationError from "./MigrationError.ts"
 export interface Options {
   /** As for `Database`, but always directly to the server: the lock belongs to the session, which a pooler shares. */
   readonly url: string | Redacted.Redacted<string>
+  /** As for `Database`. */
+  readonly tls?: Tls | undefined
   /** Created when missing. Defaults to the URL's `schema` parameter, then to `public`. */
   readonly schema?: string | undefined
   /** Longest wait for another process that is migrating. Defaults to 1 minute. */

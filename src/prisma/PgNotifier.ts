@@ -19,10 +19,11 @@ import { Notifier, NotifierError } from "../provider/Notifier.ts"
 import type { Hint, Queue, Received } from "../provider/Notifier.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Database } from "./Database.ts"
+import type { Tls } from "./Database.ts"
 import * as Channels from "./internal/channels.ts"
 import { Prisma } from "./internal/client.ts"
-import * as Connection from "./internal/connection.ts"
 import * as Listening from "./internal/listening.ts"
+import * as Login from "./internal/login.ts"
 
 /**
  * How to reach the server. Only `url` is required.
@@ -36,6 +37,8 @@ export interface Options {
    * nothing listens.
    */
   readonly url: string | Redacted.Redacted<string>
+  /** As for `Database`. */
+  readonly tls?: Tls | undefined
   /** False for a process that polls: it opens no connection, and still wakes the others. Defaults to true. */
   readonly listens?: boolean | undefined
 }
@@ -51,7 +54,7 @@ export interface Options {
 export const make = Effect.fnUntraced(
   function*(options: Options): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
     const { onRetired, query, schema } = yield* Database
-    const connection = yield* Effect.fromResult(Connection.parse(options.url, schema)).pipe(
+    const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
       Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
     )
     const channels = Channels.channelsOf(schema)
@@ -82,7 +85,7 @@ export const make = Effect.fnUntraced(
       listen: (listener) =>
         options.listens === false ? Effect.void : Effect.flatMap(hintLogger, (logHint) =>
           Listening.keep({
-            connection,
+            login,
             channels: Object.values(channels),
             applicationName: () => [listenerName, ...[...serves].sort()].join(" "),
             renamed,

@@ -172,10 +172,10 @@ const notifier = (options: Options) =>
     )
   )
 
-const listener = ({ directUrl, longPolling, url }: Options) =>
+const listener = ({ directUrl, longPolling, tls, url }: Options) =>
   directUrl === undefined
-    ? PgNotifier.make({ url, listens: longPolling?.enabled })
-    : PgNotifier.make({ url: directUrl, listens: longPolling?.enabled }).pipe(
+    ? PgNotifier.make({ url, tls, listens: longPolling?.enabled })
+    : PgNotifier.make({ url: directUrl, tls, listens: longPolling?.enabled }).pipe(
       Effect.mapError(({ operation, reason }) => new ProviderError({ operation, reason: DirectUrl.named(reason) })),
       Effect.map((notifier) => ({
         ...notifier,

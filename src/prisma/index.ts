@@ -1,3 +1,4 @@
+export * as Credentials from "./Credentials.ts"
 export * as Database from "./Database.ts"
 export * as MigrationError from "./MigrationError.ts"
 export * as Migrator from "./Migrator.ts"

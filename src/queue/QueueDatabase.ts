@@ -49,7 +49,7 @@ export type Services = Database.Database | signals.QueueSignals
  * @since 0.2.0
  */
 export const layer = (options: Options): Layer.Layer<Services, ProviderError | MigrationError> =>
-  signals.layer({ url: options.directUrl ?? options.url, listens: options.listens }).pipe(
+  signals.layer({ url: options.directUrl ?? options.url, tls: options.tls, listens: options.listens }).pipe(
     Layer.provideMerge(Database.layer(options)),
     Layer.provide(Preparation.layer(options))
   )
@@ -100,6 +100,8 @@ export const layerEnvironment = (
  */
 export const layerShared = (options: {
   readonly url: string | Redacted.Redacted<string>
+  /** As in `Options`. */
+  readonly tls?: Database.Tls | undefined
   /** As in `Options`. */
   readonly listens?: boolean | undefined
 }): Layer.Layer<signals.QueueSignals, ProviderError, Database.Database> => signals.layer(options)

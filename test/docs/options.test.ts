@@ -73,6 +73,7 @@ describe("README.md:", () => {
   it("PrismaProvider.layer has these options and defaults", () => {
     const defaults: Record<keyof PrismaProvider.Options, string> = {
       url: "–",
+      tls: "of the URL",
       schema: "public",
       migrate: "apply",
       allowAhead: "false",
@@ -80,6 +81,8 @@ describe("README.md:", () => {
       maxConnections: "10",
       checkoutTimeout: "30 seconds",
       statementTimeout: "30 seconds",
+      idleTimeout: "10 minutes",
+      maxLifetime: "30 minutes",
       applicationName: "duroxide-prisma",
       preparedStatements: "true",
       clock: "database",
@@ -99,7 +102,7 @@ describe("README.md:", () => {
       if (name === "url") continue
       assert.include(commented(sources, name), value, name)
       // The others are no values.
-      const isValue = !["schema", "directUrl", "preparedStatements", "clock", "longPolling"].includes(name)
+      const isValue = !["tls", "schema", "directUrl", "preparedStatements", "clock", "longPolling"].includes(name)
       if (isValue) assert.strictEqual(coded(sources, name), value, name)
     }
   })

@@ -88,7 +88,7 @@ const container: Effect.Effect<Server | undefined, unknown, Scope.Scope> = Effec
     }),
     (container) => Effect.promise(() => container.stop())
   )
-  return { url: started.getConnectionUri(), source: "container", logFile: null }
+  return { url: `${started.getConnectionUri()}?sslmode=disable`, source: "container", logFile: null }
 })
 
 const embedded: Effect.Effect<Server, unknown, Scope.Scope> = Effect.gen(function*() {

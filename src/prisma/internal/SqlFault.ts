@@ -26,6 +26,7 @@ import * as ProviderError from "../../provider/ProviderError.ts"
  * @since 0.1.0
  */
 export const classify = (thrown: unknown): ProviderError.Reason => {
+  if (thrown instanceof ProviderError.ProviderError) return thrown.reason // of `Credentials`
   const cause = adapterCause(thrown)
   const sql = sqlError(cause) ?? sqlError(thrown)
   if (sql !== undefined) return fromSqlState(sql, thrown)
@@ -254,7 +255,8 @@ const unexpected = (thrown: unknown, problem: string, sqlState: string | null = 
   return new ProviderError.Unexpected({ sqlState, problem, cause })
 }
 
-const scrub = (message: string): string => {
+/** The first line of a message, without URLs and passwords. */
+export const scrub = (message: string): string => {
   const [first = ""] = message.split("\n")
   const clean = first.replace(/\b[a-z]+:\/\/\S+/gi, "<url>").replace(/password=\S+/gi, "password=<hidden>")
   return clean.length > 300 ? `${clean.slice(0, 300)}…` : clean

@@ -1,8 +1,8 @@
 /**
  * Reads a connection URL the way people write it for Prisma, and checks the name of a schema.
  *
- * Prisma's own parameters (`schema`, `pgbouncer`, …) are used or dropped here; everything else in the URL is left to
- * `pg`. Of the URL, only host, port and database are ever shown.
+ * Prisma's own parameters (`schema`, `pgbouncer`, …) are used or dropped here, and those of TLS are left to `tls.ts`. Of
+ * the URL, only host, port and database are ever shown.
  */
 import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
@@ -11,8 +11,12 @@ import * as ProviderError from "../../provider/ProviderError.ts"
 
 /** A connection URL, parsed for `pg`. */
 export interface Connection {
-  /** For `pg.Pool` and `pg.Client`; its keys override sibling settings. */
-  readonly connectionString: string
+  /** What the URL says to `pg`, without TLS. What it does not say is undefined, and `pg` looks in its environment. */
+  readonly config: pg.ClientConfig
+  /** The server's name or address, or the directory of its socket. */
+  readonly host: string
+  /** Of the URL, decoded. */
+  readonly parameters: URLSearchParams
   /** The schema that holds the tables. */
   readonly schema: string
   /** The URL names a pooler, not the server itself. */
@@ -35,7 +39,7 @@ export const parse = (
     const parsed = yield* Result.try({
       try: () => {
         const parsed = new URL(given.replace("@/", "@localhost/")) // no host: `?host=` names a socket directory
-        decodeURIComponent(parsed.username + parsed.password + parsed.pathname)
+        decodeURIComponent(parsed.username + parsed.password + parsed.hostname + parsed.pathname)
         return parsed
       },
       catch: () => problem("the connection URL cannot be read; special characters in its parts must be percent-encoded")
@@ -45,13 +49,26 @@ export const parse = (
     }
     const name = yield* checkSchema(schema ?? parsed.searchParams.get("schema") ?? "public")
     const pooled = parsed.searchParams.get("pgbouncer") === "true"
-    for (const key of prismaParameters) parsed.searchParams.delete(key)
-    const host = parsed.searchParams.get("host") ?? (parsed.hostname === "" ? "localhost" : parsed.hostname)
+    const { searchParams: parameters } = parsed
+    const part = (name: string, other: string) => parameters.get(name) || decodeURIComponent(other) || undefined
+    const host = part("host", parsed.hostname.replace(/^\[(.+)\]$/, "$1")) ?? process.env["PGHOST"] ?? "localhost"
+    const port = part("port", parsed.port)
     return {
-      connectionString: parsed.toString(),
+      config: {
+        host,
+        port: port === undefined ? undefined : Number(port),
+        user: part("user", parsed.username),
+        password: part("password", parsed.password),
+        database: part("database", parsed.pathname.slice(1)),
+        ...Object.fromEntries(
+          passed.flatMap((name) => parameters.get(name) === null ? [] : [[name, parameters.get(name)]])
+        )
+      },
+      host,
+      parameters,
       schema: name,
       pooled,
-      address: `${host}:${parsed.port === "" ? 5432 : parsed.port}${decodeURIComponent(parsed.pathname)}`
+      address: `${host}:${port ?? 5432}${decodeURIComponent(parsed.pathname)}`
     }
   })
 
@@ -79,13 +96,17 @@ export const located = (reason: ProviderError.Reason, address: string): Provider
     ? new ProviderError.ConnectionLost({ problem: `${address}: ${reason.problem}` })
     : reason
 
-const prismaParameters = [
-  "schema",
-  "pgbouncer",
-  "connection_limit",
-  "pool_timeout",
-  "socket_timeout",
-  "statement_cache_size"
+/** Parameters that `pg` understands, besides those of TLS. */
+const passed = [
+  "application_name",
+  "fallback_application_name",
+  "client_encoding",
+  "idle_in_transaction_session_timeout",
+  "lock_timeout",
+  "options",
+  "query_timeout",
+  "replication",
+  "statement_timeout"
 ]
 
 const problem = (text: string) => new ProviderError.ConfigurationInvalid({ problem: text })

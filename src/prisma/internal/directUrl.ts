@@ -7,11 +7,14 @@ import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import type * as MigrationError from "../MigrationError.ts"
+import type * as Login from "./login.ts"
 import * as Session from "./migrationSession.ts"
+import type * as Tls from "./tls.ts"
 
 export interface Urls {
   readonly url: string | Redacted.Redacted<string>
   readonly directUrl: string | Redacted.Redacted<string>
+  readonly tls?: Tls.Options | undefined
 }
 
 /** The same reason, naming the option. Faults of statements stay as they are. */
@@ -38,13 +41,13 @@ export const named = <R extends MigrationError.Reason>(reason: R): R | ProviderE
  * Fails with the reason if `url` cannot be reached.
  */
 export const problemOf = Effect.fnUntraced(
-  function*({ directUrl, url }: Urls): Effect.fn.Return<
+  function*({ directUrl, tls, url }: Urls): Effect.fn.Return<
     ProviderError.Reason | undefined,
     ProviderError.Reason,
     Scope.Scope
   > {
-    const used = yield* identify(url)
-    return yield* identify(directUrl).pipe(
+    const used = yield* identify({ url, tls })
+    return yield* identify({ url: directUrl, tls }).pipe(
       Effect.match({
         onSuccess: (direct) =>
           isSame(used, direct) ? undefined : named(
@@ -62,8 +65,8 @@ export const problemOf = Effect.fnUntraced(
 
 const ofOption = (problem: string) => `directUrl: ${problem}`
 
-const identify = Effect.fnUntraced(function*(url: Urls["url"]) {
-  const { address, run } = yield* Session.connect({ url })
+const identify = Effect.fnUntraced(function*(options: Login.Options) {
+  const { address, run } = yield* Session.connect(options)
   const [row] = yield* run(withServer).pipe(
     Effect.catchIf(({ _tag }) => _tag === "PermissionDenied" || _tag === "SchemaMismatch", () => run(withoutServer))
   )

@@ -33,6 +33,8 @@ export const database = {
   ],
   checkoutTimeout: pg("checkoutTimeout", wait),
   statementTimeout: pg("statementTimeout", wait),
+  idleTimeout: pg("idleTimeout", wait),
+  maxLifetime: pg("maxLifetime", wait),
   applicationName: pg("applicationName", Environment.text),
   preparedStatements: pg("preparedStatements", Environment.flag),
   migrate: pg("migrate", Environment.choice("apply", "verify", "adopt", "none")),

@@ -10,12 +10,12 @@ import * as net from "node:net"
 import * as pg from "pg"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import type { Notification } from "./channels.ts"
-import type { Connection } from "./connection.ts"
 import { located, quoted } from "./connection.ts"
+import type { Login } from "./login.ts"
 import * as SqlFault from "./SqlFault.ts"
 
 export interface Options {
-  readonly connection: Connection
+  readonly login: Login
   /** Unquoted. */
   readonly channels: ReadonlyArray<string>
   readonly applicationName: () => string
@@ -40,7 +40,7 @@ export interface Session {
  */
 export const open = Effect.fnUntraced(
   function*(options: Options): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
-    const { address } = options.connection
+    const { address } = options.login
     const lost = Deferred.makeUnsafe<never, ProviderError.Reason>()
     const lose = (reason: ProviderError.Reason) => Deferred.doneUnsafe(lost, Effect.fail(located(reason, address)))
     const answered = <A>(ask: () => Promise<A>) =>
@@ -114,12 +114,11 @@ const connectTimeoutMs = 10_000
 /** For the last message, which lets the server end the session without a line in its log. */
 const farewellMs = 1000
 
-const prepare = ({ applicationName, connection }: Options) => {
+const prepare = ({ applicationName, login }: Options) => {
   const socket = new net.Socket()
-  const url = new URL(connection.connectionString)
-  url.searchParams.set("application_name", applicationName()) // whatever the URL gives to the pool's connections
-  const client = new pg.Client({
-    connectionString: url.toString(),
+  const client = new login.Client({
+    ...login.config,
+    application_name: applicationName(), // whatever the URL gives to the pool's connections
     connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: heartbeatIntervalMs,

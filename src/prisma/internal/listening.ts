@@ -14,13 +14,13 @@ import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import type { Database } from "../Database.ts"
 import type { Notification } from "./channels.ts"
-import type { Connection } from "./connection.ts"
 import * as ListenerSession from "./listenerSession.ts"
+import type { Login } from "./login.ts"
 import * as SqlFault from "./SqlFault.ts"
 
 /** None of the functions throws or waits. */
 export interface Listening {
-  readonly connection: Connection
+  readonly login: Login
   /** Unquoted. */
   readonly channels: ReadonlyArray<string>
   readonly applicationName: () => string
@@ -43,7 +43,7 @@ export interface Listening {
 
 /** Listens in the background until the scope is closed. Through a pooler it does not: it says so in the log. */
 export const keep = (options: Listening): Effect.Effect<void, never, Scope.Scope> =>
-  options.connection.pooled ? cannotListen(options.connection) : Effect.gen(function*() {
+  options.login.pooled ? cannotListen(options.login) : Effect.gen(function*() {
     const doubted = Latch.makeUnsafe()
     yield* options.onRetired(() => doubted.openUnsafe())
     yield* Effect.forkScoped(connectAgain(options, doubted))
@@ -76,7 +76,7 @@ const echoTimeoutMs = 5000
 
 const echoRetryMs = 1000
 
-const cannotListen = ({ address }: Connection) =>
+const cannotListen = ({ address }: Login) =>
   log(
     Effect.logWarning(
       "Listener: the URL leads to a pooler, so the queues are polled; set directUrl to the address of the server"
@@ -86,7 +86,7 @@ const cannotListen = ({ address }: Connection) =>
 
 /** Connects, again and again. */
 const connectAgain = Effect.fnUntraced(function*(options: Listening, doubted: Latch.Latch): Effect.fn.Return<never> {
-  const { connection: { address } } = options
+  const { login: { address } } = options
   const clock = yield* Clock.Clock
   let failures = 0
   let connectedAtMs: number | undefined
@@ -126,7 +126,7 @@ const connectAgain = Effect.fnUntraced(function*(options: Listening, doubted: La
   }
 
   return yield* Effect.forever(Effect.gen(function*() {
-    const reason = yield* Effect.scoped(listenOnce(options, doubted, connected)).pipe(
+    const reason = yield* options.login.onceMore(Effect.scoped(listenOnce(options, doubted, connected))).pipe(
       Effect.catchDefect((defect) => Effect.fail(SqlFault.classify(defect))),
       Effect.flip
     )

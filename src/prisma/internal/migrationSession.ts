@@ -2,46 +2,40 @@
  * The session a migration runs in: its own connection directly to the server, and the locks it holds.
  */
 import * as Effect from "effect/Effect"
-import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
-import * as pg from "pg"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import * as MigrationError from "../MigrationError.ts"
 import * as Connection from "./connection.ts"
+import * as Login from "./login.ts"
 import * as SqlFault from "./SqlFault.ts"
 
 export type Row = Readonly<Record<string, unknown>>
 
-export interface Session extends Connection.Connection {
+export interface Session extends Login.Login {
   readonly run: (
     sql: string,
     values?: ReadonlyArray<unknown>
   ) => Effect.Effect<ReadonlyArray<Row>, ProviderError.Reason>
 }
 
-interface Options {
-  readonly url: string | Redacted.Redacted<string>
-  readonly schema?: string | undefined
-}
-
 /** Open for the current scope, as the server gives it. */
 export const connect = Effect.fnUntraced(
-  function*(options: Options): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
-    const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))
+  function*(options: Login.Options): Effect.fn.Return<Session, ProviderError.Reason, Scope.Scope> {
+    const login = yield* Login.make(options)
     const client = yield* Effect.acquireRelease(
-      Effect.tryPromise({
+      login.onceMore(Effect.tryPromise({
         try: async () => {
-          const client = new pg.Client({
-            connectionString: connection.connectionString,
+          const client = new login.Client({
             application_name: "duroxide-prisma migrator",
+            ...login.config,
             connectionTimeoutMillis: 30_000
           })
           client.on("error", () => {}) // the running query reports it; without a listener it ends the process
           await client.connect()
           return client
         },
-        catch: (thrown) => Connection.located(SqlFault.classify(thrown), connection.address)
-      }),
+        catch: (thrown) => Connection.located(SqlFault.classify(thrown), login.address)
+      })),
       (client) => Effect.promise(() => client.end())
     )
     const run: Session["run"] = (sql, values) =>
@@ -50,18 +44,18 @@ export const connect = Effect.fnUntraced(
         try: async () => (await client.query<Row>(sql, values === undefined ? undefined : [...values])).rows ?? [],
         catch: SqlFault.classify
       })
-    return { ...connection, run }
+    return { ...login, run }
   }
 )
 
 /** The same, with the schema as its search path. */
-export const open = (options: Options) =>
+export const open = (options: Login.Options) =>
   Effect.tap(connect(options), ({ run, schema }) =>
     // Names in migrations are unqualified, and stored functions keep the search path they are created with.
     run(`SET search_path = ${Connection.quoted(schema)}; SET statement_timeout = 0`))
 
 /** As `open`, for callers that take locks: these belong to a session, and a pooler shares its sessions. */
-export const openDirect = Effect.fnUntraced(function*(options: Options) {
+export const openDirect = Effect.fnUntraced(function*(options: Login.Options) {
   const session = yield* open(options)
   return session.pooled
     ? yield* new ProviderError.ConfigurationInvalid({

@@ -8,24 +8,26 @@ import { ProviderError } from "../../provider/ProviderError.ts"
 import { MigrationError } from "../MigrationError.ts"
 import * as Migrator from "../Migrator.ts"
 import * as DirectUrl from "./directUrl.ts"
+import type * as Tls from "./tls.ts"
 
 /** As in `PrismaProvider.Options`, where they are documented. */
 interface Options {
   readonly url: string | Redacted.Redacted<string>
   readonly directUrl?: string | Redacted.Redacted<string> | undefined
+  readonly tls?: Tls.Options | undefined
   readonly schema?: string | undefined
   readonly migrate?: "apply" | "verify" | "adopt" | "none" | undefined
   readonly allowAhead?: boolean | undefined
 }
 
 export const layer = (options: Options): Layer.Layer<never, ProviderError | MigrationError> => {
-  const { directUrl, schema, url } = options
+  const { directUrl, schema, tls, url } = options
   const migrate = options.migrate ?? "apply"
   const allowAhead = options.allowAhead ?? false
   if (migrate === "none") return Layer.empty
   const { operation, run } = migrators[migrate]
-  if (directUrl === undefined) return Layer.effectDiscard(run({ url, schema, allowAhead }))
-  const check = Effect.scoped(DirectUrl.problemOf({ url, directUrl })).pipe(
+  if (directUrl === undefined) return Layer.effectDiscard(run({ url, tls, schema, allowAhead }))
+  const check = Effect.scoped(DirectUrl.problemOf({ url, directUrl, tls })).pipe(
     Effect.mapError((reason) => new ProviderError({ operation: "connect", reason })),
     Effect.flatMap((reason) =>
       reason === undefined ? Effect.void : Effect.fail(new MigrationError({ operation, reason }))
@@ -34,7 +36,7 @@ export const layer = (options: Options): Layer.Layer<never, ProviderError | Migr
   return Layer.effectDiscard(Effect.andThen(
     check,
     Effect.mapError(
-      run({ url: directUrl, schema, allowAhead }),
+      run({ url: directUrl, tls, schema, allowAhead }),
       ({ operation, reason }) => new MigrationError({ operation, reason: DirectUrl.named(reason) })
     )
   ))

@@ -2,8 +2,10 @@
  * What an open database logs: its address, and the settings that were given, with the environment variable of each.
  */
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { setting, SettingOrigins, shown } from "../../model/internal/settings.ts"
+import { Credentials } from "../Credentials.ts"
 
 /** As in `PrismaProvider.Options`, where they are documented. */
 interface Options {
@@ -14,18 +16,26 @@ interface Options {
 
 /** Of URLs, only `host:port/database` is logged. */
 export const annotated =
-  ({ address, schema }: { readonly address: string; readonly schema: string }, options: Options) =>
+  (
+    { address, schema, tls }: { readonly address: string; readonly schema: string; readonly tls: string },
+    options: Options
+  ) =>
   (line: Effect.Effect<void>): Effect.Effect<void> =>
-    Effect.flatMap(SettingOrigins, (origins) =>
-      line.pipe(
+    Effect.gen(function*() {
+      const origins = yield* SettingOrigins
+      const credentials = yield* Effect.serviceOption(Credentials)
+      yield* line.pipe(
         Effect.annotateLogs({
           package: "duroxide-prisma",
           address,
           schema,
+          tls,
+          ...(Option.isSome(credentials) ? { credentials: credentials.value.kind } : {}),
           settings: given(options).map(([name, value]) => setting(name, value, origins)).join(", ") || "defaults"
         }),
         withHarmlessLoggers
-      ))
+      )
+    })
 
 // internal
 
@@ -47,6 +57,8 @@ const named: ReadonlySet<string> = new Set([
   "maxConnections",
   "checkoutTimeout",
   "statementTimeout",
+  "idleTimeout",
+  "maxLifetime",
   "applicationName",
   "preparedStatements",
   "clock",

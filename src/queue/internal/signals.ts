@@ -26,10 +26,11 @@ import { InBackground } from "../../model/internal/inBackground.ts"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import { Database } from "../../prisma/Database.ts"
+import type { Tls } from "../../prisma/Database.ts"
 import * as Channels from "../../prisma/internal/channels.ts"
 import { Prisma } from "../../prisma/internal/client.ts"
-import * as Connection from "../../prisma/internal/connection.ts"
 import * as Listening from "../../prisma/internal/listening.ts"
+import * as Login from "../../prisma/internal/login.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
 
 /** What a subscriber waits for. */
@@ -72,6 +73,7 @@ export class QueueSignals extends Context.Service<QueueSignals, {
 export interface Options {
   /** Address of the server itself. With `pgbouncer=true` it is that of a pooler, so that this process polls. */
   readonly url: string | Redacted.Redacted<string>
+  readonly tls?: Tls | undefined
   /** False for a process that polls: it opens no connection, and still wakes the others. Defaults to true. */
   readonly listens?: boolean | undefined
 }
@@ -81,7 +83,7 @@ export const make = Effect.fnUntraced(function*(
   options: Options
 ): Effect.fn.Return<QueueSignals["Service"], ProviderError.ProviderError, Database | Scope.Scope> {
   const { onRetired, query, schema } = yield* Database
-  const connection = yield* Effect.fromResult(Connection.parse(options.url, schema)).pipe(
+  const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
     Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
   )
   const channel = Channels.queueChannelOf(schema)
@@ -153,7 +155,7 @@ export const make = Effect.fnUntraced(function*(
     if (isListening) return Effect.void
     isListening = true
     return Listening.keep({
-      connection,
+      login,
       channels: [channel],
       applicationName: () => `duroxide-prisma queues ${Channels.hashOf(schema).slice(0, 16)}`,
       echo,

@@ -1,0 +1,175 @@
+/**
+ * Where the password of a login comes from, if it is not that of the URL: from a file, from a function of the
+ * application, or from the platform as a short-lived token.
+ *
+ * An optional service. Everything that opens a connection (the pool, the connection that listens, migrations, the check of
+ * `directUrl`) finds it in the context, and then ignores the password of its URL. A password matters only at login:
+ * connections that are open stay open when it runs out.
+ *
+ * @since 0.2.0
+ */
+import * as Clock from "effect/Clock"
+import * as Config from "effect/Config"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import * as fs from "node:fs/promises"
+import * as ProviderError from "../provider/ProviderError.ts"
+import * as Passwords from "./internal/passwords.ts"
+import * as SqlFault from "./internal/SqlFault.ts"
+
+/**
+ * A login that needs a password.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Request {
+  readonly host: string
+  readonly port: number
+  readonly user: string
+  readonly database: string
+  /** The password that the server refused last. Who would return it again asks for a new one first. */
+  readonly refused?: Redacted.Redacted<string> | undefined
+}
+
+/**
+ * Passwords for logins.
+ *
+ * @category services
+ * @since 0.2.0
+ */
+export class Credentials extends Context.Service<Credentials, {
+  /** What the passwords are, for messages: "a token of Microsoft Entra". */
+  readonly kind: string
+  /** Passwords that the server must see as they are: sent only over TLS with a verified certificate. Defaults to false. */
+  readonly requiresTls?: boolean | undefined
+  /** A password that is valid now. Asked for by each new connection. */
+  readonly password: (request: Request) => Effect.Effect<Redacted.Redacted<string>, ProviderError.ProviderError>
+}>()("duroxide-prisma/prisma/Credentials") {}
+
+/**
+ * How a password is obtained, and how long it is used.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface Options<E = never, R = never> {
+  /**
+   * Obtains the password: a call of a secret store, or a variable of the environment with
+   * `Config.Redacted("POSTGRES_PASSWORD")`. Interrupted after a minute;
+   * a connection waits for 8 seconds.
+   */
+  readonly password: Effect.Effect<Redacted.Redacted<string>, E, R>
+  /** How long a password is used, more than 0. Defaults to 1 hour. */
+  readonly timeToLive?: Duration.Input | undefined
+  /**
+   * A new password is obtained this long before the old one runs out; if it fails, the old one is used until then. Defaults
+   * to half of `timeToLive`, which is the most.
+   */
+  readonly refreshBefore?: Duration.Input | undefined
+}
+
+/**
+ * Passwords that a function returns.
+ *
+ * **Details**
+ *
+ * One call for all connections that need it, and again before `timeToLive` is over, or at once if the server refuses the
+ * password: it may have been changed early. If a call fails while the last password is still in use, that one is used and
+ * a warning logged; otherwise connecting fails with `ProviderError`, reason `Unavailable`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layer = <E, R>(
+  options: Options<E, R>
+): Layer.Layer<Credentials, ProviderError.ProviderError, R> =>
+  Layer.effect(
+    Credentials,
+    Effect.gen(function*() {
+      const timeToLiveMs = yield* milliseconds("timeToLive", options.timeToLive ?? "1 hour")
+      const refreshBeforeMs = options.refreshBefore === undefined
+        ? timeToLiveMs / 2
+        : yield* milliseconds("refreshBefore", options.refreshBefore)
+      const context = yield* Effect.context<R>()
+      return yield* issued({
+        kind: "a password of the application's function",
+        keyOf: () => "",
+        refreshBeforeMs,
+        issue: () =>
+          Effect.gen(function*() {
+            const password = yield* options.password
+            return { password, expiresAtMs: (yield* Clock.currentTimeMillis) + timeToLiveMs }
+          }).pipe(
+            Effect.catchDefect((defect) => Effect.fail(defect)),
+            Effect.mapError(ofFunction),
+            Effect.provide(context)
+          )
+      })
+    })
+  )
+
+/**
+ * The password in a file, as Kubernetes and Docker mount secrets; without the line break at its end.
+ *
+ * **Details**
+ *
+ * Read for each new connection, so a new password needs no restart. Connecting fails with `ConfigurationInvalid` if the
+ * file cannot be read or is empty.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerFile = (path: string): Layer.Layer<Credentials> =>
+  Layer.succeed(Credentials, {
+    kind: "a password file",
+    password: () =>
+      Effect.tryPromise({
+        try: () => fs.readFile(path, "utf8"),
+        catch: (thrown) => invalid(`the password file ${path} cannot be read (${codeOf(thrown)})`)
+      }).pipe(
+        Effect.map((text) => text.replace(/\r?\n$/, "")),
+        Effect.filterOrFail((text) => text !== "", () => invalid(`the password file ${path} is empty`)),
+        Effect.map((text) => Redacted.make(text)),
+        Effect.mapError(connecting)
+      )
+  })
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+const connecting = (reason: ProviderError.Reason) => new ProviderError.ProviderError({ operation: "connect", reason })
+
+const invalid = (problem: string) => new ProviderError.ConfigurationInvalid({ problem })
+
+const unavailable = (problem: string) => new ProviderError.Unavailable({ sqlState: null, problem })
+
+const ofFunction = (error: unknown): ProviderError.Reason =>
+  error instanceof Config.ConfigError
+    ? invalid(messageOf(error))
+    : unavailable(`the function for the password failed: ${messageOf(error)}`)
+
+const messageOf = (error: unknown) =>
+  SqlFault.scrub((error instanceof Error ? error.message || error.name : String(error)).replace(/\s*\n\s*/g, " "))
+
+const codeOf = (error: unknown) => String((error as NodeJS.ErrnoException | undefined)?.code)
+
+const issued = Effect.fnUntraced(function*(options: Passwords.Options<Request> & { readonly requiresTls?: boolean }) {
+  const password = yield* Passwords.make(options)
+  return Credentials.of({
+    kind: options.kind,
+    requiresTls: options.requiresTls,
+    password: (request) => Effect.mapError(password(request), connecting)
+  })
+})
+
+const milliseconds = (name: string, input: Duration.Input) => {
+  const millis = Duration.toMillis(Duration.fromInputUnsafe(input))
+  return millis > 0 && Number.isFinite(millis)
+    ? Effect.succeed(millis)
+    : Effect.fail(connecting(invalid(`${name} of Credentials must be more than 0 and have an end`)))
+}

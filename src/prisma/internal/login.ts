@@ -1,0 +1,141 @@
+/**
+ * How connections log in: with the password of the URL, or with that of `Credentials`, and under which protection.
+ *
+ * Everything that connects goes through here.
+ */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as pg from "pg"
+import * as ProviderError from "../../provider/ProviderError.ts"
+import { Credentials } from "../Credentials.ts"
+import type { Request } from "../Credentials.ts"
+import * as Connection from "./connection.ts"
+import * as SqlFault from "./SqlFault.ts"
+import * as Tls from "./tls.ts"
+
+export interface Options {
+  readonly url: string | Redacted.Redacted<string>
+  readonly schema?: string | undefined
+  readonly tls?: Tls.Options | undefined
+}
+
+export interface Login extends Connection.Connection {
+  readonly config: pg.ClientConfig
+  readonly protection: Tls.Protection["name"]
+  /** To be used with `config`. */
+  readonly Client: typeof pg.Client
+  /** To be used with `config` and `Client`. */
+  readonly Pool: typeof pg.Pool
+  /**
+   * Runs an attempt once more if the server refuses its password. The second one logs in with a new password, which may
+   * have been changed before the old one ran out.
+   */
+  readonly onceMore: <A, E extends { readonly _tag: string }, R>(
+    attempt: Effect.Effect<A, E, R>
+  ) => Effect.Effect<A, E, R>
+}
+
+/** Of the `Credentials` in the context, if any. Fails with `ConfigurationInvalid`. */
+export const make = Effect.fnUntraced(
+  function*(options: Options): Effect.fn.Return<Login, ProviderError.ConfigurationInvalid> {
+    const connection = yield* Effect.fromResult(Connection.parse(options.url, options.schema))
+    const credentials = Option.getOrUndefined(yield* Effect.serviceOption(Credentials))
+    const protection = yield* Effect.fromResult(Tls.resolve({
+      host: connection.host,
+      parameters: connection.parameters,
+      options: options.tls,
+      secret: credentials?.requiresTls === true ? credentials.kind : undefined
+    }))
+    const ssl = protection.ssl
+    const isDirect = connection.parameters.get("sslnegotiation") === "direct"
+    const config = { ...connection.config, ssl, ...(isDirect ? { sslnegotiation: "direct" as const } : {}) }
+    const common = { ...connection, protection: protection.name }
+    if (credentials === undefined) {
+      const Client = clientOf(undefined)
+      return { ...common, config, Client, Pool: pg.Pool, onceMore: (attempt) => attempt }
+    }
+    const run = Effect.runPromiseWith(yield* Effect.context<never>())
+    const Client = clientOf((request) => run(credentials.password(request)))
+    return {
+      ...common,
+      config: { ...config, password: undefined },
+      Client,
+      Pool: RepeatingPool,
+      onceMore: (attempt) => Effect.catchIf(attempt, ({ _tag }) => _tag === "AuthenticationFailed", () => attempt)
+    }
+  }
+)
+
+// internal
+
+const isRefusal = (thrown: unknown) =>
+  // Not one of `Credentials`, which has nothing better.
+  !(thrown instanceof ProviderError.ProviderError) && SqlFault.classify(thrown)._tag === "AuthenticationFailed"
+
+/** Clients that ask for their password, if not that of the URL, and say which one was refused when the next one asks. */
+const clientOf = (
+  ask: ((request: Request) => Promise<Redacted.Redacted<string>>) | undefined
+): typeof pg.Client => {
+  let refused: Redacted.Redacted<string> | undefined
+  return class extends pg.Client {
+    #sent: Redacted.Redacted<string> | undefined
+
+    constructor(config?: string | pg.ClientConfig) {
+      super(config)
+      if (ask === undefined) return
+      const { database = "", host, port, user = "" } = this
+      // As `pg` sets it: hidden from whatever prints the client.
+      Object.defineProperty(this, "password", {
+        configurable: true,
+        enumerable: false,
+        writable: true,
+        value: async () => {
+          this.#sent = await ask({ host, port, user, database, refused })
+          return Redacted.value(this.#sent)
+        }
+      })
+    }
+
+    override connect(): Promise<this>
+    override connect(callback: (error: Error) => void): void
+    override connect(callback?: (error: Error) => void): Promise<this> | void {
+      if (callback === undefined) {
+        return super.connect().then(() => this, (error) => {
+          this.#note(error)
+          throw error
+        })
+      }
+      super.connect((error: Error) => {
+        this.#note(error)
+        callback(error)
+      })
+    }
+
+    #note(error: unknown) {
+      if (error === null || error === undefined) return
+      if (isRefusal(error)) refused = this.#sent
+      // A server that gets no password would wait for it, a minute long.
+      void this.end().catch(() => {})
+    }
+  }
+}
+
+type PoolCallback = Parameters<pg.Pool["connect"]>[0]
+
+/** A pool in which a login that is refused is tried once more. */
+class RepeatingPool extends pg.Pool {
+  override connect(): Promise<pg.PoolClient>
+  override connect(callback: PoolCallback): void
+  override connect(callback?: PoolCallback): Promise<pg.PoolClient> | void {
+    const connected = super.connect().catch((error: unknown) => {
+      if (isRefusal(error)) return super.connect()
+      throw error
+    })
+    if (callback === undefined) return connected
+    connected.then(
+      (client) => callback(undefined, client, client.release),
+      (error: Error) => callback(error, undefined, () => {})
+    )
+  }
+}
