@@ -176,7 +176,7 @@ describe("docs/configuration.md:", () => {
 
   it("lists each variable that the code reads, with its option, value and default", () => {
     // The types say that no option lacks a variable: those in code alone are left out here.
-    const provider: Environment.Table<Omit<PrismaProvider.Options, "clock" | "longPolling">> =
+    const provider: Environment.Table<Omit<PrismaProvider.Options, "clock" | "longPolling" | "tls">> =
       databaseEnvironment.provider
     const polling: { readonly [K in keyof FromDriver.LongPolling as `longPolling.${K}`]-?: unknown } =
       databaseEnvironment.longPolling

@@ -144,6 +144,7 @@ describe("layer:", () => {
       assert.strictEqual(calls, 1)
       yield* TestClock.adjust("44 seconds")
       yield* Effect.forkChild(ask(), { startImmediately: true })
+      yield* Effect.yieldNow
       assert.strictEqual(calls, 2)
     }).pipe(Effect.provide(layer({
       password: Effect.suspend(() => {
@@ -247,7 +248,6 @@ describe("every connection logs in with them:", () => {
       const refused = yield* Effect.flip(Migrator.migrate({ url }))
       assert.strictEqual(refused.reason._tag, "AuthenticationFailed")
 
-      const logs = collector()
       yield* Effect.gen(function*() {
         assert.isUndefined(yield* Effect.scoped(DirectUrl.problemOf({ url, directUrl: url })))
         yield* Effect.scoped(Effect.andThen(

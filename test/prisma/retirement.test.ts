@@ -3,10 +3,11 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import dns from "node:dns"
+import * as pg from "pg"
 import { vi } from "vitest"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
-import { PoolClient } from "../../src/prisma/internal/poolClient.ts"
+import { poolClientOf } from "../../src/prisma/internal/poolClient.ts"
 import { proxyFor } from "../programs/latencyProxy.ts"
 import * as CuttingProxy from "../utils/cuttingProxy.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -144,7 +145,10 @@ describe("A pool one of whose connections is lost", () => {
 describe("A new connection", () => {
   it.live("resolves the name of the server again", () =>
     Effect.gen(function*() {
-      const url = PgServer.urlWith((url) => (url.hostname = "primary.test"))
+      const url = PgServer.urlWith((url) => {
+        url.hostname = "primary.test"
+        url.searchParams.set("sslmode", "disable")
+      })
       const { hostname } = new URL(PgServer.server().url)
       const lookup = dns.lookup
       const names: Array<string> = []
@@ -175,7 +179,7 @@ describe("A new connection", () => {
         Effect.sync(() => vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })),
         () => Effect.sync(() => vi.useRealTimers())
       )
-      const client = new PoolClient({
+      const client = new (poolClientOf(pg.Client))({
         connectionString: proxy.through(PgServer.server().url),
         connectionTimeoutMillis: 30_000
       })

@@ -15,27 +15,26 @@ interface Options {
 }
 
 /** Of URLs, only `host:port/database` is logged. */
-export const annotated =
-  (
-    { address, schema, tls }: { readonly address: string; readonly schema: string; readonly tls: string },
-    options: Options
-  ) =>
-  (line: Effect.Effect<void>): Effect.Effect<void> =>
-    Effect.gen(function*() {
-      const origins = yield* SettingOrigins
-      const credentials = yield* Effect.serviceOption(Credentials)
-      yield* line.pipe(
-        Effect.annotateLogs({
-          package: "duroxide-prisma",
-          address,
-          schema,
-          tls,
-          ...(Option.isSome(credentials) ? { credentials: credentials.value.kind } : {}),
-          settings: given(options).map(([name, value]) => setting(name, value, origins)).join(", ") || "defaults"
-        }),
-        withHarmlessLoggers
-      )
-    })
+export const annotated = (
+  { address, schema, tls }: { readonly address: string; readonly schema: string; readonly tls: string },
+  options: Options
+) =>
+(line: Effect.Effect<void>): Effect.Effect<void> =>
+  Effect.gen(function*() {
+    const origins = yield* SettingOrigins
+    const credentials = yield* Effect.serviceOption(Credentials)
+    yield* line.pipe(
+      Effect.annotateLogs({
+        package: "duroxide-prisma",
+        address,
+        schema,
+        tls,
+        ...(Option.isSome(credentials) ? { credentials: credentials.value.kind } : {}),
+        settings: given(options).map(([name, value]) => setting(name, value, origins)).join(", ") || "defaults"
+      }),
+      withHarmlessLoggers
+    )
+  })
 
 // internal
 
