@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Config from "effect/Config"
+import * as Data from "effect/Data"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -24,6 +25,8 @@ import * as PgServer from "../utils/PgServer.ts"
 import { Collector } from "../utils/traces.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
+class VaultError extends Data.TaggedError("VaultError")<{ readonly message: string }> {}
+
 const request = { host: "h", port: 1, user: "u", database: "d" }
 
 /** A function that issues "password 1", "password 2", …, unless it fails. */
@@ -31,9 +34,11 @@ const issuer = () => {
   const state = { calls: 0, fails: false }
   const password = Effect.suspend(() => {
     state.calls++
-    return state.fails ? Effect.fail(new Error(`no answer from https://vault/secret?sig=hunter2`)) : Effect.succeed(
-      Redacted.make(`password ${state.calls}`)
-    )
+    return state.fails ?
+      new VaultError({ message: `no answer from https://vault/secret?sig=hunter2` }) :
+      Effect.succeed(
+        Redacted.make(`password ${state.calls}`)
+      )
   })
   return { state, password }
 }
@@ -128,7 +133,7 @@ describe("layer:", () => {
         "Info Credentials: passwords are issued again"
       ])
       assert.notInclude(logs.lines.join(), "hunter2")
-    }).pipe(Effect.provide(layer({ password })), Effect.provide(logs.layer))
+    }).pipe(Effect.provide(Layer.provideMerge(layer({ password }), logs.layer)))
   })
 
   it.effect("a connection waits eight seconds for a call, and one that never answers is given up after a minute", () => {
@@ -213,8 +218,10 @@ describe("layerFile:", () => {
       })
       yield* session.pipe(
         // The password of the URL is not used.
-        Effect.provide(Database.layer({ url: role.at(url, "hunter2"), maxConnections: 2 })),
-        Effect.provide(layerFile(file))
+        Effect.provide(Layer.provide(
+          Database.layer({ url: role.at(url, "hunter2"), maxConnections: 2 }),
+          layerFile(file)
+        ))
       )
     }))
 
@@ -279,13 +286,15 @@ describe("every connection logs in with them:", () => {
         yield* Effect.all(Array.from({ length: 8 }, () => sleep), { concurrency: "unbounded" })
         assert.strictEqual(calls, 2)
       }).pipe(
-        Effect.provide(Database.layer({ url: role.at(test.url), maxConnections: 8 })),
-        Effect.provide(layer({
-          password: Effect.sync(() => {
-            calls++
-            return Redacted.make(current)
+        Effect.provide(Layer.provide(
+          Database.layer({ url: role.at(test.url), maxConnections: 8 }),
+          layer({
+            password: Effect.sync(() => {
+              calls++
+              return Redacted.make(current)
+            })
           })
-        }))
+        ))
       )
     }))
 
@@ -294,7 +303,7 @@ describe("every connection logs in with them:", () => {
       const role = yield* loginRole("right")
       const test = yield* PgServer.database
       let calls = 0
-      const open = (password: Effect.Effect<Redacted.Redacted<string>, Error>) =>
+      const open = (password: Effect.Effect<Redacted.Redacted<string>, VaultError>) =>
         Effect.flip(Effect.scoped(Database.make({ url: role.at(test.url) }))).pipe(
           Effect.provide(layer({ password })),
           Effect.map(({ reason }) => reason)
@@ -302,7 +311,7 @@ describe("every connection logs in with them:", () => {
       const wrong = yield* open(Effect.sync(() => Redacted.make(`wrong ${++calls}`)))
       assert.strictEqual(wrong._tag, "AuthenticationFailed")
       assert.strictEqual(calls, 2)
-      const failed = yield* open(Effect.fail(new Error("the vault is sealed")))
+      const failed = yield* open(new VaultError({ message: "the vault is sealed" }))
       assert.strictEqual(failed._tag, "Unavailable")
       assert.include(failed.message, "the vault is sealed")
       // The connection that got no password is closed: the server need not wait for it.
@@ -330,13 +339,15 @@ describe("every connection logs in with them:", () => {
         assert.strictEqual(error.reason._tag, "Unavailable")
         assert.include(error.message, "the vault is sealed")
       }).pipe(
-        Effect.provide(Database.layer({ url: role.at(test.url), maxConnections: 2 })),
-        Effect.provide(layer({
-          timeToLive: 1,
-          password: Effect.suspend(() =>
-            fails ? Effect.fail(new Error("the vault is sealed")) : Effect.succeed(Redacted.make("right"))
-          )
-        }))
+        Effect.provide(Layer.provide(
+          Database.layer({ url: role.at(test.url), maxConnections: 2 }),
+          layer({
+            timeToLive: 1,
+            password: Effect.suspend(() =>
+              fails ? new VaultError({ message: "the vault is sealed" }) : Effect.succeed(Redacted.make("right"))
+            )
+          })
+        ))
       )
     }))
 
@@ -354,11 +365,12 @@ describe("every connection logs in with them:", () => {
         const error = yield* Effect.flip(Migrator.migrate({ url: role.at(test.url, "hunter2") }))
         return inspect([database, credentials, error, spans.spans], { depth: 6 })
       }).pipe(
-        Effect.provide(Layer.provideMerge(
-          Database.layer({ url: role.at(test.url, "hunter2") }),
-          layer({ password: Effect.succeed(Redacted.make("hunter2")) })
-        )),
-        Effect.provide(logs.layer),
+        Effect.provide(
+          Database.layer({ url: role.at(test.url, "hunter2") }).pipe(
+            Layer.provideMerge(layer({ password: Effect.succeed(Redacted.make("hunter2")) })),
+            Layer.provideMerge(logs.layer)
+          )
+        ),
         Effect.withTracer(spans.tracer("one"))
       )
       assert.include(shown, "Database.make", "the spans")
