@@ -134,7 +134,7 @@ class RepeatingPool extends pg.Pool {
     })
     if (callback === undefined) return connected
     connected.then(
-      (client) => callback(undefined, client, client.release),
+      (client) => callback(undefined, client, (release) => client.release(release)),
       (error: Error) => callback(error, undefined, () => {})
     )
   }
