@@ -1,7 +1,7 @@
 // Checks which modules may import which. The folders of `src` are its rooms, and arrows point one way:
 //
 //   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing, observability
-//                     <- prisma -> server        queue stands on the author's modules and on prisma
+//                     <- prisma -> server        queue stands on the author's modules and on prisma, sqlite on prisma
 //
 // and cli, the command line, on all of them,
 //

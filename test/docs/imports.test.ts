@@ -9,6 +9,7 @@ import * as provider from "duroxide-prisma/provider"
 import * as queue from "duroxide-prisma/queue"
 import * as sqs from "duroxide-prisma/queue/sqs"
 import * as server from "duroxide-prisma/server"
+import * as sqlite from "duroxide-prisma/sqlite"
 import * as testing from "duroxide-prisma/testing"
 import * as suite from "duroxide-prisma/testing/provider"
 import * as queueSuite from "duroxide-prisma/testing/queue"
@@ -29,6 +30,7 @@ const ours: Record<string, object> = {
   "duroxide-prisma/queue": queue,
   "duroxide-prisma/queue/sqs": sqs,
   "duroxide-prisma/server": server,
+  "duroxide-prisma/sqlite": sqlite,
   "duroxide-prisma/testing": testing,
   "duroxide-prisma/testing/provider": suite,
   "duroxide-prisma/testing/queue": queueSuite,
