@@ -15,11 +15,13 @@ for (const stream of [process.stdout, process.stderr]) {
 
 const fiber = Effect.runFork(run(ofProcess()))
 
-// The first Ctrl-C lets the command end what it has begun; the second does not wait.
+// The first Ctrl-C gives the command a moment to close what it has opened; the second does not wait.
+const exit = () => process.exit(exitCodes.interrupted)
 let isInterrupted = false
 const interrupt = () => {
-  if (isInterrupted) process.exit(exitCodes.interrupted)
+  if (isInterrupted) exit()
   isInterrupted = true
+  setTimeout(exit, 5_000)
   Effect.runFork(Fiber.interrupt(fiber))
 }
 process.on("SIGINT", interrupt)

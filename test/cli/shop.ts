@@ -36,7 +36,9 @@ const application = (url: string) =>
         yield* Label.set(`${item}, ${amount} euros`)
         yield* Orchestration.setCustomStatus("on its way")
         yield* Delivery.startDetached({ instanceId: `${item}-delivery`, payload: item }).pipe(Effect.ignore)
-        yield* Effect.all([Delivery.executeWithId({ instanceId: `${item}-return`, payload: item }), Collected.wait])
+        yield* Effect.all([Delivery.executeWithId({ instanceId: `${item}-return`, payload: item }), Collected.wait], {
+          concurrency: "unbounded"
+        })
         return receipt
       }))
     ]),

@@ -3,11 +3,14 @@
  */
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { execFile, spawn } from "node:child_process"
 import { readdir, readFile, rm, stat } from "node:fs/promises"
 import { dirname, join } from "node:path"
+import { promisify } from "node:util"
 import * as Docs from "../utils/docs.ts"
 import * as Packed from "../utils/packed.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitForStatement } from "../utils/waitUntil.ts"
 
 let project: Packed.Project
 
@@ -26,6 +29,8 @@ beforeAll(async () => {
 })
 
 afterAll(() => project.remove())
+
+const bin = () => join(project.folder, "node_modules/.bin/duroxide-prisma")
 
 const options = ["--strict", "--target", "es2022", "--module", "nodenext", "--types", "node"]
 
@@ -46,6 +51,41 @@ describe("package", () => {
       })
       assert.deepStrictEqual(Packed.printed(output), Packed.printed(prints))
     }), 120_000)
+
+  it.live(
+    "command line: npx duroxide-prisma migrates a database and lists what is in it",
+    () =>
+      Effect.gen(function*() {
+        const { url } = yield* PgServer.emptyDatabase
+        const run = (file: string, ...args: ReadonlyArray<string>) =>
+          Effect.promise(() => project.run(file, args, { DATABASE_URL: url }))
+        assert.include(yield* run("npx", "duroxide-prisma", "--help"), "duroxide-prisma <subcommand> [flags]")
+        assert.match(yield* run(bin(), "migrate"), /^applied [\s\S]*\nup to date: /)
+        assert.deepStrictEqual(JSON.parse(yield* run(bin(), "list", "--json")), [])
+      }),
+    60_000
+  )
+
+  it.live("command line: Ctrl-C ends a command that waits, with exit code 130", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.emptyDatabase
+      const other = yield* PgServer.connect(test.url)
+      yield* Effect.promise(() => other.query("SELECT pg_advisory_lock(72707369)")) // that of every migration
+      const program = yield* Effect.acquireRelease(
+        Effect.sync(() => spawn(bin(), ["migrate"], { env: { ...process.env, DATABASE_URL: test.url } })),
+        (program) => Effect.sync(() => program.kill("SIGKILL"))
+      )
+      const exited = new Promise((resolve) => program.on("exit", (...how) => resolve(how)))
+      yield* waitForStatement(test, "pg_advisory_lock")
+      program.kill("SIGINT")
+      assert.deepStrictEqual(yield* Effect.promise(() => exited), [130, null])
+    }), 60_000)
+
+  it("command line: a reader that closes the pipe is no error", async () => {
+    const script = `{ "$0" --completions zsh; echo "exit code $?" >&2; } | true`
+    const { stderr } = await promisify(execFile)("/bin/sh", ["-c", script, bin()])
+    assert.strictEqual(stderr, "exit code 0\n")
+  })
 
   it("testing: its first example runs under node --test, in a project without vitest", async () => {
     assert.notInclude(await readdir(join(project.folder, "node_modules")), "vitest")

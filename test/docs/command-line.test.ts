@@ -1,0 +1,73 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { exitCodes } from "../../src/cli/internal/failure.ts"
+import * as Cli from "../cli/cli.ts"
+import * as Shop from "../cli/shop.ts"
+import * as Docs from "../utils/docs.ts"
+import * as PgServer from "../utils/PgServer.ts"
+
+const page = Docs.read("docs/command-line.md")
+
+/** Commands with what they print. */
+const blocks = Docs.blocks(page, "console").map(({ code }) => {
+  const [command = "", ...lines] = code.split("\n")
+  return { args: command.replace("$ npx duroxide-prisma ", ""), lines }
+})
+
+/** Without what differs from run to run: times, ages, addresses, widths of columns, the names of migrations. */
+const normal = (lines: ReadonlyArray<string>) =>
+  lines
+    .map((line) =>
+      line
+        .replace(/\S+:\d+\/\w+/, "ADDRESS")
+        .replace(/schema \w+/, "SCHEMA")
+        .replace(/\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z/g, "TIME")
+        .replace(/\d\d:\d\d:\d\dZ/g, "TIME")
+        .replace(/\b\d+ (s|min|h|d)\b/g, "AGE")
+        .replace(/PostgreSQL [\d.]+/, "PostgreSQL")
+        .replace(/[\d.]+ [kM]B/, "SIZE")
+        .replace(/^applied \d+_\w+/, "applied")
+        .replace(/ +/g, " ")
+        .trimEnd()
+    )
+    .filter((line, i, all) => line !== "" && line !== all[i - 1])
+
+const printed = (ended: Cli.Ended) => normal((ended.stdout + ended.stderr).split("\n"))
+
+it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it) => {
+  it.effect("its commands print what it says", () =>
+    Effect.gen(function*() {
+      const shop = yield* Shop.Shop
+      const empty = yield* PgServer.emptyDatabase
+      assert.isAtLeast(blocks.length, 8)
+      for (const { args, lines } of blocks) {
+        const { url } = args === "migrate" ? empty : shop
+        const ended = yield* Cli.run(args, { env: { DATABASE_URL: url } })
+        assert.strictEqual(ended.exitCode, lines[0]?.startsWith("error: ") === true ? 1 : 0, args)
+        assert.deepStrictEqual(normal(lines), printed(ended), args)
+      }
+    }))
+
+  it.effect("describes every command and every flag", () =>
+    Effect.gen(function*() {
+      const { stdout } = yield* Cli.run("--help")
+      const commands = [...stdout.slice(stdout.indexOf("SUBCOMMANDS")).matchAll(/^ {2}(\w+) {2}/gm)].map(([, name]) =>
+        name!
+      )
+      assert.isAtLeast(commands.length, 5)
+      for (const command of commands) {
+        assert.include(page, `## ${command}\n`)
+        const help = (yield* Cli.run(`${command} --help`)).stdout
+        for (const [flag] of help.matchAll(/^ {2}--[\w-]+/gm)) {
+          if (!["--help", "--version"].includes(flag.trim())) assert.include(page, `\`${flag.trim()}`, command)
+        }
+      }
+    }))
+})
+
+describe("docs/command-line.md", () => {
+  it("has every exit code", () => {
+    const documented = [...page.matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code))
+    assert.deepStrictEqual(documented, [0, ...Object.values(exitCodes)])
+  })
+})
