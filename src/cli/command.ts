@@ -53,7 +53,7 @@ const root = (env: Io["env"]) =>
 export const run = (io: Io): Effect.Effect<number> => {
   const output = Output.make(io)
   const fail = ({ code, exitCode, message }: Failure) =>
-    output.note(`${output.style.red("error")}: ${message}`, { error: { code, message } }).pipe(Effect.as(exitCode))
+    output.note(`${output.errorStyle.red("error")}: ${message}`, { error: { code, message } }).pipe(Effect.as(exitCode))
   return Command.runWith(root(io.env), { version, renderErrors: false })(io.args).pipe(
     Effect.as(0),
     Effect.catchCause((cause) => {

@@ -81,7 +81,7 @@ describe("package", () => {
       assert.deepStrictEqual(yield* Effect.promise(() => exited), [130, null])
     }), 60_000)
 
-  it("command line: a reader that closes the pipe is no error", async () => {
+  it("command line: a reader that closes the pipe ends it without an error", async () => {
     const script = `{ "$0" --completions zsh; echo "exit code $?" >&2; } | true`
     const { stderr } = await promisify(execFile)("/bin/sh", ["-c", script, bin()])
     assert.strictEqual(stderr, "exit code 0\n")

@@ -6,7 +6,7 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import type { Io } from "./io.ts"
+import type { Io, Stream } from "./io.ts"
 import { withoutPasswords } from "./secrets.ts"
 
 /** What a command has found. */
@@ -27,8 +27,11 @@ export interface Style {
 
 export class Output extends Context.Service<Output, {
   readonly isJson: boolean
+  /** On standard output, for help. */
   readonly hasColours: boolean
   readonly style: Style
+  /** For standard error. */
+  readonly errorStyle: Style
   /** Width that lines should keep to: of the terminal, or unlimited. */
   readonly columns: number
   /** Standard error is a terminal that can rewrite a line. */
@@ -44,7 +47,7 @@ export class Output extends Context.Service<Output, {
 
 export const make = (io: Io): Output["Service"] => {
   const isJson = wantsJson(io.args)
-  const hasColours = canColor(io) && !isJson
+  const styleOf = (stream: Stream) => hasColours(io.env, stream) && !isJson ? colours : plain
   const canRewrite = io.stderr.isTerminal && !isJson && io.env.TERM !== "dumb"
   let isRewriting = false
   const erase = () => {
@@ -57,8 +60,9 @@ export const make = (io: Io): Output["Service"] => {
   }
   return Output.of({
     isJson,
-    hasColours,
-    style: hasColours ? colours : plain,
+    hasColours: hasColours(io.env, io.stdout),
+    style: styleOf(io.stdout),
+    errorStyle: styleOf(io.stderr),
     columns: io.stdout.columns ?? Number.POSITIVE_INFINITY,
     canRewrite,
     answer: ({ json, text }) =>
@@ -89,7 +93,8 @@ const wantsJson = (args: ReadonlyArray<string>) => {
 }
 
 /** As https://no-color.org and the terminals agree. */
-const canColor = ({ env, stdout }: Io) => stdout.isTerminal && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb"
+const hasColours = (env: Io["env"], { isTerminal }: Stream) =>
+  isTerminal && (env.NO_COLOR ?? "") === "" && env.TERM !== "dumb"
 
 const marked = (code: number) => (text: string) => text === "" ? text : `\u001b[${code}m${text}\u001b[0m`
 const colours: Style = {

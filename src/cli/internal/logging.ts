@@ -5,7 +5,7 @@ import type * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import type { Output } from "./Output.ts"
 
-export const layer = ({ noteUnsafe, style }: Output["Service"]): Layer.Layer<never> =>
+export const layer = ({ errorStyle: style, noteUnsafe }: Output["Service"]): Layer.Layer<never> =>
   Logger.layer([
     Logger.map(Logger.formatStructured, ({ annotations, cause, level, message, timestamp }) => {
       const { package: _, ...rest } = annotations

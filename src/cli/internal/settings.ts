@@ -29,7 +29,7 @@ const Url = GlobalFlag.Setting("url")({
 const SchemaName = GlobalFlag.Setting("schema")({
   flag: Flag.String("schema").pipe(
     Flag.withMetavar("<name>"),
-    Flag.withDescription("Schema of the tables. Defaults to the URL's parameter schema, then to public"),
+    Flag.withDescription("Schema of the tables. Defaults to DUROXIDE_PG_SCHEMA"),
     Flag.optional
   )
 })
