@@ -3,6 +3,7 @@
  *
  *     npm run bench -- S8 [--peer duroxide] [--seconds 10] [--rounds 2] [--profile]
  *     npm run bench -- S8 --minutes 30 [--open-transaction 10]
+ *     npm run bench -- all --peer duroxide-sqlite [...]
  *     npm run bench -- hot-path [...]
  *
  * Runs on `DATABASE_URL`, whose role may create databases, else on an embedded PostgreSQL. The last line is one JSON
@@ -14,12 +15,13 @@ import { ours, peers, prepare } from "./peers.ts"
 import { summarize } from "./profile.ts"
 import { minutesOf, ratioOf, resultOf, table } from "./report.ts"
 import type { Minute, Result } from "./report.ts"
-import { scenarios } from "./scenarios.ts"
+import { isOnlyOurs, scenarios } from "./scenarios.ts"
 import type { Scenario, Variant } from "./scenarios.ts"
 import * as servers from "./server.ts"
 import { join, measure } from "./side.ts"
 import type { Measured } from "./side.ts"
 
+if (process.argv[2] === "all") await import("./all.ts")
 if (process.argv[2] === "hot-path") {
   process.argv.splice(2, 1)
   await import("./hotPath.ts")
@@ -70,6 +72,7 @@ if (
     "usage: npm run bench -- <scenario> [--peer <name>] [--seconds 10] [--warmup 2] [--rounds 2] [--profile] [--only <label>]\n" +
       "       npm run bench -- <scenario> [--peer <name>] --minutes <n> [--open-transaction <m>]\n" +
       Object.entries(scenarios).map(([key, { about }]) => `  ${key.padEnd(8)} ${about}\n`).join("") +
+      "  all      every scenario in which the peer can be compared\n" +
       "  hot-path the statements of the driver; has options of its own\n" +
       `peers: ${Object.keys(peers).join(", ")}`
   )
@@ -213,10 +216,4 @@ function printProfile(file: string) {
   console.log("of these, the functions that took most themselves:")
   for (const { fraction, name: of } of functions) console.log(`${percent(fraction)}  ${of}`)
   return fractions
-}
-
-/** Peers have no such calls. */
-function isOnlyOurs({ load }: Variant): boolean {
-  const { call, neighbour, noticed, observed, pollMs } = load
-  return [call, noticed, observed].some((one) => one !== undefined) || neighbour || pollMs !== null
 }

@@ -199,3 +199,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     baseline: "empty"
   }
 }
+
+/** Peers have no such calls. */
+export const isOnlyOurs = ({ load: { call, neighbour, noticed, observed, pollMs } }: Variant): boolean =>
+  [call, noticed, observed].some((one) => one !== undefined) || neighbour || pollMs !== null

@@ -1,28 +1,7 @@
 // A runtime of duroxide itself, in Rust: `node rust.js <binary> <database URL> <schema> [options]`. Runs until SIGTERM;
 // prints `ready` when it serves, and `ran <activity> <instance> <input>` for each activity it runs.
-//
-// The binary is that of duroxide's Node binding. It runs the orchestrations in Rust and asks JavaScript for the next
-// step of a generator: what is yielded here says what to schedule, and the answer is its outcome.
-import { createRequire } from "node:module"
-
-interface Native {
-  readonly JsPostgresProvider: { connectWithSchema(url: string, schema: string): Promise<unknown> }
-  readonly JsRuntime: { fromPostgres(provider: unknown, options: object): NativeRuntime }
-  orchestrationSetCustomStatus(instanceId: string, status: string): void
-  orchestrationSetValue(instanceId: string, key: string, value: string): void
-}
-
-interface NativeRuntime {
-  setGeneratorDriver(
-    create: (payload: string) => string,
-    next: (payload: string) => string,
-    dispose: (id: string) => string
-  ): void
-  registerActivity(name: string, run: (payload: string) => Promise<string>): void
-  registerOrchestration(name: string): void
-  start(): Promise<void>
-  shutdown(timeoutMs: number): Promise<void>
-}
+import * as Generators from "./generators.ts"
+import { parsed } from "./generators.ts"
 
 interface Options {
   /** Names of `activities`; `RustStep` unless set. */
@@ -37,11 +16,9 @@ interface Options {
   readonly settings?: object
 }
 
-type Steps = Generator<object, unknown, any>
-
 const [binary, url, schema, json = "{}"] = process.argv.slice(2) as [string, string, string, string?]
 const options = JSON.parse(json) as Options
-const native = createRequire(import.meta.url)(binary) as Native
+const native = Generators.load(binary)
 
 const activity = (name: string, input: unknown, tag = options.tag) => ({
   type: "activity",
@@ -50,17 +27,7 @@ const activity = (name: string, input: unknown, tag = options.tag) => ({
   ...(tag !== undefined && { tag })
 })
 
-/** What an answer holds: its JSON, when it was not parsed on the way. */
-const parsed = (answer: unknown): unknown => {
-  if (typeof answer !== "string") return answer
-  try {
-    return JSON.parse(answer)
-  } catch {
-    return answer
-  }
-}
-
-const orchestrations: Record<string, (input: any, instanceId: string) => Steps> = {
+const orchestrations: Generators.Orchestrations = {
   /** Five activities in a row and side by side: n + 5. */
   *RustSteps(n: number) {
     const first: number = yield activity("RustStep", n)
@@ -124,65 +91,17 @@ const activities: Record<string, (n: number) => Promise<unknown>> = {
   OurStep: async (n) => n + 1
 }
 
-const generators = new Map<number, Steps>()
-let lastId = 0
-
-const drive = (id: number, step: () => IteratorResult<object>): string => {
-  try {
-    const { done, value } = step()
-    if (done !== true) return JSON.stringify({ status: "yielded", generatorId: id, task: value })
-    generators.delete(id)
-    return JSON.stringify({ status: "completed", output: JSON.stringify(value ?? null) })
-  } catch (error) {
-    generators.delete(id)
-    return JSON.stringify({ status: "error", message: error instanceof Error ? error.message : error })
-  }
-}
-
-const create = (payload: string) => {
-  const { ctxInfo, input } = JSON.parse(payload) as {
-    readonly ctxInfo: { readonly instanceId: string; readonly orchestrationName: string }
-    readonly input: string
-  }
-  const id = ++lastId
-  return drive(id, () => {
-    const steps = orchestrations[ctxInfo.orchestrationName]!(JSON.parse(input), ctxInfo.instanceId)
-    generators.set(id, steps)
-    return steps.next()
-  })
-}
-
-const next = (payload: string) => {
-  const { generatorId, isError, result } = JSON.parse(payload) as {
-    readonly generatorId: number
-    readonly isError: boolean
-    readonly result: string
-  }
-  const steps = generators.get(generatorId)!
-  const answer = parsed(result)
-  return drive(generatorId, () => isError ? steps.throw(new Error(String(answer))) : steps.next(answer))
-}
-
-const dispose = (id: string) => {
-  generators.delete(Number(id))
-  return "ok"
-}
-
 const provider = await native.JsPostgresProvider.connectWithSchema(url, schema)
 const runtime = native.JsRuntime.fromPostgres(provider, {
   dispatcherPollIntervalMs: 20,
   logLevel: "error",
   ...options.settings
 })
-runtime.setGeneratorDriver(create, next, dispose)
 const theirs = Object.keys(orchestrations).filter((name) => name.startsWith("Rust"))
-for (const name of options.orchestrations ?? theirs) runtime.registerOrchestration(name)
+Generators.register(runtime, orchestrations, options.orchestrations ?? theirs)
 for (const name of options.activities ?? ["RustStep"]) {
   runtime.registerActivity(name, async (payload) => {
-    // A line of JSON about the call, then the input.
-    const end = payload.indexOf("\n")
-    const { instanceId } = JSON.parse(payload.slice(0, end)) as { readonly instanceId: string }
-    const input = payload.slice(end + 1)
+    const { input, instanceId } = Generators.callOf(payload)
     process.stdout.write(`ran ${name} ${instanceId} ${input}\n`)
     return JSON.stringify(await activities[name]!(JSON.parse(input) as number))
   })

@@ -36,7 +36,8 @@ export interface Client {
 
 interface Native {
   readonly JsPostgresProvider: { connectWithSchema(url: string, schema: string): Promise<unknown> }
-  readonly JsClient: { fromPostgres(provider: unknown): Client }
+  readonly JsSqliteProvider: { open(url: string): Promise<unknown> }
+  readonly JsClient: { new(provider: unknown): Client; fromPostgres(provider: unknown): Client }
 }
 
 /** What `test/programs/rust.ts` reads. */
@@ -48,9 +49,15 @@ export interface Options {
   readonly settings?: Readonly<Record<string, unknown>>
 }
 
-const binary = process.env.DUROXIDE_BINARY
-if (binary === undefined) throw new Error("DUROXIDE_BINARY is not set: run these tests with `npm run test:rust`")
+const given = process.env.DUROXIDE_BINARY
+if (given === undefined) throw new Error("DUROXIDE_BINARY is not set: run these tests with `npm run test:rust`")
+/** Of duroxide's Node binding. */
+export const binary: string = given
 const native = createRequire(import.meta.url)(binary) as Native
+
+/** A client of the file that `url` names, which is made where it is missing. */
+export const openSqlite = (url: string): Effect.Effect<Client> =>
+  Effect.promise(async () => new native.JsClient(await native.JsSqliteProvider.open(url)))
 
 /** Name of every schema here. */
 export const schema = "rust"

@@ -6,6 +6,7 @@ export async function open(options) {
   const provider = await duroxide.JsPostgresProvider.connectWithSchema(options.url, "duroxide")
   return run(options, {
     manySlots: 16,
+    pollMs: 10,
     runtime: (settings) => duroxide.JsRuntime.fromPostgres(provider, settings),
     client: () => duroxide.JsClient.fromPostgres(provider)
   })

@@ -8,8 +8,8 @@ export const duroxide = createRequire(import.meta.url)("duroxide-linux-x64-gnu")
 
 /**
  * @param {{ load: object }} options
- * @param {{ runtime: (settings: object) => object, client: () => object, manySlots: number }} store
- *   `manySlots` of each kind run where the load names no number
+ * @param {{ runtime: (settings: object) => object, client: () => object, manySlots: number, pollMs: number }} store
+ *   `manySlots` of each kind run where the load names no number; each looks for work every `pollMs`
  */
 export async function open({ load }, store) {
   const payload = JSON.stringify("x".repeat(load.payloadBytes))
@@ -26,7 +26,7 @@ export async function open({ load }, store) {
   const runtime = store.runtime({
     orchestrationConcurrency: slots,
     workerConcurrency: slots,
-    dispatcherPollIntervalMs: 10,
+    dispatcherPollIntervalMs: store.pollMs,
     logLevel: "error"
   })
   runtime.setGeneratorDriver(...driver(flow))

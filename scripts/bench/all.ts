@@ -1,0 +1,83 @@
+/**
+ * Every scenario in which a peer can be compared with ours, one after the other:
+ *
+ *     npm run bench -- all --peer duroxide-sqlite [options of every scenario]
+ *
+ * The last lines are one table and one JSON object. Exit code 1: an orchestration of ours failed.
+ */
+import { spawn } from "node:child_process"
+import { createInterface } from "node:readline"
+import { fileURLToPath } from "node:url"
+import { peers } from "./peers.ts"
+import type { Result } from "./report.ts"
+import { isOnlyOurs, scenarios } from "./scenarios.ts"
+import type { Scenario } from "./scenarios.ts"
+
+const args = process.argv.slice(3)
+const peerName = args[args.indexOf("--peer") + 1] ?? ""
+const peer = args.includes("--peer") ? peers[peerName] : undefined
+if (peer === undefined) {
+  console.error(`usage: npm run bench -- all --peer <name> [--seconds 10] [--warmup 2] [--rounds 2]
+peers: ${Object.keys(peers).join(", ")}`)
+  process.exit(2)
+}
+
+interface Compared {
+  readonly variant: string
+  readonly ours: Result
+  readonly peer?: Result
+  /** How many times better ours is. */
+  readonly ratio?: number | null
+}
+
+/** What a scenario ends with: its first variant, and all where it has several. */
+interface Line extends Compared {
+  readonly variants?: ReadonlyArray<Compared>
+}
+
+const names = Object.entries(scenarios)
+  .filter(([name, { compares, variants }]) =>
+    peer.cannot?.[name] === undefined && compares !== "statementsPerMinute" && !variants.every(isOnlyOurs)
+  )
+  .map(([name]) => name)
+
+const rows: Array<{ scenario: string; compares: string; ours: unknown; peer: unknown; ratio: number | null }> = []
+let failed = false
+for (const name of names) {
+  const { compares } = scenarios[name] as Scenario
+  const line = await run(name)
+  if (line === undefined) continue
+  for (const { ours, peer: theirs, ratio = null, variant } of line.variants ?? [{ ...line, variant: "" }]) {
+    if (theirs === undefined) continue
+    rows.push({
+      scenario: [name, variant].filter((part) => part !== "").join(", "),
+      compares,
+      ours: ours[compares],
+      peer: theirs[compares],
+      ratio
+    })
+  }
+}
+console.log(`\nours beside ${peerName}; ratio: how many times better ours is`)
+console.table(Object.fromEntries(rows.map(({ scenario, ...row }) => [scenario, row])))
+const below = rows.filter(({ ratio }) => ratio === null || ratio < 1).map(({ scenario }) => scenario)
+console.log(below.length === 0 ? "Ours is at least equal in every scenario." : `Ours is not better in: ${below.join("; ")}`)
+console.log(JSON.stringify({ against: peerName, rows, below }))
+process.exit(failed ? 1 : 0)
+
+/** In a process of its own, as from the command line. */
+async function run(name: string): Promise<Line | undefined> {
+  const child = spawn(
+    process.execPath,
+    [fileURLToPath(new URL("main.js", import.meta.url)), name, ...args],
+    { stdio: ["ignore", "pipe", "inherit"] }
+  )
+  const ended = new Promise<number | null>((resolve) => child.once("exit", resolve))
+  let last = ""
+  for await (const line of createInterface({ input: child.stdout })) {
+    console.log(line)
+    last = line
+  }
+  if (await ended !== 0) failed = true
+  return last.startsWith("{") ? JSON.parse(last) as Line : undefined
+}

@@ -1,0 +1,221 @@
+/**
+ * SQLite files of duroxide that hold instances in every state, made by its own runtime; and how such instances go on.
+ */
+import * as Effect from "effect/Effect"
+import Database from "libsql"
+import { copyFileSync, existsSync } from "node:fs"
+import { pathToFileURL } from "node:url"
+import { instancesOf } from "../programs/lives.ts"
+import type { Instance, Message } from "../programs/lives.ts"
+import * as ChildProcess from "../utils/childProcess.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+import * as Rust from "./Rust.ts"
+
+/** Rows of a SELECT, from either store. */
+export type Query = <Row>(text: string) => Effect.Effect<ReadonlyArray<Row>>
+
+/** A store of duroxide: where its processes connect, and what it holds. */
+export interface Store {
+  readonly url: string
+  readonly schema: string
+  readonly client: Rust.Client
+  readonly query: Query
+  /** SQL for now, in the unit of the columns `visible_at`. */
+  readonly now: string
+}
+
+/** A file, which is made where it is missing. */
+export const sqlite = (file: string): Effect.Effect<Store> =>
+  Effect.map(Rust.openSqlite(`sqlite:${file}`), (client) => ({
+    url: `sqlite:${file}`,
+    schema: "",
+    client,
+    query: <Row>(text: string) => Effect.sync(() => read<Row>(file, text)),
+    now: "(unixepoch('subsec') * 1000)"
+  }))
+
+/** A schema that duroxide-pg made. */
+export const postgres = ({ client, schema, sql, url }: Rust.Shared): Store => ({
+  url,
+  schema,
+  client,
+  query: sql,
+  now: "now()"
+})
+
+/**
+ * Makes a file with about `count` instances, as processes leave it that were killed in the midst of their work. Returns
+ * them.
+ */
+export const make = Effect.fnUntraced(function*(file: string, count: number) {
+  const store = yield* sqlite(file)
+  const instances = instancesOf(count)
+  const started = (starts: string) => instances.filter(({ life }) => life.starts === starts)
+  const named = (name: string) => instances.filter(({ life }) => life.name === name)
+  const counts = (text: string, expected: number) =>
+    waitUntil(Effect.map(store.query<{ n: number }>(`SELECT count(*) AS n FROM ${text}`), ([row]) => row!.n === expected))
+  const claimed = (activities: number, turns: number) =>
+    Effect.andThen(
+      counts(`worker_queue WHERE locked_until > ${store.now}`, activities),
+      counts(`instance_locks WHERE locked_until > ${store.now}`, turns)
+    )
+
+  // Ten processes die of the same work, three of them of some more.
+  const poison = named("poison").length
+  const shaky = named("shaky").length
+  const turns = named("poison-turn").length
+  for (let attempt = 1; attempt <= 10; attempt++) {
+    const tags = attempt <= 3 ? ["poison", "shaky"] : ["poison"]
+    yield* Effect.scoped(Effect.gen(function*() {
+      const process = yield* run(store, {
+        hangs: true,
+        settings: {
+          workerTagFilter: "tags",
+          workerTagFilterTags: tags,
+          workerConcurrency: poison + shaky,
+          orchestrationConcurrency: turns
+        }
+      })
+      if (attempt === 1) {
+        yield* start(store, [...named("poison"), ...named("shaky")])
+        yield* claimed(poison + shaky, 0)
+        yield* counts(`orchestrator_queue`, 0)
+        yield* start(store, named("poison-turn"))
+      }
+      yield* claimed(poison + (attempt <= 3 ? shaky : 0), turns)
+      yield* process.kill
+    }))
+    expire(file)
+  }
+
+  // One that works; its worker takes no tags.
+  yield* Effect.scoped(Effect.gen(function*() {
+    hide(file)
+    const process = yield* run(store, { hangs: false, settings: few })
+    yield* start(store, started("running"))
+    yield* resting(store)
+    yield* send(store, started("running"), "then")
+    yield* resting(store)
+    yield* process.kill
+  }))
+
+  // One that is killed in the midst of its work.
+  yield* Effect.scoped(Effect.gen(function*() {
+    const held = named("held").length
+    const stuck = named("stuck").length
+    const process = yield* run(store, {
+      hangs: true,
+      settings: { workerConcurrency: held, orchestrationConcurrency: stuck }
+    })
+    yield* start(store, started("last").filter(({ life }) => life.orchestration !== "Stuck"))
+    yield* claimed(held, 0)
+    yield* resting(store, held)
+    yield* start(store, named("stuck"))
+    yield* claimed(held, stuck)
+    yield* process.kill
+  }))
+  reveal(file)
+
+  // Clients alone.
+  yield* start(store, started("unclaimed"))
+  yield* send(store, instances, "queued")
+  return instances
+})
+
+/** A copy with everything that is in the log beside the file. */
+export const copy = (file: string, to: string): void => {
+  for (const suffix of ["", "-wal"]) if (existsSync(file + suffix)) copyFileSync(file + suffix, to + suffix)
+}
+
+/** As after the time for which processes hold what they have claimed. */
+export const expire = (file: string): void => {
+  write(file, "UPDATE worker_queue SET locked_until = 1 WHERE locked_until IS NOT NULL")
+  write(file, "UPDATE instance_locks SET locked_until = 1")
+  write(file, "UPDATE sessions SET locked_until = 1")
+}
+
+/** Lets a Rust process run the instances until all have ended that ever end. */
+export const finish = Effect.fnUntraced(function*(store: Store, instances: ReadonlyArray<Instance>) {
+  yield* Effect.scoped(Effect.gen(function*() {
+    yield* run(store, { hangs: false, settings: { ...few, workerTagFilter: "any" } })
+    yield* resting(store)
+    yield* send(store, instances, "later")
+    const stay = instances.filter(({ life }) => life.stays === true).length
+    yield* waitUntil(
+      Effect.map(
+        store.query("SELECT instance_id FROM executions WHERE status = 'Running'"),
+        (running) => running.length === stay
+      )
+    )
+    yield* resting(store)
+  }))
+})
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+/** With more, SQLite refuses locks, and duroxide tries again later. */
+const few = { workerConcurrency: 2, orchestrationConcurrency: 2 }
+
+const run = ({ schema, url }: Store, options: { readonly hangs: boolean; readonly settings: object }) =>
+  Effect.tap(
+    ChildProcess.start("rustLives", Rust.binary, url, schema, JSON.stringify(options)),
+    // One that hangs may do so before it can say anything.
+    ({ printed }) => options.hangs ? Effect.void : printed("ready")
+  )
+
+const start = ({ client }: Store, instances: ReadonlyArray<Instance>) =>
+  Effect.promise(async () => {
+    for (const { id, input, life } of instances) {
+      await client.startOrchestration(id, life.orchestration, JSON.stringify(input))
+    }
+  })
+
+const send = ({ client }: Store, instances: ReadonlyArray<Instance>, when: "then" | "queued" | "later") =>
+  Effect.promise(async () => {
+    for (const { id, life } of instances) for (const message of life[when] ?? []) await deliver(client, id, message)
+  })
+
+const deliver = (client: Rust.Client, instance: string, message: Message): Promise<void> => {
+  const id = `${instance}${message.to ?? ""}`
+  if ("cancel" in message) return client.cancelInstance(id, message.cancel)
+  const data = JSON.stringify(message.data)
+  return "raise" in message ? client.raiseEvent(id, message.raise, data) : client.enqueueEvent(id, message.send, data)
+}
+
+/** Waits until nothing is to be done but `activities`, and what the running process does not take. */
+const resting = ({ now, query }: Store, activities = 0) =>
+  waitUntil(
+    Effect.map(
+      query<{ n: number | string }>(
+        `SELECT (SELECT count(*) FROM orchestrator_queue WHERE visible_at <= ${now}) +
+           (SELECT count(*) FROM worker_queue WHERE visible_at <= ${now} AND tag IS NULL) AS n`
+      ),
+      ([row]) => Number(row!.n) === activities
+    )
+  )
+
+/** Puts off the messages of work that hangs, so that another process can work. */
+const hide = (file: string) =>
+  write(file, "UPDATE orchestrator_queue SET visible_at = visible_at + 86400000 WHERE instance_id LIKE 'poison-turn-%'")
+
+const reveal = (file: string) =>
+  write(file, "UPDATE orchestrator_queue SET visible_at = visible_at - 86400000 WHERE instance_id LIKE 'poison-turn-%'")
+
+const read = <Row>(file: string, text: string): ReadonlyArray<Row> => {
+  const url = pathToFileURL(file)
+  url.searchParams.set("mode", "ro")
+  return use(url.href, (database) => database.prepare(text).all() as Array<Row>)
+}
+
+const write = (file: string, text: string): void => use(file, (database) => void database.exec(text))
+
+const use = <A>(url: string, f: (database: Database.Database) => A): A => {
+  const database = new Database(url, { timeout: 60_000 })
+  try {
+    return f(database)
+  } finally {
+    database.close()
+  }
+}

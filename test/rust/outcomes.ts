@@ -1,0 +1,137 @@
+/**
+ * What became of the instances of a store, in a form in which two stores can be compared.
+ */
+import * as Effect from "effect/Effect"
+import type { Store } from "./Lives.ts"
+
+export interface Outcome {
+  readonly name: string
+  readonly version: string | null
+  readonly parent: string | null
+  readonly customStatus: string | null
+  /** How often it changed. */
+  readonly customStatusVersion: number
+  /** As a client reads them. */
+  readonly keyValues: Readonly<Record<string, string>>
+  readonly executions: ReadonlyArray<Execution>
+  /** Messages and activities that are stored still, such as timers. */
+  readonly queued: ReadonlyArray<string>
+}
+
+export interface Execution {
+  readonly status: string
+  readonly output: string | null
+  readonly history: ReadonlyArray<Event>
+}
+
+/** Without the times at which something was written. */
+export type Event = Readonly<Record<string, unknown>>
+
+/** By instance id. */
+export type Outcomes = Readonly<Record<string, Outcome>>
+
+export const read = Effect.fnUntraced(function*({ query }: Store) {
+  const instances = yield* query<InstanceRow>(
+    `SELECT instance_id AS id, orchestration_name AS name, orchestration_version AS version, parent_instance_id AS parent,
+       custom_status AS status, custom_status_version AS changes
+     FROM instances`
+  )
+  const executions = group(
+    yield* query<ExecutionRow>(
+      "SELECT instance_id AS id, CAST(execution_id AS integer) AS number, status, output FROM executions ORDER BY execution_id"
+    )
+  )
+  const events = group(
+    yield* query<EventRow>(
+      `SELECT instance_id AS id, CAST(execution_id AS integer) AS number, event_data AS event
+       FROM history ORDER BY execution_id, event_id`
+    )
+  )
+  const keyValues = group(
+    yield* query<KeyValueRow>(
+      `SELECT instance_id AS id, key, value FROM kv_delta WHERE value IS NOT NULL
+       UNION ALL
+       SELECT instance_id, key, value FROM kv_store
+       WHERE NOT EXISTS (SELECT 1 FROM kv_delta AS d WHERE d.instance_id = kv_store.instance_id AND d.key = kv_store.key)`
+    )
+  )
+  const queued = group(
+    yield* query<QueuedRow>(
+      `SELECT instance_id AS id, work_item AS item FROM orchestrator_queue
+       UNION ALL SELECT instance_id, work_item FROM worker_queue`
+    )
+  )
+  return Object.fromEntries(instances.map(({ changes, id, name, parent, status, version }): [string, Outcome] => [id, {
+    name,
+    version,
+    parent,
+    customStatus: status,
+    customStatusVersion: changes,
+    keyValues: Object.fromEntries((keyValues.get(id) ?? []).map(({ key, value }) => [key, value]).sort()),
+    executions: (executions.get(id) ?? []).map(({ number, output, status }) => ({
+      status,
+      output,
+      history: (events.get(id) ?? []).filter((event) => event.number === number).map(({ event }) => timeless(event))
+    })),
+    queued: (queued.get(id) ?? []).map(({ item }) => item).sort()
+  }])) as Outcomes
+})
+
+/** The instances that became something else, with both outcomes. */
+export const differences = (left: Outcomes, right: Outcomes): ReadonlyArray<readonly [string, unknown, unknown]> =>
+  [...new Set([...Object.keys(left), ...Object.keys(right)])]
+    .filter((id) => JSON.stringify(left[id]) !== JSON.stringify(right[id]))
+    .map((id) => [id, left[id], right[id]])
+
+// -----------------------------------------------------------------------------
+// internal
+// -----------------------------------------------------------------------------
+
+interface InstanceRow {
+  readonly id: string
+  readonly name: string
+  readonly version: string | null
+  readonly parent: string | null
+  readonly status: string | null
+  readonly changes: number
+}
+
+interface ExecutionRow {
+  readonly id: string
+  readonly number: number
+  readonly status: string
+  readonly output: string | null
+}
+
+interface EventRow {
+  readonly id: string
+  readonly number: number
+  readonly event: string
+}
+
+interface KeyValueRow {
+  readonly id: string
+  readonly key: string
+  readonly value: string
+}
+
+interface QueuedRow {
+  readonly id: string
+  readonly item: string
+}
+
+const group = <Row extends { readonly id: string }>(rows: ReadonlyArray<Row>): ReadonlyMap<string, ReadonlyArray<Row>> => {
+  const groups = new Map<string, Array<Row>>()
+  for (const row of rows) {
+    const others = groups.get(row.id)
+    if (others === undefined) groups.set(row.id, [row])
+    else others.push(row)
+  }
+  return groups
+}
+
+/** `fire_at_ms` stays: all timers of these instances were set before their store was copied. */
+const timeless = (text: string): Event => {
+  const { last_updated_at_ms: _, timestamp_ms: __, ...event } = JSON.parse(text) as Record<string, unknown>
+  return event
+}
