@@ -25,8 +25,8 @@ export interface Life {
   readonly queued?: ReadonlyArray<Message>
   /** Sent when processes run again. */
   readonly later?: ReadonlyArray<Message>
-  /** Whether it never ends; all others do. */
-  readonly stays?: true
+  /** How it ends at last. */
+  readonly ends: "Completed" | "Failed" | "never"
   /** At most so many, because a process holds them all at once. */
   readonly atMost?: number
 }
@@ -41,117 +41,190 @@ const cancel: ReadonlyArray<Message> = [{ cancel: "no longer needed" }]
 const day = 86_400_000
 const soon = 4000
 const step = (n: number, tag?: string) => ({ name: "Step", n, tag })
-const held = { atMost: 4 } as const
+const hang = (tag?: string) => (n: number) => ({ name: "Hang", n, tag })
+const few = { atMost: 4 } as const
 
 export const lives: ReadonlyArray<Life> = [
   // Ended before.
-  { name: "steps", orchestration: "Steps", input: (n) => n, starts: "running" },
-  { name: "refused", orchestration: "Call", input: (n) => ({ name: "Refuse", n }), starts: "running" },
-  { name: "failed", orchestration: "Failure", input: (n) => `number ${n}`, starts: "running" },
-  { name: "cancelled", orchestration: "Errand", input: (n) => `c${n}`, starts: "running", then: cancel },
-  { name: "ran", orchestration: "Errand", input: (n) => `r${n}`, starts: "running", then: answer },
+  { name: "steps", orchestration: "Steps", input: (n) => n, starts: "running", ends: "Completed" },
+  { name: "refused", orchestration: "Call", input: (n) => ({ name: "Refuse", n }), starts: "running", ends: "Failed" },
+  { name: "failed", orchestration: "Failure", input: (n) => `number ${n}`, starts: "running", ends: "Failed" },
+  {
+    name: "cancelled",
+    orchestration: "Errand",
+    input: (n) => `c${n}`,
+    starts: "running",
+    then: cancel,
+    ends: "Failed"
+  },
+  { name: "ran", orchestration: "Errand", input: (n) => `r${n}`, starts: "running", then: answer, ends: "Completed" },
   {
     name: "went-round",
     orchestration: "Rounds",
     input: () => ({ round: 0, last: 2, heard: [] }),
     starts: "running",
-    then: letters("1", "2", "3")
+    then: letters("1", "2", "3"),
+    ends: "Completed"
   },
   {
     name: "raised",
     orchestration: "Parent",
     input: (n, id) => ({ child: "Steps", id: `${id}-child`, input: n }),
-    starts: "running"
+    starts: "running",
+    ends: "Completed"
   },
-  { name: "mourning", orchestration: "Parent", input: () => ({ child: "Failure", input: "a child" }), starts: "running" },
-  { name: "detaching", orchestration: "Detaching", input: (n) => ({ name: "Steps", input: n }), starts: "running" },
-  { name: "clock", orchestration: "Clock", input: () => null, starts: "running" },
-  { name: "kept", orchestration: "Keys", input: () => ({ execution: 1 }), starts: "running", then: go },
+  {
+    name: "mourning",
+    orchestration: "Parent",
+    input: () => ({ child: "Failure", input: "a child" }),
+    starts: "running",
+    ends: "Failed"
+  },
+  {
+    name: "detaching",
+    orchestration: "Detaching",
+    input: (n) => ({ name: "Steps", input: n }),
+    starts: "running",
+    ends: "Completed"
+  },
+  { name: "clock", orchestration: "Clock", input: () => null, starts: "running", ends: "Completed" },
+  {
+    name: "kept",
+    orchestration: "Keys",
+    input: () => ({ execution: 1 }),
+    starts: "running",
+    then: go,
+    ends: "Completed"
+  },
   // Waiting for a client.
-  { name: "asking", orchestration: "Errand", input: (n) => `a${n}`, starts: "running", later: answer },
-  { name: "keeping", orchestration: "Keys", input: () => ({ execution: 1 }), starts: "running", later: go },
+  {
+    name: "asking",
+    orchestration: "Errand",
+    input: (n) => `a${n}`,
+    starts: "running",
+    later: answer,
+    ends: "Completed"
+  },
+  {
+    name: "keeping",
+    orchestration: "Keys",
+    input: () => ({ execution: 1 }),
+    starts: "running",
+    later: go,
+    ends: "Completed"
+  },
   {
     name: "going-round",
     orchestration: "Rounds",
-    input: () => ({ round: 0, last: 3, heard: [] }),
+    input: () => ({ round: 0, last: 2, heard: [] }),
     starts: "running",
     then: letters("1", "2"),
-    later: letters("3", "4")
+    later: letters("3"),
+    ends: "Completed"
   },
-  { name: "doomed", orchestration: "Errand", input: (n) => `d${n}`, starts: "running", later: cancel },
+  { name: "doomed", orchestration: "Errand", input: (n) => `d${n}`, starts: "running", later: cancel, ends: "Failed" },
   {
     name: "family",
     orchestration: "Parent",
     input: (n, id) => ({ child: "Errand", id: `${id}-child`, input: `f${n}` }),
     starts: "running",
-    later: to("-child", answer)
+    later: to("-child", answer),
+    ends: "Completed"
   },
   {
     name: "doomed-family",
     orchestration: "Parent",
     input: (n, id) => ({ child: "Errand", id: `${id}-child`, input: `f${n}` }),
     starts: "running",
-    later: cancel
+    later: cancel,
+    ends: "Failed"
   },
   {
     name: "detached",
     orchestration: "Detaching",
     input: (n) => ({ name: "Errand", input: `e${n}` }),
     starts: "running",
-    later: to("-detached", answer)
+    later: to("-detached", answer),
+    ends: "Completed"
   },
   // Waiting for a time.
-  { name: "asleep", orchestration: "Nap", input: () => day, starts: "running", stays: true },
-  { name: "dozing", orchestration: "Nap", input: () => soon, starts: "last" },
-  { name: "woken", orchestration: "Race", input: () => day, starts: "running", later: go },
-  { name: "late", orchestration: "Race", input: () => soon, starts: "last" },
+  { name: "asleep", orchestration: "Nap", input: () => day, starts: "running", ends: "never" },
+  { name: "dozing", orchestration: "Nap", input: () => soon, starts: "last", ends: "Completed" },
+  { name: "woken", orchestration: "Race", input: () => day, starts: "running", later: go, ends: "Completed" },
+  { name: "late", orchestration: "Race", input: () => soon, starts: "last", ends: "Completed" },
   // Waiting for a worker that does not run yet.
-  { name: "queued", orchestration: "Call", input: (n) => step(n, "later"), starts: "running" },
+  { name: "queued", orchestration: "Call", input: (n) => step(n, "later"), starts: "running", ends: "Completed" },
   {
     name: "refused-later",
     orchestration: "Call",
     input: (n) => ({ name: "Refuse", n, tag: "later" }),
-    starts: "running"
+    starts: "running",
+    ends: "Failed"
   },
-  { name: "seated", orchestration: "Seated", input: (n, id) => ({ n, session: id }), starts: "running" },
+  {
+    name: "seated",
+    orchestration: "Seated",
+    input: (n, id) => ({ n, session: id }),
+    starts: "running",
+    ends: "Completed"
+  },
   {
     name: "expecting",
     orchestration: "Parent",
     input: (n) => ({ child: "Call", input: step(n, "later") }),
-    starts: "running"
+    starts: "running",
+    ends: "Completed"
   },
   // Held by a process when it was killed.
-  { name: "held", orchestration: "Call", input: (n) => ({ name: "Hang", n }), starts: "last", ...held },
-  { name: "stuck", orchestration: "Stuck", input: () => null, starts: "last", ...held },
-  { name: "shaky", orchestration: "Call", input: (n) => ({ name: "Hang", n, tag: "shaky" }), starts: "crashing", ...held },
-  {
-    name: "poison",
-    orchestration: "Call",
-    input: (n) => ({ name: "Hang", n, tag: "poison" }),
-    starts: "crashing",
-    ...held
-  },
-  { name: "poison-turn", orchestration: "Stuck", input: () => null, starts: "crashing", ...held },
+  { name: "held", orchestration: "Call", input: hang(), starts: "last", ends: "Completed", ...few },
+  { name: "stuck", orchestration: "Stuck", input: () => null, starts: "last", ends: "Completed", ...few },
+  { name: "shaky", orchestration: "Call", input: hang("shaky"), starts: "crashing", ends: "Completed", ...few },
+  { name: "poison", orchestration: "Call", input: hang("poison"), starts: "crashing", ends: "Failed", ...few },
+  { name: "poison-turn", orchestration: "Stuck", input: () => null, starts: "crashing", ends: "Failed", ...few },
   // With messages that no process has taken.
-  { name: "answered", orchestration: "Errand", input: (n) => `m${n}`, starts: "running", queued: answer },
-  { name: "dismissed", orchestration: "Errand", input: (n) => `m${n}`, starts: "running", queued: cancel },
+  {
+    name: "answered",
+    orchestration: "Errand",
+    input: (n) => `m${n}`,
+    starts: "running",
+    queued: answer,
+    ends: "Completed"
+  },
+  {
+    name: "dismissed",
+    orchestration: "Errand",
+    input: (n) => `m${n}`,
+    starts: "running",
+    queued: cancel,
+    ends: "Failed"
+  },
   {
     name: "posted",
     orchestration: "Rounds",
     input: () => ({ round: 0, last: 1, heard: [] }),
     starts: "running",
-    queued: letters("1", "2", "3")
+    queued: letters("1", "2", "3"),
+    ends: "Completed"
   },
-  { name: "new", orchestration: "Steps", input: (n) => n, starts: "unclaimed" },
+  { name: "new", orchestration: "Steps", input: (n) => n, starts: "unclaimed", ends: "Completed" },
+  // A signal before the first turn is lost in duroxide, a letter is not.
   {
     name: "new-answered",
     orchestration: "Errand",
     input: (n) => `n${n}`,
     starts: "unclaimed",
     queued: answer,
-    later: answer
+    later: [{ raise: "Answer", data: "later" }],
+    ends: "Completed"
   },
-  { name: "new-dismissed", orchestration: "Errand", input: (n) => `n${n}`, starts: "unclaimed", queued: cancel }
+  {
+    name: "new-dismissed",
+    orchestration: "Errand",
+    input: (n) => `n${n}`,
+    starts: "unclaimed",
+    queued: cancel,
+    ends: "Failed"
+  }
 ]
 
 export interface Instance {

@@ -140,7 +140,7 @@ export const finish = Effect.fnUntraced(function*(store: Store, instances: Reado
     yield* run(store, { hangs: false, settings: { ...few, workerTagFilter: "any" } })
     yield* resting(store)
     yield* send(store, instances, "later")
-    const stay = instances.filter(({ life }) => life.stays === true).length
+    const stay = instances.filter(({ life }) => life.ends === "never").length
     yield* waitUntil(
       Effect.map(
         store.query("SELECT instance_id FROM executions WHERE status = 'Running'"),

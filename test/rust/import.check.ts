@@ -1,35 +1,146 @@
 import { assert, describe, it } from "@effect/vitest"
+import { SqliteImport } from "duroxide-prisma/sqlite"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import { mkdtempSync } from "node:fs"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import * as Migrator from "../../src/prisma/Migrator.ts"
+import type { Instance } from "../programs/lives.ts"
+import * as ChildProcess from "../utils/childProcess.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 import * as Lives from "./Lives.ts"
 import * as Outcomes from "./outcomes.ts"
-import { instancesOf } from "../programs/lives.ts"
+import * as OurLives from "./ourLives.ts"
+import * as Rust from "./Rust.ts"
 
-const count = Number(process.env.IMPORT_INSTANCES ?? 300)
+/** `npm run test:rust -- import --instances 10000` */
+const count = Number(process.env.IMPORT_INSTANCES ?? 250)
+const batch = Math.ceil(count / 20)
+const timeout = 60_000 + count * 100
+
+/** A file that its processes left behind, and what becomes of its instances there. */
+class File extends Context.Service<File, {
+  readonly file: string
+  readonly instances: ReadonlyArray<Instance>
+  readonly outcomes: Outcomes.Outcomes
+}>()("test/File") {}
+
+const FileLive = Layer.effect(
+  File,
+  Effect.gen(function*() {
+    const folder = yield* Effect.acquireRelease(
+      Effect.sync(() => mkdtempSync(join(tmpdir(), "duroxide-import-"))),
+      (folder) => Effect.sync(() => rmSync(folder, { recursive: true }))
+    )
+    const file = join(folder, "file.db")
+    const instances = yield* took(`made ${count} instances`, Lives.make(file, count))
+    const stays = join(folder, "stays.db")
+    Lives.copy(file, stays)
+    Lives.expire(stays)
+    const store = yield* Lives.sqlite(stays)
+    yield* took("ended on SQLite", Lives.finish(store, instances))
+    return { file, instances, outcomes: yield* Outcomes.read(store) }
+  })
+)
+
+/** Prints how long it took, in the long form. */
+const took = <A, E, R>(what: string, effect: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.timed(effect), ([duration, value]) => {
+    if (process.env.IMPORT_INSTANCES !== undefined) console.log(`${what} in ${duration}`)
+    return value
+  })
+
+const importing = (file: string, url: string, schema: string, options: object) =>
+  ChildProcess.start("importing", file, url, schema, JSON.stringify({ batch, ...options }))
+
+/** Each row is one reason why the import is not a copy of simple rows. */
+const states = {
+  "executions that run": "executions WHERE status = 'Running'",
+  "executions that failed": "executions WHERE status = 'Failed'",
+  "third executions": "executions WHERE execution_id = 3",
+  "children": "instances WHERE parent_instance_id IS NOT NULL",
+  "key-values of earlier executions": "kv_store",
+  "keys that were cleared": "kv_delta WHERE value IS NULL",
+  "turns of dead processes": "instance_locks",
+  "turns delivered ten times": "orchestrator_queue WHERE attempt_count = 10",
+  "activities of dead processes": "worker_queue WHERE lock_token IS NOT NULL AND attempt_count = 1",
+  "activities delivered ten times": "worker_queue WHERE attempt_count = 10",
+  "activities with a tag and a session": "worker_queue WHERE tag = 'later' AND session_id IS NOT NULL",
+  "sessions": "sessions",
+  "starts that were not claimed":
+    "orchestrator_queue AS q WHERE NOT EXISTS (SELECT 1 FROM instances AS i WHERE i.instance_id = q.instance_id)",
+  "timers of tomorrow": "orchestrator_queue WHERE visible_at > (unixepoch() + 3600) * 1000",
+  "signals": "orchestrator_queue WHERE work_item LIKE '{\"ExternalRaised\"%'",
+  "letters": "orchestrator_queue WHERE work_item LIKE '{\"QueueMessage\"%'",
+  "cancellations": "orchestrator_queue WHERE work_item LIKE '{\"CancelInstance\"%'"
+}
 
 describe("a SQLite file of duroxide", () => {
-  it.live("make", () =>
-    Effect.gen(function*() {
-      const folder = mkdtempSync(join(tmpdir(), "import-check-"))
-      console.log(folder)
-      let t = performance.now()
-      const lap = (what: string) => { console.log(what, Math.round(performance.now() - t)); t = performance.now() }
-      const instances = instancesOf(300)
-      const all: Array<Outcomes.Outcomes> = []
-      for (const name of ["a", "b"]) {
-        const stays = join(folder, name + ".db")
-        Lives.copy(`/tmp/wt/sqlite-samples/lives300.db`, stays)
-        Lives.expire(stays)
-        const store = yield* Lives.sqlite(stays)
-        yield* Lives.finish(store, instances)
-        lap("finished")
-        all.push(yield* Outcomes.read(store))
-      }
-      const d = Outcomes.differences(all[0]!, all[1]!)
-      console.log(d.length, d.map((x) => x[0]).join(" "))
-      console.log(JSON.stringify(d[0], null, 1))
-      assert.strictEqual(d.length, 0)
-    }), 600_000)
+  it.layer(FileLive, { excludeTestServices: true, timeout })((it) => {
+    it.effect("holds every state, and on SQLite its instances end as their programs say", () =>
+      Effect.gen(function*() {
+        const { file, instances, outcomes } = yield* File
+        const { query } = yield* Lives.sqlite(file)
+        for (const [state, rows] of Object.entries(states)) {
+          const [found] = yield* query<{ n: number }>(`SELECT count(*) AS n FROM ${rows}`)
+          assert.isAbove(found!.n, 0, state)
+        }
+        const expected = instances.map(({ id, life }) => `${id} ${life.ends === "never" ? "Running" : life.ends}`)
+        const ended = instances.map(({ id }) => `${id} ${outcomes[id]?.executions.at(-1)?.status}`)
+        assert.deepStrictEqual(ended, expected)
+      }), timeout)
+
+    it.effect("imported by six processes, five of them killed, and run on by Rust: all end as on SQLite", () =>
+      Effect.gen(function*() {
+        const { file, instances, outcomes } = yield* File
+        const shared = yield* Rust.open
+        yield* Effect.provide(Migrator.adopt({ url: shared.url, schema: shared.schema }), Logger.layer([]))
+        for (const rounds of [0, 10, 100, 500, 1000]) {
+          yield* Effect.scoped(Effect.gen(function*() {
+            const process = yield* importing(file, shared.url, shared.schema, { freezeAfter: { batches: 2, rounds } })
+            yield* process.printed("frozen")
+            yield* process.kill
+          }))
+        }
+        const store = Lives.postgres(shared)
+        assert.lengthOf(yield* store.query("SELECT FROM orchestrator_queue"), 0, "work is imported at the end")
+        yield* Effect.scoped(Effect.gen(function*() {
+          const process = yield* importing(file, shared.url, shared.schema, {})
+          yield* took("imported", process.printed("imported"))
+          assert.include(process.output(), `"resumed":true`)
+        }))
+        const report = yield* took("verified", SqliteImport.verify({ file, target: shared }))
+        assert.isTrue(report.isEqual, SqliteImport.render(report))
+        yield* took("ended on PostgreSQL", Lives.finish(store, instances))
+        Outcomes.assertEqual(yield* Outcomes.read(store), outcomes)
+      }), timeout)
+
+    it.effect("imported with `serve` and run on by TypeScript: all end as on SQLite", () =>
+      Effect.gen(function*() {
+        const { file, instances, outcomes } = yield* File
+        const { schema, sql, url } = yield* PgServer.database
+        yield* Effect.scoped(Effect.gen(function*() {
+          const process = yield* importing(file, url, schema, { serve: OurLives.served })
+          yield* process.printed("imported")
+        }))
+        const report = yield* SqliteImport.verify({ file, target: { url, schema } })
+        assert.isTrue(report.isEqual, SqliteImport.render(report))
+        yield* took(
+          "ended in TypeScript",
+          Effect.gen(function*() {
+            for (const { id, life } of instances) for (const message of life.later ?? []) yield* OurLives.deliver(id, message)
+            const stay = instances.filter(({ life }) => life.ends === "never").length
+            yield* waitUntil(
+              Effect.map(sql("SELECT FROM executions WHERE status = 'Running'"), ({ length }) => length === stay)
+            )
+          }).pipe(Effect.provide(OurLives.app(url)))
+        )
+        const ours = yield* Outcomes.read({ query: sql })
+        Outcomes.assertEqual(ours, outcomes)
+      }), timeout)
+  })
 })

@@ -1,6 +1,7 @@
 /**
  * What became of the instances of a store, in a form in which two stores can be compared.
  */
+import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type { Store } from "./Lives.ts"
 
@@ -18,19 +19,25 @@ export interface Outcome {
   readonly queued: ReadonlyArray<string>
 }
 
+/**
+ * The events of a history without their numbers and the times at which they were written. What came from outside has no
+ * order: two activities may end in another order, and two messages may arrive in one turn or in two.
+ */
 export interface Execution {
   readonly status: string
   readonly output: string | null
-  readonly history: ReadonlyArray<Event>
+  /** What the program did, in order. */
+  readonly done: ReadonlyArray<Event>
+  /** What it got, sorted; `source` is the index in `done` of what it answers. */
+  readonly got: ReadonlyArray<Event>
 }
 
-/** Without the times at which something was written. */
 export type Event = Readonly<Record<string, unknown>>
 
 /** By instance id. */
 export type Outcomes = Readonly<Record<string, Outcome>>
 
-export const read = Effect.fnUntraced(function*({ query }: Store) {
+export const read = Effect.fnUntraced(function*({ query }: Pick<Store, "query">) {
   const instances = yield* query<InstanceRow>(
     `SELECT instance_id AS id, orchestration_name AS name, orchestration_version AS version, parent_instance_id AS parent,
        custom_status AS status, custom_status_version AS changes
@@ -71,17 +78,19 @@ export const read = Effect.fnUntraced(function*({ query }: Store) {
     executions: (executions.get(id) ?? []).map(({ number, output, status }) => ({
       status,
       output,
-      history: (events.get(id) ?? []).filter((event) => event.number === number).map(({ event }) => timeless(event))
+      ...split((events.get(id) ?? []).filter((event) => event.number === number))
     })),
     queued: (queued.get(id) ?? []).map(({ item }) => item).sort()
   }])) as Outcomes
 })
 
-/** The instances that became something else, with both outcomes. */
-export const differences = (left: Outcomes, right: Outcomes): ReadonlyArray<readonly [string, unknown, unknown]> =>
-  [...new Set([...Object.keys(left), ...Object.keys(right)])]
-    .filter((id) => JSON.stringify(left[id]) !== JSON.stringify(right[id]))
-    .map((id) => [id, left[id], right[id]])
+/** Shows the first instances that became something else. */
+export const assertEqual = (actual: Outcomes, expected: Outcomes): void => {
+  const ids = [...new Set([...Object.keys(actual), ...Object.keys(expected)])]
+  const differ = ids.filter((id) => JSON.stringify(actual[id]) !== JSON.stringify(expected[id]))
+  const first = (outcomes: Outcomes) => Object.fromEntries(differ.slice(0, 3).map((id) => [id, outcomes[id]]))
+  assert.deepStrictEqual(first(actual), first(expected), `${differ.length} differ: ${differ.slice(0, 100).join(", ")}`)
+}
 
 // -----------------------------------------------------------------------------
 // internal
@@ -130,8 +139,36 @@ const group = <Row extends { readonly id: string }>(rows: ReadonlyArray<Row>): R
   return groups
 }
 
+/** Written with what arrives, not by the program. */
+const arrivals = new Set([
+  "ActivityCompleted",
+  "ActivityFailed",
+  "TimerFired",
+  "ExternalEvent",
+  "ExternalEventPersistent",
+  "SubOrchestrationCompleted",
+  "SubOrchestrationFailed",
+  "OrchestrationCancelRequested"
+])
+
 /** `fire_at_ms` stays: all timers of these instances were set before their store was copied. */
-const timeless = (text: string): Event => {
-  const { last_updated_at_ms: _, timestamp_ms: __, ...event } = JSON.parse(text) as Record<string, unknown>
-  return event
+const split = (rows: ReadonlyArray<EventRow>): Pick<Execution, "done" | "got"> => {
+  const all = rows.map(({ event }) => JSON.parse(event) as StoredEvent)
+  const [got, done] = [true, false].map((arrives) => all.filter(({ type }) => arrivals.has(type) === arrives))
+  const plain = ({ event_id: _, last_updated_at_ms: __, source_event_id, timestamp_ms: ___, ...event }: StoredEvent) => ({
+    ...event,
+    source: source_event_id === null ? null : done!.findIndex(({ event_id }) => event_id === source_event_id)
+  })
+  return {
+    done: done!.map(plain),
+    got: got!.map((event) => JSON.stringify(plain(event))).sort().map((text) => JSON.parse(text) as Event)
+  }
+}
+
+interface StoredEvent {
+  readonly event_id: number
+  readonly source_event_id: number | null
+  readonly timestamp_ms: number
+  readonly last_updated_at_ms?: number
+  readonly type: string
 }
