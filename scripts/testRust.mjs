@@ -1,5 +1,5 @@
-// Runs the tests of sharing a schema with duroxide itself, in Rust: `npm run test:rust`. File arguments replace the
-// default of all files.
+// Runs the tests beside duroxide itself, in Rust: `npm run test:rust`. File arguments replace the default of all files;
+// `-- import --instances 10000` is the long form of the import of a SQLite file.
 //
 // The other side is the binary of duroxide's Node binding, an npm package installed on first use into `.duroxide/rust`.
 // It is not a dependency, because npm can install it on one platform only. Elsewhere it reports that nothing can run,
@@ -23,10 +23,13 @@ if (process.platform !== "linux" || process.arch !== "x64" || glibc === undefine
   )
   process.exit(process.env.CI ? 1 : 0)
 }
+const args = process.argv.slice(2)
+const at = args.indexOf("--instances")
+const instances = at === -1 ? {} : { IMPORT_INSTANCES: args.splice(at, 2)[1] }
 const { status } = spawnSync(
   process.execPath,
-  ["node_modules/vitest/vitest.mjs", "run", "--config", "vitest.rust.config.ts", ...process.argv.slice(2)],
-  { stdio: "inherit", env: { ...process.env, DUROXIDE_BINARY: install() } }
+  ["node_modules/vitest/vitest.mjs", "run", "--config", "vitest.rust.config.ts", ...args],
+  { stdio: "inherit", env: { ...process.env, ...instances, DUROXIDE_BINARY: install() } }
 )
 process.exitCode = status ?? 1
 

@@ -61,7 +61,9 @@ for (const name of names) {
 console.log(`\nours beside ${peerName}; ratio: how many times better ours is`)
 console.table(Object.fromEntries(rows.map(({ scenario, ...row }) => [scenario, row])))
 const below = rows.filter(({ ratio }) => ratio === null || ratio < 1).map(({ scenario }) => scenario)
-console.log(below.length === 0 ? "Ours is at least equal in every scenario." : `Ours is not better in: ${below.join("; ")}`)
+console.log(
+  below.length === 0 ? "Ours is at least equal in every scenario." : `Ours is not better in: ${below.join("; ")}`
+)
 console.log(JSON.stringify({ against: peerName, rows, below }))
 process.exit(failed ? 1 : 0)
 

@@ -20,7 +20,7 @@ export interface Life {
    */
   readonly starts: "crashing" | "running" | "last" | "unclaimed"
   /** Sent to instances that have come to rest, while a process runs. */
-  readonly then?: ReadonlyArray<Message>
+  readonly soon?: ReadonlyArray<Message>
   /** Sent while no process runs. */
   readonly queued?: ReadonlyArray<Message>
   /** Sent when processes run again. */
@@ -39,7 +39,7 @@ const go: ReadonlyArray<Message> = [{ raise: "Go", data: "now" }]
 const cancel: ReadonlyArray<Message> = [{ cancel: "no longer needed" }]
 
 const day = 86_400_000
-const soon = 4000
+const briefly = 4000
 const step = (n: number, tag?: string) => ({ name: "Step", n, tag })
 const hang = (tag?: string) => (n: number) => ({ name: "Hang", n, tag })
 const few = { atMost: 4 } as const
@@ -54,16 +54,16 @@ export const lives: ReadonlyArray<Life> = [
     orchestration: "Errand",
     input: (n) => `c${n}`,
     starts: "running",
-    then: cancel,
+    soon: cancel,
     ends: "Failed"
   },
-  { name: "ran", orchestration: "Errand", input: (n) => `r${n}`, starts: "running", then: answer, ends: "Completed" },
+  { name: "ran", orchestration: "Errand", input: (n) => `r${n}`, starts: "running", soon: answer, ends: "Completed" },
   {
     name: "went-round",
     orchestration: "Rounds",
     input: () => ({ round: 0, last: 2, heard: [] }),
     starts: "running",
-    then: letters("1", "2", "3"),
+    soon: letters("1", "2", "3"),
     ends: "Completed"
   },
   {
@@ -93,7 +93,7 @@ export const lives: ReadonlyArray<Life> = [
     orchestration: "Keys",
     input: () => ({ execution: 1 }),
     starts: "running",
-    then: go,
+    soon: go,
     ends: "Completed"
   },
   // Waiting for a client.
@@ -118,7 +118,7 @@ export const lives: ReadonlyArray<Life> = [
     orchestration: "Rounds",
     input: () => ({ round: 0, last: 2, heard: [] }),
     starts: "running",
-    then: letters("1", "2"),
+    soon: letters("1", "2"),
     later: letters("3"),
     ends: "Completed"
   },
@@ -149,9 +149,9 @@ export const lives: ReadonlyArray<Life> = [
   },
   // Waiting for a time.
   { name: "asleep", orchestration: "Nap", input: () => day, starts: "running", ends: "never" },
-  { name: "dozing", orchestration: "Nap", input: () => soon, starts: "last", ends: "Completed" },
+  { name: "dozing", orchestration: "Nap", input: () => briefly, starts: "last", ends: "Completed" },
   { name: "woken", orchestration: "Race", input: () => day, starts: "running", later: go, ends: "Completed" },
-  { name: "late", orchestration: "Race", input: () => soon, starts: "last", ends: "Completed" },
+  { name: "late", orchestration: "Race", input: () => briefly, starts: "last", ends: "Completed" },
   // Waiting for a worker that does not run yet.
   { name: "queued", orchestration: "Call", input: (n) => step(n, "later"), starts: "running", ends: "Completed" },
   {

@@ -128,8 +128,10 @@ const runtime = url.startsWith("sqlite:")
   : native.JsRuntime.fromPostgres(await native.JsPostgresProvider.connectWithSchema(url, schema), options)
 Generators.register(runtime, orchestrations)
 for (const [name, run] of Object.entries(activities)) {
-  runtime.registerActivity(name, async (payload) =>
-    JSON.stringify(await run(JSON.parse(Generators.callOf(payload).input) as number)))
+  runtime.registerActivity(
+    name,
+    async (payload) => JSON.stringify(await run(JSON.parse(Generators.callOf(payload).input) as number))
+  )
 }
 await runtime.start()
 process.stdout.write("ready\n")

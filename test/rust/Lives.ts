@@ -1,5 +1,5 @@
 /**
- * SQLite files of duroxide that hold instances in every state, made by its own runtime; and how such instances go on.
+ * SQLite files of duroxide that hold instances in every state, made by its own runtime, and how processes take them over.
  */
 import * as Effect from "effect/Effect"
 import Database from "libsql"
@@ -30,7 +30,7 @@ export const sqlite = (file: string): Effect.Effect<Store> =>
     url: `sqlite:${file}`,
     schema: "",
     client,
-    query: <Row>(text: string) => Effect.sync(() => read<Row>(file, text)),
+    query: <Row>(text: string) => Effect.sync(() => read(file, text) as ReadonlyArray<Row>),
     now: "(unixepoch('subsec') * 1000)"
   }))
 
@@ -53,7 +53,9 @@ export const make = Effect.fnUntraced(function*(file: string, count: number) {
   const started = (starts: string) => instances.filter(({ life }) => life.starts === starts)
   const named = (name: string) => instances.filter(({ life }) => life.name === name)
   const counts = (text: string, expected: number) =>
-    waitUntil(Effect.map(store.query<{ n: number }>(`SELECT count(*) AS n FROM ${text}`), ([row]) => row!.n === expected))
+    waitUntil(
+      Effect.map(store.query<{ n: number }>(`SELECT count(*) AS n FROM ${text}`), ([row]) => row!.n === expected)
+    )
   const claimed = (activities: number, turns: number) =>
     Effect.andThen(
       counts(`worker_queue WHERE locked_until > ${store.now}`, activities),
@@ -94,7 +96,7 @@ export const make = Effect.fnUntraced(function*(file: string, count: number) {
     const process = yield* run(store, { hangs: false, settings: few })
     yield* start(store, started("running"))
     yield* resting(store)
-    yield* send(store, started("running"), "then")
+    yield* send(store, started("running"), "soon")
     yield* resting(store)
     yield* process.kill
   }))
@@ -151,6 +153,18 @@ export const finish = Effect.fnUntraced(function*(store: Store, instances: Reado
   }))
 })
 
+/** Waits until nothing is to be done but `activities`, and what the running process does not take. */
+export const resting = ({ now, query }: Pick<Store, "query" | "now">, activities = 0) =>
+  waitUntil(
+    Effect.map(
+      query<{ n: number | string }>(
+        `SELECT (SELECT count(*) FROM orchestrator_queue WHERE visible_at <= ${now}) +
+           (SELECT count(*) FROM worker_queue WHERE visible_at <= ${now} AND tag IS NULL) AS n`
+      ),
+      ([row]) => Number(row!.n) === activities
+    )
+  )
+
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
@@ -172,7 +186,7 @@ const start = ({ client }: Store, instances: ReadonlyArray<Instance>) =>
     }
   })
 
-const send = ({ client }: Store, instances: ReadonlyArray<Instance>, when: "then" | "queued" | "later") =>
+const send = ({ client }: Store, instances: ReadonlyArray<Instance>, when: "soon" | "queued" | "later") =>
   Effect.promise(async () => {
     for (const { id, life } of instances) for (const message of life[when] ?? []) await deliver(client, id, message)
   })
@@ -184,18 +198,6 @@ const deliver = (client: Rust.Client, instance: string, message: Message): Promi
   return "raise" in message ? client.raiseEvent(id, message.raise, data) : client.enqueueEvent(id, message.send, data)
 }
 
-/** Waits until nothing is to be done but `activities`, and what the running process does not take. */
-const resting = ({ now, query }: Store, activities = 0) =>
-  waitUntil(
-    Effect.map(
-      query<{ n: number | string }>(
-        `SELECT (SELECT count(*) FROM orchestrator_queue WHERE visible_at <= ${now}) +
-           (SELECT count(*) FROM worker_queue WHERE visible_at <= ${now} AND tag IS NULL) AS n`
-      ),
-      ([row]) => Number(row!.n) === activities
-    )
-  )
-
 /** Puts off the messages of work that hangs, so that another process can work. */
 const hide = (file: string) =>
   write(file, "UPDATE orchestrator_queue SET visible_at = visible_at + 86400000 WHERE instance_id LIKE 'poison-turn-%'")
@@ -203,10 +205,10 @@ const hide = (file: string) =>
 const reveal = (file: string) =>
   write(file, "UPDATE orchestrator_queue SET visible_at = visible_at - 86400000 WHERE instance_id LIKE 'poison-turn-%'")
 
-const read = <Row>(file: string, text: string): ReadonlyArray<Row> => {
+const read = (file: string, text: string): ReadonlyArray<unknown> => {
   const url = pathToFileURL(file)
   url.searchParams.set("mode", "ro")
-  return use(url.href, (database) => database.prepare(text).all() as Array<Row>)
+  return use(url.href, (database) => database.prepare(text).all())
 }
 
 const write = (file: string, text: string): void => use(file, (database) => void database.exec(text))

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { SqliteImport } from "duroxide-prisma/sqlite"
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -13,16 +14,16 @@ import * as ChildProcess from "../utils/childProcess.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import * as Lives from "./Lives.ts"
-import * as Outcomes from "./outcomes.ts"
 import * as OurLives from "./ourLives.ts"
+import * as Outcomes from "./outcomes.ts"
 import * as Rust from "./Rust.ts"
 
 /** `npm run test:rust -- import --instances 10000` */
-const count = Number(process.env.IMPORT_INSTANCES ?? 250)
+const count = Number(process.env.IMPORT_INSTANCES ?? 160)
 const batch = Math.ceil(count / 20)
 const timeout = 60_000 + count * 100
 
-/** A file that its processes left behind, and what becomes of its instances there. */
+/** A file that its processes left behind, and how its instances end there. */
 class File extends Context.Service<File, {
   readonly file: string
   readonly instances: ReadonlyArray<Instance>
@@ -50,7 +51,9 @@ const FileLive = Layer.effect(
 /** Prints how long it took, in the long form. */
 const took = <A, E, R>(what: string, effect: Effect.Effect<A, E, R>) =>
   Effect.map(Effect.timed(effect), ([duration, value]) => {
-    if (process.env.IMPORT_INSTANCES !== undefined) console.log(`${what} in ${duration}`)
+    if (process.env.IMPORT_INSTANCES !== undefined) {
+      console.log(`${what} in ${Duration.toSeconds(duration).toFixed(1)} s`)
+    }
     return value
   })
 
@@ -94,30 +97,34 @@ describe("a SQLite file of duroxide", () => {
         assert.deepStrictEqual(ended, expected)
       }), timeout)
 
-    it.effect("imported by six processes, five of them killed, and run on by Rust: all end as on SQLite", () =>
-      Effect.gen(function*() {
-        const { file, instances, outcomes } = yield* File
-        const shared = yield* Rust.open
-        yield* Effect.provide(Migrator.adopt({ url: shared.url, schema: shared.schema }), Logger.layer([]))
-        for (const rounds of [0, 10, 100, 500, 1000]) {
+    it.effect(
+      "imported by six processes, five of them killed, and run on by Rust: all end as on SQLite",
+      () =>
+        Effect.gen(function*() {
+          const { file, instances, outcomes } = yield* File
+          const shared = yield* Rust.open
+          yield* Effect.provide(Migrator.adopt({ url: shared.url, schema: shared.schema }), Logger.layer([]))
+          for (const rounds of [0, 10, 100, 500, 1000]) {
+            yield* Effect.scoped(Effect.gen(function*() {
+              const process = yield* importing(file, shared.url, shared.schema, { freezeAfter: { batches: 2, rounds } })
+              yield* process.printed("frozen")
+              yield* process.kill
+            }))
+          }
+          const store = Lives.postgres(shared)
+          assert.lengthOf(yield* store.query("SELECT FROM orchestrator_queue"), 0, "work is imported at the end")
           yield* Effect.scoped(Effect.gen(function*() {
-            const process = yield* importing(file, shared.url, shared.schema, { freezeAfter: { batches: 2, rounds } })
-            yield* process.printed("frozen")
-            yield* process.kill
+            const process = yield* importing(file, shared.url, shared.schema, {})
+            yield* took("imported", process.printed("imported"))
+            assert.include(process.output(), `"resumed":true`)
           }))
-        }
-        const store = Lives.postgres(shared)
-        assert.lengthOf(yield* store.query("SELECT FROM orchestrator_queue"), 0, "work is imported at the end")
-        yield* Effect.scoped(Effect.gen(function*() {
-          const process = yield* importing(file, shared.url, shared.schema, {})
-          yield* took("imported", process.printed("imported"))
-          assert.include(process.output(), `"resumed":true`)
-        }))
-        const report = yield* took("verified", SqliteImport.verify({ file, target: shared }))
-        assert.isTrue(report.isEqual, SqliteImport.render(report))
-        yield* took("ended on PostgreSQL", Lives.finish(store, instances))
-        Outcomes.assertEqual(yield* Outcomes.read(store), outcomes)
-      }), timeout)
+          const report = yield* took("verified", SqliteImport.verify({ file, target: shared }))
+          assert.isTrue(report.isEqual, SqliteImport.render(report))
+          yield* took("ended on PostgreSQL", Lives.finish(store, instances))
+          Outcomes.assertEqual(yield* Outcomes.read(store), outcomes)
+        }),
+      timeout
+    )
 
     it.effect("imported with `serve` and run on by TypeScript: all end as on SQLite", () =>
       Effect.gen(function*() {
@@ -132,7 +139,13 @@ describe("a SQLite file of duroxide", () => {
         yield* took(
           "ended in TypeScript",
           Effect.gen(function*() {
-            for (const { id, life } of instances) for (const message of life.later ?? []) yield* OurLives.deliver(id, message)
+            // Signals for an instance that has not begun are lost.
+            yield* Lives.resting({ query: sql, now: "now()" })
+            yield* Effect.forEach(
+              instances,
+              ({ id, life }) => Effect.forEach(life.later ?? [], (message) => OurLives.deliver(id, message)),
+              { concurrency: 8 }
+            )
             const stay = instances.filter(({ life }) => life.ends === "never").length
             yield* waitUntil(
               Effect.map(sql("SELECT FROM executions WHERE status = 'Running'"), ({ length }) => length === stay)
@@ -140,7 +153,7 @@ describe("a SQLite file of duroxide", () => {
           }).pipe(Effect.provide(OurLives.app(url)))
         )
         const ours = yield* Outcomes.read({ query: sql })
-        Outcomes.assertEqual(ours, outcomes)
+        Outcomes.assertEqual(Outcomes.ofAnySide(ours), Outcomes.ofAnySide(outcomes))
       }), timeout)
   })
 })

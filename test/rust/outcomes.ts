@@ -1,5 +1,5 @@
 /**
- * What became of the instances of a store, in a form in which two stores can be compared.
+ * How the instances of a store ended, in a form in which two stores can be compared.
  */
 import { assert } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -59,7 +59,8 @@ export const read = Effect.fnUntraced(function*({ query }: Pick<Store, "query">)
       `SELECT instance_id AS id, key, value FROM kv_delta WHERE value IS NOT NULL
        UNION ALL
        SELECT instance_id, key, value FROM kv_store
-       WHERE NOT EXISTS (SELECT 1 FROM kv_delta AS d WHERE d.instance_id = kv_store.instance_id AND d.key = kv_store.key)`
+       WHERE NOT EXISTS (SELECT 1 FROM kv_delta AS d WHERE d.instance_id = kv_store.instance_id AND d.key = kv_store.key)
+       ORDER BY 2`
     )
   )
   const queued = group(
@@ -74,7 +75,7 @@ export const read = Effect.fnUntraced(function*({ query }: Pick<Store, "query">)
     parent,
     customStatus: status,
     customStatusVersion: changes,
-    keyValues: Object.fromEntries((keyValues.get(id) ?? []).map(({ key, value }) => [key, value]).sort()),
+    keyValues: Object.fromEntries((keyValues.get(id) ?? []).map(({ key, value }) => [key, value])),
     executions: (executions.get(id) ?? []).map(({ number, output, status }) => ({
       status,
       output,
@@ -83,6 +84,24 @@ export const read = Effect.fnUntraced(function*({ query }: Pick<Store, "query">)
     queued: (queued.get(id) ?? []).map(({ item }) => item).sort()
   }])) as Outcomes
 })
+
+/**
+ * Without what differs between the two runtimes: the version in their events, the words of a failure by poison, the
+ * quotes around a failure that is a text, and timers that lost a race, which stay in the queue in Duroxide.
+ */
+export const ofAnySide = (outcomes: Outcomes): Outcomes =>
+  Object.fromEntries(
+    Object.entries(outcomes).map(([id, { executions, queued, ...outcome }]): [string, Outcome] => [id, {
+      ...outcome,
+      executions: executions.map(({ done, got, output, status }) => ({
+        status,
+        output: status === "Failed" ? unquoted(output!.replace(/^poison: .*/, "poison")) : output,
+        done: done.map(plainly),
+        got: got.map(plainly)
+      })),
+      queued: executions.at(-1)?.status === "Running" ? queued : []
+    }])
+  )
 
 /** Shows the first instances that became something else. */
 export const assertEqual = (actual: Outcomes, expected: Outcomes): void => {
@@ -129,7 +148,9 @@ interface QueuedRow {
   readonly item: string
 }
 
-const group = <Row extends { readonly id: string }>(rows: ReadonlyArray<Row>): ReadonlyMap<string, ReadonlyArray<Row>> => {
+const group = <Row extends { readonly id: string }>(
+  rows: ReadonlyArray<Row>
+): ReadonlyMap<string, ReadonlyArray<Row>> => {
   const groups = new Map<string, Array<Row>>()
   for (const row of rows) {
     const others = groups.get(row.id)
@@ -155,8 +176,8 @@ const arrivals = new Set([
 const split = (rows: ReadonlyArray<EventRow>): Pick<Execution, "done" | "got"> => {
   const all = rows.map(({ event }) => JSON.parse(event) as StoredEvent)
   const [got, done] = [true, false].map((arrives) => all.filter(({ type }) => arrivals.has(type) === arrives))
-  const plain = ({ event_id: _, last_updated_at_ms: __, source_event_id, timestamp_ms: ___, ...event }: StoredEvent) => ({
-    ...event,
+  const plain = ({ source_event_id, ...event }: StoredEvent) => ({
+    ...without(event, ["event_id", "timestamp_ms", "last_updated_at_ms"]),
     source: source_event_id === null ? null : done!.findIndex(({ event_id }) => event_id === source_event_id)
   })
   return {
@@ -165,10 +186,26 @@ const split = (rows: ReadonlyArray<EventRow>): Pick<Execution, "done" | "got"> =
   }
 }
 
-interface StoredEvent {
+const without = (event: Event, keys: ReadonlyArray<string>): Event =>
+  Object.fromEntries(Object.entries(event).filter(([key]) => !keys.includes(key)))
+
+const plainly = (event: Event): Event => {
+  const { Application: failure, ...others } = (event.details ?? {}) as Details
+  return {
+    ...without(event, ["duroxide_version"]),
+    details: failure === undefined ? Object.keys(others) : { ...failure, message: unquoted(failure.message) }
+  }
+}
+
+interface Details {
+  readonly Application?: { readonly message: string }
+  readonly Poison?: unknown
+}
+
+const unquoted = (text: string): string => text.startsWith("\"") ? JSON.parse(text) as string : text
+
+interface StoredEvent extends Event {
   readonly event_id: number
   readonly source_event_id: number | null
-  readonly timestamp_ms: number
-  readonly last_updated_at_ms?: number
   readonly type: string
 }
