@@ -58,10 +58,15 @@ const queues = `
   VALUES (1000, 'mails', '{"kind":"mail"}', now(), now(), 20, 20);
   INSERT INTO queue_outbox (queue, payload, created_at, deliver_at, last_error)
   VALUES
-    ('invoices', '{}', now() - interval '5 minutes', now() - interval '5 minutes', NULL),
+    ('invoices', '{}', now() - interval '20 seconds', now() - interval '20 seconds', NULL),
     ('invoices', '{}', now(), now() + interval '1 day', NULL);
-  INSERT INTO queue_tasks (id, name, payload, status, max_attempts, run_at, queue, created_at, updated_at)
-  SELECT gen_random_uuid(), 'resize', '{}', status, 20, now(), 'tasks', now(), now()
+  INSERT INTO queue_tasks
+    (id, name, payload, status, max_attempts, run_at, queue, created_at, updated_at, look_at, ended_at, dead_at)
+  SELECT
+    gen_random_uuid(), 'resize', '{}', status, 20, now(), 'tasks', now(), now(),
+    CASE WHEN status IN ('Pending', 'Running') THEN now() END,
+    CASE WHEN status IN ('Completed', 'Cancelled') THEN now() END,
+    CASE WHEN status = 'Dead' THEN now() END
   FROM unnest(ARRAY['Pending', 'Pending', 'Running', 'Completed', 'Dead', 'Cancelled']) AS status;
   INSERT INTO worker_queue (work_item, visible_at, created_at, instance_id, execution_id, activity_id, tag)
   VALUES

@@ -1,8 +1,10 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import * as Health from "../../observability/Health.ts"
 import * as Migrator from "../../prisma/Migrator.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
+import * as QueueHealth from "../../queue/QueueHealth.ts"
 import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import * as Queries from "../internal/queries.ts"
@@ -32,14 +34,15 @@ const run = Effect.gen(function*() {
       ({ unknown }) => Effect.succeed(`${unknown.length} of a newer release`)
     )
   )
-  yield* Effect.provide(report(address, schema, migrations), Store.layer)
+  const store = Layer.provideMerge(QueueHealth.layer(), Store.layer)
+  yield* Effect.provide(report(address, schema, migrations), store)
 })
 
 const report = Effect.fnUntraced(function*(address: string, schema: string, migrations: string) {
   const { answer, style } = yield* Output
   const server = yield* Queries.server
   const instances = yield* Queries.instancesByStatus
-  const { backlog, problems, status } = yield* Health.check
+  const { backlog, problems, queues, status } = yield* Health.check
   const total = instances.reduce((sum, one) => sum + one.instances, 0)
   yield* answer({
     json: {
@@ -49,6 +52,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       server: { version: server.version, bytes: server.bytes },
       instances: Object.fromEntries(instances.map((one) => [one.status, one.instances])),
       backlog,
+      queues,
       listening: {
         processes: server.listening,
         orchestrations: server.orchestrators,
@@ -68,6 +72,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
           `${count(total)}: ${instances.map((one) => `${count(one.instances)} ${one.status}`).join(", ")}`
       ],
       ...(backlog === null ? [] : waiting(backlog)),
+      ...(queues === null ? [] : waitingInQueues(queues)),
       [
         "listening",
         server.listening === 0
@@ -86,6 +91,21 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
     return yield* new CommandError({ code: "Unhealthy", message: problems.join("; "), exit: "no" })
   }
 })
+
+const waitingInQueues = ({ outbox, tasks }: QueueHealth.QueueReport): ReadonlyArray<Field> => [
+  [
+    "tasks",
+    tasks.pending + tasks.running + tasks.dead === 0
+      ? "none"
+      : `${count(tasks.pending)} pending, ${count(tasks.running)} running, ${count(tasks.dead)} dead`
+  ],
+  [
+    "outbox",
+    outbox.waiting + outbox.failing === 0
+      ? "nothing to send"
+      : `${count(outbox.waiting)} to send, ${count(outbox.failing)} failing, the oldest for ${age(outbox.oldestAgeMs)}`
+  ]
+]
 
 const waiting = ({ orchestrator, worker }: Backlog): ReadonlyArray<Field> => {
   const shown = (depth: number, oldestAgeMs: number | null) =>
