@@ -9,7 +9,8 @@
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
-  p_wakeups jsonb,                 -- [{kind, task_id | delivery_id | dataset_uuid, dataset_version, batch_uri}]
+  p_ids uuid[],                    -- of the task that each wake-up names; null: see p_batches
+  p_batches jsonb,                 -- [{position, dataset_uuid, dataset_version, batch_uri}]: wake-ups that name the batch of a task
   p_names text[],                  -- of the tasks that the caller serves
   p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
   p_worker_id text,
@@ -21,7 +22,6 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
-  out_max_attempts integer,
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
@@ -32,9 +32,8 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_count integer := jsonb_array_length(p_wakeups);
-  v_outcomes text[] := array_fill('Missing'::text, ARRAY[v_count]);
-  v_ids uuid[];
+  v_outcomes text[] := array_fill('Missing'::text, ARRAY[cardinality(p_ids)]);
+  v_ids uuid[] := p_ids;
   v_row record;
   v_previous uuid;
   v_name integer;
@@ -44,28 +43,22 @@ DECLARE
   v_dead uuid[] := '{}';
   v_cancelled uuid[] := '{}';
 BEGIN
-  SELECT array_agg(
-    CASE w.kind
-      WHEN 'task_wakeup' THEN dx_task_id(w.task_id)
-      WHEN 'delivery' THEN dx_task_id(w.delivery_id)
-      WHEN 'buffer_batch' THEN (
+  IF p_batches <> '[]' THEN
+    FOR v_row IN
+      SELECT w.position, batch.task_id
+      FROM jsonb_to_recordset(p_batches) AS w (position integer, dataset_uuid text, dataset_version text, batch_uri text)
+      CROSS JOIN LATERAL (
         SELECT b.task_id
         FROM queue_dataset_batches AS b
         WHERE b.dataset_uuid = dx_task_id(w.dataset_uuid)
           AND b.dataset_version = CASE WHEN w.dataset_version ~ '^[0-9]{1,18}$' THEN w.dataset_version::bigint END
           AND b.batch_uri = w.batch_uri
-      )
-    END
-    ORDER BY w.position
-  )
-  INTO v_ids
-  FROM ROWS FROM (
-    jsonb_to_recordset(p_wakeups) AS (
-      kind text, task_id text, delivery_id text, dataset_uuid text, dataset_version text, batch_uri text
-    )
-  ) WITH ORDINALITY AS w (
-    kind, task_id, delivery_id, dataset_uuid, dataset_version, batch_uri, position
-  );
+        OFFSET 0
+      ) AS batch
+    LOOP
+      v_ids[v_row.position] := v_row.task_id;
+    END LOOP;
+  END IF;
 
   FOR v_row IN
     SELECT item.position, item.id, task.*
@@ -154,19 +147,21 @@ BEGIN
   END IF;
 
   -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
-  FOR v_row IN
-    SELECT item.position, t.is_waiting
-    FROM unnest(v_ids) WITH ORDINALITY AS item (id, position)
-    CROSS JOIN LATERAL (
-      SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
-      FROM queue_tasks AS x
-      WHERE x.id = item.id
-      OFFSET 0
-    ) AS t
-    WHERE v_outcomes[item.position] = 'Missing'
-  LOOP
-    v_outcomes[v_row.position] := CASE WHEN v_row.is_waiting THEN 'Locked' ELSE 'Busy' END;
-  END LOOP;
+  IF 'Missing' = ANY (v_outcomes) THEN
+    FOR v_row IN
+      SELECT item.position, t.is_waiting
+      FROM unnest(v_ids) WITH ORDINALITY AS item (id, position)
+      CROSS JOIN LATERAL (
+        SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
+        FROM queue_tasks AS x
+        WHERE x.id = item.id
+        OFFSET 0
+      ) AS t
+      WHERE v_outcomes[item.position] = 'Missing'
+    LOOP
+      v_outcomes[v_row.position] := CASE WHEN v_row.is_waiting THEN 'Locked' ELSE 'Busy' END;
+    END LOOP;
+  END IF;
 
   RETURN QUERY
   SELECT
@@ -175,7 +170,6 @@ BEGIN
     t.name,
     t.attempt,
     t.attempt - t.uncounted,
-    t.max_attempts,
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
     CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context

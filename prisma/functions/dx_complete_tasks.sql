@@ -1,31 +1,55 @@
--- Completes tasks with the results of their attempts.
+-- Completes tasks with the results of their attempts, and deletes the messages that woke them.
 --
--- Returns one outcome per item, in order. Done: it is completed by this attempt, now or before. Stale: the attempt is not the
--- newest one, or the task has ended otherwise; nothing changes. Uncommitted, only under is_committed: the task still runs, so
--- the transaction that completed it was rolled back. Under is_first a task that is completed is Stale: its rows were committed
--- with it, and must not be committed again.
+-- Returns one row: one outcome per item, in order, and how many messages were deleted. Done: the task is completed by this
+-- attempt, now or before. Stale: the attempt is not the newest one, or the task has ended otherwise; nothing changes. Uncommitted,
+-- only under is_committed: the task still runs, so the transaction that completed it was rolled back. Under is_first a task that
+-- is completed is Stale: its rows were committed with it, and must not be committed again.
+-- The message of an item is deleted, unless the item is Uncommitted or the lease of the message has ended.
 --
--- Bound: the rows given. Locks: the tasks, by id.
+-- Bound: the rows given. Locks: the tasks, by id; then the messages, by id.
 CREATE OR REPLACE FUNCTION dx_complete_tasks(
   p_items jsonb,                   -- [{task_id, attempt, result, is_committed, is_first}]; is_committed: checks, completes nothing
+  p_message_ids bigint[] DEFAULT NULL, -- of each item; null: it has none here
+  p_message_tokens text[] DEFAULT NULL, -- their leases
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS text[]
+RETURNS TABLE (
+  out_outcomes text[],
+  out_acked integer
+)
 LANGUAGE plpgsql
 -- settings of the hot path
 AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Stale'::text, ARRAY[jsonb_array_length(p_items)]);
-  v_ids uuid[] := '{}';
-  v_results text[] := '{}';
-  v_announced uuid[] := '{}';
-  v_row record;
-  v_previous uuid;
+  v_ids uuid[];
+  v_attempts integer[];
+  v_results text[];
+  v_workers text[];
+  v_starts timestamptz[];
+  v_announced uuid[];
+  v_messages bigint[];
 BEGIN
-  FOR v_row IN
-    SELECT item.position, item.attempt AS expected, item.result, item.is_committed, item.is_first, task.*
+  SELECT
+    array_agg(one.outcome ORDER BY one.position),
+    array_agg(one.id) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.attempt) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.result) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.worker_id) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.started_at) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.id) FILTER (WHERE one.outcome = 'Complete' AND one.is_announced)
+  INTO out_outcomes, v_ids, v_attempts, v_results, v_workers, v_starts, v_announced
+  FROM (
+    SELECT
+      item.position, item.result, task.id, task.attempt, task.worker_id, task.started_at, task.is_announced,
+      CASE
+        WHEN task.attempt IS DISTINCT FROM item.attempt THEN 'Stale'
+        WHEN task.status = 'Completed' AND item.is_first IS NOT TRUE THEN 'Done'
+        WHEN task.status <> 'Running' THEN 'Stale'
+        WHEN item.is_committed THEN 'Uncommitted'
+        ELSE 'Complete'
+      END AS outcome
     FROM (
       SELECT i.*
       FROM ROWS FROM (
@@ -33,38 +57,17 @@ BEGIN
       ) WITH ORDINALITY AS i (task_id, attempt, result, is_committed, is_first, position)
       ORDER BY i.task_id, i.position
     ) AS item
-    CROSS JOIN LATERAL (
-      SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
+    LEFT JOIN LATERAL (
+      SELECT
+        t.id, t.status, t.attempt, t.worker_id, t.started_at, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t
       WHERE t.id = item.task_id
       FOR NO KEY UPDATE
-    ) AS task
-  LOOP
-    CONTINUE WHEN v_row.attempt <> v_row.expected;
-    IF v_row.status = 'Completed' THEN
-      IF v_row.is_first IS NOT TRUE THEN
-        v_outcomes[v_row.position] := 'Done';
-      END IF;
-    ELSIF v_row.status = 'Running' AND v_row.is_committed THEN
-      v_outcomes[v_row.position] := 'Uncommitted';
-    ELSIF v_row.status = 'Running' THEN
-      v_outcomes[v_row.position] := 'Done';
-      CONTINUE WHEN v_row.id = v_previous;
-      v_previous := v_row.id;
-      v_ids := v_ids || v_row.id;
-      v_results := v_results || v_row.result;
-      IF v_row.is_announced THEN
-        v_announced := v_announced || v_row.id;
-      END IF;
-    END IF;
-  END LOOP;
+    ) AS task ON true
+  ) AS one;
+  out_outcomes := array_replace(COALESCE(out_outcomes, '{}'), 'Complete', 'Done');
 
-  WITH running AS (
-    SELECT t.id, t.attempt, t.worker_id, t.started_at
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (v_ids)
-  ),
-  completed AS (
+  IF v_ids IS NOT NULL THEN
     UPDATE queue_tasks AS t
     SET status = 'Completed',
         result = one.result,
@@ -77,16 +80,33 @@ BEGIN
         updated_at = v_now,
         ended_at = v_now
     FROM unnest(v_ids, v_results) AS one (id, result)
-    WHERE t.id = one.id
-  )
-  INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-  SELECT running.id, running.attempt, running.worker_id, running.started_at, v_now, 'Completed'
-  FROM running
-  ON CONFLICT DO NOTHING;
+    WHERE t.id = one.id;
 
-  IF v_announced <> '{}' THEN
-    PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+    SELECT one.id, one.attempt, one.worker_id, one.started_at, v_now, 'Completed'
+    FROM unnest(v_ids, v_attempts, v_workers, v_starts) AS one (id, attempt, worker_id, started_at)
+    ON CONFLICT DO NOTHING;
+
+    IF v_announced IS NOT NULL THEN
+      PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+    END IF;
   END IF;
-  RETURN v_outcomes;
+
+  out_acked := 0;
+  IF p_message_ids IS NOT NULL THEN
+    v_messages := ARRAY(
+      SELECT one.id
+      FROM unnest(p_message_ids, out_outcomes) AS one (id, outcome)
+      WHERE one.outcome <> 'Uncommitted'
+    );
+    -- The index is read, and rows are locked, in the order of the ids. Tokens are unique: one of another item of the set has
+    -- leased the same message, which then is not needed either. Plain comparisons would fit another index as well.
+    DELETE FROM queue_messages AS m
+    WHERE m.id = ANY (v_messages)
+      AND (m.lease_token = ANY (p_message_tokens)) IS TRUE
+      AND (m.visible_at > v_now) IS TRUE;
+    GET DIAGNOSTICS out_acked = ROW_COUNT;
+  END IF;
+  RETURN NEXT;
 END
 $$;

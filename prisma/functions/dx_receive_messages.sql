@@ -85,14 +85,18 @@ BEGIN
   FROM leased;
 
   out_now_ms := v_now_ms;
-  out_next_ms := (
-    SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
-    FROM queue_messages AS m
-    WHERE m.queue = p_queue
-      AND m.visible_at < 'infinity' -- never
-    ORDER BY m.visible_at, m.id
-    LIMIT 1
-  );
+  -- A full receive is followed by another one at once.
+  out_next_ms := v_now_ms;
+  IF COALESCE(cardinality(v_locked), 0) < p_limit THEN
+    out_next_ms := (
+      SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
+      FROM queue_messages AS m
+      WHERE m.queue = p_queue
+        AND m.visible_at < 'infinity' -- never
+      ORDER BY m.visible_at, m.id
+      LIMIT 1
+    );
+  END IF;
   RETURN NEXT;
 END
 $$;

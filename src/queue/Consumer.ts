@@ -7,28 +7,21 @@
  * @since 0.2.0
  */
 import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
-import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
-import * as Metric from "effect/Metric"
-import * as Random from "effect/Random"
-import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { errorTypeOf } from "../model/internal/errorType.ts"
-import { InBackground } from "../model/internal/inBackground.ts"
-import { seriesOf } from "../model/internal/labelled.ts"
-import { harmlessIn, withHarmlessLoggers } from "../model/internal/logging.ts"
 import { monotonicMs } from "../model/internal/monotonic.ts"
 import type { PayloadFields } from "../model/internal/payload.ts"
-import * as Metrics from "../model/Metrics.ts"
 import * as check from "./internal/check.ts"
+import * as consuming from "./internal/consuming.ts"
 import type { Message, Value } from "./Message.ts"
-import { Queue } from "./Queue.ts"
+import type { Queue } from "./Queue.ts"
 import type { Payload, Received } from "./Queue.ts"
-import { InvalidInput, QueueNotFound } from "./QueueError.ts"
+import { InvalidInput } from "./QueueError.ts"
 import type { PayloadInvalid, QueueError } from "./QueueError.ts"
 
 /**
@@ -135,311 +128,99 @@ export const layer = <R = never>(options: Options<R>): Layer.Layer<never, QueueE
 // internal
 // -----------------------------------------------------------------------------
 
-/** The longest wait of every queue. */
-const wait = Duration.seconds(20)
-
-interface Settings<R> {
-  readonly queue: string
+interface Settings<R> extends consuming.Settings {
   readonly handlers: ReadonlyMap<string, Handler<R>>
-  readonly concurrency: number
-  readonly maxMessages: number
-  readonly visibility: Duration.Duration
-  readonly gracePeriod: Duration.Duration
 }
 
 const readSettings = Effect.fnUntraced(function*<R>(
-  { queue, ...options }: Options<R>
+  options: Options<R>
 ): Effect.fn.Return<Settings<R>, QueueError> {
-  const invalid = (field: string, problem: string) => check.fail("consume", queue, new InvalidInput({ field, problem }))
-  const duration = (field: string, input: Duration.Input) =>
-    Effect.map(check.timeout("consume", queue, field, input), Duration.millis)
+  const invalid = (problem: string) =>
+    check.fail("consume", options.queue, new InvalidInput({ field: "handlers", problem }))
   const handlers = new Map<string, Handler<R>>()
   for (const handler of options.handlers) {
-    if (handlers.has(handler.kind)) return yield* invalid("handlers", `the kind "${handler.kind}" has two`)
+    if (handlers.has(handler.kind)) return yield* invalid(`the kind "${handler.kind}" has two`)
     handlers.set(handler.kind, handler)
   }
-  if (handlers.size === 0) return yield* invalid("handlers", "there must be at least one")
-  const visibility = yield* duration("visibilityTimeout", options.visibilityTimeout ?? "30 seconds")
-  if (Duration.toMillis(visibility) === 0) return yield* invalid("visibilityTimeout", "it must be more than 0")
-  return {
-    queue,
-    handlers,
-    concurrency: yield* check.count("consume", queue, "concurrency", options.concurrency ?? 10),
-    maxMessages: yield* check.count("consume", queue, "maxMessages", options.maxMessages ?? 10),
-    visibility,
-    gracePeriod: yield* duration("gracePeriod", options.gracePeriod ?? "10 seconds")
-  }
+  if (handlers.size === 0) return yield* invalid("there must be at least one")
+  return { ...(yield* consuming.readSettings(options)), handlers }
 })
 
 const consume = Effect.fnUntraced(function*<R>(
   options: Options<R>
 ): Effect.fn.Return<void, QueueError, Queue | R | Scope.Scope> {
   const settings = yield* readSettings(options)
-  const { concurrency, gracePeriod, maxMessages, queue: name, visibility } = settings
-  const queue = yield* Queue
-  if (!queue.queues.includes(name)) return yield* check.fail("consume", name, new QueueNotFound({ queue: name }))
-  const context = yield* Effect.context<R>()
-  const fork = Effect.runForkWith(harmlessIn(context))
-  const logDefect = defectLog(name)
-  const keeper = keeping(queue, settings, fork)
-  const handle = handling(queue, settings, keeper.hold)
-  const running = new Set<Fiber.Fiber<void>>()
-  const freed = Latch.makeUnsafe()
-
-  const start = (received: Received) => {
-    const fiber = fork(
-      Effect.suspend(() => handle(received)).pipe(
-        Effect.catchDefect(
-          logDefect(Effect.logError("Consumer: a message could not be handled or settled, so it comes again"))
+  yield* consuming.consume<R>(settings, [...settings.handlers.keys()], (tools) => {
+    const handle = handling(settings, tools)
+    const running = new Set<Fiber.Fiber<void>>()
+    const start = (received: Received) => {
+      const fiber = tools.fork(
+        Effect.suspend(() => handle(received)).pipe(
+          Effect.catchDefect(consuming.logDefect(settings.queue, consuming.notHandled))
         )
       )
-    )
-    running.add(fiber)
-    fiber.addObserver(() => {
-      running.delete(fiber)
-      freed.openUnsafe()
-    })
-  }
-
-  const outage = makeOutage(name)
-  const receiveOnce = Effect.suspend(() => {
-    freed.closeUnsafe()
-    const free = concurrency - running.size
-    if (free === 0) return freed.await
-    return Effect.uninterruptibleMask((restore) =>
-      restore(queue.receive(name, {
-        maxMessages: Math.min(maxMessages, free),
-        visibilityTimeout: visibility,
-        wait
-      })).pipe(
-        Effect.flatMap((messages) => {
-          for (const message of messages) start(message)
-          return outage.over
-        }),
-        Effect.catch((error) => restore(outage.pause(error)))
-      )
-    )
+      running.add(fiber)
+      fiber.addObserver(() => {
+        running.delete(fiber)
+        tools.freed()
+      })
+    }
+    return {
+      begin: (messages) => {
+        for (const message of messages) start(message)
+      },
+      busy: () => running.size,
+      ended: Effect.suspend(() => Effect.forEach([...running], Fiber.await, { discard: true })),
+      interrupt: Effect.suspend(() => Fiber.interruptAll(running))
+    }
   })
-
-  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
-    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations }).pipe(withHarmlessLoggers)
-  yield* log(Effect.logInfo("Consumer: started"), {
-    kinds: [...settings.handlers.keys()].join(", "),
-    concurrency
-  })
-  yield* Effect.addFinalizer(() => log(Effect.logInfo("Consumer: stopped")))
-  // Closed in the reverse order: first no more is received, and messages are kept hidden to the end.
-  yield* Effect.forkScoped(keeper.run)
-  yield* Effect.addFinalizer(() =>
-    Effect.gen(function*() {
-      yield* Effect.timeoutOption(Effect.forEach([...running], Fiber.await, { discard: true }), gracePeriod)
-      yield* Fiber.interruptAll(running)
-    })
-  )
-  // Handlers that end together free their places together.
-  yield* Effect.forever(Effect.andThen(Effect.yieldNow, receiveOnce)).pipe(
-    Effect.catchDefect((defect) =>
-      Effect.andThen(
-        logDefect(Effect.logError("Consumer: receiving stopped by a defect; it starts again"))(defect),
-        Effect.sleep(restartPause)
-      )
-    ),
-    Effect.forever,
-    Effect.provideService(InBackground, true),
-    withHarmlessLoggers,
-    Effect.forkScoped
-  )
 })
 
-/** One that dies at once each time must not fill the log. */
-const restartPause = Duration.seconds(5)
-
-/** Logs the type of a defect, never what it contains. */
-const defectLog = (queue: string) => (line: Effect.Effect<void>) => (defect: unknown) =>
-  Effect.annotateLogs(line, { package: "duroxide-prisma", queue, error_type: errorTypeOf(defect) })
-
-/** A message whose handler runs. */
-interface Held {
-  readonly receipt: string
-  /** Monotonic milliseconds of its next extension. */
-  dueMs: number
-  extension: Fiber.Fiber<void> | undefined
-}
-
-/** While the returned effect runs, the message stays hidden. */
-type Hold = <A, E, R>(receipt: string, run: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
-
-/** Extends the messages whose handlers run, at half of the visibility timeout: one timer for all. */
-const keeping = <R>(
-  queue: Queue["Service"],
-  { queue: name, visibility }: Settings<R>,
-  fork: (effect: Effect.Effect<void>) => Fiber.Fiber<void>
-): { readonly run: Effect.Effect<void>; readonly hold: Hold } => {
-  /** In the order of their next extensions, as all have the same pause. */
-  const waiting = new Set<Held>()
-  const begun = Latch.makeUnsafe()
-  const halfMs = Duration.toMillis(visibility) / 2
-
-  const wait = (held: Held, nowMs: number) => {
-    held.dueMs = nowMs + halfMs
-    held.extension = undefined
-    waiting.add(held)
-    begun.openUnsafe()
-  }
-
-  /** Not repeated when the lease is lost: then the handler runs on, and its message comes again. */
-  const extend = (held: Held) =>
-    Effect.retry(queue.extendVisibility(name, held.receipt, visibility), {
-      schedule: Schedule.spaced(Duration.divideUnsafe(visibility, 10)),
-      while: ({ isRetryable }) => isRetryable
-    }).pipe(
-      Effect.andThen(Effect.clockWith((clock) => Effect.sync(() => wait(held, monotonicMs(clock))))),
-      Effect.catch((error) =>
-        Effect.logWarning("Consumer: the message could not be kept hidden, so it comes again").pipe(
-          Effect.annotateLogs({ package: "duroxide-prisma", queue: name, error: error.message })
-        )
-      ),
-      Effect.catchDefect(
-        defectLog(name)(Effect.logError("Consumer: the message could not be kept hidden, so it comes again"))
-      ),
-      Effect.provideService(InBackground, true)
-    )
-
-  const round = Effect.clockWith((clock) => {
-    const nowMs = monotonicMs(clock)
-    for (const held of waiting) {
-      if (held.dueMs > nowMs) return Effect.sleep(Math.ceil(held.dueMs - nowMs))
-      waiting.delete(held)
-      // Not at once: a handler that it wakes must find it.
-      held.extension = fork(Effect.andThen(Effect.yieldNow, extend(held)))
-    }
-    begun.closeUnsafe()
-    return begun.await
-  })
-
-  return {
-    run: Effect.forever(round).pipe(Effect.provideService(InBackground, true)),
-    hold: (receipt, run) =>
-      Effect.clockWith((clock) => {
-        const held: Held = { receipt, dueMs: 0, extension: undefined }
-        wait(held, monotonicMs(clock))
-        const release = Effect.sync(() => void waiting.delete(held))
-        return Effect.onExit(run, () =>
-          // One that has just ended may have made it wait again.
-          held.extension === undefined ? release : Effect.andThen(Fiber.interrupt(held.extension), release))
-      })
-  }
-}
-
 /** Handles and settles one message. Never fails; when interrupted, it gives the message back. */
-const handling = <R>(queue: Queue["Service"], { handlers, queue: name }: Settings<R>, hold: Hold) => {
-  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
-    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations })
-
-  /** After a lease that has ended, the message comes again. */
-  const settled = (message: string, attempt: Effect.Effect<void, QueueError>) =>
-    Effect.retry(attempt, { schedule: settlingPauses, times: 5, while: ({ isRetryable }) => isRetryable }).pipe(
-      Effect.catch((error: QueueError) =>
-        log(Effect.logWarning(`Consumer: ${message}, so it comes again`), { error: error.message })
-      )
-    )
-
-  const giveBack = (receipt: string, delay: Duration.Duration) =>
-    settled(
-      "the message could not be given back",
-      queue.extendVisibility(name, receipt, Duration.min(delay, longestDelay))
-    )
-
-  const refuse = (received: Received, reason: string) =>
-    log(Effect.logWarning("Consumer: message moved to the dead letters"), { reason }).pipe(
-      Effect.andThen(
-        settled("the message could not be moved to the dead letters", queue.deadLetter(name, received, reason))
-      )
-    )
-
-  const timed = (kind: string, run: Effect.Effect<void | Later, unknown, R>) =>
-    Effect.clockWith((clock) => {
-      const start = monotonicMs(clock)
-      return Effect.onExit(run, (exit) =>
-        Effect.suspend(() =>
-          Metric.update(
-            duration(name, kind, Exit.isFailure(exit) ? "failed" : exit.value instanceof Later ? "later" : "acked"),
-            (monotonicMs(clock) - start) / 1000
-          )
-        ))
+const handling = <R>(
+  { handlers, queue: name }: Settings<R>,
+  { keeper, settling }: consuming.Tools<R>
+) => {
+  /** While it runs, the message stays hidden. */
+  const hidden = <A, E>(receipt: string, run: Effect.Effect<A, E, R>) =>
+    Effect.suspend(() => {
+      const held = keeper.hold(receipt)
+      return Effect.onExit(run, () => Effect.sync(() => keeper.release(held)))
     })
 
-  const conclude = (received: Received, exit: Exit.Exit<void | Later, unknown>) => {
-    const { deliveryCount, payload: { kind }, receipt } = received
-    if (Exit.isFailure(exit)) {
-      return Effect.andThen(
-        log(Effect.logWarning("Consumer: the handler failed, so the message comes again"), {
-          kind,
-          deliveries: deliveryCount,
-          error_type: errorTypeOf(Cause.squash(exit.cause))
-        }),
-        giveBack(receipt, backoff(deliveryCount))
-      )
-    }
-    return exit.value instanceof Later
-      ? giveBack(receipt, exit.value.delay)
-      : settled("the message was handled, but not acknowledged", queue.ack(name, receipt))
-  }
+  const timed = (kind: string, run: Effect.Effect<void | Later, unknown, R>) =>
+    Effect.withFiber<void | Later, unknown, R>((fiber) => {
+      const clock = fiber.getRef(Clock.Clock)
+      const startMs = monotonicMs(clock)
+      return Effect.onExit(run, (exit) =>
+        Effect.sync(() => {
+          const outcome = Exit.isFailure(exit) ? "failed" : exit.value instanceof Later ? "later" : "acked"
+          settling.timed(kind, outcome, monotonicMs(clock) - startMs, fiber.context)
+        }))
+    })
 
   return (received: Received) => {
     const { deliveryCount, payload, receipt } = received
     const handler = handlers.get(payload.kind)
-    if (handler === undefined) return refuse(received, `no handler for messages of kind "${payload.kind}"`)
+    if (handler === undefined) return settling.refuse(received, `no handler for messages of kind "${payload.kind}"`)
     return Effect.uninterruptibleMask((restore) =>
       Effect.matchEffect(handler.prepare(payload, { queue: name, deliveryCount }), {
-        onFailure: (error) => refuse(received, error.message),
+        onFailure: (error) => settling.refuse(received, error.message),
         onSuccess: (run) =>
-          restore(hold(receipt, timed(payload.kind, run))).pipe(
+          restore(hidden(receipt, timed(payload.kind, run))).pipe(
             Effect.exit,
-            Effect.flatMap((exit) =>
-              Exit.isFailure(exit) && Cause.hasInterruptsOnly(exit.cause)
-                ? giveBack(receipt, Duration.zero)
-                : conclude(received, exit)
-            )
+            Effect.flatMap((exit) => {
+              if (Exit.isSuccess(exit)) {
+                return exit.value instanceof Later
+                  ? settling.giveBack(receipt, exit.value.delay)
+                  : settling.ack(receipt)
+              }
+              return Cause.hasInterruptsOnly(exit.cause)
+                ? settling.giveBack(receipt, Duration.zero)
+                : settling.failed(received, exit.cause)
+            })
           )
       })
     )
-  }
-}
-
-const duration = seriesOf(Metrics.queueHandlerDuration)
-
-const settlingPauses = Schedule.exponential("100 millis")
-
-const longestDelay = Duration.hours(12)
-
-/** Before the next delivery of a message whose handler has failed. */
-const backoff = (deliveryCount: number) =>
-  Duration.min(Duration.seconds(2 ** Math.min(deliveryCount - 1, 20)), Duration.minutes(5))
-
-/** Receives that fail in a row: pauses that grow, and one warning. */
-const makeOutage = (queue: string) => {
-  let failures = 0
-  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
-    Effect.annotateLogs(line, { package: "duroxide-prisma", queue, ...annotations })
-  return {
-    over: Effect.suspend(() => {
-      if (failures === 0) return Effect.void
-      const attempts = failures
-      failures = 0
-      return log(Effect.logInfo("Consumer: receives again"), { attempts })
-    }),
-    pause: (error: QueueError) =>
-      Effect.gen(function*() {
-        failures++
-        const line = failures > 1
-          ? Effect.logDebug("Consumer: cannot receive yet")
-          : error.isRetryable
-          ? Effect.logWarning("Consumer: cannot receive; it tries again")
-          : Effect.logError("Consumer: cannot receive; it tries again")
-        yield* log(line, { error: error.message })
-        const ms = Math.min(1000 * 2 ** (failures - 1), 30_000)
-        yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * (error.isRetryable ? ms : 30_000))
-      })
   }
 }

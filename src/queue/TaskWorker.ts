@@ -16,17 +16,17 @@ import { hostname } from "node:os"
 import { problemOfName } from "../model/internal/identifiers.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import { Database } from "../prisma/Database.ts"
-import * as Consumer from "./Consumer.ts"
 import * as check from "./internal/check.ts"
+import * as consuming from "./internal/consuming.ts"
 import * as variables from "./internal/environment.ts"
 import { QueueSignals } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
 import * as attempts from "./internal/taskAttempts.ts"
 import type { Served } from "./internal/taskAttempts.ts"
 import { taskKey } from "./internal/taskCode.ts"
+import * as sets from "./internal/taskSets.ts"
 import * as stores from "./internal/taskStore.ts"
 import * as sweeps from "./internal/taskSweep.ts"
-import * as Message from "./Message.ts"
 import type { Queue } from "./Queue.ts"
 import { InvalidInput } from "./QueueError.ts"
 import type { QueueError } from "./QueueError.ts"
@@ -118,16 +118,11 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       }
       const keepEndedMs = yield* check.retention("serve", "tasks", "keepEnded", options.keepEnded ?? "7 days")
       const keepDeadMs = yield* check.retention("serve", "tasks", "keepDead", options.keepDead ?? "30 days")
+      let running = 0
       const core = Layer.effect(
-        Handles,
+        Attempts,
         attempts.make({ database, store, served, workerId }).pipe(withHarmlessLoggers)
       )
-      let running = 0
-      const counted = <A, E, R>(run: Effect.Effect<A, E, R>) =>
-        Effect.suspend(() => {
-          running++
-          return Effect.ensuring(run, Effect.sync(() => running--))
-        })
       const sweep = Layer.effectDiscard(withHarmlessLoggers(sweeps.run({
         store,
         isBusy: () => running > 0,
@@ -136,24 +131,20 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
         keepDead: Duration.millis(keepDeadMs)
       })))
       const queues = [...new Set(options.tasks.map(({ queue }) => queue))]
-      const consumers = Layer.unwrap(Effect.map(Handles, (handle) => {
-        const on = <Kind extends string>(message: Message.Message<Kind, any>) =>
-          Consumer.on(message, (value: object, delivery) => counted(handle({ ...value, kind: message.kind }, delivery)))
-        const handlers = [on(Message.TaskWakeup), on(Message.BufferBatch), on(Message.Delivery)]
-        return Layer.mergeAll(
-          Layer.empty,
-          ...queues.map((queue) =>
-            Consumer.layer({
-              queue,
-              handlers,
-              concurrency: options.concurrency,
-              maxMessages: Math.min(options.concurrency ?? 10, 1000),
-              visibilityTimeout: options.visibilityTimeout,
-              gracePeriod: options.gracePeriod
-            })
-          )
-        )
-      }))
+      const consume = Effect.fnUntraced(function*(queue: string) {
+        const settings = yield* consuming.readSettings({
+          queue,
+          concurrency: options.concurrency,
+          maxMessages: Math.min(options.concurrency ?? 10, 1000),
+          visibilityTimeout: options.visibilityTimeout,
+          gracePeriod: options.gracePeriod
+        })
+        const work = sets.make(yield* Attempts, database, settings, (more) => {
+          running += more
+        })
+        yield* consuming.consume<never>(settings, sets.kinds, work)
+      })
+      const consumers = Layer.mergeAll(Layer.empty, ...queues.map((queue) => Layer.effectDiscard(consume(queue))))
       const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
         Effect.annotateLogs(line, { package: "duroxide-prisma", worker_id: workerId, ...annotations }).pipe(
           withHarmlessLoggers
@@ -174,4 +165,4 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
 
 const maxWorkerIdBytes = 1024
 
-class Handles extends Context.Service<Handles, attempts.Handle>()("duroxide-prisma/queue/TaskWorker/Handles") {}
+class Attempts extends Context.Service<Attempts, attempts.Attempts>()("duroxide-prisma/queue/TaskWorker/Attempts") {}

@@ -4,8 +4,7 @@ import * as PgServer from "../utils/PgServer.ts"
 import { counted } from "../utils/reads.ts"
 
 const id = (n: number) => `00000000-0000-0000-0000-${String(n).padStart(12, "0")}`
-const wakeups = (...ns: ReadonlyArray<number>) =>
-  JSON.stringify(ns.map((n) => ({ kind: "task_wakeup", task_id: id(n) })))
+const ids = (...ns: ReadonlyArray<number>) => `{${ns.map(id).join()}}`
 const items = (fields: object, ...ns: ReadonlyArray<number>) =>
   JSON.stringify(ns.map((n) => ({ task_id: id(n), attempt: 1, ...fields })))
 
@@ -20,12 +19,12 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     20
   ],
   claim: [
-    `SELECT * FROM dx_claim_tasks('${wakeups(1, 2, 50_001, 3)}', '{T}', '{1000}', 'w')`,
+    `SELECT * FROM dx_claim_tasks('${ids(1, 2, 50_001, 3)}', '[]', '{T}', '{1000}', 'w')`,
     ["queue_tasks_pkey"],
     40
   ],
   "claim by a batch": [
-    `SELECT * FROM dx_claim_tasks('[{"kind":"buffer_batch","dataset_uuid":"${
+    `SELECT * FROM dx_claim_tasks('{NULL}', '[{"position":1,"dataset_uuid":"${
       id(1)
     }","dataset_version":1,"batch_uri":"u"}]',
       '{T}', '{1000}', 'w')`,
@@ -35,6 +34,11 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   renew: [`SELECT dx_renew_tasks('${items({ lease_ms: 1000 }, 1, 2)}')`, ["queue_tasks_pkey"], 20],
   lock: [`SELECT dx_lock_attempt('${id(1)}', 1)`, ["queue_tasks_pkey"], 4],
   complete: [`SELECT dx_complete_tasks('${items({ result: "1" }, 1)}')`, ["queue_tasks_pkey"], 20],
+  "complete with messages": [
+    `SELECT * FROM dx_complete_tasks('${items({ result: "1" }, 1, 2)}', '{5,9000}', '{me,me}')`,
+    ["queue_tasks_pkey"],
+    20
+  ],
   fail: [
     `SELECT dx_fail_tasks('${items({ outcome: "Failed", error: "{}", delay_ms: 1 }, 2)}')`,
     ["queue_tasks_pkey"],
@@ -48,7 +52,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   clean: ["SELECT dx_clean_tasks(1000, 1000, 20)", ["queue_tasks_ended_at_idx", "queue_task_attempts_pkey"], 150]
 }
 
-const tables = ["queue_tasks", "queue_task_attempts", "queue_dataset_batches"]
+const tables = ["queue_messages", "queue_tasks", "queue_task_attempts", "queue_dataset_batches"]
 
 const fill = `
   INSERT INTO queue_tasks (id, name, key, payload, status, max_attempts, run_at, look_at, queue, created_at, updated_at,
@@ -60,7 +64,9 @@ const fill = `
       CASE WHEN g > 40000 THEN now() - g * interval '1 second' END
     FROM generate_series(1, 50000) AS g;
   INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-    SELECT id, 1, 'w', now(), now(), 'Completed' FROM queue_tasks WHERE ended_at IS NOT NULL`
+    SELECT id, 1, 'w', now(), now(), 'Completed' FROM queue_tasks WHERE ended_at IS NOT NULL;
+  INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, lease_token)
+    SELECT g, 'tasks', '{}', now(), now() + interval '1 hour', 'me' FROM generate_series(1, 20000) AS g`
 
 describe("tasks read little:", () => {
   it.live.each(["on empty tables, analyzed", "without statistics"])("planned %s", (planned) =>
@@ -90,7 +96,7 @@ describe("tasks read little:", () => {
         `SELECT updates.*
          FROM (
            SELECT count(*) FILTER (WHERE out_outcome = 'Claimed')::int AS claims
-           FROM dx_claim_tasks((SELECT jsonb_agg(payload) FROM queue_outbox), '{T}', '{30000}', 'w')
+           FROM dx_claim_tasks((SELECT array_agg((payload ->> 'task_id')::uuid) FROM queue_outbox), '[]', '{T}', '{30000}', 'w')
          ) AS claimed
          CROSS JOIN LATERAL (
            SELECT claimed.claims, pg_stat_get_xact_tuples_updated(oid)::int AS all,

@@ -103,15 +103,16 @@ describe("Tasks: workers stopped and killed", () => {
         )
         // What it would have claimed before it was stopped.
         yield* app.sql(`SELECT FROM dx_claim_tasks(
-        (SELECT jsonb_agg(payload) FROM queue_outbox), '{Output}', '{1000}', 'the stopped process'
+        (SELECT array_agg((payload ->> 'task_id')::uuid) FROM queue_outbox), '[]', '{Output}', '{1000}', 'the stopped process'
       )`)
         const survivor = yield* ChildProcess.start("taskWorker", app.url, "none")
         yield* survivor.printed("ready")
         yield* Effect.forEach(ids, (id) => app.tasks.wait(Output, id), { concurrency: "unbounded" })
         process.kill(zombie.pid, "SIGCONT")
         const refused = yield* app.sql<{ outcomes: ReadonlyArray<string> }>(
-          `SELECT dx_complete_tasks(jsonb_agg(jsonb_build_object('task_id', id, 'attempt', 1, 'result', 'null'))) AS outcomes
-         FROM queue_tasks`
+          `SELECT out_outcomes AS outcomes FROM dx_complete_tasks(
+           (SELECT jsonb_agg(jsonb_build_object('task_id', id, 'attempt', 1, 'result', 'null')) FROM queue_tasks)
+         )`
         )
         assert.deepStrictEqual([...new Set(refused[0]!.outcomes)], ["Stale"])
         yield* assertOnce(app, 40)

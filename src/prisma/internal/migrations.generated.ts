@@ -4163,7 +4163,8 @@ $$;
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
-  p_wakeups jsonb,                 -- [{kind, task_id | delivery_id | dataset_uuid, dataset_version, batch_uri}]
+  p_ids uuid[],                    -- of the task that each wake-up names; null: see p_batches
+  p_batches jsonb,                 -- [{position, dataset_uuid, dataset_version, batch_uri}]: wake-ups that name the batch of a task
   p_names text[],                  -- of the tasks that the caller serves
   p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
   p_worker_id text,
@@ -4175,7 +4176,6 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
-  out_max_attempts integer,
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
@@ -4192,9 +4192,8 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_count integer := jsonb_array_length(p_wakeups);
-  v_outcomes text[] := array_fill('Missing'::text, ARRAY[v_count]);
-  v_ids uuid[];
+  v_outcomes text[] := array_fill('Missing'::text, ARRAY[cardinality(p_ids)]);
+  v_ids uuid[] := p_ids;
   v_row record;
   v_previous uuid;
   v_name integer;
@@ -4204,28 +4203,22 @@ DECLARE
   v_dead uuid[] := '{}';
   v_cancelled uuid[] := '{}';
 BEGIN
-  SELECT array_agg(
-    CASE w.kind
-      WHEN 'task_wakeup' THEN dx_task_id(w.task_id)
-      WHEN 'delivery' THEN dx_task_id(w.delivery_id)
-      WHEN 'buffer_batch' THEN (
+  IF p_batches <> '[]' THEN
+    FOR v_row IN
+      SELECT w.position, batch.task_id
+      FROM jsonb_to_recordset(p_batches) AS w (position integer, dataset_uuid text, dataset_version text, batch_uri text)
+      CROSS JOIN LATERAL (
         SELECT b.task_id
         FROM queue_dataset_batches AS b
         WHERE b.dataset_uuid = dx_task_id(w.dataset_uuid)
           AND b.dataset_version = CASE WHEN w.dataset_version ~ '^[0-9]{1,18}$' THEN w.dataset_version::bigint END
           AND b.batch_uri = w.batch_uri
-      )
-    END
-    ORDER BY w.position
-  )
-  INTO v_ids
-  FROM ROWS FROM (
-    jsonb_to_recordset(p_wakeups) AS (
-      kind text, task_id text, delivery_id text, dataset_uuid text, dataset_version text, batch_uri text
-    )
-  ) WITH ORDINALITY AS w (
-    kind, task_id, delivery_id, dataset_uuid, dataset_version, batch_uri, position
-  );
+        OFFSET 0
+      ) AS batch
+    LOOP
+      v_ids[v_row.position] := v_row.task_id;
+    END LOOP;
+  END IF;
 
   FOR v_row IN
     SELECT item.position, item.id, task.*
@@ -4314,19 +4307,21 @@ BEGIN
   END IF;
 
   -- Another transaction has locked it. If that one is neither a claim nor an end, nothing else wakes the task.
-  FOR v_row IN
-    SELECT item.position, t.is_waiting
-    FROM unnest(v_ids) WITH ORDINALITY AS item (id, position)
-    CROSS JOIN LATERAL (
-      SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
-      FROM queue_tasks AS x
-      WHERE x.id = item.id
-      OFFSET 0
-    ) AS t
-    WHERE v_outcomes[item.position] = 'Missing'
-  LOOP
-    v_outcomes[v_row.position] := CASE WHEN v_row.is_waiting THEN 'Locked' ELSE 'Busy' END;
-  END LOOP;
+  IF 'Missing' = ANY (v_outcomes) THEN
+    FOR v_row IN
+      SELECT item.position, t.is_waiting
+      FROM unnest(v_ids) WITH ORDINALITY AS item (id, position)
+      CROSS JOIN LATERAL (
+        SELECT x.status = 'Pending' OR (x.status = 'Running' AND x.lease_until <= v_now_ms) AS is_waiting
+        FROM queue_tasks AS x
+        WHERE x.id = item.id
+        OFFSET 0
+      ) AS t
+      WHERE v_outcomes[item.position] = 'Missing'
+    LOOP
+      v_outcomes[v_row.position] := CASE WHEN v_row.is_waiting THEN 'Locked' ELSE 'Busy' END;
+    END LOOP;
+  END IF;
 
   RETURN QUERY
   SELECT
@@ -4335,7 +4330,6 @@ BEGIN
     t.name,
     t.attempt,
     t.attempt - t.uncounted,
-    t.max_attempts,
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
     CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context
@@ -4682,19 +4676,25 @@ BEGIN
 END
 $$;
 
--- Completes tasks with the results of their attempts.
+-- Completes tasks with the results of their attempts, and deletes the messages that woke them.
 --
--- Returns one outcome per item, in order. Done: it is completed by this attempt, now or before. Stale: the attempt is not the
--- newest one, or the task has ended otherwise; nothing changes. Uncommitted, only under is_committed: the task still runs, so
--- the transaction that completed it was rolled back. Under is_first a task that is completed is Stale: its rows were committed
--- with it, and must not be committed again.
+-- Returns one row: one outcome per item, in order, and how many messages were deleted. Done: the task is completed by this
+-- attempt, now or before. Stale: the attempt is not the newest one, or the task has ended otherwise; nothing changes. Uncommitted,
+-- only under is_committed: the task still runs, so the transaction that completed it was rolled back. Under is_first a task that
+-- is completed is Stale: its rows were committed with it, and must not be committed again.
+-- The message of an item is deleted, unless the item is Uncommitted or the lease of the message has ended.
 --
--- Bound: the rows given. Locks: the tasks, by id.
+-- Bound: the rows given. Locks: the tasks, by id; then the messages, by id.
 CREATE OR REPLACE FUNCTION dx_complete_tasks(
   p_items jsonb,                   -- [{task_id, attempt, result, is_committed, is_first}]; is_committed: checks, completes nothing
+  p_message_ids bigint[] DEFAULT NULL, -- of each item; null: it has none here
+  p_message_tokens text[] DEFAULT NULL, -- their leases
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS text[]
+RETURNS TABLE (
+  out_outcomes text[],
+  out_acked integer
+)
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -4707,15 +4707,33 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_outcomes text[] := array_fill('Stale'::text, ARRAY[jsonb_array_length(p_items)]);
-  v_ids uuid[] := '{}';
-  v_results text[] := '{}';
-  v_announced uuid[] := '{}';
-  v_row record;
-  v_previous uuid;
+  v_ids uuid[];
+  v_attempts integer[];
+  v_results text[];
+  v_workers text[];
+  v_starts timestamptz[];
+  v_announced uuid[];
+  v_messages bigint[];
 BEGIN
-  FOR v_row IN
-    SELECT item.position, item.attempt AS expected, item.result, item.is_committed, item.is_first, task.*
+  SELECT
+    array_agg(one.outcome ORDER BY one.position),
+    array_agg(one.id) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.attempt) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.result) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.worker_id) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.started_at) FILTER (WHERE one.outcome = 'Complete'),
+    array_agg(one.id) FILTER (WHERE one.outcome = 'Complete' AND one.is_announced)
+  INTO out_outcomes, v_ids, v_attempts, v_results, v_workers, v_starts, v_announced
+  FROM (
+    SELECT
+      item.position, item.result, task.id, task.attempt, task.worker_id, task.started_at, task.is_announced,
+      CASE
+        WHEN task.attempt IS DISTINCT FROM item.attempt THEN 'Stale'
+        WHEN task.status = 'Completed' AND item.is_first IS NOT TRUE THEN 'Done'
+        WHEN task.status <> 'Running' THEN 'Stale'
+        WHEN item.is_committed THEN 'Uncommitted'
+        ELSE 'Complete'
+      END AS outcome
     FROM (
       SELECT i.*
       FROM ROWS FROM (
@@ -4723,38 +4741,17 @@ BEGIN
       ) WITH ORDINALITY AS i (task_id, attempt, result, is_committed, is_first, position)
       ORDER BY i.task_id, i.position
     ) AS item
-    CROSS JOIN LATERAL (
-      SELECT t.id, t.status, t.attempt, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
+    LEFT JOIN LATERAL (
+      SELECT
+        t.id, t.status, t.attempt, t.worker_id, t.started_at, t.is_awaited OR t.reply_instance_id IS NOT NULL AS is_announced
       FROM queue_tasks AS t
       WHERE t.id = item.task_id
       FOR NO KEY UPDATE
-    ) AS task
-  LOOP
-    CONTINUE WHEN v_row.attempt <> v_row.expected;
-    IF v_row.status = 'Completed' THEN
-      IF v_row.is_first IS NOT TRUE THEN
-        v_outcomes[v_row.position] := 'Done';
-      END IF;
-    ELSIF v_row.status = 'Running' AND v_row.is_committed THEN
-      v_outcomes[v_row.position] := 'Uncommitted';
-    ELSIF v_row.status = 'Running' THEN
-      v_outcomes[v_row.position] := 'Done';
-      CONTINUE WHEN v_row.id = v_previous;
-      v_previous := v_row.id;
-      v_ids := v_ids || v_row.id;
-      v_results := v_results || v_row.result;
-      IF v_row.is_announced THEN
-        v_announced := v_announced || v_row.id;
-      END IF;
-    END IF;
-  END LOOP;
+    ) AS task ON true
+  ) AS one;
+  out_outcomes := array_replace(COALESCE(out_outcomes, '{}'), 'Complete', 'Done');
 
-  WITH running AS (
-    SELECT t.id, t.attempt, t.worker_id, t.started_at
-    FROM queue_tasks AS t
-    WHERE t.id = ANY (v_ids)
-  ),
-  completed AS (
+  IF v_ids IS NOT NULL THEN
     UPDATE queue_tasks AS t
     SET status = 'Completed',
         result = one.result,
@@ -4767,17 +4764,34 @@ BEGIN
         updated_at = v_now,
         ended_at = v_now
     FROM unnest(v_ids, v_results) AS one (id, result)
-    WHERE t.id = one.id
-  )
-  INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
-  SELECT running.id, running.attempt, running.worker_id, running.started_at, v_now, 'Completed'
-  FROM running
-  ON CONFLICT DO NOTHING;
+    WHERE t.id = one.id;
 
-  IF v_announced <> '{}' THEN
-    PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+    INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
+    SELECT one.id, one.attempt, one.worker_id, one.started_at, v_now, 'Completed'
+    FROM unnest(v_ids, v_attempts, v_workers, v_starts) AS one (id, attempt, worker_id, started_at)
+    ON CONFLICT DO NOTHING;
+
+    IF v_announced IS NOT NULL THEN
+      PERFORM dx_announce_task_ends(v_announced, v_now_ms);
+    END IF;
   END IF;
-  RETURN v_outcomes;
+
+  out_acked := 0;
+  IF p_message_ids IS NOT NULL THEN
+    v_messages := ARRAY(
+      SELECT one.id
+      FROM unnest(p_message_ids, out_outcomes) AS one (id, outcome)
+      WHERE one.outcome <> 'Uncommitted'
+    );
+    -- The index is read, and rows are locked, in the order of the ids. Tokens are unique: one of another item of the set has
+    -- leased the same message, which then is not needed either. Plain comparisons would fit another index as well.
+    DELETE FROM queue_messages AS m
+    WHERE m.id = ANY (v_messages)
+      AND (m.lease_token = ANY (p_message_tokens)) IS TRUE
+      AND (m.visible_at > v_now) IS TRUE;
+    GET DIAGNOSTICS out_acked = ROW_COUNT;
+  END IF;
+  RETURN NEXT;
 END
 $$;
 
@@ -7855,14 +7869,18 @@ BEGIN
   FROM leased;
 
   out_now_ms := v_now_ms;
-  out_next_ms := (
-    SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
-    FROM queue_messages AS m
-    WHERE m.queue = p_queue
-      AND m.visible_at < 'infinity' -- never
-    ORDER BY m.visible_at, m.id
-    LIMIT 1
-  );
+  -- A full receive is followed by another one at once.
+  out_next_ms := v_now_ms;
+  IF COALESCE(cardinality(v_locked), 0) < p_limit THEN
+    out_next_ms := (
+      SELECT ceil(extract(epoch FROM m.visible_at) * 1000)::bigint
+      FROM queue_messages AS m
+      WHERE m.queue = p_queue
+        AND m.visible_at < 'infinity' -- never
+      ORDER BY m.visible_at, m.id
+      LIMIT 1
+    );
+  END IF;
   RETURN NEXT;
 END
 $$;

@@ -20,9 +20,11 @@ export const counted = (queue: Queue["Service"]): Queue["Service"] => ({
         again === 0 ? Effect.void : Metric.update(redelivered(name), again)
       )
     }),
-  ack: (name, receipt) => Effect.tap(queue.ack(name, receipt), () => Metric.update(acked(name), 1)),
+  ack: (name, receipt) => Effect.tap(queue.ack(name, receipt), () => countAcks(name, 1)),
   deadLetter: (name, message, reason) => Effect.tap(queue.deadLetter(name, message, reason), () => died(name, 1))
 })
+
+export const countAcks = (queue: string, count: number): Effect.Effect<void> => Metric.update(acked(queue), count)
 
 /** Messages that went to the dead letters. */
 export const died = (queue: string, count: number): Effect.Effect<void> => Metric.update(dead(queue), count)

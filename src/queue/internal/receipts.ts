@@ -19,13 +19,17 @@ export const makeToken = (queue: string): string => signOf(queue) + randomUUID()
 
 export const format = ({ id, token }: Receipt): string => `${id}.${token}`
 
+/** Undefined unless it is a receipt of the queue. */
+export const read = (queue: string, receipt: unknown): Receipt | undefined => {
+  const [, id, token] = typeof receipt === "string" ? form.exec(receipt) ?? [] : []
+  return id === undefined || token?.startsWith(signOf(queue)) !== true ? undefined : { id, token }
+}
+
 /** Fails with `ReceiptInvalid`. */
 export const parse = (operation: string, queue: string, receipt: unknown): Effect.Effect<Receipt, QueueError> =>
   Effect.suspend(() => {
-    const [, id, token] = typeof receipt === "string" ? form.exec(receipt) ?? [] : []
-    return id === undefined || token?.startsWith(signOf(queue)) !== true
-      ? fail(operation, queue, new ReceiptInvalid({}))
-      : Effect.succeed({ id, token })
+    const parsed = read(queue, receipt)
+    return parsed === undefined ? fail(operation, queue, new ReceiptInvalid({})) : Effect.succeed(parsed)
   })
 
 /** The first eight hexadecimal digits of a hash of its name. */

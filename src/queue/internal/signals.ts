@@ -34,7 +34,7 @@ import * as Login from "../../prisma/internal/login.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
 
 /** What a subscriber waits for. */
-export type Topic = `m ${string}` | "o" | `t ${string}`
+export type Topic = `m ${string}` | "o" | `t ${string}` | "t"
 
 export const Topic = {
   /** Messages of a queue, of a name that `check.queueName` accepts. */
@@ -42,7 +42,11 @@ export const Topic = {
   /** Rows of the outbox. */
   outbox: "o",
   /** The end of a task. */
-  task: (id: string): Topic => `t ${id}`
+  task: (id: string): Topic => `t ${id}`,
+  /** For subscribers: the end of any task. */
+  tasks: "t",
+  /** The task of a signal of `tasks`. */
+  taskId: (topic: Topic): string => topic.slice(2)
 } as const
 
 export interface Signal {
@@ -53,8 +57,8 @@ export interface Signal {
 
 /** Called by the signals. None of the functions throws or waits. */
 export interface Subscriber {
-  /** `atMs` is 0 for now. */
-  readonly received: (atMs: number) => void
+  /** `atMs` is 0 for now. `topic` is that of the signal. */
+  readonly received: (atMs: number, topic: Topic) => void
   /** Signals of other processes arrive from now on; anything may have happened before. Called at once if they do already. */
   readonly connected?: (() => void) | undefined
   /** Signals of other processes are lost from now on: poll. */
@@ -261,7 +265,9 @@ const makeSubscribers = () => {
       if (some?.size === 0) byTopic.delete(topic)
     },
     deliver: (topic: Topic, atMs: number) => {
-      for (const subscriber of byTopic.get(topic) ?? []) subscriber.received(atMs)
+      for (const subscriber of byTopic.get(topic) ?? []) subscriber.received(atMs, topic)
+      if (!topic.startsWith("t ")) return
+      for (const subscriber of byTopic.get(Topic.tasks) ?? []) subscriber.received(atMs, topic)
     },
     all: () => [...byTopic.values()].flatMap((some) => [...some])
   }

@@ -36,6 +36,16 @@ export interface Statements {
     args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
     settings?: Settings
   ) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
+  /**
+   * As `rows`, in one value: many small rows cost the server and this process less so. Numbers are below 2^53, and there is no
+   * type that JSON does not have.
+   */
+  readonly collected: <Row>(
+    operation: string,
+    name: string,
+    args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
+    settings?: Settings
+  ) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
   /** As `rows`, for a function with one result. */
   readonly answer: <A>(
     operation: string,
@@ -73,6 +83,24 @@ export const make = ({ address, query, schema, schemaSql }: Database["Service"],
           operation,
           settings.items ?? 1,
           query<Row>(operation, Prisma.sql`SELECT * FROM ${call(name, args, settings, now)}`)
+        )),
+    collected: <Row>(
+      operation: string,
+      name: string,
+      args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
+      settings: Settings = {}
+    ) =>
+      Effect.flatMap(nowMs, (now) =>
+        Effect.map(
+          spans.statement(
+            operation,
+            settings.items ?? 1,
+            query<{ readonly answer: ReadonlyArray<Row> | null }>(
+              operation,
+              Prisma.sql`SELECT json_agg(one) AS answer FROM ${call(name, args, settings, now)} AS one`
+            )
+          ),
+          (rows) => rows[0]!.answer ?? []
         )),
     answer: <A>(
       operation: string,

@@ -1,72 +1,117 @@
 /**
- * Handles a wake-up: claims its task, runs the handler under a lease, and settles the attempt.
+ * Claims tasks, runs their handlers under leases, and settles the attempts.
  *
- * Claims, completions and failures of the same time share statements. The wake-up is acknowledged last: until then another
- * worker may receive it, which costs a claim and does nothing.
+ * Claims and completions travel in sets. A set that fails because of one of its tasks is sent again one by one, where calls of
+ * the same time share statements as well: so each task succeeds or fails alone.
  */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
-import * as Deferred from "effect/Deferred"
+import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
+import * as References from "effect/References"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { seriesOf } from "../../model/internal/labelled.ts"
+import { harmlessIn } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as tracing from "../../model/internal/tracing.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Database } from "../../prisma/Database.ts"
-import { shared } from "../../provider/internal/statement.ts"
+import { isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { Later } from "../Consumer.ts"
-import type { Delivery } from "../Consumer.ts"
-import type { Payload } from "../Queue.ts"
-import { Attempt } from "../Task.ts"
+import type { Receipt } from "./receipts.ts"
 import { QueueSignals, Topic } from "./signals.ts"
+import { Attempt } from "./taskAttempt.ts"
 import type { Failed, TaskCode } from "./taskCode.ts"
 import { StaleAttempt } from "./taskErrors.ts"
 import * as failures from "./taskFailure.ts"
 import type { Failure } from "./taskFailure.ts"
 import * as leasesOf from "./taskLeases.ts"
 import * as stores from "./taskStore.ts"
-import type { AttemptEnd, Claim, Completion, TaskStore } from "./taskStore.ts"
+import type { AttemptEnd, Claim, Completed, Completion, TaskStore, Wakeup } from "./taskStore.ts"
 
 export interface Served {
   readonly code: TaskCode
   readonly leaseMs: number
 }
 
-type Claimed = Extract<Claim, { readonly out_outcome: "Claimed" }>
+export type Claimed = Extract<Claim, { readonly out_outcome: "Claimed" }>
 
-/** Handles a wake-up; fails if the store does not answer the claim. */
-export type Handle = (wakeup: Payload, delivery: Delivery) => Effect.Effect<void | Later, ProviderError>
+/** An attempt whose handler runs, or has ended with `exit`. */
+export interface Running {
+  readonly claimed: Claimed
+  readonly startMs: number
+  endMs: number
+  exit: Exit.Exit<string, Failed> | undefined
+  /** The handler has sent the completion in its own transaction. */
+  isCommitted: boolean
+  /** A newer attempt has begun, or the task has ended: it was interrupted, and there is nothing to settle. */
+  isLost: boolean
+  /** A shutdown has interrupted it. */
+  isStopped: boolean
+  readonly stop: () => void
+  /** Ends the heartbeat. */
+  readonly release: () => void
+}
+
+export interface Attempts {
+  readonly claimAll: (wakeups: ReadonlyArray<Wakeup>) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
+  /** Runs the handler of a claimed task. `ended` may be called before this returns. */
+  readonly start: (claimed: Claimed, claimedMs: number, ended: (attempt: Running) => void) => Running
+  /**
+   * Completes attempts whose handlers have succeeded, and deletes their messages, if these are in the schema. Only what is Done
+   * or Stale is settled.
+   */
+  readonly completeAll: (
+    attempts: ReadonlyArray<Running>,
+    messages: ReadonlyArray<Receipt | undefined> | undefined
+  ) => Effect.Effect<Completed, ProviderError>
+  /** Settles an attempt that has ended, alone. Never fails. */
+  readonly settle: (attempt: Running) => Effect.Effect<void>
+  /** Gives back a task that was claimed, and whose handler did not run. */
+  readonly giveBack: (claimed: Claimed) => Effect.Effect<void>
+  /** For wake-ups without an attempt: when they are to come again; undefined: not. */
+  readonly pass: (
+    answer: Exclude<Claim, Claimed>,
+    deliveryCount: number
+  ) => Effect.Effect<Duration.Duration | undefined>
+}
 
 export const make = Effect.fnUntraced(function*({ database, served, store, workerId }: {
   readonly database: Database["Service"]
   readonly store: TaskStore
   readonly served: ReadonlyMap<string, Served>
   readonly workerId: string
-}): Effect.fn.Return<Handle, never, QueueSignals | Scope.Scope> {
+}): Effect.fn.Return<Attempts, never, QueueSignals | Scope.Scope> {
   const clock = yield* Clock.Clock
   const signals = yield* QueueSignals
+  const context = harmlessIn(yield* Effect.context<never>())
   const serves = {
     names: [...served.keys()],
     leaseMs: [...served.values()].map(({ leaseMs }) => leaseMs),
     workerId
   }
   const sharing = { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), repeats: true } as const
-  const claim = yield* shared("claimTasks", (wakeups: ReadonlyArray<Payload>) => store.claim(wakeups, serves), sharing)
-  const complete = yield* shared("completeTasks", (items: ReadonlyArray<Completion>) => store.complete(items), {
-    ...sharing,
-    sizeOf: ({ result }) => result?.length ?? 0
-  })
+  const claimOne = yield* shared(
+    "claimTasks",
+    (wakeups: ReadonlyArray<Wakeup>) => store.claim(wakeups, serves),
+    sharing
+  )
+  const complete = yield* shared(
+    "completeTasks",
+    (items: ReadonlyArray<Completion>) => Effect.map(store.complete(items), ({ out_outcomes }) => out_outcomes),
+    { ...sharing, sizeOf: ({ result }) => result?.length ?? 0 }
+  )
   const fail = yield* shared("failTasks", (items: ReadonlyArray<AttemptEnd>) => store.fail(items), {
     ...sharing,
     sizeOf: ({ error }) => error?.length ?? 0
   })
   const leases = yield* leasesOf.make(store)
+  // The end of a task that runs here may be a cancellation.
+  yield* signals.subscribe(Topic.tasks, { received: (_, topic) => leases.check(Topic.taskId(topic)) })
   const unserved = new Set<string>()
 
   // -- settling ----------------------------------------------------------------------------------
@@ -100,6 +145,9 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
 
   const refused = Effect.logWarning("Task worker: a stale attempt was refused")
 
+  /** What its handler has returned. */
+  const refusedLate = Effect.andThen(refused, Effect.as(Metric.update(Metrics.taskStaleCommits, 1), "stale"))
+
   const failed = (claimed: Claimed, { errorType, failure, retryAfter }: Failed) =>
     Effect.flatMap(
       ended(claimed, failure._tag as AttemptEnd["outcome"], failure, { retryAfter, counts: true }),
@@ -116,126 +164,35 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
           : Effect.as(Effect.logInfo("Task worker: attempt failed; another one follows"), outcomeOf(failure))
     ).pipe(Effect.annotateLogs({ error_type: errorType }))
 
-  const succeeded = (claimed: Claimed, result: string, isCommitted: boolean) =>
-    settled(
-      claimed,
-      complete({
-        task_id: claimed.out_id,
-        attempt: claimed.out_attempt,
-        result: isCommitted ? null : result,
-        is_committed: isCommitted,
-        is_first: false
-      })
-    ).pipe(
-      Effect.flatMap((answer) => {
-        switch (answer) {
-          case "Done":
-            return Effect.succeed("completed")
-          case "Stale":
-            return refused.pipe(
-              Effect.andThen(Metric.update(Metrics.taskStaleCommits, 1)),
-              Effect.as("stale")
-            )
-          case "Uncommitted":
-            return failed(claimed, {
-              failure: { _tag: "Died", problem: "the transaction that committed the task was rolled back" },
-              errorType: "TaskDied",
-              retryAfter: Duration.seconds(1)
-            })
-        }
-      })
-    )
-
-  // -- running -----------------------------------------------------------------------------------
-
-  /** Called where interruption waits; `restore` lets it in. */
-  const perform = (
-    claimed: Claimed,
-    claimedMs: number,
-    restore: <A, E, R>(self: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
-  ): Effect.Effect<void> => {
-    const { code, leaseMs } = served.get(claimed.out_name)!
-    const { out_attempt: attempt, out_id: taskId, out_name: taskName } = claimed
-    const lost = Deferred.makeUnsafe<"Lost">()
-    let isCommitted = false
-    const stale = Effect.suspend(() =>
-      Effect.andThen(Metric.update(Metrics.taskStaleCommits, 1), Effect.fail(new StaleAttempt({ taskId, attempt })))
-    )
-    const service = Attempt.of({
-      taskName,
-      taskId,
-      attempt,
-      idempotencyKey: taskId,
-      workerId,
-      commit: (connection, result) =>
-        Effect.gen(function*() {
-          const text = yield* code.encodeResult(result)
-          isCommitted = true
-          const [outcome] = yield* stores.within(connection, database.schema).complete([
-            { task_id: taskId, attempt, result: text, is_committed: false, is_first: true }
-          ])
-          if (outcome !== "Done") return yield* stale
-        }),
-      lock: (connection) =>
-        Effect.flatMap(
-          stores.within(connection, database.schema).lockAttempt(taskId, attempt),
-          (isNewest) => isNewest ? Effect.void : stale
-        )
-    })
-
-    return Effect.gen(function*() {
-      const lease = yield* leases.hold({
-        taskId,
-        attempt,
-        leaseMs,
-        onLost: () => {
-          // It has ended itself.
-          if (!isCommitted) Deferred.doneUnsafe(lost, Effect.succeed("Lost"))
-        }
-      }, claimedMs)
-      // Its end may be a cancellation.
-      yield* signals.subscribe(Topic.task(taskId), { received: () => leases.check(lease) })
-      const span = yield* tracing.open(() => ({
-        name: `task ${taskName}`,
-        traceparent: claimed.out_trace_context ?? undefined,
-        kind: "consumer",
-        describe: (span) => {
-          span.attribute("duroxide.task_name", taskName)
-          span.attribute("duroxide.task_id", taskId)
-          span.attribute("duroxide.attempt", attempt)
-        }
-      }))
-      const startMs = monotonicMs(clock)
-      const handler = Effect.exit(
-        Effect.provideService(code.run(claimed.out_payload, claimed.out_counted), Attempt, service)
-      )
-      const exit = yield* restore(Effect.raceFirst(tracing.within(span)(handler), Deferred.await(lost))).pipe(
-        Effect.exit
-      )
-      const ranMs = monotonicMs(clock) - startMs
-      if (span !== undefined) {
-        yield* tracing.end(span, Exit.isSuccess(exit) && exit.value !== "Lost" ? exit.value : Exit.interrupt())
-      }
-      const outcome = yield* Exit.isFailure(exit)
-        ? Effect.as(Effect.timeoutOption(giveBack(claimed), farewellMs), "given_back")
-        : exit.value === "Lost"
-        ? Effect.as(Effect.logInfo("Task worker: attempt interrupted; it is lost, or its task was cancelled"), "lost")
-        : restore(settle(claimed, exit.value, isCommitted))
-      yield* Metric.update(attempts(taskName, outcome), 1)
-      yield* Metric.update(duration(taskName, outcome), ranMs / 1000)
-    }).pipe(
-      Effect.scoped,
-      Effect.catch((error) =>
-        Effect.logError("Task worker: attempt not settled; another one follows after its lease").pipe(
-          Effect.annotateLogs({ error: error.message })
-        )
-      ),
-      Effect.annotateLogs({ task_name: taskName, task_id: taskId, attempt })
-    )
+  const completed = ({ claimed }: Running, answer: Completed["out_outcomes"][number]) => {
+    switch (answer) {
+      case "Done":
+        return Effect.succeed("completed")
+      case "Stale":
+        return refusedLate
+      case "Uncommitted":
+        return failed(claimed, {
+          failure: { _tag: "Died", problem: "the transaction that committed the task was rolled back" },
+          errorType: "TaskDied",
+          retryAfter: Duration.seconds(1)
+        })
+    }
   }
 
-  const settle = (claimed: Claimed, exit: Exit.Exit<string, Failed>, isCommitted: boolean) => {
-    if (Exit.isSuccess(exit)) return succeeded(claimed, exit.value, isCommitted)
+  /** The outcome, for the metrics. */
+  const settle = (attempt: Running): Effect.Effect<string, ProviderError> => {
+    const { claimed, exit, isLost, isStopped } = attempt
+    if (isLost) {
+      return Effect.as(
+        Effect.logInfo("Task worker: attempt interrupted; it is lost, or its task was cancelled"),
+        "lost"
+      )
+    }
+    if (exit === undefined) return Effect.as(giveBack(claimed), "given_back")
+    if (Exit.isSuccess(exit)) {
+      return Effect.flatMap(settled(claimed, complete(completionOf(attempt))), (answer) => completed(attempt, answer))
+    }
+    if (isStopped && Cause.hasInterruptsOnly(exit.cause)) return Effect.as(giveBack(claimed), "given_back")
     const reason = exit.cause.reasons.find((reason) => reason._tag === "Fail")
     return failed(
       claimed,
@@ -258,44 +215,173 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
         Effect.logWarning("Task worker: attempt not given back; another one follows after its lease").pipe(
           Effect.annotateLogs({ error: error.message })
         )
-    )
+    ).pipe(Effect.timeoutOption(farewellMs), Effect.asVoid)
 
-  return (wakeup, { deliveryCount }) =>
-    Effect.suspend(() => {
-      const claimedMs = monotonicMs(clock)
-      // A claim that is made must be settled.
-      return Effect.uninterruptibleMask((restore) =>
-        Effect.flatMap(claim(wakeup), (answer): Effect.Effect<void | Later, ProviderError> => {
-          switch (answer.out_outcome) {
-            case "Claimed":
-              return perform(answer, claimedMs, restore)
-            case "Locked":
-              return Effect.succeed(new Later({ delay: Math.min(100 * 2 ** (deliveryCount - 1), 30_000) }))
-            case "NotDue": {
-              // It came early. Further off, there is a row of the outbox for then, and the sweep.
-              const dueMs = Number(answer.out_due_ms)
-              return Effect.succeed(dueMs <= soonMs ? new Later({ delay: dueMs }) : undefined)
-            }
-            case "Unserved": {
-              const isKnown = unserved.has(answer.out_name)
-              unserved.add(answer.out_name)
-              return Effect.logWarning("Task worker: no handler for this task here; its wake-up is given back").pipe(
-                Effect.when(Effect.succeed(!isKnown)),
-                Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
-                Effect.as(new Later({ delay: unservedPauseMs(deliveryCount) }))
-              )
-            }
-            case "Exhausted":
-              return Effect.logError("Task worker: task is dead; its last attempt was lost").pipe(
-                Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
-                Effect.andThen(Metric.update(attempts(answer.out_name, "lost"), 1))
-              )
-            default:
-              return Effect.void
-          }
-        })
-      )
+  const described = ({ out_attempt, out_id, out_name }: Claimed) => ({
+    task_name: out_name,
+    task_id: out_id,
+    attempt: out_attempt
+  })
+
+  const count = ({ claimed, endMs, startMs }: Running, outcome: string, services: Context.Context<never>) => {
+    attempts(claimed.out_name, outcome).updateUnsafe(1, services)
+    duration(claimed.out_name, outcome).updateUnsafe((endMs - startMs) / 1000, services)
+  }
+
+  // -- running -----------------------------------------------------------------------------------
+
+  const serviceOf = ({ out_attempt: attempt, out_id: taskId, out_name: taskName }: Claimed, committing: () => void) => {
+    const stale = Effect.suspend(() =>
+      Effect.andThen(Metric.update(Metrics.taskStaleCommits, 1), Effect.fail(new StaleAttempt({ taskId, attempt })))
+    )
+    return Attempt.of({
+      taskName,
+      taskId,
+      attempt,
+      idempotencyKey: taskId,
+      workerId,
+      commit: (connection, result) =>
+        Effect.gen(function*() {
+          const text = yield* served.get(taskName)!.code.encodeResult(result)
+          committing()
+          const { out_outcomes } = yield* stores.within(connection, database.schema).complete([
+            { task_id: taskId, attempt, result: text, is_committed: false, is_first: true }
+          ])
+          if (out_outcomes[0] !== "Done") return yield* stale
+        }),
+      lock: (connection) =>
+        Effect.flatMap(
+          stores.within(connection, database.schema).lockAttempt(taskId, attempt),
+          (isNewest) => isNewest ? Effect.void : stale
+        )
     })
+  }
+
+  const spanOf = (claimed: Claimed, services: Context.Context<never>) =>
+    tracing.openUnsafe(services, () => ({
+      name: `task ${claimed.out_name}`,
+      traceparent: claimed.out_trace_context ?? undefined,
+      kind: "consumer",
+      describe: (span) => {
+        span.attribute("duroxide.task_name", claimed.out_name)
+        span.attribute("duroxide.task_id", claimed.out_id)
+        span.attribute("duroxide.attempt", claimed.out_attempt)
+      }
+    }))
+
+  const start: Attempts["start"] = (claimed, claimedMs, ended) => {
+    const { code, leaseMs } = served.get(claimed.out_name)!
+    const lease = leases.hold({
+      taskId: claimed.out_id,
+      attempt: claimed.out_attempt,
+      leaseMs,
+      onLost: () => {
+        // It has ended itself.
+        if (running.isCommitted) return
+        running.isLost = true
+        fiber.interruptUnsafe()
+      }
+    }, claimedMs)
+    const running: Running = {
+      claimed,
+      startMs: monotonicMs(clock),
+      endMs: 0,
+      exit: undefined,
+      isCommitted: false,
+      isLost: false,
+      isStopped: false,
+      stop: () => {
+        running.isStopped = true
+        fiber.interruptUnsafe()
+      },
+      release: () => leases.release(lease)
+    }
+    const annotated = Context.add(context, References.CurrentLogAnnotations, {
+      ...Context.get(context, References.CurrentLogAnnotations),
+      ...described(claimed)
+    })
+    const span = spanOf(claimed, annotated)
+    const services = Context.add(
+      tracing.withSpan(annotated, span),
+      Attempt,
+      serviceOf(claimed, () => {
+        running.isCommitted = true
+      })
+    )
+    const fiber = Effect.runForkWith(services)(code.run(claimed.out_payload, claimed.out_counted))
+    fiber.addObserver((exit) => {
+      running.exit = exit
+      running.endMs = monotonicMs(clock)
+      if (span !== undefined) tracing.endUnsafe(span, running.isLost ? Exit.interrupt() : exit, clock)
+      ended(running)
+    })
+    return running
+  }
+
+  // ----------------------------------------------------------------------------------------------
+
+  return {
+    claimAll: (wakeups) =>
+      retried(store.claim(wakeups, serves), (error) => !isOfOneCall(error)).pipe(
+        Effect.map((answers) => answers.map((answer) => Exit.succeed(answer))),
+        Effect.catch((error) =>
+          isOfOneCall(error)
+            ? Effect.forEach(wakeups, (wakeup) => Effect.exit(claimOne(wakeup)), { concurrency: "unbounded" })
+            : Effect.succeed(wakeups.map(() => Exit.fail(error)))
+        )
+      ),
+    start,
+    completeAll: (all, messages) =>
+      Effect.tap(store.complete(all.map(completionOf), messages), ({ out_outcomes }) =>
+        Effect.withFiber((fiber) => {
+          const stale = all.filter((attempt, i) => {
+            if (out_outcomes[i] === "Done") count(attempt, "completed", fiber.context)
+            return out_outcomes[i] === "Stale"
+          })
+          return Effect.forEach(stale, (attempt) =>
+            Effect.map(refusedLate, (outcome) =>
+              count(attempt, outcome, fiber.context)).pipe(
+                Effect.annotateLogs(described(attempt.claimed))
+              ), { discard: true })
+        })),
+    settle: (attempt) =>
+      settle(attempt).pipe(
+        Effect.flatMap((outcome) => Effect.withFiberSucceed((fiber) => count(attempt, outcome, fiber.context))),
+        Effect.catch((error) =>
+          Effect.logError("Task worker: attempt not settled; another one follows after its lease").pipe(
+            Effect.annotateLogs({ error: error.message })
+          )
+        ),
+        Effect.annotateLogs(described(attempt.claimed))
+      ),
+    giveBack: (claimed) => Effect.annotateLogs(giveBack(claimed), described(claimed)),
+    pass: (answer, deliveryCount) => {
+      switch (answer.out_outcome) {
+        case "Locked":
+          return Effect.succeed(Duration.millis(Math.min(100 * 2 ** (deliveryCount - 1), 30_000)))
+        case "NotDue":
+          // It came early. Further off, there is a row of the outbox for then, and the sweep.
+          return Effect.succeed(answer.out_due_ms <= soonMs ? Duration.millis(answer.out_due_ms) : undefined)
+        case "Unserved": {
+          const isKnown = unserved.has(answer.out_name)
+          unserved.add(answer.out_name)
+          return Effect.logWarning("Task worker: no handler for this task here; its wake-up is given back").pipe(
+            Effect.when(Effect.succeed(!isKnown)),
+            Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
+            Effect.as(Duration.millis(unservedPauseMs(deliveryCount)))
+          )
+        }
+        case "Exhausted":
+          return Effect.logError("Task worker: task is dead; its last attempt was lost").pipe(
+            Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
+            Effect.andThen(Metric.update(attempts(answer.out_name, "lost"), 1)),
+            Effect.as(undefined)
+          )
+        default:
+          return Effect.succeed(undefined)
+      }
+    }
+  }
 })
 
 // internal
@@ -307,6 +393,15 @@ const duration = seriesOf(Metrics.taskDuration)
 const soonMs = 10_000
 
 const farewellMs = 5_000
+
+/** Of an attempt whose handler has succeeded. */
+const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
+  task_id: claimed.out_id,
+  attempt: claimed.out_attempt,
+  result: isCommitted || exit === undefined || Exit.isFailure(exit) ? null : exit.value,
+  is_committed: isCommitted,
+  is_first: false
+})
 
 /**
  * A worker of the same queue that serves the task gets its wake-up soon, even if this one is faster a few times; without

@@ -22,10 +22,11 @@ export interface Held {
 }
 
 export interface Leases {
-  /** Until the scope is closed. The lease began no earlier than `sinceMs`, monotonic milliseconds. */
-  readonly hold: (lease: Omit<Held, "dueMs">, sinceMs: number) => Effect.Effect<Held, never, Scope.Scope>
-  /** Renews at once: to learn whether the lease is lost. */
-  readonly check: (lease: Held) => void
+  /** Until it is released. The lease began no earlier than `sinceMs`, monotonic milliseconds. */
+  readonly hold: (lease: Omit<Held, "dueMs">, sinceMs: number) => Held
+  readonly release: (lease: Held) => void
+  /** Renews the lease of the task's newest attempt here at once, to learn whether it is lost. */
+  readonly check: (taskId: string) => void
 }
 
 export const make = Effect.fnUntraced(function*(
@@ -33,6 +34,7 @@ export const make = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Leases, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const leases = new Set<Held>()
+  const newest = new Map<string, Held>()
   const changed = Latch.makeUnsafe()
 
   const renew = (due: ReadonlyArray<Held>) =>
@@ -71,19 +73,21 @@ export const make = Effect.fnUntraced(function*(
   })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
 
   return {
-    hold: ({ leaseMs, ...lease }, sinceMs) =>
-      Effect.acquireRelease(
-        Effect.sync(() => {
-          const held: Held = { ...lease, leaseMs, dueMs: sinceMs + leaseMs / 2 }
-          // The loop knows of an earlier time, unless it waits for the first lease or for that of a longer one.
-          if (held.dueMs < earliestDueMs(leases)) changed.openUnsafe()
-          leases.add(held)
-          return held
-        }),
-        (held) => Effect.sync(() => void leases.delete(held))
-      ),
-    check: (held) => {
-      if (!leases.has(held)) return
+    hold: ({ leaseMs, ...lease }, sinceMs) => {
+      const held: Held = { ...lease, leaseMs, dueMs: sinceMs + leaseMs / 2 }
+      // The loop knows of an earlier time, unless it waits for the first lease or for that of a longer one.
+      if (held.dueMs < earliestDueMs(leases)) changed.openUnsafe()
+      leases.add(held)
+      newest.set(held.taskId, held)
+      return held
+    },
+    release: (held) => {
+      leases.delete(held)
+      if (newest.get(held.taskId) === held) newest.delete(held.taskId)
+    },
+    check: (taskId) => {
+      const held = newest.get(taskId)
+      if (held === undefined || !leases.has(held)) return
       held.dueMs = 0
       changed.openUnsafe()
     }

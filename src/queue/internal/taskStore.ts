@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import { Prisma } from "../../prisma/internal/client.ts"
 import { statementsOn } from "../../prisma/internal/transactionQuery.ts"
 import type { TransactionConnection } from "../../prisma/Transaction.ts"
+import type { Receipt } from "./receipts.ts"
 import type * as statements from "./statements.ts"
 
 /** A task to create; the fields are those of `dx_create_tasks`. */
@@ -37,12 +38,16 @@ export type Claim =
     readonly out_name: string
     readonly out_attempt: number
     readonly out_counted: number
-    readonly out_max_attempts: number
     readonly out_payload: string
     readonly out_trace_context: string | null
   }
-  | { readonly out_outcome: "NotDue"; readonly out_due_ms: bigint }
+  | { readonly out_outcome: "NotDue"; readonly out_due_ms: number }
   | { readonly out_outcome: "Unserved" | "Exhausted"; readonly out_id: string; readonly out_name: string }
+
+/** What a wake-up names: a task by its id, or the batch of one. */
+export type Wakeup = { readonly taskId: string } | {
+  readonly batch: { readonly dataset_uuid: string; readonly dataset_version: number; readonly batch_uri: string }
+}
 
 export interface Serves {
   readonly names: ReadonlyArray<string>
@@ -64,6 +69,13 @@ export interface Completion {
   readonly is_committed: boolean
   /** Rows of the application are committed with it, which must happen once. */
   readonly is_first: boolean
+}
+
+export interface Completed {
+  /** One per item. */
+  readonly out_outcomes: ReadonlyArray<"Done" | "Stale" | "Uncommitted">
+  /** Messages that were deleted. */
+  readonly out_acked: number
 }
 
 export interface AttemptEnd {
@@ -98,7 +110,7 @@ export interface Swept {
 export type TaskStore = ReturnType<typeof make>
 
 /** On the pool, or within a transaction. */
-export const make = ({ answer, rows }: statements.Statements) => {
+export const make = ({ answer, collected, rows }: statements.Statements) => {
   /** One outcome per item. */
   const settle = <Outcome extends string>(
     operation: string,
@@ -109,18 +121,30 @@ export const make = ({ answer, rows }: statements.Statements) => {
 
   return {
     create: (tasks: ReadonlyArray<NewTask>) =>
-      rows<Created>("createTasks", "dx_create_tasks", [json(tasks)], { items: tasks.length, isQuiet: true }),
-    claim: (wakeups: ReadonlyArray<object>, { leaseMs, names, workerId }: Serves) =>
-      rows<Claim>("claimTasks", "dx_claim_tasks", [
-        json(wakeups),
+      collected<Created>("createTasks", "dx_create_tasks", [json(tasks)], { items: tasks.length, isQuiet: true }),
+    claim: (wakeups: ReadonlyArray<Wakeup>, { leaseMs, names, workerId }: Serves) =>
+      collected<Claim>("claimTasks", "dx_claim_tasks", [
+        // What is not a UUID names no task.
+        Prisma.sql`${
+          wakeups.map((one) => "taskId" in one && uuid.test(one.taskId) ? one.taskId : null)
+        }::text[]::uuid[]`,
+        json(wakeups.flatMap((one, i) => "batch" in one ? [{ position: i + 1, ...one.batch }] : [])),
         Prisma.sql`${[...names]}::text[]`,
         Prisma.sql`${[...leaseMs]}::bigint[]`,
         Prisma.sql`${workerId}::text`
       ], { items: wakeups.length }),
     renew: (items: ReadonlyArray<Renewal>) =>
       settle<"Done" | "Lost">("renewTasks", "dx_renew_tasks", items, { isUnflushed: true }),
-    complete: (items: ReadonlyArray<Completion>) =>
-      settle<"Done" | "Stale" | "Uncommitted">("completeTasks", "dx_complete_tasks", items),
+    /** `messages`: of each item the one that woke it, if it is in this schema. */
+    complete: (items: ReadonlyArray<Completion>, messages?: ReadonlyArray<Receipt | undefined>) =>
+      Effect.map(
+        rows<Completed>("completeTasks", "dx_complete_tasks", [
+          json(items),
+          Prisma.sql`${messages?.map((one) => one?.id ?? null) ?? null}::text[]::bigint[]`,
+          Prisma.sql`${messages?.map((one) => one?.token ?? null) ?? null}::text[]`
+        ], { items: items.length }),
+        (rows) => rows[0]!
+      ),
     fail: (items: ReadonlyArray<AttemptEnd>) =>
       settle<"Retried" | "Dead" | "Stale">("failTasks", "dx_fail_tasks", items, { isQuiet: true }),
     cancel: (ids: ReadonlyArray<string>, reason: string, replies: boolean) =>
@@ -136,7 +160,7 @@ export const make = ({ answer, rows }: statements.Statements) => {
       ]),
     /** Those of the tasks that have ended. */
     await: (ids: ReadonlyArray<string>) =>
-      rows<EndedTask>("awaitTasks", "dx_await_tasks", [Prisma.sql`${[...ids]}::uuid[]`], { items: ids.length }),
+      collected<EndedTask>("awaitTasks", "dx_await_tasks", [Prisma.sql`${[...ids]}::uuid[]`], { items: ids.length }),
     sweep: (limit: number, wakeups: number) =>
       Effect.map(
         rows<Swept>("sweepTasks", "dx_sweep_tasks", [
@@ -165,9 +189,11 @@ export const within = (connection: TransactionConnection, schema: string | undef
   const { query, schemaSql } = statementsOn(connection, schema)
   const call = (name: string, args: ReadonlyArray<Prisma.Sql>) =>
     Prisma.sql`${schemaSql}.${Prisma.raw(name)}(${Prisma.join([...args])})`
+  const rows = <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
+    query<Row>(operation, Prisma.sql`SELECT * FROM ${call(name, args)}`)
   return make({
-    rows: <Row>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
-      query<Row>(operation, Prisma.sql`SELECT * FROM ${call(name, args)}`),
+    rows,
+    collected: rows,
     answer: <A>(operation: string, name: string, args: ReadonlyArray<Prisma.Sql>) =>
       Effect.map(
         query<{ readonly answer: A }>(operation, Prisma.sql`SELECT ${call(name, args)} AS answer`),
@@ -179,3 +205,5 @@ export const within = (connection: TransactionConnection, schema: string | undef
 // internal
 
 const json = (value: unknown) => Prisma.sql`${JSON.stringify(value)}::jsonb`
+
+const uuid = /^[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/i

@@ -41,19 +41,25 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, sh
   const received = () => noLaterThan(monotonicMs(clock) + leaseMs + graceMs)
   yield* signals.subscribe(Topic.outbox, { received, connected: received })
 
+  let isFull = false
+  let wakeups = limit
   const sweep = Effect.suspend(() => {
     const startMs = monotonicMs(clock)
-    return Effect.matchEffect(store.sweep(limit, isBusy() ? mostWakeups : limit), {
+    // One that continues the last one must not find this worker busy with the tasks that it has woken.
+    if (!isFull) wakeups = isBusy() ? mostWakeups : limit
+    return Effect.matchEffect(store.sweep(limit, wakeups), {
       onFailure: (error) => {
+        isFull = false
         nextMs = monotonicMs(clock) + retryMs
         return Effect.logWarning("Task worker: cannot look for lost work; it tries again").pipe(
           Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
         )
       },
       onSuccess: (swept) => {
+        isFull = swept.out_is_full
         const isIdle = swept.out_next_ms === null && signals.isConnected()
         nextMs = startMs + Math.max(
-          swept.out_is_full ? 0 : betweenMs,
+          isFull ? 0 : betweenMs,
           Math.min(Number(swept.out_next_ms ?? Infinity), isIdle ? idleMs : leaseMs)
         )
         return Effect.andThen(count(swept), found(swept))

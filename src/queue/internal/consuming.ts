@@ -1,0 +1,341 @@
+/**
+ * What `Consumer` and `TaskWorker` share: a loop that receives messages while there are places for their handlers, keeps those
+ * under way hidden from others, settles them, and stops gracefully.
+ */
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import type * as Fiber from "effect/Fiber"
+import * as Latch from "effect/Latch"
+import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
+import { errorTypeOf } from "../../model/internal/errorType.ts"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { seriesOf } from "../../model/internal/labelled.ts"
+import { harmlessIn, withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as Metrics from "../../model/Metrics.ts"
+import { Queue } from "../Queue.ts"
+import type { Received } from "../Queue.ts"
+import { InvalidInput, QueueNotFound } from "../QueueError.ts"
+import type { QueueError } from "../QueueError.ts"
+import * as check from "./check.ts"
+
+/** Options of a consumer; `Consumer` and `TaskWorker` describe them. */
+export interface Options {
+  readonly queue: string
+  readonly concurrency?: number | undefined
+  readonly visibilityTimeout?: Duration.Input | undefined
+  readonly maxMessages?: number | undefined
+  readonly gracePeriod?: Duration.Input | undefined
+}
+
+export interface Settings {
+  readonly queue: string
+  readonly concurrency: number
+  readonly maxMessages: number
+  readonly visibility: Duration.Duration
+  readonly gracePeriod: Duration.Duration
+}
+
+/** Fails with `InvalidInput`. */
+export const readSettings = Effect.fnUntraced(function*(
+  { queue, ...options }: Options
+): Effect.fn.Return<Settings, QueueError> {
+  const duration = (field: string, input: Duration.Input) =>
+    Effect.map(check.timeout("consume", queue, field, input), Duration.millis)
+  const visibility = yield* duration("visibilityTimeout", options.visibilityTimeout ?? "30 seconds")
+  if (Duration.toMillis(visibility) === 0) {
+    const problem = "it must be more than 0"
+    return yield* check.fail("consume", queue, new InvalidInput({ field: "visibilityTimeout", problem }))
+  }
+  return {
+    queue,
+    concurrency: yield* check.count("consume", queue, "concurrency", options.concurrency ?? 10),
+    maxMessages: yield* check.count("consume", queue, "maxMessages", options.maxMessages ?? 10),
+    visibility,
+    gracePeriod: yield* duration("gracePeriod", options.gracePeriod ?? "10 seconds")
+  }
+})
+
+/** What handles the received messages. */
+export interface Work {
+  /** Takes messages over. Does not wait. */
+  readonly begin: (messages: ReadonlyArray<Received>) => void
+  /** Places that are taken. */
+  readonly busy: () => number
+  /** When all that was begun has ended. */
+  readonly ended: Effect.Effect<void>
+  /** Interrupts all handlers, and returns when their messages are given back. */
+  readonly interrupt: Effect.Effect<void>
+}
+
+/** What work is done with. */
+export interface Tools<R> {
+  readonly queue: Queue["Service"]
+  readonly context: Context.Context<R>
+  /** A fiber of its own. */
+  readonly fork: (effect: Effect.Effect<void, never, R>) => Fiber.Fiber<void>
+  /** To be called when a place has become free. */
+  readonly freed: () => void
+  readonly keeper: Pick<Keeper, "hold" | "release">
+  readonly settling: Settling
+}
+
+/** Consumes a queue until the scope is closed. `kinds` is for the log. Fails with `QueueNotFound`. */
+export const consume = Effect.fnUntraced(function*<R>(
+  settings: Settings,
+  kinds: ReadonlyArray<string>,
+  makeWork: (tools: Tools<R>) => Work
+): Effect.fn.Return<void, QueueError, Queue | R | Scope.Scope> {
+  const { concurrency, gracePeriod, maxMessages, queue: name, visibility } = settings
+  const queue = yield* Queue
+  if (!queue.queues.includes(name)) return yield* check.fail("consume", name, new QueueNotFound({ queue: name }))
+  const context = harmlessIn(yield* Effect.context<R>())
+  const fork = Effect.runForkWith(context)
+  const keeper = keeping(queue, settings, Context.get(context as Context.Context<never>, Clock.Clock), fork)
+  const free = Latch.makeUnsafe()
+  const freed = () => {
+    free.openUnsafe()
+  }
+  const work = makeWork({ queue, context, fork, freed, keeper, settling: settling(queue, name) })
+
+  const outage = makeOutage(name)
+  const receiveOnce = Effect.suspend(() => {
+    free.closeUnsafe()
+    const places = concurrency - work.busy()
+    if (places <= 0) return free.await
+    return Effect.uninterruptibleMask((restore) =>
+      restore(queue.receive(name, {
+        maxMessages: Math.min(maxMessages, places),
+        visibilityTimeout: visibility,
+        wait
+      })).pipe(
+        Effect.flatMap((messages) => {
+          if (messages.length > 0) work.begin(messages)
+          return outage.over
+        }),
+        Effect.catch((error) => restore(outage.pause(error)))
+      )
+    )
+  })
+
+  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>
+    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations }).pipe(withHarmlessLoggers)
+  yield* log(Effect.logInfo("Consumer: started"), { kinds: kinds.join(", "), concurrency })
+  yield* Effect.addFinalizer(() => log(Effect.logInfo("Consumer: stopped")))
+  // Closed in the reverse order: first no more is received, and messages are kept hidden to the end.
+  yield* Effect.forkScoped(keeper.run)
+  yield* Effect.addFinalizer(() => Effect.andThen(Effect.timeoutOption(work.ended, gracePeriod), work.interrupt))
+  // Handlers that end together free their places together.
+  yield* Effect.forever(Effect.andThen(Effect.yieldNow, receiveOnce)).pipe(
+    Effect.catchDefect((defect) =>
+      Effect.andThen(
+        logDefect(name, "Consumer: receiving stopped by a defect; it starts again")(defect),
+        Effect.sleep(restartPause)
+      )
+    ),
+    Effect.forever,
+    Effect.provideService(InBackground, true),
+    withHarmlessLoggers,
+    Effect.forkScoped
+  )
+})
+
+/** Logs the type of a defect, never what it contains. */
+export const logDefect = (queue: string, line: string) => (defect: unknown) =>
+  Effect.annotateLogs(Effect.logError(line), {
+    package: "duroxide-prisma",
+    queue,
+    error_type: errorTypeOf(defect)
+  })
+
+export const notHandled = "Consumer: a message could not be handled or settled, so it comes again"
+
+// -- settling --------------------------------------------------------------------------------------
+
+export interface Settling {
+  readonly ack: (receipt: string) => Effect.Effect<void>
+  readonly giveBack: (receipt: string, delay: Duration.Duration) => Effect.Effect<void>
+  /** Moves it to the dead letters. */
+  readonly refuse: (received: Received, reason: string) => Effect.Effect<void>
+  /** Gives back a message whose handler has failed. */
+  readonly failed: (received: Received, cause: Cause.Cause<unknown>) => Effect.Effect<void>
+  /** Counts the time of a handler, in the metrics. */
+  readonly timed: (
+    kind: string,
+    outcome: "acked" | "later" | "failed",
+    ms: number,
+    context: Context.Context<never>
+  ) => void
+}
+
+/** Settles messages; none of it fails. After a lease that has ended, the message comes again. */
+const settling = (queue: Queue["Service"], name: string): Settling => {
+  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
+    Effect.annotateLogs(line, { package: "duroxide-prisma", queue: name, ...annotations })
+
+  const settled = (message: string, attempt: Effect.Effect<void, QueueError>) =>
+    Effect.retry(attempt, { schedule: settlingPauses, times: 5, while: ({ isRetryable }) => isRetryable }).pipe(
+      Effect.catch((error: QueueError) =>
+        log(Effect.logWarning(`Consumer: ${message}, so it comes again`), { error: error.message })
+      )
+    )
+
+  const giveBack = (receipt: string, delay: Duration.Duration) =>
+    settled(
+      "the message could not be given back",
+      queue.extendVisibility(name, receipt, Duration.min(delay, longestDelay))
+    )
+
+  return {
+    ack: (receipt) => settled("the message was handled, but not acknowledged", queue.ack(name, receipt)),
+    giveBack,
+    refuse: (received, reason) =>
+      log(Effect.logWarning("Consumer: message moved to the dead letters"), { reason }).pipe(
+        Effect.andThen(
+          settled("the message could not be moved to the dead letters", queue.deadLetter(name, received, reason))
+        )
+      ),
+    failed: ({ deliveryCount, payload: { kind }, receipt }, cause) =>
+      Effect.andThen(
+        log(Effect.logWarning("Consumer: the handler failed, so the message comes again"), {
+          kind,
+          deliveries: deliveryCount,
+          error_type: errorTypeOf(Cause.squash(cause))
+        }),
+        giveBack(receipt, backoff(deliveryCount))
+      ),
+    timed: (kind, outcome, ms, context) => duration(name, kind, outcome).updateUnsafe(ms / 1000, context)
+  }
+}
+
+// -- keeping hidden --------------------------------------------------------------------------------
+
+/** A message that is under way. */
+export interface Held {
+  readonly receipt: string
+  /** Monotonic milliseconds of its next extension. */
+  dueMs: number
+  extension: Fiber.Fiber<void> | undefined
+  isReleased: boolean
+}
+
+interface Keeper {
+  readonly run: Effect.Effect<never>
+  /** The message stays hidden until it is released. */
+  readonly hold: (receipt: string) => Held
+  readonly release: (held: Held) => void
+}
+
+/** Extends the messages that are under way, at half of the visibility timeout: one timer for all. */
+const keeping = (
+  queue: Queue["Service"],
+  { queue: name, visibility }: Settings,
+  clock: Clock.Clock,
+  fork: (effect: Effect.Effect<void>) => Fiber.Fiber<void>
+): Keeper => {
+  /** In the order of their next extensions, as all have the same pause. */
+  const waiting = new Set<Held>()
+  const begun = Latch.makeUnsafe()
+  const halfMs = Duration.toMillis(visibility) / 2
+
+  const wait = (held: Held) => {
+    held.extension = undefined
+    if (held.isReleased) return
+    held.dueMs = monotonicMs(clock) + halfMs
+    waiting.add(held)
+    // The loop knows of an earlier one, unless it waits for the first.
+    if (waiting.size === 1) begun.openUnsafe()
+  }
+
+  /** Not repeated when the lease is lost: then the handler runs on, and its message comes again. */
+  const extend = (held: Held) =>
+    Effect.retry(queue.extendVisibility(name, held.receipt, visibility), {
+      schedule: Schedule.spaced(Duration.divideUnsafe(visibility, 10)),
+      while: ({ isRetryable }) => isRetryable
+    }).pipe(
+      Effect.andThen(Effect.sync(() => wait(held))),
+      Effect.catch((error) =>
+        Effect.logWarning("Consumer: the message could not be kept hidden, so it comes again").pipe(
+          Effect.annotateLogs({ package: "duroxide-prisma", queue: name, error: error.message })
+        )
+      ),
+      Effect.catchDefect(logDefect(name, "Consumer: the message could not be kept hidden, so it comes again")),
+      Effect.provideService(InBackground, true)
+    )
+
+  const round = Effect.suspend(() => {
+    const nowMs = monotonicMs(clock)
+    for (const held of waiting) {
+      if (held.dueMs > nowMs) return Effect.sleep(Math.ceil(held.dueMs - nowMs))
+      waiting.delete(held)
+      // Not at once: a handler that it wakes must find it.
+      held.extension = fork(Effect.andThen(Effect.yieldNow, extend(held)))
+    }
+    begun.closeUnsafe()
+    return begun.await
+  })
+
+  return {
+    run: Effect.forever(round).pipe(Effect.provideService(InBackground, true)),
+    hold: (receipt) => {
+      const held: Held = { receipt, dueMs: 0, extension: undefined, isReleased: false }
+      wait(held)
+      return held
+    },
+    release: (held) => {
+      held.isReleased = true
+      waiting.delete(held)
+      held.extension?.interruptUnsafe()
+    }
+  }
+}
+
+// internal
+
+/** The longest wait of every queue. */
+const wait = Duration.seconds(20)
+
+/** One that dies at once each time must not fill the log. */
+const restartPause = Duration.seconds(5)
+
+const duration = seriesOf(Metrics.queueHandlerDuration)
+
+const settlingPauses = Schedule.exponential("100 millis")
+
+const longestDelay = Duration.hours(12)
+
+/** Before the next delivery of a message whose handler has failed. */
+const backoff = (deliveryCount: number) =>
+  Duration.min(Duration.seconds(2 ** Math.min(deliveryCount - 1, 20)), Duration.minutes(5))
+
+/** Receives that fail in a row: pauses that grow, and one warning. */
+const makeOutage = (queue: string) => {
+  let failures = 0
+  const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
+    Effect.annotateLogs(line, { package: "duroxide-prisma", queue, ...annotations })
+  return {
+    over: Effect.suspend(() => {
+      if (failures === 0) return Effect.void
+      const attempts = failures
+      failures = 0
+      return log(Effect.logInfo("Consumer: receives again"), { attempts })
+    }),
+    pause: (error: QueueError) =>
+      Effect.gen(function*() {
+        failures++
+        const line = failures > 1
+          ? Effect.logDebug("Consumer: cannot receive yet")
+          : error.isRetryable
+          ? Effect.logWarning("Consumer: cannot receive; it tries again")
+          : Effect.logError("Consumer: cannot receive; it tries again")
+        yield* log(line, { error: error.message })
+        const ms = Math.min(1000 * 2 ** (failures - 1), 30_000)
+        yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * (error.isRetryable ? ms : 30_000))
+      })
+  }
+}

@@ -1,0 +1,309 @@
+/**
+ * The work of a task worker on the wake-ups of one queue, in sets.
+ *
+ * Wake-ups that were received together are claimed by one statement. Each claimed task has a fiber for its handler, and handlers
+ * that end at about the same time are completed by one statement, which also deletes their messages if these are in the same
+ * schema. Everything else (failures, what is lost or given back, and all tasks of a set whose statement failed) is settled task by
+ * task. A message is acknowledged last: until then another worker may receive it, which costs a claim and does nothing.
+ *
+ * A handler that has ended leaves its place to the next one before its result is stored; at most as many results as there are
+ * places wait to be stored.
+ */
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Latch from "effect/Latch"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { Database } from "../../prisma/Database.ts"
+import * as Message from "../Message.ts"
+import type { Payload, Received } from "../Queue.ts"
+import type { PayloadInvalid } from "../QueueError.ts"
+import type { Held, Settings, Tools, Work } from "./consuming.ts"
+import { logDefect, notHandled } from "./consuming.ts"
+import { countAcks } from "./counted.ts"
+import * as receipts from "./receipts.ts"
+import * as sameDatabase from "./sameDatabase.ts"
+import type { Attempts, Claimed, Running } from "./taskAttempts.ts"
+import type { Wakeup } from "./taskStore.ts"
+
+/** The kinds of messages that wake tasks. */
+export const kinds = [Message.TaskWakeup, Message.BufferBatch, Message.Delivery].map(({ kind }) => kind)
+
+/** A wake-up that is under way. */
+interface Item {
+  readonly received: Received
+  readonly held: Held
+  readonly beganMs: number
+  stage: keyof Counts | "done"
+  attempt: Running | undefined
+}
+
+interface Counts {
+  claiming: number
+  /** Handlers. */
+  running: number
+  settling: number
+}
+
+/** `counted` learns how many more, or less, are under way. */
+export const make = (
+  attempts: Attempts,
+  database: Database["Service"],
+  { concurrency, queue: name }: Settings,
+  counted: (more: number) => void
+) =>
+({ context, fork, freed, keeper, queue, settling }: Tools<never>): Work => {
+  const clock = Context.get(context, Clock.Clock)
+  const isHere = sameDatabase.storedIn(queue.ack, database) !== undefined
+  const counts: Counts = { claiming: 0, running: 0, settling: 0 }
+  const running = new Set<Item>()
+  /** Fibers that settle, of one item or a set. */
+  const settlers = new Set<Fiber.Fiber<void>>()
+  /** Handlers that have succeeded, to be completed as a set. */
+  const succeeded: Array<Item> = []
+  const changed = Latch.makeUnsafe()
+  let lanes = 0
+  let isStopping = false
+
+  const enter = (item: Item, stage: Item["stage"]) => {
+    if (item.stage === stage || item.stage === "done") return
+    counts[item.stage]--
+    if (stage !== "done") counts[stage]++
+    item.stage = stage
+    changed.openUnsafe()
+    freed()
+  }
+
+  const finish = (item: Item, outcome: "acked" | "later" | "failed") => {
+    if (item.stage === "done") return
+    keeper.release(item.held)
+    item.attempt?.release()
+    settling.timed(item.received.payload.kind, outcome, monotonicMs(clock) - item.beganMs, context)
+    counted(-1)
+    enter(item, "done")
+  }
+
+  const forkSettler = (settlement: Effect.Effect<void>) => {
+    const fiber = fork(Effect.catchDefect(settlement, logDefect(name, notHandled)))
+    if (fiber.pollUnsafe() !== undefined) return
+    settlers.add(fiber)
+    fiber.addObserver(() => settlers.delete(fiber))
+  }
+
+  /** Ends with the settlement of the message. An interruption gives it back. */
+  const alone = (item: Item, settlement: Effect.Effect<"acked" | "later" | "failed">) => {
+    enter(item, "settling")
+    forkSettler(
+      Effect.uninterruptibleMask((restore) =>
+        restore(settlement).pipe(
+          Effect.tap((outcome) => Effect.sync(() => finish(item, outcome))),
+          Effect.onInterrupt(() => settling.giveBack(item.received.receipt, Duration.zero)),
+          Effect.ensuring(Effect.sync(() => finish(item, "failed"))),
+          Effect.asVoid
+        )
+      )
+    )
+  }
+
+  const acked = ({ received }: Item) => Effect.as(settling.ack(received.receipt), "acked" as const)
+
+  const given = ({ received }: Item, delay: Duration.Duration) =>
+    Effect.as(settling.giveBack(received.receipt, delay), "later" as const)
+
+  // -- claiming ----------------------------------------------------------------------------------
+
+  const claim = Effect.fnUntraced(function*(items: ReadonlyArray<Item>) {
+    const named: Array<Item> = []
+    const wakeups: Array<Wakeup> = []
+    for (const item of items) {
+      const wakeup = wakeupOf(item.received.payload)
+      if (typeof wakeup === "string") {
+        alone(item, Effect.as(settling.refuse(item.received, wakeup), "failed"))
+      } else {
+        named.push(item)
+        wakeups.push(wakeup)
+      }
+    }
+    if (named.length === 0) return
+    const claimedMs = monotonicMs(clock)
+    const answers = yield* attempts.claimAll(wakeups)
+    for (const [i, item] of named.entries()) {
+      const exit = answers[i]!
+      if (Exit.isFailure(exit)) {
+        alone(item, Effect.as(settling.failed(item.received, exit.cause), "failed"))
+      } else if (exit.value.out_outcome === "Claimed") {
+        start(item, exit.value, claimedMs)
+      } else {
+        alone(
+          item,
+          Effect.flatMap(
+            attempts.pass(exit.value, item.received.deliveryCount),
+            (delay) => delay === undefined ? acked(item) : given(item, delay)
+          )
+        )
+      }
+    }
+  })
+
+  const start = (item: Item, claimed: Claimed, claimedMs: number) => {
+    // A claim that is made must be settled.
+    if (isStopping) return alone(item, Effect.andThen(attempts.giveBack(claimed), given(item, Duration.zero)))
+    enter(item, "running")
+    running.add(item)
+    item.attempt = attempts.start(claimed, claimedMs, (attempt) => {
+      item.attempt = attempt
+      running.delete(item)
+      ended(item, attempt)
+    })
+  }
+
+  // -- settling ----------------------------------------------------------------------------------
+
+  const ended = (item: Item, attempt: Running) => {
+    enter(item, "settling")
+    if (attempt.isLost || attempt.exit === undefined || Exit.isFailure(attempt.exit)) return settleAlone(item, attempt)
+    succeeded.push(item)
+    if (lanes === mostLanes) return
+    lanes++
+    forkSettler(Effect.ensuring(lane, Effect.sync(() => lanes--)))
+  }
+
+  const settleAlone = (item: Item, attempt: Running) =>
+    alone(
+      item,
+      Effect.andThen(
+        attempts.settle(attempt),
+        // Its task was given back as well.
+        Effect.suspend(() => attempt.isStopped && isFailure(attempt) ? given(item, Duration.zero) : acked(item))
+      )
+    )
+
+  const lane = Effect.gen(function*() {
+    // Handlers that end in the same tick are still to come.
+    yield* Effect.yieldNow
+    while (succeeded.length > 0) {
+      const items = takeSet(succeeded)
+      yield* Effect.onInterrupt(
+        complete(items),
+        () =>
+          Effect.sync(() => {
+            for (const item of items) if (item.stage === "settling") finish(item, "failed")
+          })
+      )
+    }
+  })
+
+  const complete = Effect.fnUntraced(function*(items: ReadonlyArray<Item>) {
+    const messages = isHere ? items.map(({ received }) => receipts.read(name, received.receipt)) : undefined
+    const exit = yield* Effect.exit(attempts.completeAll(items.map(({ attempt }) => attempt!), messages))
+    if (Exit.isFailure(exit)) {
+      // One of them may be why, and whether it was stored is unknown: completing a task again changes nothing.
+      for (const item of items) settleAlone(item, item.attempt!)
+      return undefined
+    }
+    const { out_acked, out_outcomes } = exit.value
+    yield* countAcks(name, out_acked)
+    for (const [i, item] of items.entries()) {
+      if (out_outcomes[i] === "Uncommitted") settleAlone(item, item.attempt!)
+      else if (messages?.[i] === undefined) alone(item, acked(item))
+      else finish(item, "acked")
+    }
+  })
+
+  // ----------------------------------------------------------------------------------------------
+
+  const until = (isTrue: () => boolean) =>
+    Effect.gen(function*() {
+      while (!isTrue()) {
+        changed.closeUnsafe()
+        yield* changed.await
+      }
+    })
+
+  return {
+    begin: (messages) => {
+      counted(messages.length)
+      counts.claiming += messages.length
+      const beganMs = monotonicMs(clock)
+      const items = messages.map((received): Item => ({
+        received,
+        held: keeper.hold(received.receipt),
+        beganMs,
+        stage: "claiming",
+        attempt: undefined
+      }))
+      fork(
+        Effect.suspend(() => claim(items)).pipe(
+          Effect.catchDefect(logDefect(name, notHandled)),
+          // After a defect they come again.
+          Effect.ensuring(Effect.sync(() => {
+            for (const item of items) if (item.stage === "claiming") finish(item, "failed")
+          }))
+        )
+      )
+    },
+    busy: () => counts.claiming + counts.running + Math.max(0, counts.settling - concurrency),
+    ended: until(() => counts.claiming + counts.running + counts.settling === 0),
+    interrupt: Effect.gen(function*() {
+      isStopping = true
+      const before = [...settlers]
+      for (const { attempt } of running) attempt?.stop()
+      yield* Effect.timeoutOption(until(() => counts.settling === 0), farewellMs)
+      yield* Fiber.interruptAll(before)
+      yield* until(() => counts.claiming + counts.running === 0)
+      yield* Effect.timeoutOption(until(() => counts.settling === 0), farewellMs)
+      yield* Fiber.interruptAll(settlers)
+    })
+  }
+}
+
+// internal
+
+/** Statements that complete, under way at once. */
+const mostLanes = 2
+
+const mostPerStatement = 500
+
+/** Of results in one statement, after which it takes no further one. */
+const mostBytes = 16 * 1024 * 1024
+
+/** After handlers were interrupted. */
+const farewellMs = 10_000
+
+const takeSet = (items: Array<Item>): ReadonlyArray<Item> => {
+  let count = 0
+  let bytes = 0
+  while (count < Math.min(items.length, mostPerStatement) && bytes < mostBytes) {
+    const { exit } = items[count]!.attempt!
+    bytes += exit !== undefined && Exit.isSuccess(exit) ? exit.value.length : 0
+    count++
+  }
+  return items.splice(0, count)
+}
+
+const isFailure = ({ exit }: Running) => exit !== undefined && Exit.isFailure(exit)
+
+/** Answers with the problem if the message is not a wake-up. */
+const wakeupOf = (payload: Payload): Wakeup | string => {
+  const { kind, task_id } = payload
+  if (kind === Message.TaskWakeup.kind && typeof task_id === "string") return { taskId: task_id }
+  switch (kind) {
+    case Message.TaskWakeup.kind:
+      return read(Message.TaskWakeup.decode(payload), ({ task_id }) => ({ taskId: task_id }))
+    case Message.Delivery.kind:
+      return read(Message.Delivery.decode(payload), ({ delivery_id }) => ({ taskId: delivery_id }))
+    case Message.BufferBatch.kind:
+      return read(
+        Message.BufferBatch.decode(payload),
+        ({ batch_uri, dataset_uuid, dataset_version }) => ({ batch: { dataset_uuid, dataset_version, batch_uri } })
+      )
+    default:
+      return `no handler for messages of kind "${kind}"`
+  }
+}
+
+const read = <A>(decoded: Effect.Effect<A, PayloadInvalid>, wakeup: (value: A) => Wakeup): Wakeup | string =>
+  Effect.runSync(Effect.match(decoded, { onSuccess: wakeup, onFailure: ({ message }) => message }))
