@@ -125,17 +125,17 @@ describe("verify", () => {
       const file = yield* Files.make()
       for (const id of ["a", "long", "z"]) Files.addWaiting(file, id)
       file.sql(
-        `WITH RECURSIVE n(i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 20005)
+        `WITH RECURSIVE n(i) AS (SELECT 3 UNION ALL SELECT i + 1 FROM n WHERE i < 40005)
          INSERT INTO history SELECT 'long', 1, i, 'TimerFired', '{"n":' || i || '}', '2026-10-01 10:00:00' FROM n`
       )
       yield* SqliteImport.importFile({ file: file.path, target })
       assert.isTrue((yield* SqliteImport.verify({ file: file.path, target })).isEqual)
-      yield* target.sql("DELETE FROM history WHERE instance_id = 'long' AND event_id IN (20000, 20001, 20005)")
+      yield* target.sql("DELETE FROM history WHERE instance_id = 'long' AND event_id IN (40000, 40001, 40005)")
       const report = yield* SqliteImport.verify({ file: file.path, target })
       assert.deepStrictEqual(report.differences.map(({ kind, row }) => `${row} ${kind}`), [
-        "execution 1, event 20000 missing",
-        "execution 1, event 20001 missing",
-        "execution 1, event 20005 missing"
+        "execution 1, event 40000 missing",
+        "execution 1, event 40001 missing",
+        "execution 1, event 40005 missing"
       ])
     }))
 })

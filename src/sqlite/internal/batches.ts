@@ -13,7 +13,7 @@ export interface Batch {
 }
 
 /** At most this many events, unless one instance has more. */
-const maxEvents = 20_000
+export const maxEvents = 20_000
 
 /** The next batch after an id; undefined if there are no more instances. */
 export const next = (file: SqliteFile, has: Has, after: string | undefined, limit: number) =>

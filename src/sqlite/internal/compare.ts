@@ -171,7 +171,8 @@ const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArr
     : ["t.id"]
   const kinds = columns.map(({ kind }) => kind)
   const keyIndexes = key.map((column) => columns.findIndex(({ name }) => name === column))
-  const pageSize = key.length > 0 ? 20_000 : undefined
+  // More than the events of a batch, so that only an instance with more needs a second page.
+  const pageSize = key.length > 0 ? 2 * Batches.maxEvents : undefined
   return {
     /** Rows after one with a key, or from the first on; `isLast` if there are no more. */
     page: (after: Differences.Compared | undefined) => {

@@ -114,7 +114,7 @@ export const run = Effect.fnUntraced(function*(
   if (mine === undefined) yield* Target.begin(target, { fingerprint, file: file.name, onConflict, served })
 
   const done = () => Object.values(state.counts).reduce((sum, count) => sum + count, 0)
-  const report_ = yield* Progress.phase(onProgress, "copying", examined.rows, done())
+  const reportRows = yield* Progress.phase(onProgress, "copying", examined.rows, done())
 
   /** Inserts the rows of a table, those of kept instances left out. */
   const copy = Effect.fnUntraced(function*(table: Tables.Table, range?: Rows.Range) {
@@ -157,7 +157,7 @@ export const run = Effect.fnUntraced(function*(
       })
     )
     state.after = next.ids.at(-1)
-    yield* report_(done())
+    yield* reportRows(done())
   }
   const pinned = yield* Target.transaction(
     target,
@@ -168,7 +168,8 @@ export const run = Effect.fnUntraced(function*(
       return pinned
     })
   )
-  yield* report_(examined.rows)
+  yield* Target.analyze(target)
+  yield* reportRows(examined.rows)
   return yield* report({ ...state, kept: [...state.kept] }, { outcome: "imported", served: pinned })
 })
 

@@ -30,7 +30,10 @@ export const open = Effect.fnUntraced(function*(
   options: Options
 ): Effect.fn.Return<Target, MigrationError.Reason, Scope.Scope> {
   yield* Effect.mapError(Migrator.verify(options), ({ reason }) => reason)
-  return yield* Session.openDirect(options)
+  const target = yield* Session.openDirect(options)
+  // Every statement finds its rows by ids. Without statistics, PostgreSQL might read a whole table for each batch.
+  yield* target.run("SET enable_seqscan = off")
+  return target
 })
 
 /** Excludes other imports until the session ends. A killed process is gone for the server within these seconds. */
@@ -134,18 +137,7 @@ export const hold = ({ run }: Target, fingerprint: string, ids: ReadonlyArray<st
 export const remove = Effect.fnUntraced(function*({ run }: Target, ids: ReadonlyArray<string>) {
   if (ids.length === 0) return
   yield* advisory(run, ids)
-  for (
-    const table of [
-      "instance_locks",
-      "instances",
-      "executions",
-      "history",
-      "kv_delta",
-      "kv_store",
-      "worker_queue",
-      "orchestrator_queue"
-    ]
-  ) yield* run(`DELETE FROM ${table} WHERE instance_id = ANY($1)`, [ids])
+  for (const table of tables) yield* run(`DELETE FROM ${table} WHERE instance_id = ANY($1)`, [ids])
 })
 
 /** Inserts rows with strings for texts. */
@@ -197,6 +189,9 @@ export const release = Effect.fnUntraced(function*({ run }: Target, fingerprint:
   return Number(row!["pinned"])
 })
 
+/** Lets the plans of processes fit what is there now. Needs the owner of the tables; others leave it to autovacuum. */
+export const analyze = ({ run }: Target) => Effect.ignore(run(`ANALYZE ${tables.join(", ")}`))
+
 /** Removes what an import has copied that did not end. */
 export const discard = Effect.fnUntraced(function*(target: Target, fingerprint: string) {
   const { run } = target
@@ -215,6 +210,18 @@ export const noTag = ({ run }: Target) =>
   Effect.map(run("SELECT dx_no_tag() AS tag"), ([row]) => row!["tag"] as string | null)
 
 // internal
+
+/** Those with rows of an instance. */
+const tables = [
+  "instance_locks",
+  "instances",
+  "executions",
+  "history",
+  "kv_delta",
+  "kv_store",
+  "worker_queue",
+  "orchestrator_queue"
+]
 
 /** The end of the year 9999, as PostgreSQL and JavaScript both read it. */
 const endOfTime = 253_402_300_799_999
