@@ -14,7 +14,9 @@ import * as Fleet from "../utils/fleet.ts"
 import * as ServerPair from "../utils/serverPair.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
-// `FAILOVER_SECONDS=60` is the long form: an outage of a minute, with all settings at their defaults.
+// `FAILOVER_SECONDS=60` is the long form: an outage of a minute, with all settings at their defaults. With
+// `FAILOVER_BY=kill` the server refuses connections meanwhile; otherwise it is frozen.
+const isKilled = process.env.FAILOVER_BY === "kill"
 const outageSeconds = Number(process.env.FAILOVER_SECONDS ?? 2)
 const isLong = outageSeconds > 10
 const settings = isLong ? {} : { lockMs: 3_000, statementTimeoutMs: 1_000 }
@@ -125,19 +127,21 @@ describe("A failover", () => {
           yield* waitUntil(Effect.map(fleet.runs, (runs) => runs.size >= 20))
 
           // The zone is gone: its connections stay open, and answer nothing.
-          yield* primary.freeze
+          yield* isKilled ? primary.kill : primary.freeze
           const raising = yield* Effect.forkChild(
             Effect.forEach(approvals, (id) => insistently(client.raise(Decision, id)), { concurrency: "unbounded" })
           )
           yield* Effect.sleep(outageSeconds * 1_000)
           yield* standby.sql("SELECT pg_promote()")
           pair.pointTo(standby)
-          yield* recovery("half-open")
+          yield* recovery(isKilled ? "killed" : "half-open")
 
           // It comes back, first with the connections it had, then as a standby, and for a while the name leads to it.
-          yield* primary.thaw
-          yield* recovery("thawed")
-          yield* primary.kill
+          if (!isKilled) {
+            yield* primary.thaw
+            yield* recovery("thawed")
+            yield* primary.kill
+          }
           yield* primary.startAsStandby
           pair.pointTo(primary)
           pair.proxy.reset()
@@ -153,6 +157,7 @@ describe("A failover", () => {
           yield* recovery("read-only")
 
           yield* Fiber.interrupt(running)
+          const quiet = performance.now()
           yield* Fiber.join(raising)
           for (const id of boxes) yield* client.send(Letters, id, "close")
           const ends = yield* Effect.all({
@@ -175,7 +180,8 @@ describe("A failover", () => {
             `[failover] ${flows.length} flows, ${
               [...letters.values()].flat().length
             } letters, ${runs.size} handlers, ` +
-              `${[...runs.values()].filter((count) => count > 1).length} of them ran again`
+              `${[...runs.values()].filter((count) => count > 1).length} of them ran again; ` +
+              `all ended ${((performance.now() - quiet) / 1000).toFixed(1)} s after the last start`
           )
         }).pipe(Effect.provide(clientOf(pair.url)))
 
