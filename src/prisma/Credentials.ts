@@ -17,8 +17,9 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as fs from "node:fs/promises"
 import * as ProviderError from "../provider/ProviderError.ts"
+import * as Environment from "./internal/environment.ts"
 import * as Passwords from "./internal/passwords.ts"
-import * as SqlFault from "./internal/SqlFault.ts"
+import * as Tokens from "./internal/tokens.ts"
 
 /**
  * A login that needs a password.
@@ -138,23 +139,149 @@ export const layerFile = (path: string): Layer.Layer<Credentials> =>
       )
   })
 
+/**
+ * What obtains tokens of Microsoft Entra, as in `@azure/identity`.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface TokenCredential {
+  readonly getToken: (
+    scope: string,
+    options: { readonly abortSignal: AbortSignal }
+  ) => Promise<{ readonly token: string; readonly expiresOnTimestamp: number } | null>
+}
+
+/**
+ * Everything has a default.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface EntraOptions {
+  /** Obtains the tokens. Defaults to `DefaultAzureCredential` of `@azure/identity`: managed or workload identity, the Azure CLI, … */
+  readonly credential?: TokenCredential | undefined
+  /** Of the managed or workload identity, if it is one of several. Defaults to `AZURE_CLIENT_ID`. */
+  readonly clientId?: string | undefined
+  /** What the tokens are for. Defaults to `https://ossrdbms-aad.database.windows.net/.default`; other clouds have another one. */
+  readonly scope?: string | undefined
+  /** A new token is obtained this long before the old one runs out. Defaults to 10 minutes. */
+  readonly refreshBefore?: Duration.Input | undefined
+}
+
+/**
+ * Tokens of Microsoft Entra, for Azure Database for PostgreSQL. The user of the URL is the name of the principal.
+ *
+ * **Details**
+ *
+ * Needs the package `@azure/identity`, unless `credential` is given; opening fails with `ConfigurationInvalid` without it.
+ * Tokens are replaced as the passwords of `layer`. If the very first one cannot be obtained because the identity is refused
+ * or missing, connecting fails with `ConfigurationInvalid`; any other failure is `Unavailable`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerEntra = (options: EntraOptions = {}): Layer.Layer<Credentials, ProviderError.ProviderError> =>
+  Layer.effect(
+    Credentials,
+    Effect.gen(function*() {
+      const { clientId, scope = "https://ossrdbms-aad.database.windows.net/.default" } = options
+      const credential = options.credential ?? (yield* Tokens.azureIdentity(clientId).pipe(Effect.mapError(connecting)))
+      return yield* issued({
+        kind: "a token of Microsoft Entra",
+        requiresTls: true,
+        keyOf: () => "",
+        refreshBeforeMs: yield* milliseconds("refreshBefore", options.refreshBefore ?? "10 minutes"),
+        issue: Tokens.entra(credential, scope)
+      })
+    })
+  )
+
+/**
+ * Everything has a default.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface RdsOptions {
+  /** Region of the database. Defaults to that of the environment (`AWS_REGION`) or the profile. */
+  readonly region?: string | undefined
+  /** The name of the database's endpoint, if the URL has another one, such as that of a tunnel. Defaults to that of the URL. */
+  readonly hostname?: string | undefined
+  /** The port of that endpoint. Defaults to that of the URL. */
+  readonly port?: number | undefined
+  /** A new token is made this long before the old one, which is valid for 15 minutes, runs out. Defaults to 5 minutes. */
+  readonly refreshBefore?: Duration.Input | undefined
+}
+
+/**
+ * Tokens of AWS IAM, for Amazon RDS and Aurora. The user of the URL is a role with `rds_iam`.
+ *
+ * **Details**
+ *
+ * Needs the package `@aws-sdk/rds-signer`; opening fails with `ConfigurationInvalid` without it. The credentials of AWS come
+ * from where its SDK finds them: environment, files, container or instance role. Tokens are replaced as the passwords of
+ * `layer`; each user and server has its own.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerRds = (options: RdsOptions = {}): Layer.Layer<Credentials, ProviderError.ProviderError> =>
+  Layer.effect(
+    Credentials,
+    Effect.gen(function*() {
+      const signer = yield* Effect.mapError(Tokens.rdsSigner, connecting)
+      return yield* issued({
+        kind: "a token of AWS IAM",
+        requiresTls: true,
+        keyOf: ({ host, port, user }) => `${user}@${host}:${port}`,
+        refreshBeforeMs: yield* milliseconds("refreshBefore", options.refreshBefore ?? "5 minutes"),
+        issue: Tokens.rds(signer, options)
+      })
+    })
+  )
+
+/**
+ * The credentials that environment variables choose. `DUROXIDE_PG_CREDENTIALS` is one of:
+ *
+ * - `url`, the default: those of the URL; nothing is provided.
+ * - `file`: `layerFile` with `DUROXIDE_PG_PASSWORD_FILE`. The default if that is set.
+ * - `entra`: `layerEntra`, with `DUROXIDE_PG_ENTRA_SCOPE` and the variables of `@azure/identity`.
+ * - `rds`: `layerRds`, with the variables of the AWS SDK.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerConfig: Layer.Layer<never, ProviderError.ProviderError | Config.ConfigError> = Layer.unwrap(
+  Effect.map(
+    Environment.credentialsConfig,
+    ({ credentials, entraScope, passwordFile }): Layer.Layer<never, ProviderError.ProviderError> => {
+      switch (credentials) {
+        case "url":
+          return Layer.empty
+        case "file":
+          return layerFile(passwordFile ?? "")
+        case "entra":
+          return layerEntra({ scope: entraScope })
+        case "rds":
+          return layerRds()
+      }
+    }
+  )
+)
+
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
 
 const connecting = (reason: ProviderError.Reason) => new ProviderError.ProviderError({ operation: "connect", reason })
 
-const invalid = (problem: string) => new ProviderError.ConfigurationInvalid({ problem })
-
-const unavailable = (problem: string) => new ProviderError.Unavailable({ sqlState: null, problem })
+const { invalid, messageOf, unavailable } = Tokens
 
 const ofFunction = (error: unknown): ProviderError.Reason =>
   error instanceof Config.ConfigError
     ? invalid(messageOf(error))
     : unavailable(`the function for the password failed: ${messageOf(error)}`)
-
-const messageOf = (error: unknown) =>
-  SqlFault.scrub((error instanceof Error ? error.message || error.name : String(error)).replace(/\s*\n\s*/g, " "))
 
 const codeOf = (error: unknown) => String((error as NodeJS.ErrnoException | undefined)?.code)
 

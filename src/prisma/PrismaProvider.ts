@@ -22,6 +22,7 @@ import type { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { ProviderError } from "../provider/ProviderError.ts"
 import * as DatabaseServer from "../server/DatabaseServer.ts"
 import type { DatabaseServerError } from "../server/DatabaseServerError.ts"
+import * as Credentials from "./Credentials.ts"
 import * as Database from "./Database.ts"
 import * as DirectUrl from "./internal/directUrl.ts"
 import * as Environment from "./internal/environment.ts"
@@ -115,7 +116,7 @@ export const environment: Config.Config<Options> = Config.map(
 )
 
 /**
- * As `layer`, with options from `environment`. Options that no variable sets are those of `defaults`.
+ * As `layer`, with options from `environment`, and `Credentials.layerConfig`. Options that no variable sets are those of `defaults`.
  *
  * @category layers
  * @since 0.2.0
@@ -125,7 +126,7 @@ export const layerEnvironment = (
 ): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
   Layer.unwrap(
     Effect.map(Environment.providerConfig<Options>(defaults), ({ options, origins }) =>
-      Layer.provide(layer(options), Layer.succeed(SettingOrigins, origins)))
+      Layer.provide(layer(options), [Layer.succeed(SettingOrigins, origins), Credentials.layerConfig]))
   )
 
 /**

@@ -9,6 +9,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import { SettingOrigins } from "../model/internal/settings.ts"
+import * as Credentials from "../prisma/Credentials.ts"
 import * as Database from "../prisma/Database.ts"
 import * as Preparation from "../prisma/internal/preparation.ts"
 import type { MigrationError } from "../prisma/MigrationError.ts"
@@ -78,7 +79,7 @@ export const environment: Config.Config<Options> = Config.map(
 )
 
 /**
- * As `layer`, with options from `environment`. Options that no variable sets are those of `defaults`.
+ * As `layer`, with options from `environment`, and `Credentials.layerConfig`. Options that no variable sets are those of `defaults`.
  *
  * @category layers
  * @since 0.2.0
@@ -88,7 +89,7 @@ export const layerEnvironment = (
 ): Layer.Layer<Services, ProviderError | MigrationError | Config.ConfigError> =>
   Layer.unwrap(
     Effect.map(Environment.databaseConfig<Options>(defaults), ({ options, origins }) =>
-      Layer.provide(layer(options), Layer.succeed(SettingOrigins, origins)))
+      Layer.provide(layer(options), [Layer.succeed(SettingOrigins, origins), Credentials.layerConfig]))
   )
 
 /**

@@ -186,6 +186,7 @@ describe("docs/configuration.md:", () => {
       queueEnvironment.worker
     assert.deepStrictEqual(rows, [
       ...rowsOf(provider, ofDatabase),
+      ...rowsOf(databaseEnvironment.credentials, (option) => (option === "credentials" ? "url" : "none")),
       ...rowsOf(polling, documented("src/provider/FromDriver.ts")),
       ...rowsOf(runtimeEnvironment.variables, ofRuntime),
       ...ofQueues(queue, "PgQueue"),

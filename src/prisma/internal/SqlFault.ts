@@ -125,7 +125,11 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
     case "23": // integrity
       return new ProviderError.DataRefused({ sqlState, problem })
     case "28": // authorization
-      return new ProviderError.AuthenticationFailed({ problem })
+      return new ProviderError.AuthenticationFailed({
+        problem: /no encryption|SSL off/.test(message)
+          ? `${problem}. The server demands TLS: add sslmode=verify-full to the URL`
+          : problem
+      })
     case "42": // missing or wrong tables, columns, functions
       return new ProviderError.SchemaMismatch({ sqlState, problem })
     case "53": // connections, memory, disk
@@ -168,7 +172,7 @@ const fromAdapter = (cause: object, thrown: unknown): ProviderError.Reason => {
     case "SocketTimeout":
       return new ProviderError.ConnectionLost({ problem: "the connection timed out" })
     case "TlsConnectionError":
-      return new ProviderError.ConfigurationInvalid({ problem: scrub(text(cause, "reason") ?? "TLS failed") })
+      return new ProviderError.ConfigurationInvalid({ problem: tlsProblem(text(cause, "reason") ?? "TLS failed") })
     case "UnsupportedNativeDataType":
       return unexpected(thrown, `a statement returns a column of type ${text(cause, "type")}, which cannot be read`)
   }
@@ -194,7 +198,7 @@ const fromCode = (code: string, thrown: unknown): ProviderError.Reason | undefin
   }
   if (/^E[A-Z0-9]+$/.test(code)) return new ProviderError.ConnectionLost({ problem: `the socket reports ${code}` })
   if (/^(ERR_(TLS|SSL)_|CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_)/.test(code)) {
-    return new ProviderError.ConfigurationInvalid({ problem: `TLS failed (${code})` })
+    return new ProviderError.ConfigurationInvalid({ problem: tlsProblem(`TLS failed (${code})`) })
   }
   return undefined
 }
@@ -217,9 +221,24 @@ const fromMessage = (thrown: unknown): ProviderError.Reason => {
   if (/Cannot use a pool after calling end/.test(message)) return new ProviderError.Closed()
   if (message.startsWith("SASL: ")) return new ProviderError.AuthenticationFailed({ problem: message })
   if (/does not support SSL|establishing an SSL connection/.test(message)) {
-    return new ProviderError.ConfigurationInvalid({ problem: message })
+    return new ProviderError.ConfigurationInvalid({ problem: tlsProblem(message) })
   }
   return unexpected(thrown, scrub(message))
+}
+
+/** With what to do about it; by the codes and the messages of Node. */
+const tlsProblem = (message: string): string => {
+  const advice = /ALTNAME|altnames/.test(message)
+    ? "The server's certificate has another name: use that name in the URL, or set tls.serverName"
+    : /EXPIRED|expired/.test(message)
+    ? "The server's certificate is too old"
+    : /SELF_SIGNED|self.signed|UNABLE_TO|unable to/.test(message)
+    ? "The authority of the server's certificate is not known: name its file with sslrootcert in the URL, or set tls.ca " +
+      "(Amazon RDS: global-bundle.pem of truststore.pki.rds.amazonaws.com)"
+    : /does not support SSL/.test(message)
+    ? "Add sslmode=disable to the URL if the network in between is trusted"
+    : undefined
+  return scrub(message) + (advice === undefined ? "" : `. ${advice}`)
 }
 
 // -----------------------------------------------------------------------------

@@ -62,6 +62,23 @@ export const provider = {
   maxBatch: Environment.variable("DUROXIDE_", "maxBatch", Environment.count(1))
 }
 
+export const credentials = {
+  credentials: pg("credentials", Environment.choice("url", "file", "entra", "rds")),
+  passwordFile: pg("passwordFile", Environment.text),
+  entraScope: pg("entraScope", Environment.text)
+}
+
+/** What chooses the `Credentials`. */
+export const credentialsConfig = Config.mapEffect(Environment.config(credentials), ({ options }) => {
+  const { passwordFile } = options
+  const kind = options.credentials ?? (passwordFile === undefined ? "url" : "file")
+  return kind === "file" && passwordFile === undefined
+    ? Environment.refused(["DUROXIDE_PG_PASSWORD_FILE is not set; DUROXIDE_PG_CREDENTIALS=file needs it"])
+    : passwordFile !== undefined && kind !== "file"
+    ? Environment.refused([`DUROXIDE_PG_PASSWORD_FILE is set, and DUROXIDE_PG_CREDENTIALS=${kind} does not use it`])
+    : Effect.succeed({ ...options, credentials: kind })
+})
+
 interface Urls {
   readonly url: string | Redacted.Redacted<string>
 }

@@ -73,7 +73,11 @@ const isRefusal = (thrown: unknown) =>
   // Not one of `Credentials`, which has nothing better.
   !(thrown instanceof ProviderError.ProviderError) && SqlFault.classify(thrown)._tag === "AuthenticationFailed"
 
-/** Clients that ask for their password, if not that of the URL, and say which one was refused when the next one asks. */
+/**
+ * Clients that ask for their password, if not that of the URL, and say which one was refused when the next one asks.
+ *
+ * They ask before they connect: the server does not wait, and compares with what is valid when the login begins.
+ */
 const clientOf = (
   ask: ((request: Request) => Promise<Redacted.Redacted<string>>) | undefined
 ): typeof pg.Client => {
@@ -81,45 +85,38 @@ const clientOf = (
   return class extends pg.Client {
     #sent: Redacted.Redacted<string> | undefined
 
-    constructor(config?: string | pg.ClientConfig) {
-      super(config)
-      if (ask === undefined) return
-      const { database = "", host, port, user = "" } = this
-      // As `pg` sets it: hidden from whatever prints the client.
-      Object.defineProperty(this, "password", {
-        configurable: true,
-        enumerable: false,
-        writable: true,
-        value: async () => {
-          this.#sent = await ask({ host, port, user, database, refused })
-          return Redacted.value(this.#sent)
-        }
-      })
-    }
-
     override connect(): Promise<this>
-    override connect(callback: (error: Error) => void): void
-    override connect(callback?: (error: Error) => void): Promise<this> | void {
+    override connect(callback: ConnectCallback): void
+    override connect(callback?: ConnectCallback): Promise<this> | void {
       if (callback === undefined) {
-        return super.connect().then(() => this, (error) => {
-          this.#note(error)
-          throw error
-        })
+        return new Promise((resolve, reject) =>
+          this.connect((error: Error | null) => (error === null ? resolve(this) : reject(error)))
+        )
       }
-      super.connect((error: Error) => {
-        this.#note(error)
-        callback(error)
-      })
-    }
-
-    #note(error: unknown) {
-      if (error === null || error === undefined) return
-      if (isRefusal(error)) refused = this.#sent
-      // A server that gets no password would wait for it, a minute long.
-      void this.end().catch(() => {})
+      // Called at once, not in a later microtask: the pool handles errors from then on.
+      const done = (error: Error | null) => {
+        if (error !== null) {
+          if (isRefusal(error)) refused = this.#sent
+          // A server that gets no password would wait for it, a minute long.
+          void this.end().catch(() => {})
+        }
+        ;(callback as (error: Error | null, client: pg.Client) => void)(error, this)
+      }
+      const connect = () => super.connect((error: Error | null) => done(error))
+      if (ask === undefined) return connect()
+      const { database = "", host, port, user = "" } = this
+      void ask({ host, port, user, database, refused }).then((password) => {
+        if (this.connection.stream.destroyed) return done(new Error("Connection terminated"))
+        this.#sent = password
+        // As `pg` has defined it, it is hidden from whatever prints the client.
+        this.password = Redacted.value(password)
+        connect()
+      }, done)
     }
   }
 }
+
+type ConnectCallback = Parameters<pg.Client["connect"]>[0]
 
 type PoolCallback = Parameters<pg.Pool["connect"]>[0]
 
