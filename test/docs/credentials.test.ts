@@ -12,11 +12,18 @@ const ca = ""
 /** As in `@azure/keyvault-secrets`. */
 class SecretClient {
   readonly url: string
-  constructor(url: string, _: DefaultAzureCredential) {
+  readonly credential: DefaultAzureCredential
+  constructor(url: string, credential: DefaultAzureCredential) {
     this.url = url
+    this.credential = credential
   }
-  getSecret(name: string, _: { readonly abortSignal: AbortSignal }): Promise<{ readonly value?: string }> {
-    return Promise.resolve({ value: `${name} of ${this.url}` })
+  getSecret(
+    name: string,
+    { abortSignal }: { readonly abortSignal: AbortSignal }
+  ): Promise<{ readonly value?: string }> {
+    return abortSignal.aborted
+      ? Promise.reject(new Error("aborted"))
+      : Promise.resolve({ value: `${name} of ${this.url}` })
   }
 }
 

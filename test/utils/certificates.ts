@@ -46,7 +46,7 @@ const der = (tag: number, ...parts: ReadonlyArray<Uint8Array>): Buffer => {
 
 const sequence = (...parts: ReadonlyArray<Uint8Array>) => der(0x30, ...parts)
 const oid = (hex: string) => der(0x06, Buffer.from(hex, "hex"))
-const time = (date: Date) => der(0x18, Buffer.from(`${date.toISOString().replace(/[-:T]|\.\d+/g, "")}`))
+const time = (date: Date) => der(0x18, Buffer.from(date.toISOString().replace(/[-:T]|\.\d+/g, "")))
 
 const ecdsaWithSha256 = sequence(oid("2a8648ce3d040302"))
 const nameOf = (text: string) => sequence(der(0x31, sequence(oid("550403"), der(0x0c, Buffer.from(text)))))

@@ -125,7 +125,7 @@ const isRefused = (thrown: unknown): boolean => {
   return name === "CredentialUnavailableError" || name === "CredentialsProviderError" ||
     (status >= 400 && status < 500 && status !== 408 && status !== 429) ||
     (errors.length > 0 && errors.every(isRefused)) ||
-    /^Region is missing/.test(thrown instanceof Error ? thrown.message : "")
+    (thrown instanceof Error && thrown.message.startsWith("Region is missing"))
 }
 
 class NotInstalled extends Error {}
