@@ -2,6 +2,7 @@
  * The command line in this process: with the arguments and variables of the test, and what it prints.
  */
 import * as Effect from "effect/Effect"
+import { devNull } from "node:os"
 import { run as runCommand } from "../../src/cli/command.ts"
 import type { Io } from "../../src/cli/internal/io.ts"
 
@@ -28,10 +29,16 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
       columns: options.terminal
     })
     const io: Io = {
-      args: typeof args === "string" ? args.split(" ") : args,
+      args: withoutEnvFile(typeof args === "string" ? args.split(" ") : args),
       env: options.env ?? {},
       stdout: stream("stdout"),
       stderr: stream("stderr")
     }
     return Effect.map(runCommand(io), (exitCode) => ({ exitCode, ...printed }))
   })
+
+// internal
+
+/** The `.env` of this folder, if there is one, must not name a database for the test. */
+const withoutEnvFile = (args: ReadonlyArray<string>) =>
+  args.includes("--env-file") ? args : ["--env-file", devNull, ...args]
