@@ -72,7 +72,7 @@ describe("install", () => {
       await made.write("welcome.ts", program!.code)
       assert.include(ways, runs)
       assert.deepStrictEqual(Packed.printed(await sh(runs)), Packed.printed(prints))
-      assert.match(await sh("npx duroxide-prisma --version"), /^duroxide-prisma v\d/)
+      assert.match(await sh("npx 'duroxide-prisma' --version"), /^duroxide-prisma v\d/)
       const ignored = await sh("git init -q . && git status --short --porcelain")
       assert.notInclude(ignored, ".duroxide")
 
