@@ -20,8 +20,9 @@ export interface Store {
   readonly schema: string
   readonly client: Rust.Client
   readonly query: Query
-  /** SQL for now, in the unit of the columns `visible_at`. */
+  /** SQL for now, in the unit of the columns `visible_at`; and for a time that no test waits for. */
   readonly now: string
+  readonly future: string
 }
 
 /** A file, which is made where it is missing. */
@@ -31,16 +32,19 @@ export const sqlite = (file: string): Effect.Effect<Store> =>
     schema: "",
     client,
     query: <Row>(text: string) => Effect.sync(() => read(file, text) as ReadonlyArray<Row>),
-    now: "(unixepoch('subsec') * 1000)"
+    now: "unixepoch('subsec') * 1000",
+    future: "(unixepoch() + 3600) * 1000"
   }))
+
+/** A schema of PostgreSQL, as an observer sees it. */
+export const observed = (query: Query) => ({ query, now: "now()", future: "now() + interval '1 hour'" })
 
 /** A schema that duroxide-pg made. */
 export const postgres = ({ client, schema, sql, url }: Rust.Shared): Store => ({
   url,
   schema,
   client,
-  query: sql,
-  now: "now()"
+  ...observed(sql)
 })
 
 /**
@@ -142,16 +146,18 @@ export const finish = Effect.fnUntraced(function*(store: Store, instances: Reado
     yield* run(store, { hangs: false, settings: { ...few, workerTagFilter: "any" } })
     yield* resting(store)
     yield* send(store, instances, "later")
-    const stay = instances.filter(({ life }) => life.ends === "never").length
-    yield* waitUntil(
-      Effect.map(
-        store.query("SELECT instance_id FROM executions WHERE status = 'Running'"),
-        (running) => running.length === stay
-      )
-    )
-    yield* resting(store)
+    yield* done(store)
   }))
 })
+
+/** Waits until nothing is left but what lies far in the future. */
+export const done = ({ future, query }: Pick<Store, "query" | "future">) =>
+  waitUntil(
+    Effect.map(
+      query(`SELECT 1 FROM orchestrator_queue WHERE visible_at < ${future} UNION ALL SELECT 1 FROM worker_queue`),
+      ({ length }) => length === 0
+    )
+  )
 
 /** Waits until nothing is to be done but `activities`, and what the running process does not take. */
 export const resting = ({ now, query }: Pick<Store, "query" | "now">, activities = 0) =>
