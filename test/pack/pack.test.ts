@@ -3,7 +3,7 @@
  */
 import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { execFile, spawn } from "node:child_process"
+import { execFile, spawn, spawnSync } from "node:child_process"
 import { readdir, readFile, rm, stat } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { promisify } from "node:util"
@@ -62,6 +62,12 @@ describe("package", () => {
         assert.include(yield* run("npx", "duroxide-prisma", "--help"), "duroxide-prisma <subcommand> [flags]")
         assert.match(yield* run(bin(), "migrate"), /^applied [\s\S]*\nup to date: /)
         assert.deepStrictEqual(JSON.parse(yield* run(bin(), "list", "--json")), [])
+        // The package that reads SQLite files is optional, and not installed here.
+        const refused = spawnSync(bin(), ["import", "sqlite", "store.db"], {
+          env: { ...process.env, DATABASE_URL: url }
+        })
+        assert.strictEqual(refused.status, 2)
+        assert.match(refused.stderr.toString(), /run npm install libsql@\d/)
       }),
     60_000
   )

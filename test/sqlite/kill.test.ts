@@ -51,54 +51,58 @@ const checkHeld = Effect.fnUntraced(function*({ driver, sql }: Test.Opened) {
 })
 
 describe("kill -9", () => {
-  it.live("in the middle of batches and of the release: each call continues, and the end is complete", () =>
-    Effect.gen(function*() {
-      const { file, target } = yield* prepared
-      const { sql, url } = target
-      yield* sql(
-        `CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS
-         'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NEW; END'`
-      )
-      const locker = yield* PgServer.connect(url)
-      yield* Effect.promise(() => locker.query("SELECT pg_advisory_lock(4711)"))
-      /** Kills the import when it inserts this row, in the middle of a transaction; returns how many instances are there. */
-      const killAt = Effect.fnUntraced(function*(table: string, condition: string) {
+  it.live(
+    "in the middle of batches and of the release: each call continues, and the end is complete",
+    () =>
+      Effect.gen(function*() {
+        const { file, target } = yield* prepared
+        const { sql, url } = target
         yield* sql(
-          `CREATE TRIGGER stop BEFORE INSERT ON ${table} FOR EACH ROW WHEN (${condition}) EXECUTE FUNCTION stop()`
+          `CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS
+         'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NEW; END'`
         )
-        const child = yield* ChildProcess.start("sqliteImport", file.path, url, "7")
-        const sessions = sql<{ event: string | null }>(
-          `SELECT wait_event AS event FROM pg_stat_activity
-           WHERE datname = current_database() AND application_name = 'duroxide-prisma migrator'`
-        )
-        yield* waitUntil(Effect.map(sessions, (found) => found.some(({ event }) => event === "advisory")))
-        yield* child.kill
-        // The server notices when the statement ends.
-        yield* Effect.promise(() => locker.query("SELECT pg_advisory_unlock(4711)"))
-        yield* waitUntil(Effect.map(sessions, (left) => left.length === 0))
+        const locker = yield* PgServer.connect(url)
         yield* Effect.promise(() => locker.query("SELECT pg_advisory_lock(4711)"))
-        yield* sql(`DROP TRIGGER stop ON ${table}`)
-        return yield* checkHeld(target)
-      })
-      assert.strictEqual(yield* killAt("history", "NEW.instance_id = 'i-12'"), 0)
-      assert.strictEqual(yield* killAt("kv_delta", "NEW.instance_id = 'i-25'"), 14)
-      assert.strictEqual(yield* killAt("executions", "NEW.instance_id = 'i-25'"), 14)
-      assert.strictEqual(yield* killAt("instances", "NEW.instance_id = 'i-69'"), 56)
-      assert.strictEqual(yield* killAt("sessions", "true"), instances) // after all messages
+        /** Kills the import when it inserts this row, in the middle of a transaction; returns how many instances are there. */
+        const killAt = Effect.fnUntraced(function*(table: string, condition: string) {
+          yield* sql(
+            `CREATE TRIGGER stop BEFORE INSERT ON ${table} FOR EACH ROW WHEN (${condition}) EXECUTE FUNCTION stop()`
+          )
+          const child = yield* ChildProcess.start("sqliteImport", file.path, url, "7")
+          const sessions = sql<{ event: string | null }>(
+            `SELECT wait_event AS event FROM pg_stat_activity
+           WHERE datname = current_database() AND application_name = 'duroxide-prisma migrator'`
+          )
+          yield* waitUntil(Effect.map(sessions, (found) => found.some(({ event }) => event === "advisory")))
+          yield* child.kill
+          // The server notices when the statement ends.
+          yield* Effect.promise(() => locker.query("SELECT pg_advisory_unlock(4711)"))
+          yield* waitUntil(Effect.map(sessions, (left) => left.length === 0))
+          yield* Effect.promise(() => locker.query("SELECT pg_advisory_lock(4711)"))
+          yield* sql(`DROP TRIGGER stop ON ${table}`)
+          return yield* checkHeld(target)
+        })
+        assert.strictEqual(yield* killAt("history", "NEW.instance_id = 'i-12'"), 0)
+        assert.strictEqual(yield* killAt("kv_delta", "NEW.instance_id = 'i-25'"), 14)
+        assert.strictEqual(yield* killAt("executions", "NEW.instance_id = 'i-25'"), 14)
+        assert.strictEqual(yield* killAt("instances", "NEW.instance_id = 'i-69'"), 56)
+        assert.strictEqual(yield* killAt("sessions", "true"), instances) // after all messages
 
-      const progress: Array<number> = []
-      const report = yield* SqliteImport.importFile({
-        file: file.path,
-        target,
-        onProgress: ({ done, phase }) => Effect.sync(() => phase === "copying" && progress.push(done))
-      })
-      assert.deepInclude(report, { outcome: "imported", resumed: true })
-      assert.deepInclude(report.counts, { instances, history: instances * events, orchestrator_queue: instances })
-      const verified = yield* SqliteImport.verify({ file: file.path, target })
-      assert.isTrue(verified.isEqual, SqliteImport.render(verified))
-      assert.lengthOf(progress, 1) // only the release was left
-      assert.lengthOf(yield* Test.claim(target.driver, 100), instances)
-    }))
+        const progress: Array<number> = []
+        const report = yield* SqliteImport.importFile({
+          file: file.path,
+          target,
+          onProgress: ({ done, phase }) => Effect.sync(() => phase === "copying" && progress.push(done))
+        })
+        assert.deepInclude(report, { outcome: "imported", resumed: true })
+        assert.deepInclude(report.counts, { instances, history: instances * events, orchestrator_queue: instances })
+        const verified = yield* SqliteImport.verify({ file: file.path, target })
+        assert.isTrue(verified.isEqual, SqliteImport.render(verified))
+        assert.lengthOf(progress, 1) // only the release was left
+        assert.lengthOf(yield* Test.claim(target.driver, 100), instances)
+      }),
+    60_000
+  )
 
   it.live("an unfinished import continues with its options only, and can be removed without a trace", () =>
     Effect.gen(function*() {
