@@ -7,6 +7,7 @@
  * @since 0.2.0
  */
 import * as Clock from "effect/Clock"
+import * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -168,6 +169,17 @@ export const make = Effect.fnUntraced(
  */
 export const layer = (options: Options): Layer.Layer<ReadReplica, ProviderError> =>
   Layer.effect(ReadReplica, make(options))
+
+/**
+ * As `layer`, with options from configuration, for example `{ url: Config.Redacted("READ_DATABASE_URL") }`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerConfig = (
+  options: Config.Wrap<Options>
+): Layer.Layer<ReadReplica, ProviderError | Config.ConfigError> =>
+  Layer.effect(ReadReplica, Effect.flatMap(Config.unwrap(options), make))
 
 /**
  * `Admin` of the drivers in context, as `FromDriver.layerAdmin`, except that it reads from the `ReadReplica` in context, if

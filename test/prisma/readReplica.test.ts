@@ -1,6 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client, Metrics } from "duroxide-prisma"
 import { Admin } from "duroxide-prisma/provider"
+import * as Config from "effect/Config"
+import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -134,6 +136,17 @@ describe("A read replica", () => {
         const { operation, reason } = yield* Effect.flip(call)
         assert.deepStrictEqual([operation, reason._tag], ["connect", "ConnectionLost"])
       }
+    }).pipe(Effect.scoped, isolated))
+
+  it.live("takes its options from configuration", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const provider = ConfigProvider.fromUnknown({ READ_DATABASE_URL: url })
+      const ids = yield* Effect.flatMap(ReadReplica.ReadReplica, ({ reads }) => reads.listInstances).pipe(
+        Effect.provide(ReadReplica.layerConfig({ url: Config.Redacted("READ_DATABASE_URL") })),
+        Effect.provideService(ConfigProvider.ConfigProvider, provider)
+      )
+      assert.deepStrictEqual(ids, [])
     }).pipe(Effect.scoped, isolated))
 
   it.live("with options that cannot work is refused", () =>
