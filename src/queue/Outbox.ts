@@ -12,9 +12,11 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import { seriesOf } from "../model/internal/labelled.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import type { PayloadFields } from "../model/internal/payload.ts"
 import * as sampledGauges from "../model/internal/sampledGauges.ts"
 import * as Metrics from "../model/Metrics.ts"
 import { Database } from "../prisma/Database.ts"
@@ -31,6 +33,7 @@ import * as publishing from "./internal/publisher.ts"
 import * as sameDatabase from "./internal/sameDatabase.ts"
 import { QueueSignals, Topic } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
+import type { Message, Value } from "./Message.ts"
 import { Queue } from "./Queue.ts"
 import type { Payload } from "./Queue.ts"
 import type * as QueueDatabase from "./QueueDatabase.ts"
@@ -49,11 +52,28 @@ import type { QueueError } from "./QueueError.ts"
  * @category models
  * @since 0.2.0
  */
-export type Add = (
-  queue: string,
-  payload: Payload,
-  options?: { readonly delay?: Duration.Input | undefined }
-) => Effect.Effect<void, QueueError | ProviderError>
+export interface Add {
+  /** A message of a kind, whose value is checked against its Schema. */
+  <const Kind extends string, Fields extends PayloadFields>(
+    queue: string,
+    message: Message<Kind, Fields>,
+    value: Value<Fields>,
+    options?: AddOptions
+  ): Effect.Effect<void, QueueError | ProviderError>
+  /** A plain payload, of a kind that has no Schema here. */
+  (queue: string, payload: Payload, options?: AddOptions): Effect.Effect<void, QueueError | ProviderError>
+}
+
+/**
+ * Options of a message.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export interface AddOptions {
+  /** Not visible before. Up to 10 years; defaults to none. */
+  readonly delay?: Duration.Input | undefined
+}
 
 /**
  * Writes messages in transactions of their own. Calls that are made at the same time share a statement.
@@ -114,7 +134,7 @@ export const layer: Layer.Layer<Outbox, never, QueueDatabase.Services> = Layer.e
  * await prisma.$transaction(async (tx) => {
  *   await tx.order.create({ data: { id: "o-1", totalCents: 4200 } })
  *   const outbox = Outbox.within(tx, { schema: "duroxide" })
- *   await Effect.runPromise(outbox.add("orders", { kind: "order_placed", order_id: "o-1" }))
+ *   await Effect.runPromise(outbox.add("orders", OrderPlaced, { order_id: "o-1" }))
  * })
  * ```
  *
@@ -222,7 +242,28 @@ interface Row {
   readonly delayMs: number
 }
 
-const addBy = (send: (row: Row) => Effect.Effect<unknown, ProviderError>): Add => (queue, payload, options) =>
+const addBy =
+  (send: (row: Row) => Effect.Effect<unknown, ProviderError>): Add =>
+  (queue: string, what: Payload | AnyMessage, ...others: ReadonlyArray<unknown>) =>
+    isMessage(what)
+      ? what.encode(others[0] as Value<any>).pipe(
+        Effect.catch((reason) => check.fail("add", queue, reason)),
+        Effect.flatMap((payload) => addPayload(send, queue, payload, others[1] as AddOptions | undefined))
+      )
+      : addPayload(send, queue, what, others[0] as AddOptions | undefined)
+
+type AnyMessage = Message<string, any>
+
+/** No payload has a function. */
+const isMessage = (what: unknown): what is AnyMessage =>
+  Predicate.isObject(what) && "encode" in what && typeof what.encode === "function"
+
+const addPayload = (
+  send: (row: Row) => Effect.Effect<unknown, ProviderError>,
+  queue: string,
+  payload: Payload,
+  options: AddOptions | undefined
+) =>
   Effect.gen(function*() {
     const problem = typeof queue === "string" ? check.queueName(queue) : "it is not a text"
     if (problem !== undefined) {

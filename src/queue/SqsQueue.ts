@@ -258,11 +258,13 @@ export const make = Effect.fnUntraced(function*(
 // -----------------------------------------------------------------------------
 
 const checkOptions = Effect.fnUntraced(function*({ queues }: Options): Effect.fn.Return<void, QueueError> {
-  for (const [name, { maxAttempts = 20 }] of Object.entries(queues)) {
+  for (const [name, { deadLetterUrl, maxAttempts = 20, url }] of Object.entries(queues)) {
     const invalid = (field: string, problem: string) => check.fail("open", name, new InvalidInput({ field, problem }))
     const problem = check.queueName(name)
     if (problem !== undefined) return yield* invalid("queues", problem)
-    if (name.endsWith(".fifo")) return yield* invalid("queues", `"${name}" is a FIFO queue; use a standard one`)
+    if ([url, deadLetterUrl].some((one) => one?.endsWith(".fifo") === true)) {
+      return yield* invalid("queues", "its URL is that of a FIFO queue; use a standard one")
+    }
     if (!Number.isInteger(maxAttempts) || maxAttempts < 1 || maxAttempts > 1000) {
       return yield* invalid("maxAttempts", "it must be a whole number from 1 to 1000")
     }

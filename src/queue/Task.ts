@@ -23,7 +23,8 @@ import * as payloads from "../model/internal/payload.ts"
 import type { PayloadInput, PayloadSchema, SchemaOf } from "../model/internal/payload.ts"
 import { withoutSpan } from "../model/internal/tracing.ts"
 import type { Instance } from "../Orchestration.ts"
-import type { Attempt } from "./internal/taskAttempt.ts"
+import type { TransactionConnection } from "../prisma/Transaction.ts"
+import { Attempt } from "./internal/taskAttempt.ts"
 import * as calls from "./internal/taskCalls.ts"
 import { taskKey } from "./internal/taskCode.ts"
 import type { TaskHandler } from "./internal/taskCode.ts"
@@ -65,6 +66,11 @@ export interface Task<
       & WithoutOrchestration<R>
   ) => Layer.Layer<TaskHandler<Name>, never, Exclude<R, Attempt | Scope.Scope>>
   /**
+   * The attempt that its handler makes: as `Attempt`, and `commit` takes a result of this task. Dies in the handler of another
+   * task.
+   */
+  readonly attempt: Effect.Effect<AttemptOf<Success["Type"]>, never, Attempt>
+  /**
    * Creates the task from an orchestration and waits for its end, both durably: one task per call, whatever crashes.
    *
    * **Details**
@@ -73,8 +79,15 @@ export interface Task<
    * of the last attempt stays one; a task that died, ran out of time, was lost or was cancelled is the defect `TaskDied`,
    * `TaskTimedOut` or `TaskCancelled`. Interruption cancels the task; so does the end of the orchestration, at the latest with
    * the next heartbeat of the attempt.
+   *
+   * With a `key`, a task of this name that has it already is awaited instead of creating another one, as with `tasks.create`:
+   * several orchestrations may share it. Such a task is not cancelled with the call, and the call is an activity that runs until
+   * the task has ended. A key that cannot be one is a defect.
    */
-  readonly execute: (payload: Payload["Type"]) => Effect.Effect<Success["Type"], Error["Type"], Instance>
+  readonly execute: (
+    payload: Payload["Type"],
+    options?: { readonly key?: string | undefined }
+  ) => Effect.Effect<Success["Type"], Error["Type"], Instance>
   /** @internal */
   readonly codecs: Codecs<Payload, Success, Error>
   /**
@@ -92,6 +105,20 @@ export interface Task<
  * @since 0.2.0
  */
 export type Any = Task<any, any, any, any>
+
+/**
+ * An attempt at a task whose result is `Success`.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface AttemptOf<in Success> extends Omit<Attempt["Service"], "commit"> {
+  /** As `commit` of `Attempt`. */
+  readonly commit: (
+    connection: TransactionConnection,
+    result: Success
+  ) => ReturnType<Attempt["Service"]["commit"]>
+}
 
 /**
  * Options of a task.
@@ -267,6 +294,10 @@ const makeWith = <
     ...schemas,
     ...settings,
     codecs,
+    attempt: Effect.flatMap(Attempt, (attempt) =>
+      attempt.taskName === name
+        ? Effect.succeed(attempt)
+        : Effect.die(new Error(`this is an attempt at the task "${attempt.taskName}", not at "${name}"`))),
     toLayer: (handler) =>
       Layer.effect(
         taskKey(name),
@@ -275,8 +306,8 @@ const makeWith = <
           run: runner({ name, codecs, handler, services, retry: options.retry, timeout: settings.timeout })
         }))
       ) as never,
-    execute: (value) =>
-      calls.execute(name, settings, codecs, value).pipe(
+    execute: (value, { key } = {}) =>
+      calls.execute(name, settings, codecs, value, key).pipe(
         Effect.catch((bad) => isOfTask(bad) ? Effect.die(bad) : Effect.fail(bad))
       )
   }

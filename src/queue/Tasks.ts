@@ -124,7 +124,8 @@ export class Tasks extends Context.Service<
     >
     /**
      * Cancels a task: a waiting one never runs. The attempt of a running one can no longer commit; its handler is
-     * interrupted at once by a signal, or with its next heartbeat. Returns whether it was cancelled by this call; an ended or
+     * interrupted at once by a signal, or with its next heartbeat. While a transaction of its handler holds the task (`commit`,
+     * `lock`), it waits up to 30 seconds for the end of that, then fails with the reason `Contention`. Returns whether it was cancelled by this call; an ended or
      * unknown task stays as it is.
      */
     readonly cancel: (taskId: string, reason: string) => Effect.Effect<boolean, ProviderError>
@@ -187,7 +188,7 @@ export const make: Effect.Effect<Tasks["Service"], never, Database | QueueSignal
 
     const create: Store["create"] = (tasks) =>
       tasks.length === 1 ? Effect.map(createOne(tasks[0]!), (created) => [created]) : store.create(tasks)
-    return Tasks.of(service.make({ store: { ...store, create }, reads, wait, written }))
+    return Tasks.of(service.make({ store: { ...store, create, cancel: yield* patient(store) }, reads, wait, written }))
   }
 )
 
@@ -213,7 +214,15 @@ export const layer: Layer.Layer<Tasks, never, Database | QueueSignals> = Layer.e
  * @category activities
  * @since 0.2.0
  */
-export const activities = [calls.CreateTask, calls.CancelTask] as const
+export const activities = [calls.CreateTask, calls.RunTask, calls.CancelTask] as const
+
+/**
+ * What `layerActivities` provides.
+ *
+ * @category activities
+ * @since 0.2.0
+ */
+export type ActivityHandlers = Activity.Handler<(typeof activities)[number]["name"]>
 
 /**
  * The handlers of `activities`. The tasks are in the schema of `Database`, which must be that of the orchestrations: the end
@@ -223,13 +232,28 @@ export const activities = [calls.CreateTask, calls.CancelTask] as const
  * @since 0.2.0
  */
 export const layerActivities: Layer.Layer<
-  Activity.Handler<"duroxide-prisma/CreateTask"> | Activity.Handler<"duroxide-prisma/CancelTask">,
+  ActivityHandlers,
   never,
   Database | QueueSignals
 > = Layer.unwrap(Effect.gen(function*() {
   const signals = yield* QueueSignals
+  const store = stores.make(statements.make(yield* Database, {}))
   return service.activityHandlers({
-    store: stores.make(statements.make(yield* Database, {})),
+    store: { create: store.create, cancel: yield* patient(store) },
+    wait: yield* waits.make(store),
     written: signals.announce([{ topic: Topic.outbox }])
   })
 }))
+
+// internal
+
+/** Cancels, also tasks that a transaction of a handler holds for a while. */
+const patient = ({ cancel }: Pick<stores.TaskStore, "cancel">) =>
+  Effect.map(
+    shared(
+      "cancelTasks",
+      ([call]: ReadonlyArray<Parameters<typeof cancel>>) => Effect.map(cancel(...call!), (outcomes) => [outcomes]),
+      { lanes: 2, maxBatch: 1, patience: Duration.seconds(30) }
+    ),
+    (send): typeof cancel => (...call) => send(call)
+  )

@@ -60,7 +60,14 @@ export type { Cron, Failure, Webhook, WebhookEvent } from "./internal/triggers.t
  * @category constructors
  * @since 0.2.0
  */
-export const cron = <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+// The type of the result keeps literals of the payload: without a parameter of its own, TypeScript reads texts.
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters
+export const cron = <
+  P extends PayloadSchema,
+  S extends PayloadSchema,
+  E extends PayloadSchema,
+  const A extends P["Type"]
+>(
   name: string,
   options: {
     readonly cron: string
@@ -68,7 +75,7 @@ export const cron = <P extends PayloadSchema, S extends PayloadSchema, E extends
     /** Which instants fire of those that are more than a minute old. Defaults to `latest`, the newest of them. */
     readonly catchUp?: cronInstants.CatchUp | undefined
     readonly task: Task<any, P, S, E>
-    readonly payload: (scheduledAt: Date) => P["Type"]
+    readonly payload: (scheduledAt: Date) => A
   }
 ): Cron => {
   checkName(name)
@@ -126,12 +133,19 @@ export const cron = <P extends PayloadSchema, S extends PayloadSchema, E extends
  * @category constructors
  * @since 0.2.0
  */
-export const webhook = <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+// As for `cron`.
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters
+export const webhook = <
+  P extends PayloadSchema,
+  S extends PayloadSchema,
+  E extends PayloadSchema,
+  const A extends P["Type"]
+>(
   name: string,
   options: {
     readonly task: Task<any, P, S, E>
     readonly secret: Redacted.Redacted<string> | ReadonlyArray<Redacted.Redacted<string>>
-    readonly payload: (event: WebhookEvent) => P["Type"]
+    readonly payload: (event: WebhookEvent) => A
   }
 ): Webhook => {
   checkName(name)
@@ -158,8 +172,11 @@ export const webhook = <P extends PayloadSchema, S extends PayloadSchema, E exte
  * @since 0.2.0
  */
 export interface HandlerOptions {
-  /** The bearer token of schedulers, at least 16 visible ASCII characters, no spaces; several while it is changed. */
-  readonly token: Redacted.Redacted<string> | ReadonlyArray<Redacted.Redacted<string>>
+  /**
+   * The bearer token of schedulers, at least 16 visible ASCII characters, no spaces; several while it is changed. Required
+   * with `crons`; an endpoint without crons needs none.
+   */
+  readonly token?: Redacted.Redacted<string> | ReadonlyArray<Redacted.Redacted<string>> | undefined
   readonly crons?: ReadonlyArray<Cron> | undefined
   readonly webhooks?: ReadonlyArray<Webhook> | undefined
 }
@@ -179,7 +196,7 @@ export interface HandlerOptions {
  *
  * **Gotchas**
  *
- * Throws a `RangeError` if a token cannot work, or two triggers of a kind have one name. Serve it by HTTPS.
+ * Throws a `RangeError` if a token cannot work, is missing beside `crons`, or two triggers of a kind have one name. Serve it by HTTPS.
  *
  * @category handlers
  * @since 0.2.0
@@ -188,7 +205,7 @@ export const handler = (
   options: HandlerOptions
 ): Effect.Effect<(request: Request) => Promise<Response>, never, Tasks | Database> => {
   const settings = {
-    tokens: tokensOf(options.token),
+    tokens: options.token === undefined && (options.crons ?? []).length === 0 ? [] : tokensOf(options.token ?? []),
     crons: byName(options.crons ?? []),
     webhooks: byName(options.webhooks ?? [])
   }
@@ -265,6 +282,8 @@ const bodyRefused = (name: string) =>
     reason: new InvalidInput({ field: "body", problem: `the webhook "${name}" does not accept it` })
   })
 
+type Secrets = Redacted.Redacted<string> | ReadonlyArray<Redacted.Redacted<string>>
+
 const listOf = <A>(one: A | ReadonlyArray<A>): ReadonlyArray<A> => Array.isArray(one) ? one : [one as A]
 
 const byName = <T extends { readonly name: string }>(triggers: ReadonlyArray<T>): ReadonlyMap<string, T> => {
@@ -278,7 +297,7 @@ const byName = <T extends { readonly name: string }>(triggers: ReadonlyArray<T>)
 
 const leastTokenLength = 16
 
-const tokensOf = (given: HandlerOptions["token"]): ReadonlyArray<string> => {
+const tokensOf = (given: Secrets): ReadonlyArray<string> => {
   const tokens = listOf(given).map((token) => Redacted.value(token))
   if (tokens.length > 0 && tokens.every((token) => /^[\x21-\x7e]+$/.test(token) && token.length >= leastTokenLength)) {
     return tokens

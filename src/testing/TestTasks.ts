@@ -15,15 +15,16 @@ import * as FiberSet from "effect/FiberSet"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { randomUUID } from "node:crypto"
-import type * as Activity from "../Activity.ts"
 import { InBackground } from "../model/internal/inBackground.ts"
 import { Provider } from "../provider/Provider.ts"
 import { taskKey } from "../queue/internal/taskCode.ts"
 import type { Failed, TaskCode } from "../queue/internal/taskCode.ts"
 import * as failures from "../queue/internal/taskFailure.ts"
 import * as tasksService from "../queue/internal/tasksService.ts"
+import type { Wait } from "../queue/internal/taskWaits.ts"
 import * as Task from "../queue/Task.ts"
 import { Tasks } from "../queue/Tasks.ts"
+import type { ActivityHandlers } from "../queue/Tasks.ts"
 import * as memory from "./internal/memoryTasks.ts"
 import type { MemoryTasks, Row } from "./internal/memoryTasks.ts"
 import { isInside, RunningHandler, TestProcess } from "./internal/testProcess.ts"
@@ -52,7 +53,7 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
   /** Each has its handler from a layer of `Task.toLayer`. */
   readonly tasks: Served
 }): Layer.Layer<
-  Tasks | Activity.Handler<"duroxide-prisma/CreateTask"> | Activity.Handler<"duroxide-prisma/CancelTask">,
+  Tasks | ActivityHandlers,
   never,
   Provider | { readonly [I in keyof Served]: Task.Handler<Served[I]["name"]> }[number]
 > =>
@@ -93,6 +94,20 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
             return row.id
           }))
     }
+    const wait: Wait = (id) =>
+      Effect.gen(function*() {
+        const row = tasks.rows.get(id.toLowerCase())
+        if (row === undefined) return { out_id: id, out_status: "Missing", out_result: null, out_error: null }
+        const isDone = () => memory.hasEnded(row)
+        yield* Effect.raceFirst(
+          untilEnded(row),
+          // A handler that waits for a task is asleep.
+          (yield* isInside)
+            ? Effect.andThen(Effect.sleep(Duration.infinity), Effect.never)
+            : process.until(isDone, () => nothingDue(row, served.has(row.name)))
+        )
+        return { out_id: id, out_status: row.status, out_result: row.result, out_error: row.error }
+      })
     const service = tasksService.make({
       store,
       written: Effect.void,
@@ -101,24 +116,11 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
         attempts: (id) => Effect.sync(() => tasks.attempts(id)),
         dead: (name, limit) => Effect.sync(() => tasks.dead(name, limit))
       },
-      wait: (id) =>
-        Effect.gen(function*() {
-          const row = tasks.rows.get(id.toLowerCase())
-          if (row === undefined) return { out_id: id, out_status: "Missing", out_result: null, out_error: null }
-          const isDone = () => memory.hasEnded(row)
-          yield* Effect.raceFirst(
-            untilEnded(row),
-            // A handler that waits for a task is asleep.
-            (yield* isInside)
-              ? Effect.andThen(Effect.sleep(Duration.infinity), Effect.never)
-              : process.until(isDone, () => nothingDue(row, served.has(row.name)))
-          )
-          return { out_id: id, out_status: row.status, out_result: row.result, out_error: row.error }
-        })
+      wait
     })
     return Layer.merge(
       Layer.succeed(Tasks, restful(Tasks.of(service), process.rest)),
-      tasksService.activityHandlers({ store, written: Effect.void })
+      tasksService.activityHandlers({ store, wait, written: Effect.void })
     )
   })) as never
 

@@ -1,15 +1,19 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Migrator } from "duroxide-prisma/prisma"
-import { Outbox, PgQueue, QueueDatabase } from "duroxide-prisma/queue"
+import { Message, Outbox, PgQueue, QueueDatabase } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
 import { PrismaClient } from "../../src/prisma/generated/client.js"
 import * as CountingQueue from "../queue/utils/countingQueue.ts"
 import * as Boxes from "../queue/utils/outbox.ts"
 import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
+
+const OrderPlaced = Message.make("order_placed", { order_id: Schema.String })
+const Reminder = Message.make("reminder", { order_id: Schema.String })
 
 const PublisherLive = Outbox.publisher().pipe(
   Layer.provide(PgQueue.layer({ queues: { orders: {}, reminders: {} } })),
@@ -18,13 +22,13 @@ const PublisherLive = Outbox.publisher().pipe(
 
 const remind = Effect.gen(function*() {
   const outbox = yield* Outbox.Outbox
-  yield* outbox.add("reminders", { kind: "reminder", order_id: "o-1" }, { delay: "3 days" })
+  yield* outbox.add("reminders", Reminder, { order_id: "o-1" }, { delay: "3 days" })
 })
 
 it("docs/outbox.md: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/outbox.test.ts"))
   const examples = Docs.blocks(Docs.read("docs/outbox.md"), "ts")
-  assert.lengthOf(examples, 3)
+  assert.lengthOf(examples, 4)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   assert.isTrue(Layer.isLayer(PublisherLive))
 })
@@ -45,7 +49,7 @@ it.live("docs/outbox.md: its transaction and its statements", () =>
       await prisma.$transaction(async (tx) => {
         await tx.$executeRaw`INSERT INTO orders (id) VALUES (${orderId})`
         const outbox = Outbox.within(tx, { schema: "duroxide" })
-        await Effect.runPromise(outbox.add("orders", { kind: "order_placed", order_id: orderId }))
+        await Effect.runPromise(outbox.add("orders", OrderPlaced, { order_id: orderId }))
       })
     }
     yield* Effect.promise(() => place("1"))

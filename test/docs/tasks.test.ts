@@ -91,7 +91,7 @@ it.live("docs/tasks.md: its transactions and its worker", () =>
     const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url }) })
     yield* Effect.addFinalizer(() => Effect.promise(() => prisma.$disconnect()))
     const PayLive = Pay.toLayer(Effect.fn(function*({ invoice }) {
-      const attempt = yield* Task.Attempt
+      const attempt = yield* Pay.attempt
       yield* Effect.promise(() =>
         prisma.$transaction(async (tx) => {
           await tx.$executeRaw`UPDATE invoices SET paid = true WHERE id = ${invoice}`

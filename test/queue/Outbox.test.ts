@@ -2,11 +2,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Database } from "duroxide-prisma/prisma"
 import type { Transaction } from "duroxide-prisma/prisma"
-import { Outbox } from "duroxide-prisma/queue"
+import { Message, Outbox } from "duroxide-prisma/queue"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { Prisma, PrismaClient } from "../../src/prisma/generated/client.js"
 import * as PgServer from "../utils/PgServer.ts"
@@ -57,6 +58,8 @@ const inPg: Transact = (url, body) =>
   }).pipe(Effect.scoped)
 
 const openWithOrders = Effect.tap(Boxes.open, ({ sql }) => sql("CREATE TABLE orders (id text PRIMARY KEY)"))
+
+const Placed = Message.make("order_placed", { order_id: Schema.String })
 
 const placed = { kind: "order_placed", order_id: "o-1" }
 
@@ -182,6 +185,9 @@ describe("Outbox.add:", () => {
           emptyName: tagOf("", placed),
           nameWithSpace: tagOf("a b", placed),
           noName: tagOf(undefined, placed),
+          wrongValue: tagOf("orders", Placed, { order_id: { secret: "s3cret" } }),
+          noValue: tagOf("orders", Placed),
+          noDelayOfKind: tagOf("orders", Placed, { order_id: "o-1" }, { delay: "soon" }),
           text: tagOf("orders", "s3cret"),
           list: tagOf("orders", ["s3cret"]),
           noKind: tagOf("orders", { value: "s3cret" }),
@@ -198,6 +204,9 @@ describe("Outbox.add:", () => {
           emptyName: "InvalidInput",
           nameWithSpace: "InvalidInput",
           noName: "InvalidInput",
+          wrongValue: "PayloadInvalid",
+          noValue: "PayloadInvalid",
+          noDelayOfKind: "InvalidInput",
           text: "PayloadInvalid",
           list: "PayloadInvalid",
           noKind: "PayloadInvalid",

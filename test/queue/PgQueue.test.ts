@@ -369,6 +369,7 @@ describe("PgQueue:", () => {
       const refused: ReadonlyArray<readonly [field: string, options: Partial<PgQueue.Options>]> = [
         ["queues", { queues: { "no spaces": {} } }],
         ["queues", { queues: { "": {} } }],
+        ["queues", { queues: { "orders.fifo": {} } }],
         ["queues", { queues: { ["x".repeat(76)]: {} } }],
         ["maxAttempts", { queues: { work: { maxAttempts: 0 } } }],
         ["maxAttempts", { queues: { work: { maxAttempts: 1.5 } } }],

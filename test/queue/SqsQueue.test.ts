@@ -81,6 +81,16 @@ describe("SqsQueue, opening:", () => {
       for (const name of ["", "a b", "jobs.fifo", "x".repeat(76)]) {
         assert.deepInclude(yield* refused({ [name]: {} }), { _tag: "InvalidInput", field: "queues" })
       }
+      const [plain, fifo] = [
+        "https://sqs.eu-west-1.amazonaws.com/1/jobs",
+        "https://sqs.eu-west-1.amazonaws.com/1/jobs.fifo"
+      ]
+      for (const jobs of [{ url: fifo, deadLetterUrl: plain }, { url: plain, deadLetterUrl: fifo }, { url: fifo }]) {
+        assert.deepInclude(yield* refused({ jobs }), {
+          _tag: "InvalidInput",
+          problem: "its URL is that of a FIFO queue; use a standard one"
+        })
+      }
     }))
 })
 

@@ -243,6 +243,7 @@ describe("the endpoint:", () => {
     assert.throws(make(`with a space ${token}`), RangeError, "at least 16 visible ASCII characters and no spaces")
     assert.throws(make(token, [hourly, hourly]), RangeError, "another trigger has it")
     assert.throws(() => Trigger.handler({ token: [] }), RangeError)
+    assert.throws(() => Trigger.handler({ crons: [hourly] }), RangeError, "token of the triggers is refused")
     const webhook = (text: string) => () =>
       Trigger.webhook("w", { task: Book, secret: Redacted.make(text), payload: () => ({ amount: 1 }) })
     assert.throws(webhook("s3cret"), RangeError, /^((?!s3cret).)*$/)

@@ -38,8 +38,8 @@ describe("a message of the outbox reaches its consumer, and only the publisher p
         const client = yield* PgServer.connect(url.replace(/\?.*$/, ""))
         yield* Effect.promise(() => client.query("BEGIN"))
         const outbox = Outbox.within(client, { schema })
-        yield* outbox.add("orders", yield* Placed.encode({ order_id: "o-1" }))
-        yield* outbox.add("orders", yield* Placed.encode({ order_id: "o-2" }), { delay: "300 millis" })
+        yield* outbox.add("orders", Placed, { order_id: "o-1" })
+        yield* outbox.add("orders", Placed, { order_id: "o-2" }, { delay: "300 millis" })
         yield* Effect.promise(() => client.query("COMMIT"))
 
         yield* waitUntil(Effect.sync(() => received.length === 2))

@@ -23,6 +23,7 @@ const Order = Orchestration.make("Order", { payload: Schema.Number, success: Sch
 const Dies = Orchestration.make("Dies", { success: Schema.String })
 const Races = Orchestration.make("Races", { success: Schema.Boolean })
 const Waits = Orchestration.make("Waits")
+const Shares = Orchestration.make("Shares", { payload: Schema.String, success: Schema.Number, error: Declined })
 
 const orchestrations = Layer.mergeAll(
   Order.toLayer((n) => Effect.map(Effect.all([Job.execute({ n }), Job.execute({ n: n * 10 })]), ([a, b]) => a + b)),
@@ -40,6 +41,7 @@ const orchestrations = Layer.mergeAll(
       Effect.tap(() => Undo.execute("after"))
     )
   ),
+  Shares.toLayer((key) => Job.execute({ n: 7 }, { key })),
   Waits.toLayer(() => Long.execute(undefined))
 )
 
@@ -48,7 +50,7 @@ const process = (url: string, act: Act, onUndo: (text: string) => Effect.Effect<
   const store = PrismaProvider.layer({ url, migrate: "none" })
   const shared = QueueDatabase.layerShared({ url }).pipe(Layer.provideMerge(store))
   const runtime = Runtime.layer({
-    orchestrations: [Order, Dies, Races, Waits],
+    orchestrations: [Order, Dies, Races, Waits, Shares],
     activities: [Undo, ...Tasks.activities]
   })
     .pipe(
@@ -92,6 +94,33 @@ describe("Tasks: orchestrations", () => {
         assert.deepStrictEqual(failure, new Declined({ code: 3 }))
         // One task for each call.
         assert.deepStrictEqual(yield* sql("SELECT count(*)::int AS count FROM queue_tasks"), [{ count: 4 }])
+      })),
+    60_000
+  )
+
+  it.live(
+    "orchestrations with one key share a task, which outlives the call of one of them",
+    () =>
+      Effect.scoped(Effect.gen(function*() {
+        const { sql, url } = yield* PgServer.database
+        const running = makeCalls<number>()
+        const end = gate()
+        const act: Act = ({ n }) => running.add(n).pipe(Effect.andThen(end.await), Effect.as(n))
+        const { services } = yield* start(process(url, act, () => Effect.void, Effect.void))
+        const client = Context.get(services, Client.Client)
+        for (const instanceId of ["a", "b", "c"]) yield* client.start(Shares, { instanceId, payload: "today" })
+        yield* running.until(1)
+        yield* client.cancel("a", "not needed")
+        yield* Effect.flip(client.wait(Shares, "a"))
+        yield* end.open
+        assert.deepStrictEqual([yield* client.wait(Shares, "b"), yield* client.wait(Shares, "c")], [7, 7])
+        // One that comes later finds its end.
+        assert.strictEqual(yield* client.execute(Shares, { instanceId: "d", payload: "today" }), 7)
+        assert.deepStrictEqual(running.calls, [7])
+        assert.deepStrictEqual(yield* sql("SELECT key, status FROM queue_tasks"), [{
+          key: "today",
+          status: "Completed"
+        }])
       })),
     60_000
   )

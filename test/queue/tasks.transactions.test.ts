@@ -3,6 +3,7 @@ import { Client, Orchestration } from "duroxide-prisma"
 import { Transaction } from "duroxide-prisma/prisma"
 import { PgQueue, Task, Tasks } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Schema from "effect/Schema"
 import type * as pg from "pg"
 import { connect } from "../utils/PgServer.ts"
@@ -66,6 +67,31 @@ describe("Tasks: a handler's own transaction", () => {
       assert.deepStrictEqual(inside.calls, ["Running"])
       assert.deepStrictEqual(yield* outputs, [1])
       assert.deepStrictEqual(yield* app.outcomes(id), ["Completed"])
+    }))
+
+  test("that holds its task delays a cancellation until it ends", (app) =>
+    Effect.gen(function*() {
+      const { client } = yield* prepare(app)
+      const held = makeCalls<number>()
+      const end = gate()
+      yield* app.jobWorker((_, attempt) =>
+        Effect.as(
+          Effect.orDie(transaction(
+            client,
+            attempt.lock(client).pipe(Effect.andThen(held.add(attempt.attempt)), Effect.andThen(end.await))
+          )),
+          1
+        ).pipe(Effect.andThen(Effect.never))
+      )
+      const id = yield* app.tasks.create(Job, { payload })
+      yield* held.until(1)
+      const cancelling = yield* Effect.forkChild(app.tasks.cancel(id, "not needed"))
+      // It is sent again and again: no statement waits longer than 50 ms for a row.
+      yield* waitUntil(Effect.map(app.statementCounts, ({ cancelTasks = 0 }) => cancelTasks >= 3))
+      assert.strictEqual((yield* app.tasks.status(id))._tag, "Running")
+      yield* end.open
+      assert.isTrue(yield* Fiber.join(cancelling))
+      assert.deepStrictEqual(yield* app.outcomes(id), ["Cancelled"])
     }))
 
   test("that is repeated because the answer to its commit was lost is refused: its rows are stored once", (app) =>

@@ -27,16 +27,18 @@ const Other = Task.make("Other")
 const Count = Activity.make("Count", { success: Schema.Number })
 
 const Publish = Orchestration.make("Publish", { payload: Schema.String, success: Schema.String, error: Declined })
+const Shares = Orchestration.make("Shares", { payload: Schema.String, success: Schema.String, error: Declined })
 const Impatient = Orchestration.make("Impatient", { success: Schema.String })
 
 type Act = (attempt: Task.Attempt["Service"], image: string) => Effect.Effect<string, Declined>
 
 /** A process whose task does what `act` says. */
 const app = (act: Act) =>
-  Runtime.layer({ orchestrations: [Publish, Impatient], activities: [Count, ...Tasks.activities] }).pipe(
+  Runtime.layer({ orchestrations: [Publish, Shares, Impatient], activities: [Count, ...Tasks.activities] }).pipe(
     Layer.provideMerge(TestTasks.layer({ tasks: [Resize] })),
     Layer.provide([
       Publish.toLayer((image) => Resize.execute({ image })),
+      Shares.toLayer((image) => Resize.execute({ image }, { key: "cat" })),
       Impatient.toLayer(() =>
         Resize.execute({ image: "slow" }).pipe(
           Effect.timeoutOption("1 minute"),
@@ -81,6 +83,20 @@ describe("TestTasks", () => {
       assert.strictEqual(yield* client.execute(Publish, { instanceId: "p", payload: "cat" }), "small cat")
       assert.deepStrictEqual(seen, [0, 10, 20])
       assert.strictEqual(yield* minutes, 20)
+    })
+  )
+
+  test(
+    "orchestrations with one key share a task",
+    noting((_, image) => Effect.as(Effect.sleep("5 minutes"), image)),
+    Effect.gen(function*() {
+      seen.splice(0)
+      const client = yield* Client.Client
+      yield* client.start(Shares, { instanceId: "a", payload: "cat" })
+      assert.strictEqual(yield* client.execute(Shares, { instanceId: "b", payload: "dog" }), "cat")
+      assert.strictEqual(yield* client.wait(Shares, "a"), "cat")
+      assert.deepStrictEqual(seen, [0])
+      assert.strictEqual(yield* minutes, 5)
     })
   )
 
@@ -225,6 +241,21 @@ describe("TestTasks", () => {
       yield* TestClock.adjust("1 hour")
       assert.strictEqual((yield* tasks.status(id))._tag, "Completed")
     }).pipe(Effect.provide(TestRuntime.layer(app(() => Effect.succeed(""))))))
+})
+
+describe("the attempt of a task", () => {
+  it.effect("is that of its handler, and a defect in the handler of another task", () =>
+    Effect.gen(function*() {
+      const { commits, service } = TestTasks.attempt({ taskName: "Resize" })
+      yield* Effect.flatMap(Resize.attempt, ({ commit }) => commit({} as never, "small")).pipe(
+        Effect.provideService(Task.Attempt, service)
+      )
+      assert.deepStrictEqual(commits, ["small"])
+      const defect = yield* Effect.catchDefect(Other.attempt, Effect.succeed).pipe(
+        Effect.provideService(Task.Attempt, service)
+      )
+      assert.include(String(defect), "this is an attempt at the task \"Resize\", not at \"Other\"")
+    }))
 })
 
 describe("TestTasks.attempt", () => {

@@ -9,11 +9,11 @@ import * as Settings from "./settings.ts"
 /** Counts the records at each instant of the cron expression. */
 export const censusByCron = Effect.map(
   Settings.censusCron,
-  (cron) => Trigger.cron("census", { cron, task: Census, payload: () => ({ reason: "cron" as const }) })
+  (cron) => Trigger.cron("census", { cron, task: Census, payload: () => ({ reason: "cron" }) })
 )
 
 /** Counts the records when another party asks for it. */
 export const censusByWebhook = Effect.map(
   Settings.webhookSecret,
-  (secret) => Trigger.webhook("census", { secret, task: Census, payload: () => ({ reason: "webhook" as const }) })
+  (secret) => Trigger.webhook("census", { secret, task: Census, payload: () => ({ reason: "webhook" }) })
 )

@@ -20,10 +20,15 @@ import type { Reason } from "../QueueError.ts"
 export const fail = (operation: string, queue: string, reason: Reason) =>
   Effect.fail(new QueueError({ operation, queue: shown(queue), reason }))
 
-/** Why a queue cannot have this name, or undefined if it can. SQS accepts the same names, also those that end in `.fifo`. */
+/**
+ * Why a queue cannot have this name, or undefined if it can. SQS accepts the same names. One that ends in `.fifo` is that of
+ * a FIFO queue there: their order means nothing here, and a message that fails would hold up its group.
+ */
 export const queueName = (name: string): string | undefined =>
-  /^[A-Za-z0-9_-]{1,75}(\.fifo)?$/.test(name)
+  /^[A-Za-z0-9_-]{1,75}$/.test(name)
     ? undefined
+    : name.endsWith(".fifo")
+    ? `"${shown(name)}" is a FIFO queue; use a standard one`
     : `"${shown(name)}" is not a queue name: 1 to 75 letters, digits, hyphens and underscores`
 
 /** The settings of a queue of this name. */

@@ -3,12 +3,12 @@
  */
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { problemOfName } from "../../model/internal/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/internal/payload.ts"
 import * as tracing from "../../model/internal/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
 import type * as Task from "../Task.ts"
 import { noDuration, wholeMs } from "./check.ts"
+import { problemOfKey } from "./taskSettings.ts"
 import type { NewTask } from "./taskStore.ts"
 import { timeOrderedUuid } from "./timeOrderedUuid.ts"
 
@@ -35,7 +35,7 @@ export const newTask = <P extends PayloadSchema>(
 ): Effect.Effect<NewTask, PayloadMismatch | PayloadTooLarge | ProviderError> =>
   Effect.gen(function*() {
     const { delay, key, payload } = options
-    const problem = key === undefined ? undefined : problemOfName(key, maxKeyBytes)
+    const problem = key === undefined ? undefined : problemOfKey(key)
     if (problem !== undefined) return yield* refused("createTasks", "key", problem)
     const delayMs = delay === undefined ? 0 : wholeMs(delay)
     if (delayMs === undefined) return yield* refused("createTasks", "delay", noDuration)
@@ -60,7 +60,5 @@ export const refused = (operation: string, field: string, problem: string) =>
   Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
 
 // internal
-
-const maxKeyBytes = 1024
 
 const longestDelayMs = 10 * 366 * 86_400_000

@@ -14,7 +14,7 @@ import type { StaleAttempt } from "./taskErrors.ts"
  * **Example** (Rows and result in one transaction)
  *
  * ```ts
- * const attempt = yield* Task.Attempt
+ * const attempt = yield* Pay.attempt
  * yield* Effect.promise(() =>
  *   prisma.$transaction(async (tx) => {
  *     await tx.invoice.update({ where: { id }, data: { paid: true } })

@@ -14,6 +14,7 @@ import type { Instance } from "../../Orchestration.ts"
 import { TaskCancelled, TaskDied, TaskTimedOut } from "./taskErrors.ts"
 import type { OfTask } from "./taskErrors.ts"
 import * as failures from "./taskFailure.ts"
+import { problemOfKey } from "./taskSettings.ts"
 import type { Settings } from "./taskSettings.ts"
 
 /** What is stored of a task that has ended. */
@@ -34,6 +35,22 @@ export const CreateTask = Activity.make("duroxide-prisma/CreateTask", {
   retry: untilStored
 })
 
+/**
+ * Creates the task of a key, unless it exists, and waits for its end. Others may wait for it as well, so it is not cancelled with
+ * the call, and its end cannot be a message to one of them.
+ */
+export const RunTask = Activity.make("duroxide-prisma/RunTask", {
+  payload: {
+    name: Schema.String,
+    payload: Schema.String,
+    queue: Schema.String,
+    maxAttempts: Schema.Number,
+    key: Schema.String
+  },
+  success: End,
+  retry: untilStored
+})
+
 export const CancelTask = Activity.make("duroxide-prisma/CancelTask", {
   payload: { taskId: Schema.String },
   retry: untilStored
@@ -51,19 +68,36 @@ export const execute = <P, A, E>(
   name: string,
   { maxAttempts, queue }: Settings,
   codecs: Codecs<P, A, E>,
-  value: P
+  value: P,
+  key: string | undefined
 ): Effect.Effect<A, E | OfTask, Instance> =>
-  // Once the creation is under way, the task may exist: only after its id is known it can be cancelled.
-  Effect.uninterruptibleMask((restore) =>
-    Effect.gen(function*() {
-      const payload = yield* Effect.orDie(codecs.payload.encode(value))
-      const taskId = yield* CreateTask.execute({ name, payload, queue, maxAttempts })
-      const end = yield* restore(Mailbox.make(mailboxOf(taskId), { payload: End }).take).pipe(
-        Effect.onInterrupt(() => CancelTask.execute({ taskId }))
-      )
-      return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
-    })
-  )
+  key !== undefined ?
+    shared(name, { maxAttempts, queue }, codecs, value, key) :
+    // Once the creation is under way, the task may exist: only after its id is known it can be cancelled.
+    Effect.uninterruptibleMask((restore) =>
+      Effect.gen(function*() {
+        const payload = yield* Effect.orDie(codecs.payload.encode(value))
+        const taskId = yield* CreateTask.execute({ name, payload, queue, maxAttempts })
+        const end = yield* restore(Mailbox.make(mailboxOf(taskId), { payload: End }).take).pipe(
+          Effect.onInterrupt(() => CancelTask.execute({ taskId }))
+        )
+        return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
+      })
+    )
+
+const shared = Effect.fnUntraced(function*<P, A, E>(
+  name: string,
+  { maxAttempts, queue }: Pick<Settings, "maxAttempts" | "queue">,
+  codecs: Codecs<P, A, E>,
+  value: P,
+  key: string
+): Effect.fn.Return<A, E | OfTask, Instance> {
+  const problem = problemOfKey(key)
+  if (problem !== undefined) return yield* Effect.die(new RangeError(`key of task "${name}" is refused: ${problem}`))
+  const payload = yield* Effect.orDie(codecs.payload.encode(value))
+  const end = yield* RunTask.execute({ name, payload, queue, maxAttempts, key })
+  return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
+})
 
 /** The result or failure of a task that has ended. */
 export const outcomeOf = <A, E>(

@@ -3,6 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
+import { problemOfName } from "../../model/internal/identifiers.ts"
 import { noDuration, queueName, wholeMs } from "./check.ts"
 
 export interface Settings {
@@ -41,6 +42,11 @@ export const settingsUnsafe = (name: string, given: {
   }
 }
 
+/** Why a task cannot have this key. */
+export const problemOfKey = (key: string): string | undefined => problemOfName(key, maxKeyBytes)
+
 // internal
+
+const maxKeyBytes = 1024
 
 const maxInteger = 2 ** 31 - 1

@@ -122,12 +122,13 @@ export const creator = (
   }
 }
 
-/** The handlers of the activities through which orchestrations create and cancel tasks. */
-export const activityHandlers = ({ store, written }: {
+/** The handlers of the activities through which orchestrations run and cancel tasks. */
+export const activityHandlers = ({ store, wait, written }: {
   readonly store: Pick<Store, "create" | "cancel">
+  readonly wait: Wait
   readonly written: Effect.Effect<void>
 }) =>
-  Layer.merge(
+  Layer.mergeAll(
     calls.CreateTask.toLayer(Effect.fnUntraced(function*({ maxAttempts, name, payload, queue }) {
       const { executionId, idempotencyKey, instanceId } = yield* Activity.Call
       // Like the id of the instance, the key may be too long for an index.
@@ -147,6 +148,19 @@ export const activityHandlers = ({ store, written }: {
       }]))
       yield* written
       return created!.out_id
+    })),
+    calls.RunTask.toLayer(Effect.fnUntraced(function*({ key, maxAttempts, name, payload, queue }) {
+      const [created] = yield* Effect.orDie(store.create([{
+        name,
+        key,
+        payload,
+        max_attempts: maxAttempts,
+        queue,
+        trace_context: yield* tracing.traceparent
+      }]))
+      if (created!.out_is_new) yield* written
+      const end = yield* Effect.orDie(wait(created!.out_id))
+      return { status: end.out_status, result: end.out_result, error: end.out_error }
     })),
     calls.CancelTask.toLayer(({ taskId }) =>
       Effect.asVoid(Effect.orDie(store.cancel([taskId], "its orchestration has interrupted it", false)))
