@@ -60,12 +60,11 @@ export type { Cron, Failure, Webhook, WebhookEvent } from "./internal/triggers.t
  * @category constructors
  * @since 0.2.0
  */
-// The type of the result keeps literals of the payload: without a parameter of its own, TypeScript reads texts.
-// oxlint-disable-next-line typescript/no-unnecessary-type-parameters
 export const cron = <
   P extends PayloadSchema,
   S extends PayloadSchema,
   E extends PayloadSchema,
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- without it, literals of the payload become texts
   const A extends P["Type"]
 >(
   name: string,
@@ -133,12 +132,11 @@ export const cron = <
  * @category constructors
  * @since 0.2.0
  */
-// As for `cron`.
-// oxlint-disable-next-line typescript/no-unnecessary-type-parameters
 export const webhook = <
   P extends PayloadSchema,
   S extends PayloadSchema,
   E extends PayloadSchema,
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- without it, literals of the payload become texts
   const A extends P["Type"]
 >(
   name: string,
