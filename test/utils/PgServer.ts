@@ -19,7 +19,7 @@ import type { ProvidedServer } from "./globalSetup.ts"
  * A private database.
  */
 export interface TestDatabase {
-  /** For `Database`, `Migrator` and the Prisma CLI. */
+  /** For `Database`, `Migrator` and the Prisma CLI. With `TEST_ROLE=worker` it is `workerUrl`. */
   readonly url: string
   /** The schema `url` leads to. */
   readonly schema: string
@@ -30,10 +30,16 @@ export interface TestDatabase {
   ) => Effect.Effect<ReadonlyArray<Row>>
 }
 
+/** A private database with our tables. */
+export interface MigratedDatabase extends TestDatabase {
+  /** `url` with the rights of a worker alone; `url` itself where the server's role may not create roles. */
+  readonly workerUrl: string
+}
+
 /**
  * The database of a test file, for `it.layer(PgServer.layer)`.
  */
-export class PgServer extends Context.Service<PgServer, TestDatabase>()("test/PgServer") {}
+export class PgServer extends Context.Service<PgServer, MigratedDatabase>()("test/PgServer") {}
 
 /** The server all tests share. */
 export const server = (): ProvidedServer => inject("server")
@@ -46,7 +52,7 @@ export const urlWith = (change: (url: URL) => void): string => {
 }
 
 /** A fresh migrated database. */
-export const database: Effect.Effect<TestDatabase, never, Scope.Scope> = Effect.suspend(() => {
+export const database: Effect.Effect<MigratedDatabase, never, Scope.Scope> = Effect.suspend(() => {
   const { template } = server()
   return template === null
     ? Effect.tap(ownSchema, ({ url }) => Effect.orDie(Effect.provide(Migrator.migrate({ url }), Logger.layer([]))))
@@ -88,21 +94,30 @@ const ownDatabase = Effect.fnUntraced(function*(template: string) {
     admin(`CREATE DATABASE ${name} TEMPLATE ${template}`),
     () => admin(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)
   )
-  return yield* open(urlWith((url) => (url.pathname = `/${name}`)), "public")
+  return yield* open(urlWith((url) => (url.pathname = `/${name}`)), "public", template !== "template0")
 })
 
 const ownSchema = Effect.gen(function*() {
   const schema = uniqueName()
   yield* Effect.addFinalizer(() => admin(`DROP SCHEMA IF EXISTS ${schema} CASCADE`))
-  return yield* open(urlWith((url) => url.searchParams.set("schema", schema)), schema)
+  return yield* open(urlWith((url) => url.searchParams.set("schema", schema)), schema, false)
 })
 
-const open = Effect.fnUntraced(function*(url: string, schema: string) {
+const open = Effect.fnUntraced(function*(url: string, schema: string, isClone: boolean) {
   const plain = new URL(url)
   plain.searchParams.delete("schema")
   const client = yield* connect(plain.toString())
   yield* Effect.promise(() => client.query(`SET search_path = ${pg.escapeIdentifier(schema)}`))
   const sql = <Row>(text: string, values?: ReadonlyArray<unknown>) =>
     Effect.promise(async () => (await client.query(text, values && [...values])).rows as ReadonlyArray<Row>)
-  return { url, schema, sql }
+  const { worker } = server()
+  const workerUrl = worker !== null && isClone ? withLogin(url, worker) : url
+  return { url: process.env.TEST_ROLE === "worker" ? workerUrl : url, workerUrl, schema, sql }
 })
+
+const withLogin = (url: string, { password, user }: { readonly user: string; readonly password: string }) => {
+  const login = new URL(url)
+  login.username = user
+  login.password = password
+  return login.toString()
+}

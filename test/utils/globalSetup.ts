@@ -2,19 +2,21 @@
  * One PostgreSQL for all tests: `DATABASE_URL`, else a container, else the embedded server; says which.
  *
  * Migrates once into a template, which each test file clones (`PgServer`). Where the role may not create databases, a
- * schema per file replaces them.
+ * schema per file replaces them. In the template, a role has the rights of `prisma/roles/worker.sql` alone.
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
+import { randomUUID } from "node:crypto"
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import * as pg from "pg"
 import type { TestProject } from "vitest/node"
 import * as Migrator from "../../src/prisma/Migrator.ts"
+import * as Roles from "../../src/prisma/Roles.ts"
 import * as DatabaseServer from "../../src/server/DatabaseServer.ts"
 
 /** What tests know about the server. */
@@ -24,6 +26,8 @@ export interface ProvidedServer {
   readonly source: "DATABASE_URL" | "container" | "embedded"
   /** A migrated database to clone; null where databases cannot be created. */
   readonly template: string | null
+  /** A login with the rights of a worker in the template and its clones; null where roles cannot be created. */
+  readonly worker: { readonly user: string; readonly password: string } | null
   /** The server's log, if it can be read. */
   readonly logFile: string | null
 }
@@ -47,8 +51,8 @@ export default async function setup(project: TestProject) {
   const started = await Effect.runPromise(
     Effect.gen(function*() {
       const server = yield* findServer
-      const template = yield* makeTemplate(server.url)
-      return { ...server, template }
+      const made = yield* makeTemplate(server.url)
+      return { ...server, ...made }
     }).pipe(Scope.provide(scope), Effect.provide(Logger.layer([])), Effect.exit)
   )
   if (Exit.isFailure(started)) {
@@ -63,7 +67,7 @@ export default async function setup(project: TestProject) {
   return () => Effect.runPromise(Scope.close(scope, Exit.void))
 }
 
-type Server = Omit<ProvidedServer, "template">
+type Server = Omit<ProvidedServer, "template" | "worker">
 
 const findServer: Effect.Effect<Server, unknown, Scope.Scope> = Effect.suspend(() => {
   const url = process.env.DATABASE_URL
@@ -129,7 +133,8 @@ function isAlive(pid: number) {
 }
 
 const makeTemplate = Effect.fnUntraced(function*(serverUrl: string) {
-  const template = `duroxide_template_${process.pid}_${Date.now().toString(36)}`
+  const unique = `${process.pid}_${Date.now().toString(36)}`
+  const template = `duroxide_template_${unique}`
   const admin = async (sql: string) => {
     const client = new pg.Client(serverUrl)
     await client.connect()
@@ -139,18 +144,30 @@ const makeTemplate = Effect.fnUntraced(function*(serverUrl: string) {
       await client.end()
     }
   }
-  const created = yield* Effect.acquireRelease(
-    Effect.promise(() =>
-      admin(`CREATE DATABASE ${template}`).then(() => true, (error: pg.DatabaseError) => {
-        if (error.code === "42501") return false
-        throw error
-      })
-    ),
-    (created) => created ? Effect.promise(() => admin(`DROP DATABASE IF EXISTS ${template} WITH (FORCE)`)) : Effect.void
+  /** Dropped with the run; whether the role of the server's URL may do it at all. */
+  const acquire = (create: string, drop: string) =>
+    Effect.acquireRelease(
+      Effect.promise(() =>
+        admin(create).then(() => true, (error: pg.DatabaseError) => {
+          if (error.code === "42501") return false
+          throw error
+        })
+      ),
+      (created) => created ? Effect.promise(() => admin(drop)) : Effect.void
+    )
+  const user = `duroxide_worker_${unique}`
+  const password = randomUUID()
+  // Before the template, whose rights name it.
+  const hasWorker = yield* acquire(`CREATE ROLE ${user} LOGIN PASSWORD '${password}'`, `DROP ROLE IF EXISTS ${user}`)
+  const hasTemplate = yield* acquire(
+    `CREATE DATABASE ${template}`,
+    `DROP DATABASE IF EXISTS ${template} WITH (FORCE)`
   )
-  if (!created) return null
+  if (!hasTemplate) return { template: null, worker: null }
   const url = new URL(serverUrl)
   url.pathname = `/${template}`
   yield* Migrator.migrate({ url: url.toString(), schema: "public" })
-  return template
+  if (!hasWorker) return { template, worker: null }
+  yield* Roles.apply({ url: url.toString(), schema: "public", roles: { worker: user } })
+  return { template, worker: { user, password } }
 })

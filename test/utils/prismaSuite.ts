@@ -1,5 +1,5 @@
 /**
- * The driver on PostgreSQL for the validation suite, each time on a private database.
+ * The driver on PostgreSQL for the validation suite, each time on a private database, with the rights of a worker alone.
  */
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { FromDriver } from "duroxide-prisma/provider"
@@ -17,7 +17,7 @@ const layer = (
     Effect.map(PgServer.PgServer, (test) =>
       Layer.merge(
         // A clone of the template is migrated.
-        PrismaProvider.layer({ ...options, url: test.url, migrate: "none" }),
+        PrismaProvider.layer({ ...options, url: test.workerUrl, migrate: "none" }),
         Layer.succeed(ProviderTest.Backdoor, backdoor(test))
       ))
   ).pipe(Layer.provide(PgServer.layer))
@@ -28,7 +28,7 @@ const simpleLayer = Layer.unwrap(
     Layer.merge(
       FromDriver.layer({ longPolling: { enabled: false } }).pipe(
         Layer.provide(layerWithoutOptimisticTurns),
-        Layer.provideMerge(PrismaProvider.layer({ url: test.url, migrate: "none" }))
+        Layer.provideMerge(PrismaProvider.layer({ url: test.workerUrl, migrate: "none" }))
       ),
       Layer.succeed(ProviderTest.Backdoor, backdoor(test))
     ))
