@@ -99,6 +99,17 @@ describe("the connection", () => {
       assert.strictEqual(yield* addressOf(fromFlag, { env: direct }), "flag")
     }))
 
+  it.effect("logs in as the variables say: with a password file, also with --url", () =>
+    Effect.gen(function*() {
+      const env = { DATABASE_URL: nowhere, DUROXIDE_PG_PASSWORD_FILE: "/no/such/password" }
+      for (const args of ["migrate", "migrate --verify", "list", `status --url ${nowhere}`]) {
+        assert.include((yield* Cli.run(args, { env })).stderr, "/no/such/password", args)
+      }
+      const { exitCode, stderr } = yield* Cli.run("list", { env: { ...env, DUROXIDE_PG_CREDENTIALS: "magic" } })
+      assert.strictEqual(exitCode, 2)
+      assert.include(stderr, "DUROXIDE_PG_CREDENTIALS must be")
+    }))
+
   it.effect("missing, unreadable or to something else: exit code 2, and what to do", () =>
     Effect.gen(function*() {
       const cases: ReadonlyArray<readonly [ReadonlyArray<string>, string]> = [

@@ -13,6 +13,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as References from "effect/References"
 import { readFileSync } from "node:fs"
+import * as Credentials from "../../prisma/Credentials.ts"
 import * as Connection from "../../prisma/internal/connection.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
 import type { ConfigurationInvalid } from "../../provider/ProviderError.ts"
@@ -79,10 +80,11 @@ export class Settings extends Context.Service<Settings, {
   readonly target: Effect.Effect<Target, CommandError | Config.ConfigError>
 }>()("duroxide-prisma/cli/Settings") {}
 
-/** The settings, and what they set: the configuration, and which log lines are shown. */
+/** The settings, and what they set: the configuration, how connections log in, and which log lines are shown. */
 export const layer = (env: Readonly<Record<string, string | undefined>>) =>
   Layer.mergeAll(
     Layer.effect(Settings, makeSettings),
+    Credentials.layerConfig,
     Layer.effect(References.MinimumLogLevel, Effect.map(Verbose, (isVerbose) => isVerbose ? "Info" : "Warn"))
   ).pipe(Layer.provideMerge(Layer.effect(ConfigProvider.ConfigProvider, makeProvider(env))))
 
