@@ -134,7 +134,7 @@ export const consume = Effect.fnUntraced(function*<R>(
   yield* Effect.forever(Effect.andThen(Effect.yieldNow, receiveOnce)).pipe(
     Effect.catchDefect((defect) =>
       Effect.andThen(
-        logDefect(name, "Consumer: receiving stopped by a defect; it starts again")(defect),
+        logDefect(name, Effect.logError("Consumer: receiving stopped by a defect; it starts again"))(defect),
         Effect.sleep(restartPause)
       )
     ),
@@ -146,14 +146,16 @@ export const consume = Effect.fnUntraced(function*<R>(
 })
 
 /** Logs the type of a defect, never what it contains. */
-export const logDefect = (queue: string, line: string) => (defect: unknown) =>
-  Effect.annotateLogs(Effect.logError(line), {
+export const logDefect = (queue: string, line: Effect.Effect<void>) => (defect: unknown) =>
+  Effect.annotateLogs(line, {
     package: "duroxide-prisma",
     queue,
     error_type: errorTypeOf(defect)
   })
 
-export const notHandled = "Consumer: a message could not be handled or settled, so it comes again"
+export const notHandled = Effect.logError(
+  "Consumer: a message could not be handled or settled, so it comes again"
+)
 
 // -- settling --------------------------------------------------------------------------------------
 
@@ -264,7 +266,9 @@ const keeping = (
           Effect.annotateLogs({ package: "duroxide-prisma", queue: name, error: error.message })
         )
       ),
-      Effect.catchDefect(logDefect(name, "Consumer: the message could not be kept hidden, so it comes again")),
+      Effect.catchDefect(
+        logDefect(name, Effect.logError("Consumer: the message could not be kept hidden, so it comes again"))
+      ),
       Effect.provideService(InBackground, true)
     )
 
