@@ -450,7 +450,8 @@ describe("indexes:", () => {
       const { schema, sql } = yield* PgServer.database
       const names = yield* sql<{ name: string }>(
         `SELECT indexname AS name FROM pg_indexes
-         WHERE schemaname = $1 AND tablename NOT LIKE '\\_%' AND tablename NOT LIKE 'queue\\_%'`,
+         WHERE schemaname = $1 AND tablename NOT LIKE '\\_%' AND tablename NOT LIKE 'queue\\_%'
+           AND tablename <> 'sqlite_imports' -- one row per file`,
         [schema]
       )
       const read = new Set(Object.values(cases).flatMap(([, indexes]) => indexes))

@@ -1,7 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Logger from "effect/Logger"
+import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as SqliteImport from "../../src/sqlite/SqliteImport.ts"
 import * as Test from "../utils/driver.ts"
+import * as Duroxide from "../utils/duroxideSchema.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Files from "./files.ts"
 
@@ -145,6 +148,24 @@ describe("importFile", () => {
         )
       assert.deepStrictEqual(yield* claim(1000), [["ours", 2, 1]])
       assert.sameDeepMembers([...yield* claim(0)], [["theirs", 2, 1], ["ended", 2, 1]])
+    }))
+
+  it.live("into a schema of duroxide-pg: marks activities of served instances, which Rust must not take", () =>
+    Effect.gen(function*() {
+      const { schema, sql, url } = yield* Duroxide.empty("rust")
+      yield* Effect.provide(Migrator.adopt({ url }), Logger.layer([]))
+      const file = yield* Files.make()
+      Files.addEverything(file)
+      file.sql("UPDATE instances SET orchestration_name = 'Served' WHERE instance_id = 'parent'")
+      const target = { url, schema }
+      yield* SqliteImport.importFile({ file: file.path, target, serve: ["Served"] })
+      const report = yield* SqliteImport.verify({ file: file.path, target })
+      assert.isTrue(report.isEqual, SqliteImport.render(report))
+      assert.deepStrictEqual(yield* sql("SELECT instance_id, tag, route FROM worker_queue ORDER BY id"), [
+        { instance_id: "child", tag: null, route: "Charge" },
+        { instance_id: "child", tag: "gpu", route: "Charge #gpu" },
+        { instance_id: "parent", tag: "duroxide-prisma", route: "Charge" }
+      ])
     }))
 
   it.live("continues beside other instances, and delivers what was sent to an id before it was imported", () =>
