@@ -97,7 +97,7 @@ export const ofAnySide = (outcomes: Outcomes): Outcomes =>
         status,
         output: status === "Failed" ? unquoted(output!.replace(/^poison: .*/, "poison")) : output,
         done: done.map(plainly),
-        got: got.map(plainly)
+        got: sorted(got.map(plainly))
       })),
       queued: executions.at(-1)?.status === "Running" ? queued : []
     }])
@@ -193,7 +193,7 @@ const split = (rows: ReadonlyArray<EventRow>): Pick<Execution, "done" | "got"> =
   })
   return {
     done: done!.map(plain),
-    got: got!.map((event) => JSON.stringify(plain(event))).sort().map((text) => JSON.parse(text) as Event)
+    got: sorted(got!.map(plain))
   }
 }
 
@@ -214,6 +214,9 @@ interface Details {
 }
 
 const unquoted = (text: string): string => text.startsWith("\"") ? JSON.parse(text) as string : text
+
+const sorted = (events: ReadonlyArray<Event>): ReadonlyArray<Event> =>
+  events.map((event) => JSON.stringify(event)).sort().map((text) => JSON.parse(text) as Event)
 
 interface StoredEvent extends Event {
   readonly event_id: number
