@@ -5,10 +5,8 @@
 import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { startFauxqs } from "fauxqs"
-import { spawn } from "node:child_process"
-import * as net from "node:net"
-import { fileURLToPath } from "node:url"
 import { parse } from "yaml"
+import * as Command from "../utils/command.ts"
 import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
 
@@ -25,35 +23,11 @@ const { services } = parse(Docs.read("examples/lite/compose.yaml"), { merge: tru
 }
 const ours = Object.keys(services).filter((name) => services[name]!.build !== undefined)
 
-const root = fileURLToPath(new URL("../../", import.meta.url))
-
 /** `[node, file]` of the Dockerfile. */
 const [program, file] = JSON.parse(/^ENTRYPOINT (.*)$/m.exec(Docs.read("examples/lite/Dockerfile"))![1]!) as [
   string,
   string
 ]
-
-const freePort = Effect.callback<number>((resume) => {
-  const server = net.createServer()
-  server.listen(0, "127.0.0.1", () => {
-    const { port } = server.address() as net.AddressInfo
-    server.close(() => resume(Effect.succeed(port)))
-  })
-})
-
-/** A process with nothing but these settings; killed with the scope. */
-const start = Effect.fnUntraced(function*(command: ReadonlyArray<string>, environment: Record<string, string> = {}) {
-  const child = yield* Effect.acquireRelease(
-    Effect.sync(() =>
-      spawn(command[0] === "node" ? process.execPath : command[0]!, command.slice(1), { cwd: root, env: environment })
-    ),
-    (child) => Effect.sync(() => child.kill("SIGKILL"))
-  )
-  let output = ""
-  for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (output += text))
-  const end = new Promise<number | null>((resolve) => child.once("close", resolve))
-  return { child, output: () => output, end: Effect.promise(() => end) }
-})
 
 /** The addresses of the databases that postgres.sql creates. */
 const databases = Effect.map(
@@ -74,7 +48,7 @@ it.live(
         (server) => Effect.promise(() => server.stop())
       )
       const ports = new Map<string, number>([["minio", objectStore.port]])
-      for (const name of ours) ports.set(name, yield* freePort)
+      for (const name of ours) ports.set(name, yield* Command.freePort)
       const here = (text: string) =>
         text.replace(
           /postgresql:\/\/.*@postgres:5432\/(\w+)/,
@@ -82,7 +56,7 @@ it.live(
         )
           .replace(/http:\/\/(\w+):\d+/, (_, name) => `http://127.0.0.1:${ports.get(name)}`)
       const run = (name: string) =>
-        start([program, file, ...services[name]!.command], {
+        Command.start([program, file, ...services[name]!.command], {
           ...Object.fromEntries(
             Object.entries(services[name]!.environment).map(([key, value]) => [key, here(String(value))])
           ),
@@ -92,7 +66,9 @@ it.live(
         })
       const isHealthy = (name: string) =>
         Effect.scoped(Effect.flatMap(
-          start(services[name]!.healthcheck.test.slice(1).map((part) => part.replace("8080", String(ports.get(name))))),
+          Command.start(
+            services[name]!.healthcheck.test.slice(1).map((part) => part.replace("8080", String(ports.get(name))))
+          ),
           ({ end }) => Effect.map(end, (code) => code === 0)
         ))
 
