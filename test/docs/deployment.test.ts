@@ -173,10 +173,10 @@ esac
           [name]
         )
         assert.isDefined(found, name)
-        assert.notInclude(["postmaster", "internal"], found!.context, name)
-        if (found!.vartype === "bool") assert.include(["on", "off"], value)
-        if (found!.min_val !== null) assert.isTrue(Number(found!.min_val) <= Number(value), name)
-        if (found!.max_val !== null) assert.isTrue(Number(found!.max_val) >= Number(value), name)
+        assert.notInclude(["postmaster", "internal"], found.context, name)
+        if (found.vartype === "bool") assert.include(["on", "off"], value)
+        if (found.min_val !== null) assert.isTrue(Number(found.min_val) <= Number(value), name)
+        if (found.max_val !== null) assert.isTrue(Number(found.max_val) >= Number(value), name)
       }
     }).pipe(Effect.scoped))
 })
