@@ -1,11 +1,11 @@
 /**
- * A worker as platforms run it: settings from the environment, probes on `PORT`, an orderly end on SIGTERM.
+ * A worker as platforms run it: settings from the environment (docs/configuration.md), probes on `PORT`, an orderly end on SIGTERM.
  *
  *     DATABASE_URL=postgresql://… node build/examples/deployment/worker.js
  *
  * It serves one small orchestration; put your own in its place.
  */
-import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { Health } from "duroxide-prisma/observability"
 import { PrismaProvider } from "duroxide-prisma/prisma"
 import { Config, Effect, Layer, Runtime as Run, Schema } from "effect"
@@ -19,7 +19,8 @@ const RuntimeLive = Runtime.layer({ orchestrations: [Welcome], activities: [Gree
   Layer.provide([
     Welcome.toLayer((name) => Greet.execute(name)),
     Greet.toLayer((name) => Effect.succeed(`Hello, ${name}!`))
-  ])
+  ]),
+  Layer.provide(RuntimeConfig.layerEnvironment())
 )
 
 /**
@@ -64,11 +65,7 @@ const Pages = Layer.effectDiscard(Effect.gen(function*() {
 
 // Migrations are applied once, by the deployment; a worker only checks them. It may start anew when they are already those
 // of the next version.
-const Store = PrismaProvider.layerConfig({
-  url: Config.Redacted("DATABASE_URL"),
-  migrate: Config.succeed("verify" as const),
-  allowAhead: Config.succeed(true)
-})
+const Store = PrismaProvider.layerEnvironment({ migrate: "verify", allowAhead: true })
 
 const App = Pages.pipe(Layer.provideMerge(RuntimeLive), Layer.provide(Client.layer), Layer.provide(Store))
 
