@@ -2,7 +2,9 @@
  * The commands that look into a store, on PostgreSQL.
  */
 import { assert, it } from "@effect/vitest"
+import { Roles } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
+import { randomUUID } from "node:crypto"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Cli from "./cli.ts"
 import * as Shop from "./shop.ts"
@@ -156,6 +158,31 @@ it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
       assert.match(JSON.parse(stderr).error.message, /the oldest activity with the tag gpu has waited for 36\d\d s/)
     }))
 })
+
+it.effect("the role of readers suffices for every command that only reads, and not for migrate", () =>
+  Effect.gen(function*() {
+    const { schema, sql, url } = yield* PgServer.database
+    const reader = `reader-${randomUUID()}`
+    yield* Effect.acquireRelease(
+      sql(`CREATE ROLE "${reader}" LOGIN PASSWORD 'sesame'`),
+      () => sql(`DROP OWNED BY "${reader}" CASCADE; DROP ROLE "${reader}"`)
+    )
+    yield* Roles.apply({ url, schema, roles: { reader } })
+    const login = new URL(url)
+    login.username = reader
+    login.password = "sesame"
+    const cli = (args: string) => Cli.run(args, { env: { DATABASE_URL: login.toString() } })
+    for (const args of ["status", "list", "queues", "migrate --verify"]) {
+      const { exitCode, stderr } = yield* cli(args)
+      assert.deepStrictEqual([exitCode, stderr], [0, ""], args)
+    }
+    assert.deepInclude(yield* cli("show nothing"), { exitCode: 1, stderr: "error: instance nothing not found\n" })
+    yield* sql(
+      "DELETE FROM _prisma_migrations WHERE migration_name = (SELECT max(migration_name) FROM _prisma_migrations)"
+    )
+    const refused = JSON.parse((yield* cli("migrate --json")).stderr).error
+    assert.strictEqual(refused.code, "PermissionDenied")
+  }))
 
 it.effect("a schema that lacks migrations: every command says which to run, exit code 1; migrate applies them", () =>
   Effect.gen(function*() {
