@@ -20,6 +20,7 @@ import * as DirectUrl from "../../src/prisma/internal/directUrl.ts"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import { ProviderError } from "../../src/provider/ProviderError.ts"
+import * as Cli from "../cli/cli.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { Collector } from "../utils/traces.ts"
@@ -240,6 +241,21 @@ describe("layerFile:", () => {
 })
 
 describe("every connection logs in with them:", () => {
+  it.live("those of the command line", () =>
+    Effect.gen(function*() {
+      const role = yield* loginRole("right")
+      const { url } = yield* PgServer.database
+      const { file, write } = yield* passwordFile
+      yield* Effect.promise(() => write("right"))
+      const env = { DATABASE_URL: role.at(url, "wrong") }
+      assert.strictEqual((yield* Cli.run("status", { env })).exitCode, 3)
+      const status = yield* Cli.run("status", { env: { ...env, DUROXIDE_PG_PASSWORD_FILE: file } })
+      assert.deepStrictEqual([status.exitCode, status.stderr], [0, ""])
+      const bad = yield* Cli.run("status", { env: { ...env, DUROXIDE_PG_CREDENTIALS: "vault" } })
+      assert.strictEqual(bad.exitCode, 2)
+      assert.include(bad.stderr, "DUROXIDE_PG_CREDENTIALS must be one of url, file, entra, rds")
+    }))
+
   it.live("migrations, reset, the check of directUrl, the listener and the pool", () =>
     Effect.gen(function*() {
       const role = yield* loginRole("right")
