@@ -35,6 +35,7 @@ REVOKE ALL ON
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
   "duroxide".queue_triggers,
+  "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 FROM "duroxide_client";
 GRANT USAGE ON SCHEMA "duroxide" TO "duroxide_client";
@@ -58,6 +59,7 @@ GRANT SELECT ON
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
   "duroxide".queue_triggers,
+  "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 TO "duroxide_client";
 

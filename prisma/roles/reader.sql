@@ -34,6 +34,7 @@ REVOKE ALL ON
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
   "duroxide".queue_triggers,
+  "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 FROM "duroxide_reader";
 GRANT USAGE ON SCHEMA "duroxide" TO "duroxide_reader";
@@ -57,6 +58,7 @@ GRANT SELECT ON
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
   "duroxide".queue_triggers,
+  "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 TO "duroxide_reader";
 

@@ -35,6 +35,7 @@ REVOKE ALL ON
   "duroxide".queue_dataset_batches,
   "duroxide".queue_listeners,
   "duroxide".queue_triggers,
+  "duroxide".sqlite_imports,
   "duroxide"._prisma_migrations
 FROM "duroxide_worker";
 GRANT USAGE ON SCHEMA "duroxide" TO "duroxide_worker";
@@ -63,8 +64,8 @@ GRANT SELECT, INSERT, UPDATE ON
   "duroxide".queue_datasets,
   "duroxide".queue_triggers
 TO "duroxide_worker";
--- The migrate mode verify looks whether the schema has the version of the code.
-GRANT SELECT ON "duroxide"._prisma_migrations TO "duroxide_worker";
+-- The migrate mode verify looks whether the schema has the version of the code. Imports of SQLite files are the owner's.
+GRANT SELECT ON "duroxide"._prisma_migrations, "duroxide".sqlite_imports TO "duroxide_worker";
 GRANT USAGE ON SEQUENCE
   "duroxide".orchestrator_queue_id_seq,
   "duroxide".worker_queue_id_seq,
