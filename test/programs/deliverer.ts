@@ -1,0 +1,24 @@
+// A process that delivers webhooks: `node deliverer.js <database URL> <endpoint URL> <secret>`. Prints `ready`. Runs until it is
+// killed, or the test ends.
+import { Delivery, Outbox, PgQueue, QueueDatabase, TaskWorker } from "duroxide-prisma/queue"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+
+const [, , url = "", endpoint = "", secret = ""] = process.argv
+
+const App = TaskWorker.layer({ tasks: [Delivery.Webhook] }).pipe(
+  Layer.provide(Delivery.layer({
+    endpoints: () => Effect.succeed(Option.some({ url: endpoint, secret: Redacted.make(secret) }))
+  })),
+  Layer.merge(Outbox.publisher()),
+  Layer.provide(PgQueue.layer({ queues: { deliveries: {} } })),
+  Layer.provide(QueueDatabase.layer({ url, migrate: "none" }))
+)
+
+Effect.runFork(Effect.scoped(Effect.gen(function*() {
+  yield* Layer.build(App)
+  yield* Effect.sync(() => process.stdout.write("ready\n"))
+  return yield* Effect.never
+})))

@@ -1,0 +1,78 @@
+/**
+ * When a worker looks for attempts whose workers are gone.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/testing/TestClock"
+import { QueueSignals } from "../../src/queue/internal/signals.ts"
+import type { Subscriber } from "../../src/queue/internal/signals.ts"
+import type { Swept } from "../../src/queue/internal/taskStore.ts"
+import * as sweeps from "../../src/queue/internal/taskSweep.ts"
+
+const nothing: Swept = {
+  out_lost: 0,
+  out_woken: 0,
+  out_is_full: false,
+  out_next_ms: null,
+  out_pending: 0n,
+  out_running: 0n,
+  out_dead: 0n,
+  out_oldest_age_ms: 0n
+}
+
+/** A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps. */
+const open = Effect.fnUntraced(function*(answer: () => Swept, isConnected = true) {
+  const begin = yield* Clock.currentTimeMillis
+  const at: Array<number> = []
+  const subscribers: Array<Subscriber> = []
+  const signals = QueueSignals.of({
+    announce: () => Effect.void,
+    subscribe: (_, subscriber) => Effect.sync(() => void subscribers.push(subscriber)),
+    isConnected: () => isConnected
+  })
+  yield* sweeps.run({
+    store: {
+      sweep: () => Effect.map(Clock.currentTimeMillis, (now) => (at.push((now - begin) / 1000), answer())),
+      clean: () => Effect.succeed(0)
+    },
+    shortestLease: Duration.seconds(10),
+    keepEnded: Duration.days(7),
+    keepDead: Duration.days(30),
+    isBusy: () => false
+  }).pipe(Effect.provideService(QueueSignals, signals))
+  yield* TestClock.adjust(0)
+  return { at, signal: () => subscribers.forEach(({ received }) => received(0)) }
+})
+
+describe("a worker looks for lost attempts", () => {
+  it.effect("half a second after the end of the lease of a task that another process may have claimed", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const { at, signal } = yield* open(() => nothing)
+      yield* TestClock.adjust("20 seconds")
+      assert.deepStrictEqual(at, [0])
+      signal() // a task was created
+      yield* TestClock.adjust("5 seconds")
+      signal() // another one, which does not put it off
+      yield* TestClock.adjust("20 seconds")
+      assert.deepStrictEqual(at, [0, 30.5])
+    })))
+
+  it.effect("when the store says that the next one is due", () =>
+    Effect.scoped(Effect.gen(function*() {
+      let sweeps = 0
+      const { at } = yield* open(() => ({ ...nothing, out_next_ms: ++sweeps === 1 ? 3_500n : null }))
+      yield* TestClock.adjust("50 seconds")
+      assert.deepStrictEqual(at, [0, 3.5])
+    })))
+
+  it.effect("once a minute without news, and once a lease while no signals arrive", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const connected = yield* open(() => nothing)
+      const alone = yield* open(() => nothing, false)
+      yield* TestClock.adjust("61 seconds")
+      assert.deepStrictEqual(connected.at, [0, 60])
+      assert.deepStrictEqual(alone.at, [0, 10, 20, 30, 40, 50, 60])
+    })))
+})
