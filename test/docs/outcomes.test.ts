@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import * as tasks from "../queue/outcomes/cases.ts"
 import { sections } from "../runtime/badInput/cases.ts"
 import * as Docs from "../utils/docs.ts"
 
@@ -20,7 +21,7 @@ describe("docs/outcomes.md", () => {
   it("every row is a test of the same name, and every test a row", () => {
     assert.deepStrictEqual(
       rows(Docs.read("docs/outcomes.md")),
-      Object.entries(sections).map(([section, cases]) => [section, Object.keys(cases)])
+      Object.entries({ ...sections, ...tasks.sections }).map(([section, cases]) => [section, Object.keys(cases)])
     )
   })
 

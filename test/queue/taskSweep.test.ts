@@ -43,7 +43,7 @@ const open = Effect.fnUntraced(function*(answer: () => Swept, isConnected = true
     isBusy: () => false
   }).pipe(Effect.provideService(QueueSignals, signals))
   yield* TestClock.adjust(0)
-  return { at, signal: () => subscribers.forEach(({ received }) => received(0)) }
+  return { at, signal: () => subscribers.forEach(({ received }) => received(0, "o")) }
 })
 
 describe("a worker looks for lost attempts", () => {
