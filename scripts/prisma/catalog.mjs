@@ -1,6 +1,9 @@
 /**
  * The objects of a schema that Prisma does not see: functions, triggers, partial and expression indexes, constraints,
  * views and storage parameters, as text that does not depend on the schema's name.
+ *
+ * A partitioned table has the same text as one that is not: `prisma/partitions` may be applied to a store or not. The
+ * partitions are left out, with all that belongs to them.
  */
 import pg from "pg"
 
@@ -14,16 +17,18 @@ const query = `
   SELECT 'trigger', c.relname || '.' || t.tgname, pg_get_triggerdef(t.oid)
   FROM pg_trigger AS t
   JOIN pg_class AS c ON c.oid = t.tgrelid
-  WHERE c.relnamespace = $1::regnamespace AND NOT t.tgisinternal
+  WHERE c.relnamespace = $1::regnamespace AND NOT t.tgisinternal AND NOT c.relispartition
   UNION ALL
-  SELECT 'index', c.relname, pg_get_indexdef(c.oid)
+  SELECT 'index', c.relname, replace(pg_get_indexdef(c.oid), ' ON ONLY ', ' ON ')
   FROM pg_class AS c
-  WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('i', 'I')
+  JOIN pg_index AS i ON i.indexrelid = c.oid
+  JOIN pg_class AS r ON r.oid = i.indrelid
+  WHERE c.relnamespace = $1::regnamespace AND NOT r.relispartition
   UNION ALL
   SELECT 'constraint', r.relname || '.' || k.conname, pg_get_constraintdef(k.oid)
   FROM pg_constraint AS k
   JOIN pg_class AS r ON r.oid = k.conrelid
-  WHERE k.connamespace = $1::regnamespace
+  WHERE k.connamespace = $1::regnamespace AND NOT r.relispartition
   UNION ALL
   SELECT 'view', c.relname, pg_get_viewdef(c.oid)
   FROM pg_class AS c
@@ -31,7 +36,7 @@ const query = `
   UNION ALL
   SELECT 'storage', c.relname, array_to_string(c.reloptions, ', ')
   FROM pg_class AS c
-  WHERE c.relnamespace = $1::regnamespace AND c.reloptions IS NOT NULL`
+  WHERE c.relnamespace = $1::regnamespace AND c.reloptions IS NOT NULL AND NOT c.relispartition`
 
 /** `kind name` to definition, without the tables that record migrations. */
 export async function readCatalog(client, schema) {

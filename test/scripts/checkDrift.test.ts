@@ -4,6 +4,7 @@ import { cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import { fileURLToPath } from "node:url"
+import * as Partitions from "../../src/prisma/Partitions.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { node } from "../utils/prismaCli.ts"
 
@@ -66,6 +67,17 @@ describe("of a database", () => {
       const { exitCode, output } = yield* checkDrift(["--url", url])
       assert.include(output, "Drift: none.")
       assert.strictEqual(exitCode, 0, output)
+    }), patient)
+
+  it.live("a partitioned history: only what nothing made differs", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      yield* Partitions.apply({ url })
+      yield* sql("CREATE INDEX of_our_own ON history (created_at)")
+      const { exitCode, output } = yield* checkDrift(["--url", url])
+      assert.strictEqual(exitCode, 1, output)
+      assert.deepStrictEqual(output.match(/^(missing|changed|additional) .*$/gm), ["additional index of_our_own"])
+      assert.notInclude(output, "history_p0")
     }), patient)
 
   it.live("each kind: fails and names it", () =>

@@ -64,6 +64,19 @@ export const emptyDatabase: Effect.Effect<TestDatabase, never, Scope.Scope> = Ef
   server().template === null ? ownSchema : ownDatabase("template0")
 )
 
+/** The name of another template, a clone of the usual one that has been changed; dropped with the scope. */
+export const otherTemplate = Effect.fnUntraced(
+  function*(template: string, change: (url: string) => Effect.Effect<void>) {
+    const name = yield* clone(template)
+    yield* change(urlWith((url) => (url.pathname = `/${name}`)))
+    return name
+  }
+)
+
+/** As `database`, a clone of that template. */
+export const databaseLike = (template: string): Effect.Effect<MigratedDatabase, never, Scope.Scope> =>
+  ownDatabase(template)
+
 /** `database` as a service. */
 export const layer: Layer.Layer<PgServer> = Layer.effect(PgServer, database)
 
@@ -88,12 +101,17 @@ const uniqueName = () => `test_${randomUUID().replaceAll("-", "_")}`
 const admin = (sql: string): Effect.Effect<void> =>
   Effect.scoped(Effect.flatMap(connect(server().url), (client) => Effect.promise(() => client.query(sql))))
 
-const ownDatabase = Effect.fnUntraced(function*(template: string) {
+const clone = Effect.fnUntraced(function*(template: string) {
   const name = uniqueName()
   yield* Effect.acquireRelease(
     admin(`CREATE DATABASE ${name} TEMPLATE ${template}`),
     () => admin(`DROP DATABASE IF EXISTS ${name} WITH (FORCE)`)
   )
+  return name
+})
+
+const ownDatabase = Effect.fnUntraced(function*(template: string) {
+  const name = yield* clone(template)
   return yield* open(urlWith((url) => (url.pathname = `/${name}`)), "public", template !== "template0")
 })
 

@@ -1,17 +1,21 @@
 /**
  * The driver on PostgreSQL for the validation suite, each time on a private database, with the rights of a worker alone.
  */
-import { PrismaProvider } from "duroxide-prisma/prisma"
+import { Partitions, PrismaProvider } from "duroxide-prisma/prisma"
 import { FromDriver } from "duroxide-prisma/provider"
 import type { Admin, Provider } from "duroxide-prisma/provider"
 import { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
+import { afterAll } from "vitest"
 import * as PgServer from "./PgServer.ts"
 import { layerWithoutOptimisticTurns } from "./withoutOptimisticTurns.ts"
 
 const layer = (
-  options?: Partial<PrismaProvider.Options>
+  options?: Partial<PrismaProvider.Options>,
+  database = PgServer.layer
 ): Layer.Layer<Provider.Provider | Admin.Admin | ProviderTest.Backdoor, unknown> =>
   Layer.unwrap(
     Effect.map(PgServer.PgServer, (test) =>
@@ -20,7 +24,7 @@ const layer = (
         PrismaProvider.layer({ ...options, url: test.workerUrl, migrate: "none" }),
         Layer.succeed(ProviderTest.Backdoor, backdoor(test))
       ))
-  ).pipe(Layer.provide(PgServer.layer))
+  ).pipe(Layer.provide(database))
 
 /** Without what a driver may leave out. */
 const simpleLayer = Layer.unwrap(
@@ -53,6 +57,27 @@ export const shortPollingSuite = (...topics: ReadonlyArray<ProviderTest.TopicNam
     shortPollThreshold: "500 millis",
     optimisticTurns: true
   })
+
+/** The same on a store whose history is partitioned; skipped where databases cannot be created. */
+export const partitionedSuite = (...topics: ReadonlyArray<ProviderTest.TopicName>): void => {
+  const { template } = PgServer.server()
+  if (template === null) return
+  const scope = Scope.makeUnsafe()
+  let partitioned: Promise<string> | undefined
+  const make = PgServer.otherTemplate(
+    template,
+    (url) => Effect.orDie(Effect.asVoid(Partitions.apply({ url, partitions: 16 })))
+  )
+  const name = Effect.promise(() => partitioned ??= Effect.runPromise(Scope.provide(make, scope)))
+  afterAll(() => Effect.runPromise(Scope.close(scope, Exit.void)))
+  const database = Layer.effect(PgServer.PgServer, Effect.flatMap(name, PgServer.databaseLike))
+  ProviderTest.suite("prisma, partitioned", layer({}, database), {
+    topics,
+    polling: "long",
+    shortPollThreshold: "500 millis",
+    optimisticTurns: true
+  })
+}
 
 // -----------------------------------------------------------------------------
 // internal

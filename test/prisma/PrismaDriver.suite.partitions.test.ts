@@ -1,0 +1,3 @@
+import { partitionedSuite } from "../utils/prismaSuite.ts"
+
+partitionedSuite("atomicity", "multiExecution", "prune", "optimisticTurns", "firstTurns")
