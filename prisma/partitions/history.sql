@@ -4,10 +4,10 @@
 -- Run it as the owner of the table. The table is locked exclusively until it is done: turns and reads of histories wait,
 -- and fail once their own time is over; processes try again. The lock itself is waited for 10 seconds at most.
 --
--- "duroxide" is the schema, 16 the number of partitions, which cannot be changed later; replace them by yours.
+-- "duroxide" is the schema, 8 the number of partitions, which cannot be changed later; replace them by yours.
 DO $partition$
 DECLARE
-  v_partitions CONSTANT integer := 16;
+  v_partitions CONSTANT integer := 8;
   v_schema CONSTANT text := '"duroxide"';
   v_table CONSTANT text := v_schema || '.history';
   v_old CONSTANT text := v_schema || '.history_unpartitioned';
@@ -26,7 +26,6 @@ BEGIN
     RAISE EXCEPTION 'duroxide-pg owns the tables of this schema, and migrates them' USING ERRCODE = 'feature_not_supported';
   END IF;
   PERFORM set_config('lock_timeout', '10s', true);
-  -- The function keeps names as they are when it is called, so the schema need not be in the search path.
   EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', v_table);
   SELECT c.relkind, c.relowner::regrole::text, array_to_string(c.reloptions, ', ')
   INTO v_kind, v_owner, v_storage

@@ -23,7 +23,7 @@ export interface Options {
   readonly url: string | Redacted.Redacted<string>
   /** Without quotes in it. Defaults to the URL's `schema` parameter, then to `public`. */
   readonly schema?: string | undefined
-  /** 2 to 1,024; it cannot be changed later. Defaults to 16. */
+  /** 2 to 1,024; it cannot be changed later. Defaults to 8. */
   readonly partitions?: number | undefined
 }
 
@@ -42,7 +42,7 @@ export interface Options {
  */
 export const apply = Effect.fn("Partitions.apply")(
   function*(options: Options) {
-    const partitions = options.partitions ?? 16
+    const partitions = options.partitions ?? 8
     if (!Number.isInteger(partitions) || partitions < 2 || partitions > 1024) {
       return yield* new ConfigurationInvalid({
         problem: `partitions must be a whole number from 2 to 1024, not ${partitions}`
@@ -56,7 +56,7 @@ export const apply = Effect.fn("Partitions.apply")(
     }
     if (yield* isPartitioned(session)) return false
     const sql = yield* ShippedSql.read("partitions/history.sql", [["duroxide", session.schema]])
-    yield* session.run(sql.replace("CONSTANT integer := 16;", `CONSTANT integer := ${partitions};`))
+    yield* session.run(sql.replace("CONSTANT integer := 8;", `CONSTANT integer := ${partitions};`))
     yield* session.run("ANALYZE history")
     return true
   },
