@@ -93,8 +93,8 @@ describe("a process that has nothing to do:", () => {
         "claimOutbox",
         "receiveMessages"
       ])
-      // Looks that are a minute apart at most have random pauses.
-      for (const [operation, count] of Object.entries(others)) assert.isAtMost(count, 20, operation)
+      // One or two a minute; polling, 60. Virtual time can outrun the check of the connection, which then polls for a while.
+      for (const [operation, count] of Object.entries(others)) assert.isAtMost(count, 60, operation)
       assert.isAtMost(checkNotifications, 10)
     }).pipe(Effect.scoped))
 
