@@ -68,6 +68,13 @@ describe("package", () => {
         })
         assert.strictEqual(refused.status, 2)
         assert.match(refused.stderr.toString(), /run npm install libsql@\d/)
+        // So are those that obtain tokens.
+        for (const [credentials, name] of [["entra", "@azure/identity"], ["rds", "@aws-sdk/rds-signer"]] as const) {
+          const { stderr } = spawnSync(bin(), ["status"], {
+            env: { ...process.env, DATABASE_URL: url, DUROXIDE_PG_CREDENTIALS: credentials }
+          })
+          assert.include(stderr.toString(), `the package ${name} is not installed: npm install ${name}`)
+        }
       }),
     60_000
   )
