@@ -183,7 +183,7 @@ describe("importFile", () => {
       assert.sameDeepMembers(
         claimed.map(({ instanceId, messages }) => [
           instanceId,
-          ...messages.map(({ workItem }) => JSON.parse(workItem).ExternalRaised.data).sort()
+          ...messages.map(({ workItem }) => String(JSON.parse(workItem).ExternalRaised.data)).sort()
         ]),
         [["a", "sent here", "sent there"], ["b", "sent here"]]
       )
