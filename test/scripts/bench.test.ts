@@ -90,7 +90,7 @@ describe("bench", () => {
 
   it.live("another process serves: what was noticed is timed", () =>
     Effect.gen(function*() {
-      const line = yield* bench("N", ...briefly, "--seconds", "1.5")
+      const line = yield* bench("N", ...briefly, "--seconds", "2.5")
       const names = line.variants.map(({ variant }: { readonly variant: string }) => variant)
       assert.deepStrictEqual(names, [
         "start to claim",
