@@ -77,6 +77,20 @@ describe("make: fails with one clear reason when", () => {
       "ENOENT"
     ],
     ["the URL is empty", () => ({ url: "" }), "ConfigurationInvalid", "DATABASE_URL"],
+    [
+      "the URL has no password",
+      () => ({ url: PgServer.urlWith((url) => (url.password = "")) }),
+      "AuthenticationFailed",
+      "no password was given"
+    ],
+    ["the URL has one slash", () => ({ url: "postgresql:/u:hunter2@127.0.0.1:1/db" }), "ConfigurationInvalid", "://"],
+    ["the URL has no slash", () => ({ url: "postgresql:u:hunter2@127.0.0.1:1/db" }), "ConfigurationInvalid", "://"],
+    [
+      "a password has a slash behind digits",
+      () => ({ url: "postgresql://u:12/hunter2@127.0.0.1:1/db" }),
+      "ConfigurationInvalid",
+      "percent-encoded"
+    ],
     ["the URL cannot be parsed", () => ({ url: "hunter2 at home" }), "ConfigurationInvalid", "percent-encoded"],
     [
       "the URL is not encoded",

@@ -219,6 +219,11 @@ const fromMessage = (thrown: unknown): ProviderError.Reason => {
     })
   }
   if (/Cannot use a pool after calling end/.test(message)) return new ProviderError.Closed()
+  if (/client password must be/.test(message)) {
+    return new ProviderError.AuthenticationFailed({
+      problem: "no password was given. Put it into the URL or PGPASSWORD, or provide Credentials"
+    })
+  }
   if (message.startsWith("SASL: ")) return new ProviderError.AuthenticationFailed({ problem: message })
   if (/does not support SSL|establishing an SSL connection/.test(message)) {
     return new ProviderError.ConfigurationInvalid({ problem: tlsProblem(message) })

@@ -36,17 +36,20 @@ export const parse = (
     if (typeof given !== "string" || given.trim() === "") {
       return yield* invalid("no connection URL (is DATABASE_URL set?)")
     }
+    // Without both slashes, the whole rest would be the name of the database, and shown as that.
+    if (/^[\w+.-]+:/.test(given) && !/^postgres(ql)?:\/\//i.test(given)) {
+      return yield* invalid("the connection URL must start with postgresql://")
+    }
     const parsed = yield* Result.try({
       try: () => {
         const parsed = new URL(given.replace("@/", "@localhost/")) // no host: `?host=` names a socket directory
         decodeURIComponent(parsed.username + parsed.password + parsed.hostname + parsed.pathname)
+        // A slash in a password ends the host: the rest of the password would be part of the database's name.
+        if (parsed.pathname.includes("@")) throw new Error()
         return parsed
       },
       catch: () => problem("the connection URL cannot be read; special characters in its parts must be percent-encoded")
     })
-    if (!/^postgres(ql)?:$/.test(parsed.protocol)) {
-      return yield* invalid(`the connection URL must start with postgresql://, not ${parsed.protocol}//`)
-    }
     const name = yield* checkSchema(schema ?? parsed.searchParams.get("schema") ?? "public")
     const pooled = parsed.searchParams.get("pgbouncer") === "true"
     const { searchParams: parameters } = parsed
