@@ -220,6 +220,12 @@ describe("the manifests:", () => {
     assert.strictEqual(bin["duroxide-prisma"], "./dist/cli/main.js")
   })
 
+  it("without TLS only where the manifest says so, because the server of the image has none", () => {
+    const { DATABASE_URL: url } = compose.services.worker.environment
+    assert.strictEqual(new URL(url).searchParams.get("sslmode"), "disable")
+    assert.deepStrictEqual(compose.services.migrate.environment, compose.services.worker.environment)
+  })
+
   it("scale by a gauge there is, within limits", () => {
     const { spec } = kind("ScaledObject")
     const [, metric] = /max\((\w+)\)/.exec(spec.triggers[0].metadata.query)!
