@@ -79,5 +79,9 @@ BEGIN
   END LOOP;
   EXECUTE format('DROP TABLE %s', v_old);
   EXECUTE format('ALTER TABLE %s OWNER TO %s', v_table, v_owner);
+  -- An administrator who runs this would own the partitions, and the owner could no longer migrate the table.
+  FOR v_number IN 0 .. v_partitions - 1 LOOP
+    EXECUTE format('ALTER TABLE %s_p%s OWNER TO %s', v_table, lpad(v_number::text, 4, '0'), v_owner);
+  END LOOP;
 END
 $partition$;

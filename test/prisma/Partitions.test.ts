@@ -76,6 +76,10 @@ describe("Partitions.apply", () => {
         "SELECT DISTINCT reloptions::text AS o FROM pg_class WHERE relname LIKE 'history_p0%' AND relkind = 'r'"
       )
       assert.deepStrictEqual(storage, [{ o: "{autovacuum_vacuum_scale_factor=0.05}" }])
+      const owners = yield* sql(
+        "SELECT DISTINCT pg_get_userbyid(relowner) AS owner FROM pg_class WHERE relname LIKE 'history_p0%'"
+      )
+      assert.deepStrictEqual(owners, [{ owner: `owner ${role}` }])
       assert.isFalse(yield* Partitions.apply({ url, schema, partitions: 8 }))
       yield* Migrator.verify({ url, schema })
     })))
