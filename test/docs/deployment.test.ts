@@ -7,6 +7,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { parse, parseAllDocuments } from "yaml"
+import * as Session from "../../src/prisma/internal/migrationSession.ts"
 import * as settings from "../../src/runtime/settings.ts"
 import * as Command from "../utils/command.ts"
 import * as Docs from "../utils/docs.ts"
@@ -63,6 +64,16 @@ describe("docs/deployment.md:", () => {
       for (const statement of text.replace(/^--.*\n/gm, "").trim().split("\n")) yield* sql(statement)
       const limited = yield* sql(`SELECT FROM pg_roles WHERE rolname LIKE '${prefix}%' AND rolconfig IS NOT NULL`)
       assert.lengthOf(limited, 4)
+    }).pipe(Effect.scoped))
+
+  it.live("sessions.sql: a migration keeps the lock_timeout of its role", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.emptyDatabase
+      const limited = new URL(url)
+      limited.searchParams.set("options", "-c lock_timeout=60000")
+      const session = yield* Session.openDirect({ url: limited.href })
+      yield* Session.lock(session, 1000)
+      assert.deepStrictEqual(yield* session.run("SHOW lock_timeout"), [{ lock_timeout: "1min" }])
     }).pipe(Effect.scoped))
 
   it.live("monitoring: the server answers its queries", () =>

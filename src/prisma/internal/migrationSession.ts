@@ -76,7 +76,7 @@ export const lock = ({ run, schema }: Session, timeoutMs: number) =>
     `SET lock_timeout = ${Math.max(1, Math.ceil(timeoutMs))};
      SELECT pg_advisory_lock(${lockKey});
      SELECT pg_advisory_lock(${duroxideLockKey(schema)});
-     SET lock_timeout = 0`
+     RESET lock_timeout`
   )
     .pipe(
       Effect.catchIf(

@@ -41,7 +41,7 @@ export const lock = ({ run, schema }: Target) =>
   run(
     `SET lock_timeout = '10s';
      SELECT pg_advisory_lock(hashtextextended('duroxide-prisma:sqlite_imports:' || current_schema(), 0));
-     SET lock_timeout = 0`
+     RESET lock_timeout`
   ).pipe(
     Effect.catchIf(
       (reason) => reason._tag === "Contention",
