@@ -73,8 +73,9 @@ export type Reads = Omit<
  * **Details**
  *
  * It is connected to by the first read, and again by the next one after a failure. Its sessions take no writes, also where
- * the URL leads to a primary. Every call fails with `ProviderError`. A read that the standby cancels, because it conflicts
- * with what the standby replays (40001), is sent once more.
+ * the URL leads to a primary, unless `preparedStatements` is false: a pooler shares its sessions. Every call fails with
+ * `ProviderError`. A read that the standby cancels, because it conflicts with what the standby replays (40001), is sent
+ * once more.
  *
  * @category services
  * @since 0.2.0
