@@ -46,6 +46,18 @@ describe("import sqlite", () => {
       assert.strictEqual((yield* run("verify sqlite")).exitCode, 0)
     }))
 
+  it.live("both connect to DIRECT_URL where DATABASE_URL leads to a pooler", () =>
+    Effect.gen(function*() {
+      const { file, target } = yield* prepared
+      const env = { DATABASE_URL: `${target.url}?pgbouncer=true`, DIRECT_URL: target.url }
+      for (const command of ["import", "verify"]) {
+        const { exitCode, stderr } = yield* Cli.run([command, "sqlite", file.path], { env })
+        assert.strictEqual(exitCode, 0, stderr)
+      }
+      const pooled = yield* Cli.run(["verify", "sqlite", file.path], { env: { DATABASE_URL: env.DATABASE_URL } })
+      assert.include(pooled.stderr, "migrations and imports need a session of their own")
+    }))
+
   it.live("shows its progress on a terminal, with percent and numbers", () =>
     Effect.gen(function*() {
       const { file, target } = yield* prepared

@@ -44,12 +44,12 @@ export const importSqlite = Command.make(
   "sqlite",
   flags,
   Effect.fnUntraced(function*({ batch, file, ...options }) {
-    const { address, schema, url } = yield* (yield* Settings).target
+    const { address, directUrl, schema } = yield* (yield* Settings).target
     const { answer, style } = yield* Output
     const progress = yield* SqliteProgress.make
     const report = yield* SqliteImport.importFile({
       file,
-      target: { url, schema },
+      target: { url: directUrl, schema },
       batch: Option.getOrUndefined(batch),
       onProgress: progress.report,
       ...options

@@ -86,6 +86,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       ...toJson(state),
       output: brief(outcome.output),
       error: brief(outcome.error),
+      customStatus: brief(state.customStatus),
       waitsFor: pending.map(({ deliveries, heldUntilMs, kind, visibleAtMs, what }) => ({
         kind,
         activity: what,

@@ -19,12 +19,12 @@ export const verifySqlite = Command.make(
     )
   },
   Effect.fnUntraced(function*({ file, maxDifferences }) {
-    const { address, schema, url } = yield* (yield* Settings).target
+    const { address, directUrl, schema } = yield* (yield* Settings).target
     const { answer } = yield* Output
     const progress = yield* SqliteProgress.make
     const report = yield* SqliteImport.verify({
       file,
-      target: { url, schema },
+      target: { url: directUrl, schema },
       maxDifferences,
       onProgress: progress.report
     })

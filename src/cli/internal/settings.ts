@@ -66,7 +66,7 @@ export const flags = [Url, SchemaName, EnvFile, Json, Verbose] as const
 /** The database a command is for. */
 export interface Target {
   readonly url: Redacted.Redacted<string>
-  /** Leads to the server itself, where `url` leads to a pooler: for migrations. */
+  /** Leads to the server itself, where `url` leads to a pooler: for migrations and imports. */
   readonly directUrl: Redacted.Redacted<string>
   readonly schema: string
   /** `host:port/database`, fit for messages. */

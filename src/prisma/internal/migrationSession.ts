@@ -59,7 +59,8 @@ export const openDirect = Effect.fnUntraced(function*(options: Login.Options) {
   const session = yield* open(options)
   return session.pooled
     ? yield* new ProviderError.ConfigurationInvalid({
-      problem: "migrations need a session of their own; give the server's URL, not the pooler's (pgbouncer=true)"
+      problem:
+        "migrations and imports need a session of their own; give the server's URL, not the pooler's (pgbouncer=true)"
     })
     : session
 })
