@@ -145,7 +145,12 @@ esac
       assert.include(create, `--sku-name ${/`(\w+)`/.exec(server!)![1]}`)
       assert.include(create, "--password-auth Disabled")
       assert.include(create, "--vnet app-net --subnet postgres")
-      assert.include(create, `--high-availability ${size === "development" ? "Disabled" : "ZoneRedundant"}`)
+      assert.include(create, `--zonal-resiliency ${size === "development" ? "Disabled" : "Enabled"}`)
+      const [, zone] = /--private-dns-zone (\S+)/.exec(create)!
+      const before = calls.slice(0, calls.indexOf(create)).join("\n")
+      assert.include(before, "--name postgres --delegations Microsoft.DBforPostgreSQL/flexibleServers")
+      assert.include(before, `private-dns zone create --output none --resource-group app --name ${zone!}`)
+      assert.include(before, `--zone-name ${zone!} --name app-net --virtual-network app-net`)
       assert.notMatch(create, /--admin-password|--public-access/)
       const pooler = parameters(calls).filter(([name]) => name.startsWith("pgbouncer."))
       assert.strictEqual(pooler.length > 0, size !== "development")
