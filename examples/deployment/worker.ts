@@ -59,7 +59,12 @@ const Pages = Layer.effectDiscard(Effect.gen(function*() {
   })
   yield* Effect.acquireRelease(
     Effect.callback<void>((resume) => void server.listen(port, () => resume(Effect.void))),
-    () => Effect.callback<void>((resume) => void server.close(() => resume(Effect.void)))
+    () =>
+      Effect.callback<void>((resume) => {
+        server.close(() => resume(Effect.void))
+        // A request that waits for a result would use up the time that the work has to end; its instance continues.
+        server.closeAllConnections()
+      })
   )
 }))
 
