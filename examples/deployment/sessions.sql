@@ -3,6 +3,5 @@
 ALTER ROLE duroxide_worker SET idle_in_transaction_session_timeout = '1min';
 ALTER ROLE duroxide_client SET idle_in_transaction_session_timeout = '1min';
 ALTER ROLE duroxide_reader SET statement_timeout = '1min';
-ALTER ROLE duroxide_reader SET default_transaction_read_only = on;
 -- A migration waits for another one as long as its own setting says, and for a forgotten transaction a minute.
 ALTER ROLE duroxide_migrator SET lock_timeout = '1min';
