@@ -9,6 +9,8 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
+import { Prisma } from "../../src/prisma/internal/client.ts"
+import * as Statements from "../../src/queue/internal/statements.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, Job, makeCalls } from "./utils/tasks.ts"
@@ -44,6 +46,7 @@ const open = Effect.gen(function*() {
     messages,
     untilCompleted: (count: number) => waitUntil(Effect.map(ids("Completed"), ({ length }) => length === count)),
     linesOf: (text: string) => lines.filter(({ message }) => String(message).includes(text)),
+    database: Context.get(services, Database.Database),
     statementCounts: Context.get(services, Database.Database).statementCounts,
     /** Creates tasks, and publishes their wake-ups, so that one receive gets all of them. */
     publish: Effect.fnUntraced(function*(count: number) {
@@ -74,6 +77,27 @@ const poison = (when: string) =>
    WHEN (NEW.payload = '{"n":3}' AND ${when}) EXECUTE FUNCTION poison()`
 
 describe("Tasks in sets:", () => {
+  test("a set is answered in parts, so that no text gets too long", (app) =>
+    Effect.gen(function*() {
+      const parts: Array<number> = []
+      const database = {
+        ...app.database,
+        query: <Row>(operation: string, sql: Parameters<typeof app.database.query>[1]) =>
+          Effect.tap(app.database.query<Row>(operation, sql), (rows) => Effect.sync(() => parts.push(rows.length)))
+      }
+      const { collected } = Statements.make(database, {})
+      const ids = yield* app.publish(100)
+      const ended = yield* collected<{ readonly task_id: string }>("awaitTasks", "dx_await_tasks", [
+        Prisma.sql`${[...ids]}::uuid[]`
+      ])
+      assert.deepStrictEqual(ended, [])
+      yield* app.worker(({ n }) => Effect.succeed(n))
+      yield* app.untilCompleted(100)
+      const answers = yield* collected<object>("awaitTasks", "dx_await_tasks", [Prisma.sql`${[...ids]}::uuid[]`])
+      assert.lengthOf(answers, 100)
+      assert.deepStrictEqual(parts, [0, 4])
+    }))
+
   test("a hundred tasks take a few statements, and leave no message", (app) =>
     Effect.gen(function*() {
       yield* app.publish(100)

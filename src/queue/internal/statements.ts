@@ -37,8 +37,8 @@ export interface Statements {
     settings?: Settings
   ) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
   /**
-   * As `rows`, in one value: many small rows cost the server and this process less so. Numbers are below 2^53, and there is no
-   * type that JSON does not have.
+   * As `rows`, in few values: many small rows cost the server and this process less so. Numbers are below 2^53, and there is
+   * no type that JSON does not have.
    */
   readonly collected: <Row>(
     operation: string,
@@ -95,12 +95,19 @@ export const make = ({ address, query, schema, schemaSql }: Database["Service"],
           spans.statement(
             operation,
             settings.items ?? 1,
-            query<{ readonly answer: ReadonlyArray<Row> | null }>(
+            query<{ readonly answer: ReadonlyArray<Row> }>(
               operation,
-              Prisma.sql`SELECT json_agg(one) AS answer FROM ${call(name, args, settings, now)} AS one`
+              Prisma.sql`
+                SELECT json_agg(one ORDER BY position) AS answer
+                FROM (
+                  SELECT one, row_number() OVER () AS position, (row_number() OVER () - 1) / ${rowsPerValue}::int AS part
+                  FROM ${call(name, args, settings, now)} AS one
+                ) AS rows
+                GROUP BY part
+                ORDER BY part`
             )
           ),
-          (rows) => rows[0]!.answer ?? []
+          (rows) => rows.flatMap(({ answer }) => answer)
         )),
     answer: <A>(
       operation: string,
@@ -124,6 +131,12 @@ export const make = ({ address, query, schema, schemaSql }: Database["Service"],
 }
 
 // internal
+
+/**
+ * A text of JavaScript has at most 512 MiB, and `pg` throws in its socket's handler beyond that. A payload or result has at
+ * most 4 MiB, twice that as a text in JSON.
+ */
+const rowsPerValue = 32
 
 /** Arguments are evaluated before the call, and the settings end with the statement. */
 const withSettings = (argument: Prisma.Sql, { isQuiet, isUnflushed, items = 1 }: Settings) => {
