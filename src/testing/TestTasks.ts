@@ -145,7 +145,7 @@ export interface TestAttempt {
  * @since 0.2.0
  */
 export const attempt = (options: {
-  /** Defaults to `Test`. */
+  /** The name of the handler's task: `Resize.attempt` dies in an attempt at a task of another name. Defaults to `Test`. */
   readonly taskName?: string | undefined
   /** Defaults to a new UUID. It is also the idempotency key. */
   readonly taskId?: string | undefined

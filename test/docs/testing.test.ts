@@ -85,7 +85,7 @@ const PublishLive = Publish.toLayer((image) => Resize.execute({ image }))
 
 /** A handler that commits in a transaction of its own. */
 const resizeIn = Effect.fn(function*(connection: never, { image }: { readonly image: string }) {
-  const attempt = yield* Task.Attempt
+  const attempt = yield* Resize.attempt
   yield* attempt.commit(connection, `small ${image}`)
 })
 
@@ -113,7 +113,7 @@ it.effect("Publish: survives a worker that dies", () =>
 
 it.effect("Resize: commits what it returns", () =>
   Effect.gen(function*() {
-    const { commits, service } = TestTasks.attempt({ attempt: 2 })
+    const { commits, service } = TestTasks.attempt({ taskName: "Resize", attempt: 2 })
     yield* Effect.provideService(resizeIn(tx, { image: "cat.png" }), Task.Attempt, service)
     assert.deepStrictEqual(commits, ["small cat.png"])
   }))
