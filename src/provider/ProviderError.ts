@@ -255,7 +255,7 @@ export class Contention extends Schema.TaggedError<Contention>(id("Contention"))
 
 /**
  * The server or the pool cannot take the statement now: starting, stopping, failing over, out of connections, memory
- * or disk, our own statement timeout, or every pooled connection is busy.
+ * or disk, our own statement timeout, or every pooled connection is busy. Or there is no password to log in with now.
  *
  * @category reasons
  * @since 0.1.0
@@ -266,9 +266,7 @@ export class Unavailable extends Schema.TaggedError<Unavailable>(id("Unavailable
 }) {
   readonly isRetryable = true
   override get message() {
-    return `the database cannot take the statement now: ${this.problem}${
-      this.sqlState === null ? "" : ` (${this.sqlState})`
-    }`
+    return `the database cannot be used now: ${this.problem}${this.sqlState === null ? "" : ` (${this.sqlState})`}`
   }
 }
 

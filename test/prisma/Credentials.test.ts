@@ -125,7 +125,10 @@ describe("layer:", () => {
       assert.instanceOf(error, ProviderError)
       assert.strictEqual(error.reason._tag, "Unavailable")
       assert.isTrue(error.isRetryable)
-      assert.include(error.message, "the function for the password failed: no answer from <url>")
+      assert.strictEqual(
+        error.message,
+        "connect: the database cannot be used now: the function for the password failed: no answer from <url>"
+      )
 
       state.fails = false
       assert.strictEqual(yield* ask(), "password 5")
