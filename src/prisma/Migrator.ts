@@ -283,11 +283,15 @@ interface State {
 
 const readState = Effect.fnUntraced(function*(session: Session.Session, known: ReadonlyArray<Migration>) {
   const rows = (yield* Session.hasTable(session, "_prisma_migrations"))
-    ? yield* session.run(
-      `SELECT migration_name AS name, checksum, finished_at IS NOT NULL AS finished, logs
-       FROM _prisma_migrations
-       WHERE rolled_back_at IS NULL
-       ORDER BY started_at`
+    ? yield* Session.withAdvice(
+      // Without USAGE on the schema, an unqualified name is a table that does not exist.
+      session.run(
+        `SELECT migration_name AS name, checksum, finished_at IS NOT NULL AS finished, logs
+         FROM ${Connection.quoted(session.schema)}._prisma_migrations
+         WHERE rolled_back_at IS NULL
+         ORDER BY started_at`
+      ),
+      readAdvice
     )
     : []
   const names = rows.map(({ name }) => String(name))
@@ -341,6 +345,8 @@ const failedEarlier = (schema: string, { logs, name }: NonNullable<State["open"]
 // -----------------------------------------------------------------------------
 // internal: applying
 // -----------------------------------------------------------------------------
+
+const readAdvice = "Grant this login one of the roles of docs/roles.md, and apply the roles after each migration"
 
 const migrateAdvice = "Migrate with a role that may create tables; others use Migrator.layerVerify"
 

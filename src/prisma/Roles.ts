@@ -8,7 +8,7 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
-import { ProviderError } from "../provider/ProviderError.ts"
+import { ProviderError, type Reason } from "../provider/ProviderError.ts"
 import * as Session from "./internal/migrationSession.ts"
 import * as ShippedSql from "./internal/shippedSql.ts"
 
@@ -49,8 +49,9 @@ export interface Options {
  * **Details**
  *
  * Rights on our tables that the file does not name are taken away. Each file is one transaction; running processes keep
- * working. Fails with `ProviderError`, operation `applyRoles`: `PermissionDenied`, `SchemaMismatch` before the first
- * migration, `ConfigurationInvalid` for a name with quotes, or a reason of the connection.
+ * working. Fails with `ProviderError`, operation `applyRoles`: `PermissionDenied`, which names the role if it does not
+ * exist and this login may not create it, `SchemaMismatch` before the first migration, `ConfigurationInvalid` for a name
+ * with quotes, or a reason of the connection.
  *
  * @category operations
  * @since 0.2.0
@@ -62,7 +63,12 @@ export const apply = Effect.fn("Roles.apply")(
       const name = options.roles[role]
       if (name === undefined) continue
       const names = [["duroxide", schema], [`duroxide_${role}`, name]] as const
-      yield* run(yield* ShippedSql.read(`roles/${role}.sql`, names))
+      const sql = yield* ShippedSql.read(`roles/${role}.sql`, names)
+      yield* Effect.catchIf(
+        run(sql),
+        ({ _tag }) => _tag === "PermissionDenied",
+        (reason) => explained(run, reason, name)
+      )
     }
   },
   Effect.scoped,
@@ -72,3 +78,12 @@ export const apply = Effect.fn("Roles.apply")(
 // internal
 
 const order: ReadonlyArray<Role> = ["migrator", "worker", "client", "reader"]
+
+/** The server does not name the role that it refuses to create. */
+const explained = Effect.fnUntraced(function*(run: Session.Session["run"], reason: Reason, name: string) {
+  const [role] = yield* run("SELECT FROM pg_roles WHERE rolname = $1", [name])
+  return yield* role !== undefined ? Effect.fail(reason) : Session.withAdvice(
+    Effect.fail(reason),
+    `Role "${name}" does not exist: an administrator creates it first, with CREATE ROLE "${name}"`
+  )
+})

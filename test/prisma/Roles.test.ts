@@ -4,7 +4,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
-import { Migrator, PrismaProvider, Roles } from "duroxide-prisma/prisma"
+import { type MigrationError, Migrator, PrismaProvider, Roles } from "duroxide-prisma/prisma"
 import { Admin, Provider, type ProviderError } from "duroxide-prisma/provider"
 import { Outbox, PgQueue, Queue, QueueDatabase, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
 import * as Duration from "effect/Duration"
@@ -43,6 +43,8 @@ const withLogin = (url: string, name: string) => {
   login.password = name
   return login.toString()
 }
+
+const loginOf = (store: Store, role: Roles.Role) => decodeURIComponent(new URL(store.url(role)).username)
 
 /** In a schema of its own, made by the migrator; the roles are logins that exist, with other names than in the files. */
 const makeStore: Effect.Effect<Store, unknown, Scope.Scope> = Effect.gen(function*() {
@@ -306,6 +308,56 @@ describe("Roles", () => {
     60_000
   )
 
+  it.live(
+    "a login without a role, or before it is applied: the error says so and what to do",
+    () =>
+      silently(Effect.scoped(Effect.gen(function*() {
+        const store = yield* makeStore
+        const { schema } = store
+        const [quoted, reader] = [pg.escapeIdentifier(schema), pg.escapeIdentifier(loginOf(store, "reader"))]
+        const refused = (effect: Effect.Effect<unknown, MigrationError.MigrationError>, problem: string) =>
+          Effect.map(Effect.flip(effect), ({ message, reason }) => {
+            assert.strictEqual(reason._tag, "PermissionDenied", message)
+            assert.include(message, problem)
+            assert.include(message, "docs/roles.md")
+          })
+        const url = store.url("reader")
+        yield* store.sql(`REVOKE SELECT ON ${quoted}._prisma_migrations FROM ${reader}`)
+        yield* refused(Migrator.verify({ url, schema }), "permission denied for table _prisma_migrations")
+        yield* store.sql(`REVOKE USAGE ON SCHEMA ${quoted} FROM ${reader}`)
+        yield* refused(Migrator.verify({ url, schema }), "permission denied for schema")
+        yield* refused(Migrator.migrate({ url, schema }), "permission denied for schema")
+        // A process that checks nothing says it with its first statement.
+        const list = Effect.gen(function*() {
+          return yield* (yield* Admin.Admin).listInstances
+        }).pipe(Effect.provide(PrismaProvider.layer({ url, schema, migrate: "none" })))
+        assert.include(String((yield* Effect.flip(list)).message), "permission denied for schema")
+        yield* store.apply
+        yield* Migrator.verify({ url, schema })
+      }))),
+    60_000
+  )
+
+  it.live(
+    "a role that a migrator may not create: the error names it, and who creates it",
+    () =>
+      silently(Effect.scoped(Effect.gen(function*() {
+        const store = yield* makeStore
+        const { schema } = store
+        const url = store.url("migrator")
+        const error = yield* Effect.flip(Roles.apply({ url, schema, roles: { worker: "no such role" } }))
+        assert.strictEqual(error.reason._tag, "PermissionDenied")
+        assert.include(error.message, "Role \"no such role\" does not exist: an administrator creates it first")
+        // One that exists lacks something else.
+        const other = yield* Effect.flip(
+          Roles.apply({ url: store.url("reader"), schema, roles: { worker: loginOf(store, "worker") } })
+        )
+        assert.strictEqual(other.reason._tag, "PermissionDenied")
+        assert.notInclude(other.message, "does not exist")
+      }))),
+    60_000
+  )
+
   it.live("applying again takes away what the file does not name, and each table is granted", () =>
     Effect.scoped(Effect.gen(function*() {
       const store = yield* makeStore
@@ -315,7 +367,7 @@ describe("Roles", () => {
         [store.schema]
       )
       const before = yield* rights
-      const worker = pg.escapeIdentifier(decodeURIComponent(new URL(store.url("worker")).username))
+      const worker = pg.escapeIdentifier(loginOf(store, "worker"))
       yield* store.sql(`GRANT ALL ON ALL TABLES IN SCHEMA ${pg.escapeIdentifier(store.schema)} TO ${worker}`)
       assert.notDeepEqual(yield* rights, before)
       yield* store.apply
@@ -324,7 +376,7 @@ describe("Roles", () => {
         const unread = yield* store.sql(
           `SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p')
            AND NOT has_table_privilege($2, c.oid, 'SELECT')`,
-          [pg.escapeIdentifier(store.schema), decodeURIComponent(new URL(store.url(role)).username)]
+          [pg.escapeIdentifier(store.schema), loginOf(store, role)]
         )
         assert.deepStrictEqual(unread, [], role)
       }
