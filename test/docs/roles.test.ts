@@ -1,16 +1,23 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Migrator, Roles } from "duroxide-prisma/prisma"
+import { Migrator, PrismaProvider, Roles } from "duroxide-prisma/prisma"
+import { Admin } from "duroxide-prisma/provider"
 import * as Effect from "effect/Effect"
+import * as Logger from "effect/Logger"
 import { readdirSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import * as Docs from "../utils/docs.ts"
+import * as PgServer from "../utils/PgServer.ts"
 
-const administrator = "postgresql://…"
-const migrator = "postgresql://…"
+// Those of the database of the test.
+let administrator = ""
+let migrator = ""
 
 // docs/roles.md
-export const deploy = Effect.gen(function*() {
+export const prepare = Effect.gen(function*() {
   yield* Roles.apply({ url: administrator, schema: "orders", roles: { migrator: "orders_migrator" } })
+})
+
+export const deploy = Effect.gen(function*() {
   yield* Migrator.migrate({ url: migrator, schema: "orders" })
   yield* Roles.apply({
     url: migrator,
@@ -27,6 +34,37 @@ describe("docs/roles.md:", () => {
     const source = Docs.withoutIndentation(Docs.read("test/docs/roles.test.ts"))
     for (const { code } of Docs.blocks(page, "ts")) assert.include(source, Docs.withoutIndentation(code))
   })
+
+  it.live(
+    "its steps work on a fresh database, and the logins have the rights of their roles",
+    () =>
+      Effect.gen(function*() {
+        const [logins] = Docs.blocks(page, "sql")
+        const names = [...logins!.code.matchAll(/^CREATE ROLE (\w+) LOGIN PASSWORD '…';$/gm)].map(([, name]) => name!)
+        assert.deepStrictEqual(names, ["orders_migrator", "orders_worker", "orders_client", "orders_reader"])
+        const { sql, url } = yield* PgServer.emptyDatabase
+        const plain = url.replace(/\?.*$/, "")
+        yield* Effect.addFinalizer(() =>
+          Effect.andThen(
+            sql("DROP SCHEMA IF EXISTS orders CASCADE"),
+            Effect.forEach(names, (name) => Effect.andThen(sql(`DROP OWNED BY ${name}`), sql(`DROP ROLE ${name}`)))
+          )
+        )
+        yield* sql(logins!.code.replaceAll("…", "secret"))
+        const as = (name: string) => Object.assign(new URL(plain), { username: name, password: "secret" }).toString()
+        administrator = plain
+        migrator = as("orders_migrator")
+        yield* prepare
+        yield* deploy
+        // The next release.
+        yield* deploy
+        for (const name of names) yield* Migrator.verify({ url: as(name), schema: "orders" })
+        yield* Effect.gen(function*() {
+          assert.lengthOf(yield* (yield* Admin.Admin).listInstances, 0)
+        }).pipe(Effect.provide(PrismaProvider.layer({ url: as("orders_worker"), schema: "orders", migrate: "verify" })))
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
+    60_000
+  )
 
   it("lists each role that has a file, whose names are those that are replaced", () => {
     const folder = fileURLToPath(new URL("../../prisma/roles/", import.meta.url))
