@@ -45,7 +45,7 @@ export type Services = Database.Database | signals.QueueSignals
  * Opens the database for a process without orchestrations. One connection that listens is opened when something of the
  * process first waits for wake-ups.
  *
- * @see {@link layerShared} for a process with a runtime
+ * @see {@link layerShared} and {@link layerSharedEnvironment} for a process with a runtime
  * @category layers
  * @since 0.2.0
  */
@@ -106,3 +106,22 @@ export const layerShared = (options: {
   /** As in `Options`. */
   readonly listens?: boolean | undefined
 }): Layer.Layer<signals.QueueSignals, ProviderError, Database.Database> => signals.layer(options)
+
+/**
+ * As `layerShared`, with options from `environment`, and `Credentials.layerConfig`: for a `Database` that
+ * `PrismaProvider.layerEnvironment` opens. `url` is that of `DIRECT_URL`, else of `DATABASE_URL`, and `listens` that of
+ * `DUROXIDE_LONG_POLLING`. Options that no variable sets are those of `defaults`.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layerSharedEnvironment = (
+  defaults?: Partial<Pick<Options, "url" | "directUrl" | "tls" | "listens">>
+): Layer.Layer<signals.QueueSignals, ProviderError | Config.ConfigError, Database.Database> =>
+  Layer.unwrap(
+    Effect.map(
+      Environment.databaseConfig<Options>(defaults),
+      ({ options: { directUrl, listens, tls, url } }) =>
+        Layer.provide(layerShared({ url: directUrl ?? url, tls, listens }), Credentials.layerConfig)
+    )
+  )

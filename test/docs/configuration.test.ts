@@ -1,7 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
 import { RuntimeConfig } from "duroxide-prisma"
-import { PrismaProvider } from "duroxide-prisma/prisma"
-import { Task, TaskWorker } from "duroxide-prisma/queue"
+import { Credentials, PrismaProvider, ReadReplica } from "duroxide-prisma/prisma"
+import { Admin } from "duroxide-prisma/provider"
+import { Outbox, PgQueue, QueueDatabase, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
+import * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -11,7 +13,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import * as Docs from "../utils/docs.ts"
+import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const Resize = Task.make("Resize")
 
@@ -23,6 +27,15 @@ export const ConfiguredLive = Layer.mergeAll(
 
 export const WorkerLive = Layer.unwrap(
   Effect.map(TaskWorker.environment, (options) => TaskWorker.layer({ tasks: [Resize], ...options }))
+)
+
+const ReplicaLive = ReadReplica.layerConfig({ url: Config.Redacted("READ_DATABASE_URL") }).pipe(
+  Layer.provide(Credentials.layerConfig)
+)
+
+export const StoreLive = QueueDatabase.layerSharedEnvironment().pipe(
+  Layer.provideMerge(PrismaProvider.layerEnvironment()),
+  Layer.provide(ReplicaLive)
 )
 // docs/configuration.md
 
@@ -46,6 +59,51 @@ describe("docs/configuration.md:", () => {
       assert.deepInclude(settings, { workerConcurrency: 64, maxAttempts: 3, orchestrationConcurrency: 16 })
       assert.lengthOf(yield* sql("SELECT FROM pg_namespace WHERE nspname = 'orders'"), 1)
     }))
+
+  it.live(
+    "all connections of one process log in with the credentials of the environment",
+    () =>
+      Effect.gen(function*() {
+        const role = yield* loginRole("right")
+        const { sql, url } = yield* PgServer.database
+        const folder = mkdtempSync(path.join(tmpdir(), "duroxide-env-"))
+        yield* Effect.addFinalizer(() => Effect.sync(() => rmSync(folder, { recursive: true })))
+        const file = path.join(folder, "password")
+        writeFileSync(file, "right\n")
+        const env = { DATABASE_URL: role.at(url), READ_DATABASE_URL: role.at(url), DUROXIDE_PG_PASSWORD_FILE: file }
+        const listeners = Effect.map(
+          sql("SELECT FROM pg_stat_activity WHERE usename = $1 AND application_name LIKE 'duroxide-prisma queues%'", [
+            role.name
+          ]),
+          ({ length }) => length
+        )
+        const process = (env: Record<string, string>) =>
+          TaskWorker.layer({ tasks: [Resize] }).pipe(
+            Layer.provide(Resize.toLayer(() => Effect.void)),
+            Layer.merge(Outbox.publisher()),
+            Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
+            Layer.provideMerge(Tasks.layer),
+            Layer.provideMerge(StoreLive),
+            Layer.provide([ConfigProvider.layer(ConfigProvider.fromEnv({ env })), Logger.layer([])])
+          )
+        const work = Effect.gen(function*() {
+          const tasks = yield* Tasks.Tasks
+          yield* tasks.wait(Resize, yield* tasks.create(Resize, {}))
+          // Answered by the replica, which has no fallback.
+          assert.lengthOf(yield* (yield* Admin.Admin).listInstances, 0)
+        })
+        yield* Effect.andThen(work, waitUntil(Effect.map(listeners, (count) => count === 1))).pipe(
+          Effect.provide(process(env))
+        )
+        yield* waitUntil(Effect.map(listeners, (count) => count === 0))
+        // Work is found, and nothing listens.
+        yield* Effect.gen(function*() {
+          yield* work
+          assert.strictEqual(yield* listeners, 0)
+        }).pipe(Effect.provide(process({ ...env, DUROXIDE_LONG_POLLING: "false" })))
+      }).pipe(Effect.scoped),
+    60_000
+  )
 
   it("npm scripts read .env, below what the environment sets, and git ignores the file", () => {
     const clone = mkdtempSync(path.join(tmpdir(), "duroxide-env-"))
