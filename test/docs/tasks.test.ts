@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
-import { Orchestration, Runtime } from "duroxide-prisma"
-import { Migrator } from "duroxide-prisma/prisma"
+import { Client, Orchestration, Runtime } from "duroxide-prisma"
+import { Migrator, PrismaProvider } from "duroxide-prisma/prisma"
 import { Outbox, PgQueue, QueueDatabase, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -51,7 +51,7 @@ const RuntimeLive = Runtime.layer({ orchestrations: [Publish], activities: [...T
 it("docs/tasks.md: its examples are those tested here", () => {
   const here = Docs.withoutIndentation(Docs.read("test/docs/tasks.test.ts"))
   const examples = Docs.blocks(Docs.read("docs/tasks.md"), "ts")
-  assert.lengthOf(examples, 6)
+  assert.lengthOf(examples, 7)
   for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   for (const layer of [WorkerLive, RuntimeLive]) assert.isTrue(Layer.isLayer(layer))
 })
@@ -125,4 +125,24 @@ it.live("docs/tasks.md: its transactions and its worker", () =>
     assert.deepStrictEqual(yield* sql("SELECT paid FROM invoices"), [{ paid: true }])
     // The task of the transaction was that of the key.
     assert.lengthOf(yield* sql("SELECT FROM duroxide.queue_tasks WHERE name = 'Resize'"), 1)
+  }).pipe(Effect.scoped), 60_000)
+
+it.live("docs/tasks.md: one process runs an orchestration and its tasks", () =>
+  Effect.gen(function*() {
+    const { url } = yield* PgServer.database
+    const ProcessLive = Layer.mergeAll(
+      RuntimeLive,
+      TaskWorker.layer({ tasks: [Resize] }).pipe(Layer.provide(ResizeLive)),
+      Outbox.publisher()
+    ).pipe(
+      Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
+      Layer.merge(Client.layer),
+      Layer.provide(QueueDatabase.layerShared({ url })),
+      Layer.provide(PrismaProvider.layer({ url }))
+    )
+    yield* Effect.gen(function*() {
+      const client = yield* Client.Client
+      const small = yield* client.execute(Publish, { instanceId: "album", payload: "cat.png" })
+      assert.strictEqual(small, "small cat.png")
+    }).pipe(Effect.provide(Layer.provide(ProcessLive, Logger.layer([]))))
   }).pipe(Effect.scoped), 60_000)
