@@ -1,5 +1,5 @@
 /**
- * How far a long command is: one line that is rewritten on a terminal, a plain line now and then elsewhere.
+ * How far a long command is: one line that is rewritten on a terminal, a plain line every 10 seconds elsewhere.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -13,7 +13,8 @@ export interface Progress {
 export const make: Effect.Effect<Progress, never, Output> = Effect.gen(function*() {
   const output = yield* Output
   const pauseMs = output.canRewrite ? 100 : 10_000
-  let nextMs = Number.NEGATIVE_INFINITY
+  // A short command leaves no line in a file.
+  let nextMs = output.canRewrite ? Number.NEGATIVE_INFINITY : (yield* Clock.currentTimeMillis) + pauseMs
   return {
     report: (text, json) =>
       Effect.flatMap(Clock.currentTimeMillis, (nowMs) => {
