@@ -55,7 +55,8 @@ export interface ImportReport extends Copy.Report {}
  * locks that have not expired. Then it copies instances in batches, each in one transaction with its progress, and at
  * the end all messages and activities in one transaction, which also releases the instances. After a failure or a kill,
  * a call with the same file and options continues behind the last batch. A file that was imported already is reported
- * as such, and nothing is written.
+ * as such, and nothing is copied; then `serve` pins executions of the file that are still under way, still pinned to
+ * Duroxide, and locked by no process.
  *
  * All locks of the file are released; numbers of attempts stay. Ids of messages are new, in the same order.
  *

@@ -182,6 +182,26 @@ it.layer(PgServer.layer)((it) => {
         ) assert.deepInclude(yield* refused(path, options), { _tag: "InvalidInput", field })
       }))
 
+    it.effect("serve: a name that the file does not have is refused, with the names that it has", () =>
+      Effect.gen(function*() {
+        const file = yield* Files.make()
+        Files.addWaiting(file, "waits")
+        Files.addWaiting(file, "ended", { name: "Ended" })
+        file.sql("UPDATE executions SET status = 'Completed' WHERE instance_id = 'ended'")
+        Files.addMessage(file, "begins", { StartOrchestration: { instance: "begins", orchestration: "Queued" } })
+        assert.deepInclude(yield* refused(file.path, { serve: ["Errand", "Ended", "Queued", "Erand"] }), {
+          _tag: "InvalidInput",
+          field: "serve",
+          problem: "the file has no execution of Erand; orchestrations of the file: Ended, Errand"
+        })
+        const target = yield* PgServer.database
+        const serve = ["Errand", "Ended", "Queued"]
+        const { served } = yield* SqliteImport.importFile({ file: file.path, target, serve })
+        assert.strictEqual(served, 1)
+        const again = yield* Effect.flip(SqliteImport.importFile({ file: file.path, target, serve: ["Erand"] }))
+        assert.strictEqual(again.reason._tag, "InvalidInput")
+      }))
+
     it.effect("a schema without the migrations of this version is refused", () =>
       Effect.gen(function*() {
         const { path } = yield* Files.make()

@@ -8,6 +8,7 @@ import * as SqliteError from "../SqliteError.ts"
 import * as Batches from "./batches.ts"
 import * as Examine from "./examine.ts"
 import * as FileLayout from "./fileLayout.ts"
+import * as Pins from "./pins.ts"
 import * as Progress from "./progress.ts"
 import * as Rows from "./rows.ts"
 import * as SqliteFile from "./sqliteFile.ts"
@@ -25,7 +26,8 @@ export interface Options {
   readonly onConflict?: "refuse" | "keep" | "replace" | undefined
   /**
    * Names of orchestrations whose executions under way are run on by this package. Others stay pinned to Duroxide's own
-   * version, and only its processes run them. Defaults to none.
+   * version, and only its processes run them. A name that the file does not have is refused. Another call after the import
+   * pins the executions of more names. Defaults to none.
    */
   readonly serve?: ReadonlyArray<string> | undefined
   /** Instances per transaction, from 1 to 10,000; fewer if they have more than 20,000 events. Defaults to 500. */
@@ -44,7 +46,7 @@ export interface Report {
   readonly schema: string
   /** SHA-256 of all that the file contains, without locks. */
   readonly fingerprint: string
-  /** `alreadyImported`: an earlier call has imported all of it, and this one wrote nothing. */
+  /** `alreadyImported`: an earlier call has imported all of it, and this one copied nothing. */
   readonly outcome: "imported" | "alreadyImported"
   /** Whether an earlier call has begun it. */
   readonly resumed: boolean
@@ -56,6 +58,13 @@ export interface Report {
   readonly replaced: number
   /** How many executions under way were pinned to this package, as `serve` says. */
   readonly served: number
+  /**
+   * How many executions of the file, by orchestration, are under way and stay pinned to Duroxide: only its processes run
+   * them. Of a name of `serve`: those that a process of Duroxide had locked.
+   */
+  readonly stayPinned: Readonly<Record<string, number>>
+  /** How many imports that had not ended were removed, as `discardUnfinished` says. */
+  readonly discarded: number
   readonly durationMs: number
 }
 
@@ -67,18 +76,20 @@ export const run = Effect.fnUntraced(function*(
   yield* check(options)
   const file = yield* SqliteFile.open(options.file)
   const has = yield* FileLayout.read(file)
+  const served = [...new Set(serve)].sort()
+  yield* Pins.checkNames(file, served)
   if (options.ignoreLocks !== true) yield* Examine.refuseLocks(file, has)
   const target = yield* Target.open(options.target)
   yield* Target.lock(target)
 
   const examined = yield* Examine.examine(file, has, onProgress)
   const { fingerprint } = examined
-  const served = [...new Set(serve)].sort()
   const imports = yield* Target.imports(target)
   const mine = imports.find((one) => one.fingerprint === fingerprint)
+  let discarded = 0
   const report = (
     found: Pick<Target.Import, "counts" | "kept" | "replaced">,
-    rest: Pick<Report, "outcome" | "served">
+    rest: Pick<Report, "outcome" | "served" | "stayPinned">
   ) =>
     Effect.map(Clock.currentTimeMillis, (now): Report => ({
       file: options.file,
@@ -88,18 +99,26 @@ export const run = Effect.fnUntraced(function*(
       counts: { ...noCounts, ...found.counts },
       kept: found.kept,
       replaced: found.replaced,
+      discarded,
       durationMs: now - started,
       ...rest
     }))
-  if (mine !== undefined && mine.finishedAt !== null) {
-    return yield* report(mine, { outcome: "alreadyImported", served: 0 })
-  }
+  const isFinished = mine !== undefined && mine.finishedAt !== null
   for (const one of imports) {
     if (one.finishedAt !== null || one === mine) continue
     if (options.discardUnfinished !== true) {
+      if (isFinished) break
       return yield* new SqliteError.ImportUnfinished({ file: one.file, startedAt: one.startedAt.toISOString() })
     }
     yield* Target.discard(target, one.fingerprint)
+    discarded++
+  }
+  if (isFinished) {
+    const pins = { file, target, kept: new Set(mine.kept) }
+    const all = [...new Set([...mine.served, ...served])].sort()
+    if (all.length > mine.served.length) yield* Target.serve(target, fingerprint, all)
+    const pinned = served.length === 0 ? 0 : yield* Pins.pin(pins, served)
+    return yield* report(mine, { outcome: "alreadyImported", served: pinned, stayPinned: yield* Pins.staying(pins) })
   }
   if (mine !== undefined) yield* refuseOtherOptions(mine, { onConflict, served })
 
@@ -163,14 +182,16 @@ export const run = Effect.fnUntraced(function*(
     target,
     Effect.gen(function*() {
       for (const table of Tables.work) if (Tables.isPresent(table, has)) yield* copy(table)
-      const pinned = yield* Target.release(target, fingerprint, state.counts)
+      // Before any process can claim them, and before the file is no longer read.
+      const stayPinned = yield* Pins.staying({ file, target, kept: state.kept })
+      const served = yield* Target.release(target, fingerprint, state.counts)
       if (yield* file.hasChanged) return yield* new SqliteError.FileChanged({ file: file.path })
-      return pinned
+      return { served, stayPinned }
     })
   )
   yield* Target.analyze(target)
   yield* reportRows(examined.rows)
-  return yield* report({ ...state, kept: [...state.kept] }, { outcome: "imported", served: pinned })
+  return yield* report({ ...state, kept: [...state.kept] }, { outcome: "imported", ...pinned })
 })
 
 // -----------------------------------------------------------------------------

@@ -105,6 +105,10 @@ export const saveProgress = (
     [fingerprint, lastInstanceId, kept, replaced, JSON.stringify(counts)]
   )
 
+/** Adds names to those that this package serves. */
+export const serve = ({ run }: Target, fingerprint: string, served: ReadonlyArray<string>) =>
+  run("UPDATE sqlite_imports SET served = $2 WHERE fingerprint = $1", [fingerprint, served])
+
 /** Those of the ids that the target has. */
 export const taken = ({ run }: Target, ids: ReadonlyArray<string>) =>
   Effect.map(
@@ -116,6 +120,17 @@ export const taken = ({ run }: Target, ids: ReadonlyArray<string>) =>
       [ids]
     ),
     (rows) => rows.map(({ id }) => String(id))
+  )
+
+/** The locks that exclude claims until the transaction ends, in the order of their keys. */
+export const advisory = (
+  run: Target["run"],
+  ids: ReadonlyArray<string>
+): Effect.Effect<unknown, ProviderError.Reason> =>
+  run(
+    `SELECT pg_advisory_xact_lock(one.key)::text
+     FROM (SELECT DISTINCT hashtext(id) AS key FROM unnest($1::text[]) AS given (id) ORDER BY key) AS one`,
+    [ids]
   )
 
 /** Takes the instances: no claim gets them before `release`. */
@@ -227,11 +242,3 @@ const tables = [
 const endOfTime = 253_402_300_799_999
 
 const tokenOf = (fingerprint: string) => `sqlite-import.${fingerprint}`
-
-/** The locks that exclude claims, in the order of their keys. */
-const advisory = (run: Target["run"], ids: ReadonlyArray<string>): Effect.Effect<unknown, ProviderError.Reason> =>
-  run(
-    `SELECT pg_advisory_xact_lock(one.key)::text
-     FROM (SELECT DISTINCT hashtext(id) AS key FROM unnest($1::text[]) AS given (id) ORDER BY key) AS one`,
-    [ids]
-  )
