@@ -39,10 +39,11 @@ describe("import sqlite", () => {
 
   it.live("--serve, repeated, pins running instances to this package", () =>
     Effect.gen(function*() {
-      const { run } = yield* prepared
+      const { file, run } = yield* prepared
+      Files.addWaiting(file, "other", { name: "Other" })
       const { exitCode, stdout } = yield* run("import sqlite", "--serve", "Errand", "--serve", "Other", "--json")
       assert.strictEqual(exitCode, 0)
-      assert.strictEqual(JSON.parse(stdout).served, 4) // parent, child, eternal and unread
+      assert.strictEqual(JSON.parse(stdout).served, 5) // parent, child, eternal, unread and other
       assert.strictEqual((yield* run("verify sqlite")).exitCode, 0)
     }))
 
@@ -56,6 +57,62 @@ describe("import sqlite", () => {
       }
       const pooled = yield* Cli.run(["verify", "sqlite", file.path], { env: { DATABASE_URL: env.DATABASE_URL } })
       assert.include(pooled.stderr, "migrations and imports need a session of their own")
+    }))
+
+  it.live("says which running instances only Duroxide continues; --serve of a later call changes that", () =>
+    Effect.gen(function*() {
+      const { file, run, target } = yield* prepared
+      for (const id of ["others", "held"]) Files.addWaiting(file, id, { name: "Other" })
+      const first = yield* run("import sqlite")
+      assert.include(
+        first.stdout,
+        "only processes of Duroxide continue 6 running instances (Errand 4, Other 2). " +
+          "To continue them with this package, run this again with --serve <name>"
+      )
+      const shown = yield* Cli.run(`show others --url ${target.url}`)
+      assert.match(shown.stdout, /^pinned to +Duroxide 0\.1\.30: only its processes run it$/m)
+
+      yield* target.sql("INSERT INTO instance_locks VALUES ('held', 'token', 4000000000000, 1)")
+      const second = yield* run("import sqlite", "--serve", "Other")
+      assert.strictEqual(second.exitCode, 0, second.stderr)
+      assert.include(second.stdout, "imported already, nothing to copy")
+      assert.include(second.stdout, "this package continues 1 running instance\n")
+      assert.include(second.stdout, "a process of Duroxide is working on 1 running instance (Other 1)")
+      assert.include(second.stdout, "only processes of Duroxide continue 4 running instances (Errand 4)")
+
+      assert.notInclude((yield* Cli.run(`show others --url ${target.url}`)).stdout, "pinned to")
+      const { pinnedVersion } = JSON.parse((yield* Cli.run(`show held --json --url ${target.url}`)).stdout)
+      assert.strictEqual(pinnedVersion, "0.1.30")
+    }))
+
+  it.live("a problem with an option names its flag, and exits with 2", () =>
+    Effect.gen(function*() {
+      const { run } = yield* prepared
+      for (
+        const [command, flag, value, message] of [
+          ["import sqlite", "--batch", "0", "error: invalid --batch: it must be a whole number from 1 to 10,000\n"],
+          ["import sqlite", "--serve", "", "error: invalid --serve: a name is empty\n"],
+          [
+            "import sqlite",
+            "--serve",
+            "Erand",
+            "error: invalid --serve: the file has no execution of Erand; orchestrations of the file: Errand\n"
+          ],
+          ["verify sqlite", "--max-differences", "-1", "error: invalid --max-differences: it must be a whole number\n"]
+        ] as const
+      ) {
+        const { exitCode, stderr } = yield* run(command, `${flag}=${value}`)
+        assert.deepStrictEqual([exitCode, stderr], [2, message])
+      }
+    }))
+
+  it.live("--discard-unfinished says when there was nothing to remove", () =>
+    Effect.gen(function*() {
+      const { run } = yield* prepared
+      yield* run("import sqlite")
+      const { exitCode, stdout } = yield* run("import sqlite", "--discard-unfinished")
+      assert.strictEqual(exitCode, 0)
+      assert.include(stdout, "--discard-unfinished removed nothing")
     }))
 
   it.live("shows its progress on a terminal, with percent and numbers", () =>

@@ -7,6 +7,7 @@ import * as SqliteImport from "../../sqlite/SqliteImport.ts"
 import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import { Settings } from "../internal/settings.ts"
+import { namingFlags } from "../internal/sqliteFailure.ts"
 import * as SqliteProgress from "../internal/sqliteProgress.ts"
 import { count } from "../internal/table.ts"
 
@@ -64,22 +65,31 @@ export const importSqlite = Command.make(
               exit: "again"
             })
           )
-      )
+      ),
+      namingFlags
     )
-    const { counts, kept, outcome, replaced, served } = report
+    const { counts, discarded, kept, outcome, replaced, served, stayPinned } = report
     const summary = `${count(counts.instances)} instances, ${count(counts.history)} events, ` +
       `${count(counts.orchestrator_queue)} messages, ${count(counts.worker_queue)} activities`
+    const isNew = outcome === "imported"
+    const discarding = discarded > 0
+      ? [`removed what ${counted(discarded, "unfinished import")} had copied`]
+      : options.discardUnfinished && !isNew
+      ? ["--discard-unfinished removed nothing: this import has ended, and no other one is unfinished"]
+      : []
     yield* answer({
       json: { address, ...report },
-      text: outcome === "alreadyImported"
-        ? [`${style.green("imported already")}, nothing to do: ${summary}, in ${address}, schema ${schema}`]
-        : [
-          `${style.green("imported")} ${summary} into ${address}, schema ${schema}`,
-          ...(kept.length > 0 ? [`left out ${count(kept.length)} ids that the target has`] : []),
-          ...(replaced > 0 ? [`replaced ${count(replaced)} instances of the target`] : []),
-          ...(served > 0 ? [`${count(served)} running instances are continued by this package`] : []),
-          `compare both before processes run: duroxide-prisma verify sqlite ${file}`
-        ]
+      text: [
+        isNew
+          ? `${style.green("imported")} ${summary} into ${address}, schema ${schema}`
+          : `${style.green("imported already")}, nothing to copy: ${summary}, in ${address}, schema ${schema}`,
+        ...discarding,
+        ...(isNew && kept.length > 0 ? [`left out ${count(kept.length)} ids that the target has`] : []),
+        ...(isNew && replaced > 0 ? [`replaced ${count(replaced)} instances of the target`] : []),
+        ...(served > 0 ? [`this package continues ${counted(served, "running instance")}`] : []),
+        ...pinsOf(stayPinned, options.serve),
+        ...(isNew ? [`compare both before processes run: duroxide-prisma verify sqlite ${file}`] : [])
+      ]
     })
   })
 ).pipe(
@@ -97,3 +107,28 @@ export const importSqlite = Command.make(
     }
   ])
 )
+
+// internal
+
+const counted = (value: number, noun: string) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`
+
+/** What stays with Duroxide, and how to change it. */
+const pinsOf = (stayPinned: Readonly<Record<string, number>>, serve: ReadonlyArray<string>): ReadonlyArray<string> => {
+  const all = Object.entries(stayPinned)
+  const locked = all.filter(([name]) => serve.includes(name))
+  const others = all.filter(([name]) => !serve.includes(name))
+  const listed = (some: typeof all) =>
+    `${counted(some.reduce((sum, [, executions]) => sum + executions, 0), "running instance")} ` +
+    `(${some.map(([name, executions]) => `${name} ${count(executions)}`).join(", ")})`
+  return [
+    ...(locked.length === 0 ? [] : [
+      `a process of Duroxide is working on ${listed(locked)}, which stay with it: stop that process, and run this again`
+    ]),
+    ...(others.length === 0 ? [] : [
+      `only processes of Duroxide continue ${
+        listed(others)
+      }. To continue them with this package, run this again with ` +
+      "--serve <name>"
+    ])
+  ]
+}

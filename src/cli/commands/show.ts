@@ -4,6 +4,7 @@ import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as CoreVersion from "../../model/internal/coreVersion.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
@@ -70,6 +71,14 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const children = yield* admin.findInstances({ parentInstanceId: id, limit: full ? 1000 : mostListed })
   const keyValues = [...yield* (yield* Provider).getKvAllValues(id)]
   const pending = yield* Queries.pendingOf(id)
+  const pin = yield* Queries.pinOf(id)
+  const pinnedVersion = pin === null ? null : `${pin.major}.${pin.minor}.${pin.patch}`
+  // Ours, and executions without a pin, are what any process here runs.
+  const foreign = pin === null || CoreVersion.isWithin(pin, CoreVersion.supported)
+    ? []
+    : pin.major < CoreVersion.supported.min.major
+    ? [["pinned to", `Duroxide ${pinnedVersion}: only its processes run it`] as const]
+    : [["pinned to", `${pinnedVersion}: only processes of a later duroxide-prisma run it`] as const]
   const idle = outcome.status === "Running" ? ["no message and no activity: a signal or a child has to come first"] : []
   const nowMs = yield* Clock.currentTimeMillis
 
@@ -87,6 +96,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       output: brief(outcome.output),
       error: brief(outcome.error),
       customStatus: brief(state.customStatus),
+      pinnedVersion,
       waitsFor: pending.map(({ deliveries, heldUntilMs, kind, visibleAtMs, what }) => ({
         kind,
         activity: what,
@@ -125,6 +135,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ["status", outcome.status, (text) => marked(outcome.status, text, style)],
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],
         ["execution", `${state.executionId}`],
+        ...foreign,
         ...(state.parentInstanceId === null ? [] : [["parent", state.parentInstanceId] as const]),
         ["created", moment(state.createdAtMs)],
         ["last turn", moment(state.updatedAtMs)],

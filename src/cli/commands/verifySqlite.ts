@@ -6,6 +6,7 @@ import * as SqliteImport from "../../sqlite/SqliteImport.ts"
 import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import { Settings } from "../internal/settings.ts"
+import { namingFlags } from "../internal/sqliteFailure.ts"
 import * as SqliteProgress from "../internal/sqliteProgress.ts"
 
 export const verifySqlite = Command.make(
@@ -27,7 +28,7 @@ export const verifySqlite = Command.make(
       target: { url: directUrl, schema },
       maxDifferences,
       onProgress: progress.report
-    })
+    }).pipe(namingFlags)
     yield* answer({ json: { address, ...report }, text: SqliteImport.render(report).split("\n") })
     if (!report.isEqual) {
       return yield* new CommandError({

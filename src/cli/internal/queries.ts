@@ -4,6 +4,7 @@
  * Bounds: all instances with their current executions; all rows of the queues. Payloads are read of one instance only.
  */
 import * as Effect from "effect/Effect"
+import type { CoreVersion } from "../../model/Instance.ts"
 import { Database } from "../../prisma/Database.ts"
 import * as Channels from "../../prisma/internal/channels.ts"
 import { Prisma } from "../../prisma/internal/client.ts"
@@ -180,6 +181,23 @@ export const tasks = ask<TaskCounts>("tasks", (schema) =>
     FROM ${schema}.queue_tasks AS t
     GROUP BY t.name
     ORDER BY t.name`)
+
+/** The version of the runtime that the current execution of an instance is pinned to; null without one. */
+export const pinOf = (instanceId: string) =>
+  Effect.map(
+    ask<CoreVersion>("pinOf", (schema) =>
+      Prisma.sql`
+        SELECT
+          e.duroxide_version_major::integer AS major,
+          e.duroxide_version_minor::integer AS minor,
+          e.duroxide_version_patch::integer AS patch
+        FROM ${schema}.instances AS i
+        JOIN ${schema}.executions AS e
+          ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution_id
+        WHERE i.instance_id = ${instanceId}
+          AND e.duroxide_version_major IS NOT NULL`),
+    ([version]) => version ?? null
+  )
 
 export interface Pending {
   readonly kind: string
