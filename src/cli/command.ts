@@ -19,7 +19,7 @@ import { queues } from "./commands/queues.ts"
 import { show } from "./commands/show.ts"
 import { status } from "./commands/status.ts"
 import { verifySqlite } from "./commands/verifySqlite.ts"
-import { ofCause, ofUsage } from "./internal/failure.ts"
+import { ofCause, ofLostOutput, ofUsage } from "./internal/failure.ts"
 import type { Failure } from "./internal/failure.ts"
 import * as help from "./internal/help.ts"
 import type { Io } from "./internal/io.ts"
@@ -54,12 +54,19 @@ export const run = (io: Io): Effect.Effect<number> => {
   const output = Output.make(io)
   const fail = ({ code, exitCode, message }: Failure) =>
     output.note(`${output.errorStyle.red("error")}: ${message}`, { error: { code, message } }).pipe(Effect.as(exitCode))
+  const written = Effect.tryPromise({ try: io.stdout.written, catch: (thrown) => thrown as NodeJS.ErrnoException })
   return Command.runWith(root(io.env), { version, renderErrors: false })(io.args).pipe(
     Effect.as(0),
     Effect.catchCause((cause) => {
       const help = Option.getOrUndefined(Cause.findErrorOption(cause))
       return isHelp(help) ? fail(ofUsage(help.errors, help.commandPath)) : fail(ofCause(cause))
     }),
+    Effect.flatMap((exitCode) =>
+      Effect.matchEffect(written, {
+        onFailure: (error) => fail(ofLostOutput(error)),
+        onSuccess: () => Effect.succeed(exitCode)
+      })
+    ),
     Effect.provide(
       Layer.mergeAll(
         Platform.layer(io),

@@ -8,10 +8,12 @@ import { run } from "./command.ts"
 import { exitCodes } from "./internal/failure.ts"
 import { ofProcess } from "./internal/io.ts"
 
-// A reader that has seen enough, as `| head`, closes the pipe.
-for (const stream of [process.stdout, process.stderr]) {
-  stream.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : exitCodes.defect))
-}
+// A reader that has seen enough, as `| head`, closes the pipe. `run` reports other errors of standard output.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => error.code === "EPIPE" && process.exit(0))
+process.stderr.on(
+  "error",
+  (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : exitCodes.output)
+)
 
 const fiber = Effect.runFork(run(ofProcess()))
 

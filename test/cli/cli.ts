@@ -17,6 +17,8 @@ export interface Options {
   readonly env?: Readonly<Record<string, string>>
   /** Width of the terminal that both outputs are, instead of files. */
   readonly terminal?: number
+  /** Why standard output loses what is written. */
+  readonly lost?: Error
 }
 
 /** The arguments are split at spaces, unless they are a list. */
@@ -25,6 +27,7 @@ export const run = (args: string | ReadonlyArray<string>, options: Options = {})
     const printed = { stdout: "", stderr: "" }
     const stream = (name: "stdout" | "stderr"): Io["stdout"] => ({
       write: (text) => void (printed[name] += text),
+      written: () => options.lost === undefined ? Promise.resolve() : Promise.reject(options.lost),
       isTerminal: options.terminal !== undefined,
       columns: options.terminal
     })

@@ -12,6 +12,7 @@ const opened = (options: { readonly columns?: number; readonly json?: boolean })
     const printed: Array<string> = []
     const stream = {
       write: (text: string) => void printed.push(text),
+      written: () => Promise.resolve(),
       isTerminal: options.columns !== undefined,
       columns: options.columns
     }

@@ -6,6 +6,8 @@ import * as Effect from "effect/Effect"
 import { mkdtemp, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { Writable } from "node:stream"
+import { streamOf } from "../../src/cli/internal/io.ts"
 import * as Cli from "./cli.ts"
 
 /** No server listens there. */
@@ -73,6 +75,33 @@ describe("errors", () => {
       const { stderr } = yield* Cli.run(["migrate", "postgresql://someone:se@s/ame@host/db?password=sesame"])
       assert.include(stderr, "host/db")
       assert.notMatch(stderr, /someone|se@s|ame@|sesame/)
+    }))
+})
+
+describe("standard output", () => {
+  it.effect("lost: one line on standard error, exit code 74", () =>
+    Effect.gen(function*() {
+      const lost = new Error("ENOSPC: no space left on device, write")
+      for (const args of ["--help", "--version"]) {
+        const { exitCode, stderr } = yield* Cli.run(args, { lost })
+        assert.strictEqual(exitCode, 74)
+        assert.match(stderr, /^error: standard output cannot be written.*ENOSPC.*\n$/)
+      }
+      const { exitCode, stderr } = yield* Cli.run("--version --json", { lost })
+      assert.deepStrictEqual([exitCode, JSON.parse(stderr).error.code], [74, "OutputLost"])
+    }))
+
+  it.live("is lost if a write fails, and not if its reader has closed the pipe", () =>
+    Effect.promise(async () => {
+      const failing = (code: string) =>
+        streamOf(
+          new Writable({ write: (_chunk, _encoding, done) => done(Object.assign(new Error(code), { code })) })
+        )
+      for (const [code, isLost] of [["ENOSPC", true], ["EIO", true], ["EPIPE", false]] as const) {
+        const stream = failing(code)
+        stream.write("answer")
+        assert.strictEqual(await stream.written().then(() => false, () => true), isLost, code)
+      }
     }))
 })
 

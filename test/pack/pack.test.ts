@@ -62,6 +62,11 @@ describe("package", () => {
         assert.include(yield* run("npx", "duroxide-prisma", "--help"), "duroxide-prisma <subcommand> [flags]")
         assert.match(yield* run(bin(), "migrate"), /^applied [\s\S]*\nup to date: /)
         assert.deepStrictEqual(JSON.parse(yield* run(bin(), "list", "--json")), [])
+        if (process.platform === "linux") {
+          const { status, stderr } = spawnSync("sh", ["-c", `"${bin()}" --version > /dev/full`])
+          assert.strictEqual(status, 74)
+          assert.match(stderr.toString(), /^error: standard output cannot be written.*\n$/)
+        }
         // The package that reads SQLite files is optional, and not installed here.
         const refused = spawnSync(bin(), ["import", "sqlite", "store.db"], {
           env: { ...process.env, DATABASE_URL: url }

@@ -20,6 +20,8 @@ export const exitCodes = {
   again: 4,
   /** A defect of this program. */
   defect: 70,
+  /** The answer could not be written. */
+  output: 74,
   interrupted: 130
 } as const
 
@@ -47,6 +49,13 @@ export const ofUsage = (
     ? `name a command. See: ${commandPath.join(" ")} --help`
     : `${errors.map(({ message }) => message.split("\n")[0]).join("; ")}. See: ${commandPath.join(" ")} --help`,
   exitCode: exitCodes.usage
+})
+
+/** A part of the answer that standard output did not take. */
+export const ofLostOutput = (error: NodeJS.ErrnoException): Failure => ({
+  code: "OutputLost",
+  message: `standard output cannot be written, the answer is incomplete: ${error.message}`,
+  exitCode: exitCodes.output
 })
 
 /** A failure of a handler. */

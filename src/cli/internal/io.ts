@@ -11,6 +11,8 @@ export interface Io {
 
 export interface Stream {
   readonly write: (text: string) => void
+  /** Resolves when everything is written, or the reader is gone; rejects if a part of it is lost. */
+  readonly written: () => Promise<void>
   readonly isTerminal: boolean
   /** Columns of the terminal, if it is one. */
   readonly columns: number | undefined
@@ -24,12 +26,27 @@ export const ofProcess = (): Io => ({
   stderr: streamOf(process.stderr)
 })
 
-// internal
-
-const streamOf = (stream: NodeJS.WriteStream): Stream => ({
-  write: (text) => void stream.write(text),
-  isTerminal: stream.isTTY ?? false,
-  get columns() {
-    return stream.isTTY ? stream.columns : undefined
+/** A stream of Node: a terminal, a pipe or a file. */
+export const streamOf = (
+  stream: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number }
+): Stream => {
+  let lost: NodeJS.ErrnoException | undefined
+  const note = (error?: NodeJS.ErrnoException | null) => void (lost ??= error ?? undefined)
+  stream.on("error", note)
+  return {
+    write: (text) => void stream.write(text, note),
+    written: () =>
+      new Promise((resolve, reject) => {
+        // Writes end in order.
+        stream.write("", (error) => {
+          note(error)
+          if (lost === undefined || lost.code === "EPIPE") resolve()
+          else reject(lost)
+        })
+      }),
+    isTerminal: stream.isTTY ?? false,
+    get columns() {
+      return stream.isTTY === true ? stream.columns : undefined
+    }
   }
-})
+}
