@@ -186,12 +186,13 @@ it.effect("the role of readers suffices for every command that only reads, and n
 
 it.effect("a schema that lacks migrations: every command says which to run, exit code 1; migrate applies them", () =>
   Effect.gen(function*() {
-    const { schema, url } = yield* PgServer.emptyDatabase
+    const { schema, sql, url } = yield* PgServer.emptyDatabase
+    yield* sql(`CREATE SCHEMA IF NOT EXISTS "${schema}"`)
     const cli = (args: string) => Cli.run(args, { env: { DATABASE_URL: url } })
     for (const args of ["status", "list", "queues", "show x", "migrate --verify"]) {
       const { exitCode, stderr, stdout } = yield* cli(args)
       assert.deepStrictEqual([exitCode, stdout], [1, ""], args)
-      assert.match(stderr, /^error: schema \w+ lacks \d+ migration\(s\).*Apply them: duroxide-prisma migrate\n$/)
+      assert.match(stderr, /^error: schema \w+ lacks \d+ migrations, .*Apply them: duroxide-prisma migrate, with .*\n$/)
     }
     const first = yield* cli("migrate")
     assert.strictEqual(first.exitCode, 0)
@@ -202,6 +203,38 @@ it.effect("a schema that lacks migrations: every command says which to run, exit
     assert.strictEqual((yield* cli("list")).stdout, "no instances\n")
     assert.strictEqual((yield* cli("queues")).stdout, "nothing waits\n")
     assert.match((yield* cli("status")).stdout, /^instances +none$/m)
+  }))
+
+it.effect("a schema that does not exist: every command says so, and how to create it, without the URL", () =>
+  Effect.gen(function*() {
+    const { sql, url } = yield* PgServer.database
+    const env = { DATABASE_URL: url }
+    for (const args of ["status", "list", "queues", "show x", "migrate --verify"]) {
+      const { exitCode, stderr, stdout } = yield* Cli.run(`${args} --schema orderz`, { env })
+      assert.deepStrictEqual([exitCode, stdout], [1, ""], args)
+      assert.match(
+        stderr,
+        /^error: schema orderz does not exist in .*: duroxide-prisma migrate --schema orderz, with .*\n$/
+      )
+    }
+    const hint = (args: ReadonlyArray<string>, options?: Cli.Options) =>
+      Effect.map(Cli.run(["list", "--json", ...args], options), ({ stderr }) => {
+        const { code, message } = JSON.parse(stderr).error
+        assert.strictEqual(code, "SchemaBehind")
+        return message.slice(message.indexOf("duroxide-prisma"))
+      })
+    assert.strictEqual(
+      yield* hint([], { env: { ...env, DUROXIDE_PG_SCHEMA: "orderz" } }),
+      "duroxide-prisma migrate, with the same --env-file"
+    )
+    assert.strictEqual(
+      yield* hint(["--schema", "it's", "--url", url]),
+      "duroxide-prisma migrate --schema 'it'\\''s', with the same --url and --env-file"
+    )
+    const empty = `empty_${randomUUID().replaceAll("-", "")}`
+    yield* Effect.acquireRelease(sql(`CREATE SCHEMA ${empty}`), () => sql(`DROP SCHEMA ${empty}`))
+    const { stderr } = yield* Cli.run(`list --schema ${empty}`, { env })
+    assert.match(stderr, / lacks \d+ migrations, .*Apply them: duroxide-prisma migrate --schema empty_\w+, /)
   }))
 
 it.effect("logs of the library appear on standard error with --verbose only, as JSON lines with --json", () =>

@@ -5,6 +5,7 @@ import * as Migrator from "../../prisma/Migrator.ts"
 import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import { Settings } from "../internal/settings.ts"
+import * as Store from "../internal/store.ts"
 
 export const migrate = Command.make(
   "migrate",
@@ -30,7 +31,7 @@ export const migrate = Command.make(
     const { answer, style } = yield* Output
     const place = `${address}, schema ${schema}`
     if (verify) {
-      yield* Migrator.verify(options)
+      yield* Store.verify({ allowAhead })
       return yield* answer({
         json: { address, schema, applied: [], upToDate: true },
         text: [`${style.green("up to date")}: ${place}`]

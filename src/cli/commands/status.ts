@@ -2,7 +2,6 @@ import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Health from "../../observability/Health.ts"
-import * as Migrator from "../../prisma/Migrator.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import * as QueueHealth from "../../queue/QueueHealth.ts"
 import { CommandError } from "../internal/failure.ts"
@@ -24,9 +23,9 @@ export const status = Command.make("status", {}, () => run).pipe(
 // internal
 
 const run = Effect.gen(function*() {
-  const { address, directUrl, schema } = yield* (yield* Settings).target
+  const { address, schema } = yield* (yield* Settings).target
   // First, and apart: its failure says what to do, and without tables there is nothing else to show.
-  const migrations = yield* Migrator.verify({ url: directUrl, schema }).pipe(
+  const migrations = yield* Store.verify().pipe(
     Effect.as("up to date"),
     Effect.catchReason(
       "MigrationError",

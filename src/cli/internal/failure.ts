@@ -7,6 +7,7 @@ import { ConfigError } from "effect/Config"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import { SchemaBehind } from "../../prisma/MigrationError.ts"
+import { counted } from "./table.ts"
 
 /** The exit codes of every command, next to 0 and to 130 after Ctrl-C. */
 export const exitCodes = {
@@ -32,6 +33,15 @@ export class CommandError extends Schema.TaggedError<CommandError>("duroxide-pri
   message: Schema.String,
   exit: Schema.Literals(["no", "usage", "database", "again"])
 }) {}
+
+/** A schema that exists and lacks migrations. */
+export const behind = ({ _tag, pending, schema }: SchemaBehind, migrateCommand: string): CommandError =>
+  new CommandError({
+    code: _tag,
+    message: `schema ${schema} lacks ${counted(pending.length, "migration")}, the first is ${pending[0]}. ` +
+      `Apply ${pending.length === 1 ? "it" : "them"}: ${migrateCommand}`,
+    exit: "no"
+  })
 
 export interface Failure {
   readonly code: string
@@ -78,12 +88,7 @@ export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
       error.reason instanceof Error
     ? error.reason
     : error
-  if (inner instanceof SchemaBehind) {
-    const { pending, schema } = inner
-    const message = `schema ${schema} lacks ${pending.length} migration(s), the first is ${pending[0]}. ` +
-      `Apply them: duroxide-prisma migrate`
-    return { code: inner._tag, message, exitCode: exitCodes.no }
-  }
+  if (inner instanceof SchemaBehind) return ofCause(Cause.fail(behind(inner, "duroxide-prisma migrate")))
   const code = Predicate.hasProperty(inner, "_tag") ? String(inner._tag) : inner.name
   const exit = answers.has(code) ? "no" : inputs.has(code) ? "usage" : unfinished.has(code) ? "again" : "database"
   return {

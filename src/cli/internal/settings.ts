@@ -71,6 +71,8 @@ export interface Target {
   readonly schema: string
   /** `host:port/database`, fit for messages. */
   readonly address: string
+  /** The command that migrates this schema, with the flags given; without the URL, which may have a password. */
+  readonly migrateCommand: string
   /** All of the provider's options that variables set. */
   readonly options: PrismaProvider.Options
 }
@@ -94,6 +96,10 @@ const makeSettings = Effect.gen(function*() {
   const givenUrl = yield* Url
   const givenSchema = yield* SchemaName
   const provider = yield* ConfigProvider.ConfigProvider
+  const repeated = [
+    ...(Option.isSome(givenUrl) ? ["--url"] : []),
+    ...(Option.isSome(yield* EnvFile) ? ["--env-file"] : [])
+  ]
   const target = Effect.gen(function*() {
     const named = yield* Config.String("DATABASE_URL").pipe(Config.withDefault(""))
     if (named.trim() === "") {
@@ -117,11 +123,21 @@ const makeSettings = Effect.gen(function*() {
       directUrl: Redacted.isRedacted(directUrl) ? directUrl : Redacted.make(directUrl),
       schema,
       address,
+      migrateCommand: migrateCommand({ schema: Option.getOrUndefined(givenSchema), repeated }),
       options
     }
   })
   return Settings.of({ target: Effect.provideService(target, ConfigProvider.ConfigProvider, provider) })
 })
+
+const migrateCommand = ({ repeated, schema }: {
+  readonly schema: string | undefined
+  /** Flags whose values are not shown. */
+  readonly repeated: ReadonlyArray<string>
+}) =>
+  "duroxide-prisma migrate" +
+  (schema === undefined ? "" : ` --schema ${/^\w+$/.test(schema) ? schema : `'${schema.replaceAll("'", "'\\''")}'`}`) +
+  (repeated.length === 0 ? "" : `, with the same ${repeated.join(" and ")}`)
 
 const parse = (url: string | Redacted.Redacted<string>, schema: string | undefined) =>
   Effect.mapError(Effect.fromResult(Connection.parse(url, schema)), refused)

@@ -3,10 +3,20 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Session from "../../prisma/internal/migrationSession.ts"
+import { MigrationError, SchemaBehind } from "../../prisma/MigrationError.ts"
+import * as Migrator from "../../prisma/Migrator.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
+import { behind, CommandError } from "./failure.ts"
 import { Settings } from "./settings.ts"
 
-/** Fails with `SchemaBehind` if the schema lacks migrations. */
+/** As `Migrator.verify`. */
+export const verify = Effect.fnUntraced(function*(options?: Pick<Migrator.Options, "allowAhead">) {
+  const { directUrl: url, schema } = yield* (yield* Settings).target
+  yield* Effect.catch(Migrator.verify({ url, schema, ...options }), explained)
+})
+
+/** Fails as `verify` does if the schema lacks migrations. */
 export const layer = Layer.unwrap(Effect.gen(function*() {
   const { options } = yield* (yield* Settings).target
   return PrismaProvider.layer({
@@ -17,5 +27,23 @@ export const layer = Layer.unwrap(Effect.gen(function*() {
     maxConnections: 4,
     applicationName: "duroxide-prisma cli",
     longPolling: { enabled: false }
-  })
+  }).pipe(Layer.catch((error) => Layer.effectContext(explained(error))))
 }))
+
+// internal
+
+/**
+ * What to do about an error of a migration. If migrations are missing, it says how to apply them; if the schema does not
+ * exist, it says that, as the name may be wrong.
+ */
+const explained = Effect.fnUntraced(function*<E>(error: E) {
+  if (!(error instanceof MigrationError && error.reason instanceof SchemaBehind)) return yield* Effect.fail(error)
+  const { address, directUrl: url, migrateCommand, schema } = yield* (yield* Settings).target
+  const session = yield* Session.connect({ url, schema })
+  const found = yield* session.run("SELECT FROM pg_namespace WHERE nspname = $1", [schema])
+  return yield* found.length > 0 ? behind(error.reason, migrateCommand) : new CommandError({
+    code: error.reason._tag,
+    message: `schema ${schema} does not exist in ${address}. Correct its name, or create it: ${migrateCommand}`,
+    exit: "no"
+  })
+}, Effect.scoped)

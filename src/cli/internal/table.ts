@@ -58,6 +58,10 @@ export const shortened = (text: string, columns: number): string => {
 /** 1234567 as 1,234,567. */
 export const count = (value: number): string => value.toLocaleString("en-US")
 
+/** 1 message, 1,234 messages. */
+export const counted = (value: number, singular: string, plural = `${singular}s`): string =>
+  `${count(value)} ${value === 1 ? singular : plural}`
+
 /** 1234567 as 1.2 MB. */
 export const bytes = (value: number): string => {
   const units = ["kB", "MB", "GB", "TB"]
