@@ -24,6 +24,14 @@ describe("help", () => {
       assert.deepStrictEqual(stdout.split("\n").filter((line) => line.length > 80), [])
     }))
 
+  it.effect("fits a terminal that does not know its width", () =>
+    Effect.gen(function*() {
+      const env = { NO_COLOR: "1" }
+      for (const args of ["--help", "list --help"]) {
+        assert.strictEqual((yield* Cli.run(args, { terminal: 0, env })).stdout, (yield* Cli.run(args)).stdout)
+      }
+    }))
+
   it.effect("is coloured on a terminal, and not with NO_COLOR or TERM=dumb", () =>
     Effect.gen(function*() {
       assert.include((yield* Cli.run("--help", { terminal: 80 })).stdout, "\u001b[")

@@ -63,7 +63,7 @@ export const make = (io: Io): Output["Service"] => {
     hasColours: hasColours(io.env, io.stdout),
     style: styleOf(io.stdout),
     errorStyle: styleOf(io.stderr),
-    columns: io.stdout.columns ?? Number.POSITIVE_INFINITY,
+    columns: io.stdout.columns || Number.POSITIVE_INFINITY,
     canRewrite,
     answer: ({ json, text }) =>
       Effect.sync(() => {
@@ -75,7 +75,7 @@ export const make = (io: Io): Output["Service"] => {
     rewrite: (line) =>
       Effect.sync(() => {
         // A line that wraps could not be taken back.
-        const width = (io.stderr.columns ?? 80) - 1
+        const width = (io.stderr.columns || 80) - 1
         io.stderr.write(`${eraseLine}${withoutPasswords(line).slice(0, width)}`)
         isRewriting = true
       })

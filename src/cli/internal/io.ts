@@ -14,7 +14,7 @@ export interface Stream {
   /** Resolves when everything is written, or the reader is gone; rejects if a part of it is lost. */
   readonly written: () => Promise<void>
   readonly isTerminal: boolean
-  /** Columns of the terminal, if it is one. */
+  /** Columns of the terminal, if it is one; 0 if the terminal does not know. */
   readonly columns: number | undefined
 }
 

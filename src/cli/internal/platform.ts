@@ -26,7 +26,7 @@ export const layer = (io: Io) =>
     Layer.succeed(
       Terminal.Terminal,
       Terminal.make({
-        columns: Effect.sync(() => io.stdout.columns ?? 80),
+        columns: Effect.sync(() => io.stdout.columns || 80),
         rows: unused,
         size: unused,
         readInput: unused,
