@@ -116,6 +116,12 @@ it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
       assert.strictEqual((yield* run("show nothing")).stderr, "error: instance nothing not found\n")
     }))
 
+  it.effect("show: an empty id is bad usage", () =>
+    Effect.gen(function*() {
+      const { exitCode, stderr } = yield* run(["show", ""])
+      assert.deepStrictEqual([exitCode, stderr], [2, "error: the id of the instance is empty\n"])
+    }))
+
   it.effect("queues: depth and age of everything that waits", () =>
     Effect.gen(function*() {
       const found = yield* json("queues")
@@ -203,6 +209,18 @@ it.effect("a schema that lacks migrations: every command says which to run, exit
     assert.strictEqual((yield* cli("list")).stdout, "no instances\n")
     assert.strictEqual((yield* cli("queues")).stdout, "nothing waits\n")
     assert.match((yield* cli("status")).stdout, /^instances +none$/m)
+  }))
+
+it.effect("a database that does not exist: how to create it, exit code 3", () =>
+  Effect.gen(function*() {
+    const { url } = yield* PgServer.database
+    const other = new URL(url)
+    other.pathname = "/nodb"
+    for (const args of ["list", "migrate", "status"]) {
+      const { exitCode, stderr } = yield* Cli.run(args, { env: { DATABASE_URL: other.toString() } })
+      assert.strictEqual(exitCode, 3, args)
+      assert.match(stderr, /^error: .*"nodb" does not exist.*Correct the name in the URL, or create the database/)
+    }
   }))
 
 it.effect("a schema that does not exist: every command says so, and how to create it, without the URL", () =>

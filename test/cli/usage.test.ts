@@ -78,11 +78,60 @@ describe("errors", () => {
       assert.notMatch(stderr, /someone|sesame/)
     }))
 
+  it.effect("a flag that must be a number says so", () =>
+    Effect.gen(function*() {
+      const env = { DATABASE_URL: nowhere }
+      for (const args of ["list --limit abc", "list --limit 1.5", "list --limit NaN", "show x --events many"]) {
+        const { exitCode, stderr } = yield* Cli.run(args, { env })
+        assert.strictEqual(exitCode, 2, args)
+        assert.match(stderr, /^error: Invalid value for flag --\w+: "\S+"\. Expected: a whole number\. See: /, args)
+      }
+      assert.include((yield* Cli.run("list --limit 0", { env })).stderr, "Expected: a number from 1 to 1000, not 0")
+    }))
+
   it.effect("a URL in the wrong place is quoted without its password", () =>
     Effect.gen(function*() {
       const { stderr } = yield* Cli.run(["migrate", "postgresql://someone:se@s/ame@host/db?password=sesame"])
       assert.include(stderr, "host/db")
       assert.notMatch(stderr, /someone|se@s|ame@|sesame/)
+    }))
+})
+
+describe("the connection URL", () => {
+  it.effect("in the help of an error is whole", () =>
+    Effect.gen(function*() {
+      const env = { DATABASE_URL: nowhere, DIRECT_URL: "no url" }
+      const { exitCode, stderr } = yield* Cli.run("migrate", { env })
+      assert.strictEqual(exitCode, 2)
+      assert.include(stderr, "DIRECT_URL must be a URL such as postgresql://user:password@host:5432/database")
+      // That of a database that has these credentials is not.
+      const { stderr: other } = yield* Cli.run(["migrate", "postgresql://user:password@host:5432/database?x=se@same"])
+      assert.notMatch(other, /password|se@/)
+    }))
+
+  it.effect("with a port that is none says so, exit code 2", () =>
+    Effect.gen(function*() {
+      for (const port of ["99999", "0"]) {
+        const url = `postgresql://someone:sesame@127.0.0.1:${port}/nothing`
+        for (const [args, env] of [[["--url", url], {}], [[], { DATABASE_URL: url }]] as const) {
+          const { exitCode, stderr } = yield* Cli.run(["migrate", ...args], { env })
+          assert.strictEqual(exitCode, 2)
+          assert.match(stderr, /^error: (DATABASE_URL cannot be used: )?the port .*1 to 65535/)
+        }
+      }
+    }))
+
+  it.effect("with an unknown sslmode is bad usage, exit code 2", () =>
+    Effect.gen(function*() {
+      const url = `${nowhere}?sslmode=bogus`
+      for (const args of ["list", "migrate", `status --url ${url}`]) {
+        const { exitCode, stderr } = yield* Cli.run(args, { env: { DATABASE_URL: url } })
+        assert.strictEqual(exitCode, 2, args)
+        assert.match(stderr, /^error: .*sslmode is one of .* not bogus/)
+      }
+      const direct = yield* Cli.run("migrate", { env: { DATABASE_URL: nowhere, DIRECT_URL: url } })
+      assert.strictEqual(direct.exitCode, 2)
+      assert.match(direct.stderr, /^error: DIRECT_URL cannot be used: sslmode/)
     }))
 })
 

@@ -7,6 +7,7 @@ import { ConfigError } from "effect/Config"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
 import { SchemaBehind } from "../../prisma/MigrationError.ts"
+import { InstanceNotFound } from "../../provider/ProviderError.ts"
 import { counted } from "./table.ts"
 
 /** The exit codes of every command, next to 0 and to 130 after Ctrl-C. */
@@ -57,7 +58,9 @@ export const ofUsage = (
   code: "Usage",
   message: errors.length === 0
     ? `name a command. See: ${commandPath.join(" ")} --help`
-    : `${errors.map(({ message }) => message.split("\n")[0]).join("; ")}. See: ${commandPath.join(" ")} --help`,
+    : `${errors.map(({ message }) => numberExpected(message.split("\n")[0]!)).join("; ")}. See: ${
+      commandPath.join(" ")
+    } --help`,
   exitCode: exitCodes.usage
 })
 
@@ -89,16 +92,24 @@ export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
     ? error.reason
     : error
   if (inner instanceof SchemaBehind) return ofCause(Cause.fail(behind(inner, "duroxide-prisma migrate")))
+  if (inner instanceof InstanceNotFound && inner.instanceId === "") {
+    return { code: "Usage", message: "the id of the instance is empty", exitCode: exitCodes.usage }
+  }
   const code = Predicate.hasProperty(inner, "_tag") ? String(inner._tag) : inner.name
+  const todo = advice[code] ?? (/database .* does not exist/.test(inner.message) ? databaseMissing : undefined)
   const exit = answers.has(code) ? "no" : inputs.has(code) ? "usage" : unfinished.has(code) ? "again" : "database"
   return {
     code,
-    message: advice[code] === undefined ? inner.message : `${inner.message}. ${advice[code]}`,
+    message: todo === undefined ? inner.message : `${inner.message}. ${todo}`,
     exitCode: exitCodes[exit]
   }
 }
 
 // internal
+
+/** In place of the parser's words for types. */
+const numberExpected = (message: string) =>
+  message.replace(/Expected (?:a string representing a finite number|an integer)$/, "Expected: a whole number")
 
 const defect = (thrown: unknown): Failure => ({
   code: "Defect",
@@ -145,3 +156,5 @@ const advice: Readonly<Record<string, string>> = {
   FileChanged: "On the command line: --discard-unfinished",
   ConnectionLost: "Check that the server runs and that the URL leads to it"
 }
+
+const databaseMissing = "Correct the name in the URL, or create the database: CREATE DATABASE <name>"

@@ -15,6 +15,7 @@ import * as References from "effect/References"
 import { readFileSync } from "node:fs"
 import * as Credentials from "../../prisma/Credentials.ts"
 import * as Connection from "../../prisma/internal/connection.ts"
+import * as Tls from "../../prisma/internal/tls.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
 import type { ConfigurationInvalid } from "../../provider/ProviderError.ts"
 import { CommandError } from "./failure.ts"
@@ -100,6 +101,7 @@ const makeSettings = Effect.gen(function*() {
     ...(Option.isSome(givenUrl) ? ["--url"] : []),
     ...(Option.isSome(yield* EnvFile) ? ["--env-file"] : [])
   ]
+  const variable = Option.isSome(givenUrl) ? undefined : "DATABASE_URL"
   const target = Effect.gen(function*() {
     const named = yield* Config.String("DATABASE_URL").pipe(Config.withDefault(""))
     if (named.trim() === "") {
@@ -110,14 +112,18 @@ const makeSettings = Effect.gen(function*() {
       })
     }
     // Before the configuration is read, which would speak of variables.
-    if (Option.isSome(givenUrl)) yield* parse(named, undefined)
+    yield* parse(named, "public", variable)
     if (Option.isSome(givenSchema)) {
-      yield* Effect.mapError(Effect.fromResult(Connection.checkSchema(givenSchema.value)), refused)
+      yield* Effect.mapError(
+        Effect.fromResult(Connection.checkSchema(givenSchema.value)),
+        (problem) => refused(problem)
+      )
     }
     const options = yield* PrismaProvider.environment
-    const { address, schema } = yield* parse(options.url, options.schema)
+    const { address, schema } = yield* parse(options.url, options.schema, variable)
     const url = Redacted.isRedacted(options.url) ? options.url : Redacted.make(options.url)
     const directUrl = options.directUrl ?? url
+    if (options.directUrl !== undefined) yield* parse(options.directUrl, options.schema, "DIRECT_URL")
     return {
       url,
       directUrl: Redacted.isRedacted(directUrl) ? directUrl : Redacted.make(directUrl),
@@ -139,11 +145,24 @@ const migrateCommand = ({ repeated, schema }: {
   (schema === undefined ? "" : ` --schema ${/^\w+$/.test(schema) ? schema : `'${schema.replaceAll("'", "'\\''")}'`}`) +
   (repeated.length === 0 ? "" : `, with the same ${repeated.join(" and ")}`)
 
-const parse = (url: string | Redacted.Redacted<string>, schema: string | undefined) =>
-  Effect.mapError(Effect.fromResult(Connection.parse(url, schema)), refused)
+/** With what the URL says about TLS. `variable` is where the URL comes from, unless it is that of the flag. */
+const parse = Effect.fnUntraced(function*(
+  url: string | Redacted.Redacted<string>,
+  schema: string | undefined,
+  variable: string | undefined
+) {
+  const connection = yield* Effect.fromResult(Connection.parse(url, schema))
+  const { host, parameters } = connection
+  yield* Effect.fromResult(Tls.resolve({ host, parameters, options: undefined, secret: undefined }))
+  return connection
+}, (effect, _url, _schema, variable) => Effect.mapError(effect, (problem) => refused(problem, variable)))
 
-const refused = ({ _tag, problem }: ConfigurationInvalid) =>
-  new CommandError({ code: _tag, message: problem, exit: "usage" })
+const refused = ({ _tag, problem }: ConfigurationInvalid, variable?: string) =>
+  new CommandError({
+    code: _tag,
+    message: variable === undefined ? problem : `${variable} cannot be used: ${problem}`,
+    exit: "usage"
+  })
 
 /** Flags before variables of the environment before those of the file. A variable that is set to nothing hides the file's. */
 const makeProvider = Effect.fnUntraced(function*(env: Readonly<Record<string, string | undefined>>) {

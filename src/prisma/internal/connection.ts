@@ -40,6 +40,9 @@ export const parse = (
     if (/^[\w+.-]+:/.test(given) && !/^postgres(ql)?:\/\//i.test(given)) {
       return yield* invalid("the connection URL must start with postgresql://")
     }
+    // `URL` refuses a large port as it refuses anything else.
+    const [, digits] = /^\w+:\/\/[^/?#]*:(\d+)(?:[/?#][^@]*)?$/.exec(given) ?? []
+    if (digits !== undefined) yield* checkPort(digits)
     const parsed = yield* Result.try({
       try: () => {
         const parsed = new URL(given.replace("@/", "@localhost/")) // no host: `?host=` names a socket directory
@@ -56,6 +59,7 @@ export const parse = (
     const part = (name: string, other: string) => parameters.get(name) || decodeURIComponent(other) || undefined
     const host = part("host", parsed.hostname.replace(/^\[(.+)\]$/, "$1")) ?? process.env["PGHOST"] ?? "localhost"
     const port = part("port", parsed.port)
+    if (port !== undefined) yield* checkPort(port)
     return {
       config: {
         host,
@@ -98,6 +102,11 @@ export const located = (reason: ProviderError.Reason, address: string): Provider
   reason._tag === "ConnectionLost"
     ? new ProviderError.ConnectionLost({ problem: `${address}: ${reason.problem}` })
     : reason
+
+const checkPort = (port: string) =>
+  /^\d+$/.test(port) && Number(port) >= 1 && Number(port) <= 65_535
+    ? Result.succeed(port)
+    : invalid("the port of the connection URL must be a number from 1 to 65535")
 
 /** Parameters that `pg` understands, besides those of TLS. */
 const passed = [
