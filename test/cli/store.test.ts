@@ -146,6 +146,14 @@ it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
         listening: { processes: 0, orchestrations: 0, activities: 0 },
         health: { status: "healthy", problems: [] }
       })
+      assert.deepInclude(found, { messages: { waiting: 0, oldestAgeMs: null } })
+      assert.lengthOf(found.activities, 1)
+      assert.deepInclude(found.activities[0], { tag: "gpu", waiting: 1 })
+      assert.isAtLeast(found.activities[0].oldestAgeMs, 10_000)
+      assert.deepInclude(found.tasks, { pending: 2, running: 1, dead: 1 })
+      assert.deepInclude(found.outbox, { waiting: 1, later: 1, failing: 0 })
+      assert.isAtLeast(found.outbox.oldestAgeMs, 20_000)
+      assert.notMatch(JSON.stringify(found), /delayed|depth/)
       assert.include((yield* run("status")).stdout, "8: 2 Cancelled, 1 Completed, 1 Failed, 4 Running")
       const listening = yield* Effect.scoped(Effect.andThen(Shop.running, json("status")))
       assert.deepStrictEqual(listening.listening, { processes: 1, orchestrations: 1, activities: 1 })
@@ -161,7 +169,11 @@ it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
       assert.strictEqual(exitCode, 1)
       assert.strictEqual(JSON.parse(stdout).health.status, "unhealthy")
       assert.deepInclude(JSON.parse(stderr).error, { code: "Unhealthy" })
-      assert.match(JSON.parse(stderr).error.message, /the oldest activity with the tag gpu has waited for 36\d\d s/)
+      assert.match(JSON.parse(stderr).error.message, /the oldest activity with the tag gpu has waited for 60 min, more/)
+      const lines = yield* run("status")
+      assert.match(lines.stdout, /^health +unhealthy$/m)
+      assert.match(lines.stdout, /^activities +1 waits, the oldest for 60 min$/m)
+      assert.match(lines.stderr, /^error: .*has waited for 60 min, more than \d+ s\n$/)
     }))
 })
 
@@ -208,6 +220,15 @@ it.effect("a schema that lacks migrations: every command says which to run, exit
     assert.match((yield* cli("migrate --verify")).stdout, /^up to date: /)
     assert.strictEqual((yield* cli("list")).stdout, "no instances\n")
     assert.strictEqual((yield* cli("queues")).stdout, "nothing waits\n")
+    // What does not wait has no age, in both commands.
+    const none = { waiting: 0, later: 0, failing: 0, oldestAgeMs: null }
+    assert.deepInclude(JSON.parse((yield* cli("queues --json")).stdout), { outbox: none })
+    assert.deepInclude(JSON.parse((yield* cli("status --json")).stdout), {
+      messages: { waiting: 0, oldestAgeMs: null },
+      activities: [],
+      tasks: { pending: 0, running: 0, dead: 0, oldestAgeMs: null },
+      outbox: none
+    })
     assert.match((yield* cli("status")).stdout, /^instances +none$/m)
   }))
 

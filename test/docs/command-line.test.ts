@@ -48,6 +48,24 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       }
     }))
 
+  it.effect("lists the fields of status --json and queues --json, and no others", () =>
+    Effect.gen(function*() {
+      const shop = yield* Shop.Shop
+      for (const command of ["status", "queues"]) {
+        const { stdout } = yield* Cli.run([command, "--json"], { env: { DATABASE_URL: shop.url } })
+        const [, section = ""] = page.split(`\n## ${command}\n`)
+        const [own = ""] = section.split("\n## ")
+        const rows = [...own.matchAll(/^\| `(\w+)` +\| (.*)\|$/gm)]
+        const answer: Record<string, unknown> = JSON.parse(stdout)
+        assert.deepStrictEqual(rows.map(([, field]) => field), Object.keys(answer), command)
+        for (const [, field = "", text = ""] of rows) {
+          const value = [answer[field]].flat()[0]
+          if (typeof value !== "object" || value === null || field === "instances") continue
+          for (const key of Object.keys(value)) assert.include(text, `\`${key}\``, `${command}.${field}`)
+        }
+      }
+    }))
+
   it.effect("describes every command and every flag", () =>
     Effect.gen(function*() {
       const { stdout } = yield* Cli.run("--help")

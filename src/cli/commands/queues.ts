@@ -49,7 +49,7 @@ const run = Effect.gen(function*() {
       number("WAITING", ({ waiting }) => waiting),
       number("LATER", ({ later }) => later),
       alarming("FAILING", ({ failing }) => failing, style),
-      { title: "OLDEST", align: "right", value: ({ oldestAgeMs }) => age(oldestAgeMs) }
+      oldest
     ]),
     section(style, found.tasks, [
       { title: "TASK", value: ({ task }) => task },
@@ -80,9 +80,15 @@ const alarming = <Row>(title: string, value: (row: Row) => number, style: Style)
   mark: (row, text) => value(row) > 0 ? style.red(text) : text
 })
 
+const oldest: Column<{ readonly oldestAgeMs: number | null }> = {
+  title: "OLDEST",
+  align: "right",
+  value: ({ oldestAgeMs }) => oldestAgeMs === null ? "-" : age(oldestAgeMs)
+}
+
 const depths: ReadonlyArray<Column<Queries.Depth>> = [
   number("WAITING", ({ waiting }) => waiting),
   number("RUNNING", ({ running }) => running),
   number("LATER", ({ later }) => later),
-  { title: "OLDEST", align: "right", value: ({ oldestAgeMs }) => oldestAgeMs === null ? "-" : age(oldestAgeMs) }
+  oldest
 ]

@@ -9,7 +9,7 @@ import { Output } from "../internal/Output.ts"
 import * as Queries from "../internal/queries.ts"
 import { Settings } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
-import { age, bytes, count, fields } from "../internal/table.ts"
+import { age, bytes, count, counted, fields } from "../internal/table.ts"
 import type { Field } from "../internal/table.ts"
 
 export const status = Command.make("status", {}, () => run).pipe(
@@ -50,8 +50,10 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       migrations,
       server: { version: server.version, bytes: server.bytes },
       instances: Object.fromEntries(instances.map((one) => [one.status, one.instances])),
-      backlog,
-      queues,
+      messages: backlog === null ? null : messagesOf(backlog),
+      activities: backlog === null ? null : activitiesOf(backlog),
+      tasks: queues === null ? null : tasksOf(queues),
+      outbox: queues === null ? null : outboxOf(queues),
       listening: {
         processes: server.listening,
         orchestrations: server.orchestrators,
@@ -81,15 +83,36 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       ],
       [
         "health",
-        status === "healthy" ? status : `${status}: ${problems.join("; ")}`,
+        status,
         status === "healthy" ? style.green : style.red
       ]
     ], style)
   })
   if (status !== "healthy") {
-    return yield* new CommandError({ code: "Unhealthy", message: problems.join("; "), exit: "no" })
+    return yield* new CommandError({ code: "Unhealthy", message: problems.map(withAges).join("; "), exit: "no" })
   }
 })
+
+/** Names and nulls are those of `queues`. */
+const messagesOf = ({ orchestrator: { depth, oldestAgeMs } }: Backlog) => ({ waiting: depth, oldestAgeMs })
+
+const activitiesOf = ({ worker }: Backlog) =>
+  worker.map(({ depth, oldestAgeMs, tag }) => ({ tag, waiting: depth, oldestAgeMs }))
+
+const tasksOf = ({ tasks: { oldestAgeMs, ...counts } }: QueueHealth.QueueReport) => ({
+  ...counts,
+  oldestAgeMs: oldestAgeMs === 0 ? null : oldestAgeMs // some may be due later
+})
+
+const outboxOf = ({ outbox: { delayed, failing, oldestAgeMs, waiting } }: QueueHealth.QueueReport) => ({
+  waiting,
+  later: delayed,
+  failing,
+  oldestAgeMs: waiting + failing === 0 ? null : oldestAgeMs
+})
+
+/** Ages of problems as in the other lines. */
+const withAges = (problem: string) => problem.replace(/\b(\d+) s\b/g, (_, s: string) => age(Number(s) * 1000))
 
 const waitingInQueues = ({ outbox, tasks }: QueueHealth.QueueReport): ReadonlyArray<Field> => [
   [
@@ -108,7 +131,9 @@ const waitingInQueues = ({ outbox, tasks }: QueueHealth.QueueReport): ReadonlyAr
 
 const waiting = ({ orchestrator, worker }: Backlog): ReadonlyArray<Field> => {
   const shown = (depth: number, oldestAgeMs: number | null) =>
-    depth === 0 || oldestAgeMs === null ? "none waits" : `${count(depth)} wait, the oldest for ${age(oldestAgeMs)}`
+    depth === 0 || oldestAgeMs === null
+      ? "none waits"
+      : `${counted(depth, "waits", "wait")}, the oldest for ${age(oldestAgeMs)}`
   const ages = worker.flatMap(({ oldestAgeMs }) => oldestAgeMs ?? [])
   return [
     ["messages", shown(orchestrator.depth, orchestrator.oldestAgeMs)],

@@ -147,7 +147,8 @@ export interface Outbox {
   readonly waiting: number
   readonly later: number
   readonly failing: number
-  readonly oldestAgeMs: number
+  /** Since the oldest that waits was due, or that fails was written; null without one. */
+  readonly oldestAgeMs: number | null
 }
 
 /** Of the oldest 10,000 messages. */
@@ -157,7 +158,7 @@ export const outbox = one<Outbox>("outbox", (schema) =>
       o.out_waiting::float8 AS waiting,
       o.out_delayed::float8 AS later,
       o.out_failing::float8 AS failing,
-      o.out_oldest_age_ms::float8 AS "oldestAgeMs"
+      CASE WHEN o.out_waiting + o.out_failing > 0 THEN o.out_oldest_age_ms::float8 END AS "oldestAgeMs"
     FROM ${schema}.dx_read_outbox(10000) AS o`)
 
 export interface TaskCounts {
