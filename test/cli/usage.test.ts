@@ -109,7 +109,7 @@ describe("the connection URL", () => {
       assert.notMatch(other, /password|se@/)
     }))
 
-  it.effect("with a port that is none says so, exit code 2", () =>
+  it.effect("with a port out of range says so, exit code 2", () =>
     Effect.gen(function*() {
       for (const port of ["99999", "0"]) {
         const url = `postgresql://someone:sesame@127.0.0.1:${port}/nothing`
