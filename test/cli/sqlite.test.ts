@@ -71,6 +71,7 @@ describe("import sqlite", () => {
       )
       const shown = yield* Cli.run(`show others --url ${target.url}`)
       assert.match(shown.stdout, /^pinned to +Duroxide 0\.1\.30: only its processes run it$/m)
+      assert.match((yield* Cli.run(`show done --url ${target.url}`)).stdout, /^pinned to +Duroxide 0\.1\.30$/m)
 
       yield* target.sql("INSERT INTO instance_locks VALUES ('held', 'token', 4000000000000, 1)")
       const second = yield* run("import sqlite", "--serve", "Other")
@@ -135,6 +136,9 @@ describe("import sqlite", () => {
       const missing = yield* Cli.run(["import", "sqlite", "/nowhere.db", "--url", target.url])
       assert.strictEqual(missing.exitCode, 2)
       assert.include(missing.stderr, "/nowhere.db: there is no such file")
+      const foreign = yield* Cli.run(["import", "sqlite", "package.json", "--url", target.url])
+      assert.strictEqual(foreign.exitCode, 2)
+      assert.include(foreign.stderr, "package.json: file is not a database")
       file.sql("UPDATE sessions SET locked_until = 4000000000000")
       const used = yield* run("import sqlite", "--on-conflict", "keep")
       assert.strictEqual(used.exitCode, 4)

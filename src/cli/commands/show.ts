@@ -73,12 +73,18 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const pending = yield* Queries.pendingOf(id)
   const pin = yield* Queries.pinOf(id)
   const pinnedVersion = pin === null ? null : `${pin.major}.${pin.minor}.${pin.patch}`
+  const isUnderWay = outcome.status === "Running" || outcome.status === "ContinuedAsNew"
   // Ours, and executions without a pin, are what any process here runs.
   const foreign = pin === null || CoreVersion.isWithin(pin, CoreVersion.supported)
     ? []
-    : pin.major < CoreVersion.supported.min.major
-    ? [["pinned to", `Duroxide ${pinnedVersion}: only its processes run it`] as const]
-    : [["pinned to", `${pinnedVersion}: only processes of a later duroxide-prisma run it`] as const]
+    : [
+      [
+        "pinned to",
+        pin.major < CoreVersion.supported.min.major
+          ? `Duroxide ${pinnedVersion}${isUnderWay ? ": only its processes run it" : ""}`
+          : `${pinnedVersion}${isUnderWay ? ": only processes of a later duroxide-prisma run it" : ""}`
+      ] as const
+    ]
   const idle = outcome.status === "Running" ? ["no message and no activity: a signal or a child has to come first"] : []
   const nowMs = yield* Clock.currentTimeMillis
 
