@@ -151,7 +151,7 @@ describe("package", () => {
 
   it("files: the SQL that migrations are built from is not shipped", async () => {
     const shipped = await readdir(join(project.folder, "node_modules/duroxide-prisma/prisma"))
-    assert.deepStrictEqual(shipped.sort(), ["migrations", "roles", "schema.prisma"])
+    assert.deepStrictEqual(shipped.sort(), ["migrations", "partitions", "roles", "schema.prisma"])
   })
 
   it("package.json: names the repository of the project", async () => {

@@ -73,7 +73,9 @@ describe("Logs of a runtime", () => {
       })
       yield* TestClock.adjust("1 minute")
       yield* stop
-      assert.deepStrictEqual(lines.map(({ level, message }) => `${level} ${message}`), [
+      // The test clock warns of fibers that a slow machine keeps from their sleep.
+      const ours = lines.filter(({ annotations }) => annotations["package"] !== undefined)
+      assert.deepStrictEqual(ours.map(({ level, message }) => `${level} ${message}`), [
         "Info Runtime: started",
         "Info Runtime: stopped"
       ])
