@@ -163,13 +163,19 @@ export const make = Effect.fn("Database.make")(
     })
     yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
 
+    /** The first login has worked: a password that is refused now is being changed, here before there. */
+    const whileOpen = (reason: ProviderError.Reason) =>
+      settings.hasCredentials && reason._tag === "AuthenticationFailed"
+        ? new ProviderError.Unavailable({ sqlState: null, problem: reason.message })
+        : reason
+
     const counts: Record<string, number> = {}
     const query = <Row>(operation: string, sql: Prisma.Sql) =>
       Effect.suspend(() => {
         counts[operation] = (counts[operation] ?? 0) + 1
         return Effect.tryPromise({
           try: () => client.$queryRaw<ReadonlyArray<Row>>(sql),
-          catch: (thrown) => new ProviderError.ProviderError({ operation, reason: SqlFault.classify(thrown) })
+          catch: (thrown) => new ProviderError.ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
         })
       })
 

@@ -63,6 +63,8 @@ const collector = () => {
   }
 }
 
+const isConnectionLost = ({ reason }: ProviderError) => reason._tag === "ConnectionLost"
+
 describe("layer:", () => {
   const hour = 3_600_000
 
@@ -313,6 +315,31 @@ describe("every connection logs in with them:", () => {
               return Redacted.make(current)
             })
           })
+        ))
+      )
+    }))
+
+  it.live("a login that is refused while a password is changed is retryable, and works when the new one is there", () =>
+    Effect.gen(function*() {
+      const role = yield* loginRole("old")
+      const test = yield* PgServer.database
+      let current = "old"
+      yield* Effect.gen(function*() {
+        const { query } = yield* Database.Database
+        const one = query("one", Prisma.sql`SELECT 1`)
+        yield* one
+        yield* Effect.promise(() => role.setPassword("new"))
+        yield* test.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", [role.name])
+        const refused = yield* Effect.flip(Effect.forever(Effect.catchIf(one, isConnectionLost, () => Effect.void)))
+        assert.strictEqual(refused.reason._tag, "Unavailable")
+        assert.isTrue(refused.isRetryable)
+        assert.include(refused.message, "the database refused the login")
+        current = "new"
+        yield* Effect.retry(one, { while: ({ isRetryable }) => isRetryable })
+      }).pipe(
+        Effect.provide(Layer.provide(
+          Database.layer({ url: role.at(test.url), maxConnections: 1 }),
+          layer({ password: Effect.sync(() => Redacted.make(current)) })
         ))
       )
     }))

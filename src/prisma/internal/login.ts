@@ -23,6 +23,8 @@ export interface Options {
 export interface Login extends Connection.Connection {
   readonly config: pg.ClientConfig
   readonly protection: Tls.Protection["name"]
+  /** Passwords come from `Credentials`, so the next one may be another. */
+  readonly hasCredentials: boolean
   /** To be used with `config`. */
   readonly Client: typeof pg.Client
   /** To be used with `config` and `Client`. */
@@ -50,7 +52,7 @@ export const make = Effect.fnUntraced(
     const ssl = protection.ssl
     const isDirect = connection.parameters.get("sslnegotiation") === "direct"
     const config = { ...connection.config, ssl, ...(isDirect ? { sslnegotiation: "direct" as const } : {}) }
-    const common = { ...connection, protection: protection.name }
+    const common = { ...connection, protection: protection.name, hasCredentials: credentials !== undefined }
     if (credentials === undefined) {
       const Client = clientOf(undefined)
       return { ...common, config, Client, Pool: pg.Pool, onceMore: (attempt) => attempt }
