@@ -175,7 +175,8 @@ export const make = Effect.fn("Database.make")(
         counts[operation] = (counts[operation] ?? 0) + 1
         return Effect.tryPromise({
           try: () => client.$queryRaw<ReadonlyArray<Row>>(sql),
-          catch: (thrown) => new ProviderError.ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
+          catch: (thrown) =>
+            new ProviderError.ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
         })
       })
 

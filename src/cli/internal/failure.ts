@@ -95,7 +95,7 @@ export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
   if (inner instanceof InstanceNotFound && inner.instanceId === "") {
     return { code: "Usage", message: "the id of the instance is empty", exitCode: exitCodes.usage }
   }
-  const code = Predicate.hasProperty(inner, "_tag") ? String(inner._tag) : inner.name
+  const code: string = Predicate.hasProperty(inner, "_tag") ? inner._tag : inner.name
   const todo = advice[code] ?? (/database .* does not exist/.test(inner.message) ? databaseMissing : undefined)
   const exit = answers.has(code) ? "no" : inputs.has(code) ? "usage" : unfinished.has(code) ? "again" : "database"
   return {

@@ -146,16 +146,17 @@ const migrateCommand = ({ repeated, schema }: {
   (repeated.length === 0 ? "" : `, with the same ${repeated.join(" and ")}`)
 
 /** With what the URL says about TLS. `variable` is where the URL comes from, unless it is that of the flag. */
-const parse = Effect.fnUntraced(function*(
+const parse = (
   url: string | Redacted.Redacted<string>,
   schema: string | undefined,
   variable: string | undefined
-) {
-  const connection = yield* Effect.fromResult(Connection.parse(url, schema))
-  const { host, parameters } = connection
-  yield* Effect.fromResult(Tls.resolve({ host, parameters, options: undefined, secret: undefined }))
-  return connection
-}, (effect, _url, _schema, variable) => Effect.mapError(effect, (problem) => refused(problem, variable)))
+) =>
+  Effect.gen(function*() {
+    const connection = yield* Effect.fromResult(Connection.parse(url, schema))
+    const { host, parameters } = connection
+    yield* Effect.fromResult(Tls.resolve({ host, parameters, options: undefined, secret: undefined }))
+    return connection
+  }).pipe(Effect.mapError((problem) => refused(problem, variable)))
 
 const refused = ({ _tag, problem }: ConfigurationInvalid, variable?: string) =>
   new CommandError({
