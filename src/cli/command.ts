@@ -54,7 +54,10 @@ export const run = (io: Io): Effect.Effect<number> => {
   const output = Output.make(io)
   const fail = ({ code, exitCode, message }: Failure) =>
     output.note(`${output.errorStyle.red("error")}: ${message}`, { error: { code, message } }).pipe(Effect.as(exitCode))
-  const written = Effect.tryPromise({ try: io.stdout.written, catch: (thrown) => thrown as NodeJS.ErrnoException })
+  /** Why the answer could not be written; undefined if it was. */
+  const lost = Effect.promise(() =>
+    io.stdout.written().then(() => undefined, (thrown: NodeJS.ErrnoException) => thrown)
+  )
   return Command.runWith(root(io.env), { version, renderErrors: false })(io.args).pipe(
     Effect.as(0),
     Effect.catchCause((cause) => {
@@ -62,10 +65,7 @@ export const run = (io: Io): Effect.Effect<number> => {
       return isHelp(help) ? fail(ofUsage(help.errors, help.commandPath)) : fail(ofCause(cause))
     }),
     Effect.flatMap((exitCode) =>
-      Effect.matchEffect(written, {
-        onFailure: (error) => fail(ofLostOutput(error)),
-        onSuccess: () => Effect.succeed(exitCode)
-      })
+      Effect.flatMap(lost, (error) => error === undefined ? Effect.succeed(exitCode) : fail(ofLostOutput(error)))
     ),
     Effect.provide(
       Layer.mergeAll(
