@@ -317,6 +317,10 @@ const start = Effect.fnUntraced(function*(home: Home, options: Options) {
       ? new NotYet({ problem: "the free port was taken" })
       : new PortTaken({ port: options.port })
   }
+  // Several that start at once write to one log, over each other's lines: the file of the winner says more.
+  if ((yield* readPidFile(home)) !== undefined) {
+    return yield* new NotYet({ problem: "another process has started the server" })
+  }
   return yield* startFailed(home, "pg_ctl failed", mark)
 })
 
