@@ -96,7 +96,7 @@ export const run = Effect.fnUntraced(function*(
       schema: target.schema,
       fingerprint,
       resumed: mine !== undefined,
-      counts: { ...noCounts, ...found.counts },
+      counts: { ...Tables.noCounts, ...found.counts },
       kept: found.kept,
       replaced: found.replaced,
       discarded,
@@ -124,7 +124,7 @@ export const run = Effect.fnUntraced(function*(
 
   const shape: Tables.Shape = { has, served, noTag: yield* Target.noTag(target) }
   const state = {
-    counts: { ...noCounts, ...mine?.counts },
+    counts: { ...Tables.noCounts, ...mine?.counts },
     kept: new Set(mine?.kept),
     replaced: mine?.replaced ?? 0,
     after: mine?.lastInstanceId ?? undefined
@@ -201,17 +201,6 @@ export const run = Effect.fnUntraced(function*(
 /** Of one statement: what is in memory at a time. */
 const chunkRows = 2000
 const chunkBytes = 4 * 1024 * 1024
-
-const noCounts: Record<Tables.Name, number> = {
-  instances: 0,
-  executions: 0,
-  history: 0,
-  kv_store: 0,
-  kv_delta: 0,
-  orchestrator_queue: 0,
-  worker_queue: 0,
-  sessions: 0
-}
 
 const check = ({ batch, onConflict, serve }: Options) => {
   const invalid = (field: string, problem: string) => Effect.fail(new SqliteError.InvalidInput({ field, problem }))

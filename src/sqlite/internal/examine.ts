@@ -31,16 +31,7 @@ export const examine = Effect.fnUntraced(function*(file: SqliteFile, has: Has, o
   const report = yield* Progress.phase(onProgress, "reading", total)
   const shape = Tables.plain(has)
   const hash = createHash("sha256")
-  const counts: Record<Tables.Name, number> = {
-    instances: 0,
-    executions: 0,
-    history: 0,
-    kv_store: 0,
-    kv_delta: 0,
-    orchestrator_queue: 0,
-    worker_queue: 0,
-    sessions: 0
-  }
+  const counts: Record<Tables.Name, number> = { ...Tables.noCounts }
   const refused: Array<SqliteError.RefusedRow> = []
   let refusals = 0
   let read = 0

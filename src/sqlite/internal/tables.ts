@@ -51,6 +51,18 @@ export type Name =
   | "worker_queue"
   | "sessions"
 
+/** Rows of each table, before the first one. */
+export const noCounts: Readonly<Record<Name, number>> = {
+  instances: 0,
+  executions: 0,
+  history: 0,
+  kv_store: 0,
+  kv_delta: 0,
+  orchestrator_queue: 0,
+  worker_queue: 0,
+  sessions: 0
+}
+
 /** The SQL of a time that is a number of milliseconds, or a text in UTC. */
 export const milliseconds = (sql: string): string =>
   `CASE typeof(${sql}) WHEN 'integer' THEN ${sql} WHEN 'real' THEN CAST(${sql} AS INTEGER)
