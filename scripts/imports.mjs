@@ -193,11 +193,24 @@ function importsOf(file) {
 function exportedInternals(file) {
   return importsOf(file).flatMap(({ target }) => {
     if (target === undefined || !existsSync(join(root, target))) return []
+    return exportedFiles(target).flatMap(internals)
+  })
+
+  function internals(target) {
     const text = readFileSync(join(root, target), "utf8")
     return [...text.matchAll(/@internal(?:(?!\*\/)[\s\S])*\*\/\nexport \w+ (\w+)/g)].map((match) =>
       `${target}: exports ${match[1]}, which is internal, through ${file}: move it to a folder that is private`
     )
-  })
+  }
+}
+
+/** A module, and those that it exports again with all their names. */
+function exportedFiles(file) {
+  const text = readFileSync(join(root, file), "utf8")
+  const again = [...text.matchAll(/^export (?:type )?\* from "([^"]+)"/gm)]
+    .map(([, name]) => relative(root, resolve(root, dirname(file), name)))
+    .filter((target) => existsSync(join(root, target)))
+  return [file, ...again]
 }
 
 function isOwnName(name) {

@@ -28,7 +28,8 @@ const good = {
   "src/model/Event.ts": `import * as Schema from "effect/Schema"\nimport { text } from "./internal/text.ts"\n`,
   "src/model/internal/text.ts": ``,
   "src/provider/index.ts": `export * as Provider from "./Provider.ts"\n`,
-  "src/provider/Provider.ts": `import type { Event } from "../model/Event.ts"\n`,
+  "src/provider/Provider.ts": `import type { Event } from "../model/Event.ts"\nexport * from "./driver/turns.ts"\n`,
+  "src/provider/driver/turns.ts": ``,
   "src/provider/internal/coalescer.ts": `import * as Queue from "effect/Queue"\n`,
   "src/replay/turn.ts": `import type { Turn } from "../provider/Provider.ts"\n`,
   "src/runtime/slots.ts": ``,
@@ -135,6 +136,12 @@ describe("imports", () => {
       "src/model/Event.ts",
       `/**\n * For tests.\n *\n * @internal\n */\nexport const decodeUnsafe = 1`,
       "src/model/Event.ts: exports decodeUnsafe, which is internal, through src/index.ts: move it to a folder that is private"
+    ],
+    [
+      "refuses such a name in a file that a module exports again",
+      "src/provider/driver/turns.ts",
+      `/** @internal */\nexport const storeUnsafe = 1`,
+      "src/provider/driver/turns.ts: exports storeUnsafe, which is internal, through src/provider/index.ts: move it to a folder that is private"
     ],
     [
       "refuses a folder that is not a room",
