@@ -623,8 +623,8 @@ export const outboxOldestAge = gauge("duroxide_outbox_oldest_age_seconds", {
 
 /**
  * Attempts at tasks that have ended in this process. Labels: `task_name` and `outcome` (`completed`, `failed`, `died`,
- * `timed_out`, `lost`: its lease was lost or its task cancelled, `stale`: its output was refused, `given_back`: ended by a
- * shutdown).
+ * `unavailable`: a database, queue or network that it needs, `timed_out`, `lost`: its lease was lost or its task cancelled,
+ * `stale`: its output was refused, `given_back`: ended by a shutdown).
  *
  * @category task metrics
  * @since 0.2.0

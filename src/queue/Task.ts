@@ -29,7 +29,7 @@ import * as calls from "./internal/taskCalls.ts"
 import { taskKey } from "./internal/taskCode.ts"
 import type { TaskHandler } from "./internal/taskCode.ts"
 import { isOfTask } from "./internal/taskErrors.ts"
-import type { TaskDied, TaskTimedOut } from "./internal/taskErrors.ts"
+import type { TaskDied, TaskTimedOut, TaskUnavailable } from "./internal/taskErrors.ts"
 import { runner } from "./internal/taskRun.ts"
 import * as checks from "./internal/taskSettings.ts"
 import type { Payload as Message } from "./Queue.ts"
@@ -76,8 +76,8 @@ export interface Task<
    * **Details**
    *
    * The runtime must serve `Tasks.activities`. The end arrives as a message, in the transaction that stores it. A typed failure
-   * of the last attempt stays one; a task that died, ran out of time, was lost or was cancelled is the defect `TaskDied`,
-   * `TaskTimedOut` or `TaskCancelled`. Interruption cancels the task; so does the end of the orchestration, at the latest with
+   * of the last attempt stays one; a task that died, was lost, lacked what it needs, ran out of time or was cancelled is the
+   * defect `TaskDied`, `TaskUnavailable`, `TaskTimedOut` or `TaskCancelled`. Interruption cancels the task; so does the end of the orchestration, at the latest with
    * the next heartbeat of the attempt.
    *
    * With a `key`, a task of this name that has it already is awaited instead of creating another one, as with `tasks.create`:
@@ -167,12 +167,12 @@ export interface Retry<E> {
 }
 
 /**
- * A failed attempt: a typed failure, a defect or a timeout.
+ * A failed attempt: a typed failure, a defect, an outage of what the handler needs, or a timeout.
  *
  * @category models
  * @since 0.2.0
  */
-export type BadOutcome<E> = E | TaskDied | TaskTimedOut
+export type BadOutcome<E> = E | TaskDied | TaskUnavailable | TaskTimedOut
 
 export { Attempt } from "./internal/taskAttempt.ts"
 
@@ -204,7 +204,16 @@ export {
    * @category errors
    * @since 0.2.0
    */
-  TaskTimedOut
+  TaskTimedOut,
+  /**
+   * A database, queue or network that the handler needs was not available in its last attempt, and may be back soon: a defect
+   * that is, or is caused by, an error with `isRetryable: true` (as `ProviderError`, `QueueError` and the `SqlError` of Effect
+   * have it), an error of PostgreSQL, `pg` or Prisma after which the same statement may succeed, or one of a network.
+   *
+   * @category errors
+   * @since 0.2.0
+   */
+  TaskUnavailable
 } from "./internal/taskErrors.ts"
 
 /**

@@ -115,6 +115,7 @@ export class Tasks extends Context.Service<
       S["Type"],
       | E["Type"]
       | Task.TaskDied
+      | Task.TaskUnavailable
       | Task.TaskTimedOut
       | Task.TaskCancelled
       | TaskNotFound

@@ -410,5 +410,4 @@ const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
 const unservedPauseMs = (deliveryCount: number) =>
   deliveryCount === 1 ? 0 : Math.min(50 * 2 ** Math.max(deliveryCount - 5, 0), 60_000)
 
-const outcomeOf = ({ _tag }: Failure) =>
-  _tag === "Failed" ? "failed" : _tag === "TimedOut" ? "timed_out" : _tag === "Died" ? "died" : "lost"
+const outcomeOf = ({ _tag }: Failure) => _tag === "TimedOut" ? "timed_out" : _tag.toLowerCase()

@@ -11,7 +11,7 @@ import * as Activity from "../../Activity.ts"
 import * as Mailbox from "../../Mailbox.ts"
 import type * as payloads from "../../model/internal/payload.ts"
 import type { Instance } from "../../Orchestration.ts"
-import { TaskCancelled, TaskDied, TaskTimedOut } from "./taskErrors.ts"
+import { TaskCancelled, TaskDied, TaskTimedOut, TaskUnavailable } from "./taskErrors.ts"
 import type { OfTask } from "./taskErrors.ts"
 import * as failures from "./taskFailure.ts"
 import { problemOfKey } from "./taskSettings.ts"
@@ -115,6 +115,8 @@ export const outcomeOf = <A, E>(
         return Effect.fail(new TaskDied({ taskName, problem: failure.problem }))
       case "Lost":
         return Effect.fail(new TaskDied({ taskName, problem: "the worker of its last attempt was lost" }))
+      case "Unavailable":
+        return Effect.fail(new TaskUnavailable({ taskName, problem: failure.problem }))
       case "TimedOut":
         return Effect.fail(new TaskTimedOut({ taskName, timeoutMs: failure.timeoutMs }))
       case "Cancelled":

@@ -23,6 +23,17 @@ export class TaskDied extends Schema.TaggedError<TaskDied>("duroxide-prisma/queu
   }
 }
 
+export class TaskUnavailable
+  extends Schema.TaggedError<TaskUnavailable>("duroxide-prisma/queue/TaskUnavailable")("TaskUnavailable", {
+    taskName: Schema.String,
+    problem: Schema.String
+  })
+{
+  override get message() {
+    return `what task "${this.taskName}" needs was not available: ${this.problem}`
+  }
+}
+
 export class TaskTimedOut
   extends Schema.TaggedError<TaskTimedOut>("duroxide-prisma/queue/TaskTimedOut")("TaskTimedOut", {
     taskName: Schema.String,
@@ -67,7 +78,8 @@ export class TaskWaitTimeout
 }
 
 /** An end without a result that is not a typed failure. */
-export type OfTask = TaskDied | TaskTimedOut | TaskCancelled
+export type OfTask = TaskDied | TaskUnavailable | TaskTimedOut | TaskCancelled
 
 export const isOfTask = (error: unknown): error is OfTask =>
-  error instanceof TaskDied || error instanceof TaskTimedOut || error instanceof TaskCancelled
+  error instanceof TaskDied || error instanceof TaskUnavailable || error instanceof TaskTimedOut ||
+  error instanceof TaskCancelled

@@ -10,6 +10,8 @@ export const Failure = Schema.Union([
   Schema.TaggedStruct("Failed", { error: Schema.String }),
   /** A defect of the handler, or a result its Schema refuses. */
   Schema.TaggedStruct("Died", { problem: Schema.String }),
+  /** A database, queue or network that the handler needs had failed, and may be back soon. */
+  Schema.TaggedStruct("Unavailable", { problem: Schema.String }),
   Schema.TaggedStruct("TimedOut", { timeoutMs: Schema.Number }),
   /** The lease ended before the attempt did. */
   Schema.TaggedStruct("Lost", {}),

@@ -30,8 +30,8 @@ export type Status =
   | { readonly _tag: "Cancelled"; readonly attempts: number; readonly reason: string; readonly endedAt: Date }
 
 /**
- * How an attempt failed: a typed failure (`error` is JSON text of the task's error Schema), a defect, a timeout, or the loss
- * of its worker.
+ * How an attempt failed: a typed failure (`error` is JSON text of the task's error Schema), a defect, an outage of what it
+ * needed, a timeout, or the loss of its worker.
  *
  * @category models
  * @since 0.2.0
@@ -39,6 +39,7 @@ export type Status =
 export type Failure =
   | { readonly _tag: "Failed"; readonly error: string }
   | { readonly _tag: "Died"; readonly problem: string }
+  | { readonly _tag: "Unavailable"; readonly problem: string }
   | { readonly _tag: "TimedOut"; readonly timeoutMs: number }
   | { readonly _tag: "Lost" }
 
@@ -55,7 +56,16 @@ export interface AttemptRecord {
   readonly startedAt: Date
   /** `none` while it runs. A lost attempt ends when the next claim finds it. */
   readonly endedAt: Option.Option<Date>
-  readonly outcome: "Running" | "Completed" | "Failed" | "Died" | "TimedOut" | "Lost" | "Cancelled" | "GivenBack"
+  readonly outcome:
+    | "Running"
+    | "Completed"
+    | "Failed"
+    | "Died"
+    | "Unavailable"
+    | "TimedOut"
+    | "Lost"
+    | "Cancelled"
+    | "GivenBack"
   readonly failure: Option.Option<Failure>
 }
 

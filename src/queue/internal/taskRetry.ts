@@ -9,10 +9,10 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Schedule from "effect/Schedule"
-import type { TaskDied, TaskTimedOut } from "./taskErrors.ts"
+import type { TaskDied, TaskTimedOut, TaskUnavailable } from "./taskErrors.ts"
 
 /** `BadOutcome` of `Task`. */
-export type Outcome<E> = E | TaskDied | TaskTimedOut
+export type Outcome<E> = E | TaskDied | TaskUnavailable | TaskTimedOut
 
 /** Of `Retry` of `Task`. */
 export interface Policy<E> {

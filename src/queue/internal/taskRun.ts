@@ -12,9 +12,10 @@ import { InHandler } from "../../model/internal/inHandler.ts"
 import * as payloads from "../../model/internal/payload.ts"
 import type { Attempt } from "./taskAttempt.ts"
 import type { Failed, TaskCode } from "./taskCode.ts"
-import { StaleAttempt, TaskDied, TaskTimedOut } from "./taskErrors.ts"
+import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "./taskErrors.ts"
 import type { Failure } from "./taskFailure.ts"
 import * as retries from "./taskRetry.ts"
+import { outageIn } from "./unavailable.ts"
 
 export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, timeout }: {
   readonly name: string
@@ -83,6 +84,12 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, tim
             errorType: stale._tag,
             retryAfter: Duration.seconds(1)
           })
+        }
+        const outage = outageIn(death.defect)
+        if (outage !== undefined) {
+          const { errorType, problem } = outage
+          const error = new TaskUnavailable({ taskName: name, problem })
+          return failed(counted, error, { _tag: "Unavailable", problem }, errorType)
         }
         return Effect.logError("Task worker: handler died", Cause.die(death.defect)).pipe(
           // A logger that throws must not change what is recorded.

@@ -81,7 +81,7 @@ export interface Completed {
 export interface AttemptEnd {
   readonly task_id: string
   readonly attempt: number
-  readonly outcome: "Failed" | "Died" | "TimedOut" | "GivenBack"
+  readonly outcome: "Failed" | "Died" | "Unavailable" | "TimedOut" | "GivenBack"
   readonly error: string | null
   /** Before the next attempt; null: there is none. */
   readonly delay_ms: number | null

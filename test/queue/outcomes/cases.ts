@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
+import pg from "pg"
 
 export class Declined extends Schema.TaggedError<Declined>("test/Declined")("Declined", { code: Schema.Finite }) {}
 
@@ -34,6 +35,11 @@ export const handlers = Layer.mergeAll(
         return yield* new Declined({ code: attempt })
       case "die":
         return yield* Effect.die(new Error("broken"))
+      case "reach":
+        return yield* Effect.as(
+          Effect.promise(() => new pg.Client("postgres://app:s3cret@127.0.0.1:1/app").connect()),
+          1
+        )
       case "wrong result":
         return "s3cret" as never
       case "wrong error":
@@ -158,6 +164,11 @@ const running: Record<string, Test> = {
       assert.lengthOf(yield* tasks.attempts(id), 1)
     }),
   "a handler throws or dies": dies("die", { _tag: "TaskDied", problem: "broken" }, ["Died", "Died"]),
+  "a handler dies of a database, queue or network that may be back soon": dies(
+    "reach",
+    { _tag: "TaskUnavailable" },
+    ["Unavailable", "Unavailable"]
+  ),
   "a handler returns a value its Schema refuses": dies("wrong result", { _tag: "TaskDied" }, ["Died", "Died"]),
   "a handler fails with an error its Schema refuses": dies("wrong error", { _tag: "TaskDied" }, ["Died", "Died"]),
   "a handler exceeds the timeout of its task": dies(

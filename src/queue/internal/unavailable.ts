@@ -1,0 +1,71 @@
+/**
+ * Distinguishes an outage of what a handler needs from a bug of the handler.
+ */
+import * as Predicate from "effect/Predicate"
+import { describe } from "../../model/internal/defect.ts"
+import { errorTypeOf } from "../../model/internal/errorType.ts"
+import { classify } from "../../prisma/internal/SqlFault.ts"
+
+export interface Outage {
+  readonly problem: string
+  /** For logs. */
+  readonly errorType: string
+}
+
+/**
+ * The outage that a defect reports, itself or by its causes: an error that says so (`isRetryable`, as those of this package and
+ * of Effect's SQL clients), one of PostgreSQL, `pg` or Prisma after which the same statement may succeed, or one of a network.
+ */
+export const outageIn = (defect: unknown): Outage | undefined => {
+  const errors = [defect]
+  for (let i = 0; i < Math.min(errors.length, mostErrors); i++) {
+    const error = errors[i]
+    if (!Predicate.isObject(error)) continue
+    const outage = outageOf(error)
+    if (outage !== undefined) return outage
+    const { cause, errors: several } = error as { readonly cause?: unknown; readonly errors?: unknown }
+    errors.push(cause, ...(Array.isArray(several) ? several.slice(0, mostErrors) : []))
+  }
+  return undefined
+}
+
+// internal
+
+/** They may be each other's causes. */
+const mostErrors = 20
+
+const outageOf = (error: object): Outage | undefined => {
+  const { code, errorCode = code, isRetryable } = error as Readonly<Record<string, unknown>>
+  if (isRetryable === true) return { problem: describe(error).message, errorType: errorTypeOf(error) }
+  if (typeof errorCode === "string" && codes.has(errorCode)) {
+    return { problem: `${describe(error).message} (${errorCode})`, errorType: errorCode }
+  }
+  // Of a file, perhaps.
+  if (typeof code === "string" && /^E[A-Z]/.test(code)) return undefined
+  const reason = classify(error)
+  return reason.isRetryable ? { problem: reason.message, errorType: reason._tag } : undefined
+}
+
+/** Of sockets and names, of `fetch` in Node, and of Prisma when it does not reach the database. */
+const codes: ReadonlySet<string> = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "ECONNABORTED",
+  "EPIPE",
+  "ETIMEDOUT",
+  "EHOSTDOWN",
+  "EHOSTUNREACH",
+  "ENETDOWN",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "UND_ERR_CONNECT_TIMEOUT",
+  "UND_ERR_HEADERS_TIMEOUT",
+  "UND_ERR_BODY_TIMEOUT",
+  "UND_ERR_SOCKET",
+  "P1001",
+  "P1002",
+  "P1008",
+  "P1017",
+  "P2024"
+])
