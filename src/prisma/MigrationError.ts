@@ -121,6 +121,25 @@ export class LockTimeout extends Schema.TaggedError<LockTimeout>(id("LockTimeout
 }
 
 /**
+ * A transaction has held tables that are to be changed for longer than `lockTimeout`. Nothing was changed.
+ *
+ * @category reasons
+ * @since 0.2.0
+ */
+export class TablesInUse extends Schema.TaggedError<TablesInUse>(id("TablesInUse"))("TablesInUse", {
+  schema: Schema.String,
+  /** Those of the oldest transaction; empty if it has just ended. */
+  tables: Schema.Array(Schema.String),
+  waitedMs: Schema.Finite
+}) {
+  readonly isRetryable = true
+  override get message() {
+    return `a transaction has held ${this.tables.length === 0 ? "tables" : this.tables.join(", ")} of schema ` +
+      `${this.schema} for more than ${this.waitedMs} ms; try again when it has ended`
+  }
+}
+
+/**
  * The schema cannot be adopted: its tables are not those duroxide-pg creates, so our statements would not work on them.
  * Nothing was written.
  *
@@ -190,6 +209,7 @@ export const Reason = Schema.Union([
   SchemaOccupied,
   MigrationFailed,
   LockTimeout,
+  TablesInUse,
   LayoutMismatch,
   LocksLive,
   ObjectsDepend,

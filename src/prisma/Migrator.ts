@@ -13,10 +13,8 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
-import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
-import type * as ProviderError from "../provider/ProviderError.ts"
 import type { Tls } from "./Database.ts"
 import * as Adoption from "./internal/adoption.ts"
 import * as Connection from "./internal/connection.ts"
@@ -40,7 +38,10 @@ export interface Options {
   readonly tls?: Tls | undefined
   /** Created when missing. Defaults to the URL's `schema` parameter, then to `public`. */
   readonly schema?: string | undefined
-  /** Longest wait for another process that is migrating. Defaults to 1 minute. */
+  /**
+   * Longest wait for another process that is migrating, and then, per migration, for transactions that hold the tables
+   * it changes. Defaults to 1 minute.
+   */
   readonly lockTimeout?: Duration.Input | undefined
   /** Accept a schema of a newer release, as during a rolling update. Defaults to false. */
   readonly allowAhead?: boolean | undefined
@@ -72,7 +73,9 @@ export const migrate = Effect.fn("Migrator.migrate")(
     yield* refuseOther(session, state, options)
     if (state.open !== undefined) return yield* failedEarlier(schema, state.open)
     yield* prepareSchema(session, state)
-    for (const migration of state.pending) yield* apply(session, migration)
+    for (const migration of state.pending) {
+      yield* apply(session, migration, { lockTimeoutMs: lockTimeoutMs(options), advice: migrateAdvice })
+    }
     return state.pending.map(({ name }) => name)
   },
   Effect.scoped,
@@ -154,8 +157,11 @@ export const adopt = Effect.fn("Migrator.adopt")(
     const { extension } = yield* Adoption.examine(session, createTables.sql)
     yield* ensureBooks(session, adoptAdvice)
     for (const migration of state.pending) {
-      const steps = migration === createTables ? extension : migration.sql
-      yield* apply(session, migration, { steps, advice: adoptAdvice }).pipe(Effect.retry(unlessDeadlocked))
+      yield* apply(session, migration, {
+        lockTimeoutMs: lockTimeoutMs(options),
+        steps: migration === createTables ? extension : migration.sql,
+        advice: adoptAdvice
+      })
     }
     return state.pending.map(({ name }) => name)
   },
@@ -352,13 +358,6 @@ const migrateAdvice = "Migrate with a role that may create tables; others use Mi
 
 const adoptAdvice = "Adopt with the role that owns the tables; others use Migrator.layerVerify"
 
-/** Tables are in use while their indexes are built: a deadlock with another transaction costs one more attempt. */
-const unlessDeadlocked = {
-  while: (reason: MigrationError.Reason) => reason._tag === "Contention",
-  schedule: Schedule.spaced("100 millis"),
-  times: 10
-}
-
 /** The bookkeeping table, column by column as the Prisma CLI creates it. */
 const bookkeeping = `CREATE TABLE _prisma_migrations (
   id VARCHAR(36) PRIMARY KEY NOT NULL,
@@ -403,18 +402,20 @@ const ensureBooks = Effect.fnUntraced(function*(session: Session.Session, advice
 
 /**
  * Runs one file and writes its row, in one transaction unless a statement of the file forbids that. A failure leaves
- * the row that the CLI would leave; a failure that a later attempt can overcome leaves none. Not interruptible: a
- * session that is cut off here might still commit.
+ * the row that the CLI would leave; a failure that a later attempt can overcome leaves none.
  */
 const apply = (
   session: Session.Session,
   migration: Migration,
-  { advice = migrateAdvice, steps = migration.sql }: { readonly advice?: string; readonly steps?: string } = {}
+  { advice, lockTimeoutMs, steps = migration.sql }: {
+    readonly advice: string
+    readonly lockTimeoutMs: number
+    readonly steps?: string
+  }
 ) => {
   const { run, schema } = session
   const { name } = migration
   const row = randomUUID()
-  const inTransaction = !/\bCONCURRENTLY\b/i.test(steps)
   const begin = run(
     "INSERT INTO _prisma_migrations (id, checksum, started_at, migration_name) VALUES ($1, $2, clock_timestamp(), $3)",
     [row, checksum(migration), name]
@@ -423,26 +424,19 @@ const apply = (
     "UPDATE _prisma_migrations SET applied_steps_count = 1, finished_at = clock_timestamp() WHERE id = $1",
     [row]
   )
-  const fail = Effect.fnUntraced(function*(reason: ProviderError.Reason) {
-    if (inTransaction) {
-      yield* Effect.ignore(run("ROLLBACK"))
-      if (reason.isRetryable || reason._tag === "PermissionDenied") {
-        return yield* Session.withAdvice(Effect.fail(reason), advice)
-      }
-      yield* Effect.ignore(begin)
-    }
+  const all = Effect.andThen(begin, Effect.andThen(run(steps), finish))
+  const fail = Effect.fnUntraced(function*(reason: MigrationError.Reason) {
     yield* Effect.ignore(run("UPDATE _prisma_migrations SET logs = $2 WHERE id = $1", [row, reason.message]))
     return yield* new MigrationError.MigrationFailed({ schema, migration: name, problem: reason.message })
   })
-  return Effect.gen(function*() {
-    if (inTransaction) yield* run("BEGIN")
-    yield* begin
-    yield* run(steps)
-    yield* finish
-    if (inTransaction) yield* run("COMMIT")
-    yield* Effect.logInfo(`Migrator: applied migration ${name}`).pipe(annotated(schema))
-  }).pipe(
-    Effect.catch(fail),
-    Effect.uninterruptible
-  )
+  const applied: Effect.Effect<unknown, MigrationError.Reason> = /\bCONCURRENTLY\b/i.test(steps)
+    ? Effect.uninterruptible(Effect.catch(all, fail))
+    : Effect.catch(
+      Session.transaction(session, lockTimeoutMs, all),
+      (reason): typeof applied =>
+        reason.isRetryable || reason._tag === "PermissionDenied"
+          ? Session.withAdvice(Effect.fail(reason), advice)
+          : Effect.uninterruptible(Effect.andThen(Effect.ignore(begin), fail(reason)))
+    )
+  return Effect.andThen(applied, Effect.logInfo(`Migrator: applied migration ${name}`).pipe(annotated(schema)))
 }

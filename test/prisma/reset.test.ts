@@ -233,7 +233,7 @@ describe("a schema of our own", () => {
       yield* sql("BEGIN; SELECT FROM instances")
       const reason = yield* refusal(reset({ url, lockTimeout: "50 millis" }))
       yield* sql("ROLLBACK")
-      assert.deepInclude(reason, { _tag: "LockTimeout", waitedMs: 50 })
+      assert.deepInclude(reason, { _tag: "TablesInUse", tables: ["instances"], waitedMs: 50 })
       yield* Migrator.verify({ url })
     }))
 })

@@ -143,6 +143,7 @@ const inputs: ReadonlySet<string> = new Set([
 
 const unfinished: ReadonlySet<string> = new Set([
   "LockTimeout",
+  "TablesInUse",
   "FileInUse",
   "FileChanged",
   "ImportUnfinished",

@@ -1,7 +1,9 @@
 /**
  * The session a migration runs in: its own connection directly to the server, and the locks it holds.
  */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as ProviderError from "../../provider/ProviderError.ts"
 import * as MigrationError from "../MigrationError.ts"
@@ -81,10 +83,73 @@ export const lock = ({ run, schema }: Session, timeoutMs: number) =>
   )
     .pipe(
       Effect.catchIf(
-        (reason) => reason._tag === "Contention",
+        isLockTimeout,
         () => Effect.fail(new MigrationError.LockTimeout({ waitedMs: timeoutMs }))
       )
     )
+
+/**
+ * Runs the steps in one transaction. It may change tables in use, whose other transactions take locks in another order:
+ * as the victim of a deadlock it starts again, until the timeout has passed in all.
+ *
+ * An attempt is not interruptible: a session that is cut off here might still commit.
+ */
+export const transaction = Effect.fnUntraced(function*<A, E extends MigrationError.Reason>(
+  session: Session,
+  timeoutMs: number,
+  steps: Effect.Effect<A, E>
+) {
+  const { run, schema } = session
+  const end = (yield* Clock.currentTimeMillis) + timeoutMs
+  const left = Effect.map(Clock.currentTimeMillis, (now) => end - now)
+  const attempt = Effect.gen(function*() {
+    yield* run(`BEGIN; SET LOCAL lock_timeout = ${Math.max(1, Math.ceil(yield* left))}`)
+    const result = yield* steps
+    yield* run("COMMIT")
+    return result
+  }).pipe(
+    Effect.tapError(() => Effect.ignore(run("ROLLBACK"))),
+    Effect.uninterruptible
+  )
+  return yield* attempt.pipe(
+    Effect.retry({
+      while: (reason) =>
+        reason._tag === "Contention" && !isLockTimeout(reason)
+          ? Effect.map(left, (ms) => ms > 0)
+          : Effect.succeed(false),
+      schedule: Schedule.spaced("100 millis")
+    }),
+    Effect.catchIf(
+      (reason) => reason._tag === "Contention",
+      () =>
+        Effect.flatMap(
+          tablesInUse(session),
+          (tables) => Effect.fail(new MigrationError.TablesInUse({ schema, tables, waitedMs: timeoutMs }))
+        )
+    )
+  )
+})
+
+const isLockTimeout = (reason: MigrationError.Reason) => reason._tag === "Contention" && reason.sqlState === "55P03"
+
+/** Those of the oldest transaction that has locked any: the server does not say which lock a statement waited for. */
+const tablesInUse = ({ run, schema }: Session) =>
+  Effect.map(
+    run(
+      `WITH held AS (
+         SELECT relname::text AS name, virtualtransaction AS holder, xact_start AS since
+         FROM pg_locks AS l JOIN pg_class AS c ON c.oid = l.relation LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+         WHERE l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+           AND l.pid IS DISTINCT FROM pg_backend_pid()
+           AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1) AND relkind IN ('r', 'p')
+       )
+       SELECT DISTINCT name FROM held
+       WHERE holder = (SELECT holder FROM held ORDER BY since NULLS FIRST LIMIT 1)
+       ORDER BY name`,
+      [schema]
+    ),
+    (rows) => rows.map(({ name }) => String(name))
+  )
 
 export const isLocked = ({ run }: Session) =>
   Effect.map(

@@ -6,7 +6,7 @@ import * as MigrationError from "../MigrationError.ts"
 import * as Connection from "./connection.ts"
 import * as Layout from "./layout.ts"
 import type { All } from "./migration.ts"
-import { duroxideBooks, hasTable, type Session, withAdvice } from "./migrationSession.ts"
+import { duroxideBooks, hasTable, type Session, transaction, withAdvice } from "./migrationSession.ts"
 
 export interface Options {
   readonly migrations: All
@@ -26,34 +26,23 @@ export interface Removed {
 
 export const nothing: Removed = { tables: [], columns: [], indexes: [], functions: [], schema: false }
 
-/** Not interruptible: a session that is cut off here might still commit. */
 export const remove = (session: Session, options: Options) =>
-  removing(session, options).pipe(
-    Effect.tapError(() => Effect.ignore(session.run("ROLLBACK"))),
+  transaction(session, options.lockTimeoutMs, removing(session, options)).pipe(
     (effect) => withAdvice(effect, "Reset with the role that owns the tables"),
-    Effect.mapError((reason) => {
-      switch (reason._tag) {
-        case "Contention":
-          return new MigrationError.LockTimeout({ waitedMs: options.lockTimeoutMs })
-        case "Unexpected":
-          return reason.sqlState === "2BP01"
-            ? new MigrationError.ObjectsDepend({ schema: session.schema, problem: reason.problem })
-            : reason
-        default:
-          return reason
-      }
-    }),
-    Effect.uninterruptible
+    Effect.mapError((reason) =>
+      reason._tag === "Unexpected" && reason.sqlState === "2BP01"
+        ? new MigrationError.ObjectsDepend({ schema: session.schema, problem: reason.problem })
+        : reason
+    )
   )
 
 // -----------------------------------------------------------------------------
 // internal
 // -----------------------------------------------------------------------------
 
-const removing = Effect.fnUntraced(function*(session: Session, { force, lockTimeoutMs, migrations }: Options) {
+const removing = Effect.fnUntraced(function*(session: Session, { force, migrations }: Options) {
   const { run, schema } = session
   const shared = yield* hasTable(session, duroxideBooks)
-  yield* run(`BEGIN; SET LOCAL lock_timeout = ${Math.max(1, Math.ceil(lockTimeoutMs))}`)
   const tables = yield* present(session, "TABLE", migrations)
   // From here on no process can take a lock, so the check stays true until the commit.
   if (tables.length > 0) yield* run(`LOCK TABLE ${tables.join(", ")} IN ACCESS EXCLUSIVE MODE`)
@@ -88,7 +77,6 @@ const removing = Effect.fnUntraced(function*(session: Session, { force, lockTime
   const others = yield* run("SELECT FROM _prisma_migrations LIMIT 1")
   if (others.length === 0) yield* run("DROP TABLE _prisma_migrations")
   const schemaGone = schema !== "public" && (yield* dropWhenEmpty(session))
-  yield* run("COMMIT")
   return {
     tables: ours,
     columns: columns.map(({ column, table }) => `${table}.${column}`),
