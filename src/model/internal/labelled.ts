@@ -37,6 +37,18 @@ export const histogram = <const Labels extends ReadonlyArray<string>>(
       Metric.histogram(name, { description: options.description, boundaries: options.boundaries, attributes })
   )
 
+/** Of a statement or a turn, in milliseconds. */
+export const duration = (name: string, description: string) =>
+  histogram(name, {
+    description,
+    unit: "milliseconds",
+    labels: [],
+    boundaries: [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000]
+  })
+
+/** Boundaries for the time of a handler, in seconds. */
+export const handlerSeconds = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 1_800, 3_600]
+
 /** Returns the series for the given values of the labels. */
 export const seriesOf = <Input, State, Labels extends ReadonlyArray<string>>(
   metric: Metric.Metric<Input, State> & Labelled<Labels>
