@@ -206,6 +206,32 @@ describe("importFile", () => {
       yield* equal(file, target)
     }))
 
+  it.live("copies values at the limits as they are; what is due after the year 9999 is due at its end", () =>
+    Effect.gen(function*() {
+      const target = yield* PgServer.database
+      const file = yield* Files.make()
+      Files.addEverything(file)
+      const [first, last] = ["0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"].map((text) => Date.parse(text))
+      file.sql(
+        `UPDATE instances SET custom_status_version = 1000000000, created_at = ${first}, updated_at = ${last}
+           WHERE instance_id = 'child';
+         UPDATE orchestrator_queue SET attempt_count = 1000000000, visible_at = ${first} WHERE instance_id = 'parent';
+         UPDATE orchestrator_queue SET visible_at = ${last! + 1} WHERE instance_id = 'eternal';
+         UPDATE worker_queue SET visible_at = 9223372036854775807 WHERE instance_id = 'parent';
+         UPDATE executions SET execution_id = 9007199254740991 WHERE instance_id = 'done'`
+      )
+      yield* SqliteImport.importFile({ file: file.path, target })
+      yield* equal(file, target)
+      const due = (table: string, id: string) => `(SELECT visible_at FROM ${table} WHERE instance_id = '${id}')`
+      assert.deepStrictEqual(
+        yield* target.sql(
+          `SELECT ${due("orchestrator_queue", "parent")} AS past, ${due("orchestrator_queue", "eternal")} AS timer,
+             ${due("worker_queue", "parent")} AS activity`
+        ),
+        [{ past: new Date(first!), timer: new Date(last!), activity: new Date(last!) }]
+      )
+    }))
+
   it.live("reads files of older layouts, with defaults for what they lack", () =>
     Effect.gen(function*() {
       const target = yield* PgServer.database

@@ -114,6 +114,73 @@ it.layer(PgServer.layer)((it) => {
         assert.include(reason.message, "row 2 of history (instance a), event_data: it contains a NUL character")
         assert.notInclude(reason.message, "secret")
       }))
+
+    it.effect("with numbers, times, ids or types outside PostgreSQL's are all named, and nothing is written", () =>
+      Effect.gen(function*() {
+        const file = yield* Files.make()
+        Files.addEverything(file, 0)
+        file.sql(
+          `PRAGMA foreign_keys = OFF;
+           UPDATE instances SET custom_status_version = 3000000000 WHERE instance_id = 'child';
+           UPDATE instances SET updated_at = 'infinity' WHERE instance_id = 'done';
+           UPDATE instances SET parent_instance_id = '${"p".repeat(4000)}' WHERE instance_id = 'eternal';
+           UPDATE instances SET current_execution_id = 9007199254740993 WHERE instance_id = 'failed';
+           UPDATE executions SET duroxide_version_minor = -3000000000 WHERE instance_id = 'child';
+           UPDATE executions SET completed_at = -9e15 WHERE instance_id = 'done';
+           UPDATE executions SET started_at = 9e15 WHERE instance_id = 'parent';
+           UPDATE history SET event_data = CAST(event_data AS BLOB) WHERE instance_id = 'child' AND event_id = 2;
+           UPDATE kv_store SET key = x'6b' WHERE instance_id = 'done';
+           UPDATE orchestrator_queue SET attempt_count = 3000000000 WHERE instance_id = 'parent';
+           UPDATE orchestrator_queue SET visible_at = -9000000000000000 WHERE instance_id = 'eternal';
+           UPDATE orchestrator_queue SET visible_at = 'infinity' WHERE instance_id = 'new';
+           UPDATE worker_queue SET attempt_count = 3000000000 WHERE instance_id = 'parent';
+           UPDATE worker_queue SET visible_at = -9000000000000000 WHERE activity_id = 3;
+           UPDATE sessions SET worker_id = '${"w".repeat(4000)}', last_activity_at = 9e300`
+        )
+        const reason = yield* refused(file.path)
+        assert(reason._tag === "RowsRefused")
+        assert.deepStrictEqual(
+          reason.rows.map(({ column, instanceId, problem, table }) => `${table} ${instanceId} ${column}: ${problem}`),
+          [
+            "instances child custom_status_version: it is 3000000000, but must be a whole number from -1000000000 to 1000000000",
+            "instances done updated_at: it is not a time in the years 1 to 9999",
+            "instances eternal parent_instance_id: it has 4000 bytes, the limit is 2048",
+            "instances failed current_execution_id: it is 9007199254740992, but must be a whole number from -9007199254740991 to 9007199254740991",
+            "executions child duroxide_version_minor: it is -3000000000, but must be a whole number from -1000000000 to 1000000000",
+            "executions done completed_at: it is not a time in the years 1 to 9999",
+            "executions parent started_at: it is not a time in the years 1 to 9999",
+            "history child event_data: it is not a text",
+            "kv_store done key: it is not a text",
+            "orchestrator_queue eternal visible_at: it is not a time in the years 1 to 9999",
+            "orchestrator_queue parent attempt_count: it is 3000000000, but must be a whole number from -1000000000 to 1000000000",
+            "orchestrator_queue new visible_at: it is not a time in the years 1 to 9999",
+            "worker_queue child visible_at: it is not a time in the years 1 to 9999",
+            "worker_queue parent attempt_count: it is 3000000000, but must be a whole number from -1000000000 to 1000000000",
+            "sessions null worker_id: it has 4000 bytes, the limit is 2048",
+            "sessions null last_activity_at: it is 9e+300, but must be a whole number from -9007199254740991 to 9007199254740991"
+          ]
+        )
+        assert.include(reason.message, "Change or delete these rows in the file")
+      }))
+
+    it.effect("with ids that are not texts are named; the import ends, and so does verify", () =>
+      Effect.gen(function*() {
+        const file = yield* Files.make()
+        Files.addWaiting(file, "a")
+        file.sql(
+          `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1100)
+           INSERT INTO instances (instance_id, orchestration_name, orchestration_version)
+             SELECT CAST('id ' || i AS BLOB), 'Errand', '1.0.0' FROM n;
+           INSERT INTO executions (instance_id, execution_id) SELECT instance_id, 1 FROM instances WHERE instance_id <> 'a'`
+        )
+        const reason = yield* refused(file.path)
+        assert(reason._tag === "RowsRefused")
+        assert.strictEqual(reason.count, 2200)
+        assert.deepInclude(reason.rows[0], { table: "instances", column: "instance_id", problem: "it is not a text" })
+        const target = yield* PgServer.PgServer
+        const verified = yield* Effect.flip(SqliteImport.verify({ file: file.path, target }))
+        assert.strictEqual(verified.reason._tag, "RowsRefused")
+      }))
   })
 
   describe("processes", () => {

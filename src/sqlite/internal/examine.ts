@@ -96,9 +96,7 @@ function* problems(table: Tables.Table, { rowId, values }: Rows.Row): Generator<
   }
   for (const [index, column] of table.columns.entries()) {
     const problem = problemOf(column, values[index]!) ??
-      (column.name === "instance_id" || column.name === "session_id" || column.name === "key"
-        ? problemOfName(column.name, read(column.name), read("instance_id"))
-        : undefined)
+      (indexed.includes(column.name) ? problemOfName(column.name, read(column.name), read("instance_id")) : undefined)
     if (problem !== undefined) {
       const instanceId = read("instance_id")
       yield { table: table.source, rowId, instanceId, column: column.name, problem }
@@ -106,15 +104,28 @@ function* problems(table: Tables.Table, { rowId, values }: Rows.Row): Generator<
   }
 }
 
-const problemOf = ({ isNullable, kind }: Tables.Column, value: Value): string | undefined => {
+/** Texts that indexes of PostgreSQL contain, whose entries have a limit. */
+const indexed = ["instance_id", "parent_instance_id", "session_id", "worker_id", "key"]
+
+const problemOf = ({ isNullable, kind, most }: Tables.Column, value: Value): string | undefined => {
   if (value === null) return isNullable ? undefined : "it is empty"
-  if (kind !== "text") {
-    return Number.isSafeInteger(value) ? undefined : kind === "time" ? "it is not a time" : "it is not a whole number"
+  if (kind === "time") {
+    const { first, last } = Tables.times
+    return isWhole(value, first, last) ? undefined : "it is not a time in the years 1 to 9999"
+  }
+  if (kind === "number") {
+    if (isWhole(value, -most, most)) return undefined
+    return `it is ${
+      typeof value === "number" ? `${value}, but must be` : "not"
+    } a whole number from ${-most} to ${most}`
   }
   if (!(value instanceof Uint8Array)) return "it is not a text"
   if (value.includes(0)) return "it contains a NUL character (U+0000), which PostgreSQL cannot store"
   return isUtf8(value) ? undefined : "it is not valid UTF-8"
 }
+
+const isWhole = (value: Value, least: number, most: number) =>
+  typeof value === "number" && Number.isInteger(value) && value >= least && value <= most
 
 const problemOfName = (column: string, name: string | null, instanceId: string | null) =>
   name === null ? undefined : column === "key" ? problemOfKey(name, instanceId ?? "") : problemOfId(name)

@@ -13,7 +13,10 @@ export interface Range {
 
 export const everything: Range = { after: undefined, upTo: undefined }
 
-/** `bytes`: texts as stored; `text`: as strings; `payloadBytes`: long ones as stored, others as strings. */
+/**
+ * `bytes`: texts as stored, and a number for a value that is not a text; `text`: as strings; `payloadBytes`: long ones as
+ * stored, others as strings.
+ */
 export type As = "bytes" | "text" | "payloadBytes"
 
 export interface Row {
@@ -36,7 +39,10 @@ export function* rows(
     const sql = column.sql(shape)
     return column.kind !== "text"
       ? sql
-      : `CAST(${sql} AS ${as === "bytes" || (as === "payloadBytes" && column.isPayload) ? "BLOB" : "TEXT"})`
+      : as === "bytes"
+      // BLOBs are above all texts, so a search by id would not get past one.
+      ? `CASE typeof(${sql}) WHEN 'text' THEN CAST(${sql} AS BLOB) WHEN 'null' THEN NULL ELSE 0 END`
+      : `CAST(${sql} AS ${as === "payloadBytes" && column.isPayload ? "BLOB" : "TEXT"})`
   }
   const { columns } = table
   const payloads = columns.flatMap((column, index) => column.isPayload ? [{ column, index }] : [])

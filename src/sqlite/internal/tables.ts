@@ -23,6 +23,8 @@ export interface Column {
   readonly isNullable: boolean
   /** May be long. */
   readonly isPayload: boolean
+  /** Of a number, with either sign. */
+  readonly most: number
   /** Over the row `t` of the file; milliseconds for a time. */
   readonly sql: (shape: Shape) => string
 }
@@ -72,6 +74,9 @@ export const milliseconds = (sql: string): string =>
 const checkedTime = (sql: string): string =>
   `COALESCE(${milliseconds(sql)}, CASE WHEN ${sql} IS NOT NULL THEN 'no time' END)`
 
+/** What readers of every client take: the years 1 to 9999, milliseconds since the Unix epoch. */
+export const times = { first: -62_135_596_800_000, last: 253_402_300_799_999 }
+
 export const isPresent = ({ source }: Table, has: Has): boolean => has(source, presence[source] ?? "instance_id")
 
 // -----------------------------------------------------------------------------
@@ -80,25 +85,42 @@ export const isPresent = ({ source }: Table, has: Has): boolean => has(source, p
 
 const presence: Readonly<Record<string, string>> = { worker_queue: "id", timer_queue: "id", sessions: "session_id" }
 
+/** Of a column of four bytes. Twice as many would fit, but the store continues to count. */
+const mostOfFourBytes = 1_000_000_000
+
 interface Options {
   readonly from?: Column["sql"]
   readonly isNullable?: true
   readonly isPayload?: true
+  readonly most?: number
 }
 
-const column = (kind: Column["kind"]) => (name: string, { from, isNullable, isPayload }: Options = {}): Column => ({
-  name,
-  kind,
-  isNullable: isNullable ?? false,
-  isPayload: isPayload ?? false,
-  sql: from ?? (() => kind === "time" ? checkedTime(`t.${name}`) : `t.${name}`)
-})
+const column =
+  (kind: Column["kind"]) => (name: string, { from, isNullable, isPayload, most }: Options = {}): Column => ({
+    name,
+    kind,
+    isNullable: isNullable ?? false,
+    isPayload: isPayload ?? false,
+    most: most ?? Number.MAX_SAFE_INTEGER,
+    sql: from ?? (() => kind === "time" ? checkedTime(`t.${name}`) : `t.${name}`)
+  })
 const text = column("text")
 const number = column("number")
 const time = column("time")
 
-/** A time that the file may lack: then the beginning of the epoch. */
-const pastTime = (name: string) => time(name, { from: () => `COALESCE(${checkedTime(`t.${name}`)}, 0)` })
+/** Of a time that the file may lack: then the beginning of the epoch. */
+const orEpoch = (sql: string) => `COALESCE(${checkedTime(sql)}, 0)`
+
+const pastTime = (name: string) => time(name, { from: () => orEpoch(`t.${name}`) })
+
+/** When work is due. As everywhere in the store, the end of the year 9999 stands for all later times. */
+const dueTime = (from: Column["sql"]) =>
+  time("visible_at", {
+    from: (shape) => {
+      const sql = from(shape)
+      return `CASE WHEN typeof(${sql}) = 'integer' THEN min(${sql}, ${times.last}) ELSE ${sql} END`
+    }
+  })
 
 /** A column that older files lack. */
 const later = (source: string, name: string, otherwise = "NULL", sql = `t.${name}`) => ({ has }: Shape) =>
@@ -113,6 +135,7 @@ function makeState(): ReadonlyArray<Table> {
     const name = `duroxide_version_${part}`
     return number(name, {
       isNullable: true,
+      most: mostOfFourBytes,
       from: (shape) => {
         const stored = later("executions", name)(shape)
         return shape.served.length === 0
@@ -140,7 +163,10 @@ function makeState(): ReadonlyArray<Table> {
         pastTime("updated_at"),
         text("parent_instance_id", { isNullable: true, from: later("instances", "parent_instance_id") }),
         text("custom_status", { isNullable: true, isPayload: true, from: later("instances", "custom_status") }),
-        number("custom_status_version", { from: later("instances", "custom_status_version", "0") })
+        number("custom_status_version", {
+          from: later("instances", "custom_status_version", "0"),
+          most: mostOfFourBytes
+        })
       ],
       ids: ofColumn,
       order: "t.instance_id",
@@ -218,7 +244,8 @@ function makeState(): ReadonlyArray<Table> {
 
 function makeWork(): ReadonlyArray<Table> {
   const json = (path: string) => `CASE WHEN json_valid(t.work_item) THEN json_extract(t.work_item, '${path}') END`
-  const attempts = (source: string) => number("attempt_count", { from: later(source, "attempt_count", "0") })
+  const attempts = (source: string) =>
+    number("attempt_count", { from: later(source, "attempt_count", "0"), most: mostOfFourBytes })
 
   /** A copy of a field of the work item. Rows that were written before the column was added have none. */
   const copied = (name: string, field: string, cast = (sql: string) => sql) => ({ has }: Pick<Shape, "has">) => {
@@ -234,7 +261,12 @@ function makeWork(): ReadonlyArray<Table> {
     {
       name: "orchestrator_queue",
       source: "orchestrator_queue",
-      columns: [...message, pastTime("visible_at"), pastTime("created_at"), attempts("orchestrator_queue")],
+      columns: [
+        ...message,
+        dueTime(() => orEpoch("t.visible_at")),
+        pastTime("created_at"),
+        attempts("orchestrator_queue")
+      ],
       ids: ofColumn,
       order: "t.id",
       key: []
@@ -251,7 +283,7 @@ function makeWork(): ReadonlyArray<Table> {
             `CASE WHEN t.work_item LIKE '{"TimerSchedule"%' THEN '{"TimerFired"' || substr(t.work_item, 17)
               ELSE t.work_item END`
         }),
-        time("visible_at", { from: () => checkedTime("t.fire_at") }),
+        dueTime(() => checkedTime("t.fire_at")),
         pastTime("created_at"),
         number("attempt_count", { from: () => "0" })
       ],
@@ -264,17 +296,15 @@ function makeWork(): ReadonlyArray<Table> {
       source: "worker_queue",
       columns: [
         text("work_item", { isPayload: true }),
-        time("visible_at", {
-          // 0 means since ever; gauges show the age of the oldest row.
-          from: (shape) =>
-            later(
-              "worker_queue",
-              "visible_at",
-              `COALESCE(${checkedTime("t.created_at")}, 0)`,
-              `CASE WHEN t.visible_at = 0 THEN COALESCE(${checkedTime("t.created_at")}, 0)
-                ELSE ${checkedTime("t.visible_at")} END`
-            )(shape)
-        }),
+        // 0 means since ever; gauges show the age of the oldest row.
+        dueTime(
+          later(
+            "worker_queue",
+            "visible_at",
+            orEpoch("t.created_at"),
+            `CASE WHEN t.visible_at = 0 THEN ${orEpoch("t.created_at")} ELSE ${checkedTime("t.visible_at")} END`
+          )
+        ),
         pastTime("created_at"),
         attempts("worker_queue"),
         text("instance_id", { isNullable: true, from: activityInstance }),
