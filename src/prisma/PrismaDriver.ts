@@ -10,6 +10,7 @@ import { Notifier } from "../provider/Notifier.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { Database } from "./Database.ts"
 import * as driver from "./internal/driver.ts"
+import { lockTimeoutMs } from "./internal/driver/statements.ts"
 
 /**
  * Options of the driver.
@@ -50,7 +51,7 @@ export const make: (options?: Options) => Effect.Effect<ProviderDriver["Service"
       schemaSql,
       place: { address, schema },
       clock: options?.clock,
-      lockTimeoutMs: driver.lockTimeoutMs,
+      lockTimeoutMs,
       announces: Option.isSome(notifier)
     })
   }

@@ -1,0 +1,58 @@
+/**
+ * Activities and their sessions.
+ */
+import * as Effect from "effect/Effect"
+import type { FetchWorkItems, ProviderDriver } from "../../../provider/ProviderDriver.ts"
+import { Prisma } from "../client.ts"
+import { abandonRow, acceptedTags, bigint, claimedWorkItem, renewalRow } from "../rows.ts"
+import type { ClaimedWorkItemRow } from "../rows.ts"
+import type { Statements } from "./statements.ts"
+
+type Driver = ProviderDriver["Service"]
+
+export const activities = ({ answer, claim, settle, withoutFlush }: Statements) => ({
+  fetchWorkItems: Effect.fnUntraced(
+    function*({ activities, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
+      if (tags._tag === "None") return []
+      const rows = yield* claim<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
+        withoutFlush(Prisma.sql`${limit}::integer`),
+        bigint(lockTimeoutMs),
+        Prisma.sql`${tags._tag !== "Tags"}::boolean`,
+        Prisma.sql`${acceptedTags(tags)}::text[]`,
+        Prisma.sql`${session?.workerId ?? null}::text`,
+        bigint(session?.lockTimeoutMs ?? null),
+        Prisma.sql`${activities === undefined ? null : [...activities]}::text[]`,
+        Prisma.sql`${suspects ?? true}::boolean`,
+        Prisma.sql`${session?.maxNew ?? null}::integer`,
+        Prisma.sql`${takesOver ?? true}::boolean`
+      ])
+      return rows.map(claimedWorkItem)
+    }
+  ),
+
+  ackWorkItems: settle("ackWorkItems", "dx_ack_work_items", (item) => ({
+    token: item.lockToken,
+    instance_id: item.completion?.instanceId ?? null,
+    work_item: item.completion?.workItem ?? null
+  })),
+  abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
+  renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", (item) => ({
+    ...renewalRow(item),
+    sufficient_ms: item.sufficientMs
+  }), withoutFlush),
+
+  renewSessionLocks: ({ extendForMs, idleTimeoutMs, workerIds }) =>
+    workerIds.length === 0 ? Effect.succeed(0) : Effect.map(
+      answer<bigint>("renewSessionLocks", "dx_renew_session_locks", [
+        Prisma.sql`${[...workerIds]}::text[]`,
+        bigint(extendForMs),
+        bigint(idleTimeoutMs)
+      ], withoutFlush),
+      Number
+    ),
+
+  cleanupOrphanedSessions: Effect.map(
+    answer<bigint>("cleanupOrphanedSessions", "dx_cleanup_orphaned_sessions", []),
+    Number
+  )
+} satisfies Partial<Driver>)

@@ -1,0 +1,149 @@
+/**
+ * Instances: claims, turns, messages and starts.
+ */
+import * as Effect from "effect/Effect"
+import type {
+  FetchOrchestrationItems,
+  OptimisticAnswer,
+  OptimisticTurn,
+  OrchestrationAck,
+  ProviderDriver,
+  Settled,
+  StartAnswer
+} from "../../../provider/ProviderDriver.ts"
+import { Prisma } from "../client.ts"
+import {
+  abandonRow,
+  ackRow,
+  activityRow,
+  bigint,
+  claimedInstance,
+  json,
+  makeWorkers,
+  messageRow,
+  renewalRow,
+  turnParts,
+  turnRow,
+  versionTuple
+} from "../rows.ts"
+import type { ClaimedInstanceRow } from "../rows.ts"
+import { defaultMaxBytes } from "./statements.ts"
+import type { Statements } from "./statements.ts"
+
+type Driver = ProviderDriver["Service"]
+
+export const orchestrations = ({ call, claim, insert, settle, withoutFlush, write }: Statements) => ({
+  fetchOrchestrationItems: Effect.fnUntraced(
+    function*(
+      { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
+        FetchOrchestrationItems
+    ) {
+      const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
+      const rows = yield* claim<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
+        withoutFlush(Prisma.sql`${limit}::integer`),
+        bigint(lockTimeoutMs),
+        versionTuple(versions?.min),
+        versionTuple(versions?.max),
+        Prisma.sql`${programs?.map(({ name }) => name) ?? null}::text[]`,
+        Prisma.sql`${programs?.map(({ version }) => version) ?? null}::text[]`,
+        Prisma.sql`${suspects ?? true}::boolean`,
+        bigint(maxBytes ?? defaultMaxBytes),
+        Prisma.sql`${orphans ?? false}::boolean`,
+        Prisma.sql`${takesOver ?? true}::boolean`,
+        Prisma.sql`${historyLimit ?? null}::integer`
+      ])
+      return yield* Effect.forEach(rows, claimedInstance)
+    }
+  ),
+
+  ackOrchestrationItems: Effect.fnUntraced(
+    function*(acks: ReadonlyArray<OrchestrationAck>) {
+      if (acks.length === 0) return []
+      return yield* write<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", acks.length, [
+        json(acks.map(ackRow)),
+        ...turnParts(acks)
+      ])
+    }
+  ),
+
+  advanceOrchestrations: Effect.fnUntraced(
+    function*(turns: ReadonlyArray<OptimisticTurn>) {
+      if (turns.length === 0) return []
+      const workers = makeWorkers()
+      const rows = turns.map(({ handOver, instanceId, lastEventId, results, turn }) => ({
+        instance_id: instanceId,
+        last_event_id: lastEventId,
+        results: results.length,
+        ...turnRow(turn),
+        ...workers.row(handOver)
+      }))
+      const results = turns.flatMap(({ instanceId, results }, index) =>
+        results.map(({ lockToken, workItem }) => ({
+          ack: index + 1,
+          token: lockToken,
+          instance_id: instanceId,
+          work_item: workItem
+        }))
+      )
+      return yield* write<ReadonlyArray<OptimisticAnswer>>(
+        "advanceOrchestrations",
+        "dx_advance_orchestrations",
+        turns.length,
+        [json(rows), json(results), ...turnParts(turns.map(({ turn }) => turn)), workers.sql()]
+      )
+    }
+  ),
+
+  abandonOrchestrationItems: settle("abandonOrchestrationItems", "dx_abandon_orchestration_items", abandonRow),
+  renewOrchestrationItemLocks: settle(
+    "renewOrchestrationItemLocks",
+    "dx_renew_orchestration_item_locks",
+    renewalRow,
+    withoutFlush
+  ),
+  deferMessages: settle("deferMessages", "dx_defer_messages", (item) => ({
+    token: item.lockToken,
+    ids: item.ids,
+    delay_ms: item.delayMs
+  }), withoutFlush),
+
+  enqueueForOrchestrator: insert("enqueueForOrchestrator", "dx_enqueue_for_orchestrator", messageRow),
+  enqueueForWorker: insert("enqueueForWorker", "dx_enqueue_for_worker", activityRow),
+
+  startOrchestrations: Effect.fnUntraced(function*(starts) {
+    if (starts.length === 0) return []
+    const workers = makeWorkers()
+    const turns = starts.map(({ firstTurn }) => firstTurn?.turn)
+    const rows = starts.map(({ firstTurn }) =>
+      firstTurn === undefined ? {} : { ...turnRow(firstTurn.turn), ...workers.row(firstTurn.handOver) }
+    )
+    return yield* write<ReadonlyArray<StartAnswer>>(
+      "startOrchestrations",
+      "dx_start_orchestrations",
+      starts.length,
+      [
+        json(starts.map((start) => ({
+          instance_id: start.instanceId,
+          orchestration_name: start.orchestrationName,
+          orchestration_version: start.orchestrationVersion,
+          work_item: start.workItem,
+          ...start.pinnedVersion,
+          delay_ms: start.delayMs
+        }))),
+        json(turns.some((turn) => turn !== undefined) ? rows : null),
+        ...turnParts(turns),
+        workers.sql()
+      ]
+    )
+  }),
+
+  sweepMessages: ({ after, limit, maxAgeMs }) =>
+    Effect.map(
+      call<{ readonly out_deleted: bigint; readonly out_next: string | null }>("sweepMessages", "dx_sweep_messages", [
+        bigint(maxAgeMs),
+        Prisma.sql`${limit}::integer`,
+        Prisma.sql`${after}::text`
+      ]),
+      ([row]) => ({ deleted: Number(row!.out_deleted), next: row!.out_next })
+    )
+} satisfies Partial<Driver>)

@@ -1,0 +1,151 @@
+/**
+ * Reads, and `appendHistory` for tools and tests.
+ */
+import * as Effect from "effect/Effect"
+import type { EndedInstance, InstanceProgress, ProviderDriver } from "../../../provider/ProviderDriver.ts"
+import { Prisma } from "../client.ts"
+import {
+  backlog,
+  bigint,
+  endedInstance,
+  eventRow,
+  instanceProgress,
+  instanceState,
+  json,
+  liveLocks,
+  nextDue,
+  progressRow
+} from "../rows.ts"
+import type {
+  BacklogRow,
+  EndedInstanceRow,
+  HistoryPageRow,
+  InstanceStateRow,
+  LiveLocksRow,
+  NextDueRow,
+  ProgressRow,
+  StoredSizesRow
+} from "../rows.ts"
+import { defaultMaxBytes } from "./statements.ts"
+import type { Statements } from "./statements.ts"
+
+type Driver = ProviderDriver["Service"]
+
+export const reads = ({ answer, call, query, schemaSql }: Statements) => ({
+  readHistory: Effect.fnUntraced(function*({ executionId, instanceId }) {
+    const texts: Array<string> = []
+    let last: HistoryPageRow | undefined
+    do {
+      const rows: ReadonlyArray<HistoryPageRow> = yield* query<HistoryPageRow>(
+        "readHistory",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_history(
+          ${instanceId}::text,
+          ${last?.out_execution_id ?? executionId}::bigint,
+          ${last?.out_event_id ?? 0}::bigint,
+          ${defaultMaxBytes}::bigint
+        )`
+      )
+      for (const row of rows) texts.push(row.out_event_data)
+      last = rows.at(-1)
+    } while (last?.out_is_last === false)
+    return texts
+  }),
+
+  appendHistory: ({ executionId, history, instanceId }) =>
+    history.length === 0
+      ? Effect.void
+      : Effect.asVoid(answer<bigint>("appendHistory", "dx_append_history", [
+        Prisma.sql`${instanceId}::text`,
+        bigint(executionId),
+        json(history.map(eventRow))
+      ])),
+
+  readInstances: Effect.fnUntraced(function*(instanceIds) {
+    if (instanceIds.length === 0) return []
+    const rows = yield* query<InstanceStateRow>(
+      "readInstances",
+      Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instances(${[...instanceIds]}::text[])`
+    )
+    return yield* Effect.forEach(rows, instanceState)
+  }),
+
+  readEnds: Effect.fnUntraced(function*(instanceIds) {
+    const ended: Array<EndedInstance> = []
+    let asked = instanceIds
+    while (asked.length > 0) {
+      const rows = yield* query<EndedInstanceRow>(
+        "readEnds",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_ends(${[...asked]}::text[], ${defaultMaxBytes}::bigint)`
+      )
+      const found = rows.map(endedInstance)
+      ended.push(...found)
+      if (rows.at(-1)?.out_is_last !== false) break
+      const known = new Set(found.map(({ instanceId }) => instanceId))
+      asked = asked.filter((instanceId) => !known.has(instanceId))
+    }
+    return ended
+  }),
+
+  readProgress: Effect.fnUntraced(function*(items) {
+    const found: Array<InstanceProgress | null> = items.map(() => null)
+    let asked = items.map((item, index) => ({ ...item, index }))
+    while (asked.length > 0) {
+      const rows: ReadonlyArray<ProgressRow> = yield* query<ProgressRow>(
+        "readProgress",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_progress(
+          ${json(asked.map(progressRow))},
+          ${defaultMaxBytes}::bigint
+        )`
+      )
+      const last = rows.at(-1)
+      for (const row of rows) {
+        const { index, instanceId } = asked[row.out_index - 1]!
+        found[index] = yield* instanceProgress(instanceId, row)
+      }
+      if (last?.out_is_last !== false) break
+      asked = asked.slice(last.out_index)
+    }
+    return found
+  }),
+
+  readKeyValues: ({ instanceId, key }) =>
+    Effect.map(
+      query<{ readonly out_key: string; readonly out_value: string }>(
+        "readKeyValues",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_key_values(${instanceId}::text, ${key}::text)`
+      ),
+      (rows) => rows.map((row) => ({ key: row.out_key, value: row.out_value }))
+    ),
+
+  readBacklog: ({ limit }) =>
+    Effect.map(
+      call<BacklogRow>("readBacklog", "dx_read_backlog", [Prisma.sql`${limit}::integer`]),
+      ([row]) => backlog(row!)
+    ),
+
+  readInstanceStats: (instanceId) =>
+    Effect.map(
+      query<StoredSizesRow>(
+        "readInstanceStats",
+        Prisma.sql`SELECT * FROM ${schemaSql}.dx_read_instance_stats(${instanceId}::text)`
+      ),
+      ([row]) =>
+        row === undefined ? null : {
+          eventCount: Number(row.out_event_count),
+          historyBytes: Number(row.out_history_bytes),
+          firstEvent: row.out_first_event,
+          keyCount: Number(row.out_key_count),
+          valueBytes: Number(row.out_value_bytes)
+        }
+    ),
+
+  readNextDue: Effect.map(
+    call<NextDueRow>("readNextDue", "dx_read_next_due", []),
+    ([row]) => nextDue(row!)
+  ),
+
+  readLocks: Effect.map(
+    call<LiveLocksRow>("readLocks", "dx_read_locks", []),
+    ([row]) => liveLocks(row!)
+  )
+} satisfies Partial<Driver>)
