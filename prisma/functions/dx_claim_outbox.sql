@@ -8,7 +8,8 @@
 -- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
 -- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
 -- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue.
+-- perhaps no publisher has such a queue. And it says when dx_sweep_tasks finds something, if p_looks asks for that: the first
+-- entry of an index, in front of which there are many dead ones while tasks end fast.
 --
 -- Bound: p_limit messages. Of the queues of the caller, messages that others have leased are read and passed over; of other
 -- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
@@ -18,6 +19,7 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_token text,                    -- of this claim, unique
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
+  p_looks boolean DEFAULT false,   -- whether to say when the next task needs a look
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -26,6 +28,7 @@ RETURNS TABLE (
   out_is_full boolean,
   out_unclaimed_queues jsonb,      -- [name]
   out_next_ms bigint,              -- milliseconds since the Unix epoch
+  out_sweep_ms bigint,             -- milliseconds since the Unix epoch; null: no task needs a look, or the claim is full
   out_now_ms bigint
 )
 LANGUAGE plpgsql
@@ -159,6 +162,14 @@ BEGIN
           AND o.lease_token IS DISTINCT FROM p_token
       ) AS held ON true
     );
+    IF p_looks THEN
+      SELECT ceil(extract(epoch FROM t.look_at) * 1000)::bigint
+      INTO out_sweep_ms
+      FROM queue_tasks AS t
+      WHERE t.look_at < 'infinity' -- never
+      ORDER BY t.look_at
+      LIMIT 1;
+    END IF;
     v_queue := '';
     FOR i IN 1..100 LOOP
       SELECT o.queue, o.deliver_at, o.lease_until

@@ -33,6 +33,8 @@ import * as publishing from "./internal/publisher.ts"
 import * as sameDatabase from "./internal/sameDatabase.ts"
 import { QueueSignals, Topic } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
+import * as taskStore from "./internal/taskStore.ts"
+import * as sweeps from "./internal/taskSweep.ts"
 import type { Message, Value } from "./Message.ts"
 import { Queue } from "./Queue.ts"
 import type { Payload } from "./Queue.ts"
@@ -192,6 +194,9 @@ export const environment: Config.Config<PublisherOptions> = variables.publisherC
  * minutes; one that the queue refuses (too large for it, for example) every 5 minutes. Other messages do not wait for
  * it. While nothing happens, it sends one statement a minute.
  *
+ * It also finds tasks whose wake-ups were lost in their queue, and attempts of lost workers, when no worker does: five seconds
+ * after a worker would have done so.
+ *
  * Fails with `QueueError`, reason `InvalidInput`, if an option is out of its range.
  *
  * @category layers
@@ -211,7 +216,8 @@ export const publisher = (
     yield* Effect.addFinalizer(() => log(Effect.logInfo("Outbox: publisher stopped")))
     const signals = yield* QueueSignals
     const database = yield* Database
-    const store = outboxStore.make(statements.make(database, { clock: options?.clock }))
+    const stored = statements.make(database, { clock: options?.clock })
+    const store = outboxStore.make(stored)
     const cleaner = yield* outboxCleaner.make(store, settings.keepMs)
     yield* sampledGauges.make({ samples: Metrics.outboxSamples, read: store.readBacklog, gauges: backlogGauges })
     yield* publishing.make({
@@ -223,6 +229,7 @@ export const publisher = (
         isConnected: signals.isConnected
       },
       marked: cleaner.marked,
+      sweep: sweeps.once(taskStore.make(stored), signals),
       moves: movesTo(queue, sameDatabase.storedIn(queue.publish, database, options?.clock), signals)
     })
   }))

@@ -26,6 +26,8 @@ export interface Claim {
   readonly isFull: boolean
   /** When to look again, milliseconds from now; null if there is nothing to wait for. */
   readonly nextMs: number | null
+  /** When the next task needs a look, milliseconds from now, perhaps in the past; null: none, or it was not asked for. */
+  readonly sweepMs: number | null
   /** Queues that were not asked for, whose messages should have been claimed over a minute ago. Empty for a full claim. */
   readonly unclaimedQueues: ReadonlyArray<string>
 }
@@ -54,6 +56,8 @@ export interface OutboxStore {
     readonly queues: ReadonlyArray<string>
     /** Of each of these queues, if all are in this database: then the statement moves the messages. */
     readonly maxAttempts: ReadonlyArray<number> | undefined
+    /** Asks for `sweepMs`. */
+    readonly looks: boolean
   }) => Effect.Effect<Claim, ProviderError>
   /** Answers with the ids of those that another transaction has locked. */
   readonly markSent: (ids: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
@@ -67,7 +71,7 @@ export interface OutboxStore {
 
 export const make = ({ answer, rows }: Statements): OutboxStore => ({
   // What a crash of the server undoes is a lease, or a move as a whole, which is then repeated.
-  claim: ({ leaseMs, limit, maxAttempts, queues, token }) =>
+  claim: ({ leaseMs, limit, looks, maxAttempts, queues, token }) =>
     rows<ClaimRow>(
       "claimOutbox",
       "dx_claim_outbox",
@@ -76,7 +80,8 @@ export const make = ({ answer, rows }: Statements): OutboxStore => ({
         bigint(leaseMs),
         Prisma.sql`${token}::text`,
         Prisma.sql`${queues}::text[]`,
-        Prisma.sql`${maxAttempts ?? null}::integer[]`
+        Prisma.sql`${maxAttempts ?? null}::integer[]`,
+        Prisma.sql`${looks}::boolean`
       ],
       { isUnflushed: true }
     ).pipe(Effect.map(([row]) => ({
@@ -84,6 +89,7 @@ export const make = ({ answer, rows }: Statements): OutboxStore => ({
       moved: new Map(Object.entries(row!.out_moved)),
       isFull: row!.out_is_full,
       nextMs: untilNext(row!),
+      sweepMs: row!.out_sweep_ms === null ? null : Number(row!.out_sweep_ms - row!.out_now_ms),
       unclaimedQueues: row!.out_unclaimed_queues
     }))),
   markSent: (ids) => answer("markSent", "dx_mark_sent", [Prisma.sql`${ids}::bigint[]`], { items: ids.length }),
@@ -119,6 +125,7 @@ interface ClaimRow extends Next {
   readonly out_messages: ReadonlyArray<Message>
   readonly out_moved: Readonly<Record<string, number>>
   readonly out_is_full: boolean
+  readonly out_sweep_ms: bigint | null
   readonly out_unclaimed_queues: ReadonlyArray<string>
 }
 

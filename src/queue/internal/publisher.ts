@@ -13,6 +13,10 @@
  * **Which messages.** It claims messages of the queues that its `Queue` has. Publishers with different queues, such as those of
  * a deployment that adds one, do not take each other's messages.
  *
+ * **Tasks.** A wake-up of a task that was lost in its queue is found by a sweep, which writes a new message. Workers sweep; where
+ * none does, because none lives, the publisher does so a few seconds later: without a publisher no wake-up would arrive anyway.
+ * It learns with a claim whether there is anything to sweep, so that it sends no further statement while there is not.
+ *
  * **Failures.** A message that was not sent is tried again after a pause. While the queue is unavailable, the publisher
  * pauses and tries one message at a time, so that the others keep their turn and leave soon when it is back.
  */
@@ -62,6 +66,8 @@ export interface Options {
   readonly marked: () => void
   /** Present if the queues are tables of the same schema. */
   readonly moves: Moves | undefined
+  /** Writes messages for tasks whose wake-ups may be lost. */
+  readonly sweep: Effect.Effect<void, ProviderError>
 }
 
 export interface Moves {
@@ -73,10 +79,11 @@ export interface Moves {
 
 /** Publishes until the scope is closed, which lets batches that are under way end for up to five seconds. */
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<void, never, Scope.Scope> {
-  const { moves, queue, settings, store, wakeups } = options
+  const { moves, queue, settings, store, sweep, wakeups } = options
   const clock = yield* Clock.Clock
   const reports = outboxReports.make(queue.name, clock)
   const pauses = makePauses(clock)
+  const looks = makeLooks(clock)
   const places = Semaphore.makeUnsafe(batchesAtOnce)
   const rounds = yield* FiberSet.make<void>()
   yield* Effect.addFinalizer(() => Effect.timeoutOption(FiberSet.awaitEmpty(rounds), graceMs))
@@ -85,7 +92,11 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   yield* wakeups.subscribe(() => void woken.openUnsafe())
 
   /** Claims a batch, sends it, and marks it. `claimed` learns of the first step. */
-  const round = Effect.fnUntraced(function*(limit: number, claimed: Deferred.Deferred<Claim, ProviderError>) {
+  const round = Effect.fnUntraced(function*(
+    limit: number,
+    isLook: boolean,
+    claimed: Deferred.Deferred<Claim, ProviderError>
+  ) {
     const token = randomUUID()
     const begunMs = monotonicMs(clock)
     const claim = yield* Effect.exit(store.claim({
@@ -93,7 +104,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       leaseMs: settings.leaseMs,
       token,
       queues: queue.queues,
-      maxAttempts: moves?.maxAttempts
+      maxAttempts: moves?.maxAttempts,
+      looks: isLook
     }))
     Deferred.doneUnsafe(claimed, claim)
     if (Exit.isFailure(claim)) return
@@ -185,7 +197,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     woken.closeUnsafe()
     const claimed = Deferred.makeUnsafe<Claim, ProviderError>()
     const limit = pauses.isOut() ? 1 : settings.batchSize
-    const fiber = yield* FiberSet.run(rounds, Effect.ensuring(round(limit, claimed), places.release(1)))
+    const isLook = looks.isDue()
+    const fiber = yield* FiberSet.run(rounds, Effect.ensuring(round(limit, isLook, claimed), places.release(1)))
     const exit = yield* Effect.exit(Deferred.await(claimed))
     if (Exit.isFailure(exit)) {
       yield* reports.storeFailed(exit.cause)
@@ -194,13 +207,14 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     }
     storeFailures = 0
     yield* reports.storeAnswered
-    const { isFull, nextMs, unclaimedQueues } = exit.value
+    const { isFull, nextMs, sweepMs, unclaimedQueues } = exit.value
     yield* reports.unclaimed(unclaimedQueues)
     if (isFull) return
+    if (isLook && looks.answered(sweepMs)) return yield* Effect.catchCause(sweep, reports.storeFailed)
     // Messages gather meanwhile. A queue that is slow to answer does not delay those of others.
     yield* Effect.raceFirst(Fiber.await(fiber), Effect.sleep(gatherMs))
     const longestMs = wakeups.isConnected() ? fallbackMs : pollMs
-    yield* Effect.raceFirst(woken.await, Effect.sleep(Math.min(nextMs ?? longestMs, longestMs)))
+    yield* Effect.raceFirst(woken.await, Effect.sleep(Math.min(nextMs ?? longestMs, looks.untilDueMs(), longestMs)))
   })
 
   yield* Effect.forever(look).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
@@ -245,6 +259,11 @@ const pollMs = 1000
 const graceMs = 5000
 const farewellMs = 1000
 
+/** For the sweeps of workers. */
+const workersFirstMs = 5000
+
+const betweenLooksMs = 5000
+
 const settlePauseMs = 300
 
 const retried = <A>(statement: Effect.Effect<A, ProviderError>) =>
@@ -268,6 +287,23 @@ const unsent = ({ queue }: Message, reason: QueueError["reason"]) =>
 
 /** What the column `last_error` says. */
 const textOf = ({ reason }: QueueError): string => check.reason(`${reason._tag}: ${reason.message}`)
+
+/** When claims ask whether tasks need a look. */
+const makeLooks = (clock: Clock.Clock) => {
+  let dueMs = monotonicMs(clock)
+  let isAny = false
+  return {
+    isDue: () => monotonicMs(clock) >= dueMs,
+    /** True if it is time for a sweep. */
+    answered: (sweepMs: number | null) => {
+      isAny = sweepMs !== null
+      const waitMs = isAny ? sweepMs! + workersFirstMs : 0
+      dueMs = monotonicMs(clock) + Math.max(waitMs, betweenLooksMs)
+      return isAny && waitMs <= 0
+    },
+    untilDueMs: () => isAny ? Math.max(dueMs - monotonicMs(clock), 0) : Infinity
+  }
+}
 
 const makePauses = (clock: Clock.Clock) => {
   let failures = 0

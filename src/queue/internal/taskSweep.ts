@@ -12,8 +12,10 @@ import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/internal/inBackground.ts"
 import { seriesOf } from "../../model/internal/labelled.ts"
+import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as Metrics from "../../model/Metrics.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "./signals.ts"
 import type { Swept, TaskStore } from "./taskStore.ts"
 
@@ -62,16 +64,10 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, sh
           isFull ? 0 : betweenMs,
           Math.min(Number(swept.out_next_ms ?? Infinity), isIdle ? idleMs : leaseMs)
         )
-        return Effect.andThen(count(swept), found(swept))
+        return Effect.andThen(count(swept), found(swept, signals))
       }
     })
   })
-
-  const found = ({ out_lost, out_woken }: Swept) =>
-    out_lost + out_woken === 0 ? Effect.void : Effect.logInfo("Task worker: woke tasks again").pipe(
-      Effect.annotateLogs({ package: "duroxide-prisma", lost_attempts: out_lost, waiting_tasks: out_woken }),
-      Effect.andThen(signals.announce([{ topic: Topic.outbox }]))
-    )
 
   const clean = store.clean(Duration.toMillis(keepEnded), Duration.toMillis(keepDead), cleanLimit).pipe(
     Effect.repeat({ until: (deleted) => deleted < cleanLimit }),
@@ -94,7 +90,20 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, sh
   })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
 })
 
+/** One sweep of a process that runs no tasks. */
+export const once = (
+  store: Pick<TaskStore, "sweep">,
+  signals: QueueSignals["Service"]
+): Effect.Effect<void, ProviderError> =>
+  Effect.flatMap(store.sweep(limit, limit), (swept) => withHarmlessLoggers(found(swept, signals)))
+
 // internal
+
+const found = ({ out_lost, out_woken }: Swept, { announce }: QueueSignals["Service"]) =>
+  out_lost + out_woken === 0 ? Effect.void : Effect.logInfo("Tasks: woken again").pipe(
+    Effect.annotateLogs({ package: "duroxide-prisma", lost_attempts: out_lost, waiting_tasks: out_woken }),
+    Effect.andThen(announce([{ topic: Topic.outbox }]))
+  )
 
 const limit = 1000
 
