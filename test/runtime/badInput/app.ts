@@ -5,6 +5,7 @@ import { Activity, KeyValue, Mailbox, Orchestration, Runtime, RuntimeConfig, Sig
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as References from "effect/References"
 import * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 
@@ -106,7 +107,7 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
   "start a child under a taken id": Echo.executeWithId({ instanceId: "taken", payload: "" }),
   "start detached under a reserved id": Effect.as(Echo.startDetached({ instanceId: "a::sub::b", payload: "" }), ""),
   "start detached under a taken id": Effect.as(
-    Echo.startDetached({ instanceId: "taken", payload: "second" }),
+    Echo.startDetached({ instanceId: "taken, too", payload: "second" }),
     "started"
   ),
   "set a large value": Effect.as(Note.set("x".repeat(65_537)), ""),
@@ -124,6 +125,14 @@ const deeds: { readonly [name: string]: Effect.Effect<string, never, Orchestrati
 export type Deed = keyof typeof deeds
 
 export const edited = new Set<string>()
+
+/** Ended instances for which the runtime has dropped a message. Only a line of its log shows that. */
+export const dropped = new Set<string>()
+
+const drops = Logger.make(({ fiber, message }) => {
+  if (!String(message).includes("messages for an instance that has ended are dropped")) return
+  dropped.add(String(fiber.getRef(References.CurrentLogAnnotations)["instance_id"]))
+})
 
 export const handlers = Layer.mergeAll(
   work,
@@ -158,5 +167,6 @@ export const runtime = Runtime.layer({
 }).pipe(
   Layer.provide(handlers),
   Layer.provide(RuntimeConfig.layer({ maxAttempts: 2, warmInstances: 0 })),
-  Layer.provideMerge(Logger.layer([]))
+  Layer.provideMerge(Logger.layer([drops])),
+  Layer.provideMerge(Layer.succeed(References.MinimumLogLevel, "Debug"))
 )

@@ -59,14 +59,9 @@ const history = (instanceId: string) =>
     (events) => events.map(({ _tag }) => _tag)
   )
 
-/** Messages in the queue of the store, those for unknown ids included. */
-const queued = Effect.map(
-  Effect.flatMap(Admin.Admin, (admin) => admin.getQueueDepths),
-  ({ orchestratorQueue }) => orchestratorQueue
-)
-
-/** Waits until a message that was just sent has left the queue, so that `before` are left. */
-const untilTaken = (before: number) => Effect.repeat(queued, { until: (now) => now <= before })
+/** Waits until the runtime has dropped a message for the instance, which has ended. */
+const untilDropped = (client: Client.Client["Service"], instanceId: string) =>
+  Effect.repeat(client.status(instanceId), { until: () => App.dropped.has(instanceId) })
 
 /** Such definitions are a mistake in the code, and throw at once. */
 const isRefused = (problem: string, ...definitions: ReadonlyArray<() => unknown>): Test => () =>
@@ -234,9 +229,9 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     }),
     "signal an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Echo, { instanceId, payload: "x" })
-      const [before, events] = [yield* queued, yield* history(instanceId)]
+      const events = yield* history(instanceId)
       yield* client.raise(App.Go, instanceId, "too late")
-      yield* untilTaken(before)
+      yield* untilDropped(client, instanceId)
       assert.deepStrictEqual(yield* history(instanceId), events)
     }),
     "send to a mailbox of an unknown id": Effect.fnUntraced(function*(client, instanceId) {
@@ -254,9 +249,9 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     }),
     "send to a mailbox of an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Echo, { instanceId, payload: "x" })
-      const [before, events] = [yield* queued, yield* history(instanceId)]
+      const events = yield* history(instanceId)
       yield* client.send(App.Letters, instanceId, "too late")
-      yield* untilTaken(before)
+      yield* untilDropped(client, instanceId)
       assert.deepStrictEqual(yield* history(instanceId), events)
     }),
     "cancel an id before its start": Effect.fnUntraced(function*(client, instanceId) {
@@ -280,9 +275,8 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     }),
     "cancel an instance that has ended": Effect.fnUntraced(function*(client, instanceId) {
       yield* client.execute(App.Echo, { instanceId, payload: "x" })
-      const before = yield* queued
       yield* client.cancel(instanceId, "too late")
-      yield* untilTaken(before)
+      yield* untilDropped(client, instanceId)
       assert.strictEqual((yield* client.status(instanceId))._tag, "Completed")
     }),
     "cancel an instance twice": Effect.fnUntraced(function*(client, instanceId) {
@@ -295,15 +289,23 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "cancel with NUL or half a surrogate pair in the reason": (client, instanceId) =>
       refused(client.cancel(instanceId, App.odd), "InvalidInput", "invalid reason", "NUL"),
     "signal or send with a payload that its Schema refuses": Effect.fnUntraced(function*(client, instanceId) {
-      const before = yield* queued
+      yield* client.start(App.Waits, { instanceId })
+      yield* waiting(instanceId)
       yield* refused(client.raise(App.OtherGo, instanceId, 1.5), "PayloadMismatch", `payload of signal "Go"`)
+      yield* refused(client.raise(App.Go, instanceId, App.tooLarge), "PayloadTooLarge", `payload of signal "Go"`)
+      yield* client.raise(App.Go, instanceId, "heard")
+      // It would have received what was sent before, had that been stored.
+      assert.strictEqual(yield* client.wait(App.Waits, instanceId), "heard")
+
+      const reader = `${instanceId}, reader`
       yield* refused(
-        client.send(App.Letters, instanceId, 1 as unknown as string),
+        client.send(App.Letters, reader, 1 as unknown as string),
         "PayloadMismatch",
         `message of mailbox "Letters"`
       )
-      yield* refused(client.raise(App.Go, instanceId, App.tooLarge), "PayloadTooLarge", `payload of signal "Go"`)
-      assert.strictEqual(yield* queued, before)
+      yield* client.send(App.Letters, reader, "read")
+      yield* client.start(App.Reads, { instanceId: reader })
+      assert.strictEqual(yield* client.wait(App.Reads, reader), "read")
     }),
     "signal or send with a payload that the program's Schema refuses": Effect.fnUntraced(
       function*(client, instanceId) {
@@ -444,7 +446,7 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "orchestration panicked: instanceId is refused: 'sub::' at the beginning marks ids the runtime gives"
     ),
     "start a child under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Echo, { instanceId: "taken", payload: "first", ifExists: "ignore" })
+      yield* client.start(App.Echo, { instanceId: "taken", payload: "first" })
       yield* client.wait(App.Echo, "taken")
       yield* fails(
         client.execute(App.Does, { instanceId, payload: "start a child under a taken id" }),
@@ -456,12 +458,11 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
       "orchestration panicked: instanceId is refused: 'sub::' is reserved for child orchestrations"
     ),
     "start detached under an id that is taken": Effect.fnUntraced(function*(client, instanceId) {
-      yield* client.start(App.Echo, { instanceId: "taken", payload: "first", ifExists: "ignore" })
-      yield* client.wait(App.Echo, "taken")
-      const before = yield* queued
+      yield* client.start(App.Echo, { instanceId: "taken, too", payload: "first" })
+      yield* client.wait(App.Echo, "taken, too")
       yield* client.execute(App.Does, { instanceId, payload: "start detached under a taken id" })
-      yield* untilTaken(before)
-      assert.strictEqual(yield* client.wait(App.Echo, "taken"), "first")
+      yield* untilDropped(client, "taken, too")
+      assert.strictEqual(yield* client.wait(App.Echo, "taken, too"), "first")
     }),
     "set a value of more than 65,536 bytes": deedFails(
       "set a large value",
