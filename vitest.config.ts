@@ -23,7 +23,8 @@ export default defineConfig({
     setupFiles: ["test/utils/assertions.ts"],
     // The tests share one PostgreSQL: two files at a time use two cores well, more than four crowd it.
     maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
-    testTimeout: 30_000,
-    hookTimeout: 120_000
+    // They only end what hangs. A test that takes 3 seconds alone takes half a minute on a machine that others use, too.
+    testTimeout: 180_000,
+    hookTimeout: 180_000
   }
 })

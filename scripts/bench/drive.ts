@@ -29,6 +29,7 @@ export const drive = async (
   const lastToFirst: Array<number> = []
   const completedByMinute: Array<number> = []
   const failures: Array<string> = []
+  const isEmpty = () => latenciesMs.length + failures.length === 0
   const endsAt = performance.now() + window.warmUpMs + window.windowMs
   let measuring = false
   let beganAt = 0
@@ -52,7 +53,7 @@ export const drive = async (
     }
   }
   const loop = async () => {
-    while (performance.now() < endsAt) await execute()
+    while (performance.now() < endsAt || isEmpty()) await execute()
   }
   const all = (run: () => Promise<void>) => window.idle ? [] : Array.from({ length: inFlight }, run)
   const loops = window.once ? [] : all(loop)
@@ -63,6 +64,8 @@ export const drive = async (
   began()
   if (window.startsOne) loops.push(execute())
   await (window.once ? Promise.all(all(execute)) : sleep(window.windowMs))
+  // A window without a result says nothing, however busy the machine is.
+  while (loops.length > 0 && isEmpty()) await sleep(10)
   measuring = false
   const { system, user } = process.cpuUsage(cpu)
   const seconds = (performance.now() - beganAt) / 1000
