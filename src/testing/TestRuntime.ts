@@ -7,8 +7,6 @@
  *
  * @since 0.1.0
  */
-import * as Array from "effect/Array"
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as DateTime from "effect/DateTime"
 import * as Duration from "effect/Duration"
@@ -16,7 +14,6 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Client from "../Client.ts"
@@ -25,25 +22,22 @@ import { idOf } from "../model/internal/definitions.ts"
 import { InBackground } from "../model/internal/inBackground.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import * as Admin from "../provider/Admin.ts"
-import type { AdminDriver } from "../provider/AdminDriver.ts"
 import * as FromDriver from "../provider/FromDriver.ts"
 import * as memory from "../provider/internal/memory/driver.ts"
 import * as tables from "../provider/internal/memory/tables.ts"
-import * as progress from "../provider/internal/progress.ts"
-import { Hint, Notifier } from "../provider/Notifier.ts"
-import type { Listener, Queue } from "../provider/Notifier.ts"
+import { Notifier } from "../provider/Notifier.ts"
 import * as Provider from "../provider/Provider.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
-import type { Abandon } from "../provider/ProviderDriver.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import { SweepInterval } from "../runtime/messageSweep.ts"
 import { MostAhead } from "../runtime/workerDispatcher.ts"
 import * as RuntimeConfig from "../RuntimeConfig.ts"
 import { readExecutions } from "./internal/executions.ts"
 import * as mortalProvider from "./internal/mortalProvider.ts"
+import * as neighbours from "./internal/neighbour.ts"
 import { TestProcess } from "./internal/testProcess.ts"
+import * as untils from "./internal/untilDone.ts"
 import * as virtualTime from "./internal/virtualTime.ts"
-import { describeWaits } from "./internal/waits.ts"
 
 /**
  * Options of the simulated runtime.
@@ -143,14 +137,14 @@ export const layer = <A, E, R>(
     // -- the store -------------------------------------------------------------------------------
 
     const store = tables.make()
-    const neighbour = makeNeighbour()
+    const neighbour = neighbours.make()
     const drivers = yield* Layer.buildWithScope(memory.layer(store), scope)
     const services = yield* Layer.buildWithScope(
       FromDriver.layerAdmin.pipe(
         Layer.provideMerge(Client.layer),
         Layer.provideMerge(Layer.effect(Provider.Provider, Effect.flatMap(ProviderDriver, makeProvider))),
         Layer.provide(Layer.succeed(Notifier, neighbour.notifier)),
-        Layer.provide(Layer.succeedContext(announcing(drivers, neighbour)))
+        Layer.provide(Layer.succeedContext(neighbours.announcing(drivers, neighbour)))
       ),
       scope
     ).pipe(Effect.provideContext(time.context))
@@ -214,154 +208,30 @@ export const layer = <A, E, R>(
     const replace = <A, E, R>(runtime: Layer.Layer<A, E, R>, context: Context.Context<Exclude<R, Provided>>) =>
       Effect.uninterruptible(stop.pipe(
         Effect.andThen(start(runtime, context)),
-        Effect.andThen(announceLeftovers)
+        Effect.andThen(neighbours.announceLeftovers(neighbour, store, time.rest))
       ))
-
-    /** Announces the work that an earlier process left to the next one; a real process would find it by polling. */
-    const announceLeftovers = Effect.suspend(() => {
-      const later = ({ lock, visibleAtMs }: tables.Queued) => Math.max(visibleAtMs, lock?.untilMs ?? 0)
-      return Effect.forEach([
-        ...Array.chunksOf([...store.activities.values()].map(later), announcedTogether).map((times) =>
-          ["worker", times] as const
-        ),
-        ...Array.chunksOf([...store.messages.values()].map(later), announcedTogether).map((times) =>
-          ["orchestrator", times] as const
-        )
-      ], ([queue, times]) =>
-        Effect.suspend(() => (neighbour.announce(queue, times), time.rest)), { discard: true })
-    })
 
     // -- waiting ---------------------------------------------------------------------------------
 
-    /** Waits, in real time, until a fiber runs; dies of `problem` when none does. */
-    const untilProgress = (problem: Effect.Effect<string>) =>
-      Effect.gen(function*() {
-        const before = time.progress()
-        const begun = virtualTime.realTime()
-        while (time.progress() === before) {
-          if (virtualTime.realTime() - begun > patienceMs) {
-            return yield* Effect.die(new Stuck({ problem: yield* problem }))
-          }
-          yield* virtualTime.realPause
-        }
-      })
+    const history = (instanceId: string) => Effect.map(readExecutions(admin, instanceId), (all) => all.flat())
 
-    /**
-     * A handler that runs and does not sleep. An activity that was cancelled has no row, so time does not wait for it.
-     */
-    const awakeHandler = () => {
-      const activity = [...store.activities.values()].flatMap(({ lock }) =>
-        claimed.get(lock?.token ?? "") ?? []
-      )
-        .find(({ executionId, id, instance }) => !time.isAsleep(virtualTime.activityKey(instance, executionId, id)))
-      return activity === undefined
-        ? [...handlers].find(([key]) => !time.isAsleep(key))?.[1]
-        : `activity "${activity.name}" of instance ${activity.instance}`
-    }
-
-    const handlersReady: Effect.Effect<void> = Effect.gen(function*() {
-      for (let awake = awakeHandler(); awake !== undefined; awake = awakeHandler()) {
-        yield* untilProgress(Effect.succeed(
-          `${awake} neither ends nor sleeps, and time waits for it. ` +
-            "A handler that is never to answer is Effect.sleep(Duration.infinity); one that calls a real service may " +
-            "need more patience"
-        ))
-        yield* time.rest
-      }
+    const { awaitProgress, handlersReady, untilDone, untilEnded } = untils.make({
+      time,
+      store,
+      readProgress: Context.get(drivers, ProviderDriver).readProgress,
+      history,
+      claimed,
+      handlers,
+      unserved,
+      patienceMs,
+      stuck: (problem) => new Stuck({ problem })
     })
-
-    const hasEnded = (instanceId: string) => {
-      const status = tables.stateOf(store, instanceId)?.status
-      return status === "Completed" || status === "Failed"
-    }
-
-    /** Lets time pass; false if the deadline came first. */
-    const untilDone = Effect.fnUntraced(function*({ deadline = Infinity, isDone, problem }: {
-      readonly isDone: () => boolean
-      readonly problem: Effect.Effect<string>
-      readonly deadline?: number
-    }) {
-      while (true) {
-        const stepped = yield* time.step({ limitMs: deadline, isDone })
-        if (stepped === "Done") return true
-        if (stepped === "Moved") continue
-        if (deadline === Infinity) {
-          yield* untilProgress(problem)
-          continue
-        }
-        yield* time.moveTo(deadline)
-        return false
-      }
-    })
-
-    const untilEnded = Effect.fnUntraced(function*(instanceId: string, { timeout }: Client.WaitOptions = {}) {
-      const timeoutMs = timeout === undefined ? Infinity : Duration.toMillis(Duration.fromInputUnsafe(timeout))
-      const hasCome = yield* untilDone({
-        isDone: () => hasEnded(instanceId),
-        problem: Effect.orDie(nothingDue(instanceId)),
-        deadline: time.now() + timeoutMs
-      })
-      if (!hasCome) return yield* new Client.WaitTimeout({ instanceId, timeoutMs })
-    })
-
-    /** As the provider's, but lets time pass until the answer is there. */
-    const awaitProgress: Provider.Provider["Service"]["awaitProgress"] = Effect.fnUntraced(
-      function*({ instanceId, key = null, timeout, until }) {
-        const { readProgress } = Context.get(drivers, ProviderDriver)
-        const answer = progress.answer(until)
-        const deadline = time.now() + (timeout === undefined ? Infinity : Duration.toMillis(timeout))
-        while (true) {
-          yield* time.rest
-          const [state] = yield* readProgress([{ instanceId, key, executionId: 0, lastEventId: 0 }])
-          const found = answer(state ?? progress.unknown)
-          if (Option.isSome(found)) return found.value
-          if ((yield* time.step({ limitMs: deadline })) === "Moved") continue
-          if (deadline === Infinity) {
-            yield* untilProgress(Effect.orDie(nothingDue(instanceId)))
-            continue
-          }
-          yield* time.moveTo(deadline)
-          return { _tag: "TimedOut" }
-        }
-      }
-    )
     const waiting = Context.get(
       yield* Layer.buildWithScope(Client.layer, scope).pipe(
         Effect.provideService(Provider.Provider, { ...provider, awaitProgress })
       ),
       Client.Client
     )
-
-    const history = (instanceId: string) => Effect.map(readExecutions(admin, instanceId), (all) => all.flat())
-
-    const nothingDue = (instanceId: string) =>
-      Effect.map(history(instanceId), (events) => {
-        const problem = events.length > 0
-          ? `waits for ${describeWaits(events)}, and nothing is due that could end this`
-          : store.instances.has(instanceId)
-          ? "has not begun"
-          : "does not exist, and nothing is due that could start it"
-        const missing = [...unservedWork(), ...unserved]
-        return `instance ${instanceId} ${problem}. ${
-          missing.length === 0
-            ? "Send what it needs before you wait for it"
-            : `No runtime serves ${missing.join(", ")}: serve it in the layer of the test`
-        }`
-      })
-
-    /** The names of work that is due and not claimed, although all is at rest. */
-    const unservedWork = () => {
-      const isLeft = ({ lock, visibleAtMs }: tables.Queued) =>
-        visibleAtMs <= time.now() && (lock === null || lock.untilMs <= time.now())
-      const instances = [...store.messages.values()].filter(isLeft).flatMap((message) => {
-        const instance = store.instances.get(message.instanceId)
-        if (instance === undefined) return []
-        return instance.asksFor === null ? instance.name : `${instance.name}@${instance.asksFor}`
-      })
-      const activities = [...store.activities.values()].filter(isLeft)
-        .map(({ name, tag }) => `activity "${name}"${tag === null ? "" : ` with the tag "${tag}"`}`)
-      return [...new Set([...instances, ...activities])]
-    }
 
     // -- what the test sees ----------------------------------------------------------------------
 
@@ -525,54 +395,3 @@ const makeProvider = Effect.fnUntraced(function*(driver: ProviderDriver["Service
     awaitProgress: (options) => Effect.raceFirst(provider.awaitProgress(options), asleep)
   })
 })
-
-/** Another process, as far as the one of the test sees it: by its hints. */
-interface Neighbour {
-  readonly notifier: Notifier["Service"]
-  /** Work that is visible from these times on, milliseconds since the Unix epoch. */
-  readonly announce: (queue: Queue, times: ReadonlyArray<number>) => void
-}
-
-const makeNeighbour = (): Neighbour => {
-  let listener: Listener | undefined
-  return {
-    notifier: {
-      name: "test",
-      listen: (listening) =>
-        Effect.sync(() => {
-          listener = listening
-          listening.connected()
-        }),
-      announce: () => Effect.void
-    },
-    announce: (queue, times) => {
-      for (const visibleAtMs of new Set(times)) {
-        listener?.receive({ hint: Hint.Work({ queue, visibleAtMs }), sender: "neighbour" })
-      }
-    }
-  }
-}
-
-/** A provider that is announced too many hints at once leaves some out. */
-const announcedTogether = 32
-
-/**
- * The drivers, with hints for work that is abandoned with a pause: a process leaves it to the others.
- */
-const announcing = (
-  drivers: Context.Context<ProviderDriver | AdminDriver>,
-  neighbour: Neighbour
-): Context.Context<ProviderDriver | AdminDriver> => {
-  const driver = Context.get(drivers, ProviderDriver)
-  const announce = (queue: Queue, items: ReadonlyArray<Abandon>) =>
-    Effect.map(
-      Clock.currentTimeMillis,
-      (now) => neighbour.announce(queue, items.flatMap(({ delayMs }) => delayMs === null ? [] : [now + delayMs]))
-    )
-  return Context.add(drivers, ProviderDriver, {
-    ...driver,
-    abandonOrchestrationItems: (items) =>
-      Effect.tap(driver.abandonOrchestrationItems(items), announce("orchestrator", items)),
-    abandonWorkItems: (items) => Effect.tap(driver.abandonWorkItems(items), announce("worker", items))
-  })
-}
