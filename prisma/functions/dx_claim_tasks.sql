@@ -3,7 +3,8 @@
 -- Returns one row per wake-up, in order, whose outcome says what to do with it:
 -- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
 -- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
--- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name.
+-- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name, which the task
+-- notes if it waits: a worker that serves it wakes it when it starts.
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
 --
@@ -42,6 +43,7 @@ DECLARE
   v_lost uuid[] := '{}';
   v_dead uuid[] := '{}';
   v_cancelled uuid[] := '{}';
+  v_unserved uuid[] := '{}';
 BEGIN
   IF p_batches <> '[]' THEN
     FOR v_row IN
@@ -71,7 +73,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
-        t.reply_execution_id
+        t.reply_execution_id, t.unserved_at
       FROM queue_tasks AS t
       WHERE t.id = item.id
       FOR NO KEY UPDATE SKIP LOCKED
@@ -91,6 +93,9 @@ BEGIN
       WHEN v_row.attempt - v_row.uncounted >= v_row.max_attempts THEN 'Exhausted'
       ELSE 'Claimed'
     END;
+    IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
+      v_unserved := v_unserved || v_row.id;
+    END IF;
     CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
     IF v_row.status = 'Running' THEN
       v_lost := v_lost || v_row.id;
@@ -124,9 +129,16 @@ BEGIN
       lease_until = one.until_ms,
       heartbeat_at = v_now,
       look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
+      unserved_at = NULL,
       updated_at = v_now
   FROM unnest(v_claimed, v_until_ms) AS one (id, until_ms)
   WHERE t.id = one.id;
+
+  IF v_unserved <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET unserved_at = v_now
+    WHERE t.id = ANY (v_unserved);
+  END IF;
 
   IF v_dead <> '{}' THEN
     UPDATE queue_tasks AS t

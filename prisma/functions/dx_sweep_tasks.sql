@@ -4,13 +4,16 @@
 -- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
 -- p_wakeups of such tasks get a wake-up from one sweep.
 --
+-- With p_names, tasks of these names that no worker has served count as tasks that wait and need a look.
+--
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, when the
 -- next task needs a look (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
 --
--- Bound: p_limit rows, twice. Locks: the tasks (skip locked).
+-- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1
   p_wakeups integer,               -- most tasks that wait and get a wake-up
+  p_names text[] DEFAULT NULL,     -- that a worker serves from now on
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -31,6 +34,21 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_ids uuid[];
 BEGIN
+  IF p_names IS NOT NULL THEN
+    v_ids := ARRAY(
+      SELECT t.id
+      FROM queue_tasks AS t
+      WHERE t.unserved_at IS NOT NULL
+        AND t.name = ANY (p_names)
+      LIMIT p_limit
+      FOR NO KEY UPDATE SKIP LOCKED
+    );
+    UPDATE queue_tasks AS t
+    SET unserved_at = NULL,
+        look_at = CASE WHEN t.status = 'Pending' THEN v_now ELSE t.look_at END
+    WHERE t.id = ANY (v_ids);
+  END IF;
+
   v_ids := ARRAY(
     SELECT t.id
     FROM queue_tasks AS t

@@ -40,7 +40,8 @@ const open = Effect.fnUntraced(function*(answer: () => Swept, isConnected = true
     shortestLease: Duration.seconds(10),
     keepEnded: Duration.days(7),
     keepDead: Duration.days(30),
-    isBusy: () => false
+    isBusy: () => false,
+    names: ["T"]
   }).pipe(Effect.provideService(QueueSignals, signals))
   yield* TestClock.adjust(0)
   return { at, signal: () => subscribers.forEach(({ received }) => received(0, "o")) }

@@ -47,6 +47,11 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   cancel: [`SELECT dx_cancel_tasks('{${id(3)}}', 'why')`, ["queue_tasks_pkey"], 20],
   await: [`SELECT * FROM dx_await_tasks('{${id(4)},${id(50_002)}}')`, ["queue_tasks_pkey"], 20],
   sweep: ["SELECT * FROM dx_sweep_tasks(10, 5)", ["queue_tasks_look_at_idx", "queue_tasks_dead_at_id_idx"], 200],
+  "first sweep of a worker": [
+    "SELECT * FROM dx_sweep_tasks(10, 5, '{T}')",
+    ["queue_tasks_name_idx", "queue_tasks_look_at_idx"],
+    200
+  ],
   "look of a publisher": [
     "SELECT * FROM dx_claim_outbox(10, 1000, 'me', '{none}', NULL, true)",
     ["queue_tasks_look_at_idx"],

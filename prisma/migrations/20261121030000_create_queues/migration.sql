@@ -72,6 +72,7 @@ CREATE TABLE queue_tasks (
   lease_until BIGINT, -- milliseconds since the Unix epoch
   heartbeat_at TIMESTAMPTZ,
   look_at TIMESTAMPTZ,
+  unserved_at TIMESTAMPTZ,
   queue TEXT NOT NULL,
   wakeup JSONB,
   result TEXT,
@@ -93,6 +94,7 @@ CREATE TABLE queue_tasks (
 );
 CREATE UNIQUE INDEX queue_tasks_name_key_idx ON queue_tasks (name, key) WHERE key IS NOT NULL;
 CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX queue_tasks_name_idx ON queue_tasks (name) WHERE unserved_at IS NOT NULL;
 CREATE INDEX queue_tasks_ended_at_idx ON queue_tasks (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX queue_tasks_dead_at_id_idx ON queue_tasks (dead_at, id) WHERE dead_at IS NOT NULL;
 

@@ -285,6 +285,7 @@ CREATE TABLE queue_tasks (
   lease_until BIGINT, -- milliseconds since the Unix epoch
   heartbeat_at TIMESTAMPTZ,
   look_at TIMESTAMPTZ,
+  unserved_at TIMESTAMPTZ,
   queue TEXT NOT NULL,
   wakeup JSONB,
   result TEXT,
@@ -306,6 +307,7 @@ CREATE TABLE queue_tasks (
 );
 CREATE UNIQUE INDEX queue_tasks_name_key_idx ON queue_tasks (name, key) WHERE key IS NOT NULL;
 CREATE INDEX queue_tasks_look_at_idx ON queue_tasks (look_at) WHERE look_at IS NOT NULL;
+CREATE INDEX queue_tasks_name_idx ON queue_tasks (name) WHERE unserved_at IS NOT NULL;
 CREATE INDEX queue_tasks_ended_at_idx ON queue_tasks (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX queue_tasks_dead_at_id_idx ON queue_tasks (dead_at, id) WHERE dead_at IS NOT NULL;
 
@@ -4168,7 +4170,8 @@ $$;
 -- Returns one row per wake-up, in order, whose outcome says what to do with it:
 -- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
 -- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
--- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name.
+-- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name, which the task
+-- notes if it waits: a worker that serves it wakes it when it starts.
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
 --
@@ -4213,6 +4216,7 @@ DECLARE
   v_lost uuid[] := '{}';
   v_dead uuid[] := '{}';
   v_cancelled uuid[] := '{}';
+  v_unserved uuid[] := '{}';
 BEGIN
   IF p_batches <> '[]' THEN
     FOR v_row IN
@@ -4242,7 +4246,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT
         t.name, t.status, t.attempt, t.uncounted, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
-        t.reply_execution_id
+        t.reply_execution_id, t.unserved_at
       FROM queue_tasks AS t
       WHERE t.id = item.id
       FOR NO KEY UPDATE SKIP LOCKED
@@ -4262,6 +4266,9 @@ BEGIN
       WHEN v_row.attempt - v_row.uncounted >= v_row.max_attempts THEN 'Exhausted'
       ELSE 'Claimed'
     END;
+    IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
+      v_unserved := v_unserved || v_row.id;
+    END IF;
     CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
     IF v_row.status = 'Running' THEN
       v_lost := v_lost || v_row.id;
@@ -4295,9 +4302,16 @@ BEGIN
       lease_until = one.until_ms,
       heartbeat_at = v_now,
       look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
+      unserved_at = NULL,
       updated_at = v_now
   FROM unnest(v_claimed, v_until_ms) AS one (id, until_ms)
   WHERE t.id = one.id;
+
+  IF v_unserved <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET unserved_at = v_now
+    WHERE t.id = ANY (v_unserved);
+  END IF;
 
   IF v_dead <> '{}' THEN
     UPDATE queue_tasks AS t
@@ -8553,13 +8567,16 @@ $$;
 -- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
 -- p_wakeups of such tasks get a wake-up from one sweep.
 --
+-- With p_names, tasks of these names that no worker has served count as tasks that wait and need a look.
+--
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, when the
 -- next task needs a look (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
 --
--- Bound: p_limit rows, twice. Locks: the tasks (skip locked).
+-- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1
   p_wakeups integer,               -- most tasks that wait and get a wake-up
+  p_names text[] DEFAULT NULL,     -- that a worker serves from now on
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -8586,6 +8603,21 @@ DECLARE
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_ids uuid[];
 BEGIN
+  IF p_names IS NOT NULL THEN
+    v_ids := ARRAY(
+      SELECT t.id
+      FROM queue_tasks AS t
+      WHERE t.unserved_at IS NOT NULL
+        AND t.name = ANY (p_names)
+      LIMIT p_limit
+      FOR NO KEY UPDATE SKIP LOCKED
+    );
+    UPDATE queue_tasks AS t
+    SET unserved_at = NULL,
+        look_at = CASE WHEN t.status = 'Pending' THEN v_now ELSE t.look_at END
+    WHERE t.id = ANY (v_ids);
+  END IF;
+
   v_ids := ARRAY(
     SELECT t.id
     FROM queue_tasks AS t

@@ -358,6 +358,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
     pass: (answer, deliveryCount) => {
       switch (answer.out_outcome) {
         case "Locked":
+          if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
           return Effect.succeed(Duration.millis(Math.min(100 * 2 ** (deliveryCount - 1), 30_000)))
         case "NotDue":
           // It came early. Further off, there is a row of the outbox for then, and the sweep.
@@ -368,7 +369,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
           return Effect.logWarning("Task worker: no handler for this task here; its wake-up is given back").pipe(
             Effect.when(Effect.succeed(!isKnown)),
             Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
-            Effect.as(Duration.millis(unservedPauseMs(deliveryCount)))
+            Effect.as(deliveryCount >= mostDeliveries ? undefined : Duration.millis(unservedPauseMs(deliveryCount)))
           )
         }
         case "Exhausted":
@@ -407,7 +408,12 @@ const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
  * A worker of the same queue that serves the task gets its wake-up soon, even if this one is faster a few times; without
  * such a worker, it comes back ever more seldom.
  */
-const unservedPauseMs = (deliveryCount: number) =>
-  deliveryCount === 1 ? 0 : Math.min(50 * 2 ** Math.max(deliveryCount - 5, 0), 60_000)
+const unservedPauseMs = (deliveryCount: number) => deliveryCount === 1 ? 0 : 50 * 2 ** Math.max(deliveryCount - 5, 0)
+
+/**
+ * Then a wake-up is dropped, before its queue makes it a dead letter: the sweep wakes the task again, and so does a worker that
+ * begins to serve it.
+ */
+const mostDeliveries = 15
 
 const outcomeOf = ({ _tag }: Failure) => _tag === "TimedOut" ? "timed_out" : _tag.toLowerCase()

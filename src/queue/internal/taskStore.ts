@@ -161,11 +161,13 @@ export const make = ({ answer, collected, rows }: statements.Statements) => {
     /** Those of the tasks that have ended. */
     await: (ids: ReadonlyArray<string>) =>
       collected<EndedTask>("awaitTasks", "dx_await_tasks", [Prisma.sql`${[...ids]}::uuid[]`], { items: ids.length }),
-    sweep: (limit: number, wakeups: number) =>
+    /** `names`: those that a worker serves from now on. */
+    sweep: (limit: number, wakeups: number, names?: ReadonlyArray<string>) =>
       Effect.map(
         rows<Swept>("sweepTasks", "dx_sweep_tasks", [
           Prisma.sql`${limit}::integer`,
-          Prisma.sql`${wakeups}::integer`
+          Prisma.sql`${wakeups}::integer`,
+          Prisma.sql`${names === undefined ? null : [...names]}::text[]`
         ], { isQuiet: true }),
         (rows) => rows[0]!
       ),

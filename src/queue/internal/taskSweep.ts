@@ -1,6 +1,8 @@
 /**
  * Finds lost workers and lost wake-ups, deletes ended tasks after their retention, and counts.
  *
+ * The first sweep also wakes the tasks that no worker has served before.
+ *
  * A sweep says when the next task needs a look. Tasks that others claim after it need one later than a lease from then; while
  * no task has come since, the next sweep is a minute later.
  */
@@ -19,8 +21,10 @@ import type { ProviderError } from "../../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "./signals.ts"
 import type { Swept, TaskStore } from "./taskStore.ts"
 
-export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, shortestLease, store }: {
+export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, names, shortestLease, store }: {
   readonly store: Pick<TaskStore, "sweep" | "clean">
+  /** Of the tasks that this process serves. */
+  readonly names: ReadonlyArray<string>
   readonly shortestLease: Duration.Duration
   readonly keepEnded: Duration.Duration
   readonly keepDead: Duration.Duration
@@ -44,12 +48,13 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, sh
   yield* signals.subscribe(Topic.outbox, { received, connected: received })
 
   let isFull = false
+  let isStarting = true
   let wakeups = limit
   const sweep = Effect.suspend(() => {
     const startMs = monotonicMs(clock)
     // One that continues the last one must not find this worker busy with the tasks that it has woken.
     if (!isFull) wakeups = isBusy() ? mostWakeups : limit
-    return Effect.matchEffect(store.sweep(limit, wakeups), {
+    return Effect.matchEffect(store.sweep(limit, wakeups, isStarting ? names : undefined), {
       onFailure: (error) => {
         isFull = false
         nextMs = monotonicMs(clock) + retryMs
@@ -59,6 +64,7 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, sh
       },
       onSuccess: (swept) => {
         isFull = swept.out_is_full
+        isStarting = isStarting && isFull
         const isIdle = swept.out_next_ms === null && signals.isConnected()
         nextMs = startMs + Math.max(
           isFull ? 0 : betweenMs,
