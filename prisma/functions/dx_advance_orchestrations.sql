@@ -17,8 +17,8 @@
 -- instance that has no row in instance_locks is the only one to store its turns, so no transaction that waits for these
 -- worker rows holds what dx_store_turns waits for. Without a turn to store: as dx_ack_work_items.
 CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
-  p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id,
-                                   --   results: number of its results}]
+  p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id, appends: whether
+                                   --   its event ids continue from there without a gap, results: number of its results}]
   p_results jsonb,                 -- [{ack, token, instance_id, work_item}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
   p_key_values jsonb,
@@ -51,7 +51,25 @@ DECLARE
   v_stores_all boolean;
   v_handed_over jsonb;
   v_settled text[];
+  v_answer jsonb;
 BEGIN
+  IF jsonb_array_length(p_turns) = 1
+    AND jsonb_array_length(p_results) = 1
+    AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
+  THEN
+    v_answer := dx_advance_orchestration(
+      p_turns -> 0,
+      p_results -> 0 ->> 'token',
+      p_history,
+      p_worker_items,
+      p_workers,
+      v_now_ms
+    );
+    IF v_answer IS NOT NULL THEN
+      RETURN jsonb_build_array(v_answer);
+    END IF;
+  END IF;
+
   -- The same key as claims use.
   SELECT array_agg(one.instance_id)
   INTO v_ours
@@ -101,7 +119,7 @@ BEGIN
     ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, results, position)
   ) AS turn;
 
-  IF p_history IS NOT NULL THEN
+  IF p_history IS NOT NULL AND jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
     FOR v_position IN
       SELECT h.ack
       FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)

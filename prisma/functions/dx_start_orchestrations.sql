@@ -18,8 +18,8 @@
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
                                    --   delay_ms}]
-  p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id}: one for each start, {} for
-                                   --   one without; null if none has one
+  p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id, appends: whether its event
+                                   --   ids are 1, 2, …}: one for each start, {} for one without; null if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
   p_key_values jsonb DEFAULT NULL,
   p_worker_items jsonb DEFAULT NULL,
@@ -45,7 +45,18 @@ DECLARE
   v_positions bigint[];
   v_position bigint;
   v_handed_over jsonb;
+  v_answer jsonb;
 BEGIN
+  IF v_count = 1
+    AND p_turns IS NOT NULL
+    AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
+  THEN
+    v_answer := dx_start_orchestration(p_starts -> 0, p_turns -> 0, p_history, p_worker_items, p_workers, v_now_ms);
+    IF v_answer IS NOT NULL THEN
+      RETURN jsonb_build_array(v_answer);
+    END IF;
+  END IF;
+
   IF p_turns IS NOT NULL THEN
     -- The same key as claims use. What follows sees everything that was committed before.
     SELECT array_agg(one.instance_id)
@@ -81,14 +92,16 @@ BEGIN
         jsonb_to_recordset(p_turns) AS (execution_id bigint)
       ) WITH ORDINALITY AS s (instance_id, delay_ms, execution_id, position)
     ) AS start;
-    FOR v_position IN
-      SELECT h.ack
-      FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
-      GROUP BY h.ack, h.event_id
-      HAVING count(*) > 1
-    LOOP
-      v_begun[v_position] := NULL;
-    END LOOP;
+    IF jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
+      FOR v_position IN
+        SELECT h.ack
+        FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint)
+        GROUP BY h.ack, h.event_id
+        HAVING count(*) > 1
+      LOOP
+        v_begun[v_position] := NULL;
+      END LOOP;
+    END IF;
   END IF;
 
   -- The children of first turns with the starts, because all are inserted in one order.

@@ -13,9 +13,7 @@
 --
 -- Each part names its turn by position, from 1, in ack. An argument without parts is null.
 --
--- Bound: the rows given, and the key-value rows of instances that change them. To hand over: one look per route that has
--- activities, and 2000 rows per route that the workers serve; it skips the dead rows that an open transaction keeps, as
--- claims do (dx_set_mark).
+-- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
 -- Locks: parent rows (key share), then instance rows by id, then the rows of starts by id; executions, history,
 -- key-values; worker rows by id; queue rows of instances whose route changes.
@@ -59,14 +57,7 @@ DECLARE
   v_started text[] := p_children;
   v_no_tag text;
   v_secret text;
-  v_routes text[];
-  -- As in dx_fetch_work_items.
-  v_mark text[];
-  v_from timestamptz := '-infinity';
-  v_looked timestamptz;
-  v_read bigint;
-  -- Whether no activity waits at all; otherwise how many wait that a worker serves, by its position, as far as it matters.
-  v_is_idle boolean;
+  -- By position of the worker; null: none waits.
   v_waiting bigint[];
   -- By position of the turn.
   v_worker_of bigint[];
@@ -473,41 +464,6 @@ BEGIN
     v_no_tag := dx_no_tag();
     v_secret := gen_random_uuid()::text;
     IF p_workers IS NOT NULL THEN
-      IF current_setting('duroxide_prisma.handover', true) <> '' THEN
-        v_mark := dx_read_mark('duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), v_now_ms);
-      END IF;
-      IF v_mark IS NOT NULL THEN
-        v_from := to_timestamp(v_mark[1]::float8 / 1000);
-        v_routes := v_mark[2:];
-      ELSE
-        v_looked := clock_timestamp();
-        v_read := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
-        WITH RECURSIVE present AS (
-          (
-            SELECT w.route
-            FROM worker_queue AS w
-            WHERE w.session_id IS NULL
-            ORDER BY w.route
-            LIMIT 1
-          )
-          UNION ALL
-          SELECT (
-            SELECT w.route
-            FROM worker_queue AS w
-            WHERE w.session_id IS NULL
-              AND w.route > present.route
-            ORDER BY w.route
-            LIMIT 1
-          )
-          FROM present
-          WHERE present.route IS NOT NULL
-        )
-        SELECT array_agg(present.route)
-        INTO v_routes
-        FROM present
-        WHERE present.route IS NOT NULL;
-      END IF;
-
       SELECT
         array_agg(turn.worker ORDER BY turn.position),
         array_agg(turn.handover_limit ORDER BY turn.position),
@@ -516,80 +472,7 @@ BEGIN
       INTO v_worker_of, v_limits, v_spares, v_most_spare
       FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (worker bigint, handover_limit bigint, spare bigint))
         WITH ORDINALITY AS turn (worker, handover_limit, spare, position);
-
-      v_is_idle := v_routes IS NULL;
-      IF NOT v_is_idle THEN
-        SELECT array_agg(
-          (
-            SELECT count(*) + COALESCE(max(v_most_spare) FILTER (WHERE waiting.is_one_of_many), 0)
-            FROM unnest(v_routes) AS present (route)
-            CROSS JOIN LATERAL (
-              SELECT old.position = 2000 AS is_one_of_many
-              FROM (
-                SELECT
-                  one.*,
-                  row_number() OVER () AS position
-                FROM (
-                  SELECT w.lock_token, w.locked_until, w.tag
-                  FROM worker_queue AS w
-                  WHERE w.session_id IS NULL
-                    AND w.route = present.route
-                    AND w.visible_at BETWEEN v_from AND v_now
-                  ORDER BY w.visible_at, w.id
-                  LIMIT 2000
-                ) AS one
-              ) AS old
-              WHERE old.position = 2000
-                OR (
-                  (old.lock_token IS NULL OR old.locked_until <= v_now_ms)
-                  AND CASE
-                    WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
-                    ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
-                  END
-                  -- A name may end like the tag of another route.
-                  AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
-                    = ANY (worker.names)
-                )
-              LIMIT v_most_spare + 1
-            ) AS waiting
-            WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
-          )
-          ORDER BY worker.position
-        )
-        INTO v_waiting
-        FROM ROWS FROM (jsonb_to_recordset(p_workers) AS (names text[], untagged boolean, tags text[])) WITH ORDINALITY
-          AS worker (names, untagged, tags, position);
-      END IF;
-
-      IF v_mark IS NULL
-        AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
-      THEN
-        SELECT min(oldest.visible_at), array_agg(present.route)
-        INTO v_from, v_routes
-        FROM unnest(v_routes) AS present (route)
-        LEFT JOIN LATERAL (
-          SELECT w.visible_at
-          FROM worker_queue AS w
-          WHERE w.session_id IS NULL
-            AND w.route = present.route
-            AND w.visible_at <= v_now
-            AND (w.lock_token IS NULL OR w.locked_until <= v_now_ms)
-          ORDER BY w.visible_at, w.id
-          LIMIT 1
-        ) AS oldest ON true
-        WHERE EXISTS (
-          SELECT
-          FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
-          WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
-        );
-        PERFORM dx_set_mark(
-          'duroxide_prisma.handover',
-          concat('worker_queue'::regclass::oid, p_workers),
-          v_looked,
-          v_from,
-          v_routes
-        );
-      END IF;
+      v_waiting := dx_count_waiting(p_workers, v_most_spare, v_now_ms);
     END IF;
 
     WITH item AS (
@@ -621,7 +504,7 @@ BEGIN
         jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
       ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
         ON worker.position = v_worker_of[w.ack]
-        AND (v_is_idle OR v_waiting[worker.position] <= v_spares[w.ack])
+        AND (v_waiting IS NULL OR v_waiting[worker.position] <= v_spares[w.ack])
       WHERE p_executions[w.ack] IS NOT NULL
     ),
     numbered AS MATERIALIZED (

@@ -43,6 +43,8 @@ const queued = `
     SELECT 'i' || g, '{}', ${at(60_000)}, now(), '${route}' FROM generate_series(1, ${many}) AS g;
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT 'i1', '{}', ${at(60_000)}, now(), '${route}' FROM generate_series(1, ${many}) AS g;
+  INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    SELECT 'timers', '{}', ${at(60_000)}, now(), '${route}' FROM generate_series(1, ${many}) AS g;
   -- Starts, and a few of children.
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT 'start' || g, '{"StartOrchestration":{"input":"","parent_instance":null}}', ${at(60_000)}, now(), '${route}'
@@ -119,15 +121,15 @@ const token = `${uuid}.i2`
 const lock = `(SELECT id || '.${uuid}' FROM worker_queue WHERE session_id = 's1' AND lock_token IS NOT NULL LIMIT 1)`
 const acks = (fields: string) => `'[{"token":"${token}","execution_id":1${fields}}]'`
 
-/** An instance that waits for an activity, which is claimed. */
-const idle = `
-  INSERT INTO instances VALUES ('idle', 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0, '${route}') ON CONFLICT DO NOTHING;
-  INSERT INTO executions VALUES ('idle', 1, 'Running', NULL, now(), NULL, 1000, 0, 0) ON CONFLICT DO NOTHING;
-  INSERT INTO history VALUES ('idle', 1, 1, 'Event', '{"type":"X"}', now()) ON CONFLICT DO NOTHING;
+/** Instances that wait for an activity, which is claimed; one of them for many timers as well. */
+const idle = ["idle", "timers"].map((id) => `
+  INSERT INTO instances VALUES ('${id}', 'O', '1.0.0', 1, now(), now(), NULL, NULL, 0, '${route}') ON CONFLICT DO NOTHING;
+  INSERT INTO executions VALUES ('${id}', 1, 'Running', NULL, now(), NULL, 1000, 0, 0) ON CONFLICT DO NOTHING;
+  INSERT INTO history VALUES ('${id}', 1, 1, 'Event', '{"type":"X"}', now()) ON CONFLICT DO NOTHING;
   INSERT INTO worker_queue
       (work_item, visible_at, created_at, lock_token, locked_until, instance_id, execution_id, activity_id, route)
-    SELECT '{}', ${at(-1000)}, now(), '${uuid}', ${now + 60_000}, 'idle', 1, 1, 'A'
-    WHERE NOT EXISTS (SELECT FROM worker_queue WHERE instance_id = 'idle');`
+    SELECT '{}', ${at(-1000)}, now(), '${uuid}', ${now + 60_000}, '${id}', 1, 1, 'A'
+    WHERE NOT EXISTS (SELECT FROM worker_queue WHERE instance_id = '${id}');`).join("")
 
 const results = (instanceId: string) =>
   `(SELECT jsonb_build_array(jsonb_build_object('ack', 1, 'token', id || '.${uuid}', 'instance_id', instance_id,
@@ -136,6 +138,10 @@ const results = (instanceId: string) =>
 /** Activities, cancellations, messages and a worker for whom none of its name waits. */
 const handedOver = `'[{"ack":1,"work_item":"{}","name":"Idle"}]',
        '[{"ack":1,"instance_id":"idle","execution_id":1,"activity_id":1}]', '[{"ack":1,"instance_id":"i3","work_item":"{}"}]',
+       '[{"lock_timeout_ms":1000,"names":["Idle"],"untagged":true,"tags":null}]'`
+
+/** One activity and such a worker. */
+const plain = `'[{"ack":1,"work_item":"{}","name":"Idle"}]', NULL, NULL,
        '[{"lock_timeout_ms":1000,"names":["Idle"],"untagged":true,"tags":null}]'`
 
 /** By name: the statement, the indexes it must use, and how many entries it may read. */
@@ -287,6 +293,43 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "worker_queue_route_visible_at_id_idx"
     ],
     300
+  ],
+  "startOrchestrations with a plain first turn": [
+    `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
+       "minor":0,"patch":0}]', '[{"execution_id":1,"orchestration_name":"O","orchestration_version":"1.0.0","major":1,
+       "minor":0,"patch":0,"appends":true,"worker":1,"handover_limit":2,"spare":0}]',
+       '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, ${now})`,
+    [
+      "instances_pkey",
+      "executions_pkey",
+      "instance_locks_pkey",
+      "history_pkey",
+      "orchestrator_queue_instance_id_visible_at_idx",
+      "worker_queue_route_visible_at_id_idx"
+    ],
+    250
+  ],
+  "advanceOrchestrations with a plain turn, beside many timers": [
+    `SELECT dx_advance_orchestrations('[{"instance_id":"timers","execution_id":1,"last_event_id":1,"results":1,
+       "appends":true,"worker":1,"handover_limit":2,"spare":0}]', ${results("timers")},
+       '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, ${now})`,
+    [
+      "instances_pkey",
+      "executions_pkey",
+      "instance_locks_pkey",
+      "history_pkey",
+      "orchestrator_queue_instance_id_visible_at_idx",
+      "worker_queue_pkey",
+      "worker_queue_route_visible_at_id_idx"
+    ],
+    250
+  ],
+  "advanceOrchestrations with a plain turn, the last one": [
+    `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,"results":1,
+       "appends":true,"status":"Completed"}]', ${results("idle")},
+       '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, NULL, NULL, NULL, NULL, ${now})`,
+    ["executions_pkey", "history_pkey", "kv_delta_pkey", "worker_queue_pkey"],
+    20
   ],
   "advanceOrchestrations of an instance that has a message": [
     `SELECT dx_advance_orchestrations('[{"instance_id":"i1","execution_id":1,"last_event_id":1,"results":1}]',

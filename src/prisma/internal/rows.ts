@@ -120,6 +120,10 @@ export const turnRow = (turn: Omit<OrchestrationAck, "lockToken" | "left">) => (
   ...(turn.requeued !== undefined && { requeued: turn.requeued })
 })
 
+/** Whether the events of a turn continue a history without a gap, so that none of their ids can be taken. */
+export const appends = ({ history }: Pick<Parts, "history">, lastEventId: number) =>
+  history.every(({ eventId }, index) => eventId === lastEventId + 1 + index)
+
 const keyValueRow = (change: KeyValueChange) =>
   change.action === "set"
     ? { action: change.action, key: change.key, value: change.value, last_updated_at_ms: change.lastUpdatedAtMs }

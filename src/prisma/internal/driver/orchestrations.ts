@@ -16,6 +16,7 @@ import {
   abandonRow,
   ackRow,
   activityRow,
+  appends,
   bigint,
   claimedInstance,
   json,
@@ -74,6 +75,7 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
         instance_id: instanceId,
         last_event_id: lastEventId,
         results: results.length,
+        appends: appends(turn, lastEventId),
         ...turnRow(turn),
         ...workers.row(handOver)
       }))
@@ -115,7 +117,11 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
     const workers = makeWorkers()
     const turns = starts.map(({ firstTurn }) => firstTurn?.turn)
     const rows = starts.map(({ firstTurn }) =>
-      firstTurn === undefined ? {} : { ...turnRow(firstTurn.turn), ...workers.row(firstTurn.handOver) }
+      firstTurn === undefined ? {} : {
+        appends: appends(firstTurn.turn, 0),
+        ...turnRow(firstTurn.turn),
+        ...workers.row(firstTurn.handOver)
+      }
     )
     return yield* write<ReadonlyArray<StartAnswer>>(
       "startOrchestrations",

@@ -1,0 +1,139 @@
+-- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for more
+-- than that, or for an unknown number because the 2000 oldest of a route are locked. Null: no activity waits at all.
+--
+-- Bound: one look per route that has activities, and 2000 rows per route that the workers serve. It skips the dead rows
+-- that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
+CREATE OR REPLACE FUNCTION dx_count_waiting(
+  p_workers jsonb,                 -- as in dx_store_turns
+  p_most bigint,
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS bigint[]
+LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now CONSTANT timestamptz := to_timestamp(p_now_ms::float8 / 1000);
+  v_first text;
+  v_routes text[];
+  v_waiting bigint[];
+  -- As in dx_fetch_work_items.
+  v_mark text[];
+  v_from timestamptz := '-infinity';
+  v_looked timestamptz;
+  v_read bigint;
+BEGIN
+  IF current_setting('duroxide_prisma.handover', true) <> '' THEN
+    v_mark := dx_read_mark('duroxide_prisma.handover', concat('worker_queue'::regclass::oid, p_workers), p_now_ms);
+  END IF;
+  IF v_mark IS NOT NULL THEN
+    v_from := to_timestamp(v_mark[1]::float8 / 1000);
+    v_routes := v_mark[2:];
+  ELSE
+    v_looked := clock_timestamp();
+    v_read := pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx'));
+    SELECT w.route
+    INTO v_first
+    FROM worker_queue AS w
+    WHERE w.session_id IS NULL
+    ORDER BY w.route
+    LIMIT 1;
+    -- Not started where no activity waits: it costs three times as much.
+    IF v_first IS NOT NULL THEN
+      WITH RECURSIVE present AS (
+        SELECT v_first AS route
+        UNION ALL
+        SELECT (
+          SELECT w.route
+          FROM worker_queue AS w
+          WHERE w.session_id IS NULL
+            AND w.route > present.route
+          ORDER BY w.route
+          LIMIT 1
+        )
+        FROM present
+        WHERE present.route IS NOT NULL
+      )
+      SELECT array_agg(present.route)
+      INTO v_routes
+      FROM present
+      WHERE present.route IS NOT NULL;
+    END IF;
+  END IF;
+
+  IF v_routes IS NOT NULL THEN
+    SELECT array_agg(
+      (
+        SELECT count(*) + COALESCE(max(p_most) FILTER (WHERE waiting.is_one_of_many), 0)
+        FROM unnest(v_routes) AS present (route)
+        CROSS JOIN LATERAL (
+          SELECT old.position = 2000 AS is_one_of_many
+          FROM (
+            SELECT
+              one.*,
+              row_number() OVER () AS position
+            FROM (
+              SELECT w.lock_token, w.locked_until, w.tag
+              FROM worker_queue AS w
+              WHERE w.session_id IS NULL
+                AND w.route = present.route
+                AND w.visible_at BETWEEN v_from AND v_now
+              ORDER BY w.visible_at, w.id
+              LIMIT 2000
+            ) AS one
+          ) AS old
+          WHERE old.position = 2000
+            OR (
+              (old.lock_token IS NULL OR old.locked_until <= p_now_ms)
+              AND CASE
+                WHEN dx_tag(old.tag) IS NULL THEN worker.untagged
+                ELSE worker.tags IS NULL OR old.tag = ANY (worker.tags)
+              END
+              -- A name may end like the tag of another route.
+              AND left(present.route, length(present.route) - COALESCE(length(dx_tag(old.tag)) + 2, 0))
+                = ANY (worker.names)
+            )
+          LIMIT p_most + 1
+        ) AS waiting
+        WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
+      )
+      ORDER BY worker.position
+    )
+    INTO v_waiting
+    FROM ROWS FROM (jsonb_to_recordset(p_workers) AS (names text[], untagged boolean, tags text[])) WITH ORDINALITY
+      AS worker (names, untagged, tags, position);
+  END IF;
+
+  IF v_mark IS NULL
+    AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
+  THEN
+    SELECT min(oldest.visible_at), array_agg(present.route)
+    INTO v_from, v_routes
+    FROM unnest(v_routes) AS present (route)
+    LEFT JOIN LATERAL (
+      SELECT w.visible_at
+      FROM worker_queue AS w
+      WHERE w.session_id IS NULL
+        AND w.route = present.route
+        AND w.visible_at <= v_now
+        AND (w.lock_token IS NULL OR w.locked_until <= p_now_ms)
+      ORDER BY w.visible_at, w.id
+      LIMIT 1
+    ) AS oldest ON true
+    WHERE EXISTS (
+      SELECT
+      FROM jsonb_to_recordset(p_workers) AS worker (names text[], untagged boolean, tags text[])
+      WHERE dx_is_served(present.route, worker.names, worker.untagged, worker.tags)
+    );
+    PERFORM dx_set_mark(
+      'duroxide_prisma.handover',
+      concat('worker_queue'::regclass::oid, p_workers),
+      v_looked,
+      v_from,
+      v_routes
+    );
+  END IF;
+
+  RETURN v_waiting;
+END
+$$;
