@@ -10,7 +10,7 @@ import { Notifier } from "../provider/Notifier.ts"
 import { ProviderDriver } from "../provider/ProviderDriver.ts"
 import { Database } from "./Database.ts"
 import * as driver from "./internal/driver.ts"
-import { lockTimeoutMs } from "./internal/driver/statements.ts"
+import { lockTimeoutMs } from "./internal/settings.ts"
 
 /**
  * Options of the driver.

@@ -94,29 +94,20 @@ export const delay = (
         delayMs > maxMs ? fail(operation, queue, new DelayTooLong({ delayMs, maxMs })) : Effect.succeed(delayMs)
     )
 
+/** A duration in milliseconds, with a limit. */
+const upTo =
+  (maxMs: number, limit: string) =>
+  (operation: string, queue: string, field: string, input: Duration.Input): Effect.Effect<number, QueueError> =>
+    Effect.flatMap(
+      milliseconds(operation, queue, field, input),
+      (ms) => ms > maxMs ? invalid(operation, queue, field, `it is longer than ${limit}`) : Effect.succeed(ms)
+    )
+
 /** Milliseconds, from 0 to 12 hours. */
-export const timeout = (
-  operation: string,
-  queue: string,
-  field: string,
-  input: Duration.Input
-): Effect.Effect<number, QueueError> =>
-  Effect.flatMap(
-    milliseconds(operation, queue, field, input),
-    (ms) => ms > maxTimeoutMs ? invalid(operation, queue, field, "it is longer than 12 hours") : Effect.succeed(ms)
-  )
+export const timeout = upTo(12 * 3_600_000, "12 hours")
 
 /** How long something is kept: milliseconds, up to 10 years. */
-export const retention = (
-  operation: string,
-  queue: string,
-  field: string,
-  input: Duration.Input
-): Effect.Effect<number, QueueError> =>
-  Effect.flatMap(
-    milliseconds(operation, queue, field, input),
-    (ms) => ms > maxRetentionMs ? invalid(operation, queue, field, "it is longer than 10 years") : Effect.succeed(ms)
-  )
+export const retention = upTo(3_650 * 86_400_000, "10 years")
 
 /** Whole milliseconds, rounded up; undefined without a duration of 0 or more. Infinite ones are longer than any limit. */
 export const wholeMs = (input: Duration.Input): number | undefined => {
@@ -162,11 +153,7 @@ export const reason = (text_: string): string => text.replaceUnstorable(text_).s
 
 const maxCount = 1000
 
-const maxTimeoutMs = 12 * 3_600_000
-
 const maxWaitMs = 20_000
-
-const maxRetentionMs = 315_360_000_000
 
 const maxReason = 1000
 

@@ -5,8 +5,8 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { Database } from "../../prisma/Database.ts"
 import { Prisma } from "../../prisma/internal/client.ts"
-import { lockTimeoutMs } from "../../prisma/internal/driver/statements.ts"
 import { bigint } from "../../prisma/internal/rows.ts"
+import * as statementSettings from "../../prisma/internal/settings.ts"
 import * as statementSpans from "../../prisma/internal/statementSpans.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 
@@ -21,38 +21,28 @@ export interface Settings {
   readonly items?: number | undefined
   /** This process announces what it stores, after the commit: the function does not notify. Defaults to false. */
   readonly isQuiet?: boolean | undefined
-  /**
-   * The statement commits without waiting for the disk: only for leases. What a crash of the server undoes is a lease, and a
-   * lease that is lost is one that ran out. Defaults to false.
-   */
+  /** The statement commits without waiting for the disk: only for leases. Defaults to false. */
   readonly isUnflushed?: boolean | undefined
 }
 
+/** Arguments: at least one, followed by the time of the call, which is added. */
+type Call = readonly [
+  operation: string,
+  name: string,
+  args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
+  settings?: Settings
+]
+
 export interface Statements {
-  /** The rows of `dx_…(arguments, now)`. At least one argument. */
-  readonly rows: <Row>(
-    operation: string,
-    name: string,
-    args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
-    settings?: Settings
-  ) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
+  /** The rows of `dx_…(arguments, now)`. */
+  readonly rows: <Row>(...call: Call) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
   /**
    * As `rows`, in few values: many small rows cost the server and this process less so. Numbers are below 2^53, and there is
    * no type that JSON does not have.
    */
-  readonly collected: <Row>(
-    operation: string,
-    name: string,
-    args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
-    settings?: Settings
-  ) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
+  readonly collected: <Row>(...call: Call) => Effect.Effect<ReadonlyArray<Row>, ProviderError>
   /** As `rows`, for a function with one result. */
-  readonly answer: <A>(
-    operation: string,
-    name: string,
-    args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
-    settings?: Settings
-  ) => Effect.Effect<A, ProviderError>
+  readonly answer: <A>(...call: Call) => Effect.Effect<A, ProviderError>
 }
 
 export const make = ({ address, query, schema, schemaSql }: Database["Service"], { clock }: Options): Statements => {
@@ -61,72 +51,42 @@ export const make = ({ address, query, schema, schemaSql }: Database["Service"],
     ? Effect.map(Clock.currentTimeMillis, Math.floor)
     : Effect.succeed(null)
 
-  const call = (
-    name: string,
-    [first, ...others]: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
-    settings: Settings,
-    now: number | null
-  ) => {
-    const args = Prisma.join([withSettings(first, settings), ...others, bigint(now)])
-    return Prisma.sql`${schemaSql}.${Prisma.raw(name)}(${args})`
-  }
+  /** Sends the statement that `select` makes of the call of the function. */
+  const send = <Row>(
+    [operation, name, [first, ...others], settings = {}]: Call,
+    select: (call: Prisma.Sql) => Prisma.Sql
+  ) =>
+    Effect.flatMap(nowMs, (now) => {
+      const args = Prisma.join([withSettings(first, settings), ...others, bigint(now)])
+      const call = Prisma.sql`${schemaSql}.${Prisma.raw(name)}(${args})`
+      return spans.statement(operation, settings.items ?? 1, query<Row>(operation, select(call)))
+    })
 
   return {
-    rows: <Row>(
-      operation: string,
-      name: string,
-      args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
-      settings: Settings = {}
-    ) =>
-      Effect.flatMap(nowMs, (now) =>
-        spans.statement(
-          operation,
-          settings.items ?? 1,
-          query<Row>(operation, Prisma.sql`SELECT * FROM ${call(name, args, settings, now)}`)
-        )),
-    collected: <Row>(
-      operation: string,
-      name: string,
-      args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
-      settings: Settings = {}
-    ) =>
-      Effect.flatMap(nowMs, (now) =>
-        Effect.map(
-          spans.statement(
-            operation,
-            settings.items ?? 1,
-            query<{ readonly answer: ReadonlyArray<Row> }>(
-              operation,
-              Prisma.sql`
-                SELECT json_agg(one ORDER BY position) AS answer
-                FROM (
-                  SELECT one, row_number() OVER () AS position, (row_number() OVER () - 1) / ${rowsPerValue}::int AS part
-                  FROM ${call(name, args, settings, now)} AS one
-                ) AS rows
-                GROUP BY part
-                ORDER BY part`
-            )
-          ),
-          (rows) => rows.flatMap(({ answer }) => answer)
-        )),
-    answer: <A>(
-      operation: string,
-      name: string,
-      args: readonly [Prisma.Sql, ...ReadonlyArray<Prisma.Sql>],
-      settings: Settings = {}
-    ) =>
-      Effect.flatMap(nowMs, (now) =>
-        Effect.map(
-          spans.statement(
-            operation,
-            settings.items ?? 1,
-            query<{ readonly answer: A }>(
-              operation,
-              Prisma.sql`SELECT ${call(name, args, settings, now)} AS answer`
-            )
-          ),
-          (rows) => rows[0]!.answer
-        ))
+    rows: <Row>(...call: Call) => send<Row>(call, (call) => Prisma.sql`SELECT * FROM ${call}`),
+
+    collected: <Row>(...call: Call) =>
+      Effect.map(
+        send<{ readonly answer: ReadonlyArray<Row> }>(
+          call,
+          (call) =>
+            Prisma.sql`
+              SELECT json_agg(one ORDER BY position) AS answer
+              FROM (
+                SELECT one, row_number() OVER () AS position, (row_number() OVER () - 1) / ${rowsPerValue}::int AS part
+                FROM ${call} AS one
+              ) AS rows
+              GROUP BY part
+              ORDER BY part`
+        ),
+        (rows) => rows.flatMap(({ answer }) => answer)
+      ),
+
+    answer: <A>(...call: Call) =>
+      Effect.map(
+        send<{ readonly answer: A }>(call, (call) => Prisma.sql`SELECT ${call} AS answer`),
+        (rows) => rows[0]!.answer
+      )
   }
 }
 
@@ -138,17 +98,10 @@ export const make = ({ address, query, schema, schemaSql }: Database["Service"],
  */
 const rowsPerValue = 32
 
-/** Arguments are evaluated before the call, and the settings end with the statement. */
-const withSettings = (argument: Prisma.Sql, { isQuiet, isUnflushed, items = 1 }: Settings) => {
-  const wait = String(items > 1 ? lockTimeoutMs.set : lockTimeoutMs.alone)
-  const settings = [
-    Prisma.sql`set_config(
-      'lock_timeout',
-      COALESCE(NULLIF(current_setting('lock_timeout'), '0'), ${wait}::text),
-      true
-    ) IS NOT NULL`,
-    ...(isQuiet === true ? [Prisma.sql`set_config('duroxide.quiet', 'on', true) IS NOT NULL`] : []),
-    ...(isUnflushed === true ? [Prisma.sql`set_config('synchronous_commit', 'off', true) IS NOT NULL`] : [])
-  ]
-  return Prisma.sql`CASE WHEN ${Prisma.join(settings, " AND ")} THEN ${argument} END`
-}
+/** An argument is evaluated before the call. */
+const withSettings = (argument: Prisma.Sql, { isQuiet, isUnflushed, items = 1 }: Settings) =>
+  statementSettings.during([
+    statementSettings.lockTimeout(statementSettings.lockTimeoutMs, items),
+    ...(isQuiet === true ? [statementSettings.quiet] : []),
+    ...(isUnflushed === true ? [statementSettings.unflushed] : [])
+  ], argument)

@@ -7,6 +7,8 @@ import type { Settled } from "../../../provider/ProviderDriver.ts"
 import type { Database } from "../../Database.ts"
 import { Prisma } from "../client.ts"
 import { bigint, json } from "../rows.ts"
+import * as settings from "../settings.ts"
+import type { LockTimeoutMs } from "../settings.ts"
 import * as statementSpans from "../statementSpans.ts"
 
 export interface Options {
@@ -28,20 +30,6 @@ export interface Options {
    */
   readonly announces?: boolean
 }
-
-/** Milliseconds. */
-export interface LockTimeoutMs {
-  /** Of a set of items. */
-  readonly set: number
-  /** Of one item alone. */
-  readonly alone: number
-}
-
-/**
- * Long enough for the transactions of this package, which are short. A transaction that holds one row for longer must not
- * delay the other items of the set. One item alone is tried again anyway (`coalescer.ts`): it must not delay the next one.
- */
-export const lockTimeoutMs: LockTimeoutMs = { set: 200, alone: 50 }
 
 export type Statements = ReturnType<typeof make>
 
@@ -87,30 +75,14 @@ export const make = ({ announces, clock, lockTimeoutMs, place, query: send, sche
       )
     })
 
-  /** `CASE` evaluates its condition first. The settings end with the statement. */
-  const withSettings = (items: number) => (call: Prisma.Sql) => {
-    const settings = [
-      ...(lockTimeoutMs === undefined ? [] : [Prisma.sql`set_config(
-        'lock_timeout',
-        COALESCE(
-          NULLIF(current_setting('lock_timeout'), '0'),
-          ${String(items > 1 ? lockTimeoutMs.set : lockTimeoutMs.alone)}::text
-        ),
-        true
-      ) IS NOT NULL`]),
-      // The triggers that notify leave such a statement out.
-      ...(announces === true ? [Prisma.sql`set_config('duroxide.quiet', 'on', true) IS NOT NULL`] : [])
-    ]
-    return settings.length === 0 ? call : Prisma.sql`CASE WHEN ${Prisma.join(settings, " AND ")} THEN ${call} END`
-  }
+  const withSettings = (items: number) => (call: Prisma.Sql) =>
+    settings.during([
+      ...(lockTimeoutMs === undefined ? [] : [settings.lockTimeout(lockTimeoutMs, items)]),
+      ...(announces === true ? [settings.quiet] : [])
+    ], call)
 
-  /**
-   * Lets the statement commit without waiting for the disk: what a crash of the server undoes is a lock, and a lock that
-   * is lost is one that ran out. Only for calls of `fetch…`, `renew…` and `deferMessages`, which no transaction of an
-   * application sends. The setting ends with the statement.
-   */
-  const withoutFlush = (value: Prisma.Sql) =>
-    Prisma.sql`CASE WHEN set_config('synchronous_commit', 'off', true) IS NOT NULL THEN ${value} END`
+  /** Only for calls of `fetch…`, `renew…` and `deferMessages`, which no transaction of an application sends. */
+  const withoutFlush = (value: Prisma.Sql) => settings.during([settings.unflushed], value)
 
   /** As `answer`, for a statement that writes this number of items. One that another transaction holds fails it soon. */
   const write = <A>(
