@@ -5,5 +5,10 @@ CREATE OR REPLACE FUNCTION dx_task_id(p_text text)
 RETURNS uuid
 LANGUAGE sql IMMUTABLE
 AS $$
-  SELECT CASE WHEN p_text ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' THEN p_text::uuid END
+  -- A regular expression takes several times as long.
+  SELECT CASE
+    WHEN p_text LIKE '________-____-____-____-____________'
+      AND translate(p_text, '0123456789abcdefABCDEF', '') = '----'
+    THEN p_text::uuid
+  END
 $$;

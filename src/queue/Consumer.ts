@@ -150,7 +150,8 @@ const consume = Effect.fnUntraced(function*<R>(
   options: Options<R>
 ): Effect.fn.Return<void, QueueError, Queue | R | Scope.Scope> {
   const settings = yield* readSettings(options)
-  yield* consuming.consume<R>(settings, [...settings.handlers.keys()], (tools) => {
+  const receive = (queue: Queue["Service"]) => Effect.succeed(consuming.receiving(settings, queue))
+  yield* consuming.consume<R, Received>(settings, [...settings.handlers.keys()], receive, (tools) => {
     const handle = handling(settings, tools)
     const running = new Set<Fiber.Fiber<void>>()
     const start = (received: Received) => {

@@ -13,13 +13,14 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Predicate from "effect/Predicate"
 import * as Scope from "effect/Scope"
+import { monotonicMs } from "../model/internal/monotonic.ts"
 import { Database } from "../prisma/Database.ts"
 import { Prisma } from "../prisma/internal/client.ts"
 import * as statement from "../provider/internal/statement.ts"
 import * as StoreClock from "../provider/internal/storeClock.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "./internal/check.ts"
-import { counted, died, exhausted } from "./internal/counted.ts"
+import { countAcks, counted, countReceived, died, exhausted } from "./internal/counted.ts"
 import * as declarations from "./internal/declarations.ts"
 import * as variables from "./internal/environment.ts"
 import { queueError } from "./internal/faults.ts"
@@ -27,10 +28,14 @@ import * as queueGauges from "./internal/queueGauges.ts"
 import type { Receipt } from "./internal/receipts.ts"
 import * as receipts from "./internal/receipts.ts"
 import * as receivePump from "./internal/receivePump.ts"
-import type { ReceivePump } from "./internal/receivePump.ts"
+import type { Found, ReceivePump } from "./internal/receivePump.ts"
 import * as sameDatabase from "./internal/sameDatabase.ts"
 import { QueueSignals, Topic } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
+import { takenTasks } from "./internal/takenTasks.ts"
+import type { Taken, TaskColumns } from "./internal/takenTasks.ts"
+import { servesArgs } from "./internal/taskStore.ts"
+import type { Serves } from "./internal/taskStore.ts"
 import { Queue } from "./Queue.ts"
 import type { Payload, Received } from "./Queue.ts"
 import type { QueueError } from "./QueueError.ts"
@@ -180,16 +185,28 @@ export const make = Effect.fnUntraced(function*(
       Effect.ignore
     )
 
-  const claim = (queue: string) =>
-    Effect.fnUntraced(function*(limit: number, visibilityMs: number) {
+  const leasing = (limit: number, queue: string, token: string, visibilityMs: number) =>
+    [
+      Prisma.sql`${limit}::integer`,
+      Prisma.sql`${queue}::text`,
+      Prisma.sql`${token}::text`,
+      Prisma.sql`${visibilityMs}::bigint`
+    ] as const
+
+  const claim = (queue: string) => (limit: number, visibilityMs: number) =>
+    Effect.suspend(() => {
       const token = receipts.makeToken(queue)
-      const [row] = yield* rows<ReceivedRow>("receiveMessages", "dx_receive_messages", [
-        Prisma.sql`${limit}::integer`,
-        Prisma.sql`${queue}::text`,
-        Prisma.sql`${token}::text`,
-        Prisma.sql`${visibilityMs}::bigint`
-      ], { isUnflushed: true })
-      const { out_attempts, out_died, out_ids, out_next_ms, out_now_ms, out_payloads } = row!
+      return rows<ReceivedRow>("receiveMessages", "dx_receive_messages", leasing(limit, queue, token, visibilityMs), {
+        isUnflushed: true
+      }).pipe(
+        Effect.flatMap(([row]) => read(queue, limit, token, row!)),
+        Effect.mapError(queueError("receive", queue))
+      )
+    })
+
+  const read = Effect.fnUntraced(
+    function*(queue: string, limit: number, token: string, row: ReceivedRow) {
+      const { out_attempts, out_died, out_ids, out_next_ms, out_now_ms, out_payloads } = row
       storeClock.heard(Number(out_now_ms))
       if (out_died > 0) yield* exhausted(queue, out_died)
       const ids = out_ids ?? []
@@ -206,7 +223,38 @@ export const make = Effect.fnUntraced(function*(
         isMore: ids.length === limit || (ids.length === 0 && out_died > 0),
         nextMs: out_next_ms === null ? null : Number(out_next_ms)
       }
-    }, Effect.mapError(queueError("receive", queue)))
+    }
+  )
+
+  const take = (queue: string, serves: Serves) => {
+    const servesSql = servesArgs(serves)
+    const receive = claim(queue)
+    return (limit: number, visibilityMs: number): Effect.Effect<Found<Taken>, QueueError> =>
+      Effect.suspend(() => {
+        const token = receipts.makeToken(queue)
+        const claimedMs = monotonicMs(clock)
+        return rows<TakenRow>("takeTasks", "dx_take_tasks", [
+          ...leasing(limit, queue, token, visibilityMs),
+          ...servesSql
+        ]).pipe(
+          Effect.flatMap((found) => {
+            const tasks = found.flatMap(({ out_tasks }) => out_tasks === null ? [] : takenTasks(out_tasks, claimedMs))
+            const last = found.at(-1)!
+            storeClock.heard(Number(last.out_now_ms))
+            if (tasks.length === limit) return Effect.succeed({ messages: tasks, isMore: true, nextMs: null })
+            return Effect.map(
+              read(queue, limit - tasks.length, token, last),
+              ({ messages, ...next }) => ({ ...next, messages: [...tasks, ...messages] })
+            )
+          }),
+          Effect.catch((error) =>
+            statement.isOfOneCall(error)
+              ? receive(limit, visibilityMs)
+              : Effect.fail(queueError("receive", queue)(error))
+          )
+        )
+      })
+  }
 
   const giveBack = (queue: string) => (messages: ReadonlyArray<Received>) =>
     Effect.forEach(messages, ({ receipt }) =>
@@ -216,19 +264,41 @@ export const make = Effect.fnUntraced(function*(
         Effect.ignore
       ), { concurrency: "unbounded", discard: true })
 
-  const pumps = new Map<string, ReceivePump<Received, QueueError>>()
-  for (const queue of Object.keys(queues)) {
-    const pump = yield* receivePump.make<Received, QueueError>({
-      fetch: claim(queue),
-      giveBack: giveBack(queue),
+  const makePump = <A>(queue: string, options: Pick<receivePump.Options<A, QueueError>, "fetch" | "giveBack">) =>
+    receivePump.make<A, QueueError>({
+      ...options,
       isConnected: signals.isConnected,
       storeNowMs,
       pollMs,
       fallbackMs,
       closed: queueError("receive", queue)(statement.closed("receive"))
     })
-    pumps.set(queue, pump)
+
+  const pumps = new Map<string, ReceivePump<Received, QueueError>>()
+  for (const queue of Object.keys(queues)) {
+    pumps.set(queue, yield* makePump(queue, { fetch: claim(queue), giveBack: giveBack(queue) }))
   }
+
+  const taking: sameDatabase.Stored["taking"] = Effect.fnUntraced(function*(queue, { giveBack: giveBackTask, serves }) {
+    const pump = yield* makePump<Taken>(queue, {
+      fetch: take(queue, serves),
+      giveBack: (some) =>
+        Effect.andThen(
+          giveBack(queue)(some.filter((one) => "receipt" in one)),
+          Effect.forEach(some, (one) => "receipt" in one ? Effect.void : giveBackTask(one.claimed), {
+            concurrency: "unbounded",
+            discard: true
+          })
+        )
+    })
+    yield* signals.subscribe(Topic.messages(queue), pump.subscriber)
+    return (asking) =>
+      Effect.tap(pump.receive(asking), (some) => {
+        const again = some.filter((one) => "receipt" in one && one.deliveryCount > 1).length
+        const tasks = some.filter((one) => "claimed" in one).length
+        return Effect.andThen(countReceived(queue, some.length, again), countAcks(queue, tasks))
+      })
+  })
 
   /** A process that only publishes does not listen. */
   const subscribed = new Set<string>()
@@ -312,7 +382,8 @@ export const make = Effect.fnUntraced(function*(
   sameDatabase.register(service, {
     database,
     clock: options.clock ?? "database",
-    maxAttempts: Object.fromEntries(Object.entries(queues).map(([name, { maxAttempts }]) => [name, maxAttempts]))
+    maxAttempts: Object.fromEntries(Object.entries(queues).map(([name, { maxAttempts }]) => [name, maxAttempts])),
+    taking
   })
   return service
 })
@@ -337,6 +408,10 @@ interface ReceivedRow {
   readonly out_died: number
   readonly out_now_ms: bigint
   readonly out_next_ms: bigint | null
+}
+
+interface TakenRow extends ReceivedRow {
+  readonly out_tasks: TaskColumns | null
 }
 
 interface DepthRow {

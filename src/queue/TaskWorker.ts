@@ -141,10 +141,11 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
           visibilityTimeout: options.visibilityTimeout,
           gracePeriod: options.gracePeriod
         })
-        const work = sets.make(yield* Attempts, database, settings, (more) => {
+        const attempts = yield* Attempts
+        const work = sets.make(attempts, settings, (more) => {
           running += more
         })
-        yield* consuming.consume<never>(settings, sets.kinds, work)
+        yield* consuming.consume(settings, sets.kinds, sets.receiveBy(attempts, database, settings), work)
       })
       const consumers = Layer.mergeAll(Layer.empty, ...queues.map((queue) => Layer.effectDiscard(consume(queue))))
       const log = (line: Effect.Effect<void>, annotations: Record<string, unknown> = {}) =>

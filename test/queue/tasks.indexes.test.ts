@@ -33,12 +33,12 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ],
   renew: [`SELECT dx_renew_tasks('${items({ lease_ms: 1000 }, 1, 2)}')`, ["queue_tasks_pkey"], 20],
   lock: [`SELECT dx_lock_attempt('${id(1)}', 1)`, ["queue_tasks_pkey"], 4],
-  complete: [`SELECT dx_complete_tasks('${items({ result: "1" }, 1)}')`, ["queue_tasks_pkey"], 20],
-  "complete with messages": [
-    `SELECT * FROM dx_complete_tasks('${items({ result: "1" }, 1, 2)}', '{5,9000}', '{me,me}')`,
-    ["queue_tasks_pkey"],
-    20
+  take: [
+    `SELECT * FROM dx_take_tasks(3, 'taken', 'me', 1000, '{T}', '{1000}', 'w')`,
+    ["queue_messages_queue_visible_at_id_idx", "queue_messages_pkey", "queue_tasks_pkey"],
+    60
   ],
+  complete: [`SELECT dx_complete_tasks('${ids(1, 2)}', '{1,1}', '{1,1}', '{f,f}', false)`, ["queue_tasks_pkey"], 20],
   fail: [
     `SELECT dx_fail_tasks('${items({ outcome: "Failed", error: "{}", delay_ms: 1 }, 2)}')`,
     ["queue_tasks_pkey"],
@@ -76,7 +76,11 @@ const fill = `
   INSERT INTO queue_task_attempts (task_id, attempt, worker_id, started_at, ended_at, outcome)
     SELECT id, 1, 'w', now(), now(), 'Completed' FROM queue_tasks WHERE ended_at IS NOT NULL;
   INSERT INTO queue_messages (id, queue, payload, created_at, visible_at, lease_token)
-    SELECT g, 'tasks', '{}', now(), now() + interval '1 hour', 'me' FROM generate_series(1, 20000) AS g`
+    SELECT g, 'tasks', '{}', now(), now() + interval '1 hour', 'me' FROM generate_series(1, 20000) AS g;
+  INSERT INTO queue_messages (id, queue, payload, created_at, visible_at)
+    SELECT 20000 + g, 'taken', jsonb_build_object('kind', 'task_wakeup', 'task_id', '00000000-0000-0000-0000-' || lpad(g::text, 12, '0')),
+      now(), now()
+    FROM generate_series(11, 20) AS g`
 
 describe("tasks read little:", () => {
   it.live.each(["on empty tables, analyzed", "without statistics"])("planned %s", (planned) =>

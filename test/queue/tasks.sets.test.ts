@@ -6,9 +6,12 @@ import { Database } from "duroxide-prisma/prisma"
 import { Outbox, PgQueue, QueueDatabase, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
+import * as Scope from "effect/Scope"
 import { Prisma } from "../../src/prisma/internal/client.ts"
 import * as Statements from "../../src/queue/internal/statements.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -105,10 +108,11 @@ describe("Tasks in sets:", () => {
       yield* app.untilCompleted(100)
       assert.strictEqual(yield* app.messages, 0)
       const counts = yield* app.statementCounts
-      const { claimTasks = 0, completeTasks = 0, receiveMessages = 0 } = counts
-      assert.isAtMost(claimTasks, 3)
+      const { completeTasks = 0, takeTasks = 0 } = counts
+      assert.isAtMost(takeTasks, 5)
       assert.isAtMost(completeTasks, 5)
-      assert.isAtMost(receiveMessages, 5)
+      assert.isUndefined(counts.receiveMessages)
+      assert.isUndefined(counts.claimTasks)
       assert.isUndefined(counts.ackMessages)
       assert.isUndefined(counts.publishMessages)
     }))
@@ -120,10 +124,10 @@ describe("Tasks in sets:", () => {
       yield* app.worker(({ n }) => n === 3 ? Effect.as(end.await, 3) : Effect.succeed(n))
       yield* app.untilCompleted(9)
       assert.deepStrictEqual(yield* app.ids("Running"), [ids[3]!])
-      assert.strictEqual(yield* app.messages, 1)
+      // The claims have deleted the messages.
+      assert.strictEqual(yield* app.messages, 0)
       yield* end.open
       yield* app.untilCompleted(10)
-      assert.strictEqual(yield* app.messages, 0)
     }))
 
   test("messages that are no wake-ups go to the dead letters, and their neighbours run", (app) =>
@@ -158,6 +162,46 @@ describe("Tasks in sets:", () => {
       yield* app.sql("DROP TRIGGER poison ON queue_tasks")
       // Its wake-up comes again.
       yield* app.untilCompleted(10)
+    }))
+
+  test("tasks that are claimed while their worker stops are given back, and no attempt is counted", (app) =>
+    Effect.gen(function*() {
+      const ids = yield* app.publish(3)
+      yield* app.sql(
+        `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+           BEGIN
+             -- Waiting for the lock itself would end with the lock timeout.
+             WHILE NOT pg_try_advisory_xact_lock_shared(7) LOOP PERFORM pg_sleep(0.01); END LOOP;
+             RETURN NEW;
+           END $$;
+         CREATE TRIGGER slow BEFORE UPDATE ON queue_tasks FOR EACH ROW
+           WHEN (NEW.status = 'Running') EXECUTE FUNCTION slow()`
+      )
+      const client = yield* PgServer.connect(app.url)
+      yield* Effect.promise(() => client.query("SELECT pg_advisory_lock(7)"))
+      const ran = makeCalls<number>()
+      const scope = yield* Scope.make()
+      yield* Scope.provide(app.worker(({ n }) => Effect.as(ran.add(n), n)), scope)
+      yield* waitUntil(Effect.map(
+        app.sql("SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"),
+        ({ length }) => length > 0
+      ))
+      const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void))
+      yield* Effect.yieldNow
+      yield* Effect.promise(() => client.query("SELECT pg_advisory_unlock(7)"))
+      yield* Fiber.join(stopped)
+      assert.deepStrictEqual(ran.calls, [])
+      assert.deepStrictEqual(
+        yield* app.sql("SELECT DISTINCT status, attempt, uncounted FROM queue_tasks"),
+        [{ status: "Pending", attempt: 1, uncounted: 1 }]
+      )
+      const attempts = yield* Effect.forEach(ids, app.tasks.attempts)
+      assert.deepStrictEqual(attempts.flat().map(({ outcome }) => outcome), ["GivenBack", "GivenBack", "GivenBack"])
+      // Their wake-ups are in the outbox again.
+      assert.deepStrictEqual(
+        yield* app.sql("SELECT count(*)::int AS count FROM queue_outbox WHERE sent_at IS NULL"),
+        [{ count: 3 }]
+      )
     }))
 
   test("a task whose end cannot be stored does not keep its neighbours from being completed", (app) =>

@@ -51,8 +51,8 @@ export const audit = Effect.fn("lite.audit")(function*(source: Source, run: Run,
   // Batches: each committed once, with all of its records, by an attempt that completed.
   const batches = yield* state.query<{ uri: string; records: number; done: number; status: string }>(
     `SELECT b.output_uri AS uri, b.output_record_count::int AS records, b.status,
-            (SELECT count(*)::int FROM queue_task_attempts AS a
-             WHERE a.task_id = b.task_id AND a.outcome = 'Completed') AS done
+            (SELECT count(*)::int FROM queue_tasks AS t
+             WHERE t.id = b.task_id AND t.status = 'Completed') AS done
      FROM queue_dataset_batches AS b WHERE b.dataset_version = $1`,
     [run.version]
   )

@@ -62,9 +62,9 @@ export const readSettings = Effect.fnUntraced(function*(
 })
 
 /** What handles the received messages. */
-export interface Work {
+export interface Work<M = Received> {
   /** Takes messages over. Does not wait. */
-  readonly begin: (messages: ReadonlyArray<Received>) => void
+  readonly begin: (messages: ReadonlyArray<M>) => void
   /** Places that are taken. */
   readonly busy: () => number
   /** When all that was begun has ended. */
@@ -85,18 +85,28 @@ export interface Tools<R> {
   readonly settling: Settling
 }
 
+/** Receives messages from the queue of these settings. */
+export type Receive<M> = (maxMessages: number) => Effect.Effect<ReadonlyArray<M>, QueueError>
+
+/** As `Queue` does it. */
+export const receiving =
+  ({ queue: name, visibility }: Settings, queue: Queue["Service"]): Receive<Received> => (maxMessages) =>
+    queue.receive(name, { maxMessages, visibilityTimeout: visibility, wait: longestWait })
+
 /** Consumes a queue until the scope is closed. `kinds` is for the log. Fails with `QueueNotFound`. */
-export const consume = Effect.fnUntraced(function*<R>(
+export const consume = Effect.fnUntraced(function*<R, M>(
   settings: Settings,
   kinds: ReadonlyArray<string>,
-  makeWork: (tools: Tools<R>) => Work
+  receiveBy: (queue: Queue["Service"]) => Effect.Effect<Receive<M>, never, Scope.Scope>,
+  makeWork: (tools: Tools<R>) => Work<M>
 ): Effect.fn.Return<void, QueueError, Queue | R | Scope.Scope> {
-  const { concurrency, gracePeriod, maxMessages, queue: name, visibility } = settings
+  const { concurrency, gracePeriod, maxMessages, queue: name } = settings
   const queue = yield* Queue
   if (!queue.queues.includes(name)) return yield* check.fail("consume", name, new QueueNotFound({ queue: name }))
   const context = harmlessIn(yield* Effect.context<R>())
   const fork = Effect.runForkWith(context)
   const keeper = keeping(queue, settings, Context.get(context as Context.Context<never>, Clock.Clock), fork)
+  const receive = yield* receiveBy(queue)
   const free = Latch.makeUnsafe()
   const freed = () => {
     free.openUnsafe()
@@ -109,11 +119,7 @@ export const consume = Effect.fnUntraced(function*<R>(
     const places = concurrency - work.busy()
     if (places <= 0) return free.await
     return Effect.uninterruptibleMask((restore) =>
-      restore(queue.receive(name, {
-        maxMessages: Math.min(maxMessages, places),
-        visibilityTimeout: visibility,
-        wait
-      })).pipe(
+      restore(receive(Math.min(maxMessages, places))).pipe(
         Effect.flatMap((messages) => {
           if (messages.length > 0) work.begin(messages)
           return outage.over
@@ -302,7 +308,7 @@ const keeping = (
 // internal
 
 /** The longest wait of every queue. */
-const wait = Duration.seconds(20)
+export const longestWait = Duration.seconds(20)
 
 /** One that dies at once each time must not fill the log. */
 const restartPause = Duration.seconds(5)

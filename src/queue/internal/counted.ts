@@ -12,17 +12,20 @@ import type { Queue } from "../Queue.ts"
 export const counted = (queue: Queue["Service"]): Queue["Service"] => ({
   ...queue,
   receive: (name, options) =>
-    Effect.tap(queue.receive(name, options), (messages) => {
-      if (messages.length === 0) return Effect.void
-      const again = messages.filter(({ deliveryCount }) => deliveryCount > 1).length
-      return Effect.andThen(
-        Metric.update(received(name), messages.length),
-        again === 0 ? Effect.void : Metric.update(redelivered(name), again)
-      )
-    }),
+    Effect.tap(
+      queue.receive(name, options),
+      (messages) =>
+        countReceived(name, messages.length, messages.filter(({ deliveryCount }) => deliveryCount > 1).length)
+    ),
   ack: (name, receipt) => Effect.tap(queue.ack(name, receipt), () => countAcks(name, 1)),
   deadLetter: (name, message, reason) => Effect.tap(queue.deadLetter(name, message, reason), () => died(name, 1))
 })
+
+export const countReceived = (queue: string, count: number, again: number): Effect.Effect<void> =>
+  count === 0 ? Effect.void : Effect.andThen(
+    Metric.update(received(queue), count),
+    again === 0 ? Effect.void : Metric.update(redelivered(queue), again)
+  )
 
 export const countAcks = (queue: string, count: number): Effect.Effect<void> => Metric.update(acked(queue), count)
 

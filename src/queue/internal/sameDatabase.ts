@@ -4,8 +4,14 @@
  * The operations of `PgQueue` themselves are the proof. A queue that wraps one of them, to count, to delay or to fail calls, is
  * called through that wrapper as every other server is.
  */
+import type * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
 import type { Database } from "../../prisma/Database.ts"
 import type { Queue } from "../Queue.ts"
+import type { QueueError } from "../QueueError.ts"
+import type { Asking } from "./receivePump.ts"
+import type { Taken } from "./takenTasks.ts"
+import type { Claimed, Serves } from "./taskStore.ts"
 
 /** What a queue in this schema says of itself. */
 export interface Stored {
@@ -13,13 +19,23 @@ export interface Stored {
   /** The clock that decides what is visible. */
   readonly clock: "database" | "effect"
   readonly maxAttempts: Readonly<Record<string, number>>
+  /** Receives for a worker: a statement claims the tasks as well. Until the scope is closed. */
+  readonly taking: (queue: string, options: TakingOptions) => Effect.Effect<Take, never, Scope.Scope>
 }
 
-type Operation = Queue["Service"]["publish"] | Queue["Service"]["ack"]
+export interface TakingOptions {
+  readonly serves: Serves
+  /** Gives back tasks whose caller was interrupted meanwhile. */
+  readonly giveBack: (claimed: Claimed) => Effect.Effect<void>
+}
+
+export type Take = (asking: Asking) => Effect.Effect<ReadonlyArray<Taken>, QueueError>
+
+type Operation = Queue["Service"]["publish"] | Queue["Service"]["receive"]
 
 /** Called once, by the queue itself. */
-export const register = ({ ack, publish }: Queue["Service"], stored: Stored): void => {
-  for (const operation of [publish, ack]) known.set(operation, stored)
+export const register = ({ publish, receive }: Queue["Service"], stored: Stored): void => {
+  for (const operation of [publish, receive]) known.set(operation, stored)
 }
 
 /** Undefined unless the messages are in this very database, by this clock. */

@@ -22,7 +22,6 @@ import * as Metrics from "../../model/Metrics.ts"
 import type { Database } from "../../prisma/Database.ts"
 import { isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import type { Receipt } from "./receipts.ts"
 import { QueueSignals, Topic } from "./signals.ts"
 import { Attempt } from "./taskAttempt.ts"
 import type { Failed, TaskCode } from "./taskCode.ts"
@@ -31,14 +30,12 @@ import * as failures from "./taskFailure.ts"
 import type { Failure } from "./taskFailure.ts"
 import * as leasesOf from "./taskLeases.ts"
 import * as stores from "./taskStore.ts"
-import type { AttemptEnd, Claim, Completed, Completion, TaskStore, Wakeup } from "./taskStore.ts"
+import type { AttemptEnd, Claim, Claimed, Completed, Completion, Serves, TaskStore, Wakeup } from "./taskStore.ts"
 
 export interface Served {
   readonly code: TaskCode
   readonly leaseMs: number
 }
-
-export type Claimed = Extract<Claim, { readonly out_outcome: "Claimed" }>
 
 /** An attempt whose handler runs, or has ended with `exit`. */
 export interface Running {
@@ -58,17 +55,13 @@ export interface Running {
 }
 
 export interface Attempts {
+  /** Of every claim. */
+  readonly serves: Serves
   readonly claimAll: (wakeups: ReadonlyArray<Wakeup>) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
   /** Runs the handler of a claimed task. `ended` may be called before this returns. */
   readonly start: (claimed: Claimed, claimedMs: number, ended: (attempt: Running) => void) => Running
-  /**
-   * Completes attempts whose handlers have succeeded, and deletes their messages, if these are in the schema. Only what is Done
-   * or Stale is settled.
-   */
-  readonly completeAll: (
-    attempts: ReadonlyArray<Running>,
-    messages: ReadonlyArray<Receipt | undefined> | undefined
-  ) => Effect.Effect<Completed, ProviderError>
+  /** Completes attempts whose handlers have succeeded. Only what is Done or Stale is settled. */
+  readonly completeAll: (attempts: ReadonlyArray<Running>) => Effect.Effect<ReadonlyArray<Completed>, ProviderError>
   /** Settles an attempt that has ended, alone. Never fails. */
   readonly settle: (attempt: Running) => Effect.Effect<void>
   /** Gives back a task that was claimed, and whose handler did not run. */
@@ -102,7 +95,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
   )
   const complete = yield* shared(
     "completeTasks",
-    (items: ReadonlyArray<Completion>) => Effect.map(store.complete(items), ({ out_outcomes }) => out_outcomes),
+    (items: ReadonlyArray<Completion>) => store.complete(items),
     { ...sharing, sizeOf: ({ result }) => result?.length ?? 0 }
   )
   const fail = yield* shared("failTasks", (items: ReadonlyArray<AttemptEnd>) => store.fail(items), {
@@ -164,7 +157,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
           : Effect.as(Effect.logInfo("Task worker: attempt failed; another one follows"), outcomeOf(failure))
     ).pipe(Effect.annotateLogs({ error_type: errorType }))
 
-  const completed = ({ claimed }: Running, answer: Completed["out_outcomes"][number]) => {
+  const completed = ({ claimed }: Running, answer: Completed) => {
     switch (answer) {
       case "Done":
         return Effect.succeed("completed")
@@ -244,10 +237,11 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
         Effect.gen(function*() {
           const text = yield* served.get(taskName)!.code.encodeResult(result)
           committing()
-          const { out_outcomes } = yield* stores.within(connection, database.schema).complete([
-            { task_id: taskId, attempt, result: text, is_committed: false, is_first: true }
-          ])
-          if (out_outcomes[0] !== "Done") return yield* stale
+          const [outcome] = yield* stores.within(connection, database.schema).complete(
+            [{ task_id: taskId, attempt, result: text, is_committed: false }],
+            true
+          )
+          if (outcome !== "Done") return yield* stale
         }),
       lock: (connection) =>
         Effect.flatMap(
@@ -321,6 +315,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
   // ----------------------------------------------------------------------------------------------
 
   return {
+    serves,
     claimAll: (wakeups) =>
       retried(store.claim(wakeups, serves), (error) => !isOfOneCall(error)).pipe(
         Effect.map((answers) => answers.map((answer) => Exit.succeed(answer))),
@@ -331,18 +326,17 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
         )
       ),
     start,
-    completeAll: (all, messages) =>
-      Effect.tap(store.complete(all.map(completionOf), messages), ({ out_outcomes }) =>
+    completeAll: (all) =>
+      Effect.tap(store.complete(all.map(completionOf)), (outcomes) =>
         Effect.withFiber((fiber) => {
           const stale = all.filter((attempt, i) => {
-            if (out_outcomes[i] === "Done") count(attempt, "completed", fiber.context)
-            return out_outcomes[i] === "Stale"
+            if (outcomes[i] === "Done") count(attempt, "completed", fiber.context)
+            return outcomes[i] === "Stale"
           })
           return Effect.forEach(stale, (attempt) =>
-            Effect.map(refusedLate, (outcome) =>
-              count(attempt, outcome, fiber.context)).pipe(
-                Effect.annotateLogs(described(attempt.claimed))
-              ), { discard: true })
+            Effect.map(refusedLate, (outcome) => count(attempt, outcome, fiber.context)).pipe(
+              Effect.annotateLogs(described(attempt.claimed))
+            ), { discard: true })
         })),
     settle: (attempt) =>
       settle(attempt).pipe(
@@ -400,8 +394,7 @@ const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
   task_id: claimed.out_id,
   attempt: claimed.out_attempt,
   result: isCommitted || exit === undefined || Exit.isFailure(exit) ? null : exit.value,
-  is_committed: isCommitted,
-  is_first: false
+  is_committed: isCommitted
 })
 
 /**

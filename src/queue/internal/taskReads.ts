@@ -103,8 +103,8 @@ export const readsOf = ({ query, schemaSql }: Database["Service"]) => ({
         Prisma.sql`SELECT attempt, worker_id, started_at, ended_at, outcome, error
           FROM ${schemaSql}.queue_task_attempts WHERE task_id = ${taskId}::uuid
           UNION ALL
-          SELECT attempt, worker_id, started_at, NULL, 'Running', NULL
-          FROM ${schemaSql}.queue_tasks WHERE id = ${taskId}::uuid AND status = 'Running'
+          SELECT attempt, worker_id, started_at, ended_at, status, NULL
+          FROM ${schemaSql}.queue_tasks WHERE id = ${taskId}::uuid AND status IN ('Running', 'Completed')
           ORDER BY 1`
       ),
       (rows) => rows.map(attemptOf)

@@ -1,10 +1,13 @@
 /**
  * The work of a task worker on the wake-ups of one queue, in sets.
  *
- * Wake-ups that were received together are claimed by one statement. Each claimed task has a fiber for its handler, and handlers
- * that end at about the same time are completed by one statement, which also deletes their messages if these are in the same
- * schema. Everything else (failures, what is lost or given back, and all tasks of a set whose statement failed) is settled task by
- * task. A message is acknowledged last: until then another worker may receive it, which costs a claim and does nothing.
+ * Wake-ups that were received together are claimed by one statement. Where the queue is in the database of the tasks, the
+ * statement that receives them also claims their tasks, and deletes the messages: should this process die, the sweep wakes the
+ * tasks when their leases have ended. Other messages are acknowledged last: until then another worker may receive one, which
+ * costs a claim and does nothing.
+ *
+ * Each claimed task has a fiber for its handler, and handlers that end at about the same time are completed by one statement.
+ * Everything else (failures, what is lost or given back, and all tasks of a set whose statement failed) is settled task by task.
  *
  * A handler that has ended leaves its place to the next one before its result is stored; at most as many results as there are
  * places wait to be stored.
@@ -16,30 +19,33 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
+import type * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import type { Database } from "../../prisma/Database.ts"
 import * as Message from "../Message.ts"
-import type { Payload, Received } from "../Queue.ts"
+import type { Payload, Queue, Received } from "../Queue.ts"
 import type { PayloadInvalid } from "../QueueError.ts"
-import type { Held, Settings, Tools, Work } from "./consuming.ts"
-import { logDefect, notHandled } from "./consuming.ts"
-import { countAcks } from "./counted.ts"
-import * as receipts from "./receipts.ts"
+import type { Held, Receive, Settings, Tools, Work } from "./consuming.ts"
+import { logDefect, longestWait, notHandled, receiving } from "./consuming.ts"
 import * as sameDatabase from "./sameDatabase.ts"
-import type { Attempts, Claimed, Running } from "./taskAttempts.ts"
-import type { Wakeup } from "./taskStore.ts"
+import type { Taken } from "./takenTasks.ts"
+import type { Attempts, Running } from "./taskAttempts.ts"
+import type { Claimed, Wakeup } from "./taskStore.ts"
 
 /** The kinds of messages that wake tasks. */
 export const kinds = [Message.TaskWakeup, Message.BufferBatch, Message.Delivery].map(({ kind }) => kind)
 
 /** A wake-up that is under way. */
 interface Item {
-  readonly received: Received
-  readonly held: Held
+  /** Its message, if there still is one. */
+  readonly message: { readonly received: Received; readonly held: Held } | undefined
+  readonly kind: string
   readonly beganMs: number
   stage: keyof Counts | "done"
   attempt: Running | undefined
 }
+
+type ReceivedItem = Item & { readonly message: NonNullable<Item["message"]> }
 
 interface Counts {
   claiming: number
@@ -48,16 +54,32 @@ interface Counts {
   settling: number
 }
 
+/** Receives wake-ups, and where it can claims their tasks. */
+export const receiveBy =
+  (attempts: Attempts, database: Database["Service"], settings: Settings) =>
+  (queue: Queue["Service"]): Effect.Effect<Receive<Taken>, never, Scope.Scope> => {
+    const here = sameDatabase.storedIn(queue.receive, database)
+    if (here === undefined) return Effect.succeed(receiving(settings, queue))
+    const { serves, giveBack } = attempts
+    return Effect.map(
+      here.taking(settings.queue, { serves, giveBack }),
+      (take) => (maxMessages) =>
+        take({
+          maxMessages,
+          visibilityMs: Duration.toMillis(settings.visibility),
+          waitMs: Duration.toMillis(longestWait)
+        })
+    )
+  }
+
 /** `counted` learns how many more, or less, are under way. */
 export const make = (
   attempts: Attempts,
-  database: Database["Service"],
   { concurrency, queue: name }: Settings,
   counted: (more: number) => void
 ) =>
-({ context, fork, freed, keeper, queue, settling }: Tools<never>): Work => {
+({ context, fork, freed, keeper, settling }: Tools<never>): Work<Taken> => {
   const clock = Context.get(context, Clock.Clock)
-  const isHere = sameDatabase.storedIn(queue.ack, database) !== undefined
   const counts: Counts = { claiming: 0, running: 0, settling: 0 }
   const running = new Set<Item>()
   /** Fibers that settle, of one item or a set. */
@@ -79,9 +101,9 @@ export const make = (
 
   const finish = (item: Item, outcome: "acked" | "later" | "failed") => {
     if (item.stage === "done") return
-    keeper.release(item.held)
+    if (item.message !== undefined) keeper.release(item.message.held)
     item.attempt?.release()
-    settling.timed(item.received.payload.kind, outcome, monotonicMs(clock) - item.beganMs, context)
+    settling.timed(item.kind, outcome, monotonicMs(clock) - item.beganMs, context)
     counted(-1)
     enter(item, "done")
   }
@@ -100,7 +122,7 @@ export const make = (
       Effect.uninterruptibleMask((restore) =>
         restore(settlement).pipe(
           Effect.tap((outcome) => Effect.sync(() => finish(item, outcome))),
-          Effect.onInterrupt(() => settling.giveBack(item.received.receipt, Duration.zero)),
+          Effect.onInterrupt(() => given(item, Duration.zero)),
           Effect.ensuring(Effect.sync(() => finish(item, "failed"))),
           Effect.asVoid
         )
@@ -108,20 +130,25 @@ export const make = (
     )
   }
 
-  const acked = ({ received }: Item) => Effect.as(settling.ack(received.receipt), "acked" as const)
+  const acked = ({ message }: Item) =>
+    message === undefined
+      ? Effect.succeed("acked" as const)
+      : Effect.as(settling.ack(message.received.receipt), "acked" as const)
 
-  const given = ({ received }: Item, delay: Duration.Duration) =>
-    Effect.as(settling.giveBack(received.receipt, delay), "later" as const)
+  const given = ({ message }: Item, delay: Duration.Duration) =>
+    message === undefined
+      ? Effect.succeed("later" as const)
+      : Effect.as(settling.giveBack(message.received.receipt, delay), "later" as const)
 
   // -- claiming ----------------------------------------------------------------------------------
 
-  const claim = Effect.fnUntraced(function*(items: ReadonlyArray<Item>) {
-    const named: Array<Item> = []
+  const claim = Effect.fnUntraced(function*(items: ReadonlyArray<ReceivedItem>) {
+    const named: Array<ReceivedItem> = []
     const wakeups: Array<Wakeup> = []
     for (const item of items) {
-      const wakeup = wakeupOf(item.received.payload)
+      const wakeup = wakeupOf(item.message.received.payload)
       if (typeof wakeup === "string") {
-        alone(item, Effect.as(settling.refuse(item.received, wakeup), "failed"))
+        alone(item, Effect.as(settling.refuse(item.message.received, wakeup), "failed"))
       } else {
         named.push(item)
         wakeups.push(wakeup)
@@ -133,14 +160,14 @@ export const make = (
     for (const [i, item] of named.entries()) {
       const exit = answers[i]!
       if (Exit.isFailure(exit)) {
-        alone(item, Effect.as(settling.failed(item.received, exit.cause), "failed"))
+        alone(item, Effect.as(settling.failed(item.message.received, exit.cause), "failed"))
       } else if (exit.value.out_outcome === "Claimed") {
         start(item, exit.value, claimedMs)
       } else {
         alone(
           item,
           Effect.flatMap(
-            attempts.pass(exit.value, item.received.deliveryCount),
+            attempts.pass(exit.value, item.message.received.deliveryCount),
             (delay) => delay === undefined ? acked(item) : given(item, delay)
           )
         )
@@ -197,18 +224,15 @@ export const make = (
   })
 
   const complete = Effect.fnUntraced(function*(items: ReadonlyArray<Item>) {
-    const messages = isHere ? items.map(({ received }) => receipts.read(name, received.receipt)) : undefined
-    const exit = yield* Effect.exit(attempts.completeAll(items.map(({ attempt }) => attempt!), messages))
+    const exit = yield* Effect.exit(attempts.completeAll(items.map(({ attempt }) => attempt!)))
     if (Exit.isFailure(exit)) {
       // One of them may be why, and whether it was stored is unknown: completing a task again changes nothing.
       for (const item of items) settleAlone(item, item.attempt!)
       return undefined
     }
-    const { out_acked, out_outcomes } = exit.value
-    yield* countAcks(name, out_acked)
     for (const [i, item] of items.entries()) {
-      if (out_outcomes[i] === "Uncommitted") settleAlone(item, item.attempt!)
-      else if (messages?.[i] === undefined) alone(item, acked(item))
+      if (exit.value[i] === "Uncommitted") settleAlone(item, item.attempt!)
+      else if (item.message !== undefined) alone(item, acked(item))
       else finish(item, "acked")
     }
   })
@@ -224,23 +248,30 @@ export const make = (
     })
 
   return {
-    begin: (messages) => {
-      counted(messages.length)
-      counts.claiming += messages.length
+    begin: (taken) => {
+      counted(taken.length)
+      counts.claiming += taken.length
       const beganMs = monotonicMs(clock)
-      const items = messages.map((received): Item => ({
-        received,
-        held: keeper.hold(received.receipt),
-        beganMs,
-        stage: "claiming",
-        attempt: undefined
-      }))
+      const received: Array<ReceivedItem> = []
+      for (const one of taken) {
+        if ("claimed" in one) {
+          start(
+            { message: undefined, kind: one.kind, beganMs, stage: "claiming", attempt: undefined },
+            one.claimed,
+            one.claimedMs
+          )
+        } else {
+          const message = { received: one, held: keeper.hold(one.receipt) }
+          received.push({ message, kind: one.payload.kind, beganMs, stage: "claiming", attempt: undefined })
+        }
+      }
+      if (received.length === 0) return
       fork(
-        Effect.suspend(() => claim(items)).pipe(
+        Effect.suspend(() => claim(received)).pipe(
           Effect.catchDefect(logDefect(name, notHandled)),
           // After a defect they come again.
           Effect.ensuring(Effect.sync(() => {
-            for (const item of items) if (item.stage === "claiming") finish(item, "failed")
+            for (const item of received) if (item.stage === "claiming") finish(item, "failed")
           }))
         )
       )

@@ -5,7 +5,6 @@ import * as Effect from "effect/Effect"
 import { Prisma } from "../../prisma/internal/client.ts"
 import { statementsOn } from "../../prisma/internal/transactionQuery.ts"
 import type { TransactionConnection } from "../../prisma/Transaction.ts"
-import type { Receipt } from "./receipts.ts"
 import type * as statements from "./statements.ts"
 
 /** A task to create; the fields are those of `dx_create_tasks`. */
@@ -44,6 +43,8 @@ export type Claim =
   | { readonly out_outcome: "NotDue"; readonly out_due_ms: number }
   | { readonly out_outcome: "Unserved" | "Exhausted"; readonly out_id: string; readonly out_name: string }
 
+export type Claimed = Extract<Claim, { readonly out_outcome: "Claimed" }>
+
 /** What a wake-up names: a task by its id, or the batch of one. */
 export type Wakeup = { readonly taskId: string } | {
   readonly batch: { readonly dataset_uuid: string; readonly dataset_version: number; readonly batch_uri: string }
@@ -54,6 +55,13 @@ export interface Serves {
   readonly leaseMs: ReadonlyArray<number>
   readonly workerId: string
 }
+
+/** As arguments of the functions that claim. */
+export const servesArgs = ({ leaseMs, names, workerId }: Serves): ReadonlyArray<Prisma.Sql> => [
+  Prisma.sql`${[...names]}::text[]`,
+  Prisma.sql`${[...leaseMs]}::bigint[]`,
+  Prisma.sql`${workerId}::text`
+]
 
 export interface Renewal {
   readonly task_id: string
@@ -67,16 +75,9 @@ export interface Completion {
   readonly result: string | null
   /** The handler has completed it in its own transaction. */
   readonly is_committed: boolean
-  /** Rows of the application are committed with it, which must happen once. */
-  readonly is_first: boolean
 }
 
-export interface Completed {
-  /** One per item. */
-  readonly out_outcomes: ReadonlyArray<"Done" | "Stale" | "Uncommitted">
-  /** Messages that were deleted. */
-  readonly out_acked: number
-}
+export type Completed = "Done" | "Stale" | "Uncommitted"
 
 export interface AttemptEnd {
   readonly task_id: string
@@ -122,28 +123,28 @@ export const make = ({ answer, collected, rows }: statements.Statements) => {
   return {
     create: (tasks: ReadonlyArray<NewTask>) =>
       collected<Created>("createTasks", "dx_create_tasks", [json(tasks)], { items: tasks.length, isQuiet: true }),
-    claim: (wakeups: ReadonlyArray<Wakeup>, { leaseMs, names, workerId }: Serves) =>
+    claim: (wakeups: ReadonlyArray<Wakeup>, serves: Serves) =>
       collected<Claim>("claimTasks", "dx_claim_tasks", [
         // What is not a UUID names no task.
         Prisma.sql`${
           wakeups.map((one) => "taskId" in one && uuid.test(one.taskId) ? one.taskId : null)
         }::text[]::uuid[]`,
         json(wakeups.flatMap((one, i) => "batch" in one ? [{ position: i + 1, ...one.batch }] : [])),
-        Prisma.sql`${[...names]}::text[]`,
-        Prisma.sql`${[...leaseMs]}::bigint[]`,
-        Prisma.sql`${workerId}::text`
+        ...servesArgs(serves)
       ], { items: wakeups.length }),
     renew: (items: ReadonlyArray<Renewal>) =>
       settle<"Done" | "Lost">("renewTasks", "dx_renew_tasks", items, { isUnflushed: true }),
-    /** `messages`: of each item the one that woke it, if it is in this schema. */
-    complete: (items: ReadonlyArray<Completion>, messages?: ReadonlyArray<Receipt | undefined>) =>
+    /** One outcome per item. `isFirst`: rows of the application are committed with it, which must happen once. */
+    complete: (items: ReadonlyArray<Completion>, isFirst = false) =>
       Effect.map(
-        rows<Completed>("completeTasks", "dx_complete_tasks", [
-          json(items),
-          Prisma.sql`${messages?.map((one) => one?.id ?? null) ?? null}::text[]::bigint[]`,
-          Prisma.sql`${messages?.map((one) => one?.token ?? null) ?? null}::text[]`
+        answer<ReadonlyArray<Completed> | null>("completeTasks", "dx_complete_tasks", [
+          Prisma.sql`${items.map(({ task_id }) => task_id)}::text[]::uuid[]`,
+          Prisma.sql`${items.map(({ attempt }) => attempt)}::integer[]`,
+          Prisma.sql`${items.map(({ result }) => result)}::text[]`,
+          Prisma.sql`${items.map(({ is_committed }) => is_committed)}::boolean[]`,
+          Prisma.sql`${isFirst}::boolean`
         ], { items: items.length }),
-        (rows) => rows[0]!
+        (outcomes) => outcomes ?? items.map(() => "Done" as const)
       ),
     fail: (items: ReadonlyArray<AttemptEnd>) =>
       settle<"Retried" | "Dead" | "Stale">("failTasks", "dx_fail_tasks", items, { isQuiet: true }),

@@ -1,0 +1,123 @@
+-- Claims the tasks that the visible messages of a queue name, up to p_limit, those that have been visible longest first. A
+-- message whose task is claimed is deleted: from then on the lease of the task is what another worker waits for. All other
+-- messages are leased as by dx_receive_messages, and dx_claim_tasks says what to do with them.
+--
+-- Returns rows of claimed tasks, up to 32 in each, so that no value gets too long; then that of dx_receive_messages, unless the
+-- tasks have reached the limit. All rows have the time of the statement.
+--
+-- Bound: p_limit messages and their tasks, and what dx_receive_messages reads. Locks: messages, then tasks, without waiting.
+CREATE OR REPLACE FUNCTION dx_take_tasks(
+  p_limit integer,
+  p_queue text,
+  p_token text,                    -- of the leases of messages; receipts are `<id>.<token>`
+  p_lease_ms bigint,               -- of messages
+  p_names text[],                  -- of the tasks that the caller serves
+  p_task_lease_ms bigint[],        -- of each of them, milliseconds, > 0
+  p_worker_id text,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_tasks json,                  -- [[id, ...], [name, ...], [attempt, ...], [attempts that count, ...], [payload, ...],
+                                   --   [trace context, ...], [kind of the message, ...]]
+  out_ids bigint[],
+  out_payloads text[],
+  out_attempts integer[],
+  out_died integer,
+  out_now_ms bigint,
+  out_next_ms bigint
+)
+LANGUAGE plpgsql
+-- settings of the hot path
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_messages bigint[];
+  v_tasks uuid[];
+  v_kinds text[];
+  v_parts json[];
+  v_count integer := 0;
+BEGIN
+  SELECT array_agg(one.id), array_agg(dx_task_id(one.task)), array_agg(one.kind)
+  INTO v_messages, v_tasks, v_kinds
+  FROM (
+    SELECT
+      m.id,
+      m.payload ->> 'kind' AS kind,
+      m.payload ->> CASE m.payload ->> 'kind' WHEN 'delivery' THEN 'delivery_id' ELSE 'task_id' END AS task
+    FROM queue_messages AS m
+    WHERE m.queue = p_queue
+      AND m.visible_at <= v_now
+      AND m.attempts < m.max_attempts
+    ORDER BY m.visible_at, m.id
+    LIMIT p_limit
+    FOR UPDATE SKIP LOCKED
+  ) AS one;
+
+  IF v_messages IS NOT NULL THEN
+    WITH free AS MATERIALIZED (
+      SELECT item.message_id, item.kind, task.id, v_now_ms + p_task_lease_ms[array_position(p_names, task.name)] AS until_ms
+      FROM (
+        SELECT DISTINCT ON (one.task_id) one.task_id, one.message_id, one.kind
+        FROM unnest(v_messages, v_tasks, v_kinds) AS one (message_id, task_id, kind)
+        WHERE one.kind IN ('task_wakeup', 'delivery')
+        ORDER BY one.task_id, one.message_id
+      ) AS item
+      -- A join may be planned as one read of the whole table.
+      CROSS JOIN LATERAL (
+        SELECT t.id, t.name, t.reply_instance_id, t.reply_execution_id
+        FROM queue_tasks AS t
+        WHERE t.id = item.task_id
+          AND t.status = 'Pending'
+          AND t.run_at <= v_now
+          AND t.attempt - t.uncounted < t.max_attempts
+          AND t.name = ANY (p_names)
+        FOR NO KEY UPDATE SKIP LOCKED
+      ) AS task
+      WHERE task.reply_instance_id IS NULL
+        OR dx_is_execution_running(task.reply_instance_id, task.reply_execution_id)
+    ),
+    claimed AS (
+      UPDATE queue_tasks AS t
+      SET status = 'Running',
+          attempt = t.attempt + 1,
+          worker_id = p_worker_id,
+          started_at = v_now,
+          lease_until = free.until_ms,
+          heartbeat_at = v_now,
+          unserved_at = NULL,
+          look_at = least(t.look_at, to_timestamp((free.until_ms + 500)::float8 / 1000)),
+          updated_at = v_now
+      FROM free
+      WHERE t.id = free.id
+      RETURNING t.id, t.name, t.attempt, t.attempt - t.uncounted AS counted, t.payload, t.trace_context, free.kind
+    ),
+    deleted AS (
+      DELETE FROM queue_messages AS m
+      WHERE m.id = ANY (ARRAY(SELECT free.message_id FROM free))
+    )
+    SELECT array_agg(part.tasks), COALESCE(sum(part.count), 0)
+    INTO v_parts, v_count
+    FROM (
+      SELECT
+        count(*) AS count,
+        json_build_array(
+          json_agg(one.id), json_agg(one.name), json_agg(one.attempt), json_agg(one.counted), json_agg(one.payload),
+          json_agg(one.trace_context), json_agg(one.kind)
+        ) AS tasks
+      FROM (SELECT claimed.*, (row_number() OVER () - 1) / 32 AS part FROM claimed) AS one
+      GROUP BY one.part
+    ) AS part;
+    RETURN QUERY
+    SELECT one.tasks, NULL::bigint[], NULL::text[], NULL::integer[], 0, v_now_ms, v_now_ms
+    FROM unnest(v_parts) AS one (tasks);
+    IF v_count = p_limit THEN
+      RETURN;
+    END IF;
+  END IF;
+
+  RETURN QUERY
+  SELECT NULL::json, r.out_ids, r.out_payloads, r.out_attempts, r.out_died, r.out_now_ms, r.out_next_ms
+  FROM dx_receive_messages(p_limit - v_count, p_queue, p_token, p_lease_ms, v_now_ms) AS r;
+END
+$$;
