@@ -13,8 +13,8 @@ export interface Load {
   readonly inARow: boolean
   /** A durable timer that runs before the activities; 0 for none. */
   readonly timerMs: number
-  /** Bytes of the text that every orchestration and activity takes and returns. */
-  readonly payloadBytes: number
+  /** What every orchestration and activity takes and returns. */
+  readonly text: string
   /** Callers that wait meanwhile for instances that never end. */
   readonly waits: number
   /** Slots for turns, and as many for activities; undefined leaves the choice to the contender. */
@@ -46,7 +46,7 @@ export const plainLoad: Load = {
   activityMs: 0,
   inARow: false,
   timerMs: 0,
-  payloadBytes: 20,
+  text: "x".repeat(20),
   waits: 0,
   slots: undefined,
   executions: 1,

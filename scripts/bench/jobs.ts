@@ -29,7 +29,7 @@ export const openJobs = async ({ load, url }: Options): Promise<Contender> => {
     )
   )
   const tasks = await runtime.runPromise(Tasks.Tasks)
-  const text = "x".repeat(load.payloadBytes)
+  const { text } = load
   const one = (id: string) =>
     Effect.flatMap(tasks.create(Job, { payload: { id, text } }), (taskId) => tasks.wait(Job, taskId))
   /** The ends are asked for when all handlers have run: ten statements, not callers that wait meanwhile. */

@@ -80,7 +80,6 @@ export const open = async (settings: Settings): Promise<Contender> => {
   )
   const client = await runtime.runPromise(Client.Client)
   for (let i = 0; i < load.waits; i++) runtime.runFork(client.wait(Flow, `never-${i}`))
-  const payload = "x".repeat(load.payloadBytes)
   const executeLong = async (id: string): Promise<Timing> => {
     moments.set(id, [])
     const { executions } = load
@@ -93,7 +92,7 @@ export const open = async (settings: Settings): Promise<Contender> => {
     execute: (instanceId) =>
       isLong(load)
         ? executeLong(instanceId)
-        : runtime.runPromise(Effect.asVoid(client.execute(Flow, { instanceId, payload }))),
+        : runtime.runPromise(Effect.asVoid(client.execute(Flow, { instanceId, payload: load.text }))),
     close: () => runtime.dispose()
   }
 }

@@ -78,6 +78,16 @@ const far = (roundTripMs: number) => ({ ...randomly, roundTripMs })
 
 const long = { once: true }
 
+/** One activity, which returns its payload. */
+const returned = { activities: 1, inFlight: 4 }
+
+/** Random words in quotes: as hard to compress as payloads get, and with as much to escape as JSON has. */
+const words = (bytes: number) => {
+  let text = ""
+  while (text.length < bytes) text += `"${Math.random().toString(36).slice(2)}",`
+  return text.slice(0, bytes)
+}
+
 /** As an activity, so that a peer runs one job. */
 const job = { activities: 1, jobs: 1 }
 
@@ -138,9 +148,12 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   ),
   P: rate(
     "one activity that returns its payload, 4 in flight",
-    variant("1 KB", { inFlight: 4, activities: 1, payloadBytes: 1024 }),
-    variant("64 KB", { inFlight: 4, activities: 1, payloadBytes: 65_536 }),
-    variant("1 MB", { inFlight: 4, activities: 1, payloadBytes: 1_048_576 })
+    variant("1 KB, one letter", { ...returned, text: "x".repeat(1024) }),
+    variant("1 KB, words", { ...returned, text: words(1024) }),
+    variant("64 KB, one letter", { ...returned, text: "x".repeat(65_536) }),
+    variant("64 KB, words", { ...returned, text: words(65_536) }),
+    variant("1 MB, one letter", { ...returned, text: "x".repeat(1_048_576) }),
+    variant("1 MB, words", { ...returned, text: words(1_048_576) })
   ),
   M2: {
     ...rate(

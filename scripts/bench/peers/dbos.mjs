@@ -4,7 +4,7 @@
 import { DBOS } from "@dbos-inc/dbos-sdk"
 
 export async function open({ load, processName, url }) {
-  const text = "x".repeat(load.payloadBytes)
+  const { text } = load
   const slot = slots(load.slots ?? Number.POSITIVE_INFINITY)
   const activity = () =>
     slot(async () => {

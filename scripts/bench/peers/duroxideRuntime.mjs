@@ -12,7 +12,7 @@ export const duroxide = createRequire(import.meta.url)("duroxide-linux-x64-gnu")
  *   `manySlots` of each kind run where the load names no number; each looks for work every `pollMs`
  */
 export async function open({ load }, store) {
-  const payload = JSON.stringify("x".repeat(load.payloadBytes))
+  const payload = JSON.stringify(load.text)
   const step = { type: "activity", name: "Step", input: payload }
   const slots = load.slots ?? store.manySlots
 

@@ -48,7 +48,7 @@ export async function open({ load, url }) {
     )
   )
   await runtime.runPromise(Effect.void)
-  const text = "x".repeat(load.payloadBytes)
+  const { text } = load
   return {
     execute: (id) => runtime.runPromise(Effect.asVoid(Flow.execute({ id, text }))),
     close: () => runtime.dispose()

@@ -12,7 +12,7 @@ export async function open({ load, url }) {
   const concurrentJobs = load.slots ?? manySlots
   await runMigrations({ connectionString: url, logger })
   const utils = await makeWorkerUtils({ connectionString: url, logger })
-  const text = "x".repeat(load.payloadBytes)
+  const { text } = load
   const running = new Map()
   const job = (id) => ({ identifier: "step", payload: { id, text }, maxAttempts: 1 })
   const runner = await run({

@@ -13,7 +13,7 @@ export async function open({ load, url }) {
   boss.on("error", (error) => console.error(error))
   await boss.start()
   await boss.createQueue("step")
-  const text = "x".repeat(load.payloadBytes)
+  const { text } = load
   const running = new Map()
   const ids = []
   const wake = () => ids.forEach((id) => boss.notifyWorker(id))
