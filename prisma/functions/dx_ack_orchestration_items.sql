@@ -28,6 +28,7 @@ CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
                                    --   creates its instance where the id is free
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -121,6 +122,7 @@ BEGIN
     p_cancelled_activities,
     p_orchestrator_items,
     NULL,
+    p_texts,
     v_now_ms
   );
 

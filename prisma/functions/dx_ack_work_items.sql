@@ -5,7 +5,8 @@
 --
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
-  p_items jsonb,                   -- [{token, instance_id, work_item}]; work_item null: nothing is delivered
+  p_items jsonb,                   -- [{token, instance_id, work_item or text_at}]; neither: nothing is delivered
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL,    -- milliseconds since the Unix epoch; null means the database's clock
   p_delivers boolean[] DEFAULT NULL -- by position, whether the completion is delivered; null: all are
 )
@@ -61,16 +62,19 @@ BEGIN
     INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT
       a.instance_id,
-      a.work_item,
+      COALESCE(a.work_item, p_texts[a.text_at]),
       v_now,
       v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
-      WITH ORDINALITY AS a (instance_id, work_item, position)
-    WHERE v_outcomes[a.position] = 'Done'
-      AND a.work_item IS NOT NULL
-      AND (p_delivers IS NULL OR p_delivers[a.position])
-    ORDER BY a.position;
+    FROM (
+      SELECT item.*
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text, text_at integer))
+        WITH ORDINALITY AS item (instance_id, work_item, text_at, position)
+      WHERE v_outcomes[item.position] = 'Done'
+        AND (item.work_item IS NOT NULL OR item.text_at IS NOT NULL)
+        AND (p_delivers IS NULL OR p_delivers[item.position])
+      ORDER BY item.position
+    ) AS a;
     IF FOUND AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
       PERFORM dx_notify('orch_work', ARRAY[v_now]);
     END IF;

@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION dx_advance_orchestration(
   p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
   p_worker_items jsonb,
   p_workers jsonb,
+  p_texts text[],
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
@@ -88,7 +89,7 @@ BEGIN
   IF v_status IS NOT NULL THEN
     UPDATE executions AS e
     SET status = v_status,
-        output = p_turn ->> 'output',
+        output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
         completed_at = v_now
     WHERE e.instance_id = v_id
       AND e.execution_id = v_execution_id;
@@ -96,7 +97,7 @@ BEGIN
   RETURN jsonb_build_object(
     '_tag', 'Advanced',
     'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_now_ms)
+    'handedOver', dx_store_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;

@@ -19,13 +19,14 @@
 CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
   p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id, appends: whether
                                    --   its event ids continue from there without a gap, results: number of its results}]
-  p_results jsonb,                 -- [{ack, token, instance_id, work_item}], by turn; at least one for each
+  p_results jsonb,                 -- [{ack, token, instance_id, work_item or text_at}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
   p_key_values jsonb,
   p_worker_items jsonb,
   p_cancelled_activities jsonb,
   p_orchestrator_items jsonb,
   p_workers jsonb,
+  p_texts text[] DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS jsonb
@@ -63,6 +64,7 @@ BEGIN
       p_history,
       p_worker_items,
       p_workers,
+      p_texts,
       v_now_ms
     );
     IF v_answer IS NOT NULL THEN
@@ -237,6 +239,7 @@ BEGIN
       p_cancelled_activities,
       p_orchestrator_items,
       p_workers,
+      p_texts,
       v_now_ms
     );
   END IF;
@@ -282,6 +285,7 @@ BEGIN
     -- The results of turns that are stored are part of their histories.
     v_settled := dx_ack_work_items(
       p_results,
+      p_texts,
       v_now_ms,
       ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
     );

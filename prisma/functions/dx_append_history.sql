@@ -7,7 +7,8 @@
 CREATE OR REPLACE FUNCTION dx_append_history(
   p_instance_id text,
   p_execution_id bigint,
-  p_history jsonb,                 -- [{event_id, event_type, event_data}]
+  p_history jsonb,                 -- [{event_id, event_type, event_data or text_at}]
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -25,9 +26,9 @@ BEGIN
     p_execution_id,
     h.event_id,
     h.event_type,
-    h.event_data,
+    COALESCE(h.event_data, p_texts[h.text_at]),
     to_timestamp(v_now_ms::float8 / 1000)
-  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text)
+  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer)
   ORDER BY h.event_id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;

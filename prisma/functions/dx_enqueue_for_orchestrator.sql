@@ -3,7 +3,9 @@
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
-  p_messages jsonb,                -- [{instance_id, work_item, visible_at_ms, delay_ms}]: visible at the later of both
+  p_messages jsonb,                -- [{instance_id, work_item or text_at, visible_at_ms, delay_ms}]: visible at the
+                                   --   later of both
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -18,13 +20,13 @@ BEGIN
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
     m.instance_id,
-    m.work_item,
+    COALESCE(m.work_item, p_texts[m.text_at]),
     to_timestamp(least(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0)), v_latest_ms)::float8 / 1000),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM ROWS FROM (
     jsonb_to_recordset(p_messages)
-      AS (instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
-  ) WITH ORDINALITY AS m (instance_id, work_item, visible_at_ms, delay_ms, position)
+      AS (instance_id text, work_item text, text_at integer, visible_at_ms bigint, delay_ms bigint)
+  ) WITH ORDINALITY AS m (instance_id, work_item, text_at, visible_at_ms, delay_ms, position)
   ORDER BY m.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;

@@ -2,8 +2,9 @@
 --
 -- Returns the number of activities. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
-  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+  p_activities jsonb,              -- [{work_item or text_at, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -28,7 +29,7 @@ BEGIN
     route
   )
   SELECT
-    w.work_item,
+    COALESCE(w.work_item, p_texts[w.text_at]),
     v_now,
     v_now,
     w.instance_id,
@@ -40,6 +41,7 @@ BEGIN
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
       work_item text,
+      text_at integer,
       name text,
       instance_id text,
       execution_id bigint,
@@ -49,7 +51,7 @@ BEGIN
       served_by text
     )
   ) WITH ORDINALITY
-    AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
+    AS w (work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN

@@ -10,6 +10,7 @@ CREATE OR REPLACE FUNCTION dx_start_orchestration(
   p_history jsonb,                 -- this and the following: the same, of this turn
   p_worker_items jsonb,
   p_workers jsonb,
+  p_texts text[],
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
@@ -24,6 +25,7 @@ BEGIN
     OR NOT dx_is_plain(p_turn, p_worker_items)
     OR p_turn ->> 'status' <> 'Running'
     OR p_turn ->> 'output' IS NOT NULL
+    OR p_turn ->> 'text_at' IS NOT NULL
     OR p_turn ->> 'orchestration_name' IS NULL
     OR p_turn ->> 'orchestration_version' IS NULL
     OR p_turn ->> 'major' IS NULL
@@ -94,7 +96,7 @@ BEGIN
   RETURN jsonb_build_object(
     '_tag', 'Begun',
     'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_now_ms)
+    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;

@@ -16,8 +16,8 @@
 -- waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all starts of
 -- the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
-  p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
-                                   --   delay_ms}]
+  p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item or text_at, major,
+                                   --   minor, patch, delay_ms}]
   p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id, appends: whether its event
                                    --   ids are 1, 2, …}: one for each start, {} for one without; null if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
@@ -26,6 +26,7 @@ CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_cancelled_activities jsonb DEFAULT NULL,
   p_orchestrator_items jsonb DEFAULT NULL,
   p_workers jsonb DEFAULT NULL,
+  p_texts text[] DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS jsonb
@@ -51,7 +52,15 @@ BEGIN
     AND p_turns IS NOT NULL
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_start_orchestration(p_starts -> 0, p_turns -> 0, p_history, p_worker_items, p_workers, v_now_ms);
+    v_answer := dx_start_orchestration(
+      p_starts -> 0,
+      p_turns -> 0,
+      p_history,
+      p_worker_items,
+      p_workers,
+      p_texts,
+      v_now_ms
+    );
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
     END IF;
@@ -296,7 +305,7 @@ BEGIN
     one.instance_id,
     1,
     one.status,
-    one.output,
+    COALESCE(one.output, p_texts[one.text_at]),
     v_now,
     CASE WHEN one.status <> 'Running' THEN v_now END,
     one.major,
@@ -307,14 +316,16 @@ BEGIN
       s.instance_id,
       COALESCE(CASE WHEN turn.is_begun THEN s.status END, 'Running') AS status,
       CASE WHEN turn.is_begun AND s.status IS NOT NULL THEN s.output END AS output,
+      CASE WHEN turn.is_begun AND s.status IS NOT NULL THEN s.text_at END AS text_at,
       CASE WHEN turn.pins THEN s.turn_major ELSE s.major END AS major,
       CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END AS minor,
       CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END AS patch
     FROM ROWS FROM (
       jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer),
-      jsonb_to_recordset(p_turns) AS (status text, output text, major integer, minor integer, patch integer)
+      jsonb_to_recordset(p_turns)
+        AS (status text, output text, text_at integer, major integer, minor integer, patch integer)
     ) WITH ORDINALITY
-      AS s (instance_id, major, minor, patch, status, output, turn_major, turn_minor, turn_patch, position)
+      AS s (instance_id, major, minor, patch, status, output, text_at, turn_major, turn_minor, turn_patch, position)
     CROSS JOIN LATERAL (
       SELECT
         v_begun[s.position] IS NOT NULL AS is_begun,
@@ -322,7 +333,14 @@ BEGIN
     ) AS turn
     WHERE s.position = ANY (v_positions)
     UNION ALL
-    SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, 'Running', NULL, child.major, child.minor, child.patch
+    SELECT DISTINCT ON (m.instance_id COLLATE "C")
+      m.instance_id,
+      'Running',
+      NULL,
+      NULL,
+      child.major,
+      child.minor,
+      child.patch
     FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
       WITH ORDINALITY AS m (ack, instance_id, start, position)
     CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (major integer, minor integer, patch integer)
@@ -339,7 +357,7 @@ BEGIN
       INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
       SELECT
         s.instance_id,
-        s.work_item,
+        COALESCE(s.work_item, p_texts[s.text_at]),
         CASE
           WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
           -- The start must be in the first batch, however many messages wait.
@@ -355,11 +373,15 @@ BEGIN
         END,
         v_now,
         (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-      FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
-        WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
-      WHERE s.position = ANY (v_positions)
-        AND v_begun[s.position] IS NULL
-      ORDER BY s.position
+      FROM (
+        SELECT start.*
+        FROM ROWS FROM (
+          jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, text_at integer, delay_ms bigint)
+        ) WITH ORDINALITY AS start (instance_id, work_item, text_at, delay_ms, position)
+        WHERE start.position = ANY (v_positions)
+          AND v_begun[start.position] IS NULL
+        ORDER BY start.position
+      ) AS s
       RETURNING instance_id, visible_at, route
     )
     UPDATE orchestrator_queue AS q
@@ -406,6 +428,7 @@ BEGIN
       p_cancelled_activities,
       p_orchestrator_items,
       p_workers,
+      p_texts,
       v_now_ms
     );
   END IF;

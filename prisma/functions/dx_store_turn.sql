@@ -11,6 +11,7 @@ CREATE OR REPLACE FUNCTION dx_store_turn(
   p_history jsonb,                 -- as in dx_store_turns; null without events
   p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
   p_workers jsonb,                 -- the same, one at most
+  p_texts text[],                  -- the same
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
@@ -32,8 +33,8 @@ DECLARE
 BEGIN
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, h.event_data, v_now
-    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text);
+    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
   END IF;
   IF p_worker_items IS NULL THEN
     RETURN v_handed_over;
@@ -65,7 +66,7 @@ BEGIN
       route
     )
     VALUES (
-      v_item ->> 'work_item',
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
       v_now,
       v_token,
       CASE WHEN v_token IS NOT NULL THEN v_until_ms END,

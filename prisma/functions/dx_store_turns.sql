@@ -11,7 +11,9 @@
 -- keeps for them, or if that is unknown because the 2000 oldest of its route are locked, none is: no activity overtakes
 -- another.
 --
--- Each part names its turn by position, from 1, in ack. An argument without parts is null.
+-- Each part names its turn by position, from 1, in ack. An argument without parts is null. event_data, work_item and
+-- output may be given in p_texts, text_at being the position there: a large text is then neither parsed nor copied with
+-- its row. So rows are sorted before their texts are read.
 --
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
@@ -37,6 +39,7 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
                                    --   creates its instance where the id is free
   p_workers jsonb,                 -- [{lock_timeout_ms, names, untagged, tags}], with tags as in dx_fetch_work_items
+  p_texts text[],                  -- null if no part has a text_at
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
@@ -320,15 +323,16 @@ BEGIN
 
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT p_instances[h.ack], p_executions[h.ack], h.event_id, h.event_type, h.event_data, v_now
-    FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint, event_type text, event_data text)
+    SELECT p_instances[h.ack], p_executions[h.ack], h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    FROM jsonb_to_recordset(p_history)
+      AS h (ack bigint, event_id bigint, event_type text, event_data text, text_at integer)
     WHERE p_executions[h.ack] IS NOT NULL;
   END IF;
 
   IF v_describes THEN
     UPDATE executions AS e
     SET status = COALESCE(ack.status, e.status),
-        output = CASE WHEN ack.status IS NULL THEN e.output ELSE ack.output END,
+        output = CASE WHEN ack.status IS NULL THEN e.output ELSE COALESCE(ack.output, p_texts[ack.text_at]) END,
         completed_at = CASE
           WHEN ack.status IS NULL THEN e.completed_at
           WHEN ack.status IN ('Completed', 'Failed', 'ContinuedAsNew') THEN v_now
@@ -337,8 +341,9 @@ BEGIN
         duroxide_version_minor = COALESCE(ack.minor, e.duroxide_version_minor),
         duroxide_version_patch = COALESCE(ack.patch, e.duroxide_version_patch)
     FROM ROWS FROM (
-      jsonb_to_recordset(p_turns) AS (status text, output text, major integer, minor integer, patch integer)
-    ) WITH ORDINALITY AS ack (status, output, major, minor, patch, position)
+      jsonb_to_recordset(p_turns)
+        AS (status text, output text, text_at integer, major integer, minor integer, patch integer)
+    ) WITH ORDINALITY AS ack (status, output, text_at, major, minor, patch, position)
     WHERE e.instance_id = p_instances[ack.position]
       AND e.execution_id = p_executions[ack.position]
       AND (ack.status IS NOT NULL OR ack.major IS NOT NULL);
@@ -490,6 +495,7 @@ BEGIN
         jsonb_to_recordset(p_worker_items) AS (
           ack bigint,
           work_item text,
+          text_at integer,
           name text,
           instance_id text,
           execution_id bigint,
@@ -499,7 +505,7 @@ BEGIN
           served_by text
         )
       ) WITH ORDINALITY
-        AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
+        AS w (ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
       LEFT JOIN ROWS FROM (
         jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
       ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
@@ -539,7 +545,7 @@ BEGIN
       )
       SELECT
         w.id,
-        w.work_item,
+        COALESCE(w.work_item, p_texts[w.text_at]),
         v_now,
         CASE WHEN w.is_handed_over THEN v_secret END,
         CASE WHEN w.is_handed_over THEN v_now_ms + w.lock_timeout_ms END,
@@ -551,8 +557,7 @@ BEGIN
         w.session_id,
         COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
         w.name || COALESCE(' #' || w.tag, '')
-      FROM numbered AS w
-      ORDER BY w.id
+      FROM (SELECT numbered.* FROM numbered ORDER BY numbered.id) AS w
     )
     SELECT array_agg(w.id), array_agg(w.ack), array_agg(w.index)
     INTO v_handed_over, v_handed_over_by, v_indexes
@@ -662,11 +667,14 @@ BEGIN
     INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT
       m.instance_id,
-      m.work_item,
+      COALESCE(m.work_item, p_texts[m.text_at]),
       CASE
         -- The message that begins an execution must be in its first batch, however many messages wait.
         WHEN due.at <= v_now
-          AND (m.work_item LIKE '{"StartOrchestration"%' OR m.work_item LIKE '{"ContinueAsNew"%') THEN
+          AND (
+            COALESCE(m.work_item, p_texts[m.text_at]) LIKE '{"StartOrchestration"%'
+            OR COALESCE(m.work_item, p_texts[m.text_at]) LIKE '{"ContinueAsNew"%'
+          ) THEN
           least(
             due.at,
             (
@@ -680,17 +688,20 @@ BEGIN
       END,
       v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = m.instance_id), '')
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_orchestrator_items)
-        AS (ack bigint, instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
-    ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
+    FROM (
+      SELECT one.*
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_orchestrator_items)
+          AS (ack bigint, instance_id text, work_item text, text_at integer, visible_at_ms bigint, delay_ms bigint)
+      ) WITH ORDINALITY AS one (ack, instance_id, work_item, text_at, visible_at_ms, delay_ms, position)
+      WHERE p_executions[one.ack] IS NOT NULL
+      ORDER BY one.position
+    ) AS m
     CROSS JOIN LATERAL (
       SELECT to_timestamp(
         least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
       ) AS at
-    ) AS due
-    WHERE p_executions[m.ack] IS NOT NULL
-    ORDER BY m.position;
+    ) AS due;
   END IF;
 
   IF v_started <> '{}' THEN

@@ -6,7 +6,6 @@
  *
  * @since 0.1.0
  */
-import { PrismaPg } from "@prisma/adapter-pg"
 import * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
@@ -25,6 +24,7 @@ import { ReadOnly } from "./internal/readOnly.ts"
 import * as Retirement from "./internal/retirement.ts"
 import * as SqlFault from "./internal/SqlFault.ts"
 import * as StartLine from "./internal/startLine.ts"
+import { TextAdapter } from "./internal/textAdapter.ts"
 import type * as Protection from "./internal/tls.ts"
 
 /**
@@ -152,12 +152,13 @@ export const make = Effect.fn("Database.make")(
     Retirement.watch(pool, () => {
       for (const listener of listeners) listener()
     })
+    const adapter = new TextAdapter(pool, {
+      // The adapter quotes the name without escaping it.
+      schema: settings.schema.replaceAll("\"", "\"\""),
+      ...(settings.preparedStatements ? { statementNameGenerator: statementNames(settings.schema) } : {})
+    })
     const client = new PrismaClient({
-      adapter: new PrismaPg(pool, {
-        // The adapter quotes the name without escaping it.
-        schema: settings.schema.replaceAll("\"", "\"\""),
-        ...(settings.preparedStatements ? { statementNameGenerator: statementNames(settings.schema) } : {})
-      }),
+      adapter,
       // Other formats read source files to decorate the message of every failed statement.
       errorFormat: "minimal"
     })
@@ -174,7 +175,7 @@ export const make = Effect.fn("Database.make")(
       Effect.suspend(() => {
         counts[operation] = (counts[operation] ?? 0) + 1
         return Effect.tryPromise({
-          try: () => client.$queryRaw<ReadonlyArray<Row>>(sql),
+          try: () => adapter.sending(sql, (sql) => client.$queryRaw<ReadonlyArray<Row>>(sql)),
           catch: (thrown) =>
             new ProviderError.ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
         })

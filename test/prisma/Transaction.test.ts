@@ -118,15 +118,17 @@ for (const [name, transact] of [["prisma.$transaction", inPrisma], ["pg client",
       Effect.gen(function*() {
         const { schema, url } = yield* open
         const services = yield* Layer.build(RuntimeLive.pipe(Layer.provideMerge(App.store(url))))
+        // Large enough to travel beside the JSON of its statement.
+        const orderId = "o-1 \"ü😀\" \\".repeat(200)
         yield* transact(url, (inside) =>
           Effect.runPromise(
             Client.within(Transaction.make(inside.connection, { schema })).start(Fulfil, {
               instanceId: "order-1",
-              payload: "o-1"
+              payload: orderId
             })
           ))
         const client = yield* Effect.provide(Client.Client, services)
-        assert.strictEqual(yield* client.wait(Fulfil, "order-1"), "o-1 shipped")
+        assert.strictEqual(yield* client.wait(Fulfil, "order-1"), `${orderId} shipped`)
       }).pipe(Effect.scoped))
 
     it.live("a rollback leaves nothing", () =>
@@ -308,7 +310,7 @@ describe("Transaction.make:", () => {
       const error = yield* Effect.flip(client.cancel("a", ""))
       assert.strictEqual(error.reason._tag, "ConnectionLost")
       assert.deepStrictEqual(texts, [
-        `SELECT "public".dx_enqueue_for_orchestrator($1::jsonb,$2::bigint) AS answer`
+        `SELECT "public".dx_enqueue_for_orchestrator($1::jsonb,$2::text[],$3::bigint) AS answer`
       ])
     }))
 })

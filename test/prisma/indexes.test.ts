@@ -177,7 +177,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       acks("")
     }, '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', NULL,
        '[{"ack":1,"work_item":"{}","name":"A"}]', '[{"ack":1,"instance_id":"i7","execution_id":1,"activity_id":7}]',
-       '[{"ack":1,"instance_id":"i3","work_item":"{}"}]', ${now})`,
+       '[{"ack":1,"instance_id":"i3","work_item":"{}"}]', p_now_ms => ${now})`,
     ["instance_locks_pkey", "history_pkey", "worker_queue_instance_id_execution_id_activity_id_idx"],
     50
   ],
@@ -189,14 +189,14 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
           "\"status\":\"Completed\",\"major\":1000,\"minor\":0,\"patch\":0"
       )
     },
-       '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]', NULL, NULL, NULL, ${now})`,
+       '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]', NULL, NULL, NULL, p_now_ms => ${now})`,
     ["instances_pkey", "executions_pkey", "kv_delta_pkey", "kv_store_pkey"],
     500
   ],
   "ackOrchestrationItems, of a child that begins, and continued as new": [
     `SELECT dx_ack_orchestration_items(${acks(",\"status\":\"ContinuedAsNew\"")}, NULL, NULL, NULL, NULL,
        '[{"ack":1,"instance_id":"orphan7","work_item":"{}","start":{"orchestration_name":"O","parent_instance_id":"i2",
-         "major":1000,"minor":0,"patch":0}}]', ${now})`,
+         "major":1000,"minor":0,"patch":0}}]', p_now_ms => ${now})`,
     ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
     100
   ],
@@ -240,12 +240,12 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     65_000
   ],
   "a message's route": [
-    `SELECT dx_enqueue_for_orchestrator('[{"instance_id":"i7","work_item":"{}"},{"instance_id":"none","work_item":"{}"}]', ${now})`,
+    `SELECT dx_enqueue_for_orchestrator('[{"instance_id":"i7","work_item":"{}"},{"instance_id":"none","work_item":"{}"}]', p_now_ms => ${now})`,
     ["instances_pkey"],
     20
   ],
   "a message's route, before the start is due": [
-    `SELECT dx_enqueue_for_orchestrator('[{"instance_id":"start7","work_item":"{}"}]', ${now})`,
+    `SELECT dx_enqueue_for_orchestrator('[{"instance_id":"start7","work_item":"{}"}]', p_now_ms => ${now})`,
     ["instances_pkey", "history_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
     20
   ],
@@ -263,7 +263,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "startOrchestrations with a first turn": [
     `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
        "minor":0,"patch":0}]', '[{"execution_id":1,"worker":1,"handover_limit":2}]',
-       '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${handedOver}, ${now})`,
+       '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${handedOver}, p_now_ms => ${now})`,
     [
       "instances_pkey",
       "executions_pkey",
@@ -279,7 +279,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,"results":1,"worker":1,
        "handover_limit":2,"status":"ContinuedAsNew"}]', ${results("idle")},
        '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]',
-       ${handedOver}, ${now})`,
+       ${handedOver}, p_now_ms => ${now})`,
     [
       "instances_pkey",
       "executions_pkey",
@@ -298,7 +298,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
        "minor":0,"patch":0}]', '[{"execution_id":1,"orchestration_name":"O","orchestration_version":"1.0.0","major":1,
        "minor":0,"patch":0,"appends":true,"worker":1,"handover_limit":2,"spare":0}]',
-       '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, ${now})`,
+       '[{"ack":1,"event_id":1,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, p_now_ms => ${now})`,
     [
       "instances_pkey",
       "executions_pkey",
@@ -312,7 +312,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "advanceOrchestrations with a plain turn, beside many timers": [
     `SELECT dx_advance_orchestrations('[{"instance_id":"timers","execution_id":1,"last_event_id":1,"results":1,
        "appends":true,"worker":1,"handover_limit":2,"spare":0}]', ${results("timers")},
-       '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, ${now})`,
+       '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, p_now_ms => ${now})`,
     [
       "instances_pkey",
       "executions_pkey",
@@ -327,13 +327,13 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "advanceOrchestrations with a plain turn, the last one": [
     `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,"results":1,
        "appends":true,"status":"Completed"}]', ${results("idle")},
-       '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, NULL, NULL, NULL, NULL, ${now})`,
+       '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, NULL, NULL, NULL, NULL, p_now_ms => ${now})`,
     ["executions_pkey", "history_pkey", "kv_delta_pkey", "worker_queue_pkey"],
     20
   ],
   "advanceOrchestrations of an instance that has a message": [
     `SELECT dx_advance_orchestrations('[{"instance_id":"i1","execution_id":1,"last_event_id":1,"results":1}]',
-       ${results("idle")}, NULL, NULL, NULL, NULL, NULL, NULL, ${now})`,
+       ${results("idle")}, NULL, NULL, NULL, NULL, NULL, NULL, p_now_ms => ${now})`,
     ["orchestrator_queue_instance_id_visible_at_idx", "worker_queue_pkey"],
     20
   ],
@@ -378,7 +378,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ],
   "ackWorkItems": [
     `SELECT dx_ack_work_items(jsonb_build_array(jsonb_build_object(
-       'token', ${lock}, 'instance_id', 'i3', 'work_item', '{}')), ${now})`,
+       'token', ${lock}, 'instance_id', 'i3', 'work_item', '{}')), p_now_ms => ${now})`,
     ["worker_queue_pkey", "sessions_pkey"],
     20
   ],

@@ -25,7 +25,7 @@ const ackAt = (run: Run, token: string, eventId: number, now: number) =>
   Effect.map(
     run(
       `SELECT dx_ack_orchestration_items($1, $2, null,
-         '[{"ack":1,"work_item":"{}","name":"A","instance_id":"a","execution_id":1,"activity_id":1}]', null, null, ${now}) AS outcomes`,
+         '[{"ack":1,"work_item":"{}","name":"A","instance_id":"a","execution_id":1,"activity_id":1}]', null, null, p_now_ms => ${now}) AS outcomes`,
       [
         json([{ token, execution_id: 1 }]),
         json([{ ack: 1, event_id: eventId, event_type: "TimerFired", event_data: `${eventId}` }])
@@ -35,7 +35,9 @@ const ackAt = (run: Run, token: string, eventId: number, now: number) =>
   )
 const ackWorkAt = (run: Run, token: string, now: number) =>
   Effect.map(
-    run(`SELECT dx_ack_work_items($1, ${now}) AS outcomes`, [json([{ token, instance_id: "a", work_item: "{}" }])]),
+    run(`SELECT dx_ack_work_items($1, p_now_ms => ${now}) AS outcomes`, [
+      json([{ token, instance_id: "a", work_item: "{}" }])
+    ]),
     ([row]) => row.outcomes
   )
 

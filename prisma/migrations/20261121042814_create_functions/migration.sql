@@ -1101,6 +1101,7 @@ CREATE OR REPLACE FUNCTION dx_store_turn(
   p_history jsonb,                 -- as in dx_store_turns; null without events
   p_worker_items jsonb,            -- the same; null without activities. None has a session, a tag, or a server of its own
   p_workers jsonb,                 -- the same, one at most
+  p_texts text[],                  -- the same
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
@@ -1128,8 +1129,8 @@ DECLARE
 BEGIN
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, h.event_data, v_now
-    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text);
+    SELECT p_instance_id, p_execution_id, h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer);
   END IF;
   IF p_worker_items IS NULL THEN
     RETURN v_handed_over;
@@ -1161,7 +1162,7 @@ BEGIN
       route
     )
     VALUES (
-      v_item ->> 'work_item',
+      COALESCE(v_item ->> 'work_item', p_texts[(v_item ->> 'text_at')::integer]),
       v_now,
       v_token,
       CASE WHEN v_token IS NOT NULL THEN v_until_ms END,
@@ -1200,6 +1201,7 @@ CREATE OR REPLACE FUNCTION dx_start_orchestration(
   p_history jsonb,                 -- this and the following: the same, of this turn
   p_worker_items jsonb,
   p_workers jsonb,
+  p_texts text[],
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
@@ -1220,6 +1222,7 @@ BEGIN
     OR NOT dx_is_plain(p_turn, p_worker_items)
     OR p_turn ->> 'status' <> 'Running'
     OR p_turn ->> 'output' IS NOT NULL
+    OR p_turn ->> 'text_at' IS NOT NULL
     OR p_turn ->> 'orchestration_name' IS NULL
     OR p_turn ->> 'orchestration_version' IS NULL
     OR p_turn ->> 'major' IS NULL
@@ -1290,7 +1293,7 @@ BEGIN
   RETURN jsonb_build_object(
     '_tag', 'Begun',
     'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_now_ms)
+    'handedOver', dx_store_turn(p_turn, v_id, 1, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;
@@ -1313,8 +1316,8 @@ $$;
 -- waits only for another start, a first turn or a deletion of the same id. If lock_timeout ends that wait, all starts of
 -- the call fail with 55P03.
 CREATE OR REPLACE FUNCTION dx_start_orchestrations(
-  p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item, major, minor, patch,
-                                   --   delay_ms}]
+  p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item or text_at, major,
+                                   --   minor, patch, delay_ms}]
   p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id, appends: whether its event
                                    --   ids are 1, 2, …}: one for each start, {} for one without; null if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
@@ -1323,6 +1326,7 @@ CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_cancelled_activities jsonb DEFAULT NULL,
   p_orchestrator_items jsonb DEFAULT NULL,
   p_workers jsonb DEFAULT NULL,
+  p_texts text[] DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS jsonb
@@ -1354,7 +1358,15 @@ BEGIN
     AND p_turns IS NOT NULL
     AND num_nonnulls(p_key_values, p_cancelled_activities, p_orchestrator_items) = 0
   THEN
-    v_answer := dx_start_orchestration(p_starts -> 0, p_turns -> 0, p_history, p_worker_items, p_workers, v_now_ms);
+    v_answer := dx_start_orchestration(
+      p_starts -> 0,
+      p_turns -> 0,
+      p_history,
+      p_worker_items,
+      p_workers,
+      p_texts,
+      v_now_ms
+    );
     IF v_answer IS NOT NULL THEN
       RETURN jsonb_build_array(v_answer);
     END IF;
@@ -1599,7 +1611,7 @@ BEGIN
     one.instance_id,
     1,
     one.status,
-    one.output,
+    COALESCE(one.output, p_texts[one.text_at]),
     v_now,
     CASE WHEN one.status <> 'Running' THEN v_now END,
     one.major,
@@ -1610,14 +1622,16 @@ BEGIN
       s.instance_id,
       COALESCE(CASE WHEN turn.is_begun THEN s.status END, 'Running') AS status,
       CASE WHEN turn.is_begun AND s.status IS NOT NULL THEN s.output END AS output,
+      CASE WHEN turn.is_begun AND s.status IS NOT NULL THEN s.text_at END AS text_at,
       CASE WHEN turn.pins THEN s.turn_major ELSE s.major END AS major,
       CASE WHEN turn.pins THEN s.turn_minor ELSE s.minor END AS minor,
       CASE WHEN turn.pins THEN s.turn_patch ELSE s.patch END AS patch
     FROM ROWS FROM (
       jsonb_to_recordset(p_starts) AS (instance_id text, major integer, minor integer, patch integer),
-      jsonb_to_recordset(p_turns) AS (status text, output text, major integer, minor integer, patch integer)
+      jsonb_to_recordset(p_turns)
+        AS (status text, output text, text_at integer, major integer, minor integer, patch integer)
     ) WITH ORDINALITY
-      AS s (instance_id, major, minor, patch, status, output, turn_major, turn_minor, turn_patch, position)
+      AS s (instance_id, major, minor, patch, status, output, text_at, turn_major, turn_minor, turn_patch, position)
     CROSS JOIN LATERAL (
       SELECT
         v_begun[s.position] IS NOT NULL AS is_begun,
@@ -1625,7 +1639,14 @@ BEGIN
     ) AS turn
     WHERE s.position = ANY (v_positions)
     UNION ALL
-    SELECT DISTINCT ON (m.instance_id COLLATE "C") m.instance_id, 'Running', NULL, child.major, child.minor, child.patch
+    SELECT DISTINCT ON (m.instance_id COLLATE "C")
+      m.instance_id,
+      'Running',
+      NULL,
+      NULL,
+      child.major,
+      child.minor,
+      child.patch
     FROM ROWS FROM (jsonb_to_recordset(p_orchestrator_items) AS (ack bigint, instance_id text, start jsonb))
       WITH ORDINALITY AS m (ack, instance_id, start, position)
     CROSS JOIN LATERAL jsonb_to_record(m.start) AS child (major integer, minor integer, patch integer)
@@ -1642,7 +1663,7 @@ BEGIN
       INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
       SELECT
         s.instance_id,
-        s.work_item,
+        COALESCE(s.work_item, p_texts[s.text_at]),
         CASE
           WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
           -- The start must be in the first batch, however many messages wait.
@@ -1658,11 +1679,15 @@ BEGIN
         END,
         v_now,
         (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
-      FROM ROWS FROM (jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, delay_ms bigint))
-        WITH ORDINALITY AS s (instance_id, work_item, delay_ms, position)
-      WHERE s.position = ANY (v_positions)
-        AND v_begun[s.position] IS NULL
-      ORDER BY s.position
+      FROM (
+        SELECT start.*
+        FROM ROWS FROM (
+          jsonb_to_recordset(p_starts) AS (instance_id text, work_item text, text_at integer, delay_ms bigint)
+        ) WITH ORDINALITY AS start (instance_id, work_item, text_at, delay_ms, position)
+        WHERE start.position = ANY (v_positions)
+          AND v_begun[start.position] IS NULL
+        ORDER BY start.position
+      ) AS s
       RETURNING instance_id, visible_at, route
     )
     UPDATE orchestrator_queue AS q
@@ -1709,6 +1734,7 @@ BEGIN
       p_cancelled_activities,
       p_orchestrator_items,
       p_workers,
+      p_texts,
       v_now_ms
     );
   END IF;
@@ -1743,7 +1769,9 @@ $$;
 -- keeps for them, or if that is unknown because the 2000 oldest of its route are locked, none is: no activity overtakes
 -- another.
 --
--- Each part names its turn by position, from 1, in ack. An argument without parts is null.
+-- Each part names its turn by position, from 1, in ack. An argument without parts is null. event_data, work_item and
+-- output may be given in p_texts, text_at being the position there: a large text is then neither parsed nor copied with
+-- its row. So rows are sorted before their texts are read.
 --
 -- Bound: the rows given, and the key-value rows of instances that change them. To hand over: dx_count_waiting.
 --
@@ -1769,6 +1797,7 @@ CREATE OR REPLACE FUNCTION dx_store_turns(
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
                                    --   creates its instance where the id is free
   p_workers jsonb,                 -- [{lock_timeout_ms, names, untagged, tags}], with tags as in dx_fetch_work_items
+  p_texts text[],                  -- null if no part has a text_at
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
@@ -2058,15 +2087,16 @@ BEGIN
 
   IF p_history IS NOT NULL THEN
     INSERT INTO history (instance_id, execution_id, event_id, event_type, event_data, created_at)
-    SELECT p_instances[h.ack], p_executions[h.ack], h.event_id, h.event_type, h.event_data, v_now
-    FROM jsonb_to_recordset(p_history) AS h (ack bigint, event_id bigint, event_type text, event_data text)
+    SELECT p_instances[h.ack], p_executions[h.ack], h.event_id, h.event_type, COALESCE(h.event_data, p_texts[h.text_at]), v_now
+    FROM jsonb_to_recordset(p_history)
+      AS h (ack bigint, event_id bigint, event_type text, event_data text, text_at integer)
     WHERE p_executions[h.ack] IS NOT NULL;
   END IF;
 
   IF v_describes THEN
     UPDATE executions AS e
     SET status = COALESCE(ack.status, e.status),
-        output = CASE WHEN ack.status IS NULL THEN e.output ELSE ack.output END,
+        output = CASE WHEN ack.status IS NULL THEN e.output ELSE COALESCE(ack.output, p_texts[ack.text_at]) END,
         completed_at = CASE
           WHEN ack.status IS NULL THEN e.completed_at
           WHEN ack.status IN ('Completed', 'Failed', 'ContinuedAsNew') THEN v_now
@@ -2075,8 +2105,9 @@ BEGIN
         duroxide_version_minor = COALESCE(ack.minor, e.duroxide_version_minor),
         duroxide_version_patch = COALESCE(ack.patch, e.duroxide_version_patch)
     FROM ROWS FROM (
-      jsonb_to_recordset(p_turns) AS (status text, output text, major integer, minor integer, patch integer)
-    ) WITH ORDINALITY AS ack (status, output, major, minor, patch, position)
+      jsonb_to_recordset(p_turns)
+        AS (status text, output text, text_at integer, major integer, minor integer, patch integer)
+    ) WITH ORDINALITY AS ack (status, output, text_at, major, minor, patch, position)
     WHERE e.instance_id = p_instances[ack.position]
       AND e.execution_id = p_executions[ack.position]
       AND (ack.status IS NOT NULL OR ack.major IS NOT NULL);
@@ -2228,6 +2259,7 @@ BEGIN
         jsonb_to_recordset(p_worker_items) AS (
           ack bigint,
           work_item text,
+          text_at integer,
           name text,
           instance_id text,
           execution_id bigint,
@@ -2237,7 +2269,7 @@ BEGIN
           served_by text
         )
       ) WITH ORDINALITY
-        AS w (ack, work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
+        AS w (ack, work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
       LEFT JOIN ROWS FROM (
         jsonb_to_recordset(p_workers) AS (lock_timeout_ms bigint, names text[], untagged boolean, tags text[])
       ) WITH ORDINALITY AS worker (lock_timeout_ms, names, untagged, tags, position)
@@ -2277,7 +2309,7 @@ BEGIN
       )
       SELECT
         w.id,
-        w.work_item,
+        COALESCE(w.work_item, p_texts[w.text_at]),
         v_now,
         CASE WHEN w.is_handed_over THEN v_secret END,
         CASE WHEN w.is_handed_over THEN v_now_ms + w.lock_timeout_ms END,
@@ -2289,8 +2321,7 @@ BEGIN
         w.session_id,
         COALESCE(w.tag, CASE WHEN w.served_by IS NULL THEN v_no_tag END),
         w.name || COALESCE(' #' || w.tag, '')
-      FROM numbered AS w
-      ORDER BY w.id
+      FROM (SELECT numbered.* FROM numbered ORDER BY numbered.id) AS w
     )
     SELECT array_agg(w.id), array_agg(w.ack), array_agg(w.index)
     INTO v_handed_over, v_handed_over_by, v_indexes
@@ -2400,11 +2431,14 @@ BEGIN
     INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT
       m.instance_id,
-      m.work_item,
+      COALESCE(m.work_item, p_texts[m.text_at]),
       CASE
         -- The message that begins an execution must be in its first batch, however many messages wait.
         WHEN due.at <= v_now
-          AND (m.work_item LIKE '{"StartOrchestration"%' OR m.work_item LIKE '{"ContinueAsNew"%') THEN
+          AND (
+            COALESCE(m.work_item, p_texts[m.text_at]) LIKE '{"StartOrchestration"%'
+            OR COALESCE(m.work_item, p_texts[m.text_at]) LIKE '{"ContinueAsNew"%'
+          ) THEN
           least(
             due.at,
             (
@@ -2418,17 +2452,20 @@ BEGIN
       END,
       v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = m.instance_id), '')
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_orchestrator_items)
-        AS (ack bigint, instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
-    ) WITH ORDINALITY AS m (ack, instance_id, work_item, visible_at_ms, delay_ms, position)
+    FROM (
+      SELECT one.*
+      FROM ROWS FROM (
+        jsonb_to_recordset(p_orchestrator_items)
+          AS (ack bigint, instance_id text, work_item text, text_at integer, visible_at_ms bigint, delay_ms bigint)
+      ) WITH ORDINALITY AS one (ack, instance_id, work_item, text_at, visible_at_ms, delay_ms, position)
+      WHERE p_executions[one.ack] IS NOT NULL
+      ORDER BY one.position
+    ) AS m
     CROSS JOIN LATERAL (
       SELECT to_timestamp(
         least(COALESCE(greatest(m.visible_at_ms, v_now_ms + m.delay_ms), v_now_ms), v_latest_ms)::float8 / 1000
       ) AS at
-    ) AS due
-    WHERE p_executions[m.ack] IS NOT NULL
-    ORDER BY m.position;
+    ) AS due;
   END IF;
 
   IF v_started <> '{}' THEN
@@ -2526,6 +2563,7 @@ CREATE OR REPLACE FUNCTION dx_ack_orchestration_items(
   p_orchestrator_items jsonb,      -- [{ack, instance_id, work_item, visible_at_ms, delay_ms, start: {orchestration_name,
                                    --   orchestration_version, parent_instance_id, major, minor, patch}}]; a start
                                    --   creates its instance where the id is free
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS text[]
@@ -2625,6 +2663,7 @@ BEGIN
     p_cancelled_activities,
     p_orchestrator_items,
     NULL,
+    p_texts,
     v_now_ms
   );
 
@@ -2682,7 +2721,8 @@ $$;
 --
 -- Bound: the rows given. Locks: worker rows by id; then session rows by id.
 CREATE OR REPLACE FUNCTION dx_ack_work_items(
-  p_items jsonb,                   -- [{token, instance_id, work_item}]; work_item null: nothing is delivered
+  p_items jsonb,                   -- [{token, instance_id, work_item or text_at}]; neither: nothing is delivered
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL,    -- milliseconds since the Unix epoch; null means the database's clock
   p_delivers boolean[] DEFAULT NULL -- by position, whether the completion is delivered; null: all are
 )
@@ -2744,16 +2784,19 @@ BEGIN
     INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
     SELECT
       a.instance_id,
-      a.work_item,
+      COALESCE(a.work_item, p_texts[a.text_at]),
       v_now,
       v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = a.instance_id), '')
-    FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text))
-      WITH ORDINALITY AS a (instance_id, work_item, position)
-    WHERE v_outcomes[a.position] = 'Done'
-      AND a.work_item IS NOT NULL
-      AND (p_delivers IS NULL OR p_delivers[a.position])
-    ORDER BY a.position;
+    FROM (
+      SELECT item.*
+      FROM ROWS FROM (jsonb_to_recordset(p_items) AS (instance_id text, work_item text, text_at integer))
+        WITH ORDINALITY AS item (instance_id, work_item, text_at, position)
+      WHERE v_outcomes[item.position] = 'Done'
+        AND (item.work_item IS NOT NULL OR item.text_at IS NOT NULL)
+        AND (p_delivers IS NULL OR p_delivers[item.position])
+      ORDER BY item.position
+    ) AS a;
     IF FOUND AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
       PERFORM dx_notify('orch_work', ARRAY[v_now]);
     END IF;
@@ -2887,13 +2930,14 @@ $$;
 CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
   p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id, appends: whether
                                    --   its event ids continue from there without a gap, results: number of its results}]
-  p_results jsonb,                 -- [{ack, token, instance_id, work_item}], by turn; at least one for each
+  p_results jsonb,                 -- [{ack, token, instance_id, work_item or text_at}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
   p_key_values jsonb,
   p_worker_items jsonb,
   p_cancelled_activities jsonb,
   p_orchestrator_items jsonb,
   p_workers jsonb,
+  p_texts text[] DEFAULT NULL,
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS jsonb
@@ -2937,6 +2981,7 @@ BEGIN
       p_history,
       p_worker_items,
       p_workers,
+      p_texts,
       v_now_ms
     );
     IF v_answer IS NOT NULL THEN
@@ -3111,6 +3156,7 @@ BEGIN
       p_cancelled_activities,
       p_orchestrator_items,
       p_workers,
+      p_texts,
       v_now_ms
     );
   END IF;
@@ -3156,6 +3202,7 @@ BEGIN
     -- The results of turns that are stored are part of their histories.
     v_settled := dx_ack_work_items(
       p_results,
+      p_texts,
       v_now_ms,
       ARRAY(SELECT v_instances[r.ack] IS NULL FROM jsonb_to_recordset(p_results) AS r (ack bigint))
     );
@@ -3197,6 +3244,7 @@ CREATE OR REPLACE FUNCTION dx_advance_orchestration(
   p_history jsonb,                 -- this and the following: as in dx_store_turns, of this turn
   p_worker_items jsonb,
   p_workers jsonb,
+  p_texts text[],
   p_now_ms bigint                  -- milliseconds since the Unix epoch
 )
 RETURNS jsonb
@@ -3281,7 +3329,7 @@ BEGIN
   IF v_status IS NOT NULL THEN
     UPDATE executions AS e
     SET status = v_status,
-        output = p_turn ->> 'output',
+        output = COALESCE(p_turn ->> 'output', p_texts[(p_turn ->> 'text_at')::integer]),
         completed_at = v_now
     WHERE e.instance_id = v_id
       AND e.execution_id = v_execution_id;
@@ -3289,7 +3337,7 @@ BEGIN
   RETURN jsonb_build_object(
     '_tag', 'Advanced',
     'nowMs', p_now_ms,
-    'handedOver', dx_store_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_now_ms)
+    'handedOver', dx_store_turn(p_turn, v_id, v_execution_id, p_history, p_worker_items, p_workers, p_texts, p_now_ms)
   );
 END
 $$;
@@ -3362,7 +3410,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_append_history(
   p_instance_id text,
   p_execution_id bigint,
-  p_history jsonb,                 -- [{event_id, event_type, event_data}]
+  p_history jsonb,                 -- [{event_id, event_type, event_data or text_at}]
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -3380,9 +3429,9 @@ BEGIN
     p_execution_id,
     h.event_id,
     h.event_type,
-    h.event_data,
+    COALESCE(h.event_data, p_texts[h.text_at]),
     to_timestamp(v_now_ms::float8 / 1000)
-  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text)
+  FROM jsonb_to_recordset(p_history) AS h (event_id bigint, event_type text, event_data text, text_at integer)
   ORDER BY h.event_id;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;
@@ -5238,7 +5287,9 @@ $$;
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_orchestrator(
-  p_messages jsonb,                -- [{instance_id, work_item, visible_at_ms, delay_ms}]: visible at the later of both
+  p_messages jsonb,                -- [{instance_id, work_item or text_at, visible_at_ms, delay_ms}]: visible at the
+                                   --   later of both
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -5259,13 +5310,13 @@ BEGIN
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
     m.instance_id,
-    m.work_item,
+    COALESCE(m.work_item, p_texts[m.text_at]),
     to_timestamp(least(greatest(m.visible_at_ms, v_now_ms + COALESCE(m.delay_ms, 0)), v_latest_ms)::float8 / 1000),
     to_timestamp(v_now_ms::float8 / 1000)
   FROM ROWS FROM (
     jsonb_to_recordset(p_messages)
-      AS (instance_id text, work_item text, visible_at_ms bigint, delay_ms bigint)
-  ) WITH ORDINALITY AS m (instance_id, work_item, visible_at_ms, delay_ms, position)
+      AS (instance_id text, work_item text, text_at integer, visible_at_ms bigint, delay_ms bigint)
+  ) WITH ORDINALITY AS m (instance_id, work_item, text_at, visible_at_ms, delay_ms, position)
   ORDER BY m.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;
@@ -5276,8 +5327,9 @@ $$;
 --
 -- Returns the number of activities. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_enqueue_for_worker(
-  p_activities jsonb,              -- [{work_item, name, instance_id, execution_id, activity_id, session_id, tag,
+  p_activities jsonb,              -- [{work_item or text_at, name, instance_id, execution_id, activity_id, session_id, tag,
                                    --   served_by}]
+  p_texts text[] DEFAULT NULL,     -- as in dx_store_turns
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -5308,7 +5360,7 @@ BEGIN
     route
   )
   SELECT
-    w.work_item,
+    COALESCE(w.work_item, p_texts[w.text_at]),
     v_now,
     v_now,
     w.instance_id,
@@ -5320,6 +5372,7 @@ BEGIN
   FROM ROWS FROM (
     jsonb_to_recordset(p_activities) AS (
       work_item text,
+      text_at integer,
       name text,
       instance_id text,
       execution_id bigint,
@@ -5329,7 +5382,7 @@ BEGIN
       served_by text
     )
   ) WITH ORDINALITY
-    AS w (work_item, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
+    AS w (work_item, text_at, name, instance_id, execution_id, activity_id, session_id, tag, served_by, position)
   ORDER BY w.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN

@@ -18,11 +18,13 @@ import type {
   LiveLocks,
   NextDue,
   OrchestrationAck,
+  ProviderDriver,
   ReadProgress,
   Renewal
 } from "../../provider/ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../../provider/ProviderError.ts"
 import { Prisma } from "./client.ts"
+import type { Texts } from "./texts.ts"
 
 // -- arguments -------------------------------------------------------------------------------------
 
@@ -32,16 +34,16 @@ export const bigint = (value: number | null) => Prisma.sql`${value}::bigint`
 export const json = (value: unknown) => Prisma.sql`${value === null ? null : JSON.stringify(value)}::jsonb`
 
 /** What a set of turns stores beside its rows of `turnRow`, in the order of the functions' arguments. */
-export const turnParts = (turns: ReadonlyArray<Parts | undefined>) => [
-  parts(turns, (turn) => turn.history, eventRow),
+export const turnParts = (turns: ReadonlyArray<Parts | undefined>, texts: Texts) => [
+  parts(turns, (turn) => turn.history, eventRow(texts)),
   parts(turns, (turn) => turn.keyValues, keyValueRow),
-  parts(turns, (turn) => turn.workerItems, activityRow),
+  parts(turns, (turn) => turn.workerItems, activityRow(texts)),
   parts(turns, (turn) => turn.cancelledActivities, (key) => ({
     instance_id: key.instanceId,
     execution_id: key.executionId,
     activity_id: key.activityId
   })),
-  parts(turns, (turn) => turn.orchestratorItems, messageRow)
+  parts(turns, (turn) => turn.orchestratorItems, messageRow(texts))
 ]
 
 type Parts = Pick<
@@ -97,28 +99,35 @@ export const acceptedTags = (filter: Exclude<TagFilter, { readonly _tag: "None" 
   }
 }
 
-export const ackRow = (ack: OrchestrationAck) => ({
+/** A field of a row, unless its text is large: then its position is in `text_at`. */
+const placed = (text: string | null, textAt: number | undefined) => textAt === undefined ? text : undefined
+
+export const ackRow = (texts: Texts) => (ack: OrchestrationAck) => ({
   token: ack.lockToken,
-  ...turnRow(ack),
+  ...turnRow(ack, texts),
   ...(ack.left !== undefined && { left_ids: ack.left })
 })
 
-export const turnRow = (turn: Omit<OrchestrationAck, "lockToken" | "left">) => ({
-  execution_id: turn.executionId,
-  orchestration_name: turn.orchestrationName,
-  orchestration_version: turn.orchestrationVersion,
-  status: turn.status,
-  output: turn.output,
-  parent_instance_id: turn.parentInstanceId,
-  ...(turn.nextVersion !== undefined && { next_version: turn.nextVersion }),
-  ...turn.pinnedVersion,
-  ...(turn.customStatus === null ? {} : { sets_custom_status: true, custom_status: turn.customStatus.value }),
-  // Object keys, not array elements: PostgreSQL keeps keys sorted and finds one by binary search.
-  ...(turn.cancelledTimers !== undefined && {
-    cancelled_timers: Object.fromEntries(turn.cancelledTimers.map((workItem) => [workItem, null]))
-  }),
-  ...(turn.requeued !== undefined && { requeued: turn.requeued })
-})
+export const turnRow = (turn: Omit<OrchestrationAck, "lockToken" | "left">, texts: Texts) => {
+  const textAt = texts.add(turn.output)
+  return ({
+    execution_id: turn.executionId,
+    orchestration_name: turn.orchestrationName,
+    orchestration_version: turn.orchestrationVersion,
+    status: turn.status,
+    output: placed(turn.output, textAt),
+    text_at: textAt,
+    parent_instance_id: turn.parentInstanceId,
+    ...(turn.nextVersion !== undefined && { next_version: turn.nextVersion }),
+    ...turn.pinnedVersion,
+    ...(turn.customStatus === null ? {} : { sets_custom_status: true, custom_status: turn.customStatus.value }),
+    // Object keys, not array elements: PostgreSQL keeps keys sorted and finds one by binary search.
+    ...(turn.cancelledTimers !== undefined && {
+      cancelled_timers: Object.fromEntries(turn.cancelledTimers.map((workItem) => [workItem, null]))
+    }),
+    ...(turn.requeued !== undefined && { requeued: turn.requeued })
+  })
+}
 
 /** Whether the events of a turn continue a history without a gap, so that none of their ids can be taken. */
 export const appends = ({ history }: Pick<Parts, "history">, lastEventId: number) =>
@@ -129,8 +138,14 @@ const keyValueRow = (change: KeyValueChange) =>
     ? { action: change.action, key: change.key, value: change.value, last_updated_at_ms: change.lastUpdatedAtMs }
     : change
 
-export const activityRow = (activity: EncodedActivity) => ({
-  work_item: activity.workItem,
+/** The work item of a row. */
+export const workItemOf = (workItem: string | null, texts: Texts) => {
+  const textAt = texts.add(workItem)
+  return { work_item: placed(workItem, textAt), text_at: textAt }
+}
+
+export const activityRow = (texts: Texts) => (activity: EncodedActivity) => ({
+  ...workItemOf(activity.workItem, texts),
   name: activity.name,
   instance_id: activity.instanceId,
   execution_id: activity.executionId,
@@ -140,15 +155,19 @@ export const activityRow = (activity: EncodedActivity) => ({
   ...(activity.servedBy !== undefined && { served_by: activity.servedBy })
 })
 
-export const eventRow = (event: EncodedEvent) => ({
-  event_id: event.eventId,
-  event_type: event.eventType,
-  event_data: event.eventData
-})
+export const eventRow = (texts: Texts) => (event: EncodedEvent) => {
+  const textAt = texts.add(event.eventData)
+  return {
+    event_id: event.eventId,
+    event_type: event.eventType,
+    event_data: placed(event.eventData, textAt),
+    text_at: textAt
+  }
+}
 
-export const messageRow = (message: EncodedMessage) => ({
+export const messageRow = (texts: Texts) => (message: EncodedMessage) => ({
+  ...workItemOf(message.workItem, texts),
   instance_id: message.instanceId,
-  work_item: message.workItem,
   visible_at_ms: message.visibleAtMs,
   delay_ms: message.delayMs,
   ...(message.start !== undefined && {
@@ -159,6 +178,14 @@ export const messageRow = (message: EncodedMessage) => ({
       ...message.start.pinnedVersion
     }
   })
+})
+
+export type Completion = Parameters<ProviderDriver["Service"]["ackWorkItems"]>[0][number]
+
+export const completionRow = (texts: Texts) => ({ completion, lockToken }: Completion) => ({
+  token: lockToken,
+  instance_id: completion?.instanceId ?? null,
+  ...workItemOf(completion?.workItem ?? null, texts)
 })
 
 export const abandonRow = (item: Abandon) => ({

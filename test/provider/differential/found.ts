@@ -78,7 +78,7 @@ const claim: Extract<Operation, { readonly call: "fetchOrchestrationItems" }> = 
   versions: null,
   orphans: true,
   suspects: true,
-  maxBytes: 10_000
+  maxBytes: 1_000_000
 }
 
 export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {

@@ -65,7 +65,7 @@ const serves: fc.Arbitrary<{ readonly serves?: ReadonlyArray<ServedOrchestration
 )
 
 const key = fc.constantFrom("k", "K", "", "ключ 😀")
-const text = fc.constantFrom("", "v", "\"quoted\\\"", "ünï 😀")
+const text = fc.constantFrom("", "v", "\"quoted\\\"", "ünï 😀", "large, \"quoted\\\" ünï 😀".repeat(60))
 
 const message: fc.Arbitrary<Message> = fc.record({
   instanceId,
@@ -215,7 +215,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
         versions: orNull(fc.record({ min: version, max: version }), 3),
         suspects: fc.boolean(),
         takesOver: fc.boolean(),
-        maxBytes: fc.constantFrom(1, 150, 10_000)
+        maxBytes: fc.constantFrom(1, 150, 1_000_000)
       }),
       serves
     )
@@ -223,7 +223,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
       .map(([options, served]): Operation => ({
         ...options,
         ...served,
-        limit: options.maxBytes < 10_000 ? 1 : options.limit,
+        limit: options.maxBytes < 1_000_000 ? 1 : options.limit,
         // Which messages before a start an unrestricted claim takes is unspecified.
         orphans: !("serves" in served)
       }))
@@ -321,7 +321,7 @@ const waiting: fc.Arbitrary<ReadonlyArray<Operation>> = fc.subarray([...instance
       versions: null,
       orphans: true,
       suspects: true,
-      maxBytes: 10_000
+      maxBytes: 1_000_000
     },
     {
       call: "ackOrchestrationItems",

@@ -187,7 +187,7 @@ const perform = Effect.fnUntraced(function*(
         driver.ackWorkItems,
         operation.items.map(({ completes, token }) => ({
           lockToken: find(side.activities, token).lockToken,
-          completion: completes === null ? null : { instanceId: completes, workItem: `{"ActivityCompleted":${step}}` }
+          completion: completes === null ? null : { instanceId: completes, workItem: completed(step) }
         }))
       )
     case "abandonWorkItems":
@@ -313,7 +313,7 @@ const advance = Effect.fnUntraced(function*(
           lastEventId: lastEventOffset + (lastEvent === undefined ? 0 : JSON.parse(lastEvent).event_id as number),
           results: (tokens.length > 0 ? tokens : ["1.x"]).map((lockToken) => ({
             lockToken,
-            workItem: `{"ActivityCompleted":${step}}`
+            workItem: completed(step)
           })),
           turn: storedTurn(side, turn, { instanceId, executionId, now, step, position }),
           handOver
@@ -437,13 +437,18 @@ const started = (
     StartOrchestration: {
       instance,
       orchestration,
-      input: String(step),
+      input: content(step),
       version,
       parent_instance: parent,
       parent_id: parent === null ? null : 1,
       execution_id: 1
     }
   })
+
+/** Every other text is so large that it travels beside the JSON of its statement. */
+const content = (step: number) => step % 2 === 0 ? `${step} ü😀` : `${step} ${"ü😀 \"\\".repeat(200)}`
+
+const completed = (step: number) => JSON.stringify({ ActivityCompleted: content(step) })
 
 const workItem = ({ instanceId, kind }: Pick<operations.Message, "instanceId" | "kind">, step: number) => {
   switch (kind) {
@@ -456,9 +461,9 @@ const workItem = ({ instanceId, kind }: Pick<operations.Message, "instanceId" | 
     case "brokenStart":
       return `{"StartOrchestration":{"instance":${JSON.stringify(instanceId)},"parent_instance":"a","input":${step}`
     case "continueAsNew":
-      return JSON.stringify({ ContinueAsNew: { instance: instanceId, input: step } })
+      return JSON.stringify({ ContinueAsNew: { instance: instanceId, input: content(step) } })
     case "cancel":
-      return JSON.stringify({ CancelInstance: { instance: instanceId, reason: step } })
+      return JSON.stringify({ CancelInstance: { instance: instanceId, reason: content(step) } })
   }
 }
 
@@ -471,7 +476,7 @@ const encoded = (message: operations.Message, now: number, step: number) => ({
 
 const work = (activity: operations.Activity, step: number) => ({
   ...activity,
-  workItem: JSON.stringify({ ActivityExecute: { ...activity, input: step } })
+  workItem: JSON.stringify({ ActivityExecute: { ...activity, input: content(step + activity.activityId) } })
 })
 
 const encodedEvent = ({ eventId, type }: operations.HistoryEvent, unused: number) => ({
@@ -479,7 +484,7 @@ const encodedEvent = ({ eventId, type }: operations.HistoryEvent, unused: number
   eventType: type,
   eventData: type === "ExternalEventPersistent"
     ? recordedMail(eventId ?? unused, unused)
-    : JSON.stringify({ event_id: eventId ?? unused, type, detail: `${unused} ü😀` })
+    : JSON.stringify({ event_id: eventId ?? unused, type, detail: content(unused) })
 })
 
 const recordedMail = (eventId: number, unused: number) =>

@@ -2,15 +2,16 @@
  * Activities and their sessions.
  */
 import * as Effect from "effect/Effect"
-import type { FetchWorkItems, ProviderDriver } from "../../../provider/ProviderDriver.ts"
+import type { FetchWorkItems, ProviderDriver, Settled } from "../../../provider/ProviderDriver.ts"
 import { Prisma } from "../client.ts"
-import { abandonRow, acceptedTags, bigint, claimedWorkItem, renewalRow } from "../rows.ts"
+import { abandonRow, acceptedTags, bigint, claimedWorkItem, completionRow, json, renewalRow } from "../rows.ts"
 import type { ClaimedWorkItemRow } from "../rows.ts"
+import { withTexts } from "../texts.ts"
 import type { Statements } from "./statements.ts"
 
 type Driver = ProviderDriver["Service"]
 
-export const activities = ({ answer, claim, settle, withoutFlush }: Statements) => ({
+export const activities = ({ answer, claim, settle, withoutFlush, write }: Statements) => ({
   fetchWorkItems: Effect.fnUntraced(
     function*({ activities, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
       if (tags._tag === "None") return []
@@ -30,11 +31,15 @@ export const activities = ({ answer, claim, settle, withoutFlush }: Statements) 
     }
   ),
 
-  ackWorkItems: settle("ackWorkItems", "dx_ack_work_items", (item) => ({
-    token: item.lockToken,
-    instance_id: item.completion?.instanceId ?? null,
-    work_item: item.completion?.workItem ?? null
-  })),
+  ackWorkItems: (items) =>
+    items.length === 0
+      ? Effect.succeed<ReadonlyArray<Settled>>([])
+      : write<ReadonlyArray<Settled>>(
+        "ackWorkItems",
+        "dx_ack_work_items",
+        items.length,
+        withTexts((texts) => [json(items.map(completionRow(texts)))])
+      ),
   abandonWorkItems: settle("abandonWorkItems", "dx_abandon_work_items", abandonRow),
   renewWorkItemLocks: settle("renewWorkItemLocks", "dx_renew_work_item_locks", (item) => ({
     ...renewalRow(item),

@@ -25,9 +25,11 @@ import {
   renewalRow,
   turnParts,
   turnRow,
-  versionTuple
+  versionTuple,
+  workItemOf
 } from "../rows.ts"
 import type { ClaimedInstanceRow } from "../rows.ts"
+import { Texts, withTexts } from "../texts.ts"
 import { defaultMaxBytes } from "./statements.ts"
 import type { Statements } from "./statements.ts"
 
@@ -60,10 +62,12 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
   ackOrchestrationItems: Effect.fnUntraced(
     function*(acks: ReadonlyArray<OrchestrationAck>) {
       if (acks.length === 0) return []
-      return yield* write<ReadonlyArray<Settled>>("ackOrchestrationItems", "dx_ack_orchestration_items", acks.length, [
-        json(acks.map(ackRow)),
-        ...turnParts(acks)
-      ])
+      return yield* write<ReadonlyArray<Settled>>(
+        "ackOrchestrationItems",
+        "dx_ack_orchestration_items",
+        acks.length,
+        withTexts((texts) => [json(acks.map(ackRow(texts))), ...turnParts(acks, texts)])
+      )
     }
   ),
 
@@ -71,12 +75,13 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
     function*(turns: ReadonlyArray<OptimisticTurn>) {
       if (turns.length === 0) return []
       const workers = makeWorkers()
+      const texts = new Texts()
       const rows = turns.map(({ handOver, instanceId, lastEventId, results, turn }) => ({
         instance_id: instanceId,
         last_event_id: lastEventId,
         results: results.length,
         appends: appends(turn, lastEventId),
-        ...turnRow(turn),
+        ...turnRow(turn, texts),
         ...workers.row(handOver)
       }))
       const results = turns.flatMap(({ instanceId, results }, index) =>
@@ -84,14 +89,14 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
           ack: index + 1,
           token: lockToken,
           instance_id: instanceId,
-          work_item: workItem
+          ...workItemOf(workItem, texts)
         }))
       )
       return yield* write<ReadonlyArray<OptimisticAnswer>>(
         "advanceOrchestrations",
         "dx_advance_orchestrations",
         turns.length,
-        [json(rows), json(results), ...turnParts(turns.map(({ turn }) => turn)), workers.sql()]
+        [json(rows), json(results), ...turnParts(turns.map(({ turn }) => turn), texts), workers.sql(), texts.sql()]
       )
     }
   ),
@@ -115,11 +120,12 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
   startOrchestrations: Effect.fnUntraced(function*(starts) {
     if (starts.length === 0) return []
     const workers = makeWorkers()
+    const texts = new Texts()
     const turns = starts.map(({ firstTurn }) => firstTurn?.turn)
     const rows = starts.map(({ firstTurn }) =>
       firstTurn === undefined ? {} : {
         appends: appends(firstTurn.turn, 0),
-        ...turnRow(firstTurn.turn),
+        ...turnRow(firstTurn.turn, texts),
         ...workers.row(firstTurn.handOver)
       }
     )
@@ -132,13 +138,14 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
           instance_id: start.instanceId,
           orchestration_name: start.orchestrationName,
           orchestration_version: start.orchestrationVersion,
-          work_item: start.workItem,
+          ...workItemOf(start.workItem, texts),
           ...start.pinnedVersion,
           delay_ms: start.delayMs
         }))),
         json(turns.some((turn) => turn !== undefined) ? rows : null),
-        ...turnParts(turns),
-        workers.sql()
+        ...turnParts(turns, texts),
+        workers.sql(),
+        texts.sql()
       ]
     )
   }),

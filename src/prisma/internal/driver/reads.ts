@@ -26,6 +26,7 @@ import type {
   ProgressRow,
   StoredSizesRow
 } from "../rows.ts"
+import { withTexts } from "../texts.ts"
 import { defaultMaxBytes } from "./statements.ts"
 import type { Statements } from "./statements.ts"
 
@@ -54,11 +55,15 @@ export const reads = ({ answer, call, query, schemaSql }: Statements) => ({
   appendHistory: ({ executionId, history, instanceId }) =>
     history.length === 0
       ? Effect.void
-      : Effect.asVoid(answer<bigint>("appendHistory", "dx_append_history", [
-        Prisma.sql`${instanceId}::text`,
-        bigint(executionId),
-        json(history.map(eventRow))
-      ])),
+      : Effect.asVoid(answer<bigint>(
+        "appendHistory",
+        "dx_append_history",
+        withTexts((texts) => [
+          Prisma.sql`${instanceId}::text`,
+          bigint(executionId),
+          json(history.map(eventRow(texts)))
+        ])
+      )),
 
   readInstances: Effect.fnUntraced(function*(instanceIds) {
     if (instanceIds.length === 0) return []

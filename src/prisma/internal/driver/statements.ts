@@ -10,6 +10,8 @@ import { bigint, json } from "../rows.ts"
 import * as settings from "../settings.ts"
 import type { LockTimeoutMs } from "../settings.ts"
 import * as statementSpans from "../statementSpans.ts"
+import { withTexts } from "../texts.ts"
+import type { Texts } from "../texts.ts"
 
 export interface Options {
   /** Sends statements; the driver needs nothing else from a database. */
@@ -101,10 +103,13 @@ export const make = ({ announces, clock, lockTimeoutMs, place, query: send, sche
         : write<ReadonlyArray<Settled>>(operation, name, items.length, [json(items.map(encode))], wrap)
 
   const insert =
-    <Item>(operation: string, name: string, encode: (item: Item) => object) => (items: ReadonlyArray<Item>) =>
+    <Item>(operation: string, name: string, encode: (texts: Texts) => (item: Item) => object) =>
+    (items: ReadonlyArray<Item>) =>
       items.length === 0
         ? Effect.void
-        : Effect.asVoid(write<bigint>(operation, name, items.length, [json(items.map(encode))]))
+        : Effect.asVoid(
+          write<bigint>(operation, name, items.length, withTexts((texts) => [json(items.map(encode(texts)))]))
+        )
 
   return { answer, call, claim, insert, query, schemaSql, settle, withoutFlush, write }
 }
