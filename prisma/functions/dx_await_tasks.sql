@@ -19,12 +19,12 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
-  -- An update locks in an order of its own.
+  -- An update locks in an order of its own. look_at IS NOT NULL would lead to the index of all that have not ended.
   PERFORM
   FROM queue_tasks AS t
   WHERE t.id = ANY (p_ids)
     AND NOT t.is_awaited
-    AND t.look_at IS NOT NULL
+    AND num_nulls(t.look_at) = 0
   ORDER BY t.id
   FOR NO KEY UPDATE;
   UPDATE queue_tasks AS t
@@ -32,7 +32,7 @@ BEGIN
       updated_at = to_timestamp(v_now_ms::float8 / 1000)
   WHERE t.id = ANY (p_ids)
     AND NOT t.is_awaited
-    AND t.look_at IS NOT NULL;
+    AND num_nulls(t.look_at) = 0;
 
   RETURN QUERY
   SELECT one.id::text, COALESCE(t.status, 'Missing'), t.result, t.error

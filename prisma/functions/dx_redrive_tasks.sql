@@ -29,11 +29,12 @@ BEGIN
       FOR NO KEY UPDATE SKIP LOCKED
     );
   ELSE
+    -- dead_at IS NOT NULL would lead to the index of all that are dead.
     v_ids := ARRAY(
       SELECT t.id
       FROM queue_tasks AS t
       WHERE t.id = ANY (ARRAY(SELECT dx_task_id(one.id) FROM unnest(p_ids) AS one (id)))
-        AND t.dead_at IS NOT NULL
+        AND num_nulls(t.dead_at) = 0
         AND (p_name IS NULL OR t.name = p_name)
       ORDER BY t.id
       LIMIT p_limit

@@ -3470,12 +3470,12 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
-  -- An update locks in an order of its own.
+  -- An update locks in an order of its own. look_at IS NOT NULL would lead to the index of all that have not ended.
   PERFORM
   FROM queue_tasks AS t
   WHERE t.id = ANY (p_ids)
     AND NOT t.is_awaited
-    AND t.look_at IS NOT NULL
+    AND num_nulls(t.look_at) = 0
   ORDER BY t.id
   FOR NO KEY UPDATE;
   UPDATE queue_tasks AS t
@@ -3483,7 +3483,7 @@ BEGIN
       updated_at = to_timestamp(v_now_ms::float8 / 1000)
   WHERE t.id = ANY (p_ids)
     AND NOT t.is_awaited
-    AND t.look_at IS NOT NULL;
+    AND num_nulls(t.look_at) = 0;
 
   RETURN QUERY
   SELECT one.id::text, COALESCE(t.status, 'Missing'), t.result, t.error
@@ -8057,11 +8057,12 @@ BEGIN
       FOR NO KEY UPDATE SKIP LOCKED
     );
   ELSE
+    -- dead_at IS NOT NULL would lead to the index of all that are dead.
     v_ids := ARRAY(
       SELECT t.id
       FROM queue_tasks AS t
       WHERE t.id = ANY (ARRAY(SELECT dx_task_id(one.id) FROM unnest(p_ids) AS one (id)))
-        AND t.dead_at IS NOT NULL
+        AND num_nulls(t.dead_at) = 0
         AND (p_name IS NULL OR t.name = p_name)
       ORDER BY t.id
       LIMIT p_limit
