@@ -21,8 +21,9 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/utils/globalSetup.ts"],
     setupFiles: ["test/utils/assertions.ts"],
-    // The tests share one PostgreSQL: two files at a time use two cores well, more than four crowd it.
-    maxWorkers: Math.min(4, Math.max(2, availableParallelism() - 1)),
+    // A test waits for the server, or for time to pass, for a third of its length: three files at a time use two cores
+    // well. All share one PostgreSQL, which more than four crowd.
+    maxWorkers: Math.min(4, Math.max(3, availableParallelism() - 1)),
     // They only end what hangs. A test that takes 3 seconds alone takes half a minute on a machine that others use, too.
     testTimeout: 180_000,
     hookTimeout: 180_000

@@ -150,6 +150,5 @@ it.live.each([true, false])(
         `${cuts} cuts, optimistic turns ${optimisticTurns}: ${unknown} starts got no answer, ${wereStored} of them were stored; ` +
           `${runs - results} of ${runs} activity runs were repetitions`
       )
-    }).pipe(Effect.scoped, Effect.provide(PgServer.layer)),
-  120_000
+    }).pipe(Effect.scoped, Effect.provide(PgServer.layer))
 )

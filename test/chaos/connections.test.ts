@@ -70,7 +70,6 @@ describe("One process", () => {
         )
         assert.deepStrictEqual(totals, { results: instances * 5, gaps: 0, activities: 0 })
         assert.isDefined(services)
-      })).pipe(Effect.provide(PgServer.layer)),
-    120_000
+      })).pipe(Effect.provide(PgServer.layer))
   )
 })

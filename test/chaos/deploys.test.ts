@@ -46,7 +46,6 @@ describe("A rolling deploy", () => {
           assert.deepStrictEqual(read, ids.map(() => sent))
           assert.isDefined(writing.pollUnsafe())
         }).pipe(Effect.provide(App.store(url)))
-      }).pipe(Effect.scoped),
-    120_000
+      }).pipe(Effect.scoped)
   )
 })

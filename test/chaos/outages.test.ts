@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Client } from "duroxide-prisma"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
@@ -25,13 +26,18 @@ const refusing = (table: string, code: string, seconds: number): Outage => ({ sq
     yield* sql(`DROP TRIGGER refuse ON ${table}`)
   })
 
-/** The table takes no writes, as while an index is built on it. */
-const locking = (table: string, seconds: number): Outage =>
-  Effect.fnUntraced(function*(test) {
-    const run = yield* session(test)
-    yield* run(`LOCK TABLE ${table} IN SHARE MODE`)
+/** The table takes no writes, as while an index is built on it; returns what ends that. */
+const lock = Effect.fnUntraced(function*(table: string, test: PgServer.TestDatabase) {
+  const run = yield* session(test)
+  yield* run(`LOCK TABLE ${table} IN SHARE MODE`)
+  return run("COMMIT")
+})
+
+const locking = (table: string, seconds: number): Outage => (test) =>
+  Effect.gen(function*() {
+    const unlock = yield* lock(table, test)
     yield* Effect.sleep(seconds * 1_000)
-    yield* run("COMMIT")
+    yield* unlock
   })
 
 const instances = 60
@@ -110,30 +116,26 @@ const goneForLongerThanALock = Effect.gen(function*() {
 describe.concurrent("A store that fails for a while", () => {
   it.live(
     "disk full for 15 s: 60 of 60 complete, each handler ran once",
-    () => results(refusing("orchestrator_queue", "53100", 15)),
-    120_000
+    () => results(refusing("orchestrator_queue", "53100", 15))
   )
 
   it.live(
     "a right missing for 15 s: 60 of 60 complete, each handler ran once",
-    () => results(refusing("orchestrator_queue", "42501", 15)),
-    120_000
+    () => results(refusing("orchestrator_queue", "42501", 15))
   )
 
   it.live(
     "a table locked for 25 s: 60 of 60 complete, each handler ran once",
-    () => results(locking("orchestrator_queue", 25)),
-    120_000
+    () => results(locking("orchestrator_queue", 25))
   )
 
   it.live(
     "gone for twice as long as the locks: 24 of 24 complete, each handler ran once",
-    () => goneForLongerThanALock,
-    120_000
+    () => goneForLongerThanALock
   )
 
   it.live(
-    "turns not stored for 15 s: mailboxes keep their order, and signals in time win against their timeout",
+    "turns not stored while timers fall due: mailboxes keep their order, and signals in time win against their timeout",
     () =>
       Effect.gen(function*() {
         const test = yield* PgServer.database
@@ -145,8 +147,9 @@ describe.concurrent("A store that fails for a while", () => {
           const boxes = Array.from({ length: 10 }, (_, i) => `box-${i}`)
           const approvals = Array.from({ length: 20 }, (_, i) => `approval-${i}`)
           const letters = Array.from({ length: 60 }, (_, i) => `${i}`)
+          const timeoutMs = 15_000
           yield* Effect.forEach(boxes, (instanceId) => client.start(Box1, { instanceId, payload: { read: [] } }))
-          yield* Effect.forEach(approvals, (instanceId) => client.start(Approval, { instanceId, payload: 8_000 }), {
+          yield* Effect.forEach(approvals, (instanceId) => client.start(Approval, { instanceId, payload: timeoutMs }), {
             concurrency: "unbounded"
           })
           const asks = (id: string) =>
@@ -155,7 +158,8 @@ describe.concurrent("A store that fails for a while", () => {
           yield* Effect.forEach(approvals, (id) =>
             waitUntil(asks(id)))
 
-          const outage = yield* Effect.forkChild(Effect.scoped(locking("history", 15)(test)))
+          const unlock = yield* lock("history", test)
+          const dueMs = (yield* Clock.currentTimeMillis) + timeoutMs
           const write = Effect.fnUntraced(function*(id: string) {
             for (const letter of letters) {
               yield* client.send(Letters, id, letter)
@@ -165,9 +169,9 @@ describe.concurrent("A store that fails for a while", () => {
           const writing = yield* Effect.forkChild(
             Effect.forEach(boxes, write, { concurrency: "unbounded", discard: true })
           )
-          yield* Effect.sleep(1_000)
-          yield* Effect.forEach(approvals, (id) => client.raise(Decision, id))
-          assert.isUndefined(outage.pollUnsafe())
+          yield* Effect.forEach(approvals, (id) => client.raise(Decision, id), { concurrency: "unbounded" })
+          yield* Effect.sleep(dueMs + 1_000 - (yield* Clock.currentTimeMillis))
+          yield* unlock
 
           assert.deepStrictEqual(
             yield* Effect.forEach(approvals, (id) => client.wait(Approval, id), { concurrency: "unbounded" }),
@@ -180,7 +184,6 @@ describe.concurrent("A store that fails for a while", () => {
             boxes.map(() => letters)
           )
         }).pipe(Effect.provide(App.store(test.url)))
-      }).pipe(Effect.scoped),
-    120_000
+      }).pipe(Effect.scoped)
   )
 })

@@ -44,7 +44,6 @@ describe("An activity that kills its process", () => {
           assert.isAtMost(deaths, deliveries)
           yield* Fiber.interrupt(machines)
         }).pipe(Effect.provide(App.store(url)))
-      }).pipe(Effect.scoped),
-    120_000
+      }).pipe(Effect.scoped)
   )
 })

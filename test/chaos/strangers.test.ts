@@ -44,7 +44,6 @@ describe("Processes that serve something else", () => {
         const took = yield* Effect.all([executeAll(among), executeAll(alone)], { concurrency: "unbounded" })
         // A machine that is too busy for a dozen processes is also slow without strangers.
         assert.isBelow(median(took[0]), Math.max(1_000, 3 * median(took[1])))
-      }).pipe(Effect.scoped),
-    120_000
+      }).pipe(Effect.scoped)
   )
 })

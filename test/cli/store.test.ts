@@ -139,6 +139,7 @@ it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
 
   it.effect("status: instances by status, what waits, who listens", () =>
     Effect.gen(function*() {
+      yield* Shop.refresh
       const found = yield* json("status")
       assert.deepInclude(found, {
         migrations: "up to date",
@@ -155,6 +156,7 @@ it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
       assert.isAtLeast(found.outbox.oldestAgeMs, 20_000)
       assert.notMatch(JSON.stringify(found), /delayed|depth/)
       assert.include((yield* run("status")).stdout, "8: 2 Cancelled, 1 Completed, 1 Failed, 4 Running")
+      yield* Shop.refresh
       const listening = yield* Effect.scoped(Effect.andThen(Shop.running, json("status")))
       assert.deepStrictEqual(listening.listening, { processes: 1, orchestrations: 1, activities: 1 })
     }))

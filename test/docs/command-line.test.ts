@@ -42,6 +42,7 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       assert.isAtLeast(blocks.length, 8)
       for (const { args, lines } of blocks) {
         const { url } = args === "migrate" ? empty : shop
+        yield* Shop.refresh
         const ended = yield* Cli.run(args, { env: { DATABASE_URL: url } })
         assert.strictEqual(ended.exitCode, lines[0]?.startsWith("error: ") === true ? 1 : 0, args)
         assert.deepStrictEqual(normal(lines), printed(ended), args)
@@ -51,6 +52,7 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
   it.effect("lists the fields of status --json and queues --json, and no others", () =>
     Effect.gen(function*() {
       const shop = yield* Shop.Shop
+      yield* Shop.refresh
       for (const command of ["status", "queues"]) {
         const { stdout } = yield* Cli.run([command, "--json"], { env: { DATABASE_URL: shop.url } })
         const [, section = ""] = page.split(`\n## ${command}\n`)

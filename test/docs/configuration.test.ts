@@ -101,8 +101,7 @@ describe("docs/configuration.md:", () => {
           yield* work
           assert.strictEqual(yield* listeners, 0)
         }).pipe(Effect.provide(process({ ...env, DUROXIDE_LONG_POLLING: "false" })))
-      }).pipe(Effect.scoped),
-    60_000
+      }).pipe(Effect.scoped)
   )
 
   it("npm scripts read .env, below what the environment sets, and git ignores the file", () => {

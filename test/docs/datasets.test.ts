@@ -110,7 +110,7 @@ it.live("docs/datasets.md: versions are built, read and pruned", () =>
       assert.strictEqual(files.size, 6)
       assert.deepStrictEqual((yield* dataset.versions(uuid)).map(({ version }) => version), [3, 2])
     }).pipe(Effect.provide(Dataset.layer.pipe(Layer.provide(QueueDatabase.layer({ url })))))
-  }).pipe(Effect.provide(Logger.layer([])), Effect.scoped), 60_000)
+  }).pipe(Effect.provide(Logger.layer([])), Effect.scoped))
 
 it.live("docs/datasets.md: a batch is published in a transaction of the application", () =>
   Effect.gen(function*() {

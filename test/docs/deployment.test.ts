@@ -279,7 +279,6 @@ describe("worker.ts", () => {
         worker.child.kill("SIGTERM")
         assert.strictEqual(yield* worker.end, 0, worker.output())
         assert.notInclude(worker.output(), new URL(url).password || "no password to look for")
-      }).pipe(Effect.scoped),
-    60_000
+      }).pipe(Effect.scoped)
   )
 })

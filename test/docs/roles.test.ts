@@ -62,8 +62,7 @@ describe("docs/roles.md:", () => {
         yield* Effect.gen(function*() {
           assert.lengthOf(yield* (yield* Admin.Admin).listInstances, 0)
         }).pipe(Effect.provide(PrismaProvider.layer({ url: as("orders_worker"), schema: "orders", migrate: "verify" })))
-      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
-    60_000
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([])))
   )
 
   it("lists each role that has a file, whose names are those that are replaced", () => {

@@ -125,7 +125,7 @@ it.live("docs/tasks.md: its transactions and its worker", () =>
     assert.deepStrictEqual(yield* sql("SELECT paid FROM invoices"), [{ paid: true }])
     // The task of the transaction was that of the key.
     assert.lengthOf(yield* sql("SELECT FROM duroxide.queue_tasks WHERE name = 'Resize'"), 1)
-  }).pipe(Effect.scoped), 60_000)
+  }).pipe(Effect.scoped))
 
 it.live("docs/tasks.md: one process runs an orchestration and its tasks", () =>
   Effect.gen(function*() {
@@ -145,4 +145,4 @@ it.live("docs/tasks.md: one process runs an orchestration and its tasks", () =>
       const small = yield* client.execute(Publish, { instanceId: "album", payload: "cat.png" })
       assert.strictEqual(small, "small cat.png")
     }).pipe(Effect.provide(Layer.provide(ProcessLive, Logger.layer([]))))
-  }).pipe(Effect.scoped), 60_000)
+  }).pipe(Effect.scoped))

@@ -44,4 +44,4 @@ it.live("one process runs the orchestration, its tasks and the message about it"
       [{ status: "Completed", count: 3 }]
     )
     assert.lengthOf(yield* sql("SELECT FROM queue_dead"), 0)
-  }).pipe(Effect.scoped), 60_000)
+  }).pipe(Effect.scoped))

@@ -83,6 +83,5 @@ it.live(
       assert.match(client.output(), /^records queried +3,000 +3,000 distinct/m)
       for (const { child } of running) child.kill("SIGTERM")
       for (const { end, output } of running) assert.strictEqual(yield* end, 0, output())
-    }).pipe(Effect.scoped),
-  120_000
+    }).pipe(Effect.scoped)
 )

@@ -177,8 +177,7 @@ describe("lite: the stack", () => {
           "number of unsent outbox rows is 1, expected 0",
           "number of webhooks delivered is 0, expected 1"
         ])
-      }).pipe(Effect.scoped),
-    180_000
+      }).pipe(Effect.scoped)
   )
 
   it.live("the Lambda function creates a task for an instant and for a webhook, once, and refuses what is not signed", () =>

@@ -69,8 +69,7 @@ describe("monitor", () => {
             assert.isAtMost(eventCount, 24 * 8 + 10, `execution ${executionId}`)
           }
         })
-      ),
-    120_000
+      )
   )
 
   it.effect("orders are kept until any of its executions reads them", () =>

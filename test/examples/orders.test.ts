@@ -77,8 +77,7 @@ describe("orders", () => {
           "number of histories with gaps is 1, expected 0",
           "number of activity calls that left their key is 207, expected 206"
         ])
-      }).pipe(Effect.provide(layer)),
-    120_000
+      }).pipe(Effect.provide(layer))
   )
 
   it.effect("Book.read: refuses orders it cannot use, and says where the mistake is", () =>

@@ -37,7 +37,7 @@ describe("PgBouncer in transaction mode", () => {
       const pooled = yield* PgBouncer.inFrontOf(test.url)
       const options = { url: withParameter(pooled, "pgbouncer", "true"), directUrl: test.url }
       yield* aDaysWork(test).pipe(Effect.provide(Errand.app("ME", options)))
-    }), 60_000)
+    }))
 
   it.live("preparedStatements: false: the same, where the server's time zone is not UTC", () =>
     Effect.gen(function*() {
@@ -49,7 +49,7 @@ describe("PgBouncer in transaction mode", () => {
       yield* aDaysWork(test).pipe(
         Effect.provide(Errand.app("ME", { url, preparedStatements: false, migrate: "verify" }))
       )
-    }), 60_000)
+    }))
 
   it.live("pgbouncer=true without directUrl: migrating is refused before anything is sent", () =>
     Effect.gen(function*() {
@@ -71,7 +71,7 @@ describe("PgBouncer in transaction mode", () => {
       const two = yield* Listening.connected(pooled, { url: test.url })
       yield* one.announce(Hint.Hello())
       assert.deepStrictEqual((yield* two.next(1))[0]!.hint, Hint.Hello())
-    }), 60_000)
+    }))
 
   it.live(
     "a pooler that the URL does not declare: LISTEN is accepted, and the listener notices that nothing arrives",
@@ -85,7 +85,6 @@ describe("PgBouncer in transaction mode", () => {
         const [line] = log.lines.filter(({ level }) => level === "Warn")
         assert.include(line!.annotations["error"], "Set directUrl")
         assert.deepStrictEqual(one.changes, [])
-      }),
-    60_000
+      })
   )
 })

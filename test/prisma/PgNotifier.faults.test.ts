@@ -79,8 +79,7 @@ describe("PgNotifier, when the connection dies:", () => {
           two.until(() => two.received.some(({ hint }) => Hint.$is("Work")(hint) && hint.visibleAtMs === 2)),
           Effect.andThen(Effect.repeat(one.announce(marker(2)), Schedule.spaced("50 millis")), Effect.never)
         )
-      }).pipe(silently),
-    60_000
+      }).pipe(silently)
   )
 
   for (const how of ["reset", "finish"] as const) {

@@ -245,8 +245,7 @@ describe("Roles", () => {
         yield* Effect.gen(function*() {
           yield* (yield* Admin.Admin).deleteInstance("s-1")
         }).pipe(Effect.provide(provider(store, "worker")))
-      }))),
-    60_000
+      })))
   )
 
   it.live("the server refuses what a role may not do", () =>
@@ -274,7 +273,7 @@ describe("Roles", () => {
       for (const statement of inserts) {
         assert.strictEqual(yield* store.refusal("client", statement), undefined, statement)
       }
-    })), 60_000)
+    })))
 
   it.live(
     "a process with a role of another kind says what it may not do",
@@ -304,8 +303,7 @@ describe("Roles", () => {
         }
         const migrate = Migrator.migrate({ url: store.url("worker"), schema: `${store.schema} 2` })
         assert.strictEqual((yield* Effect.flip(migrate)).reason._tag, "PermissionDenied")
-      }))),
-    60_000
+      })))
   )
 
   it.live(
@@ -334,8 +332,7 @@ describe("Roles", () => {
         assert.include((yield* Effect.flip(list)).message, "permission denied for schema")
         yield* store.apply
         yield* Migrator.verify({ url, schema })
-      }))),
-    60_000
+      })))
   )
 
   it.live(
@@ -354,8 +351,7 @@ describe("Roles", () => {
         )
         assert.strictEqual(other.reason._tag, "PermissionDenied")
         assert.notInclude(other.message, "does not exist")
-      }))),
-    60_000
+      })))
   )
 
   it.live("applying again takes away what the file does not name, and each table is granted", () =>

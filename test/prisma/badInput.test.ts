@@ -677,8 +677,7 @@ describe("Bad input:", () => {
           yield* refuses
           assert.deepStrictEqual(yield* sql(rows), [{ count: 0 }])
           assert.deepStrictEqual(yield* statementCounts, {})
-        }).pipe(Effect.provide(prisma)),
-      60_000
+        }).pipe(Effect.provide(prisma))
     )
 
     it.live(`${answered.length} unusual calls have an answer`, () =>
@@ -686,7 +685,7 @@ describe("Bad input:", () => {
         const { sql } = yield* PgServer.PgServer
         yield* answers
         assert.deepStrictEqual(yield* sql(rows), [{ count: 0 }])
-      }).pipe(Effect.provide(prisma)), 60_000)
+      }).pipe(Effect.provide(prisma)))
 
     for (const [name, call] of stored) {
       it.live(`stored as it is: ${name}`, () =>

@@ -84,7 +84,6 @@ describe("deadlocks:", () => {
            WHERE q.locked_until > extract(epoch FROM clock_timestamp()) * 1000 AND l.lock_token IS NULL`
         )
         assert.deepStrictEqual(strays, [])
-      }),
-    180_000
+      })
   )
 })

@@ -137,7 +137,7 @@ describe(`deletion, ${most} rounds of everything at once:`, () => {
         }
         yield* clean(test)
       }))
-    }), 90_000)
+    }))
 
   it.live(
     "a concurrently started instance is complete, and no child is without its parent",
@@ -156,7 +156,6 @@ describe(`deletion, ${most} rounds of everything at once:`, () => {
         // Both sides win some of the time.
         assert.isAbove(survived, 0)
         assert.isBelow(survived, played * ids.length)
-      }),
-    90_000
+      })
   )
 })

@@ -547,7 +547,7 @@ describe("indexes:", () => {
       yield* run(planned, early)
       yield* test.sql("ANALYZE")
       yield* run("with statistics", early)
-    }), 60_000)
+    }))
 
   it.live("claims and renewals write no index, in sets of 200, too", () =>
     Effect.gen(function*() {

@@ -342,7 +342,7 @@ describe("triggers:", () => {
       assert.deepStrictEqual(yield* heard, [])
       yield* test.sql(insertMessages("SELECT now()"))
       assert.lengthOf(yield* heard, 1)
-    }).pipe(Effect.provide(Logger.layer([]))), 60_000)
+    }).pipe(Effect.provide(Logger.layer([]))))
 })
 
 /** Only the newest PostgreSQL can have a queue that is filled in a moment; the embedded one is new enough. */

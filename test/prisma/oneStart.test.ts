@@ -96,8 +96,7 @@ describe("One start on PostgreSQL", () => {
         assert.isAtLeast(looks, starts)
         // Four on average, and a few that learn of it too late; without that, all twenty.
         assert.isBelow(looks, starts * 13)
-      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
-    60_000
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([])))
   )
 
   it.live(
@@ -142,9 +141,8 @@ describe("One start on PostgreSQL", () => {
         yield* waitUntil(worker.isConnected)
         yield* waitUntil(worker.hasCounted)
         yield* clients[0]!.startOrchestration(Starts.start("one"))
-        const claimed = Option.flatten(yield* Effect.timeoutOption(Fiber.join(claim), "10 seconds"))
+        const claimed = Option.flatten(yield* Effect.timeoutOption(Fiber.join(claim), "60 seconds"))
         assert.strictEqual(Option.getOrUndefined(claimed)?.item.instanceId, "one")
-      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))),
-    60_000
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([])))
   )
 })

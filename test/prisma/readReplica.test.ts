@@ -98,8 +98,7 @@ describe("A read replica", () => {
           yield* standby.startAsStandby
           yield* waitUntil(Effect.map(admin.listInstances, (ids) => ids.length === 2))
         }).pipe(Effect.provide(app(primary.url, { url: standby.url })))
-      }).pipe(Effect.scoped, isolated),
-    60_000
+      }).pipe(Effect.scoped, isolated)
   )
 
   it.live("whose URL leads to a primary has no lag, and sessions that take no writes", () =>

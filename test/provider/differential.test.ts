@@ -68,7 +68,7 @@ const player = Layer.effect(
   })
 )
 
-it.layer(player, { timeout: "60 seconds" })("MemoryDriver and PrismaDriver:", (it) => {
+it.layer(player)("MemoryDriver and PrismaDriver:", (it) => {
   for (const [name, sequence] of Object.entries(found)) {
     it.effect(name, () => Effect.flatMap(Player, (play) => play(sequence)))
   }

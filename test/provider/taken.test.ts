@@ -308,8 +308,7 @@ describe("Fleets of two kinds of processes, each of which serves one of two tags
           for (let i = 0; i < 5; i++) yield* pass("40 seconds")
           assert.deepStrictEqual(slow, [])
           assert.strictEqual(done.size, activities)
-        }).pipe(Effect.scoped, Random.withSeed(seed)),
-      60_000
+        }).pipe(Effect.scoped, Random.withSeed(seed))
     )
   }
 

@@ -52,4 +52,4 @@ it.live("reads only the versions and batches it is called for", () =>
         assert.isAtMost(blocks, 60, `${call} reads blocks of ${name}`)
       }
     }
-  }).pipe(Effect.scoped), 60_000)
+  }).pipe(Effect.scoped))

@@ -18,7 +18,7 @@ const failureOf = (self: Fails) =>
 
 const tagOf = (self: Fails) => Effect.map(failureOf(self), ({ _tag }) => _tag)
 
-layer(Stores, { timeout: "60 seconds", excludeTestServices: true })((it) => {
+layer(Stores, { excludeTestServices: true })((it) => {
   describe("publishBatch:", () => {
     it.effect("stores batch, task and wake-up in one statement", () =>
       Effect.gen(function*() {

@@ -93,7 +93,7 @@ describe("a version is built, whatever happens to its messages and workers:", ()
           Array.from({ length: batches }, (_, i) => `${i}/${i % 3 === 0 ? 2 : 1}`).sort()
         )
         app.counting.assertOnlyPublisher()
-      }).pipe(Effect.scoped), 60_000)
+      }).pipe(Effect.scoped))
   }
 
   it.live("batch and task end in one transaction, or neither does", () =>
@@ -136,7 +136,7 @@ describe("a version is built, whatever happens to its messages and workers:", ()
       yield* dataset.activate(datasetUuid, version)
       const { outputs } = Option.getOrThrow(yield* dataset.active("readings"))
       assert.deepStrictEqual(outputs, [{ outputUri: "2", recordCount: 10 }])
-    }).pipe(Effect.scoped), 60_000)
+    }).pipe(Effect.scoped))
 
   it.live("a process that is killed at every boundary", () =>
     Effect.gen(function*() {
@@ -168,5 +168,5 @@ describe("a version is built, whatever happens to its messages and workers:", ()
         completed: true
       })
       assert.isAtLeast(Number(state!.lost), 2)
-    }).pipe(Effect.scoped), 120_000)
+    }).pipe(Effect.scoped))
 })

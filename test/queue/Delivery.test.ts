@@ -25,7 +25,7 @@ const event = (name: string) => ({ endpoint: name, event: "dataset.activated", d
 
 const hour = 3_600_000
 
-layer(Deliveries, { timeout: "60 seconds", excludeTestServices: true })((it) => {
+layer(Deliveries, { excludeTestServices: true })((it) => {
   const failureOf = (id: string) =>
     Effect.map(task(id), ({ failure }) => {
       const { error } = JSON.parse(failure!) as { readonly error: string }

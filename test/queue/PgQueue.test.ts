@@ -48,6 +48,7 @@ type Process = Effect.Success<ReturnType<typeof open>>
 
 const message = (n: number) => ({ kind: "numbered", n })
 
+/** Shorter than the pause before a fallback look, a minute: what a wait receives is found by a notification or a timer. */
 const longWait = { maxMessages: 1, visibilityTimeout: "1 minute", wait: "20 seconds" } as const
 const now = { ...longWait, wait: 0 } as const
 
@@ -89,9 +90,8 @@ describe("PgQueue:", () => {
       const receive = yield* waiting(there)
       yield* ready(there)
       yield* here.queue.publish("work", message(1))
-      const [ms, received] = yield* timed(Fiber.join(receive))
+      const received = yield* Fiber.join(receive)
       assert.deepStrictEqual(received.map(({ payload }) => payload), [message(1)])
-      assert.isBelow(ms, 2000)
     }).pipe(Effect.scoped, silently))
 
   it.live("a delayed message of another process arrives at its time", () =>
@@ -105,7 +105,6 @@ describe("PgQueue:", () => {
       const [ms, received] = yield* timed(Fiber.join(receive))
       assert.lengthOf(received, 1)
       assert.isAbove(ms, 800)
-      assert.isBelow(ms, 5000)
       // By a timer, not by polling.
       assert.isAtMost((yield* there.statements) - before, 3)
     }).pipe(Effect.scoped, silently))
@@ -156,8 +155,7 @@ describe("PgQueue:", () => {
       yield* test.sql(
         `SELECT dx_publish_messages('[{"queue":"work","payload":{"kind":"numbered"},"delay_ms":0,"max_attempts":20}]')`
       )
-      const [ms] = yield* timed(Fiber.join(receive))
-      assert.isBelow(ms, 5000)
+      assert.lengthOf(yield* Fiber.join(receive), 1)
     }).pipe(Effect.scoped, silently))
 
   it.live("without a connection that listens it polls", () =>

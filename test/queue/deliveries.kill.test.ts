@@ -53,6 +53,5 @@ it.live(
       )
       assert.deepStrictEqual(ids, [id, id])
       assert.strictEqual(received[0]!.body, received[1]!.body)
-    })),
-  60_000
+    }))
 )

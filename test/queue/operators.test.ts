@@ -30,7 +30,7 @@ describe("task workers, for operators:", () => {
         { ...common, message: "Task worker: started", queues: "tasks", tasks: "Job" },
         { ...common, message: "Task worker: stopped", queues: undefined, tasks: undefined }
       ])
-    }).pipe(Effect.scoped), 60_000)
+    }).pipe(Effect.scoped))
 
   it.live("a worker of a task whose queue is not declared fails at its start", () =>
     Effect.gen(function*() {
@@ -45,5 +45,5 @@ describe("task workers, for operators:", () => {
         yield* Effect.flip(Layer.build(worker)),
         new QueueError({ operation: "consume", queue: "mails", reason: new QueueNotFound({ queue: "mails" }) })
       )
-    }).pipe(Effect.scoped), 60_000)
+    }).pipe(Effect.scoped))
 })

@@ -98,7 +98,7 @@ describe("tasks read little:", () => {
         assert.deepStrictEqual(indexes.filter((index) => !used.has(index)), [], `${what}: unused`)
         assert.isAtMost(reads.reduce((sum, { entries }) => sum + entries, 0), most, `${what}: entries`)
       }
-    }).pipe(Effect.scoped), 60_000)
+    }).pipe(Effect.scoped))
 
   it.live("claims write no index, in sets of 100, too", () =>
     Effect.gen(function*() {
@@ -120,5 +120,5 @@ describe("tasks read little:", () => {
          ) AS updates`
       )
       assert.deepStrictEqual(counts, { claims: 100, all: 100, heap_only: 100 })
-    }).pipe(Effect.scoped), 60_000)
+    }).pipe(Effect.scoped))
 })

@@ -81,7 +81,7 @@ describe("Tasks: a worker killed", () => {
         // The wake-up is not left behind either.
         yield* waitUntil(Effect.map(app.sql("SELECT FROM queue_messages"), ({ length }) => length === 0))
         assert.strictEqual(yield* survivor.stop, 0)
-      })), 60_000)
+      })))
   }
 })
 
@@ -113,8 +113,7 @@ describe("Tasks: workers stopped and killed", () => {
         )
         assert.deepStrictEqual([...new Set(refused[0]!.outcomes)], ["Stale"])
         yield* assertOnce(app, 40)
-      })),
-    60_000
+      }))
   )
 
   it.live(
@@ -144,7 +143,6 @@ describe("Tasks: workers stopped and killed", () => {
           "SELECT count(*)::int AS count FROM queue_task_attempts WHERE outcome = 'Lost'"
         )
         assert.isAbove(lost!.count, 0, "no kill interrupted anything: the test showed nothing")
-      })),
-    120_000
+      }))
   )
 })

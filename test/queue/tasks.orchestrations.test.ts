@@ -94,8 +94,7 @@ describe("Tasks: orchestrations", () => {
         assert.deepStrictEqual(failure, new Declined({ code: 3 }))
         // One task for each call.
         assert.deepStrictEqual(yield* sql("SELECT count(*)::int AS count FROM queue_tasks"), [{ count: 4 }])
-      })),
-    60_000
+      }))
   )
 
   it.live(
@@ -121,8 +120,7 @@ describe("Tasks: orchestrations", () => {
           key: "today",
           status: "Completed"
         }])
-      })),
-    60_000
+      }))
   )
 
   it.live("a task that died is a defect that says why", () =>
@@ -132,7 +130,7 @@ describe("Tasks: orchestrations", () => {
       const { services } = yield* start(process(url, act, () => Effect.void, Effect.void))
       const client = Context.get(services, Client.Client)
       assert.include(yield* client.execute(Dies, { instanceId: "d" }), "task \"Job\" died: broken")
-    })), 60_000)
+    })))
 
   it.live(
     "a process that ends between the calls and the ends of tasks makes none of them twice",
@@ -152,8 +150,7 @@ describe("Tasks: orchestrations", () => {
           yield* sql("SELECT status, count(*)::int AS count FROM queue_tasks GROUP BY 1"),
           [{ status: "Completed", count: 2 }]
         )
-      })),
-    60_000
+      }))
   )
 
   it.live(
@@ -170,8 +167,7 @@ describe("Tasks: orchestrations", () => {
         yield* interrupted.until(1)
         assert.deepStrictEqual(undone.calls, ["after"])
         assert.deepStrictEqual(yield* sql("SELECT status FROM queue_tasks"), [{ status: "Cancelled" }])
-      })),
-    60_000
+      }))
   )
 
   it.live(
@@ -198,7 +194,6 @@ describe("Tasks: orchestrations", () => {
           Effect.map(sql("SELECT FROM queue_tasks WHERE status = 'Cancelled'"), ({ length }) => length === 2)
         )
         assert.deepStrictEqual(running.calls, [1])
-      })),
-    60_000
+      }))
   )
 })

@@ -78,8 +78,7 @@ describe("traces of tasks:", () => {
         // A span of the handler belongs to its attempt. No span has what the task is about.
         assert.strictEqual(traces.named("work")[0]!.parentId, attempts[1]!.spanId)
         assert.notInclude(JSON.stringify(traces.spans.map(({ attributes, events }) => [attributes, events])), "4929")
-      }).pipe(Effect.scoped),
-    60_000
+      }).pipe(Effect.scoped)
   )
 
   it.live("a task that an orchestration executes is in the trace of the orchestration", () =>
@@ -108,5 +107,5 @@ describe("traces of tasks:", () => {
         traces.named("task Job").map(({ process, traceId }) => [process, traceId]),
         Array.from({ length: 2 }, () => ["worker", request!.traceId])
       )
-    }).pipe(Effect.scoped), 60_000)
+    }).pipe(Effect.scoped))
 })

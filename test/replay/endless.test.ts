@@ -211,7 +211,7 @@ describe("endless", () => {
     if (outcome._tag !== "Failed") return assert.fail(outcome._tag)
     assert.include(ErrorDetails.display(outcome.details), "does not come to rest")
     assert.isAbove(rounds, 50)
-  }, 120_000)
+  })
 
   it("a loop that ends: much work in one turn is allowed", () => {
     const instance = new Instance(Effect.gen(function*() {

@@ -51,7 +51,7 @@ const attempts = (instanceId: string) =>
       ])
   )
 
-it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Bytes:", (it) => {
+it.layer(layer, { excludeTestServices: true })("Bytes:", (it) => {
   it.effect(
     "132 MiB of unread messages are read in parts, each delivered once",
     () =>
@@ -83,8 +83,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Bytes:", (
           [{ messages: count + 1, most: 1, parts: true }]
         )
         yield* sql("DROP TRIGGER note_delivery ON orchestrator_queue")
-      }).pipe(Effect.scoped),
-    120_000
+      }).pipe(Effect.scoped)
   )
 
   it.effect("24 parallel results of 4 MB each are gathered", () =>
@@ -96,7 +95,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Bytes:", (
         24 * large.length
       )
       assert.deepStrictEqual(yield* attempts("gathers"), [{ most: null }])
-    }).pipe(Effect.scoped), 120_000)
+    }).pipe(Effect.scoped))
 
   it.effect("a turn that would store more than 64 MiB fails its instance, and says so", () =>
     Effect.gen(function*() {
@@ -106,5 +105,5 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Bytes:", (
       assert.strictEqual(error._tag, "InstanceFailed")
       assert.match(error.message, /more than 67108864/)
       yield* client.execute(Scatters, { instanceId: "fewer", payload: 3 })
-    }).pipe(Effect.scoped), 120_000)
+    }).pipe(Effect.scoped))
 })

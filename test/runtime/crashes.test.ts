@@ -26,7 +26,7 @@ import * as tables from "../../src/provider/internal/memory/tables.ts"
 
 import { Dice, make } from "../replay/randomPrograms.ts"
 
-const programs = 500
+const programs = 300
 const groupSize = 50
 const depth = 5
 const firstSeed = 5_000

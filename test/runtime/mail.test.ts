@@ -98,7 +98,7 @@ const longestStart = (instanceId: string) =>
       ([row]) => row!
     ))
 
-it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail at continueAsNew:", (it) => {
+it.layer(layer, { excludeTestServices: true })("Large mail at continueAsNew:", (it) => {
   it.effect("stays in the queue until it is read, in order", () =>
     Effect.gen(function*() {
       const client = yield* Client.Client
@@ -109,7 +109,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
       const { executions, longest } = yield* longestStart("reads")
       assert.strictEqual(executions, count)
       assert.isBelow(longest, length)
-    }).pipe(Effect.scoped), 120_000)
+    }).pipe(Effect.scoped))
 
   it.effect("any amount of small mail does not delay a cancellation", () =>
     Effect.gen(function*() {
@@ -124,7 +124,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
       yield* Layer.build(RuntimeLive)
       assert.strictEqual((yield* Effect.flip(client.wait(Reads, "small")))._tag, "InstanceCancelled")
       assert.isBelow((yield* longestStart("small")).executions, 10)
-    }).pipe(Effect.scoped), 120_000)
+    }).pipe(Effect.scoped))
 
   it.effect(
     "returns to the queue when the history has it, and is read once and in order",
@@ -147,8 +147,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
         const { executions, longest } = yield* longestStart("visits")
         assert.strictEqual(executions, count)
         assert.isBelow(longest, length)
-      }).pipe(Effect.scoped),
-    120_000
+      }).pipe(Effect.scoped)
   )
 
   it.effect("of small messages returns to the queue beyond 8 MiB, in order", () =>
@@ -173,7 +172,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
       assert.strictEqual(executions, 4)
       assert.isBelow(longest, 9 * length)
       assert.isAbove(longest, 7 * length)
-    }).pipe(Effect.scoped), 120_000)
+    }).pipe(Effect.scoped))
 
   it.effect("does not hide a start, though it was sent before and committed after it", () =>
     Effect.gen(function*() {
@@ -192,7 +191,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
       for (const i of [1, 2]) yield* client.send(Others, "hidden", letter(`other${i}`))
       yield* Layer.build(RuntimeLive)
       assert.deepStrictEqual(yield* client.wait(Reads, "hidden", { timeout: "30 seconds" }), ["other1", "other2"])
-    }).pipe(Effect.scoped), 120_000)
+    }).pipe(Effect.scoped))
 
   it.effect(
     "also stays there when every turn is replayed, and its history can be replayed again",
@@ -208,8 +207,7 @@ it.layer(layer, { excludeTestServices: true, timeout: "2 minutes" })("Large mail
           "SELECT event_data FROM history WHERE instance_id = 'verified' ORDER BY execution_id, event_id"
         )
         yield* replayHistory(Reads, history).pipe(Effect.provide(ReadsLive))
-      }).pipe(Effect.scoped),
-    120_000
+      }).pipe(Effect.scoped)
   )
 })
 

@@ -94,8 +94,7 @@ describe("Poison:", () => {
         assert.strictEqual(runs.get("guilty"), 10)
         assert.strictEqual(deaths(), 10)
         yield* Effect.forEach(innocent, (instanceId) => client.wait(Jobs, instanceId, { timeout: 1 }))
-      }).pipe(inMemory),
-    60_000
+      }).pipe(inMemory)
   )
 
   it.effect("a turn takes its process down: the instance fails after ten", () =>
@@ -106,7 +105,7 @@ describe("Poison:", () => {
       const error = poison(yield* Effect.flip(client.wait(Killer, "killer", { timeout: 1 })))
       assert.include(error.message, `orchestration killer was delivered 10 times and never ended (maxAttempts 10)`)
       assert.strictEqual(runs.get("killer"), 10)
-    }).pipe(inMemory), 60_000)
+    }).pipe(inMemory))
 
   it.effect("a handler interrupts itself: the activity fails after ten", () =>
     Effect.gen(function*() {

@@ -71,8 +71,7 @@ describe("WarmInstances", () => {
         )
         assert.isAtMost(end / start, 1.5)
       }).pipe(Effect.provide(App.layer(runtime, patient)))
-    },
-    120_000
+    }
   )
 
   it.live("two processes on one instance: each resumes only from the history it has seen", () => {
@@ -92,7 +91,7 @@ describe("WarmInstances", () => {
       assert.strictEqual(history.length, 302)
       assert.isAbove(yield* replays("SharedChain"), 0, "the processes took turns")
     }).pipe(Effect.scoped, Effect.provide(App.layer(runtime, { runtime: claiming })))
-  }, 60_000)
+  })
 
   it.effect("an instance that is deleted and starts again in the same millisecond keeps no state of the old one", () => {
     const Echo = Orchestration.make("EchoOnce", { payload: Schema.String, success: Schema.String })
@@ -244,7 +243,7 @@ describe("WarmInstances", () => {
       assert.isBelow(bounded.grown, unbounded / 4)
       assert.isBelow(all.grown, 1.5 * all.bytes, "the estimate is realistic")
     })
-  }, 180_000)
+  })
 })
 
 // internal

@@ -62,7 +62,6 @@ describe("a Rust process is killed", () => {
           ),
           [{ messages: 0, activities: 0, locks: 0 }]
         )
-      }),
-    60_000
+      })
   )
 })

@@ -201,7 +201,6 @@ describe("both sides on the same rows", () => {
           }
         }
         console.log(Object.entries(counts).map(([outcome, count]) => `${outcome}: ${count}`).sort().join(", "))
-      }),
-    60_000
+      })
   )
 })

@@ -66,8 +66,7 @@ describe("side by side", () => {
           ),
           [{ messages: 0, activities: 0, locks: 0, twice: 0 }]
         )
-      }),
-    60_000
+      })
   )
 
   it.live("activities go to the other side, in both directions: by servedBy and by tags", () =>

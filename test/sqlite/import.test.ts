@@ -298,7 +298,7 @@ describe("importFile", () => {
           at: 0
         }))
       )
-    }), 60_000)
+    }))
 })
 
 describe("onConflict", () => {

@@ -100,8 +100,7 @@ describe("kill -9", () => {
         assert.isTrue(verified.isEqual, SqliteImport.render(verified))
         assert.lengthOf(progress, 1) // only the release was left
         assert.lengthOf(yield* Test.claim(target.driver, 100), instances)
-      }),
-    60_000
+      })
   )
 
   it.live("an unfinished import continues with its options only, and can be removed without a trace", () =>

@@ -17,7 +17,7 @@ const App = Layer.unwrap(
     ))
 ).pipe(Layer.provide([PgServer.layer, Logger.layer([])]))
 
-layer(App, { timeout: "60 seconds", excludeTestServices: true })((it) => {
+layer(App, { excludeTestServices: true })((it) => {
   for (const [section, cases] of Object.entries(sections)) {
     describe(`${section}, in PostgreSQL:`, () => {
       for (const [name, test] of Object.entries(cases)) {

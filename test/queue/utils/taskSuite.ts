@@ -25,8 +25,7 @@ export const taskSuite = (name: string, server: Server) => {
   ) =>
     it.live(
       title,
-      () => Effect.scoped(Effect.flatMap(open(server), body)) as Effect.Effect<void, unknown>,
-      60_000
+      () => Effect.scoped(Effect.flatMap(open(server), body)) as Effect.Effect<void, unknown>
     )
 
   describe(`Tasks (${name}): running`, () => {
