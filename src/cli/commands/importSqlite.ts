@@ -16,6 +16,7 @@ const flags = {
     Argument.withDescription("The SQLite file of Duroxide; those with the endings -wal and -shm beside it")
   ),
   onConflict: Flag.Literals("on-conflict", ["refuse", "keep", "replace"]).pipe(
+    Flag.withMetavar("<what>"),
     Flag.withDescription("What happens to an id that the target has: fail, leave it, or replace it"),
     Flag.withDefault("refuse" as const)
   ),

@@ -77,7 +77,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       [
         "listening",
         server.listening === 0
-          ? "no process, unless one polls"
+          ? "no process; those that poll are not seen"
           : `${count(server.listening)} (${count(server.orchestrators)} for orchestrations, ` +
             `${count(server.workers)} for activities)`
       ],
