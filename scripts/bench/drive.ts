@@ -5,7 +5,7 @@ export interface Window {
   /** Under load before the window begins. */
   readonly warmUpMs: number
   readonly windowMs: number
-  /** Each loop waits a random time up to this between a result and its next start. */
+  /** Each loop waits a random time up to this between a result and its next start; not in the warm-up. */
   readonly pauseMs: number
   /** Whether nothing is started: what the contender costs while it waits. */
   readonly idle: boolean
@@ -36,7 +36,8 @@ export const drive = async (
   let started = 0
 
   const execute = async () => {
-    if (window.pauseMs > 0) await sleep(Math.random() * window.pauseMs)
+    // Not in the warm-up: V8 optimizes code that has run some hundred times, which takes minutes with pauses.
+    if (measuring && window.pauseMs > 0) await sleep(Math.random() * window.pauseMs)
     const begin = performance.now()
     try {
       const timing = await contender.execute(`${window.name}-${++started}`)

@@ -59,6 +59,8 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
   let repeatAtMs = Number.NEGATIVE_INFINITY
   let announcedSinceMs = Number.POSITIVE_INFINITY
   let othersWaitUntilMs = Number.NEGATIVE_INFINITY
+  /** When the loop looks again by itself. */
+  let wakesAtMs = Number.POSITIVE_INFINITY
 
   // -- this process waits ------------------------------------------------------------------------
 
@@ -76,12 +78,11 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
   yield* Effect.gen(function*() {
     while (true) {
       bell.closeUnsafe()
-      if (watchers.size === 0 || !hints.isConnected()) yield* bell.await
-      else {
-        const pauseMs = repeatAtMs - monotonicMs(clock)
-        if (pauseMs > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(pauseMs))
-        else announceWaiting()
-      }
+      wakesAtMs = watchers.size === 0 || !hints.isConnected() ? Infinity : repeatAtMs
+      const pauseMs = wakesAtMs - monotonicMs(clock)
+      if (pauseMs === Infinity) yield* bell.await
+      else if (pauseMs > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(pauseMs))
+      else announceWaiting()
     }
   }).pipe(Effect.forkScoped)
 
@@ -140,10 +141,10 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
     watch: (instanceId, watcher) => {
       const key = fingerprintOf(instanceId)
       const ofInstance = watchers.get(key) ?? new Set()
-      const isFirst = watchers.size === 0
       watchers.set(key, ofInstance.add(watcher))
       if (monotonicMs(clock) - lastWaitingMs > repeatMs - spareMs) announceWaiting()
-      if (isFirst) bell.openUnsafe()
+      // Often the loop still sleeps for an earlier watcher: waits are short and follow each other.
+      if (hints.isConnected() && repeatAtMs < wakesAtMs) bell.openUnsafe()
       return () => {
         ofInstance.delete(watcher)
         if (ofInstance.size === 0 && watchers.get(key) === ofInstance) watchers.delete(key)
