@@ -51,13 +51,14 @@ BEGIN
         AND e.execution_id = v_execution_id
     ) IS DISTINCT FROM 'Running'
     OR (
-      SELECT h.event_id
+      SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
+        AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
       FROM history AS h
       WHERE h.instance_id = v_id
         AND h.execution_id = v_execution_id
       ORDER BY h.event_id DESC
       LIMIT 1
-    ) IS DISTINCT FROM (p_turn ->> 'last_event_id')::bigint
+    ) IS NOT TRUE
     -- At its end, changes of key-values become visible.
     OR (
       v_status IS NOT NULL

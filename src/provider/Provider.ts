@@ -163,8 +163,8 @@ export interface HandOver {
  */
 export interface OptimisticTurn {
   readonly instanceId: string
-  /** Id of the last event that the program has seen. */
-  readonly lastEventId: number
+  /** The last event that the program has seen. */
+  readonly lastEvent: Event.Event
   /** Claimed activities of this instance that have ended. At least one. */
   readonly results: ReadonlyArray<{
     readonly lockToken: string

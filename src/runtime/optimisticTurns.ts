@@ -205,7 +205,7 @@ export const make = Effect.fnUntraced(function*(options: {
       const results = outcomes.map(({ activity: { lockToken }, completion }) => ({ lockToken, completion }))
       return provider.advanceOrchestration({
         instanceId,
-        lastEventId: program.lastEvent.eventId,
+        lastEvent: program.lastEvent,
         results,
         turn: ran.turn,
         handOver

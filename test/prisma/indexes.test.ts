@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { hash } from "node:crypto"
 import * as Test from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { type Counted, counted } from "../utils/reads.ts"
@@ -276,8 +277,10 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     250
   ],
   "advanceOrchestrations": [
-    `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,"results":1,"worker":1,
-       "handover_limit":2,"status":"ContinuedAsNew"}]', ${results("idle")},
+    `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,
+       "last_event_hash":"${
+      hash("sha256", "{\"type\":\"X\"}")
+    }","results":1,"worker":1,"handover_limit":2,"status":"ContinuedAsNew"}]', ${results("idle")},
        '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]',
        ${handedOver}, p_now_ms => ${now})`,
     [

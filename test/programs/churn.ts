@@ -161,6 +161,7 @@ const advance = Effect.fnUntraced(function*(
         Effect.map(driver.readHistory({ instanceId, executionId: null }), (history): ProviderDriver.OptimisticTurn => ({
           instanceId,
           lastEventId: history.length,
+          lastEvent: history.at(-1) ?? "",
           results: shuffled(left).filter((one) => one.instanceId === instanceId).map(({ lockToken }) => ({
             lockToken,
             workItem: "{\"ActivityCompleted\":{}}"

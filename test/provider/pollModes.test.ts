@@ -350,7 +350,7 @@ describe("What a process announces:", () => {
       )
       yield* Effect.forkChild(provider.advanceOrchestration({
         instanceId: "i",
-        lastEventId: 3,
+        lastEvent: Starts.scheduled("i", 3),
         results: [],
         turn,
         handOver: { limit: 1, lockTimeout: Duration.seconds(30), activities: ["A"], tags: { _tag: "DefaultOnly" } }

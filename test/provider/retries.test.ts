@@ -250,7 +250,7 @@ describe("Retries:", () => {
       (provider) =>
         provider.advanceOrchestration({
           instanceId: "a",
-          lastEventId: 2,
+          lastEvent: Starts.scheduled("a", 2),
           results: [{
             lockToken: "t",
             completion: { _tag: "ActivityCompleted", instance: "a", executionId: 1, id: 2, result: "" }

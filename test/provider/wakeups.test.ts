@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
-import { start } from "../utils/starts.ts"
+import { scheduled, start } from "../utils/starts.ts"
 
 type Service = Provider.Provider["Service"]
 
@@ -83,7 +83,7 @@ describe("News inside the process:", () => {
       const error = yield* Effect.flip(
         provider.advanceOrchestration({
           instanceId: "a",
-          lastEventId: 2,
+          lastEvent: scheduled("a", 2),
           results: [{ lockToken: "1.t", completion }],
           turn
         })

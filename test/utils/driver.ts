@@ -128,12 +128,13 @@ export const unclaimedTurn = (lastEventId: number, changes: Partial<UnclaimedTur
 export const optimistic = (
   instanceId: string,
   lockTokens: ReadonlyArray<string>,
-  { lastEventId = 2, handOver = null, ...changes }: Partial<
-    UnclaimedTurn & Pick<OptimisticTurn, "handOver" | "lastEventId">
+  { lastEventId = 2, lastEvent = events(lastEventId)[0]!.eventData, handOver = null, ...changes }: Partial<
+    UnclaimedTurn & Pick<OptimisticTurn, "handOver" | "lastEvent" | "lastEventId">
   > = {}
 ): OptimisticTurn => ({
   instanceId,
   lastEventId,
+  lastEvent,
   results: lockTokens.map((lockToken) => ({ lockToken, workItem: `{"ActivityCompleted":{"of":"${lockToken}"}}` })),
   turn: unclaimedTurn(lastEventId, changes),
   handOver

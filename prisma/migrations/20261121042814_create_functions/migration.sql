@@ -2915,7 +2915,7 @@ $$;
 -- Returns one answer per turn, in order: {_tag: Advanced, nowMs, handedOver: [{index, lockToken}]}, or {_tag: Queued,
 -- results: [Done or LockLost]}. A turn is stored if, at the moment of the call, no other transaction works on its instance,
 -- which has no row in instance_locks and no visible message; its execution is the current one, is running, and ends with
--- the event last_event_id; its own event ids are free; its activities have their live locks; and none of these or of those
+-- the event that has last_event_id and last_event_hash (after a failover that lost turns, another one may have its id); its own event ids are free; its activities have their live locks; and none of these or of those
 -- it cancels is locked by another transaction. Of two turns of one instance the first is stored.
 --
 -- Raises 55P03 if a result must become a message while another transaction has locked its activity and this one has
@@ -2928,8 +2928,10 @@ $$;
 -- instance that has no row in instance_locks is the only one to store its turns, so no transaction that waits for these
 -- worker rows holds what dx_store_turns waits for. Without a turn to store: as dx_ack_work_items.
 CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
-  p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id, appends: whether
-                                   --   its event ids continue from there without a gap, results: number of its results}]
+  p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id,
+                                   --   last_event_hash: SHA-256 of its event_data in UTF-8, lower-case hexadecimal;
+                                   --   appends: whether its event ids continue from there without a gap;
+                                   --   results: number of its results}]
   p_results jsonb,                 -- [{ack, token, instance_id, work_item or text_at}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
   p_key_values jsonb,
@@ -3026,16 +3028,18 @@ BEGIN
             AND e.execution_id = t.execution_id
         ) = 'Running'
         AND (
-          SELECT h.event_id
+          SELECT h.event_id = t.last_event_id
+            AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = t.last_event_hash
           FROM history AS h
           WHERE h.instance_id = t.instance_id
             AND h.execution_id = t.execution_id
           ORDER BY h.event_id DESC
           LIMIT 1
-        ) = t.last_event_id AS fits
+        ) AS fits
     FROM ROWS FROM (
-      jsonb_to_recordset(p_turns) AS (instance_id text, execution_id bigint, last_event_id bigint, results bigint)
-    ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, results, position)
+      jsonb_to_recordset(p_turns)
+        AS (instance_id text, execution_id bigint, last_event_id bigint, last_event_hash text, results bigint)
+    ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, last_event_hash, results, position)
   ) AS turn;
 
   IF p_history IS NOT NULL AND jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
@@ -3291,13 +3295,14 @@ BEGIN
         AND e.execution_id = v_execution_id
     ) IS DISTINCT FROM 'Running'
     OR (
-      SELECT h.event_id
+      SELECT h.event_id = (p_turn ->> 'last_event_id')::bigint
+        AND encode(sha256(convert_to(h.event_data, 'UTF8')), 'hex') = p_turn ->> 'last_event_hash'
       FROM history AS h
       WHERE h.instance_id = v_id
         AND h.execution_id = v_execution_id
       ORDER BY h.event_id DESC
       LIMIT 1
-    ) IS DISTINCT FROM (p_turn ->> 'last_event_id')::bigint
+    ) IS NOT TRUE
     -- At its end, changes of key-values become visible.
     OR (
       v_status IS NOT NULL

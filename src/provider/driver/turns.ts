@@ -196,8 +196,10 @@ export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "execu
  *
  * - no other transaction is claiming the instance, and it has no lock, live or expired;
  * - no message for it is visible;
- * - `executionId` of the turn is its current execution, that execution is `Running`, and `lastEventId` is the id of its
- *   last event, and no event id of the turn is taken or given twice;
+ * - `executionId` of the turn is its current execution, that execution is `Running`, and no event id of the turn is taken
+ *   or given twice;
+ * - its last event has the id `lastEventId` and the text `lastEvent`. The id is not enough: after a failover that lost
+ *   turns, another event may have it;
  * - every activity in `results` is one of the instance, has its live lock, and is given once;
  * - no other turn of the set has been stored for the instance.
  *
@@ -210,6 +212,8 @@ export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "execu
 export interface OptimisticTurn {
   readonly instanceId: string
   readonly lastEventId: number
+  /** As it was stored, byte for byte. */
+  readonly lastEvent: string
   /** Claimed activities of this instance that have ended, each with its completion. At least one. */
   readonly results: ReadonlyArray<{ readonly lockToken: string; readonly workItem: string }>
   readonly turn: UnclaimedTurn

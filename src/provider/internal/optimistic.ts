@@ -13,7 +13,7 @@ import * as drivers from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
 import { checked } from "./check.ts"
-import { encodeItem, encodeUnclaimedTurn, sizeOfAck, sizeOfItem } from "./encoding.ts"
+import { encodeEvent, encodeItem, encodeUnclaimedTurn, sizeOfAck, sizeOfItem } from "./encoding.ts"
 import { measured, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
 import type { StoreClock } from "./storeClock.ts"
@@ -93,12 +93,13 @@ export const make = Effect.fnUntraced(function*(
     advanceOrchestration: (optimistic) =>
       checked("advanceOrchestration", [
         check.id("instanceId", optimistic.instanceId),
-        check.whole("lastEventId", optimistic.lastEventId, 1),
+        check.whole("lastEvent", optimistic.lastEvent.eventId, 1),
         ...optimistic.results.map(({ lockToken }) => check.text("lockToken", lockToken)),
         ...check.turn(optimistic.turn),
         ...check.handOver(optimistic.handOver)
       ], () => {
-        const { instanceId, lastEventId, results, turn } = optimistic
+        const { instanceId, lastEvent, results, turn } = optimistic
+        const { eventData, eventId } = encodeEvent(lastEvent)
         const encoded = encodeUnclaimedTurn(turn)
         const encodedResults = results.map(({ completion, lockToken }) => ({
           lockToken,
@@ -113,7 +114,8 @@ export const make = Effect.fnUntraced(function*(
           Metrics.ackOrchestrationItemDuration,
           send({
             instanceId,
-            lastEventId,
+            lastEventId: eventId,
+            lastEvent: eventData,
             results: encodedResults,
             turn: encoded,
             handOver: encodeHandOver(optimistic.handOver)

@@ -247,6 +247,19 @@ export const optimisticTurns = topic("optimistic_turns", {
     yield* delivers(activityCompleted("i", 2))
   }),
 
+  // Both as after a failover that lost turns.
+  another_event_with_the_id_of_the_last: Effect.gen(function*() {
+    const ended = yield* working("i")
+    yield* queues("i", ended, { ...next, lastEvent: { timestampMs: 1 } })
+    assert.lengthOf((yield* delivers(activityCompleted("i", 2))).item.history, 2)
+  }),
+
+  another_event_with_the_id_and_the_time_of_the_last: Effect.gen(function*() {
+    const ended = yield* working("i")
+    yield* queues("i", ended, { ...next, lastEvent: { input: "other" } })
+    assert.lengthOf((yield* delivers(activityCompleted("i", 2))).item.history, 2)
+  }),
+
   a_taken_event_id: Effect.gen(function*() {
     const ended = yield* working("i")
     yield* queues("i", ended, { ...next, events: [completion(3, 2), activityScheduled(2)] })

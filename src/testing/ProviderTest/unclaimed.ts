@@ -8,6 +8,7 @@ import { assert } from "@effect/vitest"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import type * as Event from "../../model/Event.ts"
 import type { TagFilter } from "../../model/Instance.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import { Admin } from "../../provider/Admin.ts"
@@ -25,6 +26,7 @@ import {
   named,
   parallel,
   Settings,
+  stamp,
   started,
   startItem,
   turnOf,
@@ -115,6 +117,8 @@ export const completion = (eventId: number, activityId: number, result = `result
 export interface Advance extends Omit<Ack, "left"> {
   /** Defaults to the id before that of the first event. */
   readonly lastEventId?: number
+  /** How the caller's last event differs from the stored one. */
+  readonly lastEvent?: Pick<Event.Event, "timestampMs"> | Pick<Event.Of<"ActivityScheduled">, "input">
   readonly handOver?: HandOver
 }
 
@@ -127,14 +131,21 @@ const completionOf = ({ item }: Ended): WorkItem.Of<"ActivityCompleted"> => ({
 
 /** Stores results together with the turn they lead to, if that is possible. */
 export const advance = (instanceId: string, ended: ReadonlyArray<Ended>, turn: Advance) =>
-  Effect.flatMap(Provider, (provider) =>
-    provider.advanceOrchestration({
+  Effect.gen(function*() {
+    const provider = yield* Provider
+    const executionId = turn.executionId ?? 1
+    const eventId = turn.lastEventId ?? turn.events![0]!.eventId - 1
+    const history = yield* provider.readWithExecution(instanceId, executionId)
+    const lastEvent = history.find((event) => event.eventId === eventId) ??
+      stamp(instanceId, executionId, activityScheduled(eventId))
+    return yield* provider.advanceOrchestration({
       instanceId,
-      lastEventId: turn.lastEventId ?? turn.events![0]!.eventId - 1,
+      lastEvent: { ...lastEvent, ...turn.lastEvent },
       results: ended.map((one) => ({ lockToken: one.lockToken, completion: completionOf(one) })),
-      turn: turnOf(instanceId, turn.executionId ?? 1, turn),
+      turn: turnOf(instanceId, executionId, turn),
       handOver: handOverOf(turn.handOver)
-    }))
+    })
+  })
 
 /** Requires that the turn is stored; gives what was handed over. */
 export const advances = (instanceId: string, ended: ReadonlyArray<Ended>, turn: Advance) =>

@@ -62,6 +62,7 @@ const advance = (...turns: ReadonlyArray<Partial<OptimisticTurn>>): Operation =>
   turns: turns.map((changes) => ({
     instanceId: "a",
     lastEventOffset: 0,
+    isOther: false,
     results: [{ token: { open: 0 }, isOwn: true }],
     turn: unclaimed(),
     handOver: null,

@@ -82,6 +82,8 @@ export interface OptimisticTurn {
   readonly instanceId: string
   /** Added to the id of the last event. */
   readonly lastEventOffset: number
+  /** Believes the last event to be another one. */
+  readonly isOther: boolean
   /** Of activities of this instance, or of any. */
   readonly results: ReadonlyArray<{ readonly token: Handle; readonly isOwn: boolean }>
   readonly turn: UnclaimedTurn

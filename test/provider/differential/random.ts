@@ -155,6 +155,7 @@ const result = fc.record({ token: handle, isOwn: fc.constantFrom(true, true, tru
 
 const turnOfInstance = {
   lastEventOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, -1),
+  isOther: fc.constantFrom(...Array.from({ length: 15 }, () => false), true),
   results: fc.oneof({ weight: 3, arbitrary: some(result, 1) }, { weight: 1, arbitrary: some(result, 2) }),
   turn: unclaimedTurn,
   handOver

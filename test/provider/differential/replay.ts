@@ -298,7 +298,7 @@ const advance = Effect.fnUntraced(function*(
   const given = new Set<string>()
   const optimistic = yield* Effect.forEach(
     turns,
-    ({ handOver, instanceId, lastEventOffset, results, turn }, position) =>
+    ({ handOver, instanceId, isOther, lastEventOffset, results, turn }, position) =>
       Effect.gen(function*() {
         const [state] = yield* driver.readInstances([instanceId])
         const executionId = state?.executionId ?? 1
@@ -311,6 +311,7 @@ const advance = Effect.fnUntraced(function*(
         return {
           instanceId,
           lastEventId: lastEventOffset + (lastEvent === undefined ? 0 : JSON.parse(lastEvent).event_id as number),
+          lastEvent: isOther ? `${lastEvent} ` : lastEvent ?? "",
           results: (tokens.length > 0 ? tokens : ["1.x"]).map((lockToken) => ({
             lockToken,
             workItem: completed(step)

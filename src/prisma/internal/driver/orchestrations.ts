@@ -2,6 +2,7 @@
  * Instances: claims, turns, messages and starts.
  */
 import * as Effect from "effect/Effect"
+import { hash } from "node:crypto"
 import type {
   FetchOrchestrationItems,
   OptimisticAnswer,
@@ -76,9 +77,10 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
       if (turns.length === 0) return []
       const workers = makeWorkers()
       const texts = new Texts()
-      const rows = turns.map(({ handOver, instanceId, lastEventId, results, turn }) => ({
+      const rows = turns.map(({ handOver, instanceId, lastEvent, lastEventId, results, turn }) => ({
         instance_id: instanceId,
         last_event_id: lastEventId,
+        last_event_hash: hash("sha256", lastEvent), // it can be as long as a payload
         results: results.length,
         appends: appends(turn, lastEventId),
         ...turnRow(turn, texts),

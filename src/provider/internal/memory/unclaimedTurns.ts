@@ -30,10 +30,9 @@ const advanceAll = (
 ): ReadonlyArray<OptimisticAnswer> => {
   const storing = turns.begin(store, now)
   const advanced = new Set<string>()
-  const stored = optimistic.map(({ handOver, instanceId, lastEventId, results, turn }) => {
-    if (advanced.has(instanceId) || !isWhereBelieved(store, { instanceId, lastEventId, results, turn }, now)) {
-      return null
-    }
+  const stored = optimistic.map((one) => {
+    const { handOver, instanceId, results, turn } = one
+    if (advanced.has(instanceId) || !isWhereBelieved(store, one, now)) return null
     advanced.add(instanceId)
     for (const { lockToken } of results) activities.end(store, lockToken, now)
     return storing.store(instanceId, turn, handOver)
@@ -56,14 +55,15 @@ const advanceAll = (
 
 const isWhereBelieved = (
   store: tables.Tables,
-  { instanceId, lastEventId, results, turn: { executionId, history } }: Omit<OptimisticTurn, "handOver">,
+  { instanceId, lastEvent, lastEventId, results, turn: { executionId, history } }: OptimisticTurn,
   now: number
 ): boolean =>
   !store.locks.has(instanceId) &&
   ![...store.messages.values()].some((message) => message.instanceId === instanceId && message.visibleAtMs <= now) &&
   store.instances.get(instanceId)?.executionId === executionId &&
   tables.executionOf(store, instanceId, executionId)?.status === "Running" &&
-  lastEventId > 0 && tables.lastEventId(store, instanceId, executionId) === lastEventId &&
+  tables.lastEventId(store, instanceId, executionId) === lastEventId &&
+  store.history.get(instanceId)?.get(executionId)?.get(lastEventId) === lastEvent &&
   !tables.hasTaken(store, instanceId, executionId, history) &&
   new Set(results.map(({ lockToken }) => lockToken)).size === results.length &&
   results.every(({ lockToken }) => activities.isHeld(store, lockToken, now, instanceId))
