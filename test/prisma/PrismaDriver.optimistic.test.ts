@@ -55,6 +55,26 @@ describe("advanceOrchestrations:", () => {
       )
     }))
 
+  it.effect("the text of the last event is compared, whatever it holds", () =>
+    Effect.gen(function*() {
+      const { driver } = yield* open
+      const texts = ["{}", "{\"a\":\"é 😀 \\u0001 \\\\ \\\"\"}", `{"long":"${"0123456789".repeat(10_000)}"}`]
+      const waiting = yield* Test.waiting(driver, texts.flatMap((_, i) => [`same ${i}`, `other ${i}`]))
+      for (const [i, text] of texts.entries()) {
+        const [same, other] = [`same ${i}`, `other ${i}`]
+        for (const instanceId of [same, other]) {
+          const history = [{ eventId: 3, eventType: "TimerFired", eventData: text }]
+          yield* driver.appendHistory({ instanceId, executionId: 1, history })
+        }
+        const answers = yield* advance(
+          driver,
+          Test.optimistic(same, waiting[same]!, { lastEventId: 3, lastEvent: text }),
+          Test.optimistic(other, waiting[other]!, { lastEventId: 3, lastEvent: `${text} ` })
+        )
+        assert.deepStrictEqual(answers.map(({ _tag }) => _tag), ["Advanced", "Queued"])
+      }
+    }))
+
   it.effect("ends the execution as an ack does: status, values, remaining timers, message to the parent", () =>
     Effect.gen(function*() {
       const { driver, sql } = yield* open
