@@ -4,6 +4,7 @@ import * as TestClock from "effect/testing/TestClock"
 import type { HandOver, OptimisticAnswer, OptimisticTurn } from "../../src/provider/ProviderDriver.ts"
 import * as Test from "../utils/driver.ts"
 import { session } from "../utils/session.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
 
 const open = Test.open({ clock: "effect" })
 
@@ -59,19 +60,24 @@ describe("advanceOrchestrations:", () => {
     Effect.gen(function*() {
       const { driver } = yield* open
       const texts = ["{}", "{\"a\":\"é 😀 \\u0001 \\\\ \\\"\"}", `{"long":"${"0123456789".repeat(10_000)}"}`]
-      const waiting = yield* Test.waiting(driver, texts.flatMap((_, i) => [`same ${i}`, `other ${i}`]))
-      for (const [i, text] of texts.entries()) {
-        const [same, other] = [`same ${i}`, `other ${i}`]
-        for (const instanceId of [same, other]) {
-          const history = [{ eventId: 3, eventType: "TimerFired", eventData: text }]
-          yield* driver.appendHistory({ instanceId, executionId: 1, history })
-        }
-        const answers = yield* advance(
-          driver,
-          Test.optimistic(same, waiting[same]!, { lastEventId: 3, lastEvent: text }),
-          Test.optimistic(other, waiting[other]!, { lastEventId: 3, lastEvent: `${text} ` })
+      const instances = texts.flatMap((text, i) =>
+        ["alone", "together"].flatMap((sent) => [
+          { instanceId: `${sent} ${i}`, sent, stored: text, believed: text },
+          { instanceId: `other, ${sent} ${i}`, sent, stored: text, believed: `${text} ` }
+        ])
+      )
+      const waiting = yield* Test.waiting(driver, instances.map(({ instanceId }) => instanceId))
+      for (const { instanceId, stored } of instances) {
+        const history = [{ eventId: 3, eventType: "TimerFired", eventData: stored }]
+        yield* driver.appendHistory({ instanceId, executionId: 1, history })
+      }
+      const turns = (sent: string) =>
+        instances.filter((one) => one.sent === sent).map(({ believed, instanceId }) =>
+          Test.optimistic(instanceId, waiting[instanceId]!, { lastEventId: 3, lastEvent: believed })
         )
-        assert.deepStrictEqual(answers.map(({ _tag }) => _tag), ["Advanced", "Queued"])
+      const alone = yield* Effect.forEach(turns("alone"), (turn) => advance(driver, turn))
+      for (const answers of [alone.flat(), yield* advance(driver, ...turns("together"))]) {
+        assert.deepStrictEqual(answers.map(({ _tag }) => _tag), texts.flatMap(() => ["Advanced", "Queued"]))
       }
     }))
 
@@ -301,6 +307,10 @@ describe("advanceOrchestrations and transactions of others:", () => {
       assert.lengthOf(yield* test.driver.readHistory({ instanceId: "b", executionId: 1 }), 2)
       assert.lengthOf(yield* test.sql("SELECT FROM worker_queue"), 2)
       yield* other("COMMIT")
+      // The server reports an error before it has rolled back.
+      const locks = `SELECT FROM pg_locks JOIN pg_database AS d ON d.oid = database
+        WHERE locktype = 'advisory' AND datname = current_database()`
+      yield* waitUntil(Effect.map(test.sql(locks), (held) => held.length === 0))
       assert.deepStrictEqual(
         (yield* advance(test.driver, ...turns)).map(({ _tag }) => _tag),
         ["Advanced", "Advanced"]

@@ -132,6 +132,8 @@ const idle = ["idle", "timers"].map((id) => `
     SELECT '{}', ${at(-1000)}, now(), '${uuid}', ${now + 60_000}, '${id}', 1, 1, 'A'
     WHERE NOT EXISTS (SELECT FROM worker_queue WHERE instance_id = '${id}');`).join("")
 
+const lastEvent = `"last_event_hash":"${hash("sha256", "{\"type\":\"X\"}")}"`
+
 const results = (instanceId: string) =>
   `(SELECT jsonb_build_array(jsonb_build_object('ack', 1, 'token', id || '.${uuid}', 'instance_id', instance_id,
      'work_item', '{}')) FROM worker_queue WHERE instance_id = '${instanceId}')`
@@ -278,9 +280,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ],
   "advanceOrchestrations": [
     `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,
-       "last_event_hash":"${
-      hash("sha256", "{\"type\":\"X\"}")
-    }","results":1,"worker":1,"handover_limit":2,"status":"ContinuedAsNew"}]', ${results("idle")},
+       ${lastEvent},"results":1,"worker":1,"handover_limit":2,"status":"ContinuedAsNew"}]', ${results("idle")},
        '[{"ack":1,"event_id":99999,"event_type":"TimerFired","event_data":"{}"}]', '[{"ack":1,"action":"clear_all"}]',
        ${handedOver}, p_now_ms => ${now})`,
     [
@@ -313,7 +313,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     250
   ],
   "advanceOrchestrations with a plain turn, beside many timers": [
-    `SELECT dx_advance_orchestrations('[{"instance_id":"timers","execution_id":1,"last_event_id":1,"results":1,
+    `SELECT dx_advance_orchestrations('[{"instance_id":"timers","execution_id":1,"last_event_id":1,${lastEvent},"results":1,
        "appends":true,"worker":1,"handover_limit":2,"spare":0}]', ${results("timers")},
        '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, ${plain}, p_now_ms => ${now})`,
     [
@@ -328,7 +328,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     250
   ],
   "advanceOrchestrations with a plain turn, the last one": [
-    `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,"results":1,
+    `SELECT dx_advance_orchestrations('[{"instance_id":"idle","execution_id":1,"last_event_id":1,${lastEvent},"results":1,
        "appends":true,"status":"Completed"}]', ${results("idle")},
        '[{"ack":1,"event_id":2,"event_type":"TimerFired","event_data":"{}"}]', NULL, NULL, NULL, NULL, NULL, p_now_ms => ${now})`,
     ["executions_pkey", "history_pkey", "kv_delta_pkey", "worker_queue_pkey"],
