@@ -280,6 +280,28 @@ describe("query", () => {
       assert.strictEqual(row!.level, "read committed")
     }))
 
+  it.live("query: compresses with LZ4 where the server can, unless another method was chosen", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const [server] = yield* test.sql<{ setting: string; can: boolean }>(
+        `SELECT setting, 'lz4' = ANY (enumvals) AND source = 'default' AS can FROM pg_settings
+         WHERE name = 'default_toast_compression'`
+      )
+      const methodOf = (url: string) =>
+        Effect.gen(function*() {
+          const db = yield* Database.make({ url })
+          const [row] = yield* db.query<{ method: string }>(
+            "compression",
+            Prisma.sql`SELECT current_setting('default_toast_compression') AS method`
+          )
+          return row!.method
+        })
+      assert.strictEqual(yield* methodOf(test.url), server!.can ? "lz4" : server!.setting)
+      const chosen = new URL(test.url)
+      chosen.searchParams.set("options", "-c default_toast_compression=pglz")
+      assert.strictEqual(yield* methodOf(chosen.toString()), "pglz")
+    }))
+
   it.live("query: reads timestamps correctly in any time zone of the role", () =>
     Effect.gen(function*() {
       const test = yield* PgServer.database

@@ -75,8 +75,11 @@ export const shared = <Item, A>(
 export const answeredAlike = <A>(items: ReadonlyArray<unknown>, call: Effect.Effect<A, ProviderError>) =>
   Effect.map(call, (answer) => items.map(() => answer))
 
-/** Bytes of texts in one statement that stores, after which it takes no further item. */
-const maxSetBytes = 16 * 1024 * 1024
+/**
+ * Bytes of texts in one statement that stores, after which it takes no further item. Then the bytes cost more than the
+ * statement, and the process encodes the next one while the database stores this one.
+ */
+const maxSetBytes = 1024 * 1024
 
 /** One call may be why a set of several failed: it is refused, or it waits for what another one holds. */
 export const isOfOneCall = ({ isRetryable, reason }: ProviderError) =>
