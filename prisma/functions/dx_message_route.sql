@@ -47,8 +47,8 @@ BEGIN
       v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
       v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
     EXCEPTION
-      -- The text is not JSON. An insert must not fail for that.
-      WHEN data_exception THEN
+      -- The text is not JSON, or too deep. An insert must not fail for that.
+      WHEN data_exception OR program_limit_exceeded THEN
         v_route := NULL;
     END;
     -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript

@@ -220,6 +220,14 @@ describe("importFile", () => {
          UPDATE worker_queue SET visible_at = 9223372036854775807 WHERE instance_id = 'parent';
          UPDATE executions SET execution_id = 9007199254740991 WHERE instance_id = 'done'`
       )
+      // Deeper than the parsers of both databases read.
+      for (const kind of ["StartOrchestration", "ActivityExecute"]) {
+        file.sql(
+          `INSERT INTO ${kind === "ActivityExecute" ? "worker_queue" : "orchestrator_queue"} (instance_id, work_item)
+           VALUES ('deep', ?)`,
+          `{"${kind}":${"[".repeat(100_000)}${"]".repeat(100_000)}}`
+        )
+      }
       yield* SqliteImport.importFile({ file: file.path, target })
       yield* equal(file, target)
       const due = (table: string, id: string) => `(SELECT visible_at FROM ${table} WHERE instance_id = '${id}')`

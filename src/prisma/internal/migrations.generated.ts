@@ -3245,6 +3245,38 @@ BEGIN
 END
 $$;
 
+-- Returns the route (name and tag) of an activity. Empty if its text names none, or if the route is too long.
+--
+-- Bound: the text of the activity. Locks: none.
+CREATE OR REPLACE FUNCTION dx_activity_route(
+  p_work_item text,
+  p_tag text,                      -- as the column \`tag\` has it
+  p_session_id text
+)
+RETURNS text
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_route text;
+BEGIN
+  BEGIN
+    v_route := p_work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || dx_tag(p_tag), '');
+  EXCEPTION
+    -- The text is not JSON, or too deep. An insert must not fail for that.
+    WHEN data_exception OR program_limit_exceeded THEN
+      NULL;
+  END;
+  -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
+  -- worker serves names this long.
+  RETURN CASE
+    WHEN octet_length(v_route) + COALESCE(octet_length(p_session_id), 0) <= 2400 THEN v_route
+    ELSE ''
+  END;
+END
+$$;
+
 -- Writes messages to the outbox in the given order, in the transaction that makes them necessary.
 --
 -- Functions that store other rows together with a message insert into queue_outbox themselves, in their own statement, a row
@@ -6101,8 +6133,8 @@ BEGIN
       v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
       v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
     EXCEPTION
-      -- The text is not JSON. An insert must not fail for that.
-      WHEN data_exception THEN
+      -- The text is not JSON, or too deep. An insert must not fail for that.
+      WHEN data_exception OR program_limit_exceeded THEN
         v_route := NULL;
     END;
     -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
@@ -8779,21 +8811,7 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-  BEGIN
-    NEW.route := COALESCE(
-      NEW.work_item::jsonb -> 'ActivityExecute' ->> 'name' || COALESCE(' #' || dx_tag(NEW.tag), ''),
-      ''
-    );
-  EXCEPTION
-    -- The text is not JSON. An insert must not fail for that.
-    WHEN data_exception THEN
-      NULL;
-  END;
-  IF octet_length(NEW.route) + COALESCE(octet_length(NEW.session_id), 0) > 2400 THEN
-    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
-    -- worker serves names this long.
-    NEW.route := '';
-  END IF;
+  NEW.route := dx_activity_route(NEW.work_item, NEW.tag, NEW.session_id);
   IF NEW.lock_token IS NULL AND current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on' THEN
     PERFORM dx_notify('worker_work', ARRAY[NEW.visible_at]);
   END IF;

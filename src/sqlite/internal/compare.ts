@@ -65,7 +65,8 @@ export const run = Effect.fnUntraced(function*(
   const report = yield* Progress.phase(onProgress, "comparing", examined.rows)
 
   const sources = Tables.all.filter((table) => Tables.isPresent(table, has))
-  const ofFile = (table: Tables.Table, range?: Rows.Range) => fileRows(file, table, shape, kept, range)
+  const ofFile = (table: Tables.Table, range?: Parameters<typeof Rows.rows>[4]) =>
+    fileRows(file, table, shape, kept, range)
   let instances = 0
   let done = 0
   for (let after: string | undefined;;) {
@@ -86,7 +87,19 @@ export const run = Effect.fnUntraced(function*(
       compareSets(differences, tables[0]!, inFile, inTarget)
       done += inFile.length
     }
+    const locks = differences.of("instance_locks")
+    for (const instanceId of yield* lockedOf(target, ids)) {
+      locks.inTarget.add([instanceId])
+      differences.add({ table: "instance_locks", instanceId, row: "", kind: "additional", columns: [] })
+    }
     yield* report(done)
+  }
+  const activities = sources.find(({ name }) => name === "worker_queue")!
+  const withoutInstance = yield* file.reading(() => [...ofFile(activities, Rows.noInstance)])
+  if (withoutInstance.length > 0) {
+    const inTarget = yield* all(targetRows(target, activities, null))
+    // Nothing says which of the others come from the file.
+    compareSets(differences, activities, withoutInstance, matching(activities, withoutInstance, inTarget))
   }
   const sessions = sources.find(({ name }) => name === "sessions")
   if (sessions !== undefined) {
@@ -142,26 +155,47 @@ function* fileRows(
   table: Tables.Table,
   shape: Tables.Shape,
   kept: ReadonlySet<string>,
-  range?: Rows.Range
+  range?: Parameters<typeof Rows.rows>[4]
 ): Generator<Differences.Compared, void, undefined> {
   const id = idIndex(table)
+  const asDerived = derivedOf(table).map(() => null)
   for (const { values } of Rows.rows(file, table, shape, "payloadBytes", range)) {
     if (id !== -1 && kept.has(String(values[id]))) continue
-    yield values.map((value) => value instanceof Uint8Array ? createHash("sha256").update(value).digest("hex") : value)
+    yield [
+      ...values.map((value) => value instanceof Uint8Array ? createHash("sha256").update(value).digest("hex") : value),
+      ...asDerived
+    ]
   }
 }
 
-/** Pages of rows in the order of the file; those of a table without a key in one. */
-const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArray<string>) => {
+/** Those of the instances that have a lock. */
+const lockedOf = ({ run }: Target.Target, ids: ReadonlyArray<string>) =>
+  Effect.map(
+    run(
+      `SELECT instance_id AS id FROM instance_locks WHERE instance_id = ANY($1) ORDER BY instance_id COLLATE "C"`,
+      [ids]
+    ),
+    (rows) => rows.map(({ id }) => String(id))
+  )
+
+/**
+ * Pages of rows in the order of the file; those of a table without a key in one. With null for the ids, rows without an
+ * instance.
+ */
+const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArray<string> | null) => {
   const { columns, key, name } = table
-  const read = columns.map((column) =>
+  const stored = columns.map((column) =>
     column.kind === "time"
-      ? `round(extract(epoch FROM t.${column.name}) * 1000)::bigint::text`
+      ? `CASE WHEN isfinite(t.${column.name}) THEN round(extract(epoch FROM t.${column.name}) * 1000)::bigint::text
+           ELSE t.${column.name}::text END`
       : column.kind === "number"
       ? `t.${column.name}::text`
       : column.isPayload
       ? `encode(sha256(convert_to(t.${column.name}, 'UTF8')), 'hex')`
       : `t.${column.name}`
+  )
+  const derived = derivedOf(table).map(({ name, sql }) =>
+    `CASE WHEN t.${name} IS DISTINCT FROM ${sql} THEN COALESCE(t.${name}, '') END`
   )
   const owner = name === "sessions" ? "session_id" : "instance_id"
   const order = key.length > 0
@@ -169,7 +203,7 @@ const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArr
     : name === "sessions"
     ? [`t.session_id COLLATE "C"`]
     : ["t.id"]
-  const kinds = columns.map(({ kind }) => kind)
+  const kinds = [...columns.map(({ kind }) => kind), ...derived.map(() => "text" as const)]
   const keyIndexes = key.map((column) => columns.findIndex(({ name }) => name === column))
   // More than the events of a batch, so that only an instance with more needs a second page.
   const pageSize = key.length > 0 ? 2 * Batches.maxEvents : undefined
@@ -183,8 +217,8 @@ const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArr
         })`
       return Effect.map(
         target.run(
-          `SELECT ${read.map((sql, index) => `${sql} AS c${index}`).join(", ")} FROM ${name} AS t
-           WHERE t.${owner} = ANY($1) ${bound}
+          `SELECT ${[...stored, ...derived].map((sql, index) => `${sql} AS c${index}`).join(", ")} FROM ${name} AS t
+           WHERE ${ids === null ? `$1::text[] IS NULL AND t.${owner} IS NULL` : `t.${owner} = ANY($1)`} ${bound}
            ORDER BY ${order.join(", ")} ${pageSize === undefined ? "" : `LIMIT ${pageSize}`}`,
           [ids, ...(after === undefined ? [] : keyIndexes.map((index) => after[index]))]
         ),
@@ -193,7 +227,7 @@ const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArr
           rows: rows.map((row): Differences.Compared =>
             kinds.map((kind, index) => {
               const value = row[`c${index}`] as string | null
-              return value === null || kind === "text" ? value : Number(value)
+              return value === null || kind === "text" || /infinity$/.test(value) ? value : Number(value)
             })
           )
         })
@@ -205,6 +239,8 @@ const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArr
 type Pages = ReturnType<typeof targetRows>
 
 const all = (pages: Pages) => Effect.map(pages.page(undefined), ({ rows }) => rows)
+
+const derivedOf = ({ name }: Tables.Table) => Tables.derived[name] ?? []
 
 const idIndex = ({ columns }: Tables.Table) => columns.findIndex(({ name }) => name === "instance_id")
 
@@ -228,7 +264,8 @@ const compareKeyed = Effect.fnUntraced(function*(
   file: SqliteFile.SqliteFile
 ) {
   const { columns, key, name } = table
-  const keyIndexes = key.map((column) => columns.findIndex((one) => one.name === column))
+  const names = [...columns, ...derivedOf(table)].map((column) => column.name)
+  const keyIndexes = key.map((column) => names.indexOf(column))
   const sums = differences.of(name)
   let read = 0
   const nextOfFile = () => {
@@ -265,7 +302,7 @@ const compareKeyed = Effect.fnUntraced(function*(
           continue
         }
         const file = one
-        const different = columns.filter((_, index) => file[index] !== ours[index]).map((column) => column.name)
+        const different = names.filter((_, index) => file[index] !== ours[index])
         if (different.length > 0) {
           const instanceId = String(ours[keyIndexes[0]!])
           differences.add({ table: name, instanceId, row: keyText(table, ours), kind: "differs", columns: different })
@@ -287,32 +324,36 @@ const compareSets = (
 ) => {
   const sums = differences.of(table.name)
   const owner = table.name === "sessions" ? 0 : idIndex(table)
-  const groups = new Map<string, { readonly inFile: Array<string>; readonly inTarget: Array<string> }>()
-  const group = (side: "inFile" | "inTarget", rows: ReadonlyArray<Differences.Compared>) => {
-    for (const row of rows) {
-      const id = String(row[owner])
-      const known = groups.get(id) ?? { inFile: [], inTarget: [] }
-      known[side].push(JSON.stringify(row))
-      groups.set(id, known)
-    }
+  const derived = derivedOf(table)
+  const groups = new Map<string | null, Group>()
+  const groupOf = (row: Differences.Compared) => {
+    const id = row[owner] === null ? null : String(row[owner])
+    const known = groups.get(id) ?? { inFile: [], inTarget: [], wrong: [] }
+    groups.set(id, known)
+    return known
   }
-  group("inFile", inFile)
-  group("inTarget", inTarget)
+  for (const row of inFile) groupOf(row).inFile.push(textOf(table, row))
+  for (const row of inTarget) {
+    const group = groupOf(row)
+    group.inTarget.push(textOf(table, row))
+    group.wrong.push(derived.filter((_, index) => row[table.columns.length + index] !== null).map(({ name }) => name))
+  }
   // Ids are new in the target, so only the order within an instance counts.
-  for (const [id, { inFile, inTarget }] of [...groups].sort(([one], [other]) => one < other ? -1 : 1)) {
+  for (const [id, { inFile, inTarget, wrong }] of [...groups].sort(([one], [other]) => one! < other! ? -1 : 1)) {
     for (const row of inFile) sums.inFile.add([row])
-    for (const row of inTarget) sums.inTarget.add([row])
-    const differ = (kind: Differences.Difference["kind"], row: string) =>
+    inTarget.forEach((row, position) => sums.inTarget.add([row, ...wrong[position]!]))
+    const differ = (kind: Differences.Difference["kind"], row: string, columns: ReadonlyArray<string> = []) =>
       differences.add({
         table: table.name,
         instanceId: table.name === "sessions" ? null : id,
         row: table.name === "sessions" ? `session ${id}` : row,
         kind,
-        columns: []
+        columns
       })
+    const place = (position: number) => `number ${position + 1} ${id === null ? "without an instance" : "in its queue"}`
     const left = new Map<string, number>()
     for (const row of inTarget) left.set(row, (left.get(row) ?? 0) + 1)
-    let before = differencesIn(inFile, left, (position) => differ("missing", `number ${position + 1} in its queue`))
+    let before = differencesIn(inFile, left, (position) => differ("missing", place(position)))
     for (const count of left.values()) {
       for (let i = 0; i < count; i++) {
         before = true
@@ -320,7 +361,37 @@ const compareSets = (
       }
     }
     if (!before && inFile.some((row, index) => row !== inTarget[index])) differ("order", "")
+    const known = new Set(inFile)
+    wrong.forEach((columns, position) => {
+      if (columns.length > 0 && known.has(inTarget[position]!)) differ("differs", place(position), columns)
+    })
   }
+}
+
+/** Rows of an instance as texts, and the derived columns of those of the target that are not as an import leaves them. */
+interface Group {
+  readonly inFile: Array<string>
+  readonly inTarget: Array<string>
+  readonly wrong: Array<ReadonlyArray<string>>
+}
+
+/** What the file has of a row. */
+const textOf = ({ columns }: Tables.Table, row: Differences.Compared) => JSON.stringify(row.slice(0, columns.length))
+
+/** The rows of the target that the file has. */
+const matching = (
+  table: Tables.Table,
+  inFile: ReadonlyArray<Differences.Compared>,
+  inTarget: ReadonlyArray<Differences.Compared>
+) => {
+  const left = new Map<string, number>()
+  for (const row of inFile) left.set(textOf(table, row), (left.get(textOf(table, row)) ?? 0) + 1)
+  return inTarget.filter((row) => {
+    const text = textOf(table, row)
+    const count = left.get(text) ?? 0
+    left.set(text, count - 1)
+    return count > 0
+  })
 }
 
 /** Takes the rows out of the set; whether one was not in it. */

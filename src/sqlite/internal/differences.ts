@@ -4,13 +4,19 @@
 import { createHash } from "node:crypto"
 import type * as Tables from "./tables.ts"
 
+/** A table that is compared. Of `instance_locks`, a file has none to compare: an import releases them. */
+export type Name = Tables.Name | "instance_locks"
+
 export interface Difference {
-  readonly table: Tables.Name
-  /** Null for a session. */
+  readonly table: Name
+  /** Null for a session, and for an activity without an instance. */
   readonly instanceId: string | null
   /** Its key, such as `execution 1, event 3`; empty if the instance has one such row. */
   readonly row: string
-  /** `missing`: the target lacks the row of the file. `order`: the rows are equal, but in another order. */
+  /**
+   * `missing`: the target lacks the row of the file. `additional`: the file lacks it. `order`: the rows are equal, but in
+   * another order.
+   */
   readonly kind: "missing" | "additional" | "differs" | "order"
   /** Those that differ; empty for other kinds. */
   readonly columns: ReadonlyArray<string>
@@ -23,7 +29,7 @@ export interface Side {
 }
 
 export interface TableReport {
-  readonly table: Tables.Name
+  readonly table: Name
   readonly inFile: Side
   readonly inTarget: Side
 }
@@ -32,11 +38,11 @@ export interface TableReport {
 export type Compared = ReadonlyArray<string | number | null>
 
 export const make = (max: number) => {
-  const sides = new Map<Tables.Name, { readonly inFile: Sum; readonly inTarget: Sum }>()
+  const sides = new Map<Name, { readonly inFile: Sum; readonly inTarget: Sum }>()
   const found: Array<Difference> = []
   const differing = new Set<string>()
   let count = 0
-  const of = (name: Tables.Name) => {
+  const of = (name: Name) => {
     const known = sides.get(name)
     if (known !== undefined) return known
     const made = { inFile: sum(), inTarget: sum() }

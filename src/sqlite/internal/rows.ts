@@ -11,6 +11,9 @@ export interface Range {
   readonly upTo: string | undefined
 }
 
+/** Rows without an instance. */
+export const noInstance = "noInstance"
+
 export const everything: Range = { after: undefined, upTo: undefined }
 
 /**
@@ -32,7 +35,7 @@ export function* rows(
   table: Table,
   shape: Shape,
   as: As,
-  range: Range = everything
+  range: Range | typeof noInstance = everything
 ): Generator<Row, void, undefined> {
   const { condition, parameters } = within(table, shape, range)
   const read = (column: Column) => {
@@ -83,7 +86,12 @@ export const idsAfter = (table: Table, has: Has, isFirst: boolean): ReadonlyArra
 
 const longBytes = 65_536
 
-const within = (table: Table, { has }: Shape, { after, upTo }: Range) => {
+const within = (table: Table, shape: Shape, range: Range | typeof noInstance) => {
+  if (range === noInstance) {
+    const id = table.columns.find(({ name }) => name === "instance_id")
+    return { condition: id === undefined ? "false" : `${id.sql(shape)} IS NULL`, parameters: [] }
+  }
+  const { after, upTo } = range
   if (after === undefined && upTo === undefined) return { condition: "true", parameters: [] }
   const bounds = (sql: string) =>
     [
@@ -91,7 +99,7 @@ const within = (table: Table, { has }: Shape, { after, upTo }: Range) => {
       ...(upTo === undefined ? [] : [`${sql} <= ?${after === undefined ? 1 : 2}`])
     ].join(" AND ")
   return {
-    condition: table.ids(has).map(({ sql, where }) => `(${where} AND ${bounds(sql)})`).join(" OR ") || "false",
+    condition: table.ids(shape.has).map(({ sql, where }) => `(${where} AND ${bounds(sql)})`).join(" OR ") || "false",
     parameters: [after, upTo].filter((id) => id !== undefined)
   }
 }

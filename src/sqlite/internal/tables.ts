@@ -43,6 +43,21 @@ export interface Table {
   readonly key: ReadonlyArray<string>
 }
 
+/** Columns of PostgreSQL that a file has not, by table, and what an import leaves in them: SQL over a row `t` of PostgreSQL. */
+export const derived: Readonly<Partial<Record<Name, ReadonlyArray<{ readonly name: string; readonly sql: string }>>>> =
+  {
+    // The triggers and functions of the store compute the route of an instance that Duroxide has written.
+    instances: [{ name: "route", sql: "''" }],
+    orchestrator_queue: [
+      { name: "route", sql: "dx_message_route(t.instance_id, t.work_item)" },
+      { name: "lock_token", sql: "NULL" }
+    ],
+    worker_queue: [
+      { name: "route", sql: "dx_activity_route(t.work_item, t.tag, t.session_id)" },
+      { name: "lock_token", sql: "NULL" }
+    ]
+  }
+
 export type Name =
   | "instances"
   | "executions"
