@@ -12,6 +12,7 @@ import * as HttpServerResponse from "effect/http/HttpServerResponse"
 import type * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { age } from "../model/internal/quantities.ts"
 import { QueueHealth } from "../model/internal/queueHealth.ts"
 import type { QueueReport } from "../model/internal/queueHealth.ts"
 import type { Backlog, Waiting } from "../provider/Backlog.ts"
@@ -128,5 +129,5 @@ const late = (what: string, { oldestAgeMs }: Waiting, lockTimeout: Duration.Dura
   const limitMs = Duration.toMillis(Duration.sum(lockTimeout, grace))
   return oldestAgeMs === null || oldestAgeMs <= limitMs
     ? []
-    : [`the oldest ${what} has waited for ${Math.round(oldestAgeMs / 1_000)} s, more than ${limitMs / 1_000} s`]
+    : [`the oldest ${what} has waited for ${age(oldestAgeMs)}, more than ${age(limitMs)}`]
 }

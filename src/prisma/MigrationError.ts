@@ -7,6 +7,7 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
+import { counted } from "../model/internal/quantities.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import * as Connection from "./internal/connection.ts"
 
@@ -24,7 +25,7 @@ export class SchemaBehind extends Schema.TaggedError<SchemaBehind>(id("SchemaBeh
 }) {
   readonly isRetryable = false
   override get message() {
-    return `schema ${this.schema} lacks ${this.pending.length} migration(s): ${this.pending.join(", ")}. ` +
+    return `schema ${this.schema} lacks ${counted(this.pending.length, "migration")}: ${this.pending.join(", ")}. ` +
       "Apply them with Migrator.layer, or with prisma migrate deploy"
   }
 }
@@ -41,7 +42,7 @@ export class SchemaAhead extends Schema.TaggedError<SchemaAhead>(id("SchemaAhead
 }) {
   readonly isRetryable = false
   override get message() {
-    return `schema ${this.schema} has ${this.unknown.length} migration(s) this version does not know: ` +
+    return `schema ${this.schema} has ${counted(this.unknown.length, "migration")} this version does not know: ` +
       `${this.unknown.join(", ")}. Update duroxide-prisma, or set allowAhead for a rolling update`
   }
 }
@@ -59,7 +60,9 @@ export class MigrationsDiffer extends Schema.TaggedError<MigrationsDiffer>(id("M
 }) {
   readonly isRetryable = false
   override get message() {
-    return `schema ${this.schema} has ${this.migrations.length} applied migration(s) whose text differs from this ` +
+    return `schema ${this.schema} has ${
+      counted(this.migrations.length, "applied migration")
+    } whose text differs from this ` +
       `release: ${this.migrations.join(", ")}. Use the release that applied them; or remove them with all data ` +
       "(Migrator.reset) and migrate again"
   }
@@ -174,8 +177,10 @@ export class LocksLive extends Schema.TaggedError<LocksLive>(id("LocksLive"))("L
 }) {
   readonly isRetryable = true
   override get message() {
-    return `schema ${this.schema} is in use: live locks on ${this.instances} instance(s), ` +
-      `${this.activities} activity(ies), ${this.sessions} session(s), and ${this.leases} live lease(s). Stop the processes that work on it, or set force`
+    return `schema ${this.schema} is in use: live locks on ${counted(this.instances, "instance")}, ` +
+      `${counted(this.activities, "activity", "activities")}, ${counted(this.sessions, "session")}, and ${
+        counted(this.leases, "live lease")
+      }. Stop the processes that work on it, or set force`
   }
 }
 

@@ -10,6 +10,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { age } from "../model/internal/quantities.ts"
 import { QueueHealth } from "../model/internal/queueHealth.ts"
 import type { QueueReport } from "../model/internal/queueHealth.ts"
 import { Database } from "../prisma/Database.ts"
@@ -89,7 +90,7 @@ const noAnswer = (annotations: Record<string, unknown>) =>
 const late = (what: string, ageMs: number, limitMs: number): ReadonlyArray<string> =>
   ageMs <= limitMs
     ? []
-    : [`the oldest ${what} has waited for ${Math.round(ageMs / 1_000)} s, more than ${Math.round(limitMs / 1_000)} s`]
+    : [`the oldest ${what} has waited for ${age(ageMs)}, more than ${age(limitMs)}`]
 
 const duration = (field: string, input: Duration.Input) => {
   const ms = check.wholeMs(input)

@@ -7,6 +7,7 @@
  * @since 0.2.0
  */
 import * as Schema from "effect/Schema"
+import { counted } from "../model/internal/quantities.ts"
 import * as MigrationError from "../prisma/MigrationError.ts"
 
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/sqlite/SqliteError/${name}` as const
@@ -92,7 +93,7 @@ export class FileInUse extends Schema.TaggedError<FileInUse>(id("FileInUse"))("F
 }) {
   readonly isRetryable = true
   override get message() {
-    return `processes seem to work on ${this.file}: it has ${this.locks} lock(s) that end at ` +
+    return `processes seem to work on ${this.file}: it has ${counted(this.locks, "lock")}, until ` +
       `${new Date(this.untilMs).toISOString()}. Stop them, and try again when the locks have ended`
   }
 }
@@ -156,7 +157,7 @@ export class RowsRefused extends Schema.TaggedError<RowsRefused>(id("RowsRefused
       `row ${rowId} of ${table}${instanceId === null ? "" : ` (instance ${instanceId})`}, ${column}: ${problem}`
     )
     const more = this.count - this.rows.length
-    return `${this.file} contains ${this.count} value(s) that cannot be imported: ${lines.join("; ")}` +
+    return `${this.file} contains ${counted(this.count, "value")} that cannot be imported: ${lines.join("; ")}` +
       `${more > 0 ? `; and ${more} more` : ""}. Change or delete these rows in the file`
   }
 }
@@ -177,7 +178,9 @@ export class IdsTaken extends Schema.TaggedError<IdsTaken>(id("IdsTaken"))("IdsT
   readonly isRetryable = false
   override get message() {
     const more = this.count - this.instanceIds.length
-    return `schema ${this.schema} already has ${this.count} id(s) of the file: ${this.instanceIds.join(", ")}` +
+    return `schema ${this.schema} already has ${counted(this.count, "id")} of the file: ${
+      this.instanceIds.join(", ")
+    }` +
       `${more > 0 ? ` and ${more} more` : ""}. Decide which side wins with onConflict: "keep" or "replace"`
   }
 }

@@ -143,6 +143,6 @@ describe("import sqlite", () => {
       const used = yield* run("import sqlite", "--on-conflict", "keep")
       assert.strictEqual(used.exitCode, 4)
       const ignored = yield* run("import sqlite", "--on-conflict", "keep", "--ignore-locks")
-      assert.match(ignored.stdout, /imported 5 instances[\s\S]*left out 1 ids/)
+      assert.match(ignored.stdout, /imported 5 instances[\s\S]*left out 1 id that/)
     }))
 })

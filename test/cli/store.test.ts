@@ -169,9 +169,10 @@ it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
       )
       const { exitCode, stderr, stdout } = yield* run("status --json")
       assert.strictEqual(exitCode, 1)
-      assert.strictEqual(JSON.parse(stdout).health.status, "unhealthy")
-      assert.deepInclude(JSON.parse(stderr).error, { code: "Unhealthy" })
-      assert.match(JSON.parse(stderr).error.message, /the oldest activity with the tag gpu has waited for 60 min, more/)
+      const { problems, status } = JSON.parse(stdout).health
+      assert.strictEqual(status, "unhealthy")
+      assert.deepInclude(JSON.parse(stderr).error, { code: "Unhealthy", message: problems.join("; ") })
+      assert.match(problems.join("; "), /the oldest activity with the tag gpu has waited for 60 min, more/)
       const lines = yield* run("status")
       assert.match(lines.stdout, /^health +unhealthy$/m)
       assert.match(lines.stdout, /^activities +1 waits, the oldest for 60 min$/m)

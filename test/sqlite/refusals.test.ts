@@ -192,6 +192,8 @@ it.layer(PgServer.layer)((it) => {
         const reason = yield* refused(file.path)
         assert(reason._tag === "FileInUse")
         assert.deepInclude(reason, { locks: 6, untilMs: 4_000_000_000_000, isRetryable: true })
+        file.sql("UPDATE sessions SET locked_until = 9000000000000000000")
+        assert.include((yield* refused(file.path)).message, "it has 6 locks, until 9999-12-31T23:59:59.999Z")
         const target = yield* PgServer.database
         const { outcome } = yield* SqliteImport.importFile({ file: file.path, target, ignoreLocks: true })
         assert.strictEqual(outcome, "imported")

@@ -134,6 +134,8 @@ describe("verify", () => {
           name
         )
         assert.isFalse(report.isEqual, name)
+        const [first] = SqliteImport.render(report).split("\n")
+        assert.isTrue(first!.endsWith(found.length === 1 ? ": 1 difference" : `: ${found.length} differences`), first)
         const tables = found.map((line) =>
           line.split(" ")[0]
         )
@@ -155,7 +157,7 @@ describe("verify", () => {
       assert.deepInclude(report, { import: "never", differenceCount: 20, differingInstances: 1 })
       assert.lengthOf(report.differences, 3)
       const text = SqliteImport.render(report)
-      assert.include(text, "20 difference(s)")
+      assert.include(text, "20 differences")
       assert.include(text, "history, instance b, execution 1, event 1: differs in event_data")
       assert.include(text, "and 17 more")
     }))

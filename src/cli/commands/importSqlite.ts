@@ -3,13 +3,13 @@ import * as Command from "effect/cli/Command"
 import * as Flag from "effect/cli/Flag"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { count, counted } from "../../model/internal/quantities.ts"
 import * as SqliteImport from "../../sqlite/SqliteImport.ts"
 import { CommandError } from "../internal/failure.ts"
 import { Output } from "../internal/Output.ts"
 import { Settings } from "../internal/settings.ts"
 import { namingFlags } from "../internal/sqliteFailure.ts"
 import * as SqliteProgress from "../internal/sqliteProgress.ts"
-import { count } from "../internal/table.ts"
 
 const flags = {
   file: Argument.String("file").pipe(
@@ -70,8 +70,8 @@ export const importSqlite = Command.make(
       namingFlags
     )
     const { counts, discarded, kept, outcome, replaced, served, stayPinned } = report
-    const summary = `${count(counts.instances)} instances, ${count(counts.history)} events, ` +
-      `${count(counts.orchestrator_queue)} messages, ${count(counts.worker_queue)} activities`
+    const summary = `${counted(counts.instances, "instance")}, ${counted(counts.history, "event")}, ` +
+      `${counted(counts.orchestrator_queue, "message")}, ${counted(counts.worker_queue, "activity", "activities")}`
     const isNew = outcome === "imported"
     const discarding = discarded > 0
       ? [`removed what ${counted(discarded, "unfinished import")} had copied`]
@@ -85,8 +85,8 @@ export const importSqlite = Command.make(
           ? `${style.green("imported")} ${summary} into ${address}, schema ${schema}`
           : `${style.green("imported already")}, nothing to copy: ${summary}, in ${address}, schema ${schema}`,
         ...discarding,
-        ...(isNew && kept.length > 0 ? [`left out ${count(kept.length)} ids that the target has`] : []),
-        ...(isNew && replaced > 0 ? [`replaced ${count(replaced)} instances of the target`] : []),
+        ...(isNew && kept.length > 0 ? [`left out ${counted(kept.length, "id")} that the target has`] : []),
+        ...(isNew && replaced > 0 ? [`replaced ${counted(replaced, "instance")} of the target`] : []),
         ...(served > 0 ? [`this package continues ${counted(served, "running instance")}`] : []),
         ...pinsOf(stayPinned, options.serve),
         ...(isNew ? [`compare both before processes run: duroxide-prisma verify sqlite ${file}`] : [])
@@ -110,8 +110,6 @@ export const importSqlite = Command.make(
 )
 
 // internal
-
-const counted = (value: number, noun: string) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`
 
 /** What stays with Duroxide, and how to change it. */
 const pinsOf = (stayPinned: Readonly<Record<string, number>>, serve: ReadonlyArray<string>): ReadonlyArray<string> => {

@@ -3,11 +3,12 @@ import * as Flag from "effect/cli/Flag"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { age } from "../../model/internal/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import { marked, outcomeOf, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Store from "../internal/store.ts"
-import { age, shortened, table } from "../internal/table.ts"
+import { shortened, table } from "../internal/table.ts"
 
 export const list = Command.make("list", {
   status: Flag.ChoiceWithValue(

@@ -1,10 +1,11 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
+import { age, count } from "../../model/internal/quantities.ts"
 import { Output } from "../internal/Output.ts"
 import type { Style } from "../internal/Output.ts"
 import * as Queries from "../internal/queries.ts"
 import * as Store from "../internal/store.ts"
-import { age, count, table } from "../internal/table.ts"
+import { table } from "../internal/table.ts"
 import type { Column } from "../internal/table.ts"
 
 export const queues = Command.make("queues", {}, () => Effect.provide(run, Store.layer)).pipe(

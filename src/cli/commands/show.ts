@@ -5,6 +5,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as CoreVersion from "../../model/internal/coreVersion.ts"
+import { age, count } from "../../model/internal/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
@@ -13,7 +14,7 @@ import { isoTime, marked, outcomeOf, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Queries from "../internal/queries.ts"
 import * as Store from "../internal/store.ts"
-import { age, count, fields, shortened, table, time } from "../internal/table.ts"
+import { fields, shortened, table, time } from "../internal/table.ts"
 
 export const show = Command.make("show", {
   id: Argument.String("id").pipe(Argument.withDescription("Id of the instance")),

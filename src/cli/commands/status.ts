@@ -1,6 +1,7 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { age, count, counted } from "../../model/internal/quantities.ts"
 import * as Health from "../../observability/Health.ts"
 import type { Backlog } from "../../provider/Backlog.ts"
 import * as QueueHealth from "../../queue/QueueHealth.ts"
@@ -9,7 +10,7 @@ import { Output } from "../internal/Output.ts"
 import * as Queries from "../internal/queries.ts"
 import { Settings } from "../internal/settings.ts"
 import * as Store from "../internal/store.ts"
-import { age, bytes, count, counted, fields } from "../internal/table.ts"
+import { bytes, fields } from "../internal/table.ts"
 import type { Field } from "../internal/table.ts"
 
 export const status = Command.make("status", {}, () => run).pipe(
@@ -89,7 +90,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
     ], style)
   })
   if (status !== "healthy") {
-    return yield* new CommandError({ code: "Unhealthy", message: problems.map(withAges).join("; "), exit: "no" })
+    return yield* new CommandError({ code: "Unhealthy", message: problems.join("; "), exit: "no" })
   }
 })
 
@@ -110,9 +111,6 @@ const outboxOf = ({ outbox: { delayed, failing, oldestAgeMs, waiting } }: QueueH
   failing,
   oldestAgeMs: waiting + failing === 0 ? null : oldestAgeMs
 })
-
-/** Ages of problems as in the other lines. */
-const withAges = (problem: string) => problem.replace(/\b(\d+) s\b/g, (_, s: string) => age(Number(s) * 1000))
 
 const waitingInQueues = ({ outbox, tasks }: QueueHealth.QueueReport): ReadonlyArray<Field> => [
   [

@@ -6,9 +6,9 @@ import type * as CliError from "effect/cli/CliError"
 import { ConfigError } from "effect/Config"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
+import { counted } from "../../model/internal/quantities.ts"
 import { SchemaBehind } from "../../prisma/MigrationError.ts"
 import { InstanceNotFound } from "../../provider/ProviderError.ts"
-import { counted } from "./table.ts"
 
 /** The exit codes of every command, next to 0 and to 130 after Ctrl-C. */
 export const exitCodes = {

@@ -2,9 +2,9 @@
  * The progress of an import or a comparison, as one line.
  */
 import * as Effect from "effect/Effect"
+import { age, count } from "../../model/internal/quantities.ts"
 import type * as SqliteImport from "../../sqlite/SqliteImport.ts"
 import * as Progress from "./Progress.ts"
-import { age, count } from "./table.ts"
 
 export const make = Effect.map(Progress.make, ({ report }) => {
   const begun = new Set<SqliteImport.Progress["phase"]>()

@@ -55,13 +55,6 @@ export const shortened = (text: string, columns: number): string => {
   return `${kept}…`
 }
 
-/** 1234567 as 1,234,567. */
-export const count = (value: number): string => value.toLocaleString("en-US")
-
-/** 1 message, 1,234 messages. */
-export const counted = (value: number, singular: string, plural = `${singular}s`): string =>
-  `${count(value)} ${value === 1 ? singular : plural}`
-
 /** 1234567 as 1.2 MB. */
 export const bytes = (value: number): string => {
   const units = ["kB", "MB", "GB", "TB"]
@@ -76,18 +69,6 @@ export const bytes = (value: number): string => {
 
 /** UTC to the second, as 2026-11-22 18:16:05Z. */
 export const time = (ms: number): string => `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")}Z`
-
-/** As 12 s, 3 min, 5 h, 2 d. */
-export const age = (ms: number): string => {
-  const s = Math.max(0, Math.round(ms / 1000))
-  return s < 120
-    ? `${s} s`
-    : s < 7200
-    ? `${Math.round(s / 60)} min`
-    : s < 172_800
-    ? `${Math.round(s / 3600)} h`
-    : `${Math.round(s / 86_400)} d`
-}
 
 // internal
 

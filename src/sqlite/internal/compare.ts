@@ -6,6 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { createHash } from "node:crypto"
+import { counted } from "../../model/internal/quantities.ts"
 import * as SqliteError from "../SqliteError.ts"
 import * as Batches from "./batches.ts"
 import * as Differences from "./differences.ts"
@@ -135,9 +136,9 @@ export const render = (report: Report): string => {
   const more = report.differenceCount - report.differences.length
   return [
     `${report.file} and schema ${report.schema}: ${
-      report.isEqual ? "equal" : `${report.differenceCount} difference(s)`
+      report.isEqual ? "equal" : counted(report.differenceCount, "difference")
     }`,
-    `import: ${report.import}; ${report.instances} instances compared, ${report.differingInstances} differ` +
+    `import: ${report.import}; ${counted(report.instances, "instance")} compared, ${report.differingInstances} differ` +
     (report.kept > 0 ? `, ${report.kept} kept by the target are left out` : ""),
     `${"table".padEnd(width)}  ${"file".padStart(10)}  ${"target".padStart(10)}`,
     ...report.tables.map(line),

@@ -72,7 +72,8 @@ export const refuseLocks = Effect.fnUntraced(function*(file: SqliteFile, has: Ha
   )
   const count = locks.reduce((sum, { count }) => sum + count, 0)
   if (count > 0) {
-    const untilMs = Math.max(...locks.map(({ untilMs }) => untilMs))
+    // A number of SQLite can be later than any date.
+    const untilMs = Math.min(Math.max(...locks.map(({ untilMs }) => untilMs)), Tables.times.last)
     return yield* new SqliteError.FileInUse({ file: file.path, locks: count, untilMs })
   }
 })
