@@ -228,7 +228,7 @@ const targetRows = (target: Target.Target, table: Tables.Table, ids: ReadonlyArr
           rows: rows.map((row): Differences.Compared =>
             kinds.map((kind, index) => {
               const value = row[`c${index}`] as string | null
-              return value === null || kind === "text" || /infinity$/.test(value) ? value : Number(value)
+              return value === null || kind === "text" || value.endsWith("infinity") ? value : Number(value)
             })
           )
         })
