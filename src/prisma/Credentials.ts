@@ -80,7 +80,8 @@ export interface Options<E = never, R = never> {
  *
  * One call for all connections that need it, and again before `timeToLive` is over, or at once if the server refuses the
  * password: it may have been changed early. If a call fails while the last password is still in use, that one is used and
- * a warning logged; otherwise connecting fails with `ProviderError`, reason `Unavailable`.
+ * a warning logged; otherwise connecting fails with `ProviderError`, reason `Unavailable`, or `ConfigurationInvalid` if the
+ * call returned no password.
  *
  * @category layers
  * @since 0.2.0
@@ -276,12 +277,10 @@ export const layerConfig: Layer.Layer<never, ProviderError.ProviderError | Confi
 
 const connecting = (reason: ProviderError.Reason) => new ProviderError.ProviderError({ operation: "connect", reason })
 
-const { invalid, messageOf, unavailable } = Tokens
+const { invalid, messageOf } = Tokens
 
 const ofFunction = (error: unknown): ProviderError.Reason =>
-  error instanceof Config.ConfigError
-    ? invalid(messageOf(error))
-    : unavailable(`the function for the password failed: ${messageOf(error)}`)
+  error instanceof Config.ConfigError ? invalid(messageOf(error)) : Tokens.failed(error)
 
 const codeOf = (error: unknown) => String((error as NodeJS.ErrnoException | undefined)?.code)
 

@@ -63,7 +63,9 @@ const collector = () => {
   }
 }
 
-const isConnectionLost = ({ reason }: ProviderError) => reason._tag === "ConnectionLost"
+/** Also if the server has said why, before the statement was sent. */
+const isConnectionEnded = ({ reason }: ProviderError) =>
+  reason._tag === "ConnectionLost" || (reason._tag === "Unavailable" && reason.sqlState === "57P01")
 
 describe("layer:", () => {
   const hour = 3_600_000
@@ -193,7 +195,25 @@ describe("layer:", () => {
       assert.include((yield* failure({ password, timeToLive: 0 }))[1], "timeToLive")
       assert.include((yield* failure({ password, refreshBefore: "Infinity" }))[1], "refreshBefore")
     }))
+
+  it.effect("what is no password is one error that does not show it, and the next connection asks again", () =>
+    Effect.gen(function*() {
+      const right = Redacted.make("right")
+      for (const wrong of noPasswords) {
+        let calls = 0
+        yield* Effect.gen(function*() {
+          const { reason } = yield* Effect.flip(ask())
+          assert.strictEqual(reason._tag, "ConfigurationInvalid")
+          assert.include(reason.message, "the application's function is not a Redacted string that is not empty")
+          assert.notInclude(reason.message, "hunter2")
+          assert.strictEqual(yield* ask(), "right")
+        }).pipe(Effect.provide(layer({ password: Effect.sync(() => calls++ === 0 ? wrong as typeof right : right) })))
+      }
+    }))
 })
+
+/** What functions of applications may return, whatever their types say. */
+const noPasswords: ReadonlyArray<unknown> = [undefined, null, "hunter2", Redacted.make(undefined), Redacted.make("")]
 
 /** A file with a password, as a platform mounts it. */
 const passwordFile = Effect.gen(function*() {
@@ -330,7 +350,7 @@ describe("every connection logs in with them:", () => {
         yield* one
         yield* Effect.promise(() => role.setPassword("new"))
         yield* test.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", [role.name])
-        const refused = yield* Effect.flip(Effect.forever(Effect.catchIf(one, isConnectionLost, () => Effect.void)))
+        const refused = yield* Effect.flip(Effect.forever(Effect.catchIf(one, isConnectionEnded, () => Effect.void)))
         assert.strictEqual(refused.reason._tag, "Unavailable")
         assert.isTrue(refused.isRetryable)
         assert.include(refused.message, "the database refused the login")
@@ -367,6 +387,32 @@ describe("every connection logs in with them:", () => {
         ),
         (rows) => rows.length === 0
       ))
+    }))
+
+  it.live("a service of the application that returns no password, or throws, is a typed error", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const open = (password: () => unknown) =>
+        Effect.flip(Effect.scoped(Database.make({ url }))).pipe(
+          Effect.provideService(Credentials, {
+            kind: "a password",
+            password: password as Credentials["Service"]["password"]
+          }),
+          Effect.map(({ reason }) => reason)
+        )
+      for (const wrong of noPasswords) {
+        const reason = yield* open(() => Effect.succeed(wrong))
+        assert.strictEqual(reason._tag, "ConfigurationInvalid")
+        assert.notInclude(reason.message, "hunter2")
+      }
+      const broken = (): never => {
+        throw new Error("the vault is sealed")
+      }
+      for (const password of [broken, () => Effect.promise(() => Promise.reject(new Error("the vault is sealed")))]) {
+        const reason = yield* open(password)
+        assert.strictEqual(reason._tag, "Unavailable")
+        assert.include(reason.message, "the vault is sealed")
+      }
     }))
 
   it.live("through the Prisma client, too, a source that fails is its own error", () =>

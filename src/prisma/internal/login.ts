@@ -11,8 +11,10 @@ import * as ProviderError from "../../provider/ProviderError.ts"
 import { Credentials } from "../Credentials.ts"
 import type { Request } from "../Credentials.ts"
 import * as Connection from "./connection.ts"
+import * as Passwords from "./passwords.ts"
 import * as SqlFault from "./SqlFault.ts"
 import * as Tls from "./tls.ts"
+import * as Tokens from "./tokens.ts"
 
 export interface Options {
   readonly url: string | Redacted.Redacted<string>
@@ -58,7 +60,7 @@ export const make = Effect.fnUntraced(
       return { ...common, config, Client, Pool: pg.Pool, onceMore: (attempt) => attempt }
     }
     const run = Effect.runPromiseWith(yield* Effect.context<never>())
-    const Client = clientOf((request) => run(credentials.password(request)))
+    const Client = clientOf((request) => run(askOnce(credentials, request)))
     return {
       ...common,
       config: { ...config, password: undefined },
@@ -70,6 +72,15 @@ export const make = Effect.fnUntraced(
 )
 
 // internal
+
+/** The service may be the application's own. */
+const askOnce = (credentials: Credentials["Service"], request: Request) =>
+  Effect.suspend(() => credentials.password(request)).pipe(
+    Effect.catchDefect((defect) => Effect.fail(connecting(Tokens.failed(defect)))),
+    Effect.tap((password) => Effect.mapError(Passwords.check(credentials.kind, password), connecting))
+  )
+
+const connecting = (reason: ProviderError.Reason) => new ProviderError.ProviderError({ operation: "connect", reason })
 
 const isRefusal = (thrown: unknown) =>
   // Not one of `Credentials`, which has nothing better.

@@ -45,6 +45,7 @@ export const make = Effect.fnUntraced(
     /** Replaces the password of an entry. Failing, it keeps the old one. */
     const refresh = (entry: Entry, request: R) =>
       issue(request).pipe(
+        Effect.tap(({ password }) => check(kind, password)),
         Effect.timeoutOrElse({ duration: issueTimeout, orElse: () => Effect.fail(unanswered(kind, issueTimeout)) }),
         Effect.tap((issued) =>
           Effect.gen(function*() {
@@ -105,7 +106,18 @@ export const make = Effect.fnUntraced(
   }
 )
 
+/** Fails unless it is a password: functions of applications do not always return what their types say. */
+export const check = (kind: string, password: unknown): Effect.Effect<void, ProviderError.ConfigurationInvalid> =>
+  isPassword(password) ? Effect.void : Effect.fail(
+    new ProviderError.ConfigurationInvalid({ problem: `${kind} is not a Redacted string that is not empty` })
+  )
+
 // internal
+
+const isPassword = (password: unknown): boolean => {
+  const text = Redacted.isRedacted(password) ? Redacted.value(password) : undefined
+  return typeof text === "string" && text !== ""
+}
 
 interface Entry {
   issued: Issued | undefined

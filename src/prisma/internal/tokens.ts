@@ -108,6 +108,9 @@ export const invalid = (problem: string) => new ProviderError.ConfigurationInval
 
 export const unavailable = (problem: string) => new ProviderError.Unavailable({ sqlState: null, problem })
 
+/** Of what a function of the application threw. */
+export const failed = (thrown: unknown) => unavailable(`the function for the password failed: ${messageOf(thrown)}`)
+
 /** Of what a package or a function of the application threw; without URLs, which may have secrets. */
 export const messageOf = (thrown: unknown): string =>
   SqlFault.scrub((thrown instanceof Error ? thrown.message || thrown.name : String(thrown)).replace(/\s*\n\s*/g, " "))
