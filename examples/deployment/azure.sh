@@ -42,6 +42,11 @@ if ! az postgres flexible-server show --resource-group "$RESOURCE_GROUP" --name 
     --zonal-resiliency "$standby" --backup-retention 14 \
     --vnet "$VNET" --subnet "$SUBNET" --private-dns-zone "$zone" \
     --microsoft-entra-auth Enabled --password-auth Disabled
+fi
+
+# Without an administrator, no login is possible. Apart from the server: the script may have failed between the two.
+administrators=$(az postgres flexible-server microsoft-entra-admin list "${server[@]}" --query "length(@)" --output tsv)
+if [ "$administrators" -eq 0 ]; then
   az postgres flexible-server microsoft-entra-admin create --output none "${server[@]}" \
     --display-name "$(az ad signed-in-user show --query userPrincipalName --output tsv)" \
     --object-id "$(az ad signed-in-user show --query id --output tsv)" --type User

@@ -123,6 +123,19 @@ describe("import sqlite", () => {
       assert.match(stderr, /reading: \d+ %, \d+ of 45 rows/)
     }))
 
+  it.live("a schema that does not exist, and one that lacks migrations: how to create it", () =>
+    Effect.gen(function*() {
+      const { file, target } = yield* prepared
+      for (const command of ["import", "verify"]) {
+        const run = (schema: string) => Cli.run([command, "sqlite", file.path, "--url", target.url, "--schema", schema])
+        const { exitCode, stderr } = yield* run("nowhere")
+        assert.strictEqual(exitCode, 1)
+        assert.match(stderr, /schema nowhere does not exist in .*: duroxide-prisma migrate --schema nowhere, with the same --url/)
+        yield* target.sql("CREATE SCHEMA IF NOT EXISTS bare")
+        assert.match((yield* run("bare")).stderr, /schema bare lacks \d+ migrations.*: duroxide-prisma migrate --schema bare/)
+      }
+    }))
+
   it.live("exits with 1 for ids that are taken, 2 for a bad file, 4 for locks of the file, and names the flags", () =>
     Effect.gen(function*() {
       const { file, run, target } = yield* prepared

@@ -235,14 +235,14 @@ it.effect("a schema that lacks migrations: every command says which to run, exit
     assert.match((yield* cli("status")).stdout, /^instances +none$/m)
   }))
 
-it.effect("a database that does not exist: how to create it, exit code 3", () =>
+it.effect("a database that does not exist: how to create it, exit code 2", () =>
   Effect.gen(function*() {
     const { url } = yield* PgServer.database
     const other = new URL(url)
     other.pathname = "/nodb"
     for (const args of ["list", "migrate", "status"]) {
       const { exitCode, stderr } = yield* Cli.run(args, { env: { DATABASE_URL: other.toString() } })
-      assert.strictEqual(exitCode, 3, args)
+      assert.strictEqual(exitCode, 2, args)
       assert.match(stderr, /^error: .*"nodb" does not exist.*Correct the name in the URL, or create the database/)
     }
   }))

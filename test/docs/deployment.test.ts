@@ -96,7 +96,7 @@ describe("docs/deployment.md:", () => {
 
 describe("azure.sh:", () => {
   /** Runs the script with a command `az` that writes down its arguments; `show` succeeds when `exists`. */
-  const azure = (size: string, exists: boolean) => {
+  const azure = (size: string, exists: boolean, administrators = exists ? 1 : 0) => {
     const bin = mkdtempSync(join(tmpdir(), "azure-"))
     try {
       writeFileSync(
@@ -105,6 +105,7 @@ describe("azure.sh:", () => {
 printf '%s\\n' "$*" >> "$CALLS"
 case "$*" in
   *"ad signed-in-user"*) echo someone;;
+  *"microsoft-entra-admin list"*) echo ${administrators};;
   *" show "*) ${exists ? "true" : "case \"$*\" in *--query*) true;; *) exit 3;; esac"};;
 esac
 `
@@ -162,6 +163,16 @@ esac
     assert.strictEqual(status, 0, stderr)
     assert.deepStrictEqual(calls.filter((call) => / create /.test(call)), [])
     assert.isAbove(parameters(calls).length, 5)
+  })
+
+  it("run again after a failure behind the server, it creates the administrator", () => {
+    const created = (administrators: number, exists: boolean) =>
+      azure("small", exists, administrators).calls.filter((call) => call.includes("microsoft-entra-admin create"))
+    const [create, ...more] = created(0, true)
+    assert.match(create!, /--server-name app-db --display-name someone --object-id someone --type User$/)
+    assert.deepStrictEqual(more, [])
+    assert.deepStrictEqual(created(0, false), [create!])
+    assert.deepStrictEqual(created(1, true), [])
   })
 
   it("an unknown size, and a missing setting: refused before anything is created", () => {

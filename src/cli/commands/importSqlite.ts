@@ -10,6 +10,7 @@ import { Output } from "../internal/Output.ts"
 import { Settings } from "../internal/settings.ts"
 import { namingFlags } from "../internal/sqliteFailure.ts"
 import * as SqliteProgress from "../internal/sqliteProgress.ts"
+import * as Store from "../internal/store.ts"
 
 const flags = {
   file: Argument.String("file").pipe(
@@ -67,7 +68,8 @@ export const importSqlite = Command.make(
             })
           )
       ),
-      namingFlags
+      namingFlags,
+      Effect.catch(Store.explained)
     )
     const { counts, discarded, kept, outcome, replaced, served, stayPinned } = report
     const summary = `${counted(counts.instances, "instance")}, ${counted(counts.history, "event")}, ` +

@@ -8,6 +8,7 @@ import { Output } from "../internal/Output.ts"
 import { Settings } from "../internal/settings.ts"
 import { namingFlags } from "../internal/sqliteFailure.ts"
 import * as SqliteProgress from "../internal/sqliteProgress.ts"
+import * as Store from "../internal/store.ts"
 
 export const verifySqlite = Command.make(
   "sqlite",
@@ -28,7 +29,7 @@ export const verifySqlite = Command.make(
       target: { url: directUrl, schema },
       maxDifferences,
       onProgress: progress.report
-    }).pipe(namingFlags)
+    }).pipe(namingFlags, Effect.catch(Store.explained))
     yield* answer({ json: { address, ...report }, text: SqliteImport.render(report).split("\n") })
     if (!report.isEqual) {
       return yield* new CommandError({

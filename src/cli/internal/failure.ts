@@ -133,6 +133,7 @@ const answers: ReadonlySet<string> = new Set([
 ])
 
 const inputs: ReadonlySet<string> = new Set([
+  "ConfigurationInvalid",
   "InvalidInput",
   "PackageMissing",
   "FileUnreadable",

@@ -3,8 +3,9 @@
  */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Predicate from "effect/Predicate"
 import * as Session from "../../prisma/internal/migrationSession.ts"
-import { MigrationError, SchemaBehind } from "../../prisma/MigrationError.ts"
+import { SchemaBehind } from "../../prisma/MigrationError.ts"
 import * as Migrator from "../../prisma/Migrator.ts"
 import * as PrismaProvider from "../../prisma/PrismaProvider.ts"
 import { behind, CommandError } from "./failure.ts"
@@ -30,14 +31,12 @@ export const layer = Layer.unwrap(Effect.gen(function*() {
   }).pipe(Layer.catch((error) => Layer.effectContext(explained(error))))
 }))
 
-// internal
-
 /**
- * What to do about an error of a migration. If migrations are missing, it says how to apply them; if the schema does not
- * exist, it says that, as the name may be wrong.
+ * What to do about a schema that lacks migrations. It says how to apply them; if the schema does not exist, it says that,
+ * as the name may be wrong. Other errors stay.
  */
-const explained = Effect.fnUntraced(function*<E>(error: E) {
-  if (!(error instanceof MigrationError && error.reason instanceof SchemaBehind)) return yield* Effect.fail(error)
+export const explained = Effect.fnUntraced(function*<E>(error: E) {
+  if (!(Predicate.hasProperty(error, "reason") && error.reason instanceof SchemaBehind)) return yield* Effect.fail(error)
   const { address, directUrl: url, migrateCommand, schema } = yield* (yield* Settings).target
   const session = yield* Session.connect({ url, schema })
   const found = yield* session.run("SELECT FROM pg_namespace WHERE nspname = $1", [schema])
