@@ -130,9 +130,15 @@ describe("import sqlite", () => {
         const run = (schema: string) => Cli.run([command, "sqlite", file.path, "--url", target.url, "--schema", schema])
         const { exitCode, stderr } = yield* run("nowhere")
         assert.strictEqual(exitCode, 1)
-        assert.match(stderr, /schema nowhere does not exist in .*: duroxide-prisma migrate --schema nowhere, with the same --url/)
+        assert.match(
+          stderr,
+          /schema nowhere does not exist in .*: duroxide-prisma migrate --schema nowhere, with the same --url/
+        )
         yield* target.sql("CREATE SCHEMA IF NOT EXISTS bare")
-        assert.match((yield* run("bare")).stderr, /schema bare lacks \d+ migrations.*: duroxide-prisma migrate --schema bare/)
+        assert.match(
+          (yield* run("bare")).stderr,
+          /schema bare lacks \d+ migrations.*: duroxide-prisma migrate --schema bare/
+        )
       }
     }))
 

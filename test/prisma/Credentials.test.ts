@@ -196,7 +196,7 @@ describe("layer:", () => {
       assert.include((yield* failure({ password, refreshBefore: "Infinity" }))[1], "refreshBefore")
     }))
 
-  it.effect("what is no password is one error that does not show it, and the next connection asks again", () =>
+  it.effect("a value that cannot be a password is one error that does not show it, and the next connection asks again", () =>
     Effect.gen(function*() {
       const right = Redacted.make("right")
       for (const wrong of noPasswords) {

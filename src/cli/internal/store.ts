@@ -36,7 +36,9 @@ export const layer = Layer.unwrap(Effect.gen(function*() {
  * as the name may be wrong. Other errors stay.
  */
 export const explained = Effect.fnUntraced(function*<E>(error: E) {
-  if (!(Predicate.hasProperty(error, "reason") && error.reason instanceof SchemaBehind)) return yield* Effect.fail(error)
+  if (!(Predicate.hasProperty(error, "reason") && error.reason instanceof SchemaBehind)) {
+    return yield* Effect.fail(error)
+  }
   const { address, directUrl: url, migrateCommand, schema } = yield* (yield* Settings).target
   const session = yield* Session.connect({ url, schema })
   const found = yield* session.run("SELECT FROM pg_namespace WHERE nspname = $1", [schema])
