@@ -84,8 +84,8 @@ export interface DispatcherHealth {
 }
 
 /**
- * One of the runtime's loops has ended, through a defect of this package or of the `Provider`. The runtime claims no more
- * work.
+ * One of the runtime's loops has ended: through a defect of this package or of the `Provider`, or because the role of its
+ * connection may not claim (for 10 seconds, and since the process began). The runtime claims no more work.
  *
  * @category errors
  * @since 0.2.0

@@ -261,3 +261,47 @@ describe("Health", () => {
       assert.strictEqual(yield* Effect.flip(Runtime.launch(broken)), failed)
     }))
 })
+
+describe("A process whose role may not claim", () => {
+  const refusingUntil = (untilMs: number) =>
+    Effect.map(
+      ProviderDriver.ProviderDriver,
+      (driver) =>
+        LocalProcess.intercept(driver, (call, operation) =>
+          Effect.flatMap(Clock.currentTimeMillis, (now) =>
+            now >= untilMs || !operation.startsWith("fetch") ? call : Effect.fail(
+              new ProviderError.ProviderError({
+                operation,
+                reason: new ProviderError.PermissionDenied({
+                  problem: "permission denied for table orchestrator_queue"
+                })
+              })
+            )))
+    )
+
+  it.effect("fails, and says which role it needs", () =>
+    Effect.gen(function*() {
+      const store = yield* refusingUntil(Infinity)
+      const program = jobs().pipe(
+        Layer.provide(FromDriver.layer()),
+        Layer.provide(Layer.succeed(ProviderDriver.ProviderDriver, store))
+      )
+      const launched = yield* Effect.forkChild(Effect.flip(Runtime.launch(program)), { startImmediately: true })
+      yield* pass(9)
+      assert.isUndefined(launched.pollUnsafe())
+      yield* pass(8)
+      const error = yield* Fiber.join(launched)
+      assert.strictEqual(error._tag, "RuntimeFailed")
+      assert.include(error.message, "permission denied for table orchestrator_queue")
+      assert.include(error.message, "needs the role of workers (docs/roles.md)")
+    }).pipe(Effect.provide([MemoryDriver.layer, silent])))
+
+  it.effect("for a moment only, as while rights are granted anew, runs", () =>
+    Effect.gen(function*() {
+      const { client } = yield* LocalProcess.start(jobs(), everySecond).pipe(onStore(yield* refusingUntil(5_000)))
+      yield* pass(20)
+      const job = yield* run("i", client)
+      yield* pass(5)
+      assert.deepStrictEqual(job.pollUnsafe(), Exit.succeed("done"))
+    }).pipe(Effect.provide([MemoryDriver.layer, silent])))
+})
