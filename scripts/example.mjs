@@ -8,7 +8,9 @@ const names = readdirSync("examples").filter((name) => existsSync(`examples/${na
 const [wanted, ...args] = process.argv.slice(2)
 
 if (wanted !== "all" && !names.includes(wanted)) {
-  console.error(`usage: npm run example -- <name>\nexamples: ${names.join(", ")}, or all; and npm run demo`)
+  console.error(
+    `usage: npm run example -- <name>\nexamples: ${names.join(", ")}, or all; also npm run demo, npm run lite`
+  )
   process.exit(2)
 }
 
