@@ -17,6 +17,7 @@ import type * as pg from "pg"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
+import * as Listening from "./internal/listening.ts"
 import * as Login from "./internal/login.ts"
 import { poolClientOf } from "./internal/poolClient.ts"
 import * as PoolGauges from "./internal/poolGauges.ts"
@@ -127,6 +128,12 @@ export class Database extends Context.Service<Database, {
    * failed: its server takes no writes any longer (25006), shuts down, has ended it or does not answer.
    */
   readonly onRetired: (listener: () => void) => Effect.Effect<void, never, Scope.Scope>
+  /**
+   * Listens on the connection that this process has for that.
+   *
+   * @internal
+   */
+  readonly listen: Listening.Listen
 }>()("duroxide-prisma/prisma/Database") {}
 
 /**
@@ -182,6 +189,11 @@ export const make = Effect.fn("Database.make")(
       })
 
     yield* checkServer(pool, settings.address)
+    const onRetired = (listener: () => void) =>
+      Effect.asVoid(Effect.acquireRelease(
+        Effect.sync(() => listeners.add(listener)),
+        () => Effect.sync(() => listeners.delete(listener))
+      ))
     return Database.of({
       schema: settings.schema,
       schemaSql: Prisma.raw(Connection.quoted(settings.schema)),
@@ -190,11 +202,8 @@ export const make = Effect.fn("Database.make")(
       client,
       query,
       statementCounts: Effect.sync(() => ({ ...counts })),
-      onRetired: (listener) =>
-        Effect.asVoid(Effect.acquireRelease(
-          Effect.sync(() => listeners.add(listener)),
-          () => Effect.sync(() => listeners.delete(listener))
-        ))
+      onRetired,
+      listen: Listening.make(onRetired)
     })
   }
 )

@@ -53,7 +53,7 @@ export interface Options {
  */
 export const make = Effect.fnUntraced(
   function*(options: Options): Effect.fn.Return<Notifier["Service"], ProviderError.ProviderError, Database> {
-    const { onRetired, query, schema } = yield* Database
+    const { listen, query, schema } = yield* Database
     const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
       Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
     )
@@ -84,14 +84,13 @@ export const make = Effect.fnUntraced(
       name: "listen-notify",
       listen: (listener) =>
         options.listens === false ? Effect.void : Effect.flatMap(hintLogger, (logHint) =>
-          Listening.keep({
+          listen({
             login,
             channels: Object.values(channels),
             applicationName: () => [listenerName, ...[...serves].sort()].join(" "),
             renamed,
             echo,
             sendEcho: notify("checkNotifications", [echo]),
-            onRetired,
             connected: listener.connected,
             disconnected: listener.disconnected,
             receive: (notification) => {

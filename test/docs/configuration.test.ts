@@ -72,7 +72,7 @@ describe("docs/configuration.md:", () => {
         writeFileSync(file, "right\n")
         const env = { DATABASE_URL: role.at(url), READ_DATABASE_URL: role.at(url), DUROXIDE_PG_PASSWORD_FILE: file }
         const listeners = Effect.map(
-          sql("SELECT FROM pg_stat_activity WHERE usename = $1 AND application_name LIKE 'duroxide-prisma queues%'", [
+          sql("SELECT FROM pg_stat_activity WHERE usename = $1 AND application_name LIKE 'duroxide-prisma listener%'", [
             role.name
           ]),
           ({ length }) => length

@@ -4,7 +4,7 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as Latch from "effect/Latch"
+import type * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import * as net from "node:net"
 import * as pg from "pg"
@@ -16,11 +16,12 @@ import * as SqlFault from "./SqlFault.ts"
 
 export interface Options {
   readonly login: Login
-  /** Unquoted. */
-  readonly channels: ReadonlyArray<string>
-  readonly applicationName: () => string
-  /** Opened when `applicationName` has changed. */
-  readonly renamed?: Latch.Latch | undefined
+  /** What the session is to be now. The channels are unquoted. */
+  readonly wanted: () => { readonly applicationName: string; readonly channels: ReadonlyArray<string> }
+  /** Opened when `wanted` has changed. */
+  readonly changed: Latch.Latch
+  /** Called when the server listens to these channels, and to no others. */
+  readonly accepted: (channels: ReadonlyArray<string>) => void
   /** Called for every notification, from the moment the server accepts the listener. */
   readonly onNotification: (notification: Notification) => void
 }
@@ -63,14 +64,25 @@ export const open = Effect.fnUntraced(
 
     yield* answered(() => client.connect())
     state.isOpen = true
-    const names = options.channels.map(quoted)
-    // The server may be set to end sessions that are idle.
-    yield* answered(() =>
-      client.query(["SET idle_session_timeout = 0", ...names.map((name) => `LISTEN ${name}`)].join("; "))
-    )
-
-    // A comment alone is an empty query. It says in pg_stat_activity what the connection is for.
-    const heartbeat = `-- duroxide-prisma listens on ${names.join(", ")}`
+    /** A comment alone is an empty query. It says in pg_stat_activity what the connection is for. */
+    let heartbeat = ""
+    // One transaction: what was listened to before, and still is, misses nothing.
+    const adapt = Effect.gen(function*() {
+      options.changed.closeUnsafe()
+      const { applicationName, channels } = options.wanted()
+      const names = channels.map(quoted)
+      heartbeat = `-- duroxide-prisma listens on ${names.join(", ")}`
+      const statements = [
+        // The server may be set to end sessions that are idle.
+        "SET idle_session_timeout = 0",
+        `SET application_name = ${pg.escapeLiteral(applicationName)}`,
+        "UNLISTEN *",
+        ...names.map((name) => `LISTEN ${name}`)
+      ]
+      yield* answered(() => client.query(statements.join("; ")))
+      options.accepted(channels)
+    })
+    yield* adapt
     const beat = Effect.raceFirst(
       answered(() => client.query(heartbeat)),
       Effect.andThen(
@@ -82,16 +94,11 @@ export const open = Effect.fnUntraced(
         )
       )
     )
-    const { applicationName, renamed = Latch.makeUnsafe() } = options
-    const rename = Effect.suspend(() => {
-      renamed.closeUnsafe()
-      return answered(() => client.query(`${heartbeat}\nSET application_name = ${pg.escapeLiteral(applicationName())}`))
-    })
     return {
       watched: Effect.raceAllFirst([
         Deferred.await(lost),
         Effect.forever(Effect.andThen(Effect.sleep(heartbeatIntervalMs), beat)),
-        Effect.forever(Effect.andThen(renamed.await, rename))
+        Effect.forever(Effect.andThen(options.changed.await, adapt))
       ])
     }
   }
@@ -114,11 +121,11 @@ const connectTimeoutMs = 10_000
 /** For the last message, which lets the server end the session without a line in its log. */
 const farewellMs = 1000
 
-const prepare = ({ applicationName, login }: Options) => {
+const prepare = ({ login, wanted }: Options) => {
   const socket = new net.Socket()
   const client = new login.Client({
     ...login.config,
-    application_name: applicationName(), // whatever the URL gives to the pool's connections
+    application_name: wanted().applicationName, // whatever the URL gives to the pool's connections
     connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: heartbeatIntervalMs,

@@ -1,10 +1,12 @@
 /**
- * Keeps a connection that listens: opened, checked by a notification to itself, and opened again after a loss, with pauses
- * that grow and differ between processes.
+ * Keeps the connection of a `Database` that listens, one for all that listen in this process: opened for the first of them,
+ * checked by a notification to itself, opened again after a loss, with pauses that grow and differ between processes, and
+ * closed with the last one.
  */
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
@@ -12,28 +14,24 @@ import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
-import type { Database } from "../Database.ts"
 import type { Notification } from "./channels.ts"
 import * as ListenerSession from "./listenerSession.ts"
 import type { Login } from "./login.ts"
 import * as SqlFault from "./SqlFault.ts"
 
-/** None of the functions throws or waits. */
-export interface Listening {
+/** A part of the process that listens. None of the functions throws or waits. */
+export interface Listener {
+  /** The listeners of one server and user share a connection. */
   readonly login: Login
-  /** Unquoted. */
+  /** Unquoted. Two listeners of the same channels have a connection each: others count them by their connections. */
   readonly channels: ReadonlyArray<string>
+  /** Of several listeners, the first by the alphabet is that of the connection. */
   readonly applicationName: () => string
   /** Opened when `applicationName` has changed. */
   readonly renamed?: Latch.Latch | undefined
   /** What `sendEcho` sends, through the pool. Only once it has arrived is the connection relied on. */
   readonly echo: Notification
   readonly sendEcho: Effect.Effect<unknown, ProviderError.ProviderError>
-  /**
-   * Of the pool. After a failover this connection may lead to the old server, which still answers: it is relied on further
-   * only if another echo arrives.
-   */
-  readonly onRetired: Database["Service"]["onRetired"]
   /** From now on notifications arrive. Those of the time before are lost. */
   readonly connected: () => void
   /** From now on notifications are lost; `problem` says why, without secrets. */
@@ -42,12 +40,27 @@ export interface Listening {
 }
 
 /** Listens in the background until the scope is closed. Through a pooler it does not: it says so in the log. */
-export const keep = (options: Listening): Effect.Effect<void, never, Scope.Scope> =>
-  options.login.pooled ? cannotListen(options.login) : Effect.gen(function*() {
-    const doubted = Latch.makeUnsafe()
-    yield* options.onRetired(() => doubted.openUnsafe())
-    yield* Effect.forkScoped(connectAgain(options, doubted))
-  })
+export type Listen = (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
+
+/**
+ * `onRetired` is that of the pool. After a failover the connection may lead to the old server, which still answers: it is
+ * relied on further only if another echo arrives.
+ */
+export const make = (
+  onRetired: (listener: () => void) => Effect.Effect<void, never, Scope.Scope>
+): Listen => {
+  const connections: Array<Connection> = []
+  return (listener) =>
+    Effect.suspend(() => {
+      if (listener.login.pooled) return cannotListen(listener.login)
+      let connection = connections.find((one) => one.takes(listener))
+      if (connection === undefined) {
+        connection = makeConnection(listener.login, onRetired)
+        connections.push(connection)
+      }
+      return connection.join(listener)
+    })
+}
 
 export const log = (line: Effect.Effect<void>, annotations: Record<string, unknown>) =>
   line.pipe(
@@ -84,8 +97,122 @@ const cannotListen = ({ address }: Login) =>
     { address }
   )
 
+interface Connection {
+  readonly takes: (listener: Listener) => boolean
+  readonly join: (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
+}
+
+/** One of those that share a connection. */
+interface Member {
+  readonly listener: Listener
+  /** The server has accepted its channels. */
+  isListening: boolean
+  /** It knows that its notifications arrive. */
+  isConnected: boolean
+}
+
+/** What the loop below works with. */
+interface Shared extends Pick<ListenerSession.Options, "login" | "wanted" | "changed" | "accepted"> {
+  readonly connected: () => void
+  readonly disconnected: (problem: string) => void
+  readonly receive: (notification: Notification) => void
+  /** Any one whose channel is listened to. */
+  readonly echo: () => Pick<Listener, "echo" | "sendEcho">
+}
+
+const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Connection => {
+  const members = new Set<Member>()
+  const changed = Latch.makeUnsafe()
+  let isConnected = false
+  let fiber: Fiber.Fiber<never> | undefined
+
+  const announce = () => {
+    if (!isConnected) return
+    for (const member of members) {
+      if (!member.isListening || member.isConnected) continue
+      member.isConnected = true
+      member.listener.connected()
+    }
+  }
+
+  const shared: Shared = {
+    login,
+    changed,
+    wanted: () => {
+      const listeners = [...members].map(({ listener }) => listener)
+      return {
+        applicationName: listeners.map(({ applicationName }) => applicationName()).sort()[0] ?? "",
+        channels: listeners.flatMap(({ channels }) => channels)
+      }
+    },
+    accepted: (channels) => {
+      for (const member of members) member.isListening = channels.includes(member.listener.echo.channel)
+      announce()
+    },
+    connected: () => {
+      isConnected = true
+      announce()
+    },
+    disconnected: (problem) => {
+      isConnected = false
+      for (const member of members) {
+        if (member.isConnected) member.listener.disconnected(problem)
+        member.isConnected = false
+      }
+    },
+    receive: (notification) => {
+      for (const { isConnected, listener } of members) {
+        if (isConnected && listener.channels.includes(notification.channel)) listener.receive(notification)
+      }
+    },
+    echo: () => ([...members].find(({ isListening }) => isListening) ?? [...members][0])!.listener
+  }
+
+  const run = Effect.scoped(Effect.gen(function*() {
+    const doubted = Latch.makeUnsafe()
+    yield* onRetired(() => doubted.openUnsafe())
+    return yield* connectAgain(shared, doubted)
+  }))
+
+  return {
+    takes: (listener) =>
+      listener.login.address === login.address && listener.login.config.user === login.config.user &&
+      [...members].every((member) => member.listener.echo.channel !== listener.echo.channel),
+    join: Effect.fnUntraced(function*(listener) {
+      yield* Effect.acquireRelease(
+        Effect.gen(function*() {
+          const member = { listener, isListening: false, isConnected: false }
+          members.add(member)
+          changed.openUnsafe()
+          fiber ??= yield* Effect.forkDetach(run)
+          return member
+        }),
+        (member) =>
+          Effect.suspend(() => {
+            members.delete(member)
+            changed.openUnsafe()
+            if (members.size > 0 || fiber === undefined) return Effect.void
+            const last = fiber
+            fiber = undefined
+            isConnected = false
+            return Fiber.interrupt(last)
+          })
+      )
+      const { renamed } = listener
+      if (renamed === undefined) return
+      yield* Effect.forkScoped(Effect.forever(Effect.andThen(
+        renamed.await,
+        Effect.sync(() => {
+          renamed.closeUnsafe()
+          changed.openUnsafe()
+        })
+      )))
+    })
+  }
+}
+
 /** Connects, again and again. */
-const connectAgain = Effect.fnUntraced(function*(options: Listening, doubted: Latch.Latch): Effect.fn.Return<never> {
+const connectAgain = Effect.fnUntraced(function*(options: Shared, doubted: Latch.Latch): Effect.fn.Return<never> {
   const { login: { address } } = options
   const clock = yield* Clock.Clock
   let failures = 0
@@ -140,22 +267,27 @@ const connectAgain = Effect.fnUntraced(function*(options: Listening, doubted: La
 
 /** From connecting to the loss of the connection. */
 const listenOnce = Effect.fnUntraced(function*(
-  { echo, receive, sendEcho, ...options }: Listening,
+  { echo, receive, ...options }: Shared,
   doubted: Latch.Latch,
   connected: Effect.Effect<void>
 ): Effect.fn.Return<never, ProviderError.Reason, Scope.Scope> {
   let echoed = Deferred.makeUnsafe<void>()
+  let expected = ""
   let isConnected = false
 
   const { watched } = yield* ListenerSession.open({
     ...options,
     onNotification: (notification) => {
-      const { channel, payload } = notification
-      if (channel === echo.channel && payload === echo.payload) return void Deferred.doneUnsafe(echoed, Effect.void)
+      if (notification.payload === expected) return void Deferred.doneUnsafe(echoed, Effect.void)
       if (isConnected) receive(notification)
     }
   })
 
+  const sendEcho = Effect.suspend(() => {
+    const { echo: { payload }, sendEcho } = echo()
+    expected = payload
+    return sendEcho
+  })
   const arrives = (otherwise: Effect.Effect<never, ProviderError.Reason>) =>
     Effect.raceFirst(
       Effect.suspend(() => Deferred.await(echoed)),

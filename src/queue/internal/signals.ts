@@ -13,7 +13,8 @@
  * up to five statements leave at once, then one each 20 milliseconds for all signals of that time, because PostgreSQL
  * makes commits that notify one after the other. What could not be sent is sent again.
  *
- * **Listening** begins with the first subscriber: one connection for all of them. Without one, subscribers poll.
+ * **Listening** begins with the first subscriber: on one connection for all of them, that of the `Database`, which the
+ * provider of a runtime uses, too. Without one, subscribers poll.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -29,7 +30,6 @@ import { Database } from "../../prisma/Database.ts"
 import type { Tls } from "../../prisma/Database.ts"
 import * as Channels from "../../prisma/internal/channels.ts"
 import { Prisma } from "../../prisma/internal/client.ts"
-import * as Listening from "../../prisma/internal/listening.ts"
 import * as Login from "../../prisma/internal/login.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
 
@@ -86,7 +86,7 @@ export interface Options {
 export const make = Effect.fnUntraced(function*(
   options: Options
 ): Effect.fn.Return<QueueSignals["Service"], ProviderError.ProviderError, Database | Scope.Scope> {
-  const { onRetired, query, schema } = yield* Database
+  const { listen: keepListening, query, schema } = yield* Database
   const login = yield* Login.make({ url: options.url, schema, tls: options.tls }).pipe(
     Effect.mapError((reason) => new ProviderError.ProviderError({ operation: "listen", reason }))
   )
@@ -158,13 +158,12 @@ export const make = Effect.fnUntraced(function*(
   const listen = Effect.suspend(() => {
     if (isListening) return Effect.void
     isListening = true
-    return Listening.keep({
+    return keepListening({
       login,
       channels: [channel],
       applicationName: () => `duroxide-prisma queues ${Channels.hashOf(schema).slice(0, 16)}`,
       echo,
       sendEcho: notify("checkNotifications", [echo.payload]),
-      onRetired,
       connected: () => {
         isConnected = true
         for (const { connected } of subscribers.all()) connected?.()
