@@ -28,7 +28,8 @@ const start = Effect.fnUntraced(function*(
   lockTimeout: Duration.Input = "30 seconds"
 ) {
   const services = yield* Layer.build(
-    FromDriver.layer({ longPolling }).pipe(
+    // On a busy machine a hint waits longer than usual for its turn in this process; that must not make it poll.
+    FromDriver.layer({ longPolling: { notifyDeliveryTimeout: "1 minute", ...longPolling } }).pipe(
       Layer.provide(PrismaDriver.layer()),
       Layer.provide(PgNotifier.layer({ url })),
       Layer.provideMerge(Database.layer({ url }))
@@ -88,8 +89,7 @@ describe("Long polling on PostgreSQL:", () => {
       assert.strictEqual(claimed?.item.id, 1)
       yield* Effect.sleep("1 second")
       assert.lengthOf(fetches.filter((fetch) => fetch.pollUnsafe() !== undefined), 1)
-      // One look, of one caller. Where answers are slow, a second one: the first may have come before the work was due.
-      assert.isAtMost(yield* worker.looks, before + 2)
+      assert.strictEqual(yield* worker.looks, before + 1)
     }).pipe(silently))
 
   it.live("work of another program wakes a process, at once and when it is due", () =>

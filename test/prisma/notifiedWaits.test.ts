@@ -29,7 +29,8 @@ const services = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) =>
     )),
     Layer.provide(RuntimeConfig.layer({ workerLockTimeout: "1 hour", sessionIdleTimeout: "1 day" })),
     Layer.merge(Client.layer),
-    Layer.provide(FromDriver.layer()),
+    // On a busy machine a hint waits longer than usual for its turn in this process; that must not make it poll.
+    Layer.provide(FromDriver.layer({ longPolling: { notifyDeliveryTimeout: "1 minute" } })),
     Layer.provide(PrismaDriver.layer()),
     Layer.provide(PgNotifier.layer({ url })),
     Layer.provideMerge(Database.layer({ url })),

@@ -2,6 +2,7 @@
  * One holder per instance, however many fetch; messages that arrive meanwhile wait for the next turn.
  */
 import { assert } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schedule from "effect/Schedule"
@@ -150,10 +151,14 @@ export const instanceLocking = topic("instance_locking", {
     const LT = yield* lockTimeout()
     yield* enqueueStart("i")
     const fetch = fetchOrchestration({ lockTimeout: LT })
+    const held = yield* Deferred.make<void>()
     const [holder, early, late] = yield* parallel([
-      Effect.tap(fetch, () => Effect.andThen(elapse(LT), elapse(200))),
-      Effect.andThen(elapse(200), fetch),
-      Effect.andThen(Effect.andThen(elapse(LT), elapse(100)), fetch)
+      fetch.pipe(
+        Effect.tap(() => Deferred.succeed(held, undefined)),
+        Effect.tap(() => Effect.andThen(elapse(LT), elapse(200)))
+      ),
+      Effect.andThen(Deferred.await(held), Effect.andThen(elapse(200), fetch)),
+      Effect.andThen(Deferred.await(held), Effect.andThen(Effect.andThen(elapse(LT), elapse(100)), fetch))
     ])
     assert.isTrue(Option.isSome(holder!))
     assert.isTrue(Option.isNone(early!))

@@ -26,6 +26,7 @@ import {
   customStatus,
   elapse,
   elapseLockTimeout,
+  elapseUntil,
   enqueueActivity,
   enqueueStart,
   expectInstances,
@@ -429,13 +430,14 @@ export const optimisticTurns = topic("optimistic_turns", {
   }),
 
   a_timer_fires_at_its_time: Effect.gen(function*() {
-    const fireAtMs = (yield* Clock.currentTimeMillis) + 1_500
-    yield* advances("i", yield* working("i"), {
+    const work = yield* working("i")
+    const fireAtMs = (yield* Clock.currentTimeMillis) + 4_000
+    yield* advances("i", work, {
       events: [completion(3, 2), { _tag: "TimerCreated", eventId: 4, fireAtMs }],
       items: [timerFired("i", 4, fireAtMs)]
     })
     yield* expectNoOrchestration()
-    yield* elapse(2_000)
+    yield* elapseUntil(fireAtMs)
     assert.deepStrictEqual((yield* claimInstance("i")).item.messages, [timerFired("i", 4, fireAtMs)])
   }),
 
@@ -449,16 +451,17 @@ export const optimisticTurns = topic("optimistic_turns", {
       result: "done"
     }
     const ended = yield* working("i")
-    yield* send(timerFired("i", 9, (yield* Clock.currentTimeMillis) + 1_000))
+    const fireAtMs = (yield* Clock.currentTimeMillis) + 4_000
+    yield* send(timerFired("i", 9, fireAtMs))
     yield* advances("i", ended, { ...last, items: [report] })
     assert.deepStrictEqual((yield* claimInstance("parent")).item.messages, [report])
-    yield* elapse(1_500)
+    yield* elapseUntil(fireAtMs)
     yield* expectNoOrchestration()
   }),
 
   cancelled_activities_and_timers_are_deleted: Effect.gen(function*() {
     yield* scheduling("i", [2, 3])
-    const fireAtMs = (yield* Clock.currentTimeMillis) + 1_000
+    const fireAtMs = (yield* Clock.currentTimeMillis) + 4_000
     yield* send(timerFired("i", 9, fireAtMs))
     yield* advances("i", [yield* claimActivity(2)], {
       events: [completion(4, 2)],
@@ -466,7 +469,7 @@ export const optimisticTurns = topic("optimistic_turns", {
       cancelledTimers: [timerFired("i", 9, fireAtMs)]
     })
     yield* expectNoWork()
-    yield* elapse(1_500)
+    yield* elapseUntil(fireAtMs)
     yield* expectNoOrchestration()
   }),
 

@@ -23,6 +23,7 @@ import {
   create,
   elapse,
   elapseLockTimeout,
+  elapseUntil,
   enqueueActivity,
   enqueueStart,
   expectNoOrchestration,
@@ -144,22 +145,22 @@ export const queueSemantics = topic("queue_semantics", {
 
   timer_is_invisible_until_its_time: Effect.gen(function*() {
     yield* create("i")
-    const fireAtMs = (yield* Clock.currentTimeMillis) + 2000
+    const fireAtMs = (yield* Clock.currentTimeMillis) + 4_000
     yield* send(timerFired("i", 1, fireAtMs))
     yield* poke("i")
     yield* ack(yield* claimInstance("i"), { items: [timerFired("i", 2, fireAtMs)] })
     yield* expectNoOrchestration()
-    yield* elapse(2100)
+    yield* elapseUntil(fireAtMs)
     const { item } = yield* claimInstance("i")
     assert.deepStrictEqual(item.messages, [timerFired("i", 1, fireAtMs), timerFired("i", 2, fireAtMs)])
   }),
 
   timers_nobody_waits_for_are_deleted: Effect.gen(function*() {
     const admin = yield* Admin
-    const fireAtMs = (yield* Clock.currentTimeMillis) + 2000
-    const timer = (instance: string, id: number) => timerFired(instance, id, fireAtMs)
     yield* create("i")
     yield* create("j")
+    const fireAtMs = (yield* Clock.currentTimeMillis) + 4_000
+    const timer = (instance: string, id: number) => timerFired(instance, id, fireAtMs)
     yield* poke("i")
     yield* poke("j")
     yield* ack(yield* claimInstance("i"), { items: [timer("i", 1), timer("i", 2), timer("i", 3)] })
@@ -170,7 +171,7 @@ export const queueSemantics = topic("queue_semantics", {
       items: [timer("i", 4)],
       cancelledTimers: [timer("i", 1), timer("i", 4), timer("i", 5), timer("j", 1)]
     })
-    yield* elapse(2100)
+    yield* elapseUntil(fireAtMs)
     assert.strictEqual((yield* admin.getQueueDepths).orchestratorQueue, 3)
     const first = yield* claimInstance("i")
     assert.deepStrictEqual(first.item.messages, [timer("i", 2), timer("i", 3)])

@@ -28,6 +28,10 @@ export const elapseLockTimeout: Effect.Effect<void, never, Settings> = Effect.fl
   (timeout) => elapse(Duration.sum(timeout, Duration.millis(100)))
 )
 
+/** Lets time pass until that moment, milliseconds since the Unix epoch, has passed for the store, too. */
+export const elapseUntil = (timeMs: number): Effect.Effect<void, never, Settings> =>
+  Effect.flatMap(Clock.currentTimeMillis, (nowMs) => elapse(Math.max(0, timeMs - nowMs) + 100))
+
 /** Runs effects at the same time, with time passing while they wait; inside, `elapse` waits for that. */
 export const parallel = <A, E, R>(
   effects: ReadonlyArray<Effect.Effect<A, E, R>>
