@@ -256,7 +256,7 @@ describe("an adopted schema", () => {
       for (const table of removed.tables) assert.match(table, /^(queue|sqlite)_/)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)
-      assert.lengthOf(removed.indexes, 21)
+      assert.lengthOf(removed.indexes, 22)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, schema), before)
       assert.deepStrictEqual(yield* stored, rows)
       assert.deepStrictEqual(yield* reset({ url }), nothing)
