@@ -1,6 +1,6 @@
 -- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
--- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, both in this
--- transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why.
+-- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
+-- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why.
 --
 -- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
@@ -20,6 +20,7 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
   p_looks boolean DEFAULT false,   -- whether to say when the next task needs a look
+  p_keeps boolean DEFAULT true,    -- whether moved messages stay, marked as sent, until they are cleaned up; else they are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -85,17 +86,33 @@ BEGIN
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
-    WITH moved AS (
+    WITH kept AS (
       UPDATE queue_outbox AS o
       SET sent_at = v_now,
           lease_token = NULL,
           lease_until = NULL,
           attempts = o.attempts + 1,
           last_error = NULL
-      WHERE o.id = ANY (v_ids)
+      WHERE p_keeps
+        AND o.id = ANY (v_ids)
         AND jsonb_typeof(o.payload -> 'kind') = 'string'
         AND octet_length(o.payload::text) <= v_most_bytes
       RETURNING o.queue, o.payload
+    ),
+    deleted AS (
+      DELETE FROM queue_outbox AS o
+      WHERE NOT p_keeps
+        AND o.id = ANY (v_ids)
+        AND jsonb_typeof(o.payload -> 'kind') = 'string'
+        AND octet_length(o.payload::text) <= v_most_bytes
+      RETURNING o.queue, o.payload
+    ),
+    moved AS (
+      SELECT kept.queue, kept.payload
+      FROM kept
+      UNION ALL
+      SELECT deleted.queue, deleted.payload
+      FROM deleted
     ),
     sent AS (
       INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)

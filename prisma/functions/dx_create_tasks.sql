@@ -22,34 +22,33 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_time text := regexp_replace(lpad(to_hex(v_now_ms), 12, '0'), '^(.{8})', '\1-') || '-7';
   v_ids uuid[];
   v_new uuid[];
 BEGIN
-  -- Version 7: 48 bits of time before the random ones.
-  SELECT array_agg(
-    COALESCE(
-      item.id,
-      encode(
-        set_bit(
-          set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send(v_now_ms) FROM 3) FROM 1 FOR 6), 52, 1),
-          53,
-          1
-        ),
-        'hex'
-      )::uuid
+  WITH item AS MATERIALIZED (
+    SELECT
+      -- Version 7: 48 bits of time before the random ones.
+      COALESCE(i.id, (v_time || substr(gen_random_uuid()::text, 16))::uuid) AS id,
+      i.name, i.key, i.payload, i.max_attempts, i.queue, i.wakeup, i.delay_ms, i.run_at_ms,
+      i.reply_instance_id, i.reply_execution_id, i.reply_name, i.trace_context, i.position
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_tasks) AS (
+        id uuid, name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint,
+        run_at_ms bigint, reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
+      )
+    ) WITH ORDINALITY AS i (
+      id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+      reply_instance_id, reply_execution_id, reply_name, trace_context, position
     )
-    ORDER BY item.position
-  )
-  INTO v_ids
-  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (id uuid)) WITH ORDINALITY AS item (id, position);
-
-  WITH created AS (
+  ),
+  created AS (
     INSERT INTO queue_tasks AS t (
       id, name, key, payload, max_attempts, run_at, look_at, queue, wakeup,
       reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
     )
     SELECT
-      v_ids[item.position],
+      item.id,
       item.name,
       item.key,
       item.payload,
@@ -65,21 +64,13 @@ BEGIN
       item.trace_context,
       v_now,
       v_now
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_tasks) AS (
-        name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint, run_at_ms bigint,
-        reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
-      )
-    ) WITH ORDINALITY AS item (
-      name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-      reply_instance_id, reply_execution_id, reply_name, trace_context, position
-    )
+    FROM item
     CROSS JOIN LATERAL (
       SELECT to_timestamp(
         least(greatest(v_now_ms + COALESCE(item.delay_ms, 0), item.run_at_ms), v_latest_ms - 86400000)::float8 / 1000
       ) AS at
     ) AS due
-    ORDER BY item.name COLLATE "C", item.key COLLATE "C", v_ids[item.position]
+    ORDER BY item.name COLLATE "C", item.key COLLATE "C", item.id
     ON CONFLICT DO NOTHING
     RETURNING t.id, t.queue, t.wakeup, t.run_at
   ),
@@ -92,9 +83,10 @@ BEGIN
       created.run_at
     FROM created
   )
-  SELECT array_agg(created.id)
-  INTO v_new
-  FROM created;
+  SELECT
+    (SELECT array_agg(item.id ORDER BY item.position) FROM item),
+    (SELECT array_agg(created.id) FROM created)
+  INTO v_ids, v_new;
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY

@@ -10,8 +10,9 @@ import type { Contender, Options } from "./contender.ts"
 
 const Job = Task.make("Job", { payload: { id: Schema.String, text: Schema.String } })
 
-/** Each call creates so many jobs and waits until all have ended. */
+/** Each call creates so many jobs and waits until all have ended. Sent wake-ups are not kept, as the peers keep none. */
 export const openJobs = async ({ load, url }: Options): Promise<Contender> => {
+  const atOnce = load.jobs === 1 ? 200 : 1000
   const left = new Map<string, { count: number; readonly end: () => void }>()
   const JobLive = Job.toLayer(({ id }) =>
     Effect.sync(() => {
@@ -20,8 +21,8 @@ export const openJobs = async ({ load, url }: Options): Promise<Contender> => {
     })
   )
   const runtime = ManagedRuntime.make(
-    Layer.mergeAll(TaskWorker.layer({ tasks: [Job], concurrency: slots }), Tasks.layer).pipe(
-      Layer.provide([JobLive, Outbox.publisher({ batchSize: 500 })]),
+    Layer.mergeAll(TaskWorker.layer({ tasks: [Job], concurrency: atOnce }), Tasks.layer).pipe(
+      Layer.provide([JobLive, Outbox.publisher({ batchSize: 1000, keepSent: 0 })]),
       Layer.provide(PgQueue.layer({ queues: { tasks: {} } })),
       Layer.provide(QueueDatabase.layer({ url })),
       Layer.provide(Logger.layer([Logger.withConsoleError(Logger.formatLogFmt)])),
@@ -49,7 +50,3 @@ export const openJobs = async ({ load, url }: Options): Promise<Contender> => {
     close: () => runtime.dispose()
   }
 }
-
-// internal
-
-const slots = 200

@@ -169,7 +169,10 @@ export interface PublisherOptions {
    * after that time. The queue must accept the message within two thirds of it. Defaults to 30 seconds.
    */
   readonly lease?: Duration.Input | undefined
-  /** How long sent messages stay in the table, for people to look at. Defaults to 1 day. */
+  /**
+   * How long sent messages stay in the table, for people to look at. Defaults to 1 day. With 0, messages that go to `PgQueue` in
+   * the same schema are deleted as they are sent, which is cheaper.
+   */
   readonly keepSent?: Duration.Input | undefined
   /** Where the time comes from; `effect` is for tests. Defaults to `database`. */
   readonly clock?: "database" | "effect" | undefined

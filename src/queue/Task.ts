@@ -311,8 +311,9 @@ const makeWith = <
       Layer.effect(
         taskKey(name),
         Effect.map(Effect.map(Effect.context<never>(), (context) => harmlessIn(withoutSpan(context))), (services) => ({
+          services,
           encodeResult: (result) => codecs.success.encode(result),
-          run: runner({ name, codecs, handler, services, retry: options.retry, timeout: settings.timeout })
+          run: runner({ name, codecs, handler, retry: options.retry, timeout: settings.timeout })
         }))
       ) as never,
     execute: (value, { key } = {}) =>

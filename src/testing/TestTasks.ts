@@ -290,7 +290,8 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
     const exit = yield* Effect.raceFirst(
       Effect.exit(code.run(row.payload, attempt - row.uncounted)).pipe(
         Effect.provideService(Task.Attempt, serviceOf(row, attempt, code, isNewest)),
-        Effect.provideService(RunningHandler, key)
+        Effect.provideService(RunningHandler, key),
+        Effect.provideContext(code.services)
       ),
       Effect.as(Effect.raceFirst(heartbeat(row, leaseMs), untilEnded(row)), undefined)
     ).pipe(

@@ -104,6 +104,23 @@ describe("a publisher whose queues are beside the outbox:", () => {
       assert.deepStrictEqual(yield* counts(Metrics.outboxPublished), { jobs: 200, orders: 10 })
     })).pipe(Effect.scoped))
 
+  it.live("where sent messages are not kept, the statement that moves them deletes them; those that stay are not sent", () =>
+    Effect.gen(function*() {
+      const box = yield* Boxes.open
+      yield* box.sql(
+        "INSERT INTO queue_outbox (queue, payload, created_at, deliver_at) VALUES ('jobs', '7', now(), now())"
+      )
+      yield* box.fill(20, "jobs")
+      yield* box.fill(10, "orders")
+      yield* Layer.build(moving(box.url, { keepSent: 0 }))
+      yield* waitUntil(Effect.map(box.rows, (all) => all.length === 1 && all[0]!.last_error !== null))
+      assert.strictEqual(yield* box.unsent, 1)
+      assert.deepStrictEqual((yield* stored(box)).map(({ n, queue }) => `${queue} ${n}`), [
+        ...Array.from({ length: 20 }, (_, i) => `jobs ${i + 1}`),
+        ...Array.from({ length: 10 }, (_, i) => `orders ${i + 1}`)
+      ])
+    }).pipe(Effect.scoped))
+
   it.live("a message that the queue refuses stays in the outbox with the reason, alone", () =>
     Effect.gen(function*() {
       const box = yield* Boxes.open

@@ -12,8 +12,8 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as Scope from "effect/Scope"
-import { Prisma } from "../../src/prisma/internal/client.ts"
 import * as Statements from "../../src/queue/internal/statements.ts"
+import * as Stores from "../../src/queue/internal/taskStore.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, Job, makeCalls } from "./utils/tasks.ts"
@@ -42,6 +42,12 @@ const open = Effect.gen(function*() {
     test.sql<{ count: number }>("SELECT count(*)::int AS count FROM queue_messages"),
     ([row]) => row!.count
   )
+  /** Publishes the wake-ups that wait. */
+  const sent = (count: number) =>
+    Effect.scoped(Effect.andThen(
+      Layer.build(Outbox.publisher().pipe(Layer.provide(Layer.succeedContext(services)))),
+      waitUntil(Effect.map(messages, (messages) => messages === count))
+    ))
   return {
     ...test,
     tasks,
@@ -52,14 +58,12 @@ const open = Effect.gen(function*() {
     database: Context.get(services, Database.Database),
     statementCounts: Context.get(services, Database.Database).statementCounts,
     /** Creates tasks, and publishes their wake-ups, so that one receive gets all of them. */
-    publish: Effect.fnUntraced(function*(count: number) {
-      const created = yield* tasks.createMany(Job, Array.from({ length: count }, (_, n) => ({ payload: { n } })))
-      yield* Effect.scoped(Effect.andThen(
-        Layer.build(Outbox.publisher().pipe(Layer.provide(Layer.succeedContext(services)))),
-        waitUntil(Effect.map(messages, (messages) => messages === count))
-      ))
-      return created
-    }),
+    publish: (count: number) =>
+      Effect.tap(
+        tasks.createMany(Job, Array.from({ length: count }, (_, n) => ({ payload: { n } }))),
+        sent(count)
+      ),
+    sent,
     worker: (act: Act) =>
       Layer.build(
         TaskWorker.layer({ tasks: [Job], concurrency: 100 }).pipe(
@@ -88,17 +92,19 @@ describe("Tasks in sets:", () => {
         query: <Row>(operation: string, sql: Parameters<typeof app.database.query>[1]) =>
           Effect.tap(app.database.query<Row>(operation, sql), (rows) => Effect.sync(() => parts.push(rows.length)))
       }
-      const { collected } = Statements.make(database, {})
-      const ids = yield* app.publish(100)
-      const ended = yield* collected<{ readonly task_id: string }>("awaitTasks", "dx_await_tasks", [
-        Prisma.sql`${[...ids]}::uuid[]`
-      ])
-      assert.deepStrictEqual(ended, [])
+      const store = Stores.make(Statements.make(database, {}))
+      const task = { name: "Job", payload: "{\"n\":1}", max_attempts: 1, queue: "tasks" }
+      const created = yield* store.create(Array.from({ length: 100 }, () => task))
+      const ids = created.map(({ out_id }) => out_id)
+      assert.strictEqual(new Set(ids).size, 100)
+      assert.deepStrictEqual(yield* store.await(ids), [])
+      yield* app.sent(100)
       yield* app.worker(({ n }) => Effect.succeed(n))
       yield* app.untilCompleted(100)
-      const answers = yield* collected<object>("awaitTasks", "dx_await_tasks", [Prisma.sql`${[...ids]}::uuid[]`])
-      assert.lengthOf(answers, 100)
-      assert.deepStrictEqual(parts, [0, 4])
+      const ended = yield* store.await(ids)
+      assert.deepStrictEqual(ended.map(({ out_id }) => out_id), ids)
+      assert.deepStrictEqual(ended[99], { out_id: ids[99]!, out_status: "Completed", out_result: "1", out_error: null })
+      assert.deepStrictEqual(parts, [4, 0, 4])
     }))
 
   test("a hundred tasks take a few statements, and leave no message", (app) =>

@@ -3860,19 +3860,15 @@ $$;
 
 -- Reads which of the tasks have ended, and marks the others: their end will be announced.
 --
--- Returns one row per task that has ended or does not exist; the status of the latter is Missing.
+-- Returns the tasks that have ended or do not exist, up to 32 in a row, so that no value gets too long; the status of the latter
+-- is Missing.
 --
 -- Bound: the tasks given. Locks: tasks that are not marked yet, by id.
 CREATE OR REPLACE FUNCTION dx_await_tasks(
   p_ids uuid[],
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS TABLE (
-  out_id text,
-  out_status text,
-  out_result text,
-  out_error text
-)
+RETURNS SETOF json                 -- [[id, ...], [status, ...], [result, ...], [error, ...]]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -3883,8 +3879,10 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
+  v_open uuid[];
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
+<<<<<<< HEAD
   -- An update locks in an order of its own. look_at IS NOT NULL would lead to the index of all that have not ended.
   PERFORM
   FROM queue_tasks AS t
@@ -3899,17 +3897,48 @@ BEGIN
   WHERE t.id = ANY (p_ids)
     AND NOT t.is_awaited
     AND num_nulls(t.look_at) = 0;
+=======
+  v_open := ARRAY(
+    SELECT t.id
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (p_ids)
+      AND t.look_at IS NOT NULL
+  );
+  IF v_open <> '{}' THEN
+    -- An update locks in an order of its own.
+    PERFORM
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (v_open)
+      AND NOT t.is_awaited
+      AND t.look_at IS NOT NULL
+    ORDER BY t.id
+    FOR NO KEY UPDATE;
+    UPDATE queue_tasks AS t
+    SET is_awaited = true,
+        updated_at = to_timestamp(v_now_ms::float8 / 1000)
+    WHERE t.id = ANY (v_open)
+      AND NOT t.is_awaited
+      AND t.look_at IS NOT NULL;
+  END IF;
+>>>>>>> 66b34df (Let a drained task cost less around its handler)
 
   RETURN QUERY
-  SELECT one.id::text, COALESCE(t.status, 'Missing'), t.result, t.error
-  FROM unnest(p_ids) AS one (id)
-  LEFT JOIN LATERAL (
-    SELECT x.status, x.result, x.error
-    FROM queue_tasks AS x
-    WHERE x.id = one.id
-    OFFSET 0
-  ) AS t ON true
-  WHERE t.status IS NULL OR t.status NOT IN ('Pending', 'Running');
+  SELECT json_build_array(json_agg(one.id), json_agg(one.status), json_agg(one.result), json_agg(one.error))
+  FROM (
+    SELECT ended.*, (row_number() OVER () - 1) / 32 AS part
+    FROM (
+      SELECT one.id, COALESCE(t.status, 'Missing') AS status, t.result, t.error
+      FROM unnest(p_ids) AS one (id)
+      LEFT JOIN LATERAL (
+        SELECT x.status, x.result, x.error
+        FROM queue_tasks AS x
+        WHERE x.id = one.id
+        OFFSET 0
+      ) AS t ON true
+      WHERE t.status IS NULL OR t.status NOT IN ('Pending', 'Running')
+    ) AS ended
+  ) AS one
+  GROUP BY one.part;
 END
 $$;
 
@@ -3943,34 +3972,33 @@ DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
+  v_time text := regexp_replace(lpad(to_hex(v_now_ms), 12, '0'), '^(.{8})', '\\1-') || '-7';
   v_ids uuid[];
   v_new uuid[];
 BEGIN
-  -- Version 7: 48 bits of time before the random ones.
-  SELECT array_agg(
-    COALESCE(
-      item.id,
-      encode(
-        set_bit(
-          set_bit(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send(v_now_ms) FROM 3) FROM 1 FOR 6), 52, 1),
-          53,
-          1
-        ),
-        'hex'
-      )::uuid
+  WITH item AS MATERIALIZED (
+    SELECT
+      -- Version 7: 48 bits of time before the random ones.
+      COALESCE(i.id, (v_time || substr(gen_random_uuid()::text, 16))::uuid) AS id,
+      i.name, i.key, i.payload, i.max_attempts, i.queue, i.wakeup, i.delay_ms, i.run_at_ms,
+      i.reply_instance_id, i.reply_execution_id, i.reply_name, i.trace_context, i.position
+    FROM ROWS FROM (
+      jsonb_to_recordset(p_tasks) AS (
+        id uuid, name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint,
+        run_at_ms bigint, reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
+      )
+    ) WITH ORDINALITY AS i (
+      id, name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
+      reply_instance_id, reply_execution_id, reply_name, trace_context, position
     )
-    ORDER BY item.position
-  )
-  INTO v_ids
-  FROM ROWS FROM (jsonb_to_recordset(p_tasks) AS (id uuid)) WITH ORDINALITY AS item (id, position);
-
-  WITH created AS (
+  ),
+  created AS (
     INSERT INTO queue_tasks AS t (
       id, name, key, payload, max_attempts, run_at, look_at, queue, wakeup,
       reply_instance_id, reply_execution_id, reply_name, trace_context, created_at, updated_at
     )
     SELECT
-      v_ids[item.position],
+      item.id,
       item.name,
       item.key,
       item.payload,
@@ -3986,21 +4014,13 @@ BEGIN
       item.trace_context,
       v_now,
       v_now
-    FROM ROWS FROM (
-      jsonb_to_recordset(p_tasks) AS (
-        name text, key text, payload text, max_attempts integer, queue text, wakeup jsonb, delay_ms bigint, run_at_ms bigint,
-        reply_instance_id text, reply_execution_id bigint, reply_name text, trace_context text
-      )
-    ) WITH ORDINALITY AS item (
-      name, key, payload, max_attempts, queue, wakeup, delay_ms, run_at_ms,
-      reply_instance_id, reply_execution_id, reply_name, trace_context, position
-    )
+    FROM item
     CROSS JOIN LATERAL (
       SELECT to_timestamp(
         least(greatest(v_now_ms + COALESCE(item.delay_ms, 0), item.run_at_ms), v_latest_ms - 86400000)::float8 / 1000
       ) AS at
     ) AS due
-    ORDER BY item.name COLLATE "C", item.key COLLATE "C", v_ids[item.position]
+    ORDER BY item.name COLLATE "C", item.key COLLATE "C", item.id
     ON CONFLICT DO NOTHING
     RETURNING t.id, t.queue, t.wakeup, t.run_at
   ),
@@ -4013,9 +4033,10 @@ BEGIN
       created.run_at
     FROM created
   )
-  SELECT array_agg(created.id)
-  INTO v_new
-  FROM created;
+  SELECT
+    (SELECT array_agg(item.id ORDER BY item.position) FROM item),
+    (SELECT array_agg(created.id) FROM created)
+  INTO v_ids, v_new;
 
   IF cardinality(v_new) = cardinality(v_ids) THEN
     RETURN QUERY
@@ -4425,8 +4446,8 @@ END
 $$;
 
 -- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
--- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, both in this
--- transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why.
+-- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
+-- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why.
 --
 -- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
@@ -4446,6 +4467,7 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
   p_looks boolean DEFAULT false,   -- whether to say when the next task needs a look
+  p_keeps boolean DEFAULT true,    -- whether moved messages stay, marked as sent, until they are cleaned up; else they are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -4517,17 +4539,33 @@ BEGIN
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
-    WITH moved AS (
+    WITH kept AS (
       UPDATE queue_outbox AS o
       SET sent_at = v_now,
           lease_token = NULL,
           lease_until = NULL,
           attempts = o.attempts + 1,
           last_error = NULL
-      WHERE o.id = ANY (v_ids)
+      WHERE p_keeps
+        AND o.id = ANY (v_ids)
         AND jsonb_typeof(o.payload -> 'kind') = 'string'
         AND octet_length(o.payload::text) <= v_most_bytes
       RETURNING o.queue, o.payload
+    ),
+    deleted AS (
+      DELETE FROM queue_outbox AS o
+      WHERE NOT p_keeps
+        AND o.id = ANY (v_ids)
+        AND jsonb_typeof(o.payload -> 'kind') = 'string'
+        AND octet_length(o.payload::text) <= v_most_bytes
+      RETURNING o.queue, o.payload
+    ),
+    moved AS (
+      SELECT kept.queue, kept.payload
+      FROM kept
+      UNION ALL
+      SELECT deleted.queue, deleted.payload
+      FROM deleted
     ),
     sent AS (
       INSERT INTO queue_messages (queue, payload, created_at, visible_at, max_attempts)

@@ -58,6 +58,8 @@ export interface OutboxStore {
     readonly maxAttempts: ReadonlyArray<number> | undefined
     /** Asks for `sweepMs`. */
     readonly looks: boolean
+    /** Whether moved messages stay, marked as sent; else they are deleted. */
+    readonly keeps: boolean
   }) => Effect.Effect<Claim, ProviderError>
   /** Answers with the ids of those that another transaction has locked. */
   readonly markSent: (ids: ReadonlyArray<string>) => Effect.Effect<ReadonlyArray<string>, ProviderError>
@@ -71,7 +73,7 @@ export interface OutboxStore {
 
 export const make = ({ answer, rows }: Statements): OutboxStore => ({
   // What a crash of the server undoes is a lease, or a move as a whole, which is then repeated.
-  claim: ({ leaseMs, limit, looks, maxAttempts, queues, token }) =>
+  claim: ({ keeps, leaseMs, limit, looks, maxAttempts, queues, token }) =>
     rows<ClaimRow>(
       "claimOutbox",
       "dx_claim_outbox",
@@ -81,7 +83,8 @@ export const make = ({ answer, rows }: Statements): OutboxStore => ({
         Prisma.sql`${token}::text`,
         Prisma.sql`${queues}::text[]`,
         Prisma.sql`${maxAttempts ?? null}::integer[]`,
-        Prisma.sql`${looks}::boolean`
+        Prisma.sql`${looks}::boolean`,
+        Prisma.sql`${keeps}::boolean`
       ],
       { isUnflushed: true }
     ).pipe(Effect.map(([row]) => ({

@@ -48,6 +48,8 @@ export interface Settings {
   /** Messages of one claim. */
   readonly batchSize: number
   readonly leaseMs: number
+  /** How long sent messages stay. */
+  readonly keepMs: number
 }
 
 /** Where wake-ups come from. */
@@ -105,7 +107,8 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
       token,
       queues: queue.queues,
       maxAttempts: moves?.maxAttempts,
-      looks: isLook
+      looks: isLook,
+      keeps: settings.keepMs > 0
     }))
     Deferred.doneUnsafe(claimed, claim)
     if (Exit.isFailure(claim)) return

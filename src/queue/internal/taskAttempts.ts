@@ -263,8 +263,13 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
       }
     }))
 
+  const bases = new Map(
+    [...served].map(([name, { code }]) => [name, Context.merge(context, code.services)])
+  )
+
   const start: Attempts["start"] = (claimed, claimedMs, ended) => {
     const { code, leaseMs } = served.get(claimed.out_name)!
+    const base = bases.get(claimed.out_name)!
     const lease = leases.hold({
       taskId: claimed.out_id,
       attempt: claimed.out_attempt,
@@ -290,11 +295,11 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
       },
       release: () => leases.release(lease)
     }
-    const annotated = Context.add(context, References.CurrentLogAnnotations, {
-      ...Context.get(context, References.CurrentLogAnnotations),
+    const annotated = Context.add(base, References.CurrentLogAnnotations, {
+      ...Context.get(base, References.CurrentLogAnnotations),
       ...described(claimed)
     })
-    const span = spanOf(claimed, annotated)
+    const span = spanOf(claimed, context)
     const services = Context.add(
       tracing.withSpan(annotated, span),
       Attempt,

@@ -29,11 +29,13 @@ export interface Failed {
 }
 
 export interface TaskCode {
+  /** All that the handler needs but its attempt: merged once for a worker, which costs more than most handlers. */
+  readonly services: Context.Context<never>
   /** Encodes a result for `Attempt.commit`. */
   readonly encodeResult: (result: unknown) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge>
   /**
    * Runs the handler, within the timeout of the task. `counted` is the number of attempts so far that count, this one included.
-   * Interruption is passed on.
+   * Interruption is passed on. It must have `services`.
    */
   readonly run: (payload: string, counted: number) => Effect.Effect<string, Failed, Attempt>
 }

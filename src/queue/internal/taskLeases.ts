@@ -36,6 +36,8 @@ export const make = Effect.fnUntraced(function*(
   const leases = new Set<Held>()
   const newest = new Map<string, Held>()
   const changed = Latch.makeUnsafe()
+  /** Monotonic milliseconds at which the loop looks. */
+  let nextMs = Infinity
 
   const renew = (due: ReadonlyArray<Held>) =>
     Effect.suspend(() => {
@@ -66,7 +68,7 @@ export const make = Effect.fnUntraced(function*(
     const due = [...leases].filter(({ dueMs, leaseMs }) => dueMs <= nowMs + leaseMs / 8)
     if (due.some(({ dueMs }) => dueMs <= nowMs)) return renew(due.slice(0, mostPerStatement))
     changed.closeUnsafe()
-    const nextMs = Math.min(...[...leases].map(({ dueMs }) => dueMs))
+    nextMs = Math.min(...[...leases].map(({ dueMs }) => dueMs))
     return nextMs === Infinity
       ? changed.await
       : Effect.raceFirst(Effect.sleep(Math.max(1, nextMs - nowMs)), changed.await)
@@ -75,8 +77,11 @@ export const make = Effect.fnUntraced(function*(
   return {
     hold: ({ leaseMs, ...lease }, sinceMs) => {
       const held: Held = { ...lease, leaseMs, dueMs: sinceMs + leaseMs / 2 }
-      // The loop knows of an earlier time, unless it waits for the first lease or for that of a longer one.
-      if (held.dueMs < earliestDueMs(leases)) changed.openUnsafe()
+      // The loop mostly knows of an earlier one.
+      if (held.dueMs < nextMs) {
+        nextMs = held.dueMs
+        changed.openUnsafe()
+      }
       leases.add(held)
       newest.set(held.taskId, held)
       return held
@@ -97,9 +102,3 @@ export const make = Effect.fnUntraced(function*(
 // internal
 
 const mostPerStatement = 1000
-
-const earliestDueMs = (leases: ReadonlySet<Held>) => {
-  // Leases are in the order of their claims, so mostly the first one is due first.
-  for (const { dueMs } of leases) return dueMs
-  return Infinity
-}

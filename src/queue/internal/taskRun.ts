@@ -2,7 +2,6 @@
  * Runs the handler of a task, and says how the attempt ended.
  */
 import * as Cause from "effect/Cause"
-import type * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -17,7 +16,7 @@ import type { Failure } from "./taskFailure.ts"
 import * as retries from "./taskRetry.ts"
 import { outageIn } from "./unavailable.ts"
 
-export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, timeout }: {
+export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
   readonly name: string
   readonly codecs: {
     readonly payload: payloads.Payload<P>
@@ -25,8 +24,6 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, tim
     readonly error: payloads.Payload<E>
   }
   readonly handler: (payload: P) => Effect.Effect<A, E, R>
-  /** All that the handler needs but those of the attempt. */
-  readonly services: Context.Context<never>
   readonly retry: retries.Policy<E> | undefined
   readonly timeout: Option.Option<Duration.Duration>
 }): TaskCode["run"] => {
@@ -58,8 +55,7 @@ export const runner = <P, A, E, R>({ codecs, handler, name, retry, services, tim
       Effect.orDie,
       Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
       Effect.provideService(InHandler, true),
-      limited,
-      Effect.provideContext(services) as <A, E>(self: Effect.Effect<A, E, any>) => Effect.Effect<A, E, Attempt>,
+      limited as <A, E>(self: Effect.Effect<A, E, any>) => Effect.Effect<A, E | Expired, Attempt>,
       Effect.flatMap((value) => Effect.orDie(codecs.success.encode(value))),
       Effect.catchCause((cause) => {
         const typed = Cause.findErrorOption(cause)

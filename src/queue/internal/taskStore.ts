@@ -161,7 +161,12 @@ export const make = ({ answer, collected, rows }: statements.Statements) => {
       ]),
     /** Those of the tasks that have ended. */
     await: (ids: ReadonlyArray<string>) =>
-      collected<EndedTask>("awaitTasks", "dx_await_tasks", [Prisma.sql`${[...ids]}::uuid[]`], { items: ids.length }),
+      Effect.map(
+        rows<{ readonly dx_await_tasks: EndedColumns }>("awaitTasks", "dx_await_tasks", [
+          Prisma.sql`${[...ids]}::uuid[]`
+        ], { items: ids.length }),
+        (parts) => parts.flatMap((part) => endedTasks(part.dx_await_tasks))
+      ),
     /** `names`: those that a worker serves from now on. */
     sweep: (limit: number, wakeups: number, names?: ReadonlyArray<string>) =>
       Effect.map(
@@ -206,6 +211,16 @@ export const within = (connection: TransactionConnection, schema: string | undef
 }
 
 // internal
+
+type EndedColumns = readonly [
+  ids: ReadonlyArray<string>,
+  statuses: ReadonlyArray<string>,
+  results: ReadonlyArray<string | null>,
+  errors: ReadonlyArray<string | null>
+]
+
+const endedTasks = ([ids, statuses, results, errors]: EndedColumns): ReadonlyArray<EndedTask> =>
+  ids.map((id, i) => ({ out_id: id, out_status: statuses[i]!, out_result: results[i]!, out_error: errors[i]! }))
 
 const json = (value: unknown) => Prisma.sql`${JSON.stringify(value)}::jsonb`
 
