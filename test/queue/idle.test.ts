@@ -91,7 +91,7 @@ describe("a process that has nothing to do:", () => {
       assert.sameMembers(Object.keys(others).filter((operation) => !operation.startsWith("clean")), [
         "sweepTasks",
         "claimOutbox",
-        "receiveMessages"
+        "takeTasks"
       ])
       // One or two a minute; polling, 60. Virtual time can outrun the check of the connection, which then polls for a while.
       for (const [operation, count] of Object.entries(others)) assert.isAtMost(count, 60, operation)
