@@ -5,6 +5,8 @@
  * `FromDriver.layer` makes a `Provider` of any `ProviderDriver`: calls in flight at the same time travel in one
  * statement, and one pump per queue claims work on behalf of all callers that wait.
  *
+ * The types of its calls are in the folder `calls`.
+ *
  * @since 0.1.0
  */
 import * as Context from "effect/Context"
@@ -12,264 +14,26 @@ import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
-import type * as Tracer from "effect/Tracer"
-import type * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
-import type { CoreVersion, ExecutionStatus, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
+import type { CoreVersion, InstanceState, TagFilter, VersionRange } from "../model/Instance.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Backlog } from "./Backlog.ts"
+import type { End, InstanceStats, Progress, ProgressAnswer } from "./calls/reads.ts"
+import type {
+  Claimed,
+  FirstTurn,
+  HistoryEnd,
+  OptimisticAnswer,
+  OptimisticTurn,
+  OrchestrationItem,
+  SessionConfig,
+  Turn
+} from "./calls/turns.ts"
 import type { ServedOrchestration } from "./ProviderDriver.ts"
 import type { ProviderError } from "./ProviderError.ts"
 
-/**
- * Everything one turn reads.
- *
- * @category models
- * @since 0.1.0
- */
-export interface OrchestrationItem {
-  readonly instanceId: string
-  readonly orchestrationName: string
-  /** `unknown` when no row and no message says it. */
-  readonly orchestrationVersion: string
-  readonly executionId: number
-  /** The store's clock at the claim, milliseconds since the Unix epoch: the time of the turn. */
-  readonly nowMs: number
-  /** Empty if `isKnownHistory`. With `historyError`, only the start event, or nothing if that cannot be read either. */
-  readonly history: ReadonlyArray<Event.Event>
-  /** True when the caller said so of this history. */
-  readonly isKnownHistory: boolean
-  readonly historyError: Option.Option<string>
-  /** In the order in which they were enqueued. */
-  readonly messages: ReadonlyArray<WorkItem.WorkItem>
-  /** Their ids, for `Turn.left`. */
-  readonly messageIds: ReadonlyArray<number>
-  /** When each of them was enqueued, milliseconds since the Unix epoch. */
-  readonly enqueuedAtMs: ReadonlyArray<number>
-  /** Values that ended executions left behind. */
-  readonly keyValues: ReadonlyMap<string, { readonly value: string; readonly lastUpdatedAtMs: number }>
-}
-
-/**
- * How a stored history ends: enough to tell it from any other of its instance, as histories only ever grow.
- *
- * @category models
- * @since 0.1.0
- */
-export interface HistoryEnd {
-  readonly instanceId: string
-  readonly executionId: number
-  /** Row text. */
-  readonly lastEvent: string
-}
-
-/**
- * A claimed item with its lock.
- *
- * @category models
- * @since 0.1.0
- */
-export interface Claimed<A> {
-  readonly item: A
-  /** Opaque; ends with the first ack, abandon or expiry. */
-  readonly lockToken: string
-  /** Deliveries so far, this one included. */
-  readonly attemptCount: number
-  /** For traces: makes the span of the statement that claimed the item, as a child of the first parent it is called with. */
-  readonly claimSpan?: ((parent: Tracer.AnySpan) => Tracer.AnySpan) | undefined
-}
-
-/**
- * What one turn stores, atomically.
- *
- * @category models
- * @since 0.1.0
- */
-export interface Turn {
-  readonly executionId: number
-  /** New events; ids follow the stored ones. */
-  readonly historyDelta: ReadonlyArray<Event.Event>
-  readonly workerItems: ReadonlyArray<WorkItem.Of<"ActivityExecute">>
-  /** Those of `workerItems` that processes of Duroxide in Rust run. */
-  readonly forRust?: ReadonlySet<WorkItem.Of<"ActivityExecute">>
-  readonly orchestratorItems: ReadonlyArray<WorkItem.WorkItem>
-  /**
-   * The starts among `orchestratorItems` that also create their instances where the id is free, as `startOrchestration`
-   * does, each with the version it is pinned to. A start that is not listed is only a message, which any process that
-   * serves the name may take.
-   */
-  readonly startsPinnedTo?: ReadonlyMap<WorkItem.WorkItem, CoreVersion>
-  readonly metadata: ExecutionMetadata
-  /** Activities of any execution whose queue rows are deleted, claimed or not. */
-  readonly cancelledActivities: ReadonlyArray<{
-    readonly instanceId: string
-    readonly executionId: number
-    readonly activityId: number
-  }>
-  /** Timers of this execution that the program no longer waits for. They are deleted, except those that are due by now. */
-  readonly cancelledTimers?: ReadonlyArray<WorkItem.Of<"TimerFired">>
-  /**
-   * Messages of the batch, by their `messageIds`, that the turn has not used: they are not deleted, but wait in their
-   * places, as if they had not been delivered. What begins the next execution is delivered no later than they are.
-   */
-  readonly left?: ReadonlyArray<number>
-  /**
-   * Ids of `ExternalEventPersistent` events of this execution, new ones included, whose messages are sent to the instance
-   * again: in the order of the ids, behind what begins the next execution and in front of all other messages.
-   */
-  readonly requeued?: ReadonlyArray<number>
-}
-
-/**
- * What a turn says of its execution. Absent fields leave the stored value alone.
- *
- * @category models
- * @since 0.1.0
- */
-export interface ExecutionMetadata {
-  readonly status?: ExecutionStatus
-  readonly output?: string
-  readonly orchestrationName?: string
-  readonly orchestrationVersion?: string
-  readonly parentInstanceId?: string
-  readonly pinnedVersion?: CoreVersion
-}
-
-/**
- * Asks that activities a turn creates are stored already claimed, for slots of the caller that are free, or will be soon.
- *
- * @category models
- * @since 0.2.0
- */
-export interface HandOver {
-  /** Most activities to hand over, at least 1. */
-  readonly limit: number
-  /**
-   * Further free slots, kept for activities that wait already. If more than that wait, none is handed over, so that none
-   * of them is overtaken. Defaults to 0.
-   */
-  readonly spare?: number | undefined
-  readonly lockTimeout: Duration.Duration
-  /** Names of the activities that the caller serves. */
-  readonly activities: ReadonlyArray<string>
-  readonly tags: TagFilter
-}
-
-/**
- * A turn run without a claim, because its caller holds the program of the instance in memory.
- *
- * @category models
- * @since 0.2.0
- */
-export interface OptimisticTurn {
-  readonly instanceId: string
-  /** The last event that the program has seen. */
-  readonly lastEvent: Event.Event
-  /** Claimed activities of this instance that have ended. At least one. */
-  readonly results: ReadonlyArray<{
-    readonly lockToken: string
-    readonly completion: WorkItem.Of<"ActivityCompleted"> | WorkItem.Of<"ActivityFailed">
-  }>
-  /** Without `left`. */
-  readonly turn: Turn
-  readonly handOver?: HandOver | undefined
-}
-
-/**
- * The answer to an optimistic turn: stored; or only its results are, as messages to the instance, as far as the locks of
- * their activities were live.
- *
- * @category models
- * @since 0.2.0
- */
-export type OptimisticAnswer =
-  | { readonly _tag: "Advanced"; readonly handedOver: ReadonlyArray<Claimed<WorkItem.Of<"ActivityExecute">>> }
-  | { readonly _tag: "Queued"; readonly results: ReadonlyArray<"Done" | "LockLost"> }
-
-/**
- * The first turn of a start, run before the start is stored.
- *
- * @category models
- * @since 0.2.0
- */
-export interface FirstTurn {
-  /** Without `left`. */
-  readonly turn: Turn
-  readonly handOver?: HandOver | undefined
-  /**
-   * Called once: with the activities handed over, if the turn is stored; with `none` if it is not, or if the answer of the
-   * store is lost.
-   */
-  readonly settled: (stored: Option.Option<ReadonlyArray<Claimed<WorkItem.Of<"ActivityExecute">>>>) => void
-}
-
-/**
- * The owner and the limits of the sessions that a claim may bind.
- *
- * @category models
- * @since 0.1.0
- */
-export interface SessionConfig {
-  readonly workerId: string
-  readonly lockTimeout: Duration.Duration
-  /**
-   * Limit of the new sessions that the next claim may bind; called before each claim. If several callers of one worker
-   * wait, one of their functions decides for all. Defaults to no limit.
-   */
-  readonly maxNew?: (() => number) | undefined
-}
-
-/**
- * How an instance has ended. `output` is JSON text, as encoded by the orchestration's Schema.
- *
- * @category models
- * @since 0.2.0
- */
-export type End =
-  | { readonly _tag: "Completed"; readonly output: string }
-  | { readonly _tag: "Failed"; readonly details: ErrorDetails.ErrorDetails }
-
-/**
- * What a running instance shows of itself: its custom status, and a value.
- *
- * @category models
- * @since 0.2.0
- */
-export interface Progress {
-  readonly status: Option.Option<string>
-  /** Counts the turns that have set or removed the status; 0 before the first one. */
-  readonly statusVersion: number
-  /** As a reader sees it; none without a key. */
-  readonly value: Option.Option<string>
-}
-
-/**
- * The answer to a wait for progress. `Ended`: the instance has ended without it. `TimedOut`: it has not come yet.
- *
- * @category models
- * @since 0.2.0
- */
-export type ProgressAnswer<A> =
-  | { readonly _tag: "Found"; readonly found: A }
-  | { readonly _tag: "Ended" }
-  | { readonly _tag: "TimedOut" }
-
-/**
- * Sizes of what an instance has stored.
- *
- * @category models
- * @since 0.1.0
- */
-export interface InstanceStats {
-  /** Events of the current execution, and the UTF-8 bytes of their texts. */
-  readonly historyEventCount: number
-  readonly historySizeBytes: number
-  /** Unread mailbox messages that the current execution started with; those still in the queue are not counted. */
-  readonly queuePendingCount: number
-  /** Key-values as a reader sees them, and the UTF-8 bytes of their values. */
-  readonly kvUserKeyCount: number
-  readonly kvTotalValueBytes: number
-}
+export type * from "./calls/reads.ts"
+export type * from "./calls/turns.ts"
 
 /**
  * The storage service of the runtime and the client.
