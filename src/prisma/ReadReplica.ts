@@ -11,11 +11,9 @@ import * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Scope from "effect/Scope"
-import * as Semaphore from "effect/Semaphore"
+import type * as Scope from "effect/Scope"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import { monotonicMs } from "../model/internal/monotonic.ts"
 import * as sampledGauges from "../model/internal/sampledGauges.ts"
@@ -31,6 +29,7 @@ import { ConfigurationInvalid, ProviderError, Unavailable } from "../provider/Pr
 import * as Database from "./Database.ts"
 import { Prisma } from "./internal/client.ts"
 import * as Connection from "./internal/connection.ts"
+import { opening } from "./internal/opening.ts"
 import { ReadOnly } from "./internal/readOnly.ts"
 import * as PrismaAdmin from "./PrismaAdmin.ts"
 import * as PrismaDriver from "./PrismaDriver.ts"
@@ -72,7 +71,8 @@ export type Reads = Omit<
  *
  * **Details**
  *
- * It is connected to by the first read, and again by the next one after a failure. Its sessions take no writes, also where
+ * It is connected to by the first read. Reads that come meanwhile wait for the same attempt. When it fails, reads fail at
+ * once for as long as it took; then the next one connects again. Its sessions take no writes, also where
  * the URL leads to a primary, unless `preparedStatements` is false: a pooler shares its sessions. Every call fails with
  * `ProviderError`. A read that the standby cancels, because it conflicts with what the standby replays (40001), is sent
  * once more.
@@ -238,30 +238,6 @@ const open = Effect.fnUntraced(
   },
   Effect.provideService(ReadOnly, true)
 )
-
-/** Opened by the first use, in the scope of the caller. A failure is that of this use; the next one tries again. */
-const opening = Effect.fnUntraced(function*(
-  open: Effect.Effect<Opened, ProviderError, Scope.Scope>
-): Effect.fn.Return<Effect.Effect<Opened, ProviderError>, never, Scope.Scope> {
-  const scope = yield* Effect.scope
-  const context = yield* Effect.context<never>()
-  const turn = yield* Semaphore.make(1)
-  let opened: Opened | undefined
-  const attempt = Effect.acquireUseRelease(
-    Scope.fork(scope),
-    (own) => Scope.provide(open, own),
-    (own, exit) => {
-      if (Exit.isFailure(exit)) return Scope.close(own, exit)
-      opened = exit.value
-      return Effect.void
-    }
-  ).pipe(Effect.provideContext(context))
-  return Effect.suspend(() =>
-    opened !== undefined
-      ? Effect.succeed(opened)
-      : turn.withPermits(1)(Effect.suspend(() => opened !== undefined ? Effect.succeed(opened) : attempt))
-  )
-})
 
 /**
  * A standby that has replayed nothing since its start counts from its start. Without a connection to its primary it cannot

@@ -3,9 +3,11 @@ import { Client, Metrics } from "duroxide-prisma"
 import { Admin } from "duroxide-prisma/provider"
 import * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
+import * as net from "node:net"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as ReadReplica from "../../src/prisma/ReadReplica.ts"
@@ -24,6 +26,32 @@ const app = (url: string, replica: ReadReplica.Options) =>
     Layer.provideMerge(ReadReplica.layer(replica)),
     Layer.provideMerge(Logger.layer([]))
   )
+
+const silentServer = Effect.map(
+  Effect.acquireRelease(
+    Effect.promise(() =>
+      new Promise<{ readonly server: net.Server; readonly sockets: Array<net.Socket> }>((resolve) => {
+        const sockets: Array<net.Socket> = []
+        const server = net.createServer((socket) => void sockets.push(socket.on("error", () => {}).resume()))
+        server.listen(0, "127.0.0.1", () => resolve({ server, sockets }))
+      })
+    ),
+    ({ server, sockets }) =>
+      Effect.sync(() => {
+        server.close()
+        for (const socket of sockets) socket.destroy()
+      })
+  ),
+  ({ server, sockets }) => ({
+    accepted: () => sockets.length,
+    url: (like: string) => {
+      const url = new URL(like)
+      url.hostname = "127.0.0.1"
+      url.port = String((server.address() as net.AddressInfo).port)
+      return url.toString()
+    }
+  })
+)
 
 const run = (instanceId: string) =>
   Effect.flatMap(Client.Client, (client) => client.execute(FiveSteps, { instanceId, payload: 1 }))
@@ -135,6 +163,26 @@ describe("A read replica", () => {
         const { operation, reason } = yield* Effect.flip(call)
         assert.deepStrictEqual([operation, reason._tag], ["connect", "ConnectionLost"])
       }
+    }).pipe(Effect.scoped, isolated))
+
+  it.live("that accepts connections and never answers: readers that come together wait for one attempt", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const connections = Effect.fnUntraced(function*(readers: number) {
+        const silent = yield* silentServer
+        const replica = ReadReplica.layer({ url: silent.url(url), checkoutTimeout: "300 millis", fallback: "primary" })
+        const context = yield* Layer.build(
+          PrismaProvider.layer({ url, migrate: "none" }).pipe(Layer.provide([replica, Logger.layer([])]))
+        )
+        const admin = Context.get(context, Admin.Admin)
+        const lists = Array.from({ length: readers }, () => admin.listInstances)
+        const found = yield* Effect.all(lists, { concurrency: "unbounded" })
+        assert.deepStrictEqual(found, lists.map(() => []))
+        return silent.accepted()
+      })
+      const one = yield* connections(1)
+      assert.isAbove(one, 0)
+      assert.strictEqual(yield* connections(10), one)
     }).pipe(Effect.scoped, isolated))
 
   it.live("takes its options from configuration", () =>
