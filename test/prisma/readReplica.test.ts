@@ -12,6 +12,7 @@ import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
 import * as ReadReplica from "../../src/prisma/ReadReplica.ts"
 import type { ProviderError } from "../../src/provider/ProviderError.ts"
+import * as Cli from "../cli/cli.ts"
 import { FiveSteps, RuntimeLive } from "../programs/steps.ts"
 import { isolated, values } from "../utils/metrics.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -99,6 +100,24 @@ describe("A read replica", () => {
           })
           assert.deepStrictEqual(yield* functions(standby), ["dx_read_history", "dx_read_instances"])
           assert.include(yield* functions(primary), "dx_fetch_orchestration_items")
+
+          // The commands that only read take its URL in place of the primary's.
+          yield* run("seen")
+          yield* caughtUp
+          for (
+            const [command, shown] of [
+              ["status", /^instances +1: 1 Completed$/m],
+              ["list", /^seen /m],
+              ["show seen", /^status +Completed$/m],
+              ["queues", /^nothing waits$/m],
+              ["migrate --verify", /^up to date/m]
+            ] as const
+          ) {
+            const { exitCode, stderr, stdout } = yield* Cli.run(`${command} --url ${standby.url}`)
+            assert.strictEqual(exitCode, 0, stderr)
+            assert.match(stdout, shown)
+          }
+          yield* admin.deleteInstance("seen")
         }).pipe(Effect.provide(app(primary.url, { url: standby.url })))
 
         // One that is too far behind, and one that is gone.
