@@ -16,27 +16,12 @@ DECLARE
   v_open uuid[];
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
 BEGIN
-<<<<<<< HEAD
-  -- An update locks in an order of its own. look_at IS NOT NULL would lead to the index of all that have not ended.
-  PERFORM
-  FROM queue_tasks AS t
-  WHERE t.id = ANY (p_ids)
-    AND NOT t.is_awaited
-    AND num_nulls(t.look_at) = 0
-  ORDER BY t.id
-  FOR NO KEY UPDATE;
-  UPDATE queue_tasks AS t
-  SET is_awaited = true,
-      updated_at = to_timestamp(v_now_ms::float8 / 1000)
-  WHERE t.id = ANY (p_ids)
-    AND NOT t.is_awaited
-    AND num_nulls(t.look_at) = 0;
-=======
+  -- look_at IS NOT NULL would lead to the index of all that have not ended.
   v_open := ARRAY(
     SELECT t.id
     FROM queue_tasks AS t
     WHERE t.id = ANY (p_ids)
-      AND t.look_at IS NOT NULL
+      AND num_nulls(t.look_at) = 0
   );
   IF v_open <> '{}' THEN
     -- An update locks in an order of its own.
@@ -44,7 +29,7 @@ BEGIN
     FROM queue_tasks AS t
     WHERE t.id = ANY (v_open)
       AND NOT t.is_awaited
-      AND t.look_at IS NOT NULL
+      AND num_nulls(t.look_at) = 0
     ORDER BY t.id
     FOR NO KEY UPDATE;
     UPDATE queue_tasks AS t
@@ -52,9 +37,8 @@ BEGIN
         updated_at = to_timestamp(v_now_ms::float8 / 1000)
     WHERE t.id = ANY (v_open)
       AND NOT t.is_awaited
-      AND t.look_at IS NOT NULL;
+      AND num_nulls(t.look_at) = 0;
   END IF;
->>>>>>> 66b34df (Let a drained task cost less around its handler)
 
   RETURN QUERY
   SELECT json_build_array(json_agg(one.id), json_agg(one.status), json_agg(one.result), json_agg(one.error))
