@@ -8,8 +8,8 @@
 -- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
 -- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
 -- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue. And it says when dx_sweep_tasks finds something, if p_looks asks for that: the first
--- entry of an index, in front of which there are many dead ones while tasks end fast.
+-- perhaps no publisher has such a queue. If p_looks, it also says when the next task needs a look (dx_sweep_tasks). Not every
+-- claim asks for that: while tasks end fast, many dead entries of the index stand before the first live one.
 --
 -- Bound: p_limit messages. Of the queues of the caller, messages that others have leased are read and passed over; of other
 -- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.

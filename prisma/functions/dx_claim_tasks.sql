@@ -3,8 +3,8 @@
 -- Returns one row per wake-up, in order, whose outcome says what to do with it:
 -- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
 -- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
--- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name, which the task
--- notes if it waits: a worker that serves it wakes it when it starts.
+-- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not
+-- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts.
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
 --

@@ -1,5 +1,5 @@
--- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one. Called
--- by dx_start_orchestrations, which does the same for sets and for all else, at twice the cost.
+-- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
+-- Called by dx_start_orchestrations, which does the same for sets and for all else, at twice the cost.
 --
 -- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
 --

@@ -77,8 +77,8 @@ export interface Task<
    *
    * The runtime must serve `Tasks.activities`. The end arrives as a message, in the transaction that stores it. A typed failure
    * of the last attempt stays one; a task that died, was lost, lacked what it needs, ran out of time or was cancelled is the
-   * defect `TaskDied`, `TaskUnavailable`, `TaskTimedOut` or `TaskCancelled`. Interruption cancels the task; so does the end of the orchestration, at the latest with
-   * the next heartbeat of the attempt.
+   * defect `TaskDied`, `TaskUnavailable`, `TaskTimedOut` or `TaskCancelled`. Interruption cancels the task; so does the end of
+   * the orchestration, at the latest with the next heartbeat of the attempt.
    *
    * With a `key`, a task of this name that has it already is awaited instead of creating another one, as with `tasks.create`:
    * several orchestrations may share it. Such a task is not cancelled with the call, and the call is an activity that runs until

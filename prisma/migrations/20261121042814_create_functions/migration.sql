@@ -1189,8 +1189,8 @@ BEGIN
 END
 $$;
 
--- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one. Called
--- by dx_start_orchestrations, which does the same for sets and for all else, at twice the cost.
+-- Creates one instance with its first turn in the common case: the turn is plain (dx_is_plain) and not the last one.
+-- Called by dx_start_orchestrations, which does the same for sets and for all else, at twice the cost.
 --
 -- Returns its answer, {_tag: Begun, …}. Null: the caller has to do it, and nothing is stored.
 --
@@ -2947,8 +2947,9 @@ $$;
 -- Returns one answer per turn, in order: {_tag: Advanced, nowMs, handedOver: [{index, lockToken}]}, or {_tag: Queued,
 -- results: [Done or LockLost]}. A turn is stored if, at the moment of the call, no other transaction works on its instance,
 -- which has no row in instance_locks and no visible message; its execution is the current one, is running, and ends with
--- the event that has last_event_id and last_event_hash (after a failover that lost turns, another one may have its id); its own event ids are free; its activities have their live locks; and none of these or of those
--- it cancels is locked by another transaction. Of two turns of one instance the first is stored.
+-- the event that has last_event_id and last_event_hash (after a failover that lost turns, another one may have its id);
+-- its own event ids are free; its activities have their live locks; and none of these or of those it cancels is locked by
+-- another transaction. Of two turns of one instance the first is stored.
 --
 -- Raises 55P03 if a result must become a message while another transaction has locked its activity and this one has
 -- turns to store: it would wait with locks of theirs.
@@ -4061,8 +4062,8 @@ $$;
 -- the time of the look. The next look is due when the next message is, or when the lease of another publisher ends, which may
 -- have died; a second from now if another claim is under way. Null: there is nothing to wait for.
 -- If there is no more, the row also names other queues whose oldest message has been due for over a minute and is not leased:
--- perhaps no publisher has such a queue. And it says when dx_sweep_tasks finds something, if p_looks asks for that: the first
--- entry of an index, in front of which there are many dead ones while tasks end fast.
+-- perhaps no publisher has such a queue. If p_looks, it also says when the next task needs a look (dx_sweep_tasks). Not every
+-- claim asks for that: while tasks end fast, many dead entries of the index stand before the first live one.
 --
 -- Bound: p_limit messages. Of the queues of the caller, messages that others have leased are read and passed over; of other
 -- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
@@ -4306,8 +4307,8 @@ $$;
 -- Returns one row per wake-up, in order, whose outcome says what to do with it:
 -- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
 -- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
--- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not serve its name, which the task
--- notes if it waits: a worker that serves it wakes it when it starts.
+-- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not
+-- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts.
 --
 -- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
 --

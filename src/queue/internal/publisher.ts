@@ -14,7 +14,7 @@
  * a deployment that adds one, do not take each other's messages.
  *
  * **Tasks.** A wake-up of a task that was lost in its queue is found by a sweep, which writes a new message. Workers sweep; where
- * none does, because none lives, the publisher does so a few seconds later: without a publisher no wake-up would arrive anyway.
+ * none does, because none runs, the publisher does so a few seconds later: without a publisher no wake-up would arrive anyway.
  * It learns with a claim whether there is anything to sweep, so that it sends no further statement while there is not.
  *
  * **Failures.** A message that was not sent is tried again after a pause. While the queue is unavailable, the publisher
