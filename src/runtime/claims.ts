@@ -65,10 +65,12 @@ export const repeated = (name: string, clock: Clock.Clock) => {
           },
           onFailure: (cause) => {
             const refused = refusalOf(cause)
-            refusedSinceMs = refused === undefined ? undefined : refusedSinceMs ?? begunMs
+            const nowMs = monotonicMs(clock)
+            // Not since the claim began: it may have waited for work long before it was refused.
+            refusedSinceMs = refused === undefined ? undefined : refusedSinceMs ?? nowMs
             if (
               refused !== undefined && refusedSinceMs !== undefined && !hasClaimed &&
-              monotonicMs(clock) - refusedSinceMs >= longestRefusalMs
+              nowMs - refusedSinceMs >= longestRefusalMs
             ) return Effect.die(refused)
             // The provider logs outages; only a defect, which should never happen, is logged here.
             const log = Cause.hasDies(cause) && defects.next(name).isFirst

@@ -263,13 +263,13 @@ describe("Health", () => {
 })
 
 describe("A process whose role may not claim", () => {
-  const refusingUntil = (untilMs: number) =>
+  const refusingUntil = (untilMs: number, sinceMs = 0) =>
     Effect.map(
       ProviderDriver.ProviderDriver,
       (driver) =>
         LocalProcess.intercept(driver, (call, operation) =>
           Effect.flatMap(Clock.currentTimeMillis, (now) =>
-            now >= untilMs || !operation.startsWith("fetch") ? call : Effect.fail(
+            now < sinceMs || now >= untilMs || !operation.startsWith("fetch") ? call : Effect.fail(
               new ProviderError.ProviderError({
                 operation,
                 reason: new ProviderError.PermissionDenied({
@@ -300,6 +300,17 @@ describe("A process whose role may not claim", () => {
     Effect.gen(function*() {
       const { client } = yield* LocalProcess.start(jobs(), everySecond).pipe(onStore(yield* refusingUntil(5_000)))
       yield* pass(20)
+      const job = yield* run("i", client)
+      yield* pass(5)
+      assert.deepStrictEqual(job.pollUnsafe(), Exit.succeed("done"))
+    }).pipe(Effect.provide([MemoryDriver.layer, silent])))
+
+  it.effect("for a moment after a long wait without work, runs", () =>
+    Effect.gen(function*() {
+      const { client } = yield* LocalProcess.start(jobs(), everySecond).pipe(
+        onStore(yield* refusingUntil(27_000, 25_000))
+      )
+      yield* pass(40)
       const job = yield* run("i", client)
       yield* pass(5)
       assert.deepStrictEqual(job.pollUnsafe(), Exit.succeed("done"))
