@@ -6,6 +6,7 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/testing/TestClock"
+import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
 import { QueueSignals } from "../../src/queue/internal/signals.ts"
 import type { Subscriber } from "../../src/queue/internal/signals.ts"
 import type { Swept } from "../../src/queue/internal/taskStore.ts"
@@ -22,10 +23,14 @@ const nothing: Swept = {
   out_oldest_age_ms: 0n
 }
 
-/** A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps. */
-const open = Effect.fnUntraced(function*(answer: () => Swept, isConnected = true) {
+/**
+ * A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps, `asked` how many tasks each may wake, and
+ * the names of those that no worker has served.
+ */
+const open = Effect.fnUntraced(function*(answer: () => Swept | ProviderError, isConnected = true, isBusy = false) {
   const begin = yield* Clock.currentTimeMillis
   const at: Array<number> = []
+  const asked: Array<readonly [wakeups: number, names: ReadonlyArray<string> | undefined]> = []
   const subscribers: Array<Subscriber> = []
   const signals = QueueSignals.of({
     announce: () => Effect.void,
@@ -34,17 +39,23 @@ const open = Effect.fnUntraced(function*(answer: () => Swept, isConnected = true
   })
   yield* sweeps.run({
     store: {
-      sweep: () => Effect.map(Clock.currentTimeMillis, (now) => (at.push((now - begin) / 1000), answer())),
+      sweep: (_, wakeups, names) =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) => {
+          at.push((now - begin) / 1000)
+          asked.push([wakeups, names])
+          const answered = answer()
+          return answered instanceof ProviderError ? Effect.fail(answered) : Effect.succeed(answered)
+        }),
       clean: () => Effect.succeed(0)
     },
     shortestLease: Duration.seconds(10),
     keepEnded: Duration.days(7),
     keepDead: Duration.days(30),
-    isBusy: () => false,
+    isBusy: () => isBusy,
     names: ["T"]
   }).pipe(Effect.provideService(QueueSignals, signals))
   yield* TestClock.adjust(0)
-  return { at, signal: () => subscribers.forEach(({ received }) => received(0, "o")) }
+  return { at, asked, signal: () => subscribers.forEach(({ received }) => received(0, "o")) }
 })
 
 describe("a worker looks for lost attempts", () => {
@@ -75,5 +86,15 @@ describe("a worker looks for lost attempts", () => {
       yield* TestClock.adjust("61 seconds")
       assert.deepStrictEqual(connected.at, [0, 60])
       assert.deepStrictEqual(alone.at, [0, 10, 20, 30, 40, 50, 60])
+    })))
+
+  it.effect("and at its start wakes all tasks that no worker has served, however busy it is", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const away = new ProviderError({ operation: "sweepTasks", reason: new ConnectionLost({ problem: "away" }) })
+      let sweeps = 0
+      const { asked } = yield* open(() => ++sweeps === 1 ? away : nothing, true, true)
+      yield* TestClock.adjust("5 seconds")
+      yield* TestClock.adjust("61 seconds")
+      assert.deepStrictEqual(asked, [[1000, ["T"]], [1000, ["T"]], [100, undefined]])
     })))
 })

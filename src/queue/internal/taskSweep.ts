@@ -52,8 +52,9 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, na
   let wakeups = limit
   const sweep = Effect.suspend(() => {
     const startMs = monotonicMs(clock)
-    // One that continues the last one must not find this worker busy with the tasks that it has woken.
-    if (!isFull) wakeups = isBusy() ? mostWakeups : limit
+    // One that continues the last one must not find this worker busy with the tasks that it has woken. What no worker has served
+    // waits for this one, however busy it is.
+    if (!isFull) wakeups = isBusy() && !isStarting ? mostWakeups : limit
     return Effect.matchEffect(store.sweep(limit, wakeups, isStarting ? names : undefined), {
       onFailure: (error) => {
         isFull = false
