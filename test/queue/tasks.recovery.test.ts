@@ -67,7 +67,7 @@ describe("Tasks: what is lost", () => {
       app.counting.assertOnlyPublisher()
     }))
 
-  test("a publisher wakes tasks that wait and attempts that are lost, where no worker lives", (app) =>
+  test("a publisher wakes tasks that wait and attempts that are lost, where no worker runs", (app) =>
     Effect.gen(function*() {
       const [waiting, lost] = yield* app.tasks.createMany(Job, [{ payload }, { payload: { n: 2 } }])
       yield* app.sql("DELETE FROM queue_outbox")
