@@ -231,7 +231,7 @@ describe("the endpoint:", () => {
         assert.strictEqual(response.status, 503)
         assert.strictEqual(response.headers.get("retry-after"), "5")
       }))
-      assert.isTrue(lines.some(({ level, text }) => level === "Error" && text === "Trigger: no task was created"))
+      assert.isTrue(lines.some(({ level, text }) => level === "Error" && text === "Trigger: the request failed"))
       assert.notInclude(JSON.stringify(lines), "s3cret")
       assert.deepStrictEqual(yield* sql("SELECT FROM queue_tasks"), [])
     }).pipe(Effect.scoped))

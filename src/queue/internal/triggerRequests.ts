@@ -179,4 +179,4 @@ const logRefusal = (request: Request, status: number) =>
   log(Effect.logDebug("Trigger: a request is refused"), request, { status })
 
 const logFailure = (request: Request, errorType: string, error: string) =>
-  log(Effect.logError("Trigger: no task was created"), request, { error_type: errorType, error })
+  log(Effect.logError("Trigger: the request failed"), request, { error_type: errorType, error })
