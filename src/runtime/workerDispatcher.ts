@@ -299,6 +299,13 @@ export const make = Effect.fnUntraced(function*(options: {
   )
 
   let loopFiber: Fiber.Fiber<void> | undefined
+  const loopEnded = Effect.suspend(() => loopFiber === undefined ? Effect.void : Effect.asVoid(Fiber.await(loopFiber)))
+  /** Ends what it is given, then waits until no claim is left. */
+  const allSettled = (first: () => Effect.Effect<void>) =>
+    Effect.suspend(() => {
+      const all = idle = Deferred.makeUnsafe<void>()
+      return Effect.andThen(first(), Effect.suspend(() => isIdle() ? Effect.void : Deferred.await(all)))
+    })
   return {
     looks,
     running: function*() {
@@ -306,21 +313,10 @@ export const make = Effect.fnUntraced(function*(options: {
     },
     underWay: () => slots.underWay,
     start: Effect.map(Effect.forkDetach(loops), (fiber) => void (loopFiber = fiber)),
-    ended: Effect.suspend(() => {
-      const all = idle = Deferred.makeUnsafe<void>()
-      return Effect.andThen(
-        loopFiber === undefined ? Effect.void : Fiber.await(loopFiber),
-        Effect.suspend(() => isIdle() ? Effect.void : Deferred.await(all))
-      )
-    }),
-    interrupt: Effect.suspend(() => {
-      const interrupted = [...deliveries]
-      const all = idle = Deferred.makeUnsafe<void>()
-      return Effect.andThen(
-        Effect.forEach(interrupted, interrupt, { concurrency: "unbounded", discard: true }),
-        Effect.suspend(() => isIdle() ? Effect.void : Deferred.await(all))
-      )
-    }),
+    ended: allSettled(() => loopEnded),
+    interrupt: allSettled(() =>
+      Effect.all([loopEnded, ...Array.from(deliveries, interrupt)], { concurrency: "unbounded", discard: true })
+    ),
     handOverSlots: {
       activities: new Set(handlers.keys()),
       tags: settings.tags,

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -176,7 +177,7 @@ describe("FetchPump", () => {
       assert.deepStrictEqual(yield* pump.take(long), ["a"])
     }))
 
-  it.effect("take: a claim whose caller no longer waits is abandoned", () =>
+  it.effect("take: an interrupted caller waits until the claim under way has been given back", () =>
     Effect.gen(function*() {
       const returned: Array<string> = []
       const pump = yield* fetchPump.make<string, string>({
@@ -190,9 +191,34 @@ describe("FetchPump", () => {
       })
       const waiting = yield* Effect.forkChild(pump.take(long))
       yield* TestClock.adjust(20)
-      yield* Fiber.interrupt(waiting)
-      yield* TestClock.adjust(30)
+      const interrupted = yield* Effect.forkChild(Fiber.interrupt(waiting))
+      yield* TestClock.adjust(29)
+      assert.isUndefined(interrupted.pollUnsafe())
+      yield* TestClock.adjust(1)
+      assert.isDefined(interrupted.pollUnsafe())
       assert.deepStrictEqual(returned, ["late"])
+    }))
+
+  it.effect("take: an interrupted caller waits at most 2 seconds for the claim under way", () =>
+    Effect.gen(function*() {
+      const answered = yield* Deferred.make<void>()
+      const pump = yield* fetchPump.make<string, string>({
+        maxBatch: 10,
+        closed: "closed",
+        queue: yield* polled,
+        lockTimeoutMs: 30_000,
+        leftSome: () => {},
+        fetch: () => Effect.as(Deferred.await(answered), { items: [], more: false }),
+        abandon: () => Effect.void
+      })
+      const waiting = yield* Effect.forkChild(pump.take(long))
+      yield* settle
+      const interrupted = yield* Effect.forkChild(Fiber.interrupt(waiting))
+      yield* TestClock.adjust(1_999)
+      assert.isUndefined(interrupted.pollUnsafe())
+      yield* TestClock.adjust(1)
+      assert.isDefined(interrupted.pollUnsafe())
+      yield* Deferred.succeed(answered, undefined)
     }))
 
   it.effect("take: fails as closed when the pump is closed while it waits, or was before", () =>
@@ -244,8 +270,9 @@ describe("FetchPump", () => {
       for (let i = 0; i < 2; i++) assert.isTrue(Exit.isFailure(yield* Effect.exit(pump.take(long))))
       const waiting = yield* Effect.forkChild(pump.take(long))
       yield* TestClock.adjust(20)
-      yield* Fiber.interrupt(waiting)
+      const interrupted = yield* Effect.forkChild(Fiber.interrupt(waiting))
       yield* TestClock.adjust(30)
+      yield* Fiber.join(interrupted)
       assert.deepStrictEqual(yield* pump.take(long), ["a"])
     }))
 })

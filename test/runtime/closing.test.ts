@@ -57,6 +57,41 @@ describe("Closing a runtime", () => {
       assert.strictEqual(yield* Fiber.join(job), "done")
     }).pipe(inMemory))
 
+  it.effect("waits for a claim that is under way, and gives back what it took", () =>
+    Effect.gen(function*() {
+      const driver = yield* ProviderDriver.ProviderDriver
+      const looking = yield* Deferred.make<void>()
+      const { stop } = yield* start(Effect.never, { shutdownTimeout: 0 }).pipe(
+        Effect.provideService(ProviderDriver.ProviderDriver, {
+          ...driver,
+          fetchWorkItems: (request) =>
+            Effect.andThen(
+              Deferred.succeed(looking, undefined),
+              Effect.delay(driver.fetchWorkItems(request), "1 second")
+            )
+        })
+      )
+      yield* Deferred.await(looking)
+      const work = { name: "Work", instanceId: "i", executionId: 1, activityId: 2, sessionId: null, tag: null }
+      const workItem = JSON.stringify({
+        ActivityExecute: { instance: "i", execution_id: 1, id: 2, name: "Work", input: "null" }
+      })
+      yield* driver.enqueueForWorker([{ ...work, workItem }])
+      const closing = yield* Effect.forkChild(stop)
+      yield* TestClock.adjust("999 millis")
+      assert.isUndefined(closing.pollUnsafe())
+      yield* TestClock.adjust("1 millis")
+      assert.isDefined(closing.pollUnsafe())
+      const claimed = yield* driver.fetchWorkItems({
+        limit: 1,
+        lockTimeoutMs: 1_000,
+        tags: { _tag: "Any" },
+        session: null,
+        suspects: true
+      })
+      assert.deepStrictEqual(claimed.map(({ attemptCount }) => attemptCount), [1])
+    }).pipe(inMemory))
+
   it.effect("takes at most shutdownTimeout, activityGracePeriod and 5 seconds, even if nothing ends", () =>
     Effect.gen(function*() {
       const driver = yield* ProviderDriver.ProviderDriver

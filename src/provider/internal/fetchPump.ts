@@ -4,8 +4,12 @@
  * The pump sends one statement for all waiting callers, when it was woken, or when its queue says that time has come, and
  * nothing while no caller waits. A wake-up without a caller is kept for the next one; a caller that comes unwoken waits.
  * Only a caller without time to wait has the store looked at. Intervals are measured by the monotonic clock.
+ *
+ * A statement under way is not cut off when its caller is interrupted: it may claim what that caller gives back at that
+ * moment. So the caller waits for it a while, until what it took was given to others or back.
  */
 import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -65,6 +69,10 @@ export const make = Effect.fnUntraced(function*<A, E>(
   let waiters: Array<Waiter<A, E>> = []
   let woken: LookReason | undefined = "Filter"
   let isClosed = false
+  /** The look under way: for whom, and its end. */
+  let current:
+    | { readonly asked: ReadonlyMap<Waiter<A, E>, number>; readonly ended: Deferred.Deferred<void> }
+    | undefined
   /** Monotonic milliseconds. */
   let lastLook = Number.NEGATIVE_INFINITY
 
@@ -111,6 +119,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
     const asked = wishes()
     // A wake-up that came before is kept for the next caller.
     if (asked.size === 0) return
+    current = { asked, ended: Deferred.makeUnsafe() }
     woken = undefined
     lastLook = monotonicMs(clock)
     queue.looking()
@@ -145,6 +154,11 @@ export const make = Effect.fnUntraced(function*<A, E>(
     }
   })
 
+  const lookEnded = Effect.sync(() => {
+    if (current !== undefined) Deferred.doneUnsafe(current.ended, Effect.void)
+    current = undefined
+  })
+
   const dismissOverdue = () => {
     const nowMs = monotonicMs(clock)
     for (const waiter of waiters.filter(({ deadline }) => deadline <= nowMs)) leave(waiter, [])
@@ -159,8 +173,9 @@ export const make = Effect.fnUntraced(function*<A, E>(
       if (waiters.length === 0) continue
       const next = nextLook()
       // What breaks one look, be it the giving back of an item, must not end the next.
-      if (typeof next === "string") yield* Effect.ignoreCause(Effect.uninterruptible(look(next)))
-      else if (next > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(next))
+      if (typeof next === "string") {
+        yield* look(next).pipe(Effect.ignoreCause, Effect.ensuring(lookEnded), Effect.uninterruptible)
+      } else if (next > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(next))
       else dismissOverdue()
     }
   }).pipe(Effect.forkScoped)
@@ -187,8 +202,11 @@ export const make = Effect.fnUntraced(function*<A, E>(
         }
         waiters.push(waiter)
         bell.openUnsafe()
-        return Effect.sync(() => {
+        return Effect.suspend(() => {
           waiters = waiters.filter((other) => other !== waiter)
+          return current?.asked.has(waiter) === true
+            ? Effect.timeoutOption(Deferred.await(current.ended), longestWait)
+            : Effect.void
         })
       })
   }
@@ -235,5 +253,8 @@ export const byFilter = Effect.fnUntraced(function*<A, E>(
 // internal
 
 type Filter = Readonly<Record<string, unknown>> & { readonly lockTimeoutMs: number }
+
+/** Of an interrupted caller, for a store that does not answer. */
+const longestWait = Duration.seconds(2)
 
 const wholeNumber = (count: number): number => Number.isNaN(count) ? 0 : Math.floor(count)
