@@ -1,5 +1,5 @@
 /**
- * Plays one sequence on two drivers at once and fails at the first answer that differs.
+ * Plays one sequence on two drivers at once and dies at the first answer that differs. Fails if a store could not answer.
  */
 import { assert } from "@effect/vitest"
 import * as Clock from "effect/Clock"
@@ -82,8 +82,8 @@ const compare = Effect.fnUntraced(function*<A>(
     sides,
     (side) =>
       Effect.catch(answered(ask(side)), (error) =>
-        // Not an answer to compare: the message says what failed.
-        error.isRetryable ? Effect.die(error) : Effect.succeed({ failure: error.reason._tag }))
+        // Not an answer to compare.
+        error.isRetryable ? Effect.fail(error) : Effect.succeed({ failure: error.reason._tag }))
   )
   assert.deepStrictEqual(answers[0], answers[1], `${sides[0].name} and ${sides[1].name} differ in ${what}`)
 })
