@@ -67,8 +67,10 @@ const player = Layer.effect(
         yield* play(yield* memoryStore, prismaStore, sequence)
       },
       Effect.scoped,
-      // A sequence in which the server could not answer, as other test files share it, says nothing: it begins anew.
-      Effect.retry({ times: 5 })
+      // A sequence in which the server could not answer says nothing, and other test files share the server: it begins
+      // anew, after a second of the real clock.
+      Effect.tapError(() => Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 1_000)))),
+      Effect.retry({ times: 60 })
     )
   })
 )
