@@ -93,7 +93,7 @@ it.layer(player)("MemoryDriver and PrismaDriver:", (it) => {
       // What differs comes first: a long sequence hides it.
       if (result.failed) {
         assert.fail(
-          `${result.errorInstance}\nseed ${result.seed}, path ${result.counterexamplePath}\n${
+          `${String(result.errorInstance)}\nseed ${result.seed}, path ${result.counterexamplePath}\n${
             JSON.stringify(result.counterexample?.[0])
           }`
         )
