@@ -33,7 +33,7 @@ export const policy: Policy = {
 
 export class Refused extends Schema.TaggedError<Refused>()("Refused", { by: Schema.String }) {}
 
-export class NobodyAnswered extends Schema.TaggedError<NobodyAnswered>()("NobodyAnswered", {}) {}
+export class NoAnswer extends Schema.TaggedError<NoAnswer>()("NoAnswer", {}) {}
 
 /** A person's answer. */
 export const Decision = Signal.make("Decision", {
@@ -47,7 +47,7 @@ export const Pay = Activity.make("Pay", { payload: Expense })
 export const Reimburse = Orchestration.make("Reimburse", {
   payload: Schema.Struct({ expense: Expense, policy: Policy }),
   success: Schema.Struct({ approvedBy: Schema.String }),
-  error: Schema.Union([Refused, NobodyAnswered])
+  error: Schema.Union([Refused, NoAnswer])
 })
 
 const ReimburseLive = Reimburse.toLayer(Effect.fn(function*({ expense, policy }) {
@@ -66,7 +66,7 @@ const approval = Effect.fnUntraced(function*(expense: Expense, policy: Policy) {
   if (Option.isNone(decision)) {
     yield* Orchestration.setCustomStatus("no one answered")
     yield* Notify.execute({ to: expense.employee, text: `no one answered about ${expense.purpose}` })
-    return yield* new NobodyAnswered()
+    return yield* new NoAnswer()
   }
   const { approved, by } = decision.value
   if (approved) return by

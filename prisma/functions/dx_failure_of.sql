@@ -1,4 +1,4 @@
--- Returns the OrchestrationFailed event that ended a failed execution; null if there is none.
+-- Returns the OrchestrationFailed event that ended a failed execution, or null if no event ended it.
 --
 -- It is the last event, except that one …CancelRequested event may follow for each activity that was open at that time.
 --

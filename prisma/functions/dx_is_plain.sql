@@ -13,7 +13,7 @@ AS $$
     AND (
       p_worker_items IS NULL
       OR (
-        -- Where there are more, a set of rows is cheaper than one after the other.
+        -- Where there are more, a set of rows is cheaper than row after row.
         jsonb_array_length(p_worker_items) <= 8
         AND NOT jsonb_path_exists(
           p_worker_items,

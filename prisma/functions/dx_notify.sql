@@ -1,6 +1,6 @@
 -- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since the
 -- Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store
--- after the commit: PostgreSQL makes commits that notify one after the other.
+-- after the commit: PostgreSQL commits transactions that notify one at a time.
 --
 -- One notification for each distinct time of a transaction. What is visible already has the time at which the transaction
 -- began, so all its statements together make one notification of it. After 16 times only one that is earlier than the others

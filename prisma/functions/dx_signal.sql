@@ -2,7 +2,7 @@
 -- are. Equal notifications of a transaction are one.
 --
 -- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
--- PostgreSQL makes commits that notify one after the other. It never fails the statement that stores the news: while more
+-- PostgreSQL commits transactions that notify one at a time. It never fails the statement that stores the news: while more
 -- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
 -- as PREPARE TRANSACTION needs.
 --

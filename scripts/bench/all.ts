@@ -1,5 +1,5 @@
 /**
- * Every scenario in which a peer can be compared with ours, one after the other:
+ * Every scenario in which a peer can be compared with ours, one after another:
  *
  *     npm run bench -- all --peer duroxide-sqlite [options of every scenario]
  *

@@ -19,7 +19,7 @@ export interface Load {
   readonly waits: number
   /** Slots for turns, and as many for activities; undefined leaves the choice to the contender. */
   readonly slots: number | undefined
-  /** Executions of each orchestration, one after the other by continue-as-new; each runs the activities. */
+  /** Executions of each orchestration, one after another by continue-as-new; each runs the activities. */
   readonly executions: number
   /** Whether programs stay in memory between their turns; else every turn reads and replays the history. */
   readonly warm: boolean

@@ -20,7 +20,7 @@ const { values } = parseArgs({
     instances: { type: "string", default: "2000" },
     /** Loops that claim and settle side by side, each with a connection. */
     lanes: { type: "string", default: "1" },
-    /** Set sizes, one after the other. */
+    /** Set sizes, one after another. */
     sets: { type: "string", default: "1,10,50" },
     /** How many messages of one locked instance, and delayed activities, stand before the work. */
     backlog: { type: "string", default: "0" }

@@ -123,7 +123,7 @@ async function prepared(variant: Variant, index: number): Promise<Run> {
   return { variant, urls, profile, windows: sides.map(() => []) }
 }
 
-/** A window of each side, one after the other. */
+/** A window of each side, one after another. */
 async function measureRound({ profile, urls, variant, windows }: Run, index: number) {
   for (const [i, side] of sides.entries()) {
     if (side !== ours && isOnlyOurs(variant)) continue

@@ -36,7 +36,7 @@ export interface Server {
   readonly hold: (url: string) => Promise<() => Promise<void>>
   /** Terminates the sessions that listen in a database. */
   readonly endListeners: (database: string) => Promise<void>
-  /** Runs statements in a database, one after the other. */
+  /** Runs statements in a database, one after another. */
   readonly fill: (url: string, statements: ReadonlyArray<string>) => Promise<void>
   /** Drops the databases and stops the server. */
   readonly close: () => Promise<void>

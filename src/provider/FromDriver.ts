@@ -66,7 +66,7 @@ export interface LongPolling {
   readonly timerGracePeriod?: Duration.Input | undefined
   /** Shortest time that a provider polls after something made it. Defaults to 60 seconds. */
   readonly aggressivePollDuration?: Duration.Input | undefined
-  /** Looks without work and without a failure, one after the other, before a provider stops polling. Defaults to 5. */
+  /** Looks without work and without a failure, one after another, before a provider stops polling. Defaults to 5. */
   readonly aggressiveExitThreshold?: number | undefined
   /** Longest time a hint may wait in this process before it makes the provider poll. Defaults to 100 milliseconds. */
   readonly notifyDeliveryTimeout?: Duration.Input | undefined

@@ -116,7 +116,7 @@ export class ProviderDriver extends Context.Service<ProviderDriver, {
     starts: ReadonlyArray<OrchestrationStart>
   ) => Call<ReadonlyArray<StartAnswer>>
   /**
-   * Stores optimistic turns. A driver without it works as well: results and turns are then stored one after the other.
+   * Stores optimistic turns. A driver without it works as well: results and turns are then stored one after another.
    */
   readonly advanceOrchestrations?: (
     turns: ReadonlyArray<OptimisticTurn>

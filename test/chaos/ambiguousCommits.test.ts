@@ -19,7 +19,7 @@ const Step = Activity.make("Step", { payload: Schema.Int, success: Schema.Int })
 
 const Go = Signal.make("Go")
 
-/** Four activities, one after the other and side by side; every third instance waits for a signal in between. */
+/** Four activities, one after another and side by side; every third instance waits for a signal in between. */
 const Walk = Orchestration.make("Walk", { payload: Schema.Int, success: Schema.Int })
 
 const waits = (n: number) => n % 3 === 0

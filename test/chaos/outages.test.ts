@@ -69,7 +69,7 @@ const results = (outage: Outage) =>
   }).pipe(Effect.scoped)
 
 /**
- * The server is unreachable for longer than a lock lasts. The processes reach it again one after the other: first the
+ * The server is unreachable for longer than a lock lasts. The processes reach it again one after another: first the
  * one with most free slots, last the one that runs most.
  */
 const goneForLongerThanALock = Effect.gen(function*() {

@@ -5,7 +5,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { Decision, NobodyAnswered, policy, Refused, Reimburse, RuntimeLive } from "../../examples/approval/approval.ts"
+import { Decision, NoAnswer, policy, Refused, Reimburse, RuntimeLive } from "../../examples/approval/approval.ts"
 import * as Printed from "./printed.ts"
 
 const day = 24 * 60 * 60 * 1000
@@ -75,7 +75,7 @@ describe("approval", () => {
     on(Effect.fnUntraced(function*(lines) {
       const client = yield* Client.Client
       yield* submit(20_000)
-      assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new NobodyAnswered())
+      assert.deepStrictEqual(yield* Effect.flip(client.wait(Reimburse, "e")), new NoAnswer())
       assert.strictEqual(yield* days, 7)
       assert.strictEqual(yield* stage, "no one answered")
       assert.deepStrictEqual(lines.slice(-1), ["mail to Ada: no one answered about a laptop"])

@@ -11,7 +11,7 @@ const numbers = (count: number) => Array.from({ length: count }, (_, i) => i)
 describe("order:", () => {
   const producers = 8
   const perProducer = 40
-  /** `<producer>:<number>`, sent by each producer one after the other. */
+  /** `<producer>:<number>`, sent by each producer one after another. */
   const produce = (send: (text: string) => Effect.Effect<unknown, unknown>) =>
     Effect.forEach(
       numbers(producers),

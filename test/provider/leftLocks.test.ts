@@ -101,7 +101,7 @@ describe("Locks of processes that died before this one began:", () => {
       }))
   }
 
-  it.effect("those that end one after the other are each found within a second", () =>
+  it.effect("those that end one after another are each found within a second", () =>
     Effect.gen(function*() {
       const store = storeOf()
       const locks = ["40 seconds", "40.1 seconds", "41 seconds", "90 seconds"] as const

@@ -68,7 +68,7 @@ const continues = (item: Item) =>
     metadata: { status: "ContinuedAsNew", output: "2" }
   })
 
-/** Stores turns one after the other. */
+/** Stores turns one after another. */
 const runs = (provider: Service, instanceId: string, ...turns: ReadonlyArray<(item: Item) => Provider.Turn>) =>
   Effect.forEach(turns, (turnOf) => Effect.andThen(poke(provider, instanceId), run(provider, turnOf)), {
     discard: true

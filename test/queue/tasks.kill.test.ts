@@ -117,7 +117,7 @@ describe("Tasks: workers stopped and killed", () => {
   )
 
   it.live(
-    "four workers, killed one after the other, complete each of 2,000 tasks once",
+    "four workers, killed one after another, complete each of 2,000 tasks once",
     () =>
       Effect.scoped(Effect.gen(function*() {
         const count = 2000

@@ -99,7 +99,7 @@ describe("Activity.Call.idempotencyKey", () => {
       silent
     ))
 
-  it.effect("differs for every call: side by side, one after the other, with Effect.retry, in the next execution", () =>
+  it.effect("differs for every call: side by side, one after another, with Effect.retry, in the next execution", () =>
     Effect.gen(function*() {
       yield* start
       yield* wait

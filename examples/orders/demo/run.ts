@@ -183,7 +183,7 @@ export const run = Effect.fn("demo.run")(function*(options: Options) {
     )
     yield* inBackground(Effect.repeat(watch, Schedule.spaced("100 millis")))
 
-    // From now on orders arrive one after the other, whether a worker runs or not.
+    // From now on orders arrive one after another, whether a worker runs or not.
     const first = yield* startWorker
     yield* first.ready
     const customers = yield* inBackground(Effect.forEach(

@@ -817,7 +817,7 @@ AS $$
     AND (
       p_worker_items IS NULL
       OR (
-        -- Where there are more, a set of rows is cheaper than one after the other.
+        -- Where there are more, a set of rows is cheaper than row after row.
         jsonb_array_length(p_worker_items) <= 8
         AND NOT jsonb_path_exists(
           p_worker_items,
@@ -1042,7 +1042,7 @@ $$;
 
 -- Notifies listeners that work of a queue becomes visible at these times: the payload is one time in milliseconds since the
 -- Unix epoch. The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store
--- after the commit: PostgreSQL makes commits that notify one after the other.
+-- after the commit: PostgreSQL commits transactions that notify one at a time.
 --
 -- One notification for each distinct time of a transaction. What is visible already has the time at which the transaction
 -- began, so all its statements together make one notification of it. After 16 times only one that is earlier than the others
@@ -5456,7 +5456,7 @@ $$;
 -- are. Equal notifications of a transaction are one.
 --
 -- The caller leaves it out under `duroxide.quiet = on`, which processes set that announce what they store after the commit:
--- PostgreSQL makes commits that notify one after the other. It never fails the statement that stores the news: while more
+-- PostgreSQL commits transactions that notify one at a time. It never fails the statement that stores the news: while more
 -- than half of the server's queue of notifications is full, there are none, and `SET duroxide.notify = off` turns them off,
 -- as PREPARE TRANSACTION needs.
 --
@@ -5654,7 +5654,7 @@ BEGIN
 END
 $$;
 
--- Returns the OrchestrationFailed event that ended a failed execution; null if there is none.
+-- Returns the OrchestrationFailed event that ended a failed execution, or null if no event ended it.
 --
 -- It is the last event, except that one …CancelRequested event may follow for each activity that was open at that time.
 --

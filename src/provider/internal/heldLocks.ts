@@ -227,7 +227,7 @@ const betweenHintsMs = 1_000
 /** Stands for locks whose tokens have not arrived. */
 const unknownToken = "unknown"
 
-/** Locks that run out one after the other are noticed together. */
+/** Locks that run out one after another are noticed together. */
 const betweenChecksMs = 1_000
 
 /** The lock ran out in the store before its answer arrived here, so this covers the difference of the clocks' speeds. */

@@ -138,7 +138,7 @@ export const make = Effect.fnUntraced(function*(
 
 // internal
 
-/** For a driver that stores results and turns one after the other. */
+/** For a driver that stores results and turns one after another. */
 const queueResults = (ackWorkItem: Service["ackWorkItem"]): Service["advanceOrchestration"] => ({ results }) =>
   Effect.map(
     Effect.forEach(results, ({ completion, lockToken }) =>

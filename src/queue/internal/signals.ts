@@ -11,7 +11,7 @@
  *
  * **Announcing** never waits and never fails. Signals reach the subscribers of this process at once. For other processes
  * up to five statements leave at once, then one each 20 milliseconds for all signals of that time, because PostgreSQL
- * makes commits that notify one after the other. What could not be sent is sent again.
+ * commits transactions that notify one at a time. What could not be sent is sent again.
  *
  * **Listening** begins with the first subscriber: on one connection for all of them, that of the `Database`, which the
  * provider of a runtime uses, too. Without one, subscribers poll.

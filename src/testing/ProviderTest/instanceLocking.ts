@@ -174,7 +174,7 @@ export const instanceLocking = topic("instance_locking", {
     yield* expectNoOrchestration()
   }),
 
-  a_busy_instance_starves_nobody: Effect.gen(function*() {
+  a_busy_instance_does_not_starve_others: Effect.gen(function*() {
     yield* create("hot")
     yield* send(activityCompleted("hot", 0))
     yield* claimInstance("hot")

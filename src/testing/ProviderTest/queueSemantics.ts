@@ -155,7 +155,7 @@ export const queueSemantics = topic("queue_semantics", {
     assert.deepStrictEqual(item.messages, [timerFired("i", 1, fireAtMs), timerFired("i", 2, fireAtMs)])
   }),
 
-  timers_nobody_waits_for_are_deleted: Effect.gen(function*() {
+  timers_without_a_waiter_are_deleted: Effect.gen(function*() {
     const admin = yield* Admin
     yield* create("i")
     yield* create("j")

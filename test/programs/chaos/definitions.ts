@@ -44,7 +44,7 @@ const FlowPayload = Schema.Struct({
   kind: Schema.Literals(["steps", "slow", "child", "timers", "block"])
 })
 
-/** Five steps, one after the other and side by side: n + 5, whatever its kind. */
+/** Five steps, one after another and side by side: n + 5, whatever its kind. */
 export const Flow = Orchestration.make("Flow", { payload: FlowPayload, success: Schema.Int })
 
 /** One step: n + 1. */
