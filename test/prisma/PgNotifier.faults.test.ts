@@ -2,12 +2,14 @@ import { assert, describe, it } from "@effect/vitest"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as Latch from "effect/Latch"
 import * as Logger from "effect/Logger"
 import * as Schedule from "effect/Schedule"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
-import type * as Database from "../../src/prisma/Database.ts"
+import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
+import * as Login from "../../src/prisma/internal/login.ts"
 import { Hint } from "../../src/provider/Notifier.ts"
 import { proxyFor } from "../programs/latencyProxy.ts"
 import * as Listening from "../utils/listening.ts"
@@ -249,4 +251,85 @@ describe("PgNotifier, when it cannot listen:", () => {
       yield* one.announce(marker(1))
       assert.deepStrictEqual((yield* other.next(1))[0]!.hint, marker(1))
     }))
+})
+
+/** Parts of a process that listen on one connection, through a proxy, each on a channel of its own. */
+const sharing = Effect.gen(function*() {
+  const test = yield* PgServer.database
+  const proxy = yield* proxyFor(test.url)
+  const database = yield* Database.make({ url: test.url, schema: test.schema, maxConnections: 2 })
+  const login = yield* Login.make({ url: proxy.through(test.url), schema: test.schema })
+  const join = Effect.fnUntraced(function*(channel: string) {
+    const heard = Listening.hearing()
+    const scope = yield* Scope.fork(yield* Effect.scope)
+    const mayEcho = Latch.makeUnsafe(true)
+    const echoes = { asked: 0, sent: 0, areLost: false }
+    const notify = Effect.suspend(() =>
+      echoes.areLost
+        ? Effect.void
+        : database.query("echo", Prisma.sql`SELECT pg_notify(${channel}, ${`${channel} echo`})::text`)
+    )
+    const listens = database.listen({
+      login,
+      channels: [channel],
+      applicationName: () => "duroxide-prisma listener",
+      echo: { channel, payload: `${channel} echo` },
+      sendEcho: Effect.suspend(() => {
+        echoes.asked++
+        return mayEcho.await
+      }).pipe(Effect.andThen(notify), Effect.tap(() => Effect.sync(() => echoes.sent++))),
+      connected: heard.listener.connected,
+      disconnected: heard.listener.disconnected,
+      receive: () => {}
+    })
+    yield* Scope.provide(listens, scope)
+    return { ...heard, echoes, mayEcho, leave: Scope.close(scope, Exit.void) }
+  })
+  return { database, proxy, join }
+})
+
+const live = (holds: () => boolean) => TestClock.withLive(waitUntil(Effect.sync(holds)))
+
+describe("several listen on one connection, and the one whose echo is awaited ends:", () => {
+  it.effect("after a connect, another one is asked, once the server has accepted its channel", () =>
+    Effect.gen(function*() {
+      const { join, proxy } = yield* sharing
+      const log = Listening.logging()
+      const one = yield* log.into(join("one"))
+      one.echoes.areLost = true
+      yield* live(() => one.echoes.sent === 1)
+      proxy.state.oneWayMs = 100 // the pool's statements overtake LISTEN
+      const two = yield* join("two")
+      two.mayEcho.closeUnsafe()
+      yield* one.leave
+      yield* TestClock.adjust("5 seconds")
+      yield* live(() => two.echoes.asked === 1 || log.of("Warn").length > 0)
+      assert.deepStrictEqual(log.of("Warn"), [])
+      two.mayEcho.openUnsafe()
+      yield* two.until(() => two.connections() === 1)
+      assert.deepStrictEqual(log.of("Warn"), [])
+      assert.deepStrictEqual(one.changes, [])
+    }).pipe(silently))
+
+  it.effect("after the pool gave up its connections, another one is asked, and the connection is kept", () =>
+    Effect.gen(function*() {
+      const { database, join } = yield* sharing
+      const one = yield* join("one")
+      const two = yield* join("two")
+      for (const { connections, until } of [one, two]) yield* until(() => connections() === 1)
+      one.echoes.areLost = true
+      two.mayEcho.closeUnsafe()
+      yield* endOwnBackend(database)
+      yield* live(() => one.echoes.sent >= 2)
+      yield* one.leave
+      yield* TestClock.adjust("5 seconds")
+      yield* live(() => two.echoes.asked >= 1 || two.changes.length > 1)
+      assert.deepStrictEqual(two.changes, ["connected"])
+      two.mayEcho.openUnsafe()
+      yield* live(() => two.echoes.sent >= 1)
+      // The next check begins when this one has ended.
+      yield* endOwnBackend(database)
+      yield* live(() => two.echoes.asked >= 2)
+      assert.deepStrictEqual(two.changes, ["connected"])
+    }).pipe(silently))
 })

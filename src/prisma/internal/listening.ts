@@ -109,6 +109,8 @@ interface Member {
   isListening: boolean
   /** It knows that its notifications arrive. */
   isConnected: boolean
+  /** Opened when it no longer listens. */
+  readonly left: Latch.Latch
 }
 
 /** What the loop below works with. */
@@ -116,13 +118,14 @@ interface Shared extends Pick<ListenerSession.Options, "login" | "wanted" | "cha
   readonly connected: () => void
   readonly disconnected: (problem: string) => void
   readonly receive: (notification: Notification) => void
-  /** Any one whose channel is listened to. */
-  readonly echo: () => Pick<Listener, "echo" | "sendEcho">
+  /** Any one whose channels the server has accepted; waits for the first. */
+  readonly anyListening: Effect.Effect<Member>
 }
 
 const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Connection => {
   const members = new Set<Member>()
   const changed = Latch.makeUnsafe()
+  const accepted = Latch.makeUnsafe()
   let isConnected = false
   let fiber: Fiber.Fiber<never> | undefined
 
@@ -134,6 +137,12 @@ const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Co
       member.listener.connected()
     }
   }
+
+  const anyListening: Effect.Effect<Member> = Effect.suspend(() => {
+    for (const member of members) if (member.isListening) return Effect.succeed(member)
+    accepted.closeUnsafe()
+    return Effect.andThen(accepted.await, anyListening)
+  })
 
   const shared: Shared = {
     login,
@@ -147,6 +156,7 @@ const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Co
     },
     accepted: (channels) => {
       for (const member of members) member.isListening = channels.includes(member.listener.echo.channel)
+      accepted.openUnsafe()
       announce()
     },
     connected: () => {
@@ -165,7 +175,7 @@ const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Co
         if (isConnected && listener.channels.includes(notification.channel)) listener.receive(notification)
       }
     },
-    echo: () => ([...members].find(({ isListening }) => isListening) ?? [...members][0])!.listener
+    anyListening
   }
 
   const run = Effect.scoped(Effect.gen(function*() {
@@ -181,7 +191,7 @@ const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Co
     join: Effect.fnUntraced(function*(listener) {
       yield* Effect.acquireRelease(
         Effect.gen(function*() {
-          const member = { listener, isListening: false, isConnected: false }
+          const member = { listener, isListening: false, isConnected: false, left: Latch.makeUnsafe() }
           members.add(member)
           changed.openUnsafe()
           fiber ??= yield* Effect.forkDetach(run)
@@ -190,6 +200,7 @@ const makeConnection = (login: Login, onRetired: Parameters<typeof make>[0]): Co
         (member) =>
           Effect.suspend(() => {
             members.delete(member)
+            member.left.openUnsafe()
             changed.openUnsafe()
             if (members.size > 0 || fiber === undefined) return Effect.void
             const last = fiber
@@ -267,7 +278,7 @@ const connectAgain = Effect.fnUntraced(function*(options: Shared, doubted: Latch
 
 /** From connecting to the loss of the connection. */
 const listenOnce = Effect.fnUntraced(function*(
-  { echo, receive, ...options }: Shared,
+  { anyListening, receive, ...options }: Shared,
   doubted: Latch.Latch,
   connected: Effect.Effect<void>
 ): Effect.fn.Return<never, ProviderError.Reason, Scope.Scope> {
@@ -283,28 +294,38 @@ const listenOnce = Effect.fnUntraced(function*(
     }
   })
 
-  const sendEcho = Effect.suspend(() => {
-    const { echo: { payload }, sendEcho } = echo()
-    expected = payload
-    return sendEcho
-  })
-  const arrives = (otherwise: Effect.Effect<never, ProviderError.Reason>) =>
-    Effect.raceFirst(
-      Effect.suspend(() => Deferred.await(echoed)),
-      Effect.andThen(ListenerSession.patience(echoTimeoutMs), otherwise)
-    )
+  /**
+   * Ends when an echo has arrived. That of a member that leaves meanwhile may not, which says nothing: another one is
+   * asked.
+   */
+  const check = (
+    send: (sendEcho: Listener["sendEcho"]) => Effect.Effect<unknown, ProviderError.Reason>,
+    otherwise: Effect.Effect<never, ProviderError.Reason>
+  ) =>
+    Effect.flatMap(anyListening, ({ left, listener }) => {
+      const arrives = Deferred.makeUnsafe<void>()
+      echoed = arrives
+      expected = listener.echo.payload
+      return Effect.raceFirst(
+        Effect.as(left.await, false),
+        send(listener.sendEcho).pipe(
+          Effect.andThen(Effect.raceFirst(
+            Deferred.await(arrives),
+            Effect.andThen(ListenerSession.patience(echoTimeoutMs), otherwise)
+          )),
+          Effect.as(true)
+        )
+      )
+    }).pipe(Effect.repeat({ until: (hasArrived) => hasArrived }))
   const checkAgain = Effect.gen(function*() {
     yield* doubted.await
     doubted.closeUnsafe()
-    echoed = Deferred.makeUnsafe<void>()
     // While the pool reaches no server, there is nothing to compare with.
-    yield* Effect.retry(sendEcho, Schedule.spaced(echoRetryMs)).pipe(Effect.orDie)
-    yield* arrives(astray)
+    yield* check((sendEcho) => Effect.orDie(Effect.retry(sendEcho, Schedule.spaced(echoRetryMs))), astray)
   })
   return yield* Effect.raceFirst(
     watched,
-    Effect.mapError(sendEcho, ({ reason }) => reason).pipe(
-      Effect.andThen(arrives(undelivered)),
+    check((sendEcho) => Effect.mapError(sendEcho, ({ reason }) => reason), undelivered).pipe(
       Effect.andThen(Effect.sync(() => {
         isConnected = true
         doubted.closeUnsafe()
