@@ -35,7 +35,6 @@ import * as statements from "./internal/statements.ts"
 import { takenTasks } from "./internal/takenTasks.ts"
 import type { Taken, TaskColumns } from "./internal/takenTasks.ts"
 import { servesArgs } from "./internal/taskStore.ts"
-import type { Serves } from "./internal/taskStore.ts"
 import { Queue } from "./Queue.ts"
 import type { Payload, Received } from "./Queue.ts"
 import type { QueueError } from "./QueueError.ts"
@@ -226,7 +225,7 @@ export const make = Effect.fnUntraced(function*(
     }
   )
 
-  const take = (queue: string, serves: Serves) => {
+  const take = (queue: string, { serves, watch }: sameDatabase.TakingOptions) => {
     const servesSql = servesArgs(serves)
     const receive = claim(queue)
     return (limit: number, visibilityMs: number): Effect.Effect<Found<Taken>, QueueError> =>
@@ -237,6 +236,7 @@ export const make = Effect.fnUntraced(function*(
           ...leasing(limit, queue, token, visibilityMs),
           ...servesSql
         ]).pipe(
+          watch((found) => found.some(({ out_ids, out_tasks }) => (out_tasks ?? out_ids) !== null)),
           Effect.flatMap((found) => {
             const tasks = found.flatMap(({ out_tasks }) => out_tasks === null ? [] : takenTasks(out_tasks, claimedMs))
             const last = found.at(-1)!
@@ -279,13 +279,13 @@ export const make = Effect.fnUntraced(function*(
     pumps.set(queue, yield* makePump(queue, { fetch: claim(queue), giveBack: giveBack(queue) }))
   }
 
-  const taking: sameDatabase.Stored["taking"] = Effect.fnUntraced(function*(queue, { giveBack: giveBackTask, serves }) {
+  const taking: sameDatabase.Stored["taking"] = Effect.fnUntraced(function*(queue, options) {
     const pump = yield* makePump<Taken>(queue, {
-      fetch: take(queue, serves),
+      fetch: take(queue, options),
       giveBack: (some) =>
         Effect.andThen(
           giveBack(queue)(some.filter((one) => "receipt" in one)),
-          Effect.forEach(some, (one) => "receipt" in one ? Effect.void : giveBackTask(one.claimed), {
+          Effect.forEach(some, (one) => "receipt" in one ? Effect.void : options.giveBack(one.claimed), {
             concurrency: "unbounded",
             discard: true
           })

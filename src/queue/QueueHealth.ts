@@ -17,6 +17,7 @@ import { Database } from "../prisma/Database.ts"
 import * as check from "./internal/check.ts"
 import * as outboxStore from "./internal/outboxStore.ts"
 import * as statements from "./internal/statements.ts"
+import { problemsOf } from "./internal/taskClaims.ts"
 import { readsOf } from "./internal/taskReads.ts"
 import { InvalidInput } from "./QueueError.ts"
 import type { QueueError } from "./QueueError.ts"
@@ -30,8 +31,9 @@ export type { QueueReport } from "../model/internal/queueHealth.ts"
  * **Details**
  *
  * Unhealthy when the database does not answer within 5 seconds, when a message of the outbox that is due has waited longer than
- * `longestSend`, or a task that could begin longer than `longestWait`. Dead tasks are in the report, and no problem: they
- * wait for people.
+ * `longestSend`, or a task that could begin longer than `longestWait`, and when the role of the connection may not claim for
+ * a `TaskWorker` of this process that uses the same `Database`. Dead tasks are in the report, and no problem: they wait for
+ * people.
  *
  * Fails with `QueueError`, reason `InvalidInput`, if an option is not a duration.
  *
@@ -67,9 +69,12 @@ export const layer = (options: {
       return QueueHealth.of({
         check: Effect.map(read, (report) => ({
           report,
-          problems: report === null ? ["the database of queues did not answer"] : [
-            ...late("message of the outbox", report.outbox.oldestAgeMs, longestSendMs),
-            ...late("task", report.tasks.oldestAgeMs, longestWaitMs)
+          problems: [
+            ...problemsOf(database),
+            ...(report === null ? ["the database of queues did not answer"] : [
+              ...late("message of the outbox", report.outbox.oldestAgeMs, longestSendMs),
+              ...late("task", report.tasks.oldestAgeMs, longestWaitMs)
+            ])
           ]
         }))
       })

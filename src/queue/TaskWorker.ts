@@ -8,14 +8,19 @@
  */
 import type * as Config from "effect/Config"
 import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
 import { hostname } from "node:os"
 import { problemOfName } from "../model/internal/identifiers.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
 import { Database } from "../prisma/Database.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
 import * as check from "./internal/check.ts"
 import * as consuming from "./internal/consuming.ts"
 import * as variables from "./internal/environment.ts"
@@ -23,6 +28,7 @@ import { QueueSignals } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
 import * as attempts from "./internal/taskAttempts.ts"
 import type { Served } from "./internal/taskAttempts.ts"
+import * as taskClaims from "./internal/taskClaims.ts"
 import { taskKey } from "./internal/taskCode.ts"
 import * as sets from "./internal/taskSets.ts"
 import * as stores from "./internal/taskStore.ts"
@@ -31,6 +37,38 @@ import type { Queue } from "./Queue.ts"
 import { InvalidInput } from "./QueueError.ts"
 import type { QueueError } from "./QueueError.ts"
 import type * as Task from "./Task.ts"
+
+/**
+ * A running worker.
+ *
+ * @category services
+ * @since 0.2.0
+ */
+export class TaskWorker extends Context.Service<TaskWorker, {
+  /**
+   * Fails when the worker cannot continue, and otherwise never ends. A failed worker has stopped as at a shutdown: end the
+   * process, so that its supervisor restarts it. `launch` does this for a program that consists of one layer.
+   */
+  readonly failure: Effect.Effect<never, TaskWorkerFailed>
+}>()("duroxide-prisma/queue/TaskWorker") {}
+
+/**
+ * The role of the connection may not claim tasks: the database has refused all claims for 10 seconds, and has never given the
+ * worker a task.
+ *
+ * @category errors
+ * @since 0.2.0
+ */
+export class TaskWorkerFailed
+  extends Schema.TaggedError<TaskWorkerFailed>("duroxide-prisma/queue/TaskWorker/TaskWorkerFailed")(
+    "TaskWorkerFailed",
+    { problem: Schema.String }
+  )
+{
+  override get message() {
+    return `the task worker has failed: ${this.problem}`
+  }
+}
 
 /**
  * What a worker serves, and how. Only `tasks` is required.
@@ -80,6 +118,8 @@ export const environment: Config.Config<Partial<Omit<Options<ReadonlyArray<Task.
  * `QueueError` if an option is out of its range, or `Queue` does not have the queue of a task (`QueueNotFound`). Dies when two
  * tasks have one name.
  *
+ * A worker that runs fails only when its role may not claim: see `TaskWorkerFailed` and `launch`.
+ *
  * **Example** (A process that serves a task on PostgreSQL alone)
  *
  * ```ts
@@ -96,11 +136,12 @@ export const environment: Config.Config<Partial<Omit<Options<ReadonlyArray<Task.
 export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
   options: Options<Tasks>
 ): Layer.Layer<
-  never,
+  TaskWorker,
   QueueError,
   Queue | Database | QueueSignals | { readonly [I in keyof Tasks]: Task.Handler<Tasks[I]["name"]> }[number]
 > =>
-  Layer.unwrap(
+  Layer.effect(
+    TaskWorker,
     Effect.gen(function*() {
       const services = yield* Effect.context<never>()
       const served = new Map<string, Served>()
@@ -120,10 +161,11 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
       }
       const keepEndedMs = yield* check.retention("serve", "tasks", "keepEnded", options.keepEnded ?? "7 days")
       const keepDeadMs = yield* check.retention("serve", "tasks", "keepDead", options.keepDead ?? "30 days")
+      const claims = yield* taskClaims.make(database)
       let running = 0
       const core = Layer.effect(
         Attempts,
-        attempts.make({ database, store, served, workerId }).pipe(withHarmlessLoggers)
+        attempts.make({ database, store, served, watch: claims.watch, workerId }).pipe(withHarmlessLoggers)
       )
       const sweep = Layer.effectDiscard(withHarmlessLoggers(sweeps.run({
         store,
@@ -161,9 +203,39 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
         Effect.addFinalizer(() => log(Effect.logInfo("Task worker: stopped")))
       ))
       // Consumers end first.
-      return Layer.merge(consumers, sweep).pipe(Layer.provide(core), Layer.provide(lines))
+      const worker = Layer.merge(consumers, sweep).pipe(Layer.provide(core), Layer.provide(lines))
+      const scope = yield* Scope.fork(yield* Effect.scope)
+      yield* Layer.buildWithScope(worker, scope)
+      const failure = Deferred.makeUnsafe<never, TaskWorkerFailed>()
+      const stop = Effect.fnUntraced(function*({ reason: { _tag, message } }: ProviderError) {
+        yield* log(Effect.logFatal("Task worker: its role may not claim, this process runs no more tasks"), {
+          error_type: _tag,
+          error: message
+        })
+        yield* Effect.uninterruptible(Scope.close(scope, Exit.void))
+        Deferred.doneUnsafe(failure, Effect.fail(new TaskWorkerFailed({ problem: message })))
+      })
+      yield* Effect.forkScoped(Effect.flatMap(Deferred.await(claims.refused), stop))
+      return TaskWorker.of({ failure: Deferred.await(failure) })
     })
   ) as never
+
+/**
+ * Builds a layer that contains a worker, and keeps it until interruption; fails when the worker fails. Use it as the main
+ * program of a process without a runtime, instead of `Layer.launch`.
+ *
+ * @category execution
+ * @since 0.2.0
+ */
+export const launch = <A, E, R>(
+  self: Layer.Layer<A | TaskWorker, E, R>
+): Effect.Effect<never, E | TaskWorkerFailed, R> =>
+  Effect.scoped(
+    Effect.flatMap(
+      Layer.build(self as Layer.Layer<TaskWorker, E, R>),
+      (services) => Context.get(services, TaskWorker).failure
+    )
+  )
 
 // internal
 

@@ -6,9 +6,9 @@ import type * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
 import { monotonicMs } from "../model/internal/monotonic.ts"
-import { PermissionDenied, ProviderError } from "../provider/ProviderError.ts"
+import * as refusalsOf from "../provider/internal/refusals.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
 import { pauseAfter, Pauses } from "./policies.ts"
 
 /** When the store last answered a claim. */
@@ -35,8 +35,7 @@ export const looks = (clock: Clock.Clock): Looks => {
  */
 export const repeated = (name: string, clock: Clock.Clock) => {
   const defects = new Pauses()
-  let hasClaimed = false
-  let refusedSinceMs: number | undefined
+  const refusals = refusalsOf.make(clock, "a runtime")
   // All that find no work share one pause, so that they claim again together.
   let shared: Deferred.Deferred<void> | undefined
   const pause = (ms: number) =>
@@ -58,20 +57,13 @@ export const repeated = (name: string, clock: Clock.Clock) => {
         const begunMs = monotonicMs(clock)
         return Effect.matchCauseEffect(claim, {
           onSuccess: (answer) => {
-            refusedSinceMs = undefined
-            hasClaimed ||= !foundNothing(answer)
+            refusals.answered(!foundNothing(answer))
             const leftMs = foundNothing(answer) ? shortestPollMs - (monotonicMs(clock) - begunMs) : 0
             return leftMs <= 0 ? Effect.succeed(answer) : Effect.as(pause(leftMs), answer)
           },
           onFailure: (cause) => {
-            const refused = refusalOf(cause)
-            const nowMs = monotonicMs(clock)
-            // Not since the claim began: it may have waited for work long before it was refused.
-            refusedSinceMs = refused === undefined ? undefined : refusedSinceMs ?? nowMs
-            if (
-              refused !== undefined && refusedSinceMs !== undefined && !hasClaimed &&
-              nowMs - refusedSinceMs >= longestRefusalMs
-            ) return Effect.die(refused)
+            const refused = refusals.failed(cause)
+            if (refused !== undefined) return Effect.die(refused)
             // The provider logs outages; only a defect, which should never happen, is logged here.
             const log = Cause.hasDies(cause) && defects.next(name).isFirst
               ? Effect.logError(`${name}: claim broke, it is repeated`, cause)
@@ -93,16 +85,3 @@ export const repeated = (name: string, clock: Clock.Clock) => {
 const shortestPollMs = 100
 
 const longestClaimPause = Duration.seconds(3)
-
-const longestRefusalMs = 10_000
-
-/** A lack of rights, with what to do about it. */
-const refusalOf = (cause: Cause.Cause<ProviderError>): ProviderError | undefined => {
-  const error = Option.getOrUndefined(Cause.findErrorOption(cause))
-  return error?.reason._tag !== "PermissionDenied" ? undefined : new ProviderError({
-    operation: error.operation,
-    reason: new PermissionDenied({
-      problem: `${error.reason.problem}. A process with a runtime needs the role of workers (docs/roles.md)`
-    })
-  })
-}

@@ -6,7 +6,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { type MigrationError, Migrator, PrismaProvider, Roles } from "duroxide-prisma/prisma"
 import { Admin, Provider, type ProviderError } from "duroxide-prisma/provider"
-import { Outbox, PgQueue, Queue, QueueDatabase, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox, PgQueue, Queue, QueueDatabase, QueueHealth, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -301,6 +301,17 @@ describe("Roles", () => {
           const error = yield* Effect.flip(Effect.provide(call, provider(store, role)))
           assert.strictEqual((error as ProviderError.ProviderError).reason._tag, "PermissionDenied", role)
         }
+        yield* Effect.gen(function*() {
+          const { check } = yield* QueueHealth.QueueHealth
+          const refused = "a task worker of this process may not claim tasks: the database role lacks a right"
+          yield* waitUntil(Effect.map(check, ({ problems }) => problems.some((problem) => problem.startsWith(refused))))
+        }).pipe(Effect.provide(
+          TaskWorker.layer({ tasks: [Double] }).pipe(
+            Layer.provide(Double.toLayer((n) => Effect.succeed(n * 2))),
+            Layer.merge(QueueHealth.layer()),
+            Layer.provide(queueing(store, "client"))
+          )
+        ))
         const migrate = Migrator.migrate({ url: store.url("worker"), schema: `${store.schema} 2` })
         assert.strictEqual((yield* Effect.flip(migrate)).reason._tag, "PermissionDenied")
       })))

@@ -345,7 +345,7 @@ const makeOutage = (queue: string) => {
           : Effect.logError("Consumer: cannot receive; it tries again")
         yield* log(line, { error: error.message })
         const ms = Math.min(1000 * 2 ** (failures - 1), 30_000)
-        yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * (error.isRetryable ? ms : 30_000))
+        yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * ms)
       })
   }
 }

@@ -11,6 +11,7 @@ import type { Queue } from "../Queue.ts"
 import type { QueueError } from "../QueueError.ts"
 import type { Asking } from "./receivePump.ts"
 import type { Taken } from "./takenTasks.ts"
+import type { Watch } from "./taskClaims.ts"
 import type { Claimed, Serves } from "./taskStore.ts"
 
 /** What a queue in this schema says of itself. */
@@ -27,6 +28,8 @@ export interface TakingOptions {
   readonly serves: Serves
   /** Gives back tasks whose caller was interrupted meanwhile. */
   readonly giveBack: (claimed: Claimed) => Effect.Effect<void>
+  /** Of each statement. */
+  readonly watch: Watch
 }
 
 export type Take = (asking: Asking) => Effect.Effect<ReadonlyArray<Taken>, QueueError>

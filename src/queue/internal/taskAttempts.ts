@@ -24,6 +24,7 @@ import { isOfOneCall, retried, shared } from "../../provider/internal/statement.
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "./signals.ts"
 import { Attempt } from "./taskAttempt.ts"
+import type { Watch } from "./taskClaims.ts"
 import type { Failed, TaskCode } from "./taskCode.ts"
 import { StaleAttempt } from "./taskErrors.ts"
 import * as failures from "./taskFailure.ts"
@@ -57,6 +58,7 @@ export interface Running {
 export interface Attempts {
   /** Of every claim. */
   readonly serves: Serves
+  readonly watch: Watch
   readonly claimAll: (wakeups: ReadonlyArray<Wakeup>) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
   /** Runs the handler of a claimed task. `ended` may be called before this returns. */
   readonly start: (claimed: Claimed, claimedMs: number, ended: (attempt: Running) => void) => Running
@@ -73,10 +75,11 @@ export interface Attempts {
   ) => Effect.Effect<Duration.Duration | undefined>
 }
 
-export const make = Effect.fnUntraced(function*({ database, served, store, workerId }: {
+export const make = Effect.fnUntraced(function*({ database, served, store, watch, workerId }: {
   readonly database: Database["Service"]
   readonly store: TaskStore
   readonly served: ReadonlyMap<string, Served>
+  readonly watch: Watch
   readonly workerId: string
 }): Effect.fn.Return<Attempts, never, QueueSignals | Scope.Scope> {
   const clock = yield* Clock.Clock
@@ -88,11 +91,11 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
     workerId
   }
   const sharing = { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), repeats: true } as const
-  const claimOne = yield* shared(
-    "claimTasks",
-    (wakeups: ReadonlyArray<Wakeup>) => store.claim(wakeups, serves),
-    sharing
-  )
+  const claim = (wakeups: ReadonlyArray<Wakeup>) =>
+    store.claim(wakeups, serves).pipe(
+      watch((answers) => answers.some(({ out_outcome }) => out_outcome === "Claimed"))
+    )
+  const claimOne = yield* shared("claimTasks", claim, sharing)
   const complete = yield* shared(
     "completeTasks",
     (items: ReadonlyArray<Completion>) => store.complete(items),
@@ -321,8 +324,9 @@ export const make = Effect.fnUntraced(function*({ database, served, store, worke
 
   return {
     serves,
+    watch,
     claimAll: (wakeups) =>
-      retried(store.claim(wakeups, serves), (error) => !isOfOneCall(error)).pipe(
+      retried(claim(wakeups), (error) => !isOfOneCall(error)).pipe(
         Effect.map((answers) => answers.map((answer) => Exit.succeed(answer))),
         Effect.catch((error) =>
           isOfOneCall(error)

@@ -60,9 +60,8 @@ export const receiveBy =
   (queue: Queue["Service"]): Effect.Effect<Receive<Taken>, never, Scope.Scope> => {
     const here = sameDatabase.storedIn(queue.receive, database)
     if (here === undefined) return Effect.succeed(receiving(settings, queue))
-    const { serves, giveBack } = attempts
     return Effect.map(
-      here.taking(settings.queue, { serves, giveBack }),
+      here.taking(settings.queue, attempts),
       (take) => (maxMessages) =>
         take({
           maxMessages,

@@ -1,0 +1,63 @@
+/**
+ * Whether the database lets a task worker claim: for the worker, which fails with the role of another kind, and for health
+ * checks of its process.
+ */
+import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Scope from "effect/Scope"
+import type { Database } from "../../prisma/Database.ts"
+import * as refusalsOf from "../../provider/internal/refusals.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+
+/** Notes how each claim ends. */
+export type Watch = <A>(
+  foundWork: (answer: A) => boolean
+) => (claim: Effect.Effect<A, ProviderError>) => Effect.Effect<A, ProviderError>
+
+export interface TaskClaims {
+  readonly watch: Watch
+  /** Done when the worker has the role of another kind. */
+  readonly refused: Deferred.Deferred<ProviderError>
+}
+
+/** Those of one worker, known to `problemsOf` until the scope is closed. */
+export const make = Effect.fnUntraced(
+  function*(database: Database["Service"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
+    const refusals = refusalsOf.make(yield* Clock.Clock, "a task worker")
+    const refused = Deferred.makeUnsafe<ProviderError>()
+    const problem = () => {
+      const last = refusals.last()
+      if (last === undefined) return undefined
+      const state = Deferred.isDoneUnsafe(refused) ? "has failed" : "may not claim tasks"
+      return `a task worker of this process ${state}: ${last.reason.message}`
+    }
+    const workers = problems.get(database) ?? new Set()
+    problems.set(database, workers)
+    yield* Effect.acquireRelease(
+      Effect.sync(() => workers.add(problem)),
+      () => Effect.sync(() => workers.delete(problem))
+    )
+    return {
+      refused,
+      watch: (foundWork) =>
+        Effect.onExit((exit) =>
+          Effect.sync(() => {
+            if (Exit.isSuccess(exit)) return refusals.answered(foundWork(exit.value))
+            const error = refusals.failed(exit.cause)
+            if (error !== undefined) Deferred.doneUnsafe(refused, Exit.succeed(error))
+          })
+        )
+    }
+  }
+)
+
+/** Why workers of this process on this database claim nothing, for people; no secrets. */
+export const problemsOf = (database: Database["Service"]): ReadonlyArray<string> => [
+  ...new Set([...problems.get(database) ?? []].flatMap((problem) => problem() ?? []))
+]
+
+// internal
+
+const problems = new WeakMap<Database["Service"], Set<() => string | undefined>>()

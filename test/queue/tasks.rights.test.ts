@@ -1,0 +1,156 @@
+/**
+ * A task worker whose database role may not claim, as that of a client: what its process says of it.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import { Database } from "duroxide-prisma/prisma"
+import { ProviderError } from "duroxide-prisma/provider"
+import { MemoryQueue, PgQueue, Queue, QueueDatabase, QueueHealth, Task, TaskWorker } from "duroxide-prisma/queue"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as References from "effect/References"
+import * as TestClock from "effect/testing/TestClock"
+import { setImmediate } from "node:timers/promises"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const Mail = Task.make("Mail")
+
+const denied = (operation: string) =>
+  new ProviderError.ProviderError({
+    operation,
+    reason: new ProviderError.PermissionDenied({ problem: "permission denied for table queue_messages" })
+  })
+
+const nothing = {
+  out_tasks: null,
+  out_ids: null,
+  out_payloads: null,
+  out_attempts: null,
+  out_died: 0,
+  out_now_ms: 0n,
+  out_next_ms: null
+}
+
+const aMessage = { ...nothing, out_ids: [1n], out_payloads: ["{\"kind\":\"other\"}"], out_attempts: [1] }
+
+/** A worker on a database that refuses all statements but claims that have an `answer`. */
+const start = Effect.fnUntraced(function*(
+  options: { readonly queue?: Layer.Layer<Queue.Queue, unknown>; readonly answer?: () => object | undefined }
+) {
+  const { url } = yield* PgServer.database
+  const sent: Array<string> = []
+  const lines: Array<string> = []
+  const logger = Logger.make(({ fiber, logLevel, message }) => {
+    const { error = "" } = fiber.getRef(References.CurrentLogAnnotations)
+    lines.push(`${logLevel} ${String(message)} ${String(error)}`)
+  })
+  const refusing = Layer.effect(
+    Database.Database,
+    Effect.map(Database.Database, (database) => ({
+      ...database,
+      query: <Row>(operation: string) =>
+        Effect.suspend(() => {
+          sent.push(operation)
+          const answer = operation === "takeTasks" ? options.answer?.() : undefined
+          return answer === undefined ? Effect.fail(denied(operation)) : Effect.succeed([answer as Row])
+        })
+    }))
+  )
+  const database = yield* Layer.build(
+    refusing.pipe(
+      Layer.provideMerge(QueueDatabase.layer({ url, migrate: "none", listens: false })),
+      Layer.provide(Logger.layer([]))
+    )
+  )
+  const queue = yield* Layer.build(
+    (options.queue ?? PgQueue.layer({ queues: { tasks: {} } })).pipe(Layer.provide(Layer.succeedContext(database)))
+  )
+  const health = yield* Layer.build(QueueHealth.layer().pipe(Layer.provide(Layer.succeedContext(database))))
+  const worker = yield* Effect.forkScoped(
+    Effect.flip(TaskWorker.launch(TaskWorker.layer({ tasks: [Mail] }))).pipe(
+      Effect.provide([Mail.toLayer(() => Effect.void), Layer.succeedContext(queue), Layer.succeedContext(database)]),
+      Effect.provide(Logger.layer([logger]))
+    ),
+    { startImmediately: true }
+  )
+  return {
+    queue: Context.get(queue, Queue.Queue),
+    worker,
+    sent,
+    lines,
+    received: Effect.sync(() => sent.includes("takeTasks")),
+    problems: Effect.map(
+      Context.get(health, QueueHealth.QueueHealth).check,
+      ({ problems }) => problems.filter((problem) => problem.includes("task worker"))
+    ).pipe(Effect.provide(Logger.layer([])))
+  }
+})
+
+/** In small steps: what a statement leads to begins when it has been answered. */
+const pass = (seconds: number) =>
+  Effect.forEach(
+    Array.from({ length: seconds }),
+    () => Effect.andThen(TestClock.adjust("1 second"), Effect.promise(() => setImmediate())),
+    { discard: true }
+  )
+
+const advice =
+  "permission denied for table queue_messages. A process with a task worker needs the role of workers (docs/roles.md)"
+
+describe("A task worker whose role may not claim", () => {
+  it.effect("is a problem of health from the first claim, and fails after 10 seconds", () =>
+    Effect.gen(function*() {
+      const { lines, problems, sent, worker } = yield* start({})
+      yield* pass(9)
+      assert.isUndefined(worker.pollUnsafe())
+      assert.deepStrictEqual(yield* problems, [
+        `a task worker of this process may not claim tasks: the database role lacks a right: ${advice}`
+      ])
+      yield* pass(30)
+      const error = yield* Fiber.join(worker)
+      assert.instanceOf(error, TaskWorker.TaskWorkerFailed)
+      assert.strictEqual(error.message, `the task worker has failed: the database role lacks a right: ${advice}`)
+      assert.isTrue(lines.some((line) => line.startsWith("Fatal Task worker: its role may not claim")))
+      sent.length = 0
+      yield* pass(120)
+      assert.deepStrictEqual(sent, [])
+    }).pipe(Effect.scoped))
+
+  it.effect("with queues elsewhere, fails with the claims of what it receives", () =>
+    Effect.gen(function*() {
+      const { problems, queue, worker } = yield* start({ queue: MemoryQueue.layer({ queues: { tasks: {} } }) })
+      yield* pass(60)
+      assert.deepStrictEqual(yield* problems, [])
+      yield* queue.publish("tasks", { kind: "task_wakeup", task_id: "0190163d-8694-739b-aea5-966c26f8ad91" })
+      yield* pass(1)
+      assert.include((yield* problems).join(), "may not claim tasks")
+      yield* pass(60)
+      assert.include((yield* Fiber.join(worker)).message, advice)
+    }).pipe(Effect.scoped))
+
+  it.effect("for a moment only, as while rights are granted anew, works on", () =>
+    Effect.gen(function*() {
+      let isRefused = true
+      const { problems, worker } = yield* start({ answer: () => isRefused ? undefined : nothing })
+      yield* pass(5)
+      assert.lengthOf(yield* problems, 1)
+      isRefused = false
+      yield* pass(60)
+      assert.deepStrictEqual(yield* problems, [])
+      assert.isUndefined(worker.pollUnsafe())
+    }).pipe(Effect.scoped))
+
+  it.effect("after it has received something, stays and tries again", () =>
+    Effect.gen(function*() {
+      let answer: object | undefined = aMessage
+      const { problems, received, worker } = yield* start({ answer: () => answer })
+      yield* TestClock.withLive(waitUntil(received))
+      answer = undefined
+      yield* pass(120)
+      assert.lengthOf(yield* problems, 1)
+      assert.isUndefined(worker.pollUnsafe())
+    }).pipe(Effect.scoped))
+})
