@@ -43,7 +43,7 @@ const rooms = {
     packages: ["effect", "node", "vitest", "@effect/vitest"]
   },
   cli: {
-    rooms: ["model", "provider", "runtime", "author", "queue", "observability", "prisma", "server", "sqlite"],
+    rooms: ["model", "provider", "replay", "runtime", "author", "queue", "observability", "prisma", "server", "sqlite"],
     packages: ["effect", "node"]
   }
 }

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Events from "../../src/cli/internal/events.ts"
 import { exitCodes } from "../../src/cli/internal/failure.ts"
 import * as Cli from "../cli/cli.ts"
 import * as Shop from "../cli/shop.ts"
@@ -68,6 +69,24 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
       }
     }))
 
+  it.effect("lists the fields of show --json, and no others", () =>
+    Effect.gen(function*() {
+      const { url } = yield* Shop.Shop
+      const json = (args: string) =>
+        Effect.map(Cli.run(`${args} --json`, { env: { DATABASE_URL: url } }), ({ stdout }) => JSON.parse(stdout))
+      const shown: Record<string, unknown> = yield* json("show order-4")
+      const [, section = ""] = page.slice(page.indexOf("\n## show\n")).split("\nWith `--json`: ")
+      const rows = [...section.split("\n## ")[0]!.matchAll(/^\| `(\w+)` +\| (.*)\|$/gm)]
+      const [listed] = yield* json("list")
+      assert.sameMembers([...Object.keys(listed), ...rows.map(([, field = ""]) => field)], Object.keys(shown))
+      for (const name of ["waitsFor", "children", "executions", "history"]) {
+        const [value] = [shown[name]].flat()
+        const text = rows.find(([, field]) => field === name)?.[2] ?? ""
+        assert.isObject(value, name)
+        for (const key of Object.keys(value ?? {})) assert.include(text, `\`${key}\``, name)
+      }
+    }))
+
   it.effect("describes every command and every flag", () =>
     Effect.gen(function*() {
       const { stdout } = yield* Cli.run("--help")
@@ -87,6 +106,11 @@ it.layer(Shop.layer, { excludeTestServices: true })("docs/command-line.md", (it)
 })
 
 describe("docs/command-line.md", () => {
+  it("has every event, with its stored type", () => {
+    const rows = [...page.matchAll(/^\| ([a-z -]+?) +\| `([A-Z]\w+)` +\|$/gm)]
+    assert.deepStrictEqual(rows.map(([, kind, type]) => [type, kind]), Object.entries(Events.kinds))
+  })
+
   it("has every exit code", () => {
     const documented = [...page.matchAll(/^\| (\d+) +\|/gm)].map(([, code]) => Number(code))
     assert.deepStrictEqual(documented, [0, ...Object.values(exitCodes)])

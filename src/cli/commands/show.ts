@@ -9,12 +9,13 @@ import { age, count } from "../../model/internal/quantities.ts"
 import { Admin } from "../../provider/Admin.ts"
 import type { ExecutionInfo } from "../../provider/AdminDriver.ts"
 import { Provider } from "../../provider/Provider.ts"
-import { describe } from "../internal/events.ts"
+import { describe, kinds } from "../internal/events.ts"
 import { isoTime, marked, outcomeOf, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Queries from "../internal/queries.ts"
 import * as Store from "../internal/store.ts"
 import { fields, shortened, table, time } from "../internal/table.ts"
+import * as Waits from "../internal/waits.ts"
 
 export const show = Command.make("show", {
   id: Argument.String("id").pipe(Argument.withDescription("Id of the instance")),
@@ -52,6 +53,9 @@ export const show = Command.make("show", {
 /** Of executions, and of children. */
 const mostListed = 20
 
+/** Of open waits, for people. */
+const mostWaits = 50
+
 const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   readonly id: string
   readonly execution: Option.Option<number>
@@ -71,7 +75,6 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
   const shownEvents = full ? history : history.slice(Math.max(0, history.length - events))
   const children = yield* admin.findInstances({ parentInstanceId: id, limit: full ? 1000 : mostListed })
   const keyValues = [...yield* (yield* Provider).getKvAllValues(id)]
-  const pending = yield* Queries.pendingOf(id)
   const pin = yield* Queries.pinOf(id)
   const pinnedVersion = pin === null ? null : `${pin.major}.${pin.minor}.${pin.patch}`
   const isUnderWay = outcome.status === "Running" || outcome.status === "ContinuedAsNew"
@@ -86,8 +89,20 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           : `${pinnedVersion}${isUnderWay ? ": only processes of a later duroxide-prisma run it" : ""}`
       ] as const
     ]
-  const idle = outcome.status === "Running" ? ["no message and no activity: a signal or a child has to come first"] : []
+  const isRunning = outcome.status === "Running"
+  const current = !isRunning
+    ? []
+    : executionId === state.executionId
+    ? history
+    : yield* admin.readHistoryWithExecutionId(id, state.executionId)
+  const { messages, waits } = Waits.of(current, {
+    messages: yield* Queries.messagesOf(id),
+    activities: yield* Queries.activitiesOf(id)
+  })
+  const shownWaits = full ? waits : waits.slice(0, mostWaits)
   const nowMs = yield* Clock.currentTimeMillis
+
+  const kindWidth = Math.max(0, ...shownEvents.map(({ _tag }) => kinds[_tag].length))
 
   // On a terminal, a line each; elsewhere a payload is cut at the same length, so that output looks alike everywhere.
   const cut = (text: string, taken: number) =>
@@ -104,12 +119,19 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       error: brief(outcome.error),
       customStatus: brief(state.customStatus),
       pinnedVersion,
-      waitsFor: pending.map(({ deliveries, heldUntilMs, kind, visibleAtMs, what }) => ({
+      waitsFor: waits.map(({ delivery, eventId, instanceId, kind, name, sinceMs }) => ({
         kind,
-        activity: what,
-        visibleAt: isoTime(visibleAtMs),
-        heldUntil: heldUntilMs === null ? null : isoTime(heldUntilMs),
-        deliveries
+        name,
+        instanceId,
+        eventId,
+        since: isoTime(sinceMs),
+        ...(delivery === null ? { visibleAt: null, heldUntil: null, deliveries: null } : deliveryJson(delivery))
+      })),
+      messages: messages.map(({ answers, delivery, kind, name }) => ({
+        kind,
+        name,
+        answers,
+        ...deliveryJson(delivery)
       })),
       keyValues: Object.fromEntries(keyValues.map(([key, value]) => [key, brief(value)])),
       children: children.map((child) => ({
@@ -151,20 +173,32 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ...(outcome.error === null ? [] : [["error", cut(outcome.error, 15)] as const])
       ], style),
       ...titled(
-        "Waits for",
-        pending.length === 0 ? idle : table(pending, [
+        shownWaits.length < waits.length
+          ? `Waits for (the first ${shownWaits.length} of ${count(waits.length)})`
+          : "Waits for",
+        waits.length === 0
+          ? isRunning && messages.length === 0
+            ? ["nothing that is stored: its history has no open wait, and the queue no message to it"]
+            : []
+          : [
+            ...table(shownWaits, [
+              { title: "KIND", value: ({ kind }) => kind },
+              { title: "NAME", value: nameOf },
+              { title: "EVENT", align: "right", value: ({ eventId }) => `#${eventId}` },
+              { title: "STATE", value: (wait) => stateOf(wait, nowMs) },
+              { title: "DELIVERIES", align: "right", value: ({ delivery }) => String(delivery?.deliveries ?? "-") }
+            ], style),
+            ...(waits.length === 1 ? [] : ["The program continues with the first of them that ends."])
+          ]
+      ),
+      ...titled(
+        "Messages",
+        messages.length === 0 ? [] : table(messages, [
           { title: "KIND", value: ({ kind }) => kind },
-          { title: "ACTIVITY", value: ({ what }) => what ?? "-" },
-          {
-            title: "STATE",
-            value: ({ heldUntilMs, isDue, visibleAtMs }) =>
-              heldUntilMs !== null
-                ? `running, lock until ${time(heldUntilMs)}`
-                : isDue
-                ? `waiting for ${age(nowMs - visibleAtMs)}`
-                : `due ${time(visibleAtMs)}`
-          },
-          { title: "DELIVERIES", align: "right", value: ({ deliveries }) => String(deliveries) }
+          { title: "NAME", value: ({ name }) => name ?? "-" },
+          { title: "EVENT", align: "right", value: ({ answers }) => answers === null ? "-" : `#${answers}` },
+          { title: "STATE", value: ({ delivery }) => progressOf(delivery, nowMs, "due") },
+          { title: "DELIVERIES", align: "right", value: ({ delivery }) => String(delivery.deliveries) }
         ], style)
       ),
       ...titled(
@@ -197,11 +231,33 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           : ""),
         shownEvents.map((event) => {
           const start = `${String(event.eventId).padStart(String(history.length).length)}  ` +
-            `${time(event.timestampMs).slice(11)}  `
-          return `${start}${event._tag} ${style.dim(cut(describe(event), start.length + event._tag.length + 1))}`
-            .trimEnd()
+            `${time(event.timestampMs).slice(11)}  ${kinds[event._tag].padEnd(kindWidth)}  `
+          return `${start}${style.dim(cut(describe(event), start.length))}`.trimEnd()
         })
       )
     ]
   })
 })
+
+const deliveryJson = ({ deliveries, heldUntilMs, visibleAtMs }: Queries.Delivery) => ({
+  visibleAt: isoTime(visibleAtMs),
+  heldUntil: heldUntilMs === null ? null : isoTime(heldUntilMs),
+  deliveries
+})
+
+const nameOf = ({ instanceId, name }: Waits.Wait): string =>
+  name === null ? "-" : instanceId === null ? name : `${name} ${instanceId}`
+
+const stateOf = ({ delivery, kind, sinceMs }: Waits.Wait, nowMs: number): string =>
+  delivery !== null
+    ? progressOf(delivery, nowMs, kind === "timer" ? "until" : "due")
+    : kind === "activity"
+    ? "not in the queue"
+    : `for ${age(nowMs - sinceMs)}`
+
+const progressOf = ({ heldUntilMs, isDue, visibleAtMs }: Queries.Delivery, nowMs: number, later: string): string =>
+  heldUntilMs !== null
+    ? `running, lock until ${time(heldUntilMs)}`
+    : isDue
+    ? `waiting for ${age(nowMs - visibleAtMs)}`
+    : `${later} ${time(visibleAtMs)}`

@@ -5,6 +5,36 @@ import * as ErrorDetails from "../../model/ErrorDetails.ts"
 import type * as Event from "../../model/Event.ts"
 import { time } from "./table.ts"
 
+/** The kind of an event in the words of the guides. Stored types have the names of Duroxide. */
+export const kinds: { readonly [Tag in Event.Event["_tag"]]: string } = {
+  OrchestrationStarted: "started",
+  OrchestrationCompleted: "completed",
+  OrchestrationFailed: "failed",
+  OrchestrationContinuedAsNew: "continued as new",
+  OrchestrationCancelRequested: "cancel requested",
+  OrchestrationChained: "detached start",
+  ActivityScheduled: "activity scheduled",
+  ActivityCompleted: "activity completed",
+  ActivityFailed: "activity failed",
+  ActivityCancelRequested: "activity given up",
+  TimerCreated: "timer set",
+  TimerFired: "timer fired",
+  ExternalSubscribed: "signal awaited",
+  ExternalEvent: "signal arrived",
+  ExternalSubscribedCancelled: "signal given up",
+  ExternalSubscribedPersistent: "mailbox awaited",
+  ExternalEventPersistent: "mailbox message",
+  ExternalSubscribedPersistentCancelled: "mailbox given up",
+  SubOrchestrationScheduled: "child started",
+  SubOrchestrationCompleted: "child completed",
+  SubOrchestrationFailed: "child failed",
+  SubOrchestrationCancelRequested: "child given up",
+  CustomStatusUpdated: "custom status",
+  KeyValueSet: "key-value set",
+  KeyValueCleared: "key-value cleared",
+  KeyValuesCleared: "key-values cleared"
+}
+
 /** What an event says besides its kind. Completions name the event that they answer, as `#4`. */
 export const describe = (event: Event.Event): string => {
   const answered = event.sourceEventId === null ? "" : `#${event.sourceEventId}`

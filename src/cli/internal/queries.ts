@@ -200,9 +200,8 @@ export const pinOf = (instanceId: string) =>
     ([version]) => version ?? null
   )
 
-export interface Pending {
-  readonly kind: string
-  readonly what: string | null
+/** How far the delivery of a message or an activity is. */
+export interface Delivery {
   readonly visibleAtMs: number
   /** Until when a process holds it, milliseconds since the Unix epoch; null when free. */
   readonly heldUntilMs: number | null
@@ -210,27 +209,54 @@ export interface Pending {
   readonly isDue: boolean
 }
 
-/** Messages and activities of one instance, in order of delivery; at most 50. */
-export const pendingOf = (instanceId: string) =>
-  ask<Pending>("pendingOf", (schema) =>
+const delivery = Prisma.sql`
+  floor(extract(epoch FROM item.visible_at) * 1000)::float8 AS "visibleAtMs",
+  CASE WHEN item.locked_until > extract(epoch FROM now()) * 1000 THEN item.locked_until::float8 END AS "heldUntilMs",
+  item.attempt_count AS deliveries,
+  item.visible_at <= now() AS "isDue"`
+
+export interface MessageRow extends Delivery {
+  /** The variant of `WorkItem`. */
+  readonly kind: string
+  /** Null if it has more than 64 KiB. */
+  readonly workItem: string | null
+}
+
+/** Messages to one instance, in order of delivery: all timers, and at most 50 others. */
+export const messagesOf = (instanceId: string) =>
+  ask<MessageRow>("messagesOf", (schema) =>
     Prisma.sql`
       SELECT
-        item.kind,
-        item.what,
-        floor(extract(epoch FROM item.visible_at) * 1000)::float8 AS "visibleAtMs",
-        CASE WHEN item.locked_until > extract(epoch FROM now()) * 1000 THEN item.locked_until::float8 END AS "heldUntilMs",
-        item.attempt_count AS deliveries,
-        item.visible_at <= now() AS "isDue"
+        split_part(item.work_item, '"', 2) AS kind,
+        CASE WHEN octet_length(item.work_item) <= 65536 THEN item.work_item END AS "workItem",
+        ${delivery}
       FROM (
-        SELECT
-          split_part(q.work_item, '"', 2) AS kind, NULL AS what,
-          q.visible_at, q.locked_until, q.attempt_count, q.id
-        FROM ${schema}.orchestrator_queue AS q
-        WHERE q.instance_id = ${instanceId}
+        SELECT timer.*
+        FROM ${schema}.orchestrator_queue AS timer
+        WHERE timer.instance_id = ${instanceId}
+          AND timer.work_item LIKE '{"TimerFired"%'
         UNION ALL
-        SELECT 'Activity', w.route, w.visible_at, w.locked_until, w.attempt_count, w.id
-        FROM ${schema}.worker_queue AS w
-        WHERE w.instance_id = ${instanceId}
+        (
+          SELECT other.*
+          FROM ${schema}.orchestrator_queue AS other
+          WHERE other.instance_id = ${instanceId}
+            AND other.work_item NOT LIKE '{"TimerFired"%'
+          ORDER BY other.visible_at, other.id
+          LIMIT 50
+        )
       ) AS item
-      ORDER BY item.visible_at, item.id
-      LIMIT 50`)
+      ORDER BY item.visible_at, item.id`)
+
+export interface ActivityRow extends Delivery {
+  readonly executionId: number
+  /** Of the event that scheduled it. */
+  readonly eventId: number
+}
+
+/** Activities of one instance that are in the worker queue. */
+export const activitiesOf = (instanceId: string) =>
+  ask<ActivityRow>("activitiesOf", (schema) =>
+    Prisma.sql`
+      SELECT item.execution_id::float8 AS "executionId", item.activity_id::float8 AS "eventId", ${delivery}
+      FROM ${schema}.worker_queue AS item
+      WHERE item.instance_id = ${instanceId}`)

@@ -1,0 +1,128 @@
+/**
+ * What the current execution of an instance waits for, from its history and its rows of the queues.
+ *
+ * The history shows which waits are open, except for timers: a program that gives a timer up leaves no event, but its
+ * message is deleted. So a timer counts while its message is in the queue.
+ */
+import * as Result from "effect/Result"
+import type * as Event from "../../model/Event.ts"
+import * as WorkItem from "../../model/WorkItem.ts"
+import { childId } from "../../replay/action.ts"
+import { Ledger } from "../../replay/ledger.ts"
+import type { ActivityRow, Delivery, MessageRow } from "./queries.ts"
+
+/** An open wait: the program continues with the first that ends. */
+export interface Wait {
+  readonly kind: "signal" | "mailbox" | "timer" | "activity" | "child"
+  /** Of the signal, mailbox, activity or orchestration; timers have none. */
+  readonly name: string | null
+  /** The child; null for other kinds. */
+  readonly instanceId: string | null
+  /** The event that began it. */
+  readonly eventId: number
+  readonly sinceMs: number
+  /** The row of the activity, or the message of the timer; null for other kinds, and for an activity without a row. */
+  readonly delivery: Delivery | null
+}
+
+/** A message that no turn has read. */
+export interface Message {
+  readonly kind: "start" | "signal" | "mailbox" | "timer" | "activity" | "child" | "cancellation" | "unknown"
+  /** Of the signal, mailbox or orchestration; null for other kinds, and in a message too large to be read here. */
+  readonly name: string | null
+  /** The event of the current execution that it answers; null for messages that answer none. */
+  readonly answers: number | null
+  readonly delivery: Delivery
+}
+
+/** Open waits in the order they began, and the messages that are not the timers among them. */
+export const of = (
+  events: ReadonlyArray<Event.Event>,
+  rows: { readonly messages: ReadonlyArray<MessageRow>; readonly activities: ReadonlyArray<ActivityRow> }
+): { readonly waits: ReadonlyArray<Wait>; readonly messages: ReadonlyArray<Message> } => {
+  const ledger = Ledger.of(events)
+  const executionId = events[0]?.executionId
+  const activities = new Map<string, ActivityRow>(
+    rows.activities.map((row) => [`${row.executionId} ${row.eventId}`, row])
+  )
+  const messages = rows.messages.map((row) => ({ row, item: itemOf(row) }))
+  const timers = new Map<string, MessageRow>(
+    messages.flatMap(({ item, row }) =>
+      item?._tag === "TimerFired" ? [[`${item.executionId} ${item.id}`, row] as const] : []
+    )
+  )
+  const listed = new Set<MessageRow>()
+  const waits = events.flatMap((event): ReadonlyArray<Wait> => {
+    if (!ledger.isOpen(event.eventId)) return []
+    const wait = { name: null, instanceId: null, eventId: event.eventId, sinceMs: event.timestampMs, delivery: null }
+    const id = `${event.executionId} ${event.eventId}`
+    switch (event._tag) {
+      case "ExternalSubscribed":
+        return [{ ...wait, kind: "signal", name: event.name }]
+      case "ExternalSubscribedPersistent":
+        return [{ ...wait, kind: "mailbox", name: event.name }]
+      case "ActivityScheduled":
+        return [{ ...wait, kind: "activity", name: event.name, delivery: activities.get(id) ?? null }]
+      case "SubOrchestrationScheduled":
+        return [{ ...wait, kind: "child", name: event.name, instanceId: childId(event) }]
+      case "TimerCreated": {
+        const message = timers.get(id)
+        if (message === undefined) return []
+        listed.add(message)
+        return [{ ...wait, kind: "timer", delivery: message }]
+      }
+      default:
+        return []
+    }
+  })
+  return {
+    waits,
+    messages: messages.flatMap(({ item, row }) => listed.has(row) ? [] : [messageOf(row, item, executionId)])
+  }
+}
+
+// internal
+
+const itemOf = ({ workItem }: MessageRow): WorkItem.WorkItem | undefined =>
+  workItem === null ? undefined : Result.getOrUndefined(WorkItem.decode(workItem))
+
+const kinds: { readonly [Tag in WorkItem.WorkItem["_tag"]]: Message["kind"] } = {
+  StartOrchestration: "start",
+  ContinueAsNew: "start",
+  ExternalRaised: "signal",
+  QueueMessage: "mailbox",
+  TimerFired: "timer",
+  ActivityExecute: "activity",
+  ActivityCompleted: "activity",
+  ActivityFailed: "activity",
+  SubOrchCompleted: "child",
+  SubOrchFailed: "child",
+  CancelInstance: "cancellation"
+}
+
+const isKind = (kind: string): kind is keyof typeof kinds => Object.hasOwn(kinds, kind)
+
+const messageOf = (
+  row: MessageRow,
+  item: WorkItem.WorkItem | undefined,
+  executionId: number | undefined
+): Message => {
+  const message = { kind: isKind(row.kind) ? kinds[row.kind] : "unknown", name: null, answers: null, delivery: row }
+  switch (item?._tag) {
+    case "StartOrchestration":
+    case "ContinueAsNew":
+      return { ...message, name: item.orchestration }
+    case "ExternalRaised":
+    case "QueueMessage":
+      return { ...message, name: item.name }
+    case "ActivityCompleted":
+    case "ActivityFailed":
+    case "TimerFired":
+      return { ...message, answers: item.executionId === executionId ? item.id : null }
+    case "SubOrchCompleted":
+    case "SubOrchFailed":
+      return { ...message, answers: item.parentExecutionId === executionId ? item.parentId : null }
+    default:
+      return message
+  }
+}

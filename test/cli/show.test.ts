@@ -1,0 +1,203 @@
+/**
+ * What `show` says about waits, for one instance of each kind, after their process has ended.
+ */
+import { assert, it } from "@effect/vitest"
+import { Activity, Client, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import * as PrismaProvider from "../../src/prisma/PrismaProvider.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+import * as Cli from "./cli.ts"
+
+const Approved = Signal.make("Approved", { payload: Schema.String })
+const Orders = Mailbox.make("Orders", { payload: Schema.String })
+const Render = Activity.make("Render", { tag: "gpu" })
+const Approval = Orchestration.make("Approval")
+const Report = Orchestration.make("Report")
+const Again = Orchestration.make("Again", { payload: Schema.Int })
+
+const application = (url: string) =>
+  Runtime.layer({ orchestrations: [Approval, Report, Again], activities: [Render] }).pipe(
+    Layer.provide([
+      Render.toLayer(() => Effect.void),
+      Approval.toLayer(() =>
+        Effect.gen(function*() {
+          yield* Effect.timeoutOption(Approved.wait, "3 days")
+          yield* Orders.take
+        })
+      ),
+      Again.toLayer((round) => round === 1 ? Again.continueAsNew(2) : Effect.asVoid(Orders.take)),
+      Report.toLayer(() =>
+        Effect.asVoid(Effect.all([Render.execute(), Approval.executeWithId({ instanceId: "report-approval" })], {
+          concurrency: "unbounded"
+        }))
+      )
+    ]),
+    Layer.provideMerge(Client.layer),
+    Layer.provideMerge(PrismaProvider.layer({ url })),
+    Layer.provideMerge(Logger.layer([]))
+  )
+
+class Store extends Context.Service<Store, PgServer.TestDatabase>()("test/Waits") {}
+
+const make = Effect.gen(function*() {
+  const test = yield* PgServer.database
+  /** All turns that lead to this wait are stored. */
+  const awaits = (instanceId: string, event: string) =>
+    waitUntil(
+      Effect.map(
+        test.sql(
+          `SELECT FROM history WHERE instance_id = $1 AND event_type = $2
+           AND NOT EXISTS (SELECT FROM orchestrator_queue WHERE visible_at <= now())`,
+          [instanceId, event]
+        ),
+        (rows) => rows.length === 1
+      )
+    )
+  yield* Effect.gen(function*() {
+    const client = yield* Client.Client
+    for (const instanceId of ["undecided", "late", "decided"]) yield* client.start(Approval, { instanceId })
+    yield* client.start(Report, { instanceId: "report" })
+    yield* client.start(Again, { instanceId: "again", payload: 1 })
+    yield* awaits("decided", "ExternalSubscribed")
+    yield* client.raise(Approved, "decided", "yes")
+    yield* awaits("decided", "ExternalSubscribedPersistent")
+    yield* awaits("again", "ExternalSubscribedPersistent")
+    for (const instanceId of ["undecided", "late", "report-approval"]) yield* awaits(instanceId, "ExternalSubscribed")
+  }).pipe(Effect.provide(application(test.url)), Effect.orDie)
+  // What no turn reads.
+  yield* Effect.gen(function*() {
+    const client = yield* Client.Client
+    yield* client.raise(Approved, "report-approval", "yes")
+    yield* client.send(Orders, "report-approval", "chair")
+  }).pipe(
+    Effect.provide(Client.layer.pipe(Layer.provide(PrismaProvider.layer({ url: test.url })))),
+    Effect.provide(Logger.layer([])),
+    Effect.orDie
+  )
+  yield* test.sql(
+    `UPDATE orchestrator_queue SET visible_at = now() - interval '3 hours', attempt_count = 2 WHERE instance_id = 'late'`
+  )
+  return test
+})
+
+const run = (args: string) => Effect.flatMap(Store, ({ url }) => Cli.run(args, { env: { DATABASE_URL: url } }))
+
+const json = (args: string) =>
+  Effect.map(run(`${args} --json`), ({ exitCode, stderr, stdout }) => {
+    assert.deepStrictEqual([exitCode, stderr], [0, ""], args)
+    return JSON.parse(stdout)
+  })
+
+/** A section of the text, with one space for several, and without times and ages. */
+const section = (title: string, args: string) =>
+  Effect.map(run(args), ({ stdout }) => {
+    const [, found = ""] = stdout.split(`\n${title}\n`)
+    return found.split("\n\n")[0]!.trimEnd().split("\n").map((line) =>
+      line
+        .replace(/\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ/g, "TIME")
+        .replace(/\d\d:\d\d:\d\dZ/g, "TIME")
+        .replace(/\b\d+ (s|min|h)\b/g, "AGE")
+        .replace(/ +/g, " ")
+    )
+  })
+
+const titles = "KIND NAME EVENT STATE DELIVERIES"
+const first = "The program continues with the first of them that ends."
+
+it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) => {
+  it.effect("a signal with a timeout: the signal, until the time of the timer", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* section("Waits for", "show undecided"), [
+        titles,
+        "signal Approved #2 for AGE -",
+        "timer - #3 until TIME 0",
+        first
+      ])
+      assert.deepStrictEqual(yield* section("Messages", "show undecided"), [""])
+      const { messages, waitsFor } = yield* json("show undecided")
+      assert.deepStrictEqual([waitsFor.length, messages], [2, []])
+      assert.deepInclude(waitsFor[0], { kind: "signal", name: "Approved", eventId: 2, visibleAt: null })
+      assert.deepInclude(waitsFor[1], { kind: "timer", name: null, eventId: 3, heldUntil: null, deliveries: 0 })
+      assert.closeTo(Date.parse(waitsFor[1].visibleAt) - Date.parse(waitsFor[1].since), 3 * 86_400_000, 60_000)
+    }))
+
+  it.effect("a timer that is due: for how long, and how often it was delivered", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual((yield* section("Waits for", "show late"))[2], "timer - #3 waiting for AGE 2")
+    }))
+
+  it.effect("a mailbox, without the timer that the program gave up before", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* section("Waits for", "show decided"), [titles, "mailbox Orders #5 for AGE -"])
+      const { waitsFor } = yield* json("show decided")
+      assert.strictEqual(waitsFor.length, 1)
+      assert.deepInclude(waitsFor[0], { kind: "mailbox", name: "Orders", instanceId: null, eventId: 5 })
+    }))
+
+  it.effect("an activity and a child, by name and id", () =>
+    Effect.gen(function*() {
+      const [, activity, ...others] = yield* section("Waits for", "show report")
+      assert.match(activity!, /^activity Render #2 waiting for AGE \d+$/)
+      assert.deepStrictEqual(others, ["child Approval report-approval #3 for AGE -", first])
+      const { waitsFor } = yield* json("show report")
+      assert.deepInclude(waitsFor[1], { kind: "child", name: "Approval", instanceId: "report-approval", eventId: 3 })
+    }))
+
+  it.effect("messages that no turn has read, beside the wait they may end", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* section("Messages", "show report-approval"), [
+        titles,
+        "signal Approved - waiting for AGE 0",
+        "mailbox Orders - waiting for AGE 0"
+      ])
+      const { messages, waitsFor } = yield* json("show report-approval")
+      assert.deepInclude(messages[0], { kind: "signal", name: "Approved", answers: null, heldUntil: null })
+      assert.strictEqual(waitsFor.length, 2)
+    }))
+
+  it.effect("the history in the words of the guides; with --json, the types that are stored", () =>
+    Effect.gen(function*() {
+      assert.deepStrictEqual(yield* section("History of execution 1", "show decided"), [
+        "1 TIME started Approval 1.0.0 null",
+        "2 TIME signal awaited Approved",
+        "3 TIME timer set due TIME",
+        "4 TIME signal arrived Approved \"yes\"",
+        "5 TIME mailbox awaited Orders"
+      ])
+      const { history } = yield* json("show decided")
+      assert.deepStrictEqual(history.shown.map(({ event }: { readonly event: string }) => event), [
+        "OrchestrationStarted",
+        "ExternalSubscribed",
+        "TimerCreated",
+        "ExternalEvent",
+        "ExternalSubscribedPersistent"
+      ])
+    }))
+
+  it.effect("the history of an earlier execution, and what the current one waits for", () =>
+    Effect.gen(function*() {
+      const args = "show again --execution 1"
+      assert.deepStrictEqual(yield* section("Waits for", args), [titles, "mailbox Orders #2 for AGE -"])
+      assert.deepStrictEqual(yield* section("History of execution 1", args), [
+        "1 TIME started Again 1.0.0 1",
+        "2 TIME continued as new 2"
+      ])
+    }))
+
+  // The last one: it deletes rows of the others.
+  it.effect("rows that are missing: an activity without its row, an instance without any wait", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* Store
+      yield* sql("DELETE FROM worker_queue WHERE instance_id = 'report'")
+      assert.strictEqual((yield* section("Waits for", "show report"))[1], "activity Render #2 not in the queue -")
+      yield* sql("DELETE FROM history WHERE instance_id = 'decided' AND event_id = 5")
+      assert.deepStrictEqual(yield* section("Waits for", "show decided"), [
+        "nothing that is stored: its history has no open wait, and the queue no message to it"
+      ])
+    }))
+})
