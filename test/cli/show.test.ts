@@ -75,8 +75,9 @@ const make = Effect.gen(function*() {
     yield* client.raise(Approved, "report-approval", "yes")
     yield* client.send(Orders, "report-approval", "chair")
   }).pipe(
-    Effect.provide(Client.layer.pipe(Layer.provide(PrismaProvider.layer({ url: test.url })))),
-    Effect.provide(Logger.layer([])),
+    Effect.provide(
+      Client.layer.pipe(Layer.provide(PrismaProvider.layer({ url: test.url })), Layer.provideMerge(Logger.layer([])))
+    ),
     Effect.orDie
   )
   yield* test.sql(
