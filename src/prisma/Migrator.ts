@@ -426,8 +426,10 @@ const apply = (
   )
   const all = Effect.andThen(begin, Effect.andThen(run(steps), finish))
   const fail = Effect.fnUntraced(function*(reason: MigrationError.Reason) {
-    yield* Effect.ignore(run("UPDATE _prisma_migrations SET logs = $2 WHERE id = $1", [row, reason.message]))
-    return yield* new MigrationError.MigrationFailed({ schema, migration: name, problem: reason.message })
+    // The message of a `SchemaMismatch` advises to migrate.
+    const problem = reason._tag === "SchemaMismatch" ? `${reason.problem} (${reason.sqlState})` : reason.message
+    yield* Effect.ignore(run("UPDATE _prisma_migrations SET logs = $2 WHERE id = $1", [row, problem]))
+    return yield* new MigrationError.MigrationFailed({ schema, migration: name, problem })
   })
   const applied: Effect.Effect<unknown, MigrationError.Reason> = /\bCONCURRENTLY\b/i.test(steps)
     ? Effect.uninterruptible(Effect.catch(all, fail))

@@ -181,7 +181,10 @@ describe("beside the Prisma CLI", () => {
       })
       const first = yield* refusal(failing(migrate({ url })))
       assert.strictEqual(first._tag, "MigrationFailed")
-      assert.include(first.message, "missing()")
+      assert.include(
+        first.message,
+        "migration 2_bad failed in schema broken: function missing() does not exist (42883). Remove"
+      )
       assert.isFalse(first.isRetryable)
       const tables = yield* test.sql<{ tablename: string }>(
         "SELECT tablename FROM pg_tables WHERE schemaname = 'broken' ORDER BY 1"
@@ -192,7 +195,7 @@ describe("beside the Prisma CLI", () => {
       for (const again of [migrate({ url }), Migrator.verify({ url })]) {
         const reason = yield* refusal(failing<unknown, MigrationError, never>(again))
         assert.strictEqual(reason._tag, "MigrationFailed")
-        assert.include(reason.message, "an earlier attempt did not finish")
+        assert.include(reason.message, "an earlier attempt did not finish (function missing() does not exist (42883))")
       }
       const cli = yield* prismaCli(url, "migrate", "deploy")
       assert.notStrictEqual(cli.exitCode, 0)
@@ -204,6 +207,26 @@ describe("beside the Prisma CLI", () => {
       yield* test.sql(advice[0])
       assert.deepStrictEqual(yield* mended(migrate({ url })), ["2_bad", "3_later"])
     }))
+})
+
+describe("a migration that the server refuses", () => {
+  const broken = {
+    "a syntax error": ["CREATE TABEL t ()", "syntax error at or near \"TABEL\" (42601)"],
+    "a table that is missing": ["UPDATE nowhere SET x = 1", "relation \"nowhere\" does not exist (42P01)"],
+    "outside a transaction": [
+      "CREATE INDEX CONCURRENTLY ON nowhere (x)",
+      "relation \"nowhere\" does not exist (42P01)"
+    ]
+  }
+  for (const [name, [statement, problem]] of Object.entries(broken)) {
+    it.live(`${name}: is named with the server's message, without advice to migrate`, () =>
+      Effect.gen(function*() {
+        const { url } = yield* freshSchema("refused")
+        const { message } = yield* refusal(withMigrations({ "1_bad": statement! })(migrate({ url })))
+        assert.include(message, `migration 1_bad failed in schema refused: ${problem}. Remove the cause`)
+        assert.notInclude(message, "Run the migrations")
+      }))
+  }
 })
 
 describe("verify", () => {
