@@ -6,6 +6,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
+import { Readable } from "node:stream"
 import { keyOf, sign } from "../../src/queue/internal/signature.ts"
 import * as Docs from "../utils/docs.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -39,14 +40,20 @@ const dispatcher = Effect.gen(function*() {
     webhooks: [Payments]
   })
   const server = createServer(async (incoming, outgoing) => {
-    const answer = await handle(
-      new Request(new URL(incoming.url ?? "/", "http://localhost"), {
-        method: incoming.method ?? "GET",
-        headers: Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]),
-        ...(incoming.method === "POST" ? { body: incoming, duplex: "half" } : {})
-      })
-    )
-    outgoing.writeHead(answer.status, Object.fromEntries(answer.headers)).end(await answer.text())
+    try {
+      const answer = await handle(
+        new Request(new URL(incoming.url ?? "/", "http://localhost"), {
+          method: incoming.method ?? "GET",
+          headers: Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]),
+          // It is the global class, of which the library DOM has types of its own.
+          ...(incoming.method === "POST" ? { body: Readable.toWeb(incoming) as ReadableStream, duplex: "half" } : {})
+        })
+      )
+      outgoing.setHeaders(answer.headers).writeHead(answer.status).end(await answer.text())
+    } catch {
+      // The Web API refuses the request, such as one with the path "//".
+      outgoing.writeHead(400).end()
+    }
   })
   yield* Effect.acquireRelease(
     Effect.sync(() => server.listen(Number(process.env.PORT ?? 8080))),
@@ -115,6 +122,8 @@ it.live("docs/triggers.md: its server serves the endpoint", () =>
     assert.strictEqual(yield* post("cron/nightly-report", {}), 401)
     const authorization = `Bearer ${process.env.TRIGGER_TOKEN}`
     assert.strictEqual(yield* post("cron/nightly-report", { headers: { authorization } }), 200)
+    const invalidUrl = yield* Effect.promise(async () => (await fetch(`http://localhost:${port}//`)).status)
+    assert.strictEqual(invalidUrl, 400)
     assert.deepStrictEqual(
       yield* sql("SELECT key FROM queue_tasks WHERE name = 'Book'"),
       [{ key: "webhook/payments/e-1" }]

@@ -181,6 +181,17 @@ describe.concurrent("package", () => {
     })
   }
 
+  it("docs/http.md, docs/triggers.md: their examples compile with the library DOM", async () => {
+    // It has types of its own for `Request` and `Response`. Without it, the repository compiles the same examples.
+    const files = await Promise.all(["http", "triggers"].map(async (page) => {
+      const blocks = Docs.read(`docs/${page}.md`).matchAll(/^```ts\n(.*?)^```$/gms)
+      const file = `endpoints/${page}.ts`
+      await project.write(file, [...blocks].map(([, code]) => code!).join("\n"))
+      return file
+    }))
+    await project.run(bin("tsc"), [...options, "--noEmit", "--skipLibCheck", "--lib", "es2022,dom", ...files])
+  })
+
   it("exports: keep what is internal out of reach", async () => {
     const open = [...entryPoints.keys(), "duroxide-prisma/package.json"]
     const closed = ["model/internal/wire", "runtime/slots", "dist/runtime/slots.js"].map((path) =>
