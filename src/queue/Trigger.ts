@@ -14,8 +14,11 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
+import * as Schema from "effect/Schema"
 import { harmlessIn } from "../model/internal/logging.ts"
+import { PayloadMismatch } from "../model/internal/payload.ts"
 import type { PayloadSchema } from "../model/internal/payload.ts"
+import { describeThrown } from "../model/internal/schemaIssue.ts"
 import type { Database } from "../prisma/Database.ts"
 import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
 import * as cronInstants from "./internal/cronInstants.ts"
@@ -112,8 +115,9 @@ export const cron = <
  * **Details**
  *
  * `name` is as for `cron`. `secret` is `whsec_` and 24 to 64 bytes in base64; give several while the sender changes its
- * own. `payload` makes the payload of the task from the event; what it throws refuses the event (status 400). The task has the
- * key `webhook/<name>/<webhook-id>`.
+ * own. `payload` makes the payload of the task from the event; what it throws refuses the event (status 400). For a
+ * `SchemaError`, answer and log name the field and what was expected, but not the value. The task has the key
+ * `webhook/<name>/<webhook-id>`.
  *
  * **Gotchas**
  *
@@ -157,7 +161,7 @@ export const webhook = <
     keys,
     create: (tasks, event) =>
       Effect.flatMap(
-        Effect.try({ try: () => options.payload(event), catch: () => bodyRefused(name) }),
+        Effect.try({ try: () => options.payload(event), catch: (thrown) => bodyRefused(name, thrown) }),
         (payload) => tasks.create(options.task, { key: `webhook/${name}/${event.id}`, payload })
       )
   }
@@ -273,12 +277,14 @@ const parse = (name: string, expression: string, timeZone: string): Schedule.Cro
   return parsed.success
 }
 
-/** What a function of the application throws may quote the body. */
-const bodyRefused = (name: string) =>
-  new ProviderError({
-    operation: "fireTrigger",
-    reason: new InvalidInput({ field: "body", problem: `the webhook "${name}" does not accept it` })
-  })
+/** What a function of the application throws may quote the body, so only the issue of a Schema is passed on. */
+const bodyRefused = (name: string, thrown: unknown) =>
+  Schema.isSchemaError(thrown)
+    ? new PayloadMismatch({ of: `body of webhook "${name}"`, problem: describeThrown(thrown) })
+    : new ProviderError({
+      operation: "fireTrigger",
+      reason: new InvalidInput({ field: "body", problem: `the webhook "${name}" does not accept it` })
+    })
 
 type Secrets = Redacted.Redacted<string> | ReadonlyArray<Redacted.Redacted<string>>
 

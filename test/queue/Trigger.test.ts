@@ -43,6 +43,12 @@ const payments = Trigger.webhook("payments", {
   }
 })
 
+const decoded = Trigger.webhook("decoded", {
+  task: Book,
+  secret: Redacted.make(secret),
+  payload: ({ body }) => Schema.decodeUnknownSync(Book.payload)(body, { reportInput: true })
+})
+
 /** A dispatcher and its database. */
 const open = Effect.gen(function*() {
   const test = yield* PgServer.database
@@ -232,6 +238,42 @@ describe("the endpoint:", () => {
         assert.strictEqual(response.headers.get("retry-after"), "5")
       }))
       assert.isTrue(lines.some(({ level, text }) => level === "Error" && text === "Trigger: the request failed"))
+      assert.notInclude(JSON.stringify(lines), "s3cret")
+      assert.deepStrictEqual(yield* sql("SELECT FROM queue_tasks"), [])
+    }).pipe(Effect.scoped))
+
+  it.live("answer and log name the field that does not fit and what was expected, not its value", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const { into, lines } = Boxes.logged()
+      const ofBook = "payload of task \"Book\" does not match its schema: "
+      const ofDecoded = "body of webhook \"decoded\" does not match its schema: "
+      const refused = [
+        ["payments", `{"amount":"s3cret"}`, `${ofBook}Expected number at ["amount"]`],
+        [
+          "payments",
+          `{"amount":13}`,
+          "fireTrigger: invalid body: the webhook \"payments\" does not accept it"
+        ],
+        ["decoded", `{"amount":"s3cret"}`, `${ofDecoded}Expected number at ["amount"]`],
+        ["decoded", `{"amount":777.5}`, `${ofDecoded}Expected an integer at ["amount"]`],
+        ["decoded", `{"note":"s3cret"}`, `${ofDecoded}Missing key at ["amount"]`],
+        ["decoded", `"s3cret"`, `${ofDecoded}Expected object`]
+      ] as const
+      yield* into(Effect.gen(function*() {
+        const handle = yield* Trigger.handler({ token: Redacted.make(token), webhooks: [payments, decoded] })
+        for (const [name, body, error] of refused) {
+          const response = yield* Effect.promise(() =>
+            handle(new Request(`https://d/webhooks/${name}`, webhookCall("e-1", body)))
+          )
+          assert.deepStrictEqual([response.status, yield* Effect.promise(() => response.json())], [400, { error }])
+        }
+      })).pipe(Effect.provide(Layer.provideMerge(Tasks.layer, QueueDatabase.layer({ url, migrate: "none" }))))
+      assert.deepStrictEqual(
+        lines.filter(({ text }) => text === "Trigger: a request does not fit its task and is refused")
+          .map(({ annotations, level }) => [level, annotations.path, annotations.error]),
+        refused.map(([name, , error]) => ["Warn", `/webhooks/${name}`, error])
+      )
       assert.notInclude(JSON.stringify(lines), "s3cret")
       assert.deepStrictEqual(yield* sql("SELECT FROM queue_tasks"), [])
     }).pipe(Effect.scoped))

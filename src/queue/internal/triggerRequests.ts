@@ -41,12 +41,12 @@ const answer = (options: Options, request: Request): Effect.Effect<Response, nev
   route(options, request).pipe(
     Effect.map((body) => Response.json(body)),
     Effect.catchTags({
-      Refused: ({ problem, status }) => Effect.as(logRefusal(request, status), respond(status, problem)),
-      PayloadMismatch: respondUnfit,
-      PayloadTooLarge: respondUnfit,
+      Refused: ({ problem, status }) => Effect.as(logRefusal(request, status, problem), respond(status, problem)),
+      PayloadMismatch: (error) => respondUnfit(request, error._tag, error.message),
+      PayloadTooLarge: (error) => respondUnfit(request, error._tag, error.message),
       ProviderError: (error) =>
         error.reason._tag === "InvalidInput"
-          ? respondUnfit(error)
+          ? respondUnfit(request, error.reason._tag, error.message)
           : Effect.as(
             logFailure(request, error.reason._tag, error.message),
             respond(503, "the database is unavailable")
@@ -165,9 +165,6 @@ const parse = (body: Uint8Array): Effect.Effect<unknown, Refused> =>
 const respond = (status: number, error: string): Response =>
   Response.json({ error }, { status, ...(status === 503 && { headers: { "retry-after": "5" } }) })
 
-/** These errors name what does not fit, never the value. */
-const respondUnfit = ({ message }: { readonly message: string }) => Effect.succeed(respond(400, message))
-
 const log = (line: Effect.Effect<void>, request: Request, annotations: Record<string, unknown>) =>
   line.pipe(
     Effect.annotateLogs({ package: "duroxide-prisma", path: new URL(request.url).pathname, ...annotations }),
@@ -175,8 +172,18 @@ const log = (line: Effect.Effect<void>, request: Request, annotations: Record<st
   )
 
 /** Anyone can send requests, so these would fill the log. */
-const logRefusal = (request: Request, status: number) =>
-  log(Effect.logDebug("Trigger: a request is refused"), request, { status })
+const logRefusal = (request: Request, status: number, error: string) =>
+  log(Effect.logDebug("Trigger: a request is refused"), request, { status, error })
+
+/** Of an authorized sender, whose event is lost until one of the two sides is changed. The error never has the value. */
+const respondUnfit = (request: Request, errorType: string, error: string) =>
+  Effect.as(
+    log(Effect.logWarning("Trigger: a request does not fit its task and is refused"), request, {
+      error_type: errorType,
+      error
+    }),
+    respond(400, error)
+  )
 
 const logFailure = (request: Request, errorType: string, error: string) =>
   log(Effect.logError("Trigger: the request failed"), request, { error_type: errorType, error })
