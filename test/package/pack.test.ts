@@ -189,7 +189,8 @@ describe.concurrent("package", () => {
       await project.write(file, [...blocks].map(([, code]) => code!).join("\n"))
       return file
     }))
-    await project.run(bin("tsc"), [...options, "--noEmit", "--skipLibCheck", "--lib", "es2022,dom", ...files])
+    const settings = [...options, "--noEmit", "--skipLibCheck", "--lib", "es2022,dom"]
+    assert.strictEqual(await project.run(bin("tsc"), [...settings, ...files]), "")
   })
 
   it("exports: keep what is internal out of reach", async () => {
