@@ -83,9 +83,10 @@ const calls = (test: Test.Opened, second: Test.Opened): ReadonlyArray<Call> => [
   second.admin.pruneExecutions({ instanceId: "parent", keepLast: null, completedBeforeMs: null })
 ]
 
+/** Waits for locks longer than the server takes to find a deadlock, which would otherwise end as a lock timeout. */
 const open = Effect.gen(function*() {
-  const test = yield* Test.open({ maxConnections: 8 })
-  return [test, yield* Test.openOn(test, { maxConnections: 8 })] as const
+  const test = yield* Test.open({ maxConnections: 8, patient: true })
+  return [test, yield* Test.openOn(test, { maxConnections: 8, patient: true })] as const
 })
 
 const atOnce = (all: ReadonlyArray<Call>) => Effect.all(shuffled(all), { concurrency: "unbounded", discard: true })

@@ -29,7 +29,7 @@ describe("order:", () => {
 
   it.live(`${producers} senders to one instance: messages arrive once and in the order of their sender`, () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open({ maxConnections: producers + 1 })
+      const { driver } = yield* Test.open({ maxConnections: producers + 1, patient: true })
       const received: Array<string> = []
       let batches = 0
       const receive = Effect.gen(function*() {
@@ -50,7 +50,7 @@ describe("order:", () => {
 
   it.live(`${producers} senders of activities, one worker: activities arrive in the order of their sender`, () =>
     Effect.gen(function*() {
-      const { driver } = yield* Test.open({ maxConnections: producers + 1 })
+      const { driver } = yield* Test.open({ maxConnections: producers + 1, patient: true })
       const received: Array<string> = []
       const work = Effect.gen(function*() {
         while (received.length < producers * perProducer) {
