@@ -19,8 +19,7 @@ const RuntimeLive = Runtime.layer({ orchestrations: [Welcome], activities: [Gree
   Layer.provide([
     Welcome.toLayer((name) => Greet.execute(name)),
     Greet.toLayer((name) => Effect.succeed(`Hello, ${name}!`))
-  ]),
-  Layer.provide(RuntimeConfig.layerEnvironment())
+  ])
 )
 
 /**
@@ -72,7 +71,13 @@ const Pages = Layer.effectDiscard(Effect.gen(function*() {
 // of the next version.
 const Store = PrismaProvider.layerEnvironment({ migrate: "verify", allowAhead: true })
 
-const App = Pages.pipe(Layer.provideMerge(RuntimeLive), Layer.provide(Client.layer), Layer.provide(Store))
+// The settings come last, so that a wrong one is found before the store is opened. `/ready` uses them as well.
+const App = Pages.pipe(
+  Layer.provideMerge(RuntimeLive),
+  Layer.provide(Client.layer),
+  Layer.provide(Store),
+  Layer.provide(RuntimeConfig.layerEnvironment())
+)
 
 const main = Run.makeRunMain(({ fiber, teardown }) => {
   const stop = () => fiber.interruptUnsafe()

@@ -10,6 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import { execFileSync } from "node:child_process"
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { type AddressInfo, connect, createServer, type Socket } from "node:net"
 import { tmpdir } from "node:os"
 import * as path from "node:path"
 import * as Docs from "../utils/docs.ts"
@@ -20,9 +21,8 @@ import { waitUntil } from "../utils/waitUntil.ts"
 const Resize = Task.make("Resize")
 
 // docs/configuration.md
-export const ConfiguredLive = Layer.mergeAll(
-  PrismaProvider.layerEnvironment({ schema: "orders" }),
-  RuntimeConfig.layerEnvironment({ workerConcurrency: 32 })
+export const ConfiguredLive = PrismaProvider.layerEnvironment({ schema: "orders" }).pipe(
+  Layer.provideMerge(RuntimeConfig.layerEnvironment({ workerConcurrency: 32 }))
 )
 
 export const WorkerLive = Layer.unwrap(
@@ -59,6 +59,30 @@ describe("docs/configuration.md:", () => {
       assert.deepInclude(settings, { workerConcurrency: 64, maxAttempts: 3, orchestrationConcurrency: 16 })
       assert.lengthOf(yield* sql("SELECT FROM pg_namespace WHERE nspname = 'orders'"), 1)
     }))
+
+  it.live("a wrong setting of the runtime is refused before the first connection", () =>
+    Effect.gen(function*() {
+      const server = createServer((socket) => socket.destroy())
+      const connections: Array<Socket> = []
+      server.on("connection", (socket) => connections.push(socket))
+      yield* Effect.acquireRelease(
+        Effect.callback<void>((resume) => void server.listen(0, "127.0.0.1", () => resume(Effect.void))),
+        () => Effect.callback<void>((resume) => void server.close(() => resume(Effect.void)))
+      )
+      const { port } = server.address() as AddressInfo
+      const env = { DATABASE_URL: `postgresql://anna@127.0.0.1:${port}/app`, DUROXIDE_WORKER_CONCURRENCY: "none" }
+      const { message } = yield* Effect.flip(
+        Effect.scoped(Layer.build(
+          Layer.provide(ConfiguredLive, [ConfigProvider.layer(ConfigProvider.fromEnv({ env })), Logger.layer([])])
+        ))
+      )
+      assert.include(message, "DUROXIDE_WORKER_CONCURRENCY must be")
+      // The server accepts connections in their order: an earlier one would be there before this one has ended.
+      yield* Effect.callback<void>((resume) => {
+        connect(port, "127.0.0.1").on("error", () => {}).on("close", () => resume(Effect.void))
+      })
+      assert.lengthOf(connections, 1)
+    }).pipe(Effect.scoped))
 
   it.live(
     "all connections of one process log in with the credentials of the environment",
