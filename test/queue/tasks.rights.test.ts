@@ -109,7 +109,7 @@ describe("A task worker whose role may not claim", () => {
       assert.deepStrictEqual(yield* problems, [
         `a task worker of this process may not claim tasks: the database role lacks a right: ${advice}`
       ])
-      yield* pass(30)
+      yield* pass(60)
       const error = yield* Fiber.join(worker)
       assert.instanceOf(error, TaskWorker.TaskWorkerFailed)
       assert.strictEqual(error.message, `the task worker has failed: the database role lacks a right: ${advice}`)
@@ -125,7 +125,7 @@ describe("A task worker whose role may not claim", () => {
       yield* pass(60)
       assert.deepStrictEqual(yield* problems, [])
       yield* queue.publish("tasks", { kind: "task_wakeup", task_id: "0190163d-8694-739b-aea5-966c26f8ad91" })
-      yield* pass(1)
+      yield* pass(5)
       assert.include((yield* problems).join(), "may not claim tasks")
       yield* pass(60)
       assert.include((yield* Fiber.join(worker)).message, advice)
