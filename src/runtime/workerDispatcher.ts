@@ -290,11 +290,14 @@ export const make = Effect.fnUntraced(function*(options: {
     return queued.await
   }))
 
+  const giveBackWaiting = Effect.sync(() => slots.takeWaiting().forEach(giveBack))
   const loops = Effect.raceFirst(
     Effect.all([claimLoop, waitLoop], { concurrency: "unbounded", discard: true }),
-    Deferred.await(supervisor.stopping)
+    // At once: while a claim under way ends, a slot may become free.
+    Effect.andThen(Deferred.await(supervisor.stopping), giveBackWaiting)
   ).pipe(
-    Effect.ensuring(Effect.sync(() => slots.takeWaiting().forEach(giveBack))),
+    // Also when a loop has failed.
+    Effect.ensuring(giveBackWaiting),
     (loop) => supervisor.watch(component, loop)
   )
 

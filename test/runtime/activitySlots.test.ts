@@ -215,6 +215,40 @@ describe("Activities that are claimed ahead of a slot", () => {
       assert.isDefined(stopping.pollUnsafe())
     }).pipe(inMemory))
 
+  it.effect("do not begin while a shutdown waits for a claim under way", () =>
+    Effect.gen(function*() {
+      let isSlow = false
+      let slowClaims = 0
+      yield* enqueue("short")
+      const first = yield* process(2, {
+        runtime: { shutdownTimeout: "1 minute" },
+        change: (call, operation) => {
+          if (operation !== "fetchWorkItems" || !isSlow) return call
+          slowClaims++
+          return Effect.delay(call, "1 second")
+        }
+      })
+      yield* settle
+      yield* enqueue("a", "b", "c", "d", "e")
+      yield* pass(1_000)
+      isSlow = true
+      // "c" takes its slot, and there is room for a claim.
+      yield* first.end("a")
+      yield* settle
+      assert.strictEqual(slowClaims, 1)
+      const stopping = yield* Effect.forkChild(first.stop)
+      yield* settle
+      yield* first.end("b")
+      yield* settle
+      assert.deepStrictEqual(first.begun, ["short", "a", "b", "c"])
+      yield* first.end("c")
+      yield* pass(1_000)
+      assert.isDefined(stopping.pollUnsafe())
+      const second = yield* process(2)
+      yield* settle
+      assert.deepStrictEqual([second.begun, second.deliveries], [["d", "e"], [1, 1]])
+    }).pipe(inMemory))
+
   it.effect("never begin once they are cancelled", () =>
     Effect.gen(function*() {
       yield* enqueue("short")
