@@ -304,7 +304,8 @@ describe("Roles", () => {
         yield* Effect.gen(function*() {
           const { check } = yield* QueueHealth.QueueHealth
           // On a busy machine, the worker may have failed before the first check that finds it.
-          const refused = /^a task worker of this process (may not claim tasks|has failed): the database role lacks a right/
+          const refused =
+            /^a task worker of this process (may not claim tasks|has failed): the database role lacks a right/
           yield* waitUntil(Effect.map(check, ({ problems }) => problems.some((problem) => refused.test(problem))))
         }).pipe(Effect.provide(
           TaskWorker.layer({ tasks: [Double] }).pipe(

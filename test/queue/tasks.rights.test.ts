@@ -13,6 +13,7 @@ import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as TestClock from "effect/testing/TestClock"
 import { setImmediate } from "node:timers/promises"
+import * as taskClaims from "../../src/queue/internal/taskClaims.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
@@ -117,6 +118,25 @@ describe("A task worker whose role may not claim", () => {
       sent.length = 0
       yield* pass(120)
       assert.deepStrictEqual(sent, [])
+    }).pipe(Effect.scoped))
+
+  it.effect("stays a problem of health once it has failed, however its last claims end", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const services = yield* Layer.build(
+        Layer.provide(QueueDatabase.layer({ url, migrate: "none", listens: false }), Logger.layer([]))
+      )
+      const database = Context.get(services, Database.Database)
+      const claims = yield* taskClaims.make(database)
+      const refuse = Effect.flip(claims.watch(() => false)(Effect.fail(denied("takeTasks"))))
+      yield* refuse
+      yield* TestClock.adjust("10 seconds")
+      yield* refuse
+      yield* Effect.exit(claims.watch(() => false)(Effect.interrupt))
+      yield* claims.watch(() => false)(Effect.void)
+      assert.deepStrictEqual(taskClaims.problemsOf(database), [
+        `a task worker of this process has failed: the database role lacks a right: ${advice}`
+      ])
     }).pipe(Effect.scoped))
 
   it.effect("with queues elsewhere, fails with the claims of what it receives", () =>

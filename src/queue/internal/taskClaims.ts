@@ -27,11 +27,13 @@ export const make = Effect.fnUntraced(
   function*(database: Database["Service"]): Effect.fn.Return<TaskClaims, never, Scope.Scope> {
     const refusals = refusalsOf.make(yield* Clock.Clock, "a task worker")
     const refused = Deferred.makeUnsafe<ProviderError>()
+    /** What the worker fails with. Its last claims, which end meanwhile, change nothing about it. */
+    let failure: ProviderError | undefined
     const problem = () => {
-      const last = refusals.last()
-      if (last === undefined) return undefined
-      const state = Deferred.isDoneUnsafe(refused) ? "has failed" : "may not claim tasks"
-      return `a task worker of this process ${state}: ${last.reason.message}`
+      const error = failure ?? refusals.last()
+      if (error === undefined) return undefined
+      const state = failure === undefined ? "may not claim tasks" : "has failed"
+      return `a task worker of this process ${state}: ${error.reason.message}`
     }
     const workers = problems.get(database) ?? new Set()
     problems.set(database, workers)
@@ -45,8 +47,8 @@ export const make = Effect.fnUntraced(
         Effect.onExit((exit) =>
           Effect.sync(() => {
             if (Exit.isSuccess(exit)) return refusals.answered(foundWork(exit.value))
-            const error = refusals.failed(exit.cause)
-            if (error !== undefined) Deferred.doneUnsafe(refused, Exit.succeed(error))
+            failure ??= refusals.failed(exit.cause)
+            if (failure !== undefined) Deferred.doneUnsafe(refused, Exit.succeed(failure))
           })
         )
     }
