@@ -108,7 +108,7 @@ const section = (title: string, args: string) =>
   })
 
 const titles = "KIND NAME EVENT STATE DELIVERIES"
-const first = "The program continues with the first of them that ends."
+const next = "The next turn runs as soon as one of them ends."
 
 it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) => {
   it.effect("a signal with a timeout: the signal, until the time of the timer", () =>
@@ -117,7 +117,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
         titles,
         "signal Approved #2 for AGE -",
         "timer - #3 until TIME 0",
-        first
+        next
       ])
       assert.deepStrictEqual(yield* section("Messages", "show undecided"), [""])
       const { messages, waitsFor } = yield* json("show undecided")
@@ -144,7 +144,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
     Effect.gen(function*() {
       const [, activity, ...others] = yield* section("Waits for", "show report")
       assert.match(activity!, /^activity Render #2 waiting for AGE \d+$/)
-      assert.deepStrictEqual(others, ["child Approval report-approval #3 for AGE -", first])
+      assert.deepStrictEqual(others, ["child Approval report-approval #3 for AGE -", next])
       const { waitsFor } = yield* json("show report")
       assert.deepInclude(waitsFor[1], { kind: "child", name: "Approval", instanceId: "report-approval", eventId: 3 })
     }))
@@ -198,7 +198,7 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
       assert.strictEqual((yield* section("Waits for", "show report"))[1], "activity Render #2 not in the queue -")
       yield* sql("DELETE FROM history WHERE instance_id = 'decided' AND event_id = 5")
       assert.deepStrictEqual(yield* section("Waits for", "show decided"), [
-        "nothing that is stored: its history has no open wait, and the queue no message to it"
+        "nothing that is stored: the history has no open wait, and the queue has no message for it"
       ])
     }))
 })

@@ -178,7 +178,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
           : "Waits for",
         waits.length === 0
           ? isRunning && messages.length === 0
-            ? ["nothing that is stored: its history has no open wait, and the queue no message to it"]
+            ? ["nothing that is stored: the history has no open wait, and the queue has no message for it"]
             : []
           : [
             ...table(shownWaits, [
@@ -188,7 +188,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
               { title: "STATE", value: (wait) => stateOf(wait, nowMs) },
               { title: "DELIVERIES", align: "right", value: ({ delivery }) => String(delivery?.deliveries ?? "-") }
             ], style),
-            ...(waits.length === 1 ? [] : ["The program continues with the first of them that ends."])
+            ...(waits.length === 1 ? [] : ["The next turn runs as soon as one of them ends."])
           ]
       ),
       ...titled(

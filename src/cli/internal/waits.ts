@@ -11,7 +11,7 @@ import { childId } from "../../replay/action.ts"
 import { Ledger } from "../../replay/ledger.ts"
 import type { ActivityRow, Delivery, MessageRow } from "./queries.ts"
 
-/** An open wait: the program continues with the first that ends. */
+/** An open wait: the next turn runs as soon as one of them ends. */
 export interface Wait {
   readonly kind: "signal" | "mailbox" | "timer" | "activity" | "child"
   /** Of the signal, mailbox, activity or orchestration; timers have none. */
