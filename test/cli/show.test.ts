@@ -190,6 +190,34 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
       ])
     }))
 
+  it.effect("messages of the other kinds: outcomes with the event that they answer, large ones without their name", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* Store
+      const items = [
+        { ActivityCompleted: { instance: "again", execution_id: 1, id: 2, result: "1" } },
+        { ActivityCompleted: { instance: "again", execution_id: 2, id: 7, result: "1" } },
+        { SubOrchCompleted: { parent_instance: "again", parent_execution_id: 2, parent_id: 8, result: "1" } },
+        { QueueMessage: { instance: "again", name: "Orders", data: "x".repeat(65_536) } },
+        { CancelInstance: { instance: "again", reason: "late" } },
+        { Later: {} }
+      ]
+      for (const item of items) {
+        yield* sql(
+          "INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at) VALUES ('again', $1, now(), now())",
+          [JSON.stringify(item)]
+        )
+      }
+      assert.deepStrictEqual(yield* section("Messages", "show again"), [
+        titles,
+        "activity - - waiting for AGE 0",
+        "activity - #7 waiting for AGE 0",
+        "child - #8 waiting for AGE 0",
+        "mailbox - - waiting for AGE 0",
+        "cancellation - - waiting for AGE 0",
+        "unknown - - waiting for AGE 0"
+      ])
+    }))
+
   // The last one: it deletes rows of the others.
   it.effect("rows that are missing: an activity without its row, an instance without any wait", () =>
     Effect.gen(function*() {
