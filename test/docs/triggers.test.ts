@@ -45,7 +45,7 @@ const dispatcher = Effect.gen(function*() {
         new Request(new URL(incoming.url ?? "/", "http://localhost"), {
           method: incoming.method ?? "GET",
           headers: Object.entries(incoming.headers).map(([name, value]) => [name, String(value)]),
-          // It is the global class, of which the library DOM has types of its own.
+          // The global class, for which the library DOM has other types than `node:stream`.
           ...(incoming.method === "POST" ? { body: Readable.toWeb(incoming) as ReadableStream, duplex: "half" } : {})
         })
       )
