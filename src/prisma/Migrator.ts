@@ -354,9 +354,11 @@ const failedEarlier = (schema: string, { logs, name }: NonNullable<State["open"]
 
 const readAdvice = "Grant this login one of the roles of docs/roles.md, and apply the roles after each migration"
 
-const migrateAdvice = "Migrate with a role that may create tables; others use Migrator.layerVerify"
+const migrateAdvice =
+  "Migrate with a role that may create tables; others only verify: Migrator.layerVerify, or migrate --verify"
 
-const adoptAdvice = "Adopt with the role that owns the tables; others use Migrator.layerVerify"
+const adoptAdvice =
+  "Adopt with the role that owns the tables; others only verify: Migrator.layerVerify, or migrate --verify"
 
 /** The bookkeeping table, column by column as the Prisma CLI creates it. */
 const bookkeeping = `CREATE TABLE _prisma_migrations (

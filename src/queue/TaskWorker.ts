@@ -212,8 +212,9 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
           error_type: _tag,
           error: message
         })
-        yield* Effect.uninterruptible(Scope.close(scope, Exit.void))
-        Deferred.doneUnsafe(failure, Effect.fail(new TaskWorkerFailed({ problem: message })))
+        yield* Effect.uninterruptible(Scope.close(scope, Exit.void)).pipe(
+          Effect.ensuring(Deferred.fail(failure, new TaskWorkerFailed({ problem: message })))
+        )
       })
       yield* Effect.forkScoped(Effect.flatMap(Deferred.await(claims.refused), stop))
       return TaskWorker.of({ failure: Deferred.await(failure) })

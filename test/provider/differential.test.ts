@@ -61,6 +61,7 @@ const player = Layer.effect(
     }
     // TRUNCATE makes new files for every table and index, which takes longer than a sequence.
     const clear = Object.keys(yield* prismaStore.tables).map((table) => `DELETE FROM ${table}`).join(";")
+    let outages = 0
     return Effect.fnUntraced(
       function*(sequence: ReadonlyArray<Operation>) {
         yield* sql(clear)
@@ -68,9 +69,9 @@ const player = Layer.effect(
       },
       Effect.scoped,
       // A sequence in which the server could not answer says nothing, and other test files share the server: it begins
-      // anew, after a second of the real clock.
+      // anew, after a second of the real clock, up to 60 times in all.
       Effect.tapError(() => Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 1_000)))),
-      Effect.retry({ times: 60 })
+      Effect.retry({ while: () => outages++ < 60 })
     )
   })
 )

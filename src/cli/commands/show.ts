@@ -170,7 +170,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
         ["last turn", moment(state.updatedAtMs)],
         ...(state.customStatus === null ? [] : [["custom status", cut(state.customStatus, 15)] as const]),
         ...(outcome.output === null ? [] : [["output", cut(outcome.output, 15)] as const]),
-        ...(outcome.error === null ? [] : [["error", cut(outcome.error, 15)] as const])
+        ...(outcome.error === null ? [] : [["error", brief(outcome.error) ?? ""] as const])
       ], style),
       ...titled(
         shownWaits.length < waits.length
