@@ -221,6 +221,28 @@ describe("FetchPump", () => {
       yield* Deferred.succeed(answered, undefined)
     }))
 
+  it.effect("closing waits at most 2 seconds for the claim under way", () =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const pump = yield* fetchPump.make<string, string>({
+        maxBatch: 10,
+        closed: "closed",
+        queue: yield* polled,
+        lockTimeoutMs: 30_000,
+        leftSome: () => {},
+        fetch: () => Effect.never,
+        abandon: () => Effect.void
+      }).pipe(Scope.provide(scope))
+      const waiting = yield* Effect.forkChild(Effect.flip(pump.take(long)))
+      yield* settle
+      const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void))
+      assert.strictEqual(yield* Fiber.join(waiting), "closed")
+      yield* TestClock.adjust(1_999)
+      assert.isUndefined(closing.pollUnsafe())
+      yield* TestClock.adjust(1)
+      assert.isDefined(closing.pollUnsafe())
+    }))
+
   it.effect("take: fails as closed when the pump is closed while it waits, or was before", () =>
     Effect.gen(function*() {
       const scope = yield* Scope.make()

@@ -4,18 +4,15 @@
  * The pump sends one statement for all waiting callers, when it was woken, or when its queue says that time has come, and
  * nothing while no caller waits. A wake-up without a caller is kept for the next one; a caller that comes unwoken waits.
  * Only a caller without time to wait has the store looked at. Intervals are measured by the monotonic clock.
- *
- * A statement under way is not cut off when its caller is interrupted: it may claim what that caller gives back at that
- * moment. So the caller waits for it a while, until what it took was given to others or back.
  */
 import * as Clock from "effect/Clock"
-import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { UnderWay } from "../../model/internal/underWay.ts"
 import type { LookReason, Settings } from "./pollMode.ts"
 import type { Member, WorkQueue } from "./workQueue.ts"
 
@@ -69,10 +66,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
   let waiters: Array<Waiter<A, E>> = []
   let woken: LookReason | undefined = "Filter"
   let isClosed = false
-  /** The look under way: for whom, and its end. */
-  let current:
-    | { readonly asked: ReadonlyMap<Waiter<A, E>, number>; readonly ended: Deferred.Deferred<void> }
-    | undefined
+  const underWay = new UnderWay<Waiter<A, E>>()
   /** Monotonic milliseconds. */
   let lastLook = Number.NEGATIVE_INFINITY
 
@@ -114,12 +108,15 @@ export const make = Effect.fnUntraced(function*<A, E>(
     return wanted
   }
 
-  const look = Effect.fnUntraced(function*(reason: LookReason) {
-    // Callers that come during the look, such as answered ones that ask again, are for the next one.
-    const asked = wishes()
-    // A wake-up that came before is kept for the next caller.
-    if (asked.size === 0) return
-    current = { asked, ended: Deferred.makeUnsafe() }
+  const look = (reason: LookReason) =>
+    Effect.suspend(() => {
+      // Callers that come during the look, such as answered ones that ask again, are for the next one.
+      const asked = wishes()
+      // A wake-up that came before is kept for the next caller.
+      return asked.size === 0 ? Effect.void : underWay.run(asked.keys(), lookFor(asked, reason))
+    })
+
+  const lookFor = Effect.fnUntraced(function*(asked: ReadonlyMap<Waiter<A, E>, number>, reason: LookReason) {
     woken = undefined
     lastLook = monotonicMs(clock)
     queue.looking()
@@ -154,17 +151,12 @@ export const make = Effect.fnUntraced(function*<A, E>(
     }
   })
 
-  const lookEnded = Effect.sync(() => {
-    if (current !== undefined) Deferred.doneUnsafe(current.ended, Effect.void)
-    current = undefined
-  })
-
   const dismissOverdue = () => {
     const nowMs = monotonicMs(clock)
     for (const waiter of waiters.filter(({ deadline }) => deadline <= nowMs)) leave(waiter, [])
   }
 
-  yield* Effect.gen(function*() {
+  yield* UnderWay.forkLoop(Effect.gen(function*() {
     while (true) {
       if (waiters.length === 0) yield* bell.await
       // All that ask in this tick share the statement.
@@ -173,12 +165,11 @@ export const make = Effect.fnUntraced(function*<A, E>(
       if (waiters.length === 0) continue
       const next = nextLook()
       // What breaks one look, be it the giving back of an item, must not end the next.
-      if (typeof next === "string") {
-        yield* look(next).pipe(Effect.ignoreCause, Effect.ensuring(lookEnded), Effect.uninterruptible)
-      } else if (next > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(next))
+      if (typeof next === "string") yield* Effect.ignoreCause(look(next))
+      else if (next > 0) yield* Effect.raceFirst(bell.await, Effect.sleep(next))
       else dismissOverdue()
     }
-  }).pipe(Effect.forkScoped)
+  }))
 
   queue.add(self)
 
@@ -204,9 +195,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
         bell.openUnsafe()
         return Effect.suspend(() => {
           waiters = waiters.filter((other) => other !== waiter)
-          return current?.asked.has(waiter) === true
-            ? Effect.timeoutOption(Deferred.await(current.ended), longestWait)
-            : Effect.void
+          return underWay.awaitFor(waiter)
         })
       })
   }
@@ -253,8 +242,5 @@ export const byFilter = Effect.fnUntraced(function*<A, E>(
 // internal
 
 type Filter = Readonly<Record<string, unknown>> & { readonly lockTimeoutMs: number }
-
-/** Of an interrupted caller, for a store that does not answer. */
-const longestWait = Duration.seconds(2)
 
 const wholeNumber = (count: number): number => Number.isNaN(count) ? 0 : Math.floor(count)

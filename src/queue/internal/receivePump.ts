@@ -12,6 +12,7 @@ import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/internal/inBackground.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { UnderWay } from "../../model/internal/underWay.ts"
 import type { Subscriber } from "./signals.ts"
 
 export interface Options<A, E> {
@@ -64,6 +65,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
   const nowMs = () => monotonicMs(clock)
   const bell = Latch.makeUnsafe()
   let waiters: ReadonlyArray<Waiter<A, E>> = []
+  const underWay = new UnderWay<Waiter<A, E>>()
   let isClosed = false
   let isWoken = true
   /** Monotonic milliseconds, as all below. */
@@ -85,11 +87,18 @@ export const make = Effect.fnUntraced(function*<A, E>(
       ? Number.NEGATIVE_INFINITY
       : Math.min(due, lastLook + (options.isConnected() ? options.fallbackMs : options.pollMs))
 
-  const look = Effect.gen(function*() {
+  const look = Effect.suspend(() => {
     const { visibilityMs } = waiters[0]!
-    const present = waiters
     // Those with another visibility timeout need a statement of their own.
-    const asked = present.filter((waiter) => waiter.visibilityMs === visibilityMs)
+    const asked = waiters.filter((waiter) => waiter.visibilityMs === visibilityMs)
+    return underWay.run(asked, lookFor(asked, waiters, visibilityMs))
+  })
+
+  const lookFor = Effect.fnUntraced(function*(
+    asked: ReadonlyArray<Waiter<A, E>>,
+    present: ReadonlyArray<Waiter<A, E>>,
+    visibilityMs: number
+  ) {
     const limit = Math.min(asked.reduce((sum, { maxMessages }) => sum + maxMessages, 0), largestClaim)
     isWoken = false
     due = Number.POSITIVE_INFINITY
@@ -129,7 +138,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
     if (waiters.length === 0) return bell.await
     const next = nextLook()
     // What breaks one look must not end the next.
-    if (next <= now) return Effect.ignoreCause(Effect.uninterruptible(look))
+    if (next <= now) return Effect.ignoreCause(look)
     const pause = Math.min(next, ...waiters.map(({ deadline }) => deadline)) - now
     return Effect.raceFirst(bell.await, Effect.sleep(Math.max(Math.ceil(pause), 1)))
   })
@@ -137,7 +146,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
   // Calls of one tick share a look.
   yield* Effect.forever(Effect.andThen(Effect.yieldNow, round)).pipe(
     Effect.provideService(InBackground, true),
-    Effect.forkScoped
+    UnderWay.forkLoop
   )
 
   yield* Effect.addFinalizer(() =>
@@ -164,8 +173,9 @@ export const make = Effect.fnUntraced(function*<A, E>(
         const waiter: Waiter<A, E> = { ...asking, resume, deadline: nowMs() + asking.waitMs }
         waiters = [...waiters, waiter]
         bell.openUnsafe()
-        return Effect.sync(() => {
+        return Effect.suspend(() => {
           waiters = waiters.filter((other) => other !== waiter)
+          return underWay.awaitFor(waiter)
         })
       })
   }

@@ -1,0 +1,55 @@
+/**
+ * A statement that claims work for waiting callers and is not cut off when one of them is interrupted: it may claim what
+ * that caller gives back at that moment. So the caller waits for its end, when what it took was given to others or back.
+ */
+import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import type * as Scope from "effect/Scope"
+
+export class UnderWay<Caller> {
+  private current: { readonly callers: ReadonlySet<Caller>; readonly ended: Deferred.Deferred<void> } | undefined
+
+  /** Runs to its end. */
+  run<A, E, R>(callers: Iterable<Caller>, claim: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
+    return Effect.suspend(() => {
+      const ended = Deferred.makeUnsafe<void>()
+      this.current = { callers: new Set(callers), ended }
+      return Effect.ensuring(
+        claim,
+        Effect.sync(() => {
+          this.current = undefined
+          Deferred.doneUnsafe(ended, Effect.void)
+        })
+      )
+    }).pipe(Effect.uninterruptible)
+  }
+
+  /**
+   * Forks the loop that runs the claims, until the scope is closed. Closing waits at most 2 seconds for a claim under way:
+   * without an answer of the store it would take as long as the longest statement, and as its repetitions.
+   */
+  static forkLoop(loop: Effect.Effect<void>): Effect.Effect<void, never, Scope.Scope> {
+    return Effect.asVoid(
+      Effect.acquireRelease(
+        Effect.forkDetach(loop),
+        (fiber) => Effect.timeoutOption(Fiber.interrupt(fiber), longestWait)
+      )
+    )
+  }
+
+  /** For an interrupted caller: waits for the end of a statement on its behalf, at most 2 seconds. */
+  awaitFor(caller: Caller): Effect.Effect<void> {
+    return Effect.suspend(() =>
+      this.current?.callers.has(caller) === true
+        ? Effect.asVoid(Effect.timeoutOption(Deferred.await(this.current.ended), longestWait))
+        : Effect.void
+    )
+  }
+}
+
+// internal
+
+/** The store may not answer. */
+const longestWait = Duration.seconds(2)
