@@ -27,6 +27,7 @@ import * as logging from "./internal/logging.ts"
 import * as Output from "./internal/Output.ts"
 import * as Platform from "./internal/platform.ts"
 import * as Settings from "./internal/settings.ts"
+import { oneLine } from "./internal/table.ts"
 
 const imports = Command.make("import").pipe(
   Command.withDescription("Import a store of Duroxide"),
@@ -53,7 +54,9 @@ const root = (env: Io["env"]) =>
 export const run = (io: Io): Effect.Effect<number> => {
   const output = Output.make(io)
   const fail = ({ code, exitCode, message }: Failure) =>
-    output.note(`${output.errorStyle.red("error")}: ${message}`, { error: { code, message } }).pipe(Effect.as(exitCode))
+    output.note(`${output.errorStyle.red("error")}: ${oneLine(message)}`, { error: { code, message } }).pipe(
+      Effect.as(exitCode)
+    )
   /** Why the answer could not be written; undefined if it was. */
   const lost = Effect.promise(() =>
     io.stdout.written().then(() => undefined, (thrown: NodeJS.ErrnoException) => thrown)

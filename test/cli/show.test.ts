@@ -219,6 +219,25 @@ it.layer(Layer.effect(Store, make), { excludeTestServices: true })("show", (it) 
     }))
 
   // The last one: it deletes rows of the others.
+  it.effect("an id with control characters: they reach no terminal", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* Store
+      const id = "line\n\u001b[2Jend"
+      const missing = yield* Cli.run(["show", id, "--url", url])
+      assert.include(missing.stderr, "instance line [2Jend not found")
+      yield* sql(
+        `INSERT INTO instances (instance_id, orchestration_name, current_execution_id, created_at, updated_at)
+         VALUES ($1, 'A', 1, now(), now())`,
+        [id]
+      )
+      yield* sql(
+        `INSERT INTO executions (instance_id, execution_id, status, started_at) VALUES ($1, 1, 'Running', now())`,
+        [id]
+      )
+      const shown = yield* Cli.run(["show", id, "--url", url])
+      assert.strictEqual(shown.stdout.split("\n")[0], "line [2Jend")
+    }))
+
   it.effect("rows that are missing: an activity without its row, an instance without any wait", () =>
     Effect.gen(function*() {
       const { sql } = yield* Store

@@ -14,7 +14,7 @@ import { isoTime, marked, outcomeOf, toJson } from "../internal/instances.ts"
 import { Output } from "../internal/Output.ts"
 import * as Queries from "../internal/queries.ts"
 import * as Store from "../internal/store.ts"
-import { fields, shortened, table, time } from "../internal/table.ts"
+import { fields, oneLine, shortened, table, time } from "../internal/table.ts"
 import * as Waits from "../internal/waits.ts"
 
 export const show = Command.make("show", {
@@ -159,7 +159,7 @@ const run = Effect.fnUntraced(function*({ events, execution, full, id }: {
       }
     },
     text: [
-      style.bold(id),
+      style.bold(oneLine(id)),
       ...fields([
         ["status", outcome.status, (text) => marked(outcome.status, text, style)],
         ["orchestration", `${state.orchestrationName} ${state.orchestrationVersion ?? "(no version yet)"}`],

@@ -11,7 +11,7 @@ import type * as Scope from "effect/Scope"
 export class UnderWay<Caller> {
   private current: { readonly callers: ReadonlySet<Caller>; readonly ended: Deferred.Deferred<void> } | undefined
 
-  /** Runs to its end. */
+  /** Runs until it ends, also when the fiber is interrupted. */
   run<A, E, R>(callers: Iterable<Caller>, claim: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
     return Effect.suspend(() => {
       const ended = Deferred.makeUnsafe<void>()
