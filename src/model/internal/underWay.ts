@@ -26,19 +26,6 @@ export class UnderWay<Caller> {
     }).pipe(Effect.uninterruptible)
   }
 
-  /**
-   * Forks the loop that runs the claims, until the scope is closed. Closing waits at most 2 seconds for a claim under way:
-   * without an answer of the store it would take as long as the longest statement, and as its repetitions.
-   */
-  static forkLoop(loop: Effect.Effect<void>): Effect.Effect<void, never, Scope.Scope> {
-    return Effect.asVoid(
-      Effect.acquireRelease(
-        Effect.forkDetach(loop),
-        (fiber) => Effect.timeoutOption(Fiber.interrupt(fiber), longestWait)
-      )
-    )
-  }
-
   /** For an interrupted caller: waits for the end of a statement on its behalf, at most 2 seconds. */
   awaitFor(caller: Caller): Effect.Effect<void> {
     return Effect.suspend(() =>
@@ -48,6 +35,18 @@ export class UnderWay<Caller> {
     )
   }
 }
+
+/**
+ * Forks the loop that runs the claims, until the scope is closed. Closing waits at most 2 seconds for a claim under way:
+ * without an answer of the store that would take as long as the longest statement, and as its repetitions.
+ */
+export const forkLoop = (loop: Effect.Effect<void>): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.asVoid(
+    Effect.acquireRelease(
+      Effect.forkDetach(loop),
+      (fiber) => Effect.timeoutOption(Fiber.interrupt(fiber), longestWait)
+    )
+  )
 
 // internal
 

@@ -12,7 +12,7 @@ import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import * as Scope from "effect/Scope"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
-import { UnderWay } from "../../model/internal/underWay.ts"
+import { forkLoop, UnderWay } from "../../model/internal/underWay.ts"
 import type { LookReason, Settings } from "./pollMode.ts"
 import type { Member, WorkQueue } from "./workQueue.ts"
 
@@ -156,7 +156,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
     for (const waiter of waiters.filter(({ deadline }) => deadline <= nowMs)) leave(waiter, [])
   }
 
-  yield* UnderWay.forkLoop(Effect.gen(function*() {
+  yield* forkLoop(Effect.gen(function*() {
     while (true) {
       if (waiters.length === 0) yield* bell.await
       // All that ask in this tick share the statement.

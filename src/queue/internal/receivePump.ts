@@ -12,7 +12,7 @@ import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
 import { InBackground } from "../../model/internal/inBackground.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
-import { UnderWay } from "../../model/internal/underWay.ts"
+import { forkLoop, UnderWay } from "../../model/internal/underWay.ts"
 import type { Subscriber } from "./signals.ts"
 
 export interface Options<A, E> {
@@ -146,7 +146,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
   // Calls of one tick share a look.
   yield* Effect.forever(Effect.andThen(Effect.yieldNow, round)).pipe(
     Effect.provideService(InBackground, true),
-    UnderWay.forkLoop
+    forkLoop
   )
 
   yield* Effect.addFinalizer(() =>
