@@ -126,9 +126,9 @@ export const layer: Layer.Layer<Outbox, never, QueueDatabase.Services> = Layer.e
  * **Gotchas**
  *
  * - The caller must begin the transaction: on a plain client or a pool, every call commits on its own.
- * - The commit notifies the publishers, once for all messages of the transaction. PostgreSQL commits transactions that notify one
- *   at a time, and refuses `PREPARE TRANSACTION` after a notification: with `SET LOCAL duroxide.notify = off` there is
- *   none, and publishers find the message when they next look, up to a minute later.
+ * - The commit notifies the publishers, once for all messages of the transaction. PostgreSQL commits transactions that
+ *   notify one at a time, and refuses `PREPARE TRANSACTION` after a notification: with `SET LOCAL duroxide.notify = off`
+ *   there is none, and publishers find the message when they next look, up to a minute later.
  *
  * **Example** (An order and the message about it)
  *
