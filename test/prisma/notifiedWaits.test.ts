@@ -97,7 +97,6 @@ describe("What another process stores", () => {
         yield* Deferred.await(interrupted)
         assert.strictEqual((yield* count).renewWorkItemLocks, 1)
         assert.deepStrictEqual(yield* sql(`SELECT FROM worker_queue WHERE instance_id = 'c'`), [])
-      }).pipe(Effect.scoped, Effect.provide(services)),
-    30_000
+      }).pipe(Effect.scoped, Effect.provide(services))
   )
 })

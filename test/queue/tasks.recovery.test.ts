@@ -13,7 +13,7 @@ const server = PgQueue.layer({ queues })
 const test = (
   title: string,
   body: (app: Effect.Success<ReturnType<typeof open>>) => Effect.Effect<void, unknown, any>
-) => it.live(title, () => Effect.scoped(Effect.flatMap(open(server), body)) as Effect.Effect<void, unknown>, 60_000)
+) => it.live(title, () => Effect.scoped(Effect.flatMap(open(server), body)) as Effect.Effect<void, unknown>)
 
 const payload = { n: 1 }
 

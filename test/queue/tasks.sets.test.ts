@@ -75,7 +75,7 @@ const open = Effect.gen(function*() {
 })
 
 const test = (title: string, body: (app: Effect.Success<typeof open>) => Effect.Effect<void, unknown, any>) =>
-  it.live(title, () => Effect.scoped(Effect.flatMap(open, body)) as Effect.Effect<void, unknown>, 60_000)
+  it.live(title, () => Effect.scoped(Effect.flatMap(open, body)) as Effect.Effect<void, unknown>)
 
 /** The statement of a set that writes this task fails. */
 const poison = (when: string) =>
