@@ -1,4 +1,4 @@
-/** The value below which the share `p` of the sorted values lies; 0 when there is none. */
+/** The value below which the share `p` of the sorted values lies; 0 without any value. */
 export const percentile = (sorted: ReadonlyArray<number>, p: number): number =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * p))] ?? 0
 

@@ -14,6 +14,24 @@ import { queueOf } from "../utils/workQueues.ts"
 /** A queue that is polled every second, as without a notifier. */
 const polled = queueOf({ aggressivePollMs: 1_000 })
 
+type Pump = fetchPump.Options<string, string>
+
+/** A pump with these two of its own. */
+const pumpOf = (
+  fetch: Pump["fetch"],
+  abandon: Pump["abandon"] = () => Effect.void
+) =>
+  Effect.flatMap(polled, (queue) =>
+    fetchPump.make<string, string>({
+      maxBatch: 10,
+      closed: "closed",
+      queue,
+      lockTimeoutMs: 30_000,
+      leftSome: () => {},
+      fetch,
+      abandon
+    }))
+
 /** A pump over a list of items; counts the statements and records abandoned items. */
 const setup = (items: Array<string>) =>
   Effect.gen(function*() {
@@ -60,15 +78,7 @@ describe("FetchPump", () => {
   it.effect("take: a claim that only set items aside is followed by another", () =>
     Effect.gen(function*() {
       const answers = [{ items: [], more: true }, { items: ["a"], more: false }]
-      const pump = yield* fetchPump.make<string, string>({
-        maxBatch: 10,
-        closed: "closed",
-        queue: yield* polled,
-        lockTimeoutMs: 30_000,
-        leftSome: () => {},
-        fetch: () => Effect.sync(() => answers.shift() ?? { items: [], more: false }),
-        abandon: () => Effect.void
-      })
+      const pump = yield* pumpOf(() => Effect.sync(() => answers.shift() ?? { items: [], more: false }))
       assert.deepStrictEqual(yield* pump.take(Duration.zero), ["a"])
       assert.deepStrictEqual(yield* pump.take(Duration.zero), [])
     }))
@@ -180,15 +190,10 @@ describe("FetchPump", () => {
   it.effect("take: an interrupted caller waits until the claim under way has been given back", () =>
     Effect.gen(function*() {
       const returned: Array<string> = []
-      const pump = yield* fetchPump.make<string, string>({
-        maxBatch: 10,
-        closed: "closed",
-        queue: yield* polled,
-        lockTimeoutMs: 30_000,
-        leftSome: () => {},
-        fetch: () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
-        abandon: (item) => Effect.sync(() => returned.push(item))
-      })
+      const pump = yield* pumpOf(
+        () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
+        (item) => Effect.sync(() => returned.push(item))
+      )
       const waiting = yield* Effect.forkChild(pump.take(long))
       yield* TestClock.adjust(20)
       const interrupted = yield* Effect.forkChild(Fiber.interrupt(waiting))
@@ -202,15 +207,7 @@ describe("FetchPump", () => {
   it.effect("take: an interrupted caller waits at most 2 seconds for the claim under way", () =>
     Effect.gen(function*() {
       const answered = yield* Deferred.make<void>()
-      const pump = yield* fetchPump.make<string, string>({
-        maxBatch: 10,
-        closed: "closed",
-        queue: yield* polled,
-        lockTimeoutMs: 30_000,
-        leftSome: () => {},
-        fetch: () => Effect.as(Deferred.await(answered), { items: [], more: false }),
-        abandon: () => Effect.void
-      })
+      const pump = yield* pumpOf(() => Effect.as(Deferred.await(answered), { items: [], more: false }))
       const waiting = yield* Effect.forkChild(pump.take(long))
       yield* settle
       const interrupted = yield* Effect.forkChild(Fiber.interrupt(waiting))
@@ -224,15 +221,7 @@ describe("FetchPump", () => {
   it.effect("closing waits at most 2 seconds for the claim under way", () =>
     Effect.gen(function*() {
       const scope = yield* Scope.make()
-      const pump = yield* fetchPump.make<string, string>({
-        maxBatch: 10,
-        closed: "closed",
-        queue: yield* polled,
-        lockTimeoutMs: 30_000,
-        leftSome: () => {},
-        fetch: () => Effect.never,
-        abandon: () => Effect.void
-      }).pipe(Scope.provide(scope))
+      const pump = yield* pumpOf(() => Effect.never).pipe(Scope.provide(scope))
       const waiting = yield* Effect.forkChild(Effect.flip(pump.take(long)))
       yield* settle
       const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void))
@@ -280,15 +269,10 @@ describe("FetchPump", () => {
         () => Effect.as(Effect.sleep(50), { items: ["late"], more: false }),
         () => Effect.succeed({ items: ["a"], more: false })
       ]
-      const pump = yield* fetchPump.make<string, string>({
-        maxBatch: 10,
-        closed: "closed",
-        queue: yield* polled,
-        lockTimeoutMs: 30_000,
-        leftSome: () => {},
-        fetch: () => answers.shift()!(),
-        abandon: () => Effect.die(new Error("broken"))
-      })
+      const pump = yield* pumpOf(
+        () => answers.shift()!(),
+        () => Effect.die(new Error("broken"))
+      )
       for (let i = 0; i < 2; i++) assert.isTrue(Exit.isFailure(yield* Effect.exit(pump.take(long))))
       const waiting = yield* Effect.forkChild(pump.take(long))
       yield* TestClock.adjust(20)

@@ -1211,7 +1211,7 @@ $$;
 -- \`-\` means that the execution is not pinned, \` *\` any version of the orchestration, \` >1.0.0\` that version or a newer
 -- one.
 CREATE OR REPLACE FUNCTION dx_route(
-  p_major integer,                 -- pinned version; null when there is none
+  p_major integer,                 -- pinned version; null without one
   p_minor integer,
   p_patch integer,
   p_name text,
