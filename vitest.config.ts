@@ -1,6 +1,10 @@
+import { existsSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
+
+// As scripts/ready.mjs does, for `npx vitest`. What the environment sets wins.
+if (existsSync(".env")) process.loadEnvFile(".env")
 
 const source = (path: string) => fileURLToPath(new URL(`./src/${path}`, import.meta.url))
 

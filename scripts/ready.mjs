@@ -17,6 +17,7 @@ const tools = {
   "effect-tsgo": "@effect/tsgo/dist/effect-tsgo.cjs",
   "oxlint": "oxlint/bin/oxlint",
   "prisma": "prisma/build/index.js",
+  "rolldown": "rolldown/bin/cli.mjs",
   "tsc": "typescript/bin/tsc",
   "vitest": "vitest/vitest.mjs"
 }

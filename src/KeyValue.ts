@@ -35,6 +35,24 @@ export interface KeyValue<in out V extends PayloadSchema> {
 }
 
 /**
+ * Reads all values of the instance by key, in the order of the keys, as the program has set them last. Also those that
+ * earlier executions and other code have set.
+ *
+ * **Details**
+ *
+ * Values are JSON text; those that Rust wrote may be bare strings. `make(key, schema).get` decodes one.
+ *
+ * @category reading
+ * @since 0.2.0
+ */
+export const getAll: Effect.Effect<ReadonlyMap<string, string>, never, OrchestrationContext> = Effect.gen(
+  function*() {
+    const { keyValues } = yield* engine
+    return new Map([...yield* keyValues].sort(([a], [b]) => ascending(a, b)))
+  }
+)
+
+/**
  * Removes all values of the instance, including those that earlier executions and other code have set.
  *
  * @category removal

@@ -4,11 +4,62 @@ import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { engine } from "../src/replay/context.ts"
 import { continueAsNew, Instance, signal, start } from "./replay/play.ts"
 
 const A = KeyValue.make("a", Schema.Int)
 const B = KeyValue.make("b", Schema.Int)
+
+describe("KeyValue.getAll", () => {
+  const read = Effect.map(KeyValue.getAll, (values) => [...values])
+
+  it("reads keys in order with their texts, of earlier executions, earlier turns and this one, on every replay", () => {
+    for (const staysWarm of [true, false]) {
+      const instance = new Instance(
+        Effect.gen(function*() {
+          const seen = [yield* read]
+          yield* B.set(2)
+          yield* A.set(1)
+          seen.push(yield* read)
+          yield* signal("Go")
+          yield* A.clear
+          yield* KeyValue.make("ä", Schema.String).set("text")
+          seen.push(yield* read)
+          yield* signal("Go")
+          yield* KeyValue.clearAll
+          return [...seen, yield* read]
+        }),
+        { keyValues: new Map([["old", { value: "bare" }]]), ...(staysWarm ? {} : { staysWarm }) }
+      )
+      instance.turn()
+      instance.turn(instance.raised("Go"))
+      instance.turn(instance.raised("Go"))
+      assert.deepStrictEqual(instance.output, [
+        [["old", "bare"]],
+        [["a", "1"], ["b", "2"], ["old", "bare"]],
+        [["b", "2"], ["old", "bare"], ["ä", `"text"`]],
+        []
+      ])
+    }
+  })
+
+  it("decides what a program does next, also after continue-as-new", () => {
+    const program = Effect.gen(function*() {
+      const keys = [...(yield* KeyValue.getAll).keys()]
+      if (keys.length === 2) return keys
+      yield* KeyValue.make(`round-${keys.length}`, Schema.Int).set(keys.length)
+      yield* signal("Go")
+      return yield* continueAsNew()
+    })
+    let instance = new Instance(program, { staysWarm: false })
+    for (let round = 0; round < 2; round++) {
+      instance.turn()
+      instance.turn(instance.raised("Go"))
+      instance = instance.next()
+    }
+    instance.turn()
+    assert.deepStrictEqual(instance.output, ["round-0", "round-1"])
+  })
+})
 
 describe("KeyValue.clearAll", () => {
   it("removes all keys, set in earlier executions, earlier turns or this one", () => {
@@ -43,10 +94,7 @@ describe("KeyValue.clearAll", () => {
 
 describe("KeyValue.clearSetBefore", () => {
   const Old = KeyValue.make("old", Schema.Int)
-  const all = Effect.map(
-    Effect.flatMap(engine, ({ keyValues }) => keyValues),
-    (values) => [...values.keys()]
-  )
+  const all = Effect.map(KeyValue.getAll, (values) => [...values.keys()])
 
   it("removes keys last set before the time, of this and of earlier executions, in key order", () => {
     const instance = new Instance(

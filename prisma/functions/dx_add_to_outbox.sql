@@ -7,7 +7,8 @@
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
-  p_rows jsonb,                    -- [{queue, payload, delay_ms}]; delay_ms defaults to none
+  p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to none. After expires_ms a
+                                   -- message is not sent; with it, it does not stay once it is sent. Defaults to never
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -19,15 +20,16 @@ DECLARE
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_count bigint;
 BEGIN
-  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at, expires_at)
   SELECT
     m.queue,
     m.payload,
     to_timestamp(v_now_ms::float8 / 1000),
-    to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000)
+    to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000),
+    to_timestamp((v_now_ms + m.expires_ms)::float8 / 1000)
   FROM ROWS FROM (
-    jsonb_to_recordset(p_rows) AS (queue text, payload jsonb, delay_ms bigint)
-  ) WITH ORDINALITY AS m (queue, payload, delay_ms, position)
+    jsonb_to_recordset(p_rows) AS (queue text, payload jsonb, delay_ms bigint, expires_ms bigint)
+  ) WITH ORDINALITY AS m (queue, payload, delay_ms, expires_ms, position)
   ORDER BY m.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;

@@ -28,6 +28,7 @@ BEGIN
     OR p_turn ->> 'orchestration_name' IS NOT NULL
     OR p_turn ->> 'major' IS NOT NULL
     OR p_token !~ '^[0-9]{1,18}[.]'
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
     OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
   THEN
     RETURN NULL;
@@ -36,11 +37,17 @@ BEGIN
   -- This and what follows sees everything that was committed before we took the advisory lock.
   IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
     OR (
-      SELECT q.id
-      FROM orchestrator_queue AS q
-      WHERE q.instance_id = v_id
-        -- At its end there must be none at all: timers would have to be deleted.
-        AND q.visible_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
+      SELECT next.id
+      FROM (
+        SELECT q.id, q.visible_at, q.created_at
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = v_id
+        ORDER BY q.visible_at
+        LIMIT 16
+      ) AS next
+      -- At its end there must be none at all: timers would have to be deleted.
+      WHERE v_status IS NOT NULL
+        OR next.visible_at <= greatest(v_now, next.created_at) -- see dx_fetch_orchestration_items
       LIMIT 1
     ) IS NOT NULL
     OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id

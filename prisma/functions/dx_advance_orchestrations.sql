@@ -2,8 +2,9 @@
 -- A turn that cannot be stored leaves its results as messages, as dx_ack_work_items does.
 --
 -- Returns one answer per turn, in order: {_tag: Advanced, nowMs, handedOver: [{index, lockToken}]}, or {_tag: Queued,
--- results: [Done or LockLost]}. A turn is stored if, at the moment of the call, no other transaction works on its instance,
--- which has no row in instance_locks and no visible message; its execution is the current one, is running, and ends with
+-- results: [Done or LockLost]}, with nowMs if clock_ms differs from it by more than 2 seconds. A turn is stored if its
+-- clock_ms does not and, at the moment of the call, no other transaction works on its instance, which has no row in
+-- instance_locks and no visible message; its execution is the current one, is running, and ends with
 -- the event that has last_event_id and last_event_hash (after a failover that lost turns, another one may have its id);
 -- its own event ids are free; its activities have their live locks; and none of these or of those it cancels is locked by
 -- another transaction. Of two turns of one instance the first is stored.
@@ -21,7 +22,8 @@ CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
   p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id,
                                    --   last_event_hash: SHA-256 of its event_data in UTF-8, lower-case hexadecimal;
                                    --   appends: whether its event ids continue from there without a gap;
-                                   --   results: number of its results}]
+                                   --   results: number of its results;
+                                   --   clock_ms: what the caller takes for the database's clock, null if unknown}]
   p_results jsonb,                 -- [{ack, token, instance_id, work_item or text_at}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
   p_key_values jsonb,
@@ -50,6 +52,8 @@ DECLARE
   v_ended bigint[] := '{}';
   v_held bigint[];
   v_sessions text[];
+  -- By position: whether the caller mistakes the time.
+  v_mistimed boolean[];
   v_row record;
   v_position bigint;
   v_stores_all boolean;
@@ -89,19 +93,27 @@ BEGIN
     array_agg(CASE WHEN turn.fits THEN turn.instance_id END ORDER BY turn.position),
     array_agg(CASE WHEN turn.fits THEN turn.execution_id END ORDER BY turn.position),
     array_agg(turn.last_event_id ORDER BY turn.position),
-    array_agg(turn.results ORDER BY turn.position)
-  INTO v_instances, v_executions, v_last_event_ids, v_missing
+    array_agg(turn.results ORDER BY turn.position),
+    array_agg(turn.is_mistimed ORDER BY turn.position)
+  INTO v_instances, v_executions, v_last_event_ids, v_missing, v_mistimed
   FROM (
     SELECT
       t.*,
+      COALESCE(abs(t.clock_ms - v_now_ms) > 2000, false) AS is_mistimed,
       -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
       t.instance_id = ANY (v_ours)
+        AND (abs(t.clock_ms - v_now_ms) > 2000) IS NOT TRUE
         AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = t.instance_id) IS NULL
         AND (
-          SELECT q.id
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = t.instance_id
-            AND q.visible_at <= v_now
+          SELECT next.id
+          FROM (
+            SELECT q.id, q.visible_at, q.created_at
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = t.instance_id
+            ORDER BY q.visible_at
+            LIMIT 16
+          ) AS next
+          WHERE next.visible_at <= greatest(v_now, next.created_at) -- see dx_fetch_orchestration_items
           LIMIT 1
         ) IS NULL
         AND (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = t.instance_id) = t.execution_id
@@ -122,8 +134,15 @@ BEGIN
         ) AS fits
     FROM ROWS FROM (
       jsonb_to_recordset(p_turns)
-        AS (instance_id text, execution_id bigint, last_event_id bigint, last_event_hash text, results bigint)
-    ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, last_event_hash, results, position)
+        AS (
+          instance_id text,
+          execution_id bigint,
+          last_event_id bigint,
+          last_event_hash text,
+          results bigint,
+          clock_ms bigint
+        )
+    ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, last_event_hash, results, clock_ms, position)
   ) AS turn;
 
   IF p_history IS NOT NULL AND jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
@@ -306,7 +325,7 @@ BEGIN
             FROM ROWS FROM (jsonb_to_recordset(p_results) AS (ack bigint)) WITH ORDINALITY AS r (ack, position)
             WHERE r.ack = turn.position
           )
-        )
+        ) || CASE WHEN v_mistimed[turn.position] THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
         ELSE jsonb_build_object(
           '_tag', 'Advanced',
           'nowMs', v_now_ms,

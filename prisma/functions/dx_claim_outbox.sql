@@ -1,6 +1,7 @@
 -- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
 -- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
--- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why.
+-- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why. Messages
+-- that have expired are deleted.
 --
 -- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
@@ -11,7 +12,7 @@
 -- perhaps no publisher has such a queue. If p_looks, it also says when the next task needs a look (dx_sweep_tasks). Not every
 -- claim asks for that: while tasks end fast, many dead entries of the index stand before the first live one.
 --
--- Bound: p_limit messages. Of the queues of the caller, messages that others have leased are read and passed over; of other
+-- Bound: p_limit messages, deleted ones included. Of the queues of the caller, messages that others have leased are read and passed over; of other
 -- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_limit integer,                 -- rows, >= 1
@@ -20,7 +21,7 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
   p_looks boolean DEFAULT false,   -- whether to say when the next task needs a look
-  p_keeps boolean DEFAULT true,    -- whether moved messages stay, marked as sent, until they are cleaned up; else they are deleted
+  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent; else they are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -44,6 +45,7 @@ DECLARE
   v_share integer;
   v_some bigint[];
   v_ids bigint[] := '{}';
+  v_expiring bigint[] := '{}'; -- of these
   v_moved bigint := 0;
   v_first record;
 BEGIN
@@ -69,8 +71,12 @@ BEGIN
   out_is_full := false;
   v_share := p_limit / greatest(cardinality(v_queues), 1);
   FOREACH v_queue IN ARRAY v_queues LOOP
-    v_some := ARRAY(
-      SELECT o.id
+    SELECT
+      COALESCE(array_agg(one.id), '{}'),
+      v_expiring || COALESCE(array_agg(one.id) FILTER (WHERE one.expires_at IS NOT NULL), '{}')
+    INTO v_some, v_expiring
+    FROM (
+      SELECT o.id, o.expires_at
       FROM queue_outbox AS o
       WHERE o.sent_at IS NULL
         AND o.queue = v_queue
@@ -79,10 +85,16 @@ BEGIN
       ORDER BY o.deliver_at, o.id
       LIMIT v_share
       FOR UPDATE SKIP LOCKED
-    );
+    ) AS one;
     out_is_full := out_is_full OR cardinality(v_some) >= v_share;
     v_ids := v_ids || v_some;
   END LOOP;
+
+  IF v_expiring <> '{}' THEN
+    DELETE FROM queue_outbox AS o
+    WHERE o.id = ANY (v_expiring)
+      AND o.expires_at <= v_now;
+  END IF;
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
@@ -95,14 +107,14 @@ BEGIN
           last_error = NULL
       WHERE p_keeps
         AND o.id = ANY (v_ids)
+        AND o.expires_at IS NULL
         AND jsonb_typeof(o.payload -> 'kind') = 'string'
         AND octet_length(o.payload::text) <= v_most_bytes
       RETURNING o.queue, o.payload
     ),
     deleted AS (
       DELETE FROM queue_outbox AS o
-      WHERE NOT p_keeps
-        AND o.id = ANY (v_ids)
+      WHERE o.id = ANY (CASE WHEN p_keeps THEN v_expiring ELSE v_ids END)
         AND jsonb_typeof(o.payload -> 'kind') = 'string'
         AND octet_length(o.payload::text) <= v_most_bytes
       RETURNING o.queue, o.payload
@@ -140,14 +152,17 @@ BEGIN
         AND num_nulls(o.sent_at) = 1
       RETURNING o.id, o.queue, o.payload, o.attempts, o.deliver_at
     )
-    SELECT jsonb_agg(
-      jsonb_build_object(
-        'id', claimed.id::text,
-        'queue', claimed.queue,
-        'payload', claimed.payload,
-        'attempts', claimed.attempts
-      )
-      ORDER BY claimed.deliver_at, claimed.id
+    SELECT COALESCE(
+      jsonb_agg(
+        jsonb_build_object(
+          'id', claimed.id::text,
+          'queue', claimed.queue,
+          'payload', claimed.payload,
+          'attempts', claimed.attempts
+        )
+        ORDER BY claimed.deliver_at, claimed.id
+      ),
+      '[]'
     )
     INTO out_messages
     FROM claimed;

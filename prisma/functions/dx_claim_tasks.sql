@@ -4,9 +4,12 @@
 -- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
 -- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
 -- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not
--- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts.
+-- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts
+-- were lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
 --
--- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
+-- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if the task
+-- was the only suspect of its worker, or has a single attempt: else another task may have ended the worker. A task whose execution
+-- has ended is cancelled. A claim that is repeated with its id is answered again.
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
@@ -15,6 +18,8 @@ CREATE OR REPLACE FUNCTION dx_claim_tasks(
   p_names text[],                  -- of the tasks that the caller serves
   p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
   p_worker_id text,
+  p_claim_id integer DEFAULT NULL, -- chosen by the caller
+  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -23,6 +28,7 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
+  out_lost integer,                -- attempts before this one that were lost one after another
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
@@ -40,6 +46,14 @@ DECLARE
   v_name integer;
   v_claimed uuid[] := '{}';
   v_until_ms bigint[] := '{}';
+  v_losses integer[] := '{}';
+  v_uncounted integer[] := '{}';
+  v_again uuid[] := '{}';
+  v_is_lost boolean;
+  v_row_losses integer;
+  v_row_uncounted integer;
+  v_suspects integer := 0;
+  v_most integer := 2147483647;
   v_lost uuid[] := '{}';
   v_dead uuid[] := '{}';
   v_cancelled uuid[] := '{}';
@@ -72,8 +86,8 @@ BEGIN
     -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
-        t.name, t.status, t.attempt, t.uncounted, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
-        t.reply_execution_id, t.unserved_at
+        t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
+        t.reply_execution_id, t.unserved_at, t.worker_id = p_worker_id AND t.claim_id = p_claim_id AS is_ours
       FROM queue_tasks AS t
       WHERE t.id = item.id
       FOR NO KEY UPDATE SKIP LOCKED
@@ -85,21 +99,27 @@ BEGIN
     END IF;
     v_previous := v_row.id;
     v_name := array_position(p_names, v_row.name);
+    IF v_row.status = 'Running' AND v_row.is_ours THEN
+      v_outcomes[v_row.position] := 'Claimed';
+      v_again := v_again || v_row.id;
+      CONTINUE;
+    END IF;
+    v_is_lost := v_row.status = 'Running' AND v_row.lease_until <= v_now_ms;
+    v_row_losses := v_row.lost + v_is_lost::integer;
+    v_row_uncounted := v_row.uncounted
+      + (v_is_lost AND v_row.max_attempts > 1 AND v_row.lost <= cardinality(p_suspects))::integer;
     v_outcomes[v_row.position] := CASE
       WHEN v_row.status NOT IN ('Pending', 'Running') THEN 'Ended'
       WHEN v_name IS NULL THEN 'Unserved'
-      WHEN v_row.status = 'Running' AND v_row.lease_until > v_now_ms THEN 'Busy'
+      WHEN v_row.status = 'Running' AND NOT v_is_lost THEN 'Busy'
       WHEN v_row.status = 'Pending' AND v_row.run_at > v_now THEN 'NotDue'
-      WHEN v_row.attempt - v_row.uncounted >= v_row.max_attempts THEN 'Exhausted'
+      WHEN v_row.attempt - v_row_uncounted >= v_row.max_attempts THEN 'Exhausted'
       ELSE 'Claimed'
     END;
     IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
       v_unserved := v_unserved || v_row.id;
     END IF;
     CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
-    IF v_row.status = 'Running' THEN
-      v_lost := v_lost || v_row.id;
-    END IF;
     IF v_row.reply_instance_id IS NOT NULL
       AND NOT dx_is_execution_running(v_row.reply_instance_id, v_row.reply_execution_id)
     THEN
@@ -108,8 +128,21 @@ BEGIN
     ELSIF v_outcomes[v_row.position] = 'Exhausted' THEN
       v_dead := v_dead || v_row.id;
     ELSE
+      IF v_row_losses >= 2 THEN
+        v_most := least(v_most, dx_group_of(v_row_losses, p_suspects));
+        IF v_suspects >= v_most THEN
+          v_outcomes[v_row.position] := 'Suspect';
+          CONTINUE;
+        END IF;
+        v_suspects := v_suspects + 1;
+      END IF;
       v_claimed := v_claimed || v_row.id;
       v_until_ms := v_until_ms || (v_now_ms + p_lease_ms[v_name]);
+      v_losses := v_losses || v_row_losses;
+      v_uncounted := v_uncounted || v_row_uncounted;
+    END IF;
+    IF v_is_lost THEN
+      v_lost := v_lost || v_row.id;
     END IF;
   END LOOP;
 
@@ -124,15 +157,25 @@ BEGIN
   UPDATE queue_tasks AS t
   SET status = 'Running',
       attempt = t.attempt + 1,
+      uncounted = one.uncounted,
+      lost = one.losses,
       worker_id = p_worker_id,
       started_at = v_now,
+      claim_id = p_claim_id,
       lease_until = one.until_ms,
       heartbeat_at = v_now,
       look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
       unserved_at = NULL,
       updated_at = v_now
-  FROM unnest(v_claimed, v_until_ms) AS one (id, until_ms)
+  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS one (id, until_ms, losses, uncounted)
   WHERE t.id = one.id;
+
+  IF v_again <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)],
+        heartbeat_at = v_now
+    WHERE t.id = ANY (v_again);
+  END IF;
 
   IF v_unserved <> '{}' THEN
     UPDATE queue_tasks AS t
@@ -182,6 +225,7 @@ BEGIN
     t.name,
     t.attempt,
     t.attempt - t.uncounted,
+    t.lost,
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
     CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context

@@ -1,7 +1,8 @@
 -- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for more
--- than that, or for an unknown number because the 2000 oldest of a route are locked. Null: no activity waits at all.
+-- than that, or for an unknown number because the p_most + 256 oldest of a route are locked. Null: no activity waits at
+-- all.
 --
--- Bound: one look per route that has activities, and 2000 rows per route that the workers serve. It skips the dead rows
+-- Bound: one look per route that has activities, and p_most + 256 rows per route that the workers serve. It skips the dead rows
 -- that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 CREATE OR REPLACE FUNCTION dx_count_waiting(
   p_workers jsonb,                 -- as in dx_store_turns
@@ -67,7 +68,7 @@ BEGIN
         SELECT count(*) + COALESCE(max(p_most) FILTER (WHERE waiting.is_one_of_many), 0)
         FROM unnest(v_routes) AS present (route)
         CROSS JOIN LATERAL (
-          SELECT old.position = 2000 AS is_one_of_many
+          SELECT old.position = p_most + 256 AS is_one_of_many
           FROM (
             SELECT
               one.*,
@@ -79,10 +80,10 @@ BEGIN
                 AND w.route = present.route
                 AND w.visible_at BETWEEN v_from AND v_now
               ORDER BY w.visible_at, w.id
-              LIMIT 2000
+              LIMIT p_most + 256
             ) AS one
           ) AS old
-          WHERE old.position = 2000
+          WHERE old.position = p_most + 256
             OR (
               (old.lock_token IS NULL OR old.locked_until <= p_now_ms)
               AND CASE

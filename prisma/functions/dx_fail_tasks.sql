@@ -75,6 +75,7 @@ BEGIN
     UPDATE queue_tasks AS t
     SET status = 'Pending',
         uncounted = t.uncounted + CASE WHEN v_row.counts THEN 0 ELSE 1 END,
+        lost = CASE WHEN v_row.outcome = 'GivenBack' THEN t.lost ELSE 0 END,
         error = COALESCE(v_row.problem, t.error),
         run_at = v_run_at,
         worker_id = NULL,

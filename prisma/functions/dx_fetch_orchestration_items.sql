@@ -8,8 +8,13 @@
 -- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
 -- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
 -- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
--- delivered twice and not settled is a suspect, and is claimed alone. Without p_takes_over, an expired lock that has a
+-- delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock that has a
 -- holder counts as a live one; a pause has none.
+--
+-- A message that is not to wait has visible_at <= created_at. If the clock was set back since it was sent, it is visible
+-- nevertheless, and keeps its place before those that were sent later: a claimed instance gets it in its batch, if it is
+-- among the next 16 messages of the instance to become visible, and a claim that finds nothing gives the next 100 of each
+-- route the present time.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -27,7 +32,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
   p_max_version integer[],         -- newest pinned version to take, included
   p_names text[] DEFAULT NULL,     -- orchestrations to take, their versions at the same index of p_versions; null: all
   p_versions text[] DEFAULT NULL,
-  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
+  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
   p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
   p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
@@ -79,7 +84,9 @@ DECLARE
   -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
   v_batch bigint[];
   v_marks bigint[];
-  v_is_alone boolean := false;
+  -- Suspects that are claimed, and how many there may be.
+  v_suspects integer := 0;
+  v_most integer := 2147483647;
   -- What this claim asks for; needed only where a session has a mark, or sets one.
   v_key text;
   v_mark text[];
@@ -236,16 +243,18 @@ BEGIN
       END IF;
       v_seen := v_seen || v_candidate.instance_id;
       IF v_candidate.attempt_count >= 2 THEN
-        CONTINUE WHEN NOT p_suspects OR v_locked <> '{}' OR v_missing < p_limit;
-        v_is_alone := true;
+        v_most := least(v_most, dx_group_of(v_candidate.attempt_count::integer, p_suspects));
+        CONTINUE WHEN v_suspects >= v_most;
       END IF;
       -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
       IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
         v_locked := v_locked || v_candidate.instance_id;
         v_locked_routes := v_locked_routes || v_candidate.route;
-        EXIT WHEN v_is_alone OR cardinality(v_locked) >= v_missing;
+        IF v_candidate.attempt_count >= 2 THEN
+          v_suspects := v_suspects + 1;
+        END IF;
+        EXIT WHEN cardinality(v_locked) >= v_missing;
       END IF;
-      v_is_alone := false;
     END LOOP;
     EXIT WHEN NOT v_found;
     v_rows := least(greatest(2 * v_rows, 16), 10000);
@@ -305,16 +314,48 @@ BEGIN
       SELECT
         one.id,
         -- Bytes of the messages before this one.
-        sum(one.bytes) OVER (ORDER BY owned.position, one.visible_at, one.id) - one.bytes AS before
+        sum(one.bytes) OVER (ORDER BY owned.position, one.place, one.id) - one.bytes AS before
       FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS owned (instance_id, route, position)
       CROSS JOIN LATERAL (
-        SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = owned.instance_id
-          AND q.visible_at <= v_now
-          AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
-        ORDER BY q.visible_at, q.id
-        LIMIT 4096
+        SELECT
+          CASE
+            WHEN (
+              SELECT next.id
+              FROM (
+                SELECT q.id, q.visible_at, q.created_at
+                FROM orchestrator_queue AS q
+                WHERE q.instance_id = owned.instance_id
+                  AND q.visible_at > v_now
+                ORDER BY q.visible_at
+                LIMIT 16
+              ) AS next
+              WHERE next.visible_at <= next.created_at
+              LIMIT 1
+            ) IS NULL THEN v_now
+            ELSE 'infinity'
+          END AS until
+        OFFSET 0
+      ) AS reach
+      CROSS JOIN LATERAL (
+        SELECT
+          due.id,
+          due.bytes,
+          -- Those that are not to wait follow each other by their ids, whatever the clock did between them.
+          CASE
+            WHEN due.visible_at = due.created_at
+              THEN min(due.visible_at) FILTER (WHERE due.visible_at = due.created_at) OVER (ORDER BY due.id DESC)
+            ELSE due.visible_at
+          END AS place
+        FROM (
+          SELECT q.id, q.visible_at, q.created_at, octet_length(q.work_item) AS bytes
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = owned.instance_id
+            AND q.visible_at <= reach.until
+            AND (q.visible_at <= v_now OR q.visible_at <= q.created_at)
+            AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
+          ORDER BY q.visible_at, q.id
+          LIMIT 4096
+        ) AS due
       ) AS one
       WHERE owned.instance_id = ANY (v_owned)
         -- The version may have changed before the instance was locked.
@@ -358,6 +399,8 @@ BEGIN
       UPDATE orchestrator_queue AS q
       SET lock_token = v_secret,
           locked_until = v_until_ms,
+          -- An ack finds its batch by the time of the claim.
+          visible_at = least(q.visible_at, v_now),
           attempt_count = q.attempt_count + 1
       WHERE q.id = ANY (v_marks)
       RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
@@ -454,7 +497,7 @@ BEGIN
         );
     END IF;
     v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing <= 0 OR v_is_alone;
+    EXIT WHEN v_missing <= 0;
     SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
     INTO v_bytes
     FROM orchestrator_queue AS q
@@ -465,6 +508,49 @@ BEGIN
     EXIT WHEN v_bytes >= p_max_bytes
       OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
   END LOOP;
+
+  IF v_missing = p_limit THEN
+    UPDATE orchestrator_queue AS q
+    SET visible_at = v_now
+    WHERE q.id = ANY (ARRAY(
+      SELECT free.id
+      FROM unnest(v_routes) AS wanted (route)
+      CROSS JOIN LATERAL (
+        SELECT one.id, one.visible_at, one.created_at
+        FROM orchestrator_queue AS one
+        WHERE one.route = wanted.route
+          AND one.visible_at > v_now
+        ORDER BY one.visible_at, one.id
+        LIMIT 100
+      ) AS next
+      CROSS JOIN LATERAL (
+        SELECT one.id
+        FROM orchestrator_queue AS one
+        WHERE one.id = next.id
+          AND (one.lock_token IS NULL OR one.locked_until <= v_now_ms)
+        FOR UPDATE SKIP LOCKED
+      ) AS free
+      WHERE next.visible_at <= next.created_at
+    ));
+    IF FOUND THEN
+      RETURN QUERY SELECT *
+      FROM dx_fetch_orchestration_items(
+        p_limit,
+        p_lock_timeout_ms,
+        p_min_version,
+        p_max_version,
+        p_names,
+        p_versions,
+        p_suspects,
+        p_max_bytes,
+        p_orphans,
+        p_takes_over,
+        p_history_limit,
+        p_now_ms
+      );
+      RETURN;
+    END IF;
+  END IF;
 
   IF v_mark IS NULL AND p_now_ms IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000

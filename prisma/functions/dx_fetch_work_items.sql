@@ -4,8 +4,8 @@
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
 -- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
--- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect, and is claimed
--- alone. Without p_takes_over, an expired lock counts as a live one.
+-- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
+-- Without p_takes_over, an expired lock counts as a live one.
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
@@ -26,7 +26,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_worker_id text,                -- the owner of new sessions; null takes only rows without a session
   p_session_timeout_ms bigint,     -- milliseconds, > 0; null without p_worker_id
   p_names text[] DEFAULT NULL,     -- activities to take; null: all
-  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
+  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
   p_takes_over boolean DEFAULT true, -- whether an activity whose lock has expired may be claimed
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -55,7 +55,11 @@ DECLARE
   v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
   v_is_cut boolean;
   v_depth integer;
-  v_suspects boolean := p_suspects;
+  -- Only the first round takes suspects.
+  v_suspects boolean := p_suspects[1] > 0;
+  v_admitted integer := 0;
+  v_most integer := 2147483647;
+  v_chosen bigint[];
   v_candidates bigint[];
   v_attempts integer[];
   v_ids bigint[];
@@ -298,14 +302,17 @@ BEGIN
       LIMIT v_reach
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
-    IF v_suspects AND v_attempts[1] >= 2 AND v_missing = p_limit THEN
-      v_candidates := v_candidates[1:1];
-    ELSE
-      v_candidates := ARRAY(
-        SELECT one.id
-        FROM unnest(v_candidates, v_attempts) AS one (id, attempt_count)
-        WHERE one.attempt_count < 2
-      );
+    IF 2 <= ANY (v_attempts) THEN
+      v_chosen := '{}';
+      FOR v_position IN 1..cardinality(v_candidates) LOOP
+        IF v_attempts[v_position] >= 2 THEN
+          v_most := least(v_most, dx_group_of(v_attempts[v_position], p_suspects));
+          CONTINUE WHEN v_admitted >= v_most;
+          v_admitted := v_admitted + 1;
+        END IF;
+        v_chosen := v_chosen || v_candidates[v_position];
+      END LOOP;
+      v_candidates := v_chosen;
     END IF;
 
     -- In the order of the candidates, not of the ids: a row of a later round must not displace an older one.
@@ -402,15 +409,75 @@ BEGIN
     ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing = 0 OR (v_claimed > 0 AND v_suspects AND v_attempts[1] >= 2);
+    EXIT WHEN v_missing = 0;
     -- All candidates were seen, and no other claim took one of them.
     EXIT WHEN cardinality(v_attempts) < v_reach
       AND cardinality(v_attempts) = cardinality(v_candidates)
       AND v_claimed = COALESCE(cardinality(v_ids), 0);
-    -- Do not wait for a suspect that another claim has locked, or that is not the first candidate.
+    -- Look past suspects that were refused, or that another claim has locked.
     v_suspects := false;
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
+
+  IF v_missing = p_limit THEN
+    -- An activity is not to wait, unless it was given back with a delay, and has visible_at <= created_at then. If the
+    -- clock was set back since it was stored, it gets the present time.
+    UPDATE worker_queue AS w
+    SET visible_at = v_now
+    WHERE w.id = ANY (ARRAY(
+      SELECT free.id
+      FROM (
+        SELECT next.*
+        FROM unnest(v_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT one.id, one.visible_at, one.created_at
+          FROM worker_queue AS one
+          WHERE one.session_id IS NULL
+            AND one.route = wanted.route
+            AND one.visible_at > v_now
+          ORDER BY one.visible_at, one.id
+          LIMIT 100
+        ) AS next
+        UNION ALL
+        SELECT next.*
+        FROM unnest(v_session_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT one.id, one.visible_at, one.created_at
+          FROM worker_queue AS one
+          WHERE num_nulls(one.session_id) = 0
+            AND one.route = wanted.route
+            AND one.visible_at > v_now
+          ORDER BY one.visible_at, one.id
+          LIMIT 100
+        ) AS next
+      ) AS next
+      CROSS JOIN LATERAL (
+        SELECT one.id
+        FROM worker_queue AS one
+        WHERE one.id = next.id
+          AND (one.lock_token IS NULL OR one.locked_until <= v_expired_ms)
+        FOR UPDATE SKIP LOCKED
+      ) AS free
+      WHERE next.visible_at <= next.created_at
+    ));
+    IF FOUND THEN
+      RETURN QUERY SELECT *
+      FROM dx_fetch_work_items(
+        p_limit,
+        p_lock_timeout_ms,
+        p_untagged,
+        p_tags,
+        p_worker_id,
+        p_session_timeout_ms,
+        p_names,
+        p_suspects,
+        p_max_new_sessions,
+        p_takes_over,
+        p_now_ms
+      );
+      RETURN;
+    END IF;
+  END IF;
 
   IF v_mark IS NULL AND p_now_ms IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000

@@ -1,4 +1,5 @@
 -- Marks messages of the outbox as sent, also those that another publisher has claimed since: a queue has accepted them.
+-- Deletes those that expire.
 --
 -- Returns the ids of those that another transaction has locked, so that one of them does not keep the others from being
 -- marked; call again with these. Bound: the ids given. Locks: their rows; rows that are locked are skipped.
@@ -23,6 +24,9 @@ BEGIN
     ORDER BY o.id
     FOR UPDATE SKIP LOCKED
   );
+  DELETE FROM queue_outbox AS o
+  WHERE o.id = ANY (v_ids)
+    AND o.expires_at IS NOT NULL;
   UPDATE queue_outbox AS o
   SET sent_at = to_timestamp(v_now_ms::float8 / 1000),
       lease_token = NULL,

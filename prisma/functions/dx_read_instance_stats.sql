@@ -11,7 +11,7 @@ RETURNS TABLE (
   out_history_bytes bigint,        -- UTF-8 bytes of the event texts
   out_first_event text,            -- null without a history
   out_key_count bigint,
-  out_value_bytes bigint           -- UTF-8 bytes of the values
+  out_value_bytes bigint           -- of the values, as dx_value_bytes counts them
 )
 LANGUAGE sql
 STABLE
@@ -43,7 +43,7 @@ AS $$
   CROSS JOIN LATERAL (
     SELECT
       count(*) AS count,
-      COALESCE(sum(octet_length(convert_to(visible.value, 'UTF8'))), 0)::bigint AS bytes
+      COALESCE(sum(dx_value_bytes(visible.value)), 0)::bigint AS bytes
     FROM (
       SELECT d.value
       FROM kv_delta AS d

@@ -46,6 +46,7 @@ BEGIN
     UPDATE queue_tasks AS t
     SET status = 'Pending',
         uncounted = t.attempt,
+        lost = 0,
         run_at = v_now,
         look_at = v_now + interval '30 seconds',
         reply_instance_id = NULL,

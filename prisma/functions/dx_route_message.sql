@@ -37,6 +37,7 @@ BEGIN
         FROM orchestrator_queue AS q
         WHERE q.instance_id = NEW.instance_id
           AND q.visible_at > NEW.visible_at
+          AND q.visible_at > q.created_at -- one that is not to wait may be of the future: the clock was set back
           AND q.work_item LIKE '{"StartOrchestration"%'
       ),
       NEW.visible_at

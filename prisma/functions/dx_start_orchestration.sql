@@ -30,6 +30,7 @@ BEGIN
     OR p_turn ->> 'orchestration_version' IS NULL
     OR p_turn ->> 'major' IS NULL
     OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
     OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
   THEN
     RETURN NULL;

@@ -2,7 +2,8 @@
 -- turn.
 --
 -- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
--- turn was stored instead of the message; or AlreadyExists if the id has a row in instances or executions or a queued
+-- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2 seconds,
+-- and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a queued
 -- start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first turn is
 -- stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or deletes it.
 -- Otherwise its start is stored as one without a first turn.
@@ -19,7 +20,8 @@ CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item or text_at, major,
                                    --   minor, patch, delay_ms}]
   p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id, appends: whether its event
-                                   --   ids are 1, 2, …}: one for each start, {} for one without; null if none has one
+                                   --   ids are 1, 2, …; clock_ms: what the caller takes for the database's clock, null if
+                                   --   unknown}: one for each start, {} for one without; null if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
   p_key_values jsonb DEFAULT NULL,
   p_worker_items jsonb DEFAULT NULL,
@@ -41,6 +43,8 @@ DECLARE
   v_ours text[];
   -- By position: the instances that begin with their first turn; null for others.
   v_begun text[] := array_fill(NULL::text, ARRAY[v_count]);
+  -- By position: whether the caller mistakes the time of a first turn; null if no start has one.
+  v_mistimed boolean[];
   v_children text[];
   v_parents bigint[];
   v_positions bigint[];
@@ -81,13 +85,19 @@ BEGIN
     WHERE pg_try_advisory_xact_lock(hashtext(one.instance_id));
 
     -- Of two starts of one id the first counts.
-    SELECT array_agg(CASE WHEN start.is_first AND start.begins THEN start.instance_id END ORDER BY start.position)
-    INTO v_begun
+    SELECT
+      array_agg(
+        CASE WHEN start.is_first AND start.begins AND NOT start.is_mistimed THEN start.instance_id END
+        ORDER BY start.position
+      ),
+      array_agg(start.is_mistimed ORDER BY start.position)
+    INTO v_begun, v_mistimed
     FROM (
       SELECT
         s.instance_id,
         s.position,
         row_number() OVER (PARTITION BY s.instance_id ORDER BY s.position) = 1 AS is_first,
+        COALESCE(abs(s.clock_ms - v_now_ms) > 2000, false) AS is_mistimed,
         s.execution_id = 1
           AND COALESCE(s.delay_ms, 0) = 0
           AND s.instance_id = ANY (v_ours)
@@ -98,8 +108,8 @@ BEGIN
           AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = s.instance_id LIMIT 1) IS NULL AS begins
       FROM ROWS FROM (
         jsonb_to_recordset(p_starts) AS (instance_id text, delay_ms bigint),
-        jsonb_to_recordset(p_turns) AS (execution_id bigint)
-      ) WITH ORDINALITY AS s (instance_id, delay_ms, execution_id, position)
+        jsonb_to_recordset(p_turns) AS (execution_id bigint, clock_ms bigint)
+      ) WITH ORDINALITY AS s (instance_id, delay_ms, execution_id, clock_ms, position)
     ) AS start;
     IF jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
       FOR v_position IN
@@ -441,7 +451,9 @@ BEGIN
           'nowMs', v_now_ms,
           'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
         )
-        ELSE to_jsonb(CASE WHEN start.position = ANY (v_positions) THEN 'Started'::text ELSE 'AlreadyExists' END)
+        WHEN start.position <> ALL (v_positions) THEN to_jsonb('AlreadyExists'::text)
+        WHEN v_mistimed[start.position] THEN jsonb_build_object('_tag', 'Started', 'nowMs', v_now_ms)
+        ELSE to_jsonb('Started'::text)
       END
       ORDER BY start.position
     )

@@ -2,12 +2,14 @@
 -- begun and whose wake-up may be lost. Each gets a new row of the outbox.
 --
 -- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
--- p_wakeups of such tasks get a wake-up from one sweep.
+-- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of sweeps
+-- at the same time write one wake-up for it.
 --
 -- With p_names, tasks of these names that no worker has served count as tasks that wait and need a look.
 --
--- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, when the
--- next task needs a look (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
+-- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, whether
+-- tasks of p_names are left, such as those that another transaction holds, when the next task needs a look (null: none), and
+-- counts of the tasks that have not ended, of the p_limit that need a look first.
 --
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
@@ -20,6 +22,7 @@ RETURNS TABLE (
   out_lost integer,
   out_woken integer,
   out_is_full boolean,
+  out_has_unserved boolean,
   out_next_ms bigint,              -- milliseconds from now
   out_pending bigint,
   out_running bigint,
@@ -48,6 +51,11 @@ BEGIN
         look_at = CASE WHEN t.status = 'Pending' THEN v_now ELSE t.look_at END
     WHERE t.id = ANY (v_ids);
   END IF;
+  out_has_unserved := p_names IS NOT NULL AND EXISTS (
+    SELECT FROM queue_tasks AS t
+    WHERE t.unserved_at IS NOT NULL
+      AND t.name = ANY (p_names)
+  );
 
   v_ids := ARRAY(
     SELECT t.id

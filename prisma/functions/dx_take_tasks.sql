@@ -14,6 +14,7 @@ CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_names text[],                  -- of the tasks that the caller serves
   p_task_lease_ms bigint[],        -- of each of them, milliseconds, > 0
   p_worker_id text,
+  p_claim_id integer DEFAULT NULL, -- the caller gives back by it what it claimed, if it gets no answer
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -71,6 +72,7 @@ BEGIN
           AND t.status = 'Pending'
           AND t.run_at <= v_now
           AND t.attempt - t.uncounted < t.max_attempts
+          AND t.lost < 2 -- dx_claim_tasks claims suspects
           AND t.name = ANY (p_names)
         FOR NO KEY UPDATE SKIP LOCKED
       ) AS task
@@ -83,6 +85,7 @@ BEGIN
           attempt = t.attempt + 1,
           worker_id = p_worker_id,
           started_at = v_now,
+          claim_id = p_claim_id,
           lease_until = free.until_ms,
           heartbeat_at = v_now,
           unserved_at = NULL,

@@ -1,5 +1,6 @@
 -- The role of processes that start instances and tasks, send messages to them, cancel them and wait for them. It claims and
--- runs nothing, deletes nothing, and cannot write a history, a result or a lock.
+-- runs nothing, deletes no work, and has no right to write histories or locks. By SQL it can send any message, though: also
+-- the completion of an activity, which a worker then stores as its result.
 --
 -- Run it as the owner of the tables or an administrator, after every migration. The one who runs it must be allowed to
 -- create roles, or the role must exist.
@@ -30,6 +31,7 @@ REVOKE ALL ON
   "duroxide".queue_outbox,
   "duroxide".queue_tasks,
   "duroxide".queue_task_attempts,
+  "duroxide".queue_task_callers,
   "duroxide".queue_datasets,
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
@@ -54,6 +56,7 @@ GRANT SELECT ON
   "duroxide".queue_outbox,
   "duroxide".queue_tasks,
   "duroxide".queue_task_attempts,
+  "duroxide".queue_task_callers,
   "duroxide".queue_datasets,
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
@@ -76,6 +79,7 @@ GRANT UPDATE (
   ended_at
 ) ON "duroxide".queue_tasks TO "duroxide_client";
 GRANT INSERT ON "duroxide".queue_task_attempts TO "duroxide_client";
+GRANT DELETE ON "duroxide".queue_task_callers TO "duroxide_client";
 
 GRANT USAGE ON SEQUENCE
   "duroxide".orchestrator_queue_id_seq,

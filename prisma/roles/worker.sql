@@ -30,6 +30,7 @@ REVOKE ALL ON
   "duroxide".queue_outbox,
   "duroxide".queue_tasks,
   "duroxide".queue_task_attempts,
+  "duroxide".queue_task_callers,
   "duroxide".queue_datasets,
   "duroxide".queue_dataset_versions,
   "duroxide".queue_dataset_batches,
@@ -58,7 +59,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON
 TO "duroxide_worker";
 GRANT SELECT, INSERT, DELETE ON
   "duroxide".history,
-  "duroxide".queue_task_attempts
+  "duroxide".queue_task_attempts,
+  "duroxide".queue_task_callers
 TO "duroxide_worker";
 GRANT SELECT, INSERT, UPDATE ON
   "duroxide".queue_datasets,

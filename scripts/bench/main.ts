@@ -7,10 +7,11 @@
  *     npm run bench -- hot-path [...]
  *
  * Runs on `DATABASE_URL`, whose role may create databases, else on an embedded PostgreSQL. The last line is one JSON
- * object. Exit code 1: an orchestration of ours failed. README.md beside this file says what the numbers mean.
+ * object. Exit code 1: an orchestration of ours failed, or with `--judge` a number missed its mark. README.md beside this file says what the numbers mean.
  */
 import os from "node:os"
 import { parseArgs } from "node:util"
+import { judge } from "./judge.ts"
 import { ours, peers, prepare } from "./peers.ts"
 import { summarize } from "./profile.ts"
 import { minutesOf, ratioOf, resultOf, table } from "./report.ts"
@@ -46,7 +47,9 @@ const { positionals, values } = parseArgs({
     /** Minutes for which a transaction is open beside the load, in the middle of that window. */
     "open-transaction": { type: "string", default: "0" },
     /** Records the CPU profile of our process, which slows it down a little, and prints whose code it ran. */
-    profile: { type: "boolean", default: false }
+    profile: { type: "boolean", default: false },
+    /** Fails when a number of ours misses its mark, in scenarios that have marks: N and Q. */
+    judge: { type: "boolean", default: false }
   }
 })
 const [name = ""] = positionals
@@ -69,7 +72,7 @@ if (
   openMinutes > (minutes ?? 0)
 ) {
   console.error(
-    "usage: npm run bench -- <scenario> [--peer <name>] [--seconds 10] [--warmup 2] [--rounds 2] [--profile] [--only <label>]\n" +
+    "usage: npm run bench -- <scenario> [--peer <name>] [--seconds 10] [--warmup 2] [--rounds 2] [--profile] [--judge] [--only <label>]\n" +
       "       npm run bench -- <scenario> [--peer <name>] --minutes <n> [--open-transaction <m>]\n" +
       Object.entries(scenarios).map(([key, { about }]) => `  ${key.padEnd(8)} ${about}\n`).join("") +
       "  all      every scenario in which the peer can be compared\n" +
@@ -88,6 +91,7 @@ if (peer !== undefined) prepare(peer)
 const server = await servers.open()
 const sides = [ours, ...(peer ? [peer] : [])]
 let failures = 0
+let missed: ReadonlyArray<string> = []
 try {
   console.log(`${name}: ${scenario.about}`)
   const load = os.loadavg().map((average) => average.toFixed(1)).join(", ")
@@ -103,7 +107,8 @@ try {
 } finally {
   await server.close()
 }
-process.exit(failures > 0 ? 1 : 0)
+for (const problem of missed) console.error(`missed: ${problem}`)
+process.exit(failures > 0 || missed.length > 0 ? 1 : 0)
 
 interface Run {
   readonly variant: Variant
@@ -176,6 +181,7 @@ function report({ baseline, compares, shows = [] }: Scenario, runs: ReadonlyArra
     }
     if (share !== undefined) console.log(`\n${share} times the rate of ${baseline}`)
   }
+  if (values.judge) missed = judge(name, new Map(results.map(({ ours: mine, variant }) => [variant, mine])))
   const { variant: _, ...first } = compared[0]!
   console.log(JSON.stringify({
     scenario: name,

@@ -1,6 +1,9 @@
 /**
  * Checks the results after all faults, from the database and from the notes of the processes.
  */
+import * as auditTasks from "./auditTasks.ts"
+import { latestShown, make as makeExcuses } from "./excuses.ts"
+import type { Excuses } from "./excuses.ts"
 import type { Injected } from "./faults.ts"
 import type { Unfinished } from "./fleet.ts"
 import * as logs from "./logs.ts"
@@ -20,9 +23,6 @@ const maxAttempts = 10
 
 /** A signal that was acknowledged this long before the timeout wins against it. */
 const signalMarginMs = 500
-
-/** Longest time between a claim and the start of its handlers in a process that is suspended in between. */
-const claimedBeforeMs = 5_000
 
 /** Violations of one kind that are printed. */
 const most = 10
@@ -56,9 +56,16 @@ export const unfinished = async (store: Store, lines: ReadonlyArray<ClientLine>)
   }
 }
 
-/** Waits until no instance runs and the queues are empty; returns what is left after the timeout. */
+/** Longest time for the deaths that a pill still has before it. */
+const pillMs = 240_000
+
+/**
+ * Waits until nothing runs and the queues are empty; returns what is left after the timeout, which begins when the last
+ * pill is dead: each of its deliveries kills a process, and the machine decides how long the next one takes to start.
+ */
 export const untilQuiet = async (store: Store, timeoutMs: number): Promise<ReadonlyArray<string>> => {
-  const deadline = now() + timeoutMs
+  const begunAt = now()
+  let deadline = begunAt + timeoutMs
   while (true) {
     const left = await store.sql<{ what: string }>(
       `SELECT what FROM (
@@ -70,9 +77,20 @@ export const untilQuiet = async (store: Store, timeoutMs: number): Promise<Reado
          FROM orchestrator_queue
          UNION ALL SELECT 'worker_queue holds a row of ' || instance_id || ', attempt ' || attempt_count FROM worker_queue
          UNION ALL SELECT 'instance_locks holds a row of ' || instance_id FROM instance_locks
+         UNION ALL SELECT 'task ' || name || ' ' || id || ' is ' || status || ', attempt ' || attempt FROM queue_tasks
+         WHERE status IN ('Pending', 'Running')
+         UNION ALL SELECT 'task ' || name || ' ' || id || ' has ended with a lease' FROM queue_tasks
+         WHERE status NOT IN ('Pending', 'Running') AND lease_until IS NOT NULL
+         UNION ALL SELECT 'queue_outbox holds ' || payload::text || ', attempt ' || attempts FROM queue_outbox
+         WHERE sent_at IS NULL
+         UNION ALL SELECT 'queue_messages holds ' || payload::text || ' in ' || queue || ', attempt ' || attempts
+         FROM queue_messages
        ) AS rest ORDER BY what`
     )
     if (left.length === 0) return []
+    if (left.some(({ what }) => /(instance pill-|task TaskPill)/.test(what)) && now() < begunAt + pillMs) {
+      deadline = now() + timeoutMs
+    }
     if (now() > deadline) return abridged(left.map(({ what }) => `${what} after ${timeoutMs / 1000} s without faults`))
     await sleep(500)
   }
@@ -93,20 +111,23 @@ export const audit = async (options: {
   )
   const instances = new Map(rows.map((row) => [row.id, row]))
   const acknowledged = calls.filter(({ event }) => event === "acknowledged")
-  const reruns = unjustified(effects, processes, injected)
+  const excuses = makeExcuses({ effects, processes, injected })
+  const reruns = unjustified(effects, processes, excuses)
+  const tasks = await auditTasks.audit({ store, calls, effects, processes, excuses })
 
   const checks: ReadonlyArray<ReadonlyArray<string>> = [
     starts(calls, acknowledged, instances),
     children(instances),
     boxes(calls, acknowledged, instances),
     cancellations(acknowledged, effects, instances),
-    approvals(acknowledged, instances, await deadlines(store)),
+    approvals(acknowledged, instances, await deadlines(store), injected),
     pills(effects, instances),
     await histories(store),
     keys(effects),
     reruns.violations,
     deaf(calls),
-    deaths(processes, effects, injected)
+    deaths(processes, effects, injected),
+    ...tasks.checks
   ]
   const count = (program: string) => rows.filter(({ name }) => name === program).length
   const counted = (list: ReadonlyArray<{ readonly name: string }>) => {
@@ -120,11 +141,13 @@ export const audit = async (options: {
     summary: [
       `faults: ${counted(injected)}`,
       `${rows.length} instances: ${
-        ["Flow", "Box", "Launcher", "Approval", "Pill", "TurnPill"].map((name) => `${count(name)} ${name}`).join(", ")
+        ["Flow", "Box", "Launcher", "Approval", "Errand", "Pill", "TurnPill"].map((name) => `${count(name)} ${name}`)
+          .join(", ")
       }`,
       `${acknowledged.length} calls acknowledged, ${failed} failed; ${letters} letters`,
       `${processes.length} workers; ${effects.filter(({ event }) => event === "begin").length} handlers ran, ` +
-      `${reruns.justified} of them again after a fault of their process`
+      `${reruns.justified} of them again after a fault of their process`,
+      tasks.summary
     ]
   }
 }
@@ -147,7 +170,11 @@ const starts = (
     ({ id, payload, program }) => {
       const instance = instances.get(id)
       if (instance === undefined || program === "Pill" || program === "TurnPill" || cancelled.has(id)) return []
-      const output = program === "Flow" ? String((payload as { readonly n: number }).n + 5) : undefined
+      const output = program === "Flow"
+        ? String((payload as { readonly n: number }).n + 5)
+        : program === "Errand"
+        ? String((payload as { readonly n: number }).n + (payload as { readonly rounds: number }).rounds)
+        : undefined
       return instance.status === "Completed" && (output === undefined || instance.output === output)
         ? []
         : [`${program} ${id} is ${instance.status} with ${instance.output?.slice(0, 200)}`]
@@ -235,10 +262,11 @@ const deadlines = async (store: Store) => {
 const approvals = (
   acknowledged: ReadonlyArray<ClientLine>,
   instances: ReadonlyMap<string, Instance>,
-  due: ReadonlyMap<string, number>
+  due: ReadonlyMap<string, number>,
+  injected: ReadonlyArray<Injected>
 ) =>
   acknowledged.filter(({ call }) => call === "raise").flatMap(({ at, id }) => {
-    const earlyMs = (due.get(id) ?? 0) - at
+    const earlyMs = (due.get(id) ?? 0) - latestShown(injected, at)
     return earlyMs > signalMarginMs && instances.get(id)?.output === `"timeout"`
       ? [`approval ${id} timed out, although its signal was acknowledged ${Math.round(earlyMs)} ms before`]
       : []
@@ -280,7 +308,7 @@ const keys = (effects: ReadonlyArray<EffectLine>) => {
   const calls = new Map<string, string>()
   const mixed = new Set<string>()
   for (const line of effects) {
-    if (line.event === "block") continue
+    if (line.event !== "begin" && line.event !== "end") continue
     const call = JSON.stringify([line.activity, line.instance, line.payload])
     if ((calls.get(line.key) ?? call) !== call) mixed.add(line.key)
     calls.set(line.key, call)
@@ -295,10 +323,9 @@ const keys = (effects: ReadonlyArray<EffectLine>) => {
 const unjustified = (
   effects: ReadonlyArray<EffectLine>,
   processes: ReadonlyArray<Process>,
-  injected: ReadonlyArray<Injected>
+  excuses: Excuses
 ) => {
   const byPid = new Map(processes.map((process) => [process.pid, process]))
-  const blocks = effects.filter((line) => line.event === "block")
   const runs = new Map<string, Array<EffectLine & { readonly event: "begin" | "end" }>>()
   for (const line of effects) {
     if (line.event !== "begin" || line.activity === "Kill" || line.activity === "TurnPill") continue
@@ -311,15 +338,13 @@ const unjustified = (
     for (let i = 1; i < begins.length; i++) {
       const [before, again] = [begins[i - 1]!, begins[i]!]
       const process = byPid.get(before.pid)
-      // A requested shutdown abandons work before the process ends.
-      const goneAt = Math.min(process?.endingAt ?? Infinity, process?.endedAt ?? Infinity)
-      // Work that was claimed just before the process was suspended begins late, with little time left of its lock.
-      const [since, until] = [Math.min(before.at, again.at) - claimedBeforeMs, Math.max(before.at, again.at)]
-      const during = (from: number, to: number) => from < until && to > since
-      const excused = goneAt < again.at ||
-        process?.frozen.some(({ from, to }) => during(from, to)) === true ||
-        blocks.some(({ at, ms, pid }) => pid === before.pid && during(at - ms, at + ms + 1_000)) ||
-        injected.some(({ from, stopsRenewals, to }) => stopsRenewals && during(from, to + 1_000))
+      const excused = excuses({
+        of: "activities",
+        pid: before.pid,
+        lockMs: process?.lockMs ?? 0,
+        from: Math.min(before.at, again.at),
+        until: Math.max(before.at, again.at)
+      })
       if (excused) justified++
       else {
         violations.push(
@@ -334,27 +359,37 @@ const unjustified = (
   return { violations, justified }
 }
 
-/** Every process that lives takes orchestrations and activities. */
+/** Every process that lives takes orchestrations and activities, or tasks. */
 const deaf = (calls: ReadonlyArray<ClientLine>) => {
   const pings = calls.filter(({ call }) => call === "ping")
-  const answered = new Set(pings.filter(({ event }) => event === "acknowledged").map(({ id }) => id))
-  return pings.filter(({ event, id }) => event === "call" && !answered.has(id))
-    .map(({ id }) => `${id} lives, but takes no work: ${pings.find((ping) => ping.id === id && ping.message)?.message}`)
+  return pings.filter(({ event }) => event === "call").flatMap(({ id, part }) => {
+    const answer = pings.find((ping) => ping.id === id && ping.part === part && ping.event !== "call")
+    return answer?.event === "acknowledged"
+      ? []
+      : [`${id} lives, but takes no ${part === "tasks" ? "tasks" : "work"}: ${answer?.message}`]
+  })
 }
 
-/** Workers ended only because of a pill, by request, or because their connections were cut during the start. */
+/** Workers ended only because of a pill, by request, or because they could not connect at their start. */
 const deaths = (
   processes: ReadonlyArray<Process>,
   effects: ReadonlyArray<EffectLine>,
   injected: ReadonlyArray<Injected>
 ) => {
   const victims = new Set(
-    effects.flatMap((line) => line.event === "begin" && /^(Kill|TurnPill)$/.test(line.activity) ? [line.pid] : [])
+    effects.flatMap((line) =>
+      line.event === "begin" && /^(Kill|TurnPill)$/.test(line.activity) ||
+        line.event === "taskBegin" && line.name === "TaskPill" ?
+        [line.pid] :
+        []
+    )
   )
+  const isOfConnections = new Set(["cuts", "logins", "rights"])
   // Without a connection a worker does not start, and reports that.
   const isCutOff = ({ endedAt, output, startedAt }: Process) =>
-    /verify: (no connection to the database|.*\(57P01\))/.test(output()) &&
-    injected.some(({ from, name, to }) => name === "cuts" && from < endedAt! && to > startedAt)
+    /verify: (no connection to the database|the database refused the login|the database role lacks a right|.*\(57P01\))/
+      .test(output()) &&
+    injected.some(({ from, name, to }) => isOfConnections.has(name) && from < endedAt! && to > startedAt)
   return processes.filter((process) =>
     process.endedAt !== undefined && process.endedAt < (process.endingAt ?? Infinity) && !victims.has(process.pid) &&
     !isCutOff(process)

@@ -14,9 +14,16 @@ export interface Injected {
   readonly name: string
   readonly from: number
   readonly to: number
-  /** Whether it prevented the renewal of activity locks. */
-  readonly stopsRenewals: boolean
+  /** What it kept from being renewed. */
+  readonly stops: ReadonlyArray<Kept>
+  /** Whose; null: of all roles. */
+  readonly roles: ReadonlyArray<string> | null
+  /** How far the clock of the server was ahead meanwhile, milliseconds. */
+  readonly aheadMs: number
 }
+
+/** What processes keep by renewing it: the locks of activities, and the leases of tasks. */
+export type Kept = "activities" | "tasks"
 
 interface Context {
   readonly store: Store
@@ -24,6 +31,8 @@ interface Context {
   readonly chance: Chance
   /** Length of a fault of the store, milliseconds. */
   readonly span: () => number
+  /** The longest step of the server's clock, milliseconds. */
+  readonly longestStepMs: number
   /** Returns early when the run ends. */
   readonly pause: (ms: number) => Promise<void>
   /** Between 0 and 1. */
@@ -38,20 +47,41 @@ interface Fault {
 
 interface Hit {
   readonly what: string
-  readonly stopsRenewals: boolean
+  readonly stops?: ReadonlyArray<Kept>
+  readonly roles?: ReadonlyArray<string>
+  readonly aheadMs?: number
 }
 
+/** Functions that the fleet calls. */
+const called = new RegExp(
+  "^dx_((fetch|ack|advance|start|store|renew|abandon|enqueue|claim|complete|fail|take|receive|defer|cancel|await|sweep)_|" +
+    "publish_messages|add_to_outbox|mark_sent|create_tasks|lock_attempt|read_(locks|next_due|ends|history))"
+)
+
+const everything: ReadonlyArray<Kept> = ["activities", "tasks"]
+
+/** What cannot be renewed without a table. */
+const keptIn = (table: string): ReadonlyArray<Kept> =>
+  table === "worker_queue" ? ["activities"] : table === "queue_tasks" ? ["tasks"] : []
+
+/** What cannot be renewed without a function. */
+const renewedBy = (name: string): ReadonlyArray<Kept> =>
+  name.startsWith("dx_renew_work_item_locks") ? ["activities"] : name.startsWith("dx_renew_tasks") ? ["tasks"] : []
+
 const faults: Record<string, Fault> = {
-  /** One activity or turn that kills each process it runs in. */
+  /** One activity, turn or task that kills each process it runs in; a task has neighbours. */
   pills: {
     lane: "processes",
     inject: async ({ chance, fleet, progress, store }) => {
       const running = await store.sql(
         `SELECT FROM executions JOIN instances USING (instance_id)
-         WHERE orchestration_name IN ('Pill', 'TurnPill') AND status = 'Running'`
+         WHERE orchestration_name IN ('Pill', 'TurnPill') AND status = 'Running'
+         UNION ALL SELECT FROM queue_tasks WHERE name = 'TaskPill' AND status IN ('Pending', 'Running')`
       )
       // Its ten deliveries take a while, and two pills at once leave too few processes for other work.
-      if (running.length === 0 && progress() < 0.7) fleet.swallowPill(chance.one(["Pill", "TurnPill"] as const))
+      if (running.length === 0 && progress() < 0.7) {
+        fleet.swallowPill(chance.one(["Pill", "TurnPill", "TaskPill"] as const))
+      }
     }
   },
 
@@ -109,24 +139,59 @@ const faults: Record<string, Fault> = {
       } finally {
         await store.sql("DELETE FROM chaos.full")
       }
-      return { what: full.join(", "), stopsRenewals: false } // which write no new rows
+      return { what: full.join(", ") } // renewals write no new rows
     }
   },
 
-  /** A right on a table is missing. */
+  /** A right on a table is missing, or that on a function. */
   rights: {
     lane: "store",
     inject: async ({ chance, pause, span, store }) => {
-      const right = chance.one(["SELECT", "INSERT", "UPDATE", "DELETE"])
-      const table = chance.one(tables)
-      const what = `${right} ON ${table}`
+      const right = chance.one(["SELECT", "INSERT", "UPDATE", "DELETE", "EXECUTE"])
+      const isOfFunction = right === "EXECUTE"
+      const one = chance.one<string>(isOfFunction ? store.functions.filter((name) => called.test(name)) : tables)
+      const what = `${right} ON ${isOfFunction ? `FUNCTION ${one}` : one}`
       await store.sql(`REVOKE ${what} FROM ${store.group}`)
       try {
         await pause(span())
       } finally {
         await store.sql(`GRANT ${what} TO ${store.group}`)
       }
-      return { what, stopsRenewals: table === "worker_queue" && (right === "SELECT" || right === "UPDATE") }
+      const stops = isOfFunction ? renewedBy(one) : right === "SELECT" || right === "UPDATE" ? keptIn(one) : []
+      return { what: `${right} ON ${one.replace(/\(.*/, "()")}`, stops }
+    }
+  },
+
+  /** One or both roles may not log in, and lose their sessions: a password has changed, `pg_hba.conf` is wrong. */
+  logins: {
+    lane: "store",
+    inject: async ({ chance, pause, span, store: { roles, sql } }) => {
+      const refused = chance.one([[roles.patient], [roles.impatient], [roles.patient, roles.impatient]])
+      try {
+        for (const role of refused) await sql(`ALTER ROLE ${role} NOLOGIN`)
+        await sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = ANY ($1)", [refused])
+        await pause(span())
+      } finally {
+        for (const role of refused) await sql(`ALTER ROLE ${role} LOGIN`)
+      }
+      return { what: refused.length > 1 ? "both roles" : "one role", stops: everything, roles: refused }
+    }
+  },
+
+  /** The clock of the server steps forth or back, and later back again. */
+  "server-clock": {
+    lane: "store",
+    inject: async ({ chance, longestStepMs, pause, span, store }) => {
+      const aheadMs = chance.one([1_000, 5_000, 20_000, 60_000].filter((ms) => ms <= longestStepMs)) *
+        chance.one([1, -1])
+      const step = (ms: number) => store.sql("UPDATE chaos.clock SET ahead = $1 * interval '1 millisecond'", [ms])
+      await step(aheadMs)
+      try {
+        await pause(span())
+      } finally {
+        await step(0)
+      }
+      return { what: `${aheadMs} ms`, aheadMs }
     }
   },
 
@@ -145,7 +210,7 @@ const faults: Record<string, Fault> = {
       } finally {
         session.release()
       }
-      return { what, stopsRenewals: table === "worker_queue" }
+      return { what, stops: keptIn(table) }
     }
   },
 
@@ -178,6 +243,9 @@ export const flows = (wanted: ReadonlyArray<string>): ReadonlyArray<string> => {
 export const firstVersions = (wanted: ReadonlyArray<string>): ReadonlyArray<string> =>
   wanted.includes("deploys") ? ["1.0.0"] : everyVersion
 
+/** Of the server's clock, milliseconds. What it delays can be as late after the run. */
+export const longestStep = (minutes: number): number => minutes < 1 ? 5_000 : minutes < 2 ? 20_000 : 60_000
+
 export const inject = async (options: {
   readonly store: Store
   readonly fleet: Fleet
@@ -192,6 +260,7 @@ export const inject = async (options: {
   const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, Math.min(ms, leftMs())))
   const leftMs = () => Math.max(0, lengthMs - (now() - beganAt))
   const longestMs = minutes < 3 ? 5_000 : 25_000
+  const longestStepMs = longestStep(minutes)
   const injected: Array<Injected> = []
 
   const lane = async (which: Fault["lane"], seed: number) => {
@@ -201,7 +270,15 @@ export const inject = async (options: {
     // A pill needs the most time, so it comes first.
     const first = all.map((name) => ({ name, at: name === "pills" ? -1 : chance.next() }))
       .sort((a, b) => a.at - b.at).map(({ name }) => name)
-    const context = { store, fleet, chance, pause, progress, span: () => chance.between(1_000, longestMs) }
+    const context = {
+      store,
+      fleet,
+      chance,
+      pause,
+      progress,
+      longestStepMs,
+      span: () => chance.between(1_000, longestMs)
+    }
     while (progress() < 1) {
       await pause(chance.between(300, 2_000))
       if (progress() >= 1) return
@@ -209,7 +286,7 @@ export const inject = async (options: {
       const from = now()
       const hit = await faults[name]!.inject(context)
       const to = now()
-      injected.push({ name, from, to, stopsRenewals: hit?.stopsRenewals ?? false })
+      injected.push({ name, from, to, stops: hit?.stops ?? [], roles: hit?.roles ?? null, aheadMs: hit?.aheadMs ?? 0 })
       const at = ((from - beganAt) / 1000).toFixed(1).padStart(6)
       console.log(`${at} s  ${name}${hit === undefined ? "" : ` of ${hit.what}`}, ${Math.round(to - from)} ms`)
     }

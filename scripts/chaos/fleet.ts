@@ -3,17 +3,26 @@
  * none of the work of the others, and clients.
  */
 import type { Chance } from "../../test/programs/chaos/random.ts"
+import type { Part } from "../../test/programs/chaos/worker.ts"
 import * as logs from "./logs.ts"
 import * as processes from "./processes.ts"
 import type { Store } from "./store.ts"
 
 export const everyVersion = ["1.0.0", "2.0.0"] as const
 
-const workers = 4
+/** What the workers do: all of it over one pool, or parts in processes of their own. */
+const workers: ReadonlyArray<ReadonlyArray<Part>> = [
+  ["runtime", "tasks", "publisher", "consumer"],
+  ["runtime", "tasks", "publisher", "consumer"],
+  ["runtime"],
+  ["tasks"],
+  ["publisher", "consumer"]
+]
 const clients = 2
 
 /** Shorter than what `Block` takes. */
 const shortLockMs = 3_000
+const defaultLockMs = 30_000
 
 /** How long a process may take to answer once all faults are over. */
 const pingTimeoutMs = 30_000
@@ -21,6 +30,13 @@ const pingTimeoutMs = 30_000
 export interface Slot {
   process: processes.Process
   versions: ReadonlyArray<string>
+  readonly parts: ReadonlyArray<Part>
+}
+
+/** Clients of one name, one after the other. */
+interface Sender {
+  readonly name: string
+  process: processes.Process | undefined
 }
 
 /** What clients that were killed left open. */
@@ -30,6 +46,9 @@ export interface Unfinished {
   /** Boxes that got letters but were never started. */
   readonly starts: ReadonlyArray<{ readonly id: string; readonly program: "Flow" | "Box" }>
 }
+
+/** What kills every process that runs it: an activity, a turn, a task. */
+export type Pill = "Pill" | "TurnPill" | "TaskPill"
 
 export interface Fleet {
   readonly slots: ReadonlyArray<Slot>
@@ -51,7 +70,7 @@ export interface Fleet {
   /** Kills one of the clients; another takes over its boxes. */
   readonly killClient: () => Promise<void>
   /** Returns before the pill is started, which takes as long as the store has other faults. */
-  readonly swallowPill: (program: "Pill" | "TurnPill") => void
+  readonly swallowPill: (program: Pill) => void
   readonly endClients: () => Promise<void>
   /** Makes every slot serve all versions. Processes that already do are kept, with their clocks. */
   readonly serveEverything: () => Promise<void>
@@ -78,10 +97,11 @@ export const make = (options: {
   const slots: Array<Slot> = []
   const strangers: Array<Slot> = []
   const poisoners: Array<Promise<void>> = []
-  const senders: Array<{ name: string; process: processes.Process }> = []
+  const senders: Array<Sender> = []
   const effects = logs.effectsFile(directory)
   let flows: ReadonlyArray<string> = []
   let over = false
+  let sendsNoMore = false
   let names = 0
 
   const startProcess = (
@@ -90,17 +110,23 @@ export const make = (options: {
     settings: object,
     clockSeed?: number
   ): processes.Process => {
-    const url = store.urls[chance.is(0.5) ? "patient" : "impatient"]
+    const kind = chance.is(0.5) ? "patient" : "impatient"
+    const url = store.urls[kind]
     const process = processes.start({ program, name, directory, options: { url, ...settings }, clockSeed })
+    process.role = store.roles[kind]
     everything.push(process)
     return process
   }
 
-  const startWorker = (versions: ReadonlyArray<string>, clockSeed?: number) => {
+  const startWorker = (
+    { parts, versions }: { readonly parts: ReadonlyArray<Part>; readonly versions: ReadonlyArray<string> },
+    clockSeed?: number
+  ) => {
     const lockMs = short || chance.is(0.5) ? shortLockMs : undefined
     const optimisticTurns = chance.is(0.5)
-    const settings = { versions, effects, lockMs, optimisticTurns }
+    const settings = { parts, versions, effects, lockMs, optimisticTurns }
     const process = startProcess("worker", `worker-${++names}`, settings, clockSeed)
+    process.lockMs = lockMs ?? defaultLockMs
     all.push(process)
     return process
   }
@@ -115,25 +141,44 @@ export const make = (options: {
     })
   }
 
-  const addSlot = (to: Array<Slot>, versions: ReadonlyArray<string>) => {
-    const slot = { process: startWorker(versions), versions }
+  const addSlot = (to: Array<Slot>, parts: ReadonlyArray<Part>, versions: ReadonlyArray<string>) => {
+    const slot = { process: startWorker({ parts, versions }), parts, versions }
     supervise(slot)
     to.push(slot)
   }
 
-  const startClient = (sender: string, openBoxes: ReadonlyArray<string>) =>
-    startProcess("client", `${sender}.${++names}`, {
-      log: logs.clientFile(directory, `${sender}.${names}`),
+  /** Takes over the boxes of an earlier process of the sender. */
+  const startClient = (sender: Sender) => {
+    const name = `${sender.name}.${++names}`
+    const openBoxes = logs.openBoxes(linesOf(sender.name))
+    const process = startProcess("client", name, {
+      log: logs.clientFile(directory, name),
       task: { task: "work", seed: chance.between(0, 2 ** 31), flows, versions: everyVersion, openBoxes }
     })
+    sender.process = process
+    // One that cannot connect ends.
+    void process.ended.then(async () => {
+      await processes.sleep(300)
+      if (!sendsNoMore && sender.process === process && process.endingAt === undefined) startClient(sender)
+    })
+    return process
+  }
 
-  /** Runs a client until it exits. */
-  const runClient = async (name: string, task: object) => {
+  /** Runs a client until it exits; again, if it could not connect. */
+  const runClient = async (name: string, task: object): Promise<void> => {
     const process = startProcess("client", name, { log: logs.clientFile(directory, name), task })
     process.endingAt = processes.now()
     await process.ended
-    if (process.code !== 0) console.log(`client ${name} failed:\n${process.output()}`)
+    if (over || process.code === 0) return
+    const why = process.output()
+    if (!/Error: verify: /.test(why)) return console.log(`client ${name} failed:\n${why}`)
+    await processes.sleep(300)
+    return runClient(name, task)
   }
+
+  /** Of the living processes that have a part. */
+  const namesOf = (part: Part) =>
+    [...slots, ...strangers].filter(({ parts }) => parts.includes(part)).map(({ process }) => process.name)
 
   const linesOf = (sender: string) =>
     everything.filter(({ name }) => name.startsWith(`${sender}.`)).flatMap(({ name }) =>
@@ -145,19 +190,20 @@ export const make = (options: {
     processes: all,
     start: async (kinds) => {
       flows = kinds
-      for (let i = 0; i < workers; i++) addSlot(slots, options.versions)
-      addSlot(strangers, [])
+      for (const parts of workers) addSlot(slots, parts, options.versions)
+      addSlot(strangers, ["runtime"], [])
       await Promise.all([...slots, ...strangers].map(({ process }) => process.ready))
       for (let i = 0; i < clients; i++) {
-        const name = `client${i}`
-        senders.push({ name, process: startClient(name, []) })
+        const sender: Sender = { name: `client${i}`, process: undefined }
+        startClient(sender)
+        senders.push(sender)
       }
-      await Promise.all(senders.map(({ process }) => process.ready))
+      await Promise.all(senders.map(async ({ process }) => process?.ready))
     },
     replace: async (slot, { clockSeed, order = "stopFirst", versions = slot.versions }) => {
       const old = slot.process
       const next = () => {
-        slot.process = startWorker(versions, clockSeed)
+        slot.process = startWorker({ parts: slot.parts, versions }, clockSeed)
         slot.versions = versions
         supervise(slot)
         return slot.process.ready.catch(() => {}) // then it is restarted
@@ -168,19 +214,20 @@ export const make = (options: {
     },
     restart: async (slot) => {
       await slot.process.ended
-      slot.process = startWorker(slot.versions)
+      slot.process = startWorker(slot)
       supervise(slot)
       await slot.process.ready.catch(() => {})
     },
     killClient: async () => {
       const sender = chance.one(senders)
-      await sender.process.kill()
+      await sender.process?.kill()
       await processes.sleep(chance.between(0, 2_000))
-      sender.process = startClient(sender.name, logs.openBoxes(linesOf(sender.name)))
+      startClient(sender)
     },
     swallowPill: (program) => void poisoners.push(runClient(`poisoner.${++names}`, { task: "poison", program })),
     endClients: async () => {
-      await Promise.all([...poisoners, ...senders.map(({ process }) => process.kill())])
+      sendsNoMore = true
+      await Promise.all([...poisoners, ...senders.map(({ process }) => process?.kill())])
     },
     serveEverything: async () => {
       const complete = ({ process, versions }: Slot) =>
@@ -193,7 +240,8 @@ export const make = (options: {
     ping: () =>
       runClient("pinger", {
         task: "ping",
-        processes: [...slots, ...strangers].map(({ process }) => process.name),
+        runtimes: namesOf("runtime"),
+        taskWorkers: namesOf("tasks"),
         timeoutMs: pingTimeoutMs
       }),
     stop: async () => {

@@ -9,9 +9,14 @@ export interface ClientLine {
   readonly at: number
   readonly sender: string
   readonly event: "call" | "acknowledged" | "failed"
-  readonly call: "start" | "cancel" | "send" | "close" | "raise" | "ping"
+  readonly call: "start" | "cancel" | "send" | "close" | "raise" | "ping" | "task" | "order" | "noOrder"
+  /** Of an instance, a process, an order, or the label of a task. */
   readonly id: string
-  readonly program?: "Flow" | "Box" | "Launcher" | "Approval" | "Pill" | "TurnPill"
+  readonly program?: "Flow" | "Box" | "Launcher" | "Approval" | "Errand" | "Pill" | "TurnPill"
+  /** Whether the task has its label as its key. */
+  readonly key?: boolean
+  /** What a ping asks. */
+  readonly part?: "runtime" | "tasks"
   readonly payload?: unknown
   readonly letter?: string
   readonly message?: string
@@ -31,7 +36,19 @@ export type EffectLine =
       readonly payload: unknown
     }
     | { readonly event: "block"; readonly ms: number }
+    | TaskRun
+    | { readonly event: "delivered"; readonly order: string }
   )
+
+/** A handler of a task that began or ended. */
+export interface TaskRun {
+  readonly event: "taskBegin" | "taskEnd"
+  /** Its id. */
+  readonly task: string
+  readonly name: string
+  readonly label: string
+  readonly attempt: number
+}
 
 export const effectsFile = (directory: string) => path.join(directory, "effects.jsonl")
 

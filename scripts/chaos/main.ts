@@ -7,7 +7,7 @@
  * README.md beside this file names the faults and what is checked. Exit code 1: a promise was broken.
  */
 import { mkdtempSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
+import { cpus, loadavg, tmpdir } from "node:os"
 import path from "node:path"
 import { parseArgs } from "node:util"
 import { random } from "../../test/programs/chaos/random.ts"
@@ -68,14 +68,18 @@ try {
   await fleet.endClients()
   await fleet.serveEverything()
   await fleet.finish(await audit.unfinished(store, logs.readClients(directory)))
-  // A pill takes ten deliveries, each as long as a lock.
-  const unsettled = await audit.untilQuiet(store, minutes < 3 ? 60_000 : 400_000)
+  // A pill takes ten deliveries, each as long as a lock. What was stored under a clock that was ahead waits until then.
+  const unsettled = await audit.untilQuiet(store, (minutes < 3 ? 60_000 : 400_000) + faults.longestStep(minutes))
   await fleet.ping() // after the pills, which end processes
   const left = unsettled.length > 0 ? [] : await audit.untilQuiet(store, 10_000)
   const unstopped = await fleet.stop()
   const report = await audit.audit({ store, directory, processes: fleet.processes, injected })
   violations = [...unsettled, ...left, ...unstopped, ...report.violations]
   for (const line of report.summary) console.log(line)
+  const load = loadavg()[1]!
+  if (load > 3 * cpus().length) {
+    console.log(`the machine was starved: ${load.toFixed(0)} processes waited for ${cpus().length} processors`)
+  }
 } finally {
   fleet.killAll()
   await store.close()

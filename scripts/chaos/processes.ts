@@ -10,6 +10,10 @@ export interface Process {
   readonly name: string
   readonly pid: number
   readonly startedAt: number
+  /** Length of its locks; 0 without any. */
+  lockMs: number
+  /** Its login. */
+  role: string
   /** When it had ended; undefined while it runs. Milliseconds since the Unix epoch. */
   endedAt: number | undefined
   /** When it was asked to end or was killed; undefined without either. */
@@ -59,8 +63,9 @@ export const start = ({ clockSeed, directory, name, options, program }: StartOpt
   let isReady = false
   const collect = (chunk: Buffer) => {
     log.write(chunk)
-    output = `${output}${chunk.toString()}`.slice(-4_000)
-    if (isReady || !output.includes("ready\n")) return
+    const all = `${output}${chunk.toString()}`
+    output = all.slice(-4_000)
+    if (isReady || !all.includes("ready\n")) return
     isReady = true
     onReady()
   }
@@ -71,6 +76,8 @@ export const start = ({ clockSeed, directory, name, options, program }: StartOpt
     name,
     pid: child.pid!,
     startedAt: now(),
+    lockMs: 0,
+    role: "",
     endedAt: undefined,
     endingAt: undefined,
     code: null,

@@ -15,8 +15,12 @@ import * as pg from "pg"
 export interface Store {
   /** For workers and clients. Those of `impatient` wait for a table lock for 100 milliseconds only. */
   readonly urls: { readonly patient: string; readonly impatient: string }
+  /** The roles of `urls`. */
+  readonly roles: { readonly patient: string; readonly impatient: string }
   /** Both roles. */
   readonly group: string
+  /** All functions of the schema, with the types of their arguments. */
+  readonly functions: ReadonlyArray<string>
   /** Runs SQL as the owner. */
   readonly sql: <Row = Record<string, unknown>>(text: string, values?: ReadonlyArray<unknown>) => Promise<Array<Row>>
   /** A connection of its own, for a transaction. */
@@ -31,7 +35,11 @@ export const tables = [
   "history",
   "executions",
   "instances",
-  "instance_locks"
+  "instance_locks",
+  "queue_tasks",
+  "queue_task_attempts",
+  "queue_outbox",
+  "queue_messages"
 ] as const
 
 export const open = async (directory: string): Promise<Store> => {
@@ -57,7 +65,13 @@ export const open = async (directory: string): Promise<Store> => {
   pool.on("error", () => {})
   const roles = { group: name, patient: `${name}_patient`, impatient: `${name}_impatient` }
   await pool.query(prepare(roles))
+  const { rows } = await pool.query<{ name: string }>(
+    `SELECT oid::regprocedure::text AS name FROM pg_proc
+     WHERE pronamespace = 'public'::regnamespace AND prorettype <> 'trigger'::regtype ORDER BY 1`
+  )
   return {
+    functions: rows.map(({ name }) => name),
+    roles: { patient: roles.patient, impatient: roles.impatient },
     urls: { patient: at(roles.patient), impatient: at(roles.impatient) },
     group: roles.group,
     sql: async <Row>(text: string, values?: ReadonlyArray<unknown>) =>
@@ -77,8 +91,8 @@ const startServer = (directory: string) =>
   DatabaseServer.make({ directory, settings: { fsync: "off", synchronous_commit: "off", max_connections: "200" } })
 
 /**
- * Roles with the rights an application's processes need, and a disk that can be full: `chaos.full` names the tables
- * that take no new rows.
+ * Roles with the rights an application's processes need; tables of the application; a disk that can be full
+ * (`chaos.full` names the tables that take no new rows); a clock that can be stepped (`chaos.clock`); notes of attempts.
  */
 const prepare = ({ group, impatient, patient }: Record<"group" | "patient" | "impatient", string>) => `
   CREATE ROLE ${group} NOLOGIN;
@@ -88,8 +102,17 @@ const prepare = ({ group, impatient, patient }: Record<"group" | "patient" | "im
   GRANT USAGE ON SCHEMA public TO ${group};
   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ${group};
   GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO ${group};
+  REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA public FROM PUBLIC;
+  GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO ${group};
 
   CREATE SCHEMA chaos;
+  CREATE TABLE chaos.orders (id text PRIMARY KEY);
+  CREATE TABLE chaos.shipped (order_id text PRIMARY KEY);
+  CREATE TABLE chaos.parcels (order_id text);
+  CREATE TABLE chaos.paid (label text);
+  GRANT USAGE ON SCHEMA chaos TO ${group};
+  GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA chaos TO ${group};
+
   CREATE TABLE chaos.full (table_name text PRIMARY KEY);
   CREATE FUNCTION chaos.refuse_when_full() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
   BEGIN
@@ -103,4 +126,80 @@ const prepare = ({ group, impatient, patient }: Record<"group" | "patient" | "im
     `CREATE TRIGGER chaos_full BEFORE INSERT ON public.${table}
        FOR EACH ROW EXECUTE FUNCTION chaos.refuse_when_full();`
   ).join("\n")
-}`
+}
+
+  CREATE TABLE chaos.attempts (
+    task_id uuid, attempt integer, worker_id text, outcome text,
+    at float8 DEFAULT extract(epoch FROM clock_timestamp()) * 1000
+  );
+  CREATE FUNCTION chaos.note_claim() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+  BEGIN
+    INSERT INTO chaos.attempts (task_id, attempt, worker_id) VALUES (NEW.id, NEW.attempt, NEW.worker_id);
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER chaos_claim AFTER UPDATE ON public.queue_tasks
+    FOR EACH ROW WHEN (NEW.attempt > OLD.attempt) EXECUTE FUNCTION chaos.note_claim();
+  CREATE FUNCTION chaos.note_end() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+  BEGIN
+    INSERT INTO chaos.attempts (task_id, attempt, worker_id, outcome)
+    VALUES (NEW.task_id, NEW.attempt, NEW.worker_id, NEW.outcome);
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER chaos_end AFTER INSERT ON public.queue_task_attempts
+    FOR EACH ROW EXECUTE FUNCTION chaos.note_end();
+
+  ${clock({ impatient, patient })}`
+
+/**
+ * A clock of the server that can be stepped without a step of the machine's: functions of its names stand before those
+ * of PostgreSQL in the search path of every function of the schema, of the triggers among them, and of every session;
+ * default values of columns take the time from them, too.
+ */
+const clock = (roles: Record<"patient" | "impatient", string>) => `
+  CREATE TABLE chaos.clock (ahead interval NOT NULL);
+  INSERT INTO chaos.clock VALUES ('0');
+  CREATE SCHEMA chaos_clock;
+  GRANT USAGE ON SCHEMA chaos_clock TO PUBLIC;
+  ${
+  ["clock_timestamp VOLATILE", "statement_timestamp STABLE", "transaction_timestamp STABLE", "now STABLE"].map(
+    (one) => {
+      const [name, volatility] = one.split(" ")
+      return `CREATE FUNCTION chaos_clock.${name}() RETURNS timestamptz LANGUAGE sql ${volatility} SECURITY DEFINER
+      SET search_path = pg_catalog AS 'SELECT pg_catalog.${name}() + ahead FROM chaos.clock';`
+    }
+  ).join("\n  ")
+}
+  DO $do$
+  DECLARE
+    v_one record;
+    v_word text := '\\m(now\\(\\)|(clock|statement|transaction)_timestamp\\(\\))';
+    v_keyword text := '\\m(current_timestamp|current_date|current_time|localtimestamp|localtime)\\M';
+  BEGIN
+    FOR v_one IN
+      SELECT oid::regprocedure AS name, prosrc, proconfig FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    LOOP
+      IF v_one.prosrc ~* v_keyword THEN
+        RAISE '% reads a clock by a keyword, which cannot be stepped', v_one.name;
+      END IF;
+      -- One without a search path of its own is inlined into its caller, and has the path of that one.
+      IF v_one.proconfig::text LIKE '%search_path=%' THEN
+        EXECUTE format('ALTER FUNCTION %s SET search_path = public, chaos_clock, pg_catalog, pg_temp', v_one.name);
+      END IF;
+    END LOOP;
+    FOR v_one IN
+      SELECT d.adrelid::regclass AS table_name, a.attname, pg_get_expr(d.adbin, d.adrelid) AS value
+      FROM pg_attrdef d JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+      JOIN pg_class c ON c.oid = d.adrelid
+      WHERE c.relnamespace = 'public'::regnamespace
+    LOOP
+      IF v_one.value ~* v_keyword OR v_one.value ~ v_word THEN
+        EXECUTE format('ALTER TABLE %s ALTER %I SET DEFAULT %s', v_one.table_name, v_one.attname,
+          regexp_replace(
+            regexp_replace(v_one.value, v_keyword, 'chaos_clock.now()', 'gi'), v_word, 'chaos_clock.\\1', 'g'
+          ));
+      END IF;
+    END LOOP;
+  END
+  $do$;
+  ALTER ROLE ${roles.patient} SET search_path = public, chaos_clock, pg_catalog;
+  ALTER ROLE ${roles.impatient} SET search_path = public, chaos_clock, pg_catalog;`

@@ -12,7 +12,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
-import type * as Scope from "effect/Scope"
+import * as Scope from "effect/Scope"
 import type * as pg from "pg"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
@@ -56,7 +56,10 @@ export interface Options {
    * then to `public`.
    */
   readonly schema?: string | undefined
-  /** Most connections open at once, at least 1. Defaults to 10. */
+  /**
+   * Most connections open at once, at least 1, beside the one that listens. Defaults to 10. While all of them are busy, one more
+   * renews locks and leases.
+   */
   readonly maxConnections?: number | undefined
   /** Longest wait for a connection, more than 0. Defaults to 30 seconds. */
   readonly checkoutTimeout?: Duration.Input | undefined
@@ -153,23 +156,32 @@ export const make = Effect.fn("Database.make")(
   function*(options: Options): Effect.fn.Return<Database["Service"], ProviderError.ProviderError, Scope.Scope> {
     const settings = yield* readSettings(options)
     const isReadOnly = yield* ReadOnly
-    const pool = yield* acquirePool(settings, isReadOnly)
-    if (!isReadOnly) yield* PoolGauges.register(pool)
     const listeners = new Set<() => void>()
-    Retirement.watch(pool, () => {
-      for (const listener of listeners) listener()
+    const open = Effect.fnUntraced(function*(maxConnections: number) {
+      const pool = yield* acquirePool(settings, isReadOnly, maxConnections)
+      Retirement.watch(pool, () => {
+        for (const listener of listeners) listener()
+      })
+      const adapter = new TextAdapter(pool, {
+        // The adapter quotes the name without escaping it.
+        schema: settings.schema.replaceAll("\"", "\"\""),
+        ...(settings.preparedStatements ? { statementNameGenerator: statementNames(settings.schema) } : {})
+      })
+      const client = new PrismaClient({
+        adapter,
+        // Other formats read source files to decorate the message of every failed statement.
+        errorFormat: "minimal"
+      })
+      yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
+      return { pool, adapter, client }
     })
-    const adapter = new TextAdapter(pool, {
-      // The adapter quotes the name without escaping it.
-      schema: settings.schema.replaceAll("\"", "\"\""),
-      ...(settings.preparedStatements ? { statementNameGenerator: statementNames(settings.schema) } : {})
-    })
-    const client = new PrismaClient({
-      adapter,
-      // Other formats read source files to decorate the message of every failed statement.
-      errorFormat: "minimal"
-    })
-    yield* Effect.addFinalizer(() => Effect.promise(() => client.$disconnect()))
+    const main = yield* open(settings.maxConnections)
+    const { client, pool } = main
+    if (!isReadOnly) yield* PoolGauges.register(pool)
+    // Nothing that this process does for long, such as reads of large histories, may end its locks. It connects when it is needed.
+    const scope = yield* Effect.scope
+    const reserve = yield* Effect.cached(Scope.provide(open(1), scope))
+    const isBusy = () => pool.totalCount >= settings.maxConnections && pool.idleCount === 0
 
     /** The first login has worked: a password that is refused now is being changed, here before there. */
     const whileOpen = (reason: ProviderError.Reason) =>
@@ -181,11 +193,13 @@ export const make = Effect.fn("Database.make")(
     const query = <Row>(operation: string, sql: Prisma.Sql) =>
       Effect.suspend(() => {
         counts[operation] = (counts[operation] ?? 0) + 1
-        return Effect.tryPromise({
-          try: () => adapter.sending(sql, (sql) => client.$queryRaw<ReadonlyArray<Row>>(sql)),
-          catch: (thrown) =>
-            new ProviderError.ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
-        })
+        const send = ({ adapter, client }: typeof main) =>
+          Effect.tryPromise({
+            try: () => adapter.sending(sql, (sql) => client.$queryRaw<ReadonlyArray<Row>>(sql)),
+            catch: (thrown) =>
+              new ProviderError.ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
+          })
+        return renewals.has(operation) && isBusy() ? Effect.flatMap(reserve, send) : send(main)
       })
 
     yield* checkServer(pool, settings.address)
@@ -291,13 +305,22 @@ const milliseconds = (name: string, input: Duration.Input) => {
     )
 }
 
-const acquirePool = (settings: Settings, isReadOnly: boolean) =>
+/** Operations that keep what this process holds. */
+const renewals: ReadonlySet<string> = new Set([
+  "renewOrchestrationItemLocks",
+  "renewWorkItemLocks",
+  "renewSessionLocks",
+  "renewTasks",
+  "extendMessages"
+])
+
+const acquirePool = (settings: Settings, isReadOnly: boolean, maxConnections: number) =>
   Effect.acquireRelease(
     Effect.try({
       try: () => {
         const pool = new settings.Pool({
           application_name: settings.applicationName,
-          max: settings.maxConnections,
+          max: maxConnections,
           connectionTimeoutMillis: settings.checkoutTimeoutMs,
           query_timeout: settings.statementTimeoutMs + answerGraceMs,
           ...settings.config,
@@ -319,7 +342,7 @@ const acquirePool = (settings: Settings, isReadOnly: boolean) =>
 
 /**
  * The adapter misreads `timestamptz` in every session time zone except UTC. A pooler gives the connection to other
- * clients as well: it tracks the time zone per client, but would leak our statement timeout to the others.
+ * clients as well: it tracks the time zone per client, but would leak our statement timeout and isolation level to the others.
  */
 const sessionSettings = (settings: Settings, isReadOnly: boolean) =>
   settings.preparedStatements

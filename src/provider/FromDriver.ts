@@ -134,7 +134,7 @@ export const make: (
   })
   // A driver that stores no optimistic turns would have them run for nothing.
   const storeNowMs = store.advanceOrchestrations === undefined ? () => undefined : storeClock.nowMs
-  const firstTurns = optimistic.makeFirstTurns(storeNowMs)
+  const firstTurns = optimistic.makeFirstTurns(storeNowMs, clock)
   const ofActivities = yield* activities.make(store, wakeups, settings)
   const ofReads = yield* reads.make(store, settings)
   yield* storeGauges.make(ofReads.readBacklog, hints)

@@ -8,6 +8,7 @@
  */
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
@@ -29,12 +30,13 @@ export type Queue = "orchestrator" | "worker"
  *   not looked for them need not.
  * - `Serves`: from now on the sender looks for work in this queue. Announced again whenever it has connected.
  * - `Locks`: locks of the sender in this queue run out at `untilMs` at the latest, unless it announces a later time; null:
- *   it holds none now. After that time its work may be claimed by others.
+ *   it holds none now. After that time its work may be claimed by others, and so may what it has stored in either queue and
+ *   not announced. Also announced before a statement that stores work.
  * - `Changed`: instances have ended, have a new status or value, or have cancelled activities. A fingerprint is the first 8
  *   hexadecimal digits of the SHA-256 of an instance id.
  * - `Waiting`: the sender has callers that wait for such changes, for the next five minutes.
  * - `Sampled`: the sender has just read the gauges of the store, so the others need not.
- * - `Hello`: the sender has just connected, and asks for the `Locks` and `Waiting` of the others.
+ * - `Hello`: the sender has just connected, and asks for the `Waiting` of the others.
  *
  * @category models
  * @since 0.2.0
@@ -128,6 +130,11 @@ export class Notifier extends Context.Service<Notifier, {
   readonly listen: (listener: Listener) => Effect.Effect<void, never, Scope.Scope>
   /** Sends hints to all other processes, at once and together. */
   readonly announce: (hints: ReadonlyArray<Hint>) => Effect.Effect<void, NotifierError>
+  /**
+   * Time between two announcements of a process, on average; up to five in a row need not wait. Hints gather meanwhile and
+   * leave together. Defaults to 20 milliseconds.
+   */
+  readonly announceEvery?: Duration.Input | undefined
   /**
    * How many of those that listen now have announced `Serves`, by queue, this process included, if they can be counted.
    * Processes that only start and wait do not count: the others need not make way for them. May cost a statement: ask

@@ -18,7 +18,8 @@
  * - A claim never waits for another claim; it takes the next candidate instead.
  * - A call that stores items waits only shortly for what a transaction of others holds, then fails with `Contention`,
  *   `sqlState` 55P03: the caller tries each item again by itself, so that one that is held delays no other.
- * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests.
+ * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests. If it is set back,
+ *   messages and activities that were not to wait are visible nevertheless, and such messages keep their order.
  * - `lockToken` is opaque to callers; the driver finds the row by primary key from it.
  *
  * **What a driver recognises in texts**
@@ -67,7 +68,8 @@ import type { ProviderError } from "./ProviderError.ts"
 
 export * from "./driver/claims.ts"
 export type * from "./driver/reads.ts"
-export type * from "./driver/turns.ts"
+export { groupOf, makeAdmission, suspectAfter, suspectGroups } from "./driver/suspects.ts"
+export * from "./driver/turns.ts"
 
 type Call<A> = Effect.Effect<A, ProviderError>
 

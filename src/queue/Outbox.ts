@@ -170,8 +170,8 @@ export interface PublisherOptions {
    */
   readonly lease?: Duration.Input | undefined
   /**
-   * How long sent messages stay in the table, for people to look at. Defaults to 1 day. With 0, messages that go to `PgQueue` in
-   * the same schema are deleted as they are sent, which is cheaper.
+   * How long sent messages stay in the table, for people to look at; hints of `QueueNotifier` do not. Defaults to 1 day.
+   * With 0, messages that go to `PgQueue` in the same schema are deleted as they are sent, which is cheaper.
    */
   readonly keepSent?: Duration.Input | undefined
   /** Where the time comes from; `effect` is for tests. Defaults to `database`. */

@@ -34,7 +34,7 @@ import { QueueSignals, Topic } from "./internal/signals.ts"
 import * as statements from "./internal/statements.ts"
 import { takenTasks } from "./internal/takenTasks.ts"
 import type { Taken, TaskColumns } from "./internal/takenTasks.ts"
-import { servesArgs } from "./internal/taskStore.ts"
+import { makeClaimId, servesArgs } from "./internal/taskStore.ts"
 import { Queue } from "./Queue.ts"
 import type { Payload, Received } from "./Queue.ts"
 import type { QueueError } from "./QueueError.ts"
@@ -225,17 +225,20 @@ export const make = Effect.fnUntraced(function*(
     }
   )
 
-  const take = (queue: string, { serves, watch }: sameDatabase.TakingOptions) => {
+  const take = (queue: string, { returnClaim, serves, watch }: sameDatabase.TakingOptions) => {
     const servesSql = servesArgs(serves)
     const receive = claim(queue)
     return (limit: number, visibilityMs: number): Effect.Effect<Found<Taken>, QueueError> =>
       Effect.suspend(() => {
         const token = receipts.makeToken(queue)
+        const claimId = makeClaimId()
         const claimedMs = monotonicMs(clock)
         return rows<TakenRow>("takeTasks", "dx_take_tasks", [
           ...leasing(limit, queue, token, visibilityMs),
-          ...servesSql
+          ...servesSql,
+          Prisma.sql`${claimId}::integer`
         ]).pipe(
+          Effect.tapError((error) => statement.isOfOneCall(error) ? Effect.void : returnClaim(claimId)),
           watch((found) => found.some(({ out_ids, out_tasks }) => (out_tasks ?? out_ids) !== null)),
           Effect.flatMap((found) => {
             const tasks = found.flatMap(({ out_tasks }) => out_tasks === null ? [] : takenTasks(out_tasks, claimedMs))
@@ -248,7 +251,7 @@ export const make = Effect.fnUntraced(function*(
             )
           }),
           Effect.catch((error) =>
-            statement.isOfOneCall(error)
+            statement.isOfOneCall(error) && error.reason._tag !== "PermissionDenied"
               ? receive(limit, visibilityMs)
               : Effect.fail(queueError("receive", queue)(error))
           )

@@ -1,8 +1,9 @@
 /**
  * Processes that share a schema and cannot LISTEN, such as those behind a pooler, wake each other by messages.
  *
- * Each process that listens leases one of a few declared queues, its inbox. Hints for the others are rows of the outbox, one
- * for each inbox that is leased; a publisher sends them. They may be lost, late or doubled, as all hints may.
+ * Each process that listens leases one of a few declared queues, its inbox, and empties it first. Hints for the others are
+ * rows of the outbox, one for each inbox that is leased; a publisher sends them. They may be lost, late or doubled, as all
+ * hints may. No row stays once it is sent, and none is sent or read that is older than five minutes or than the lease.
  *
  * @since 0.2.0
  */
@@ -13,6 +14,7 @@ import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { InBackground } from "../model/internal/inBackground.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { monotonicMs } from "../model/internal/monotonic.ts"
 import { Database } from "../prisma/Database.ts"
 import * as Channels from "../prisma/internal/channels.ts"
 import { Prisma } from "../prisma/internal/client.ts"
@@ -48,6 +50,8 @@ export interface Options {
  * @since 0.2.0
  */
 export const HintMessage = Message.make("hint", {
+  /** When they were announced, by the clock of the database: milliseconds since the Unix epoch. */
+  announced_at_ms: Schema.Number,
   notifications: Schema.Array(Schema.Struct({ channel: Schema.String, payload: Schema.String }))
 })
 
@@ -66,15 +70,16 @@ export const make = Effect.fnUntraced(
       return yield* check.fail("open", "", new InvalidInput({ field: "inboxes", problem }))
     }
     const queue = yield* Queue
-    const leases = makeLeases(yield* Database, inboxes)
+    const clock = yield* Clock.Clock
+    const leases = makeLeases(yield* Database, inboxes, clock)
     const channels = Channels.channelsOf((yield* Database).schema)
     const sender = Channels.makeSender()
-    const clock = yield* Clock.Clock
     let inbox = ""
 
-    const deliver = (listener: Listener, { payload }: Received) =>
+    const deliver = (listener: Listener, isOfUse: (announcedAtMs: number) => boolean, { payload }: Received) =>
       HintMessage.decode(payload).pipe(
-        Effect.map(({ notifications }) => {
+        Effect.map(({ announced_at_ms, notifications }) => {
+          if (!isOfUse(announced_at_ms)) return
           for (const notification of notifications) {
             const received = Channels.decodeNotification(channels, notification)
             if (received !== undefined && received.sender !== sender) listener.receive(received)
@@ -84,7 +89,7 @@ export const make = Effect.fnUntraced(
       )
 
     /** Never ends. While the queue fails, this process learns of no hint. */
-    const receive = (listener: Listener, inbox: string) =>
+    const receive = (listener: Listener, inbox: string, isOfUse: (announcedAtMs: number) => boolean) =>
       Effect.suspend(() => {
         const outage = trouble.make(clock)
         let pauseMs = leastPauseMs
@@ -96,7 +101,7 @@ export const make = Effect.fnUntraced(
               return Effect.forEach(
                 messages,
                 (message) =>
-                  Effect.andThen(deliver(listener, message), Effect.ignore(queue.ack(inbox, message.receipt))),
+                  Effect.andThen(deliver(listener, isOfUse, message), Effect.ignore(queue.ack(inbox, message.receipt))),
                 {
                   concurrency: "unbounded",
                   discard: true
@@ -123,16 +128,16 @@ export const make = Effect.fnUntraced(
       })
 
     /** Ends when the lease is lost. */
-    const renew = (lease: Lease) =>
+    const renew = (lease: Lease, renewed: (lease: Lease) => void) =>
       Effect.suspend(() => {
         let held = lease
         return Effect.delay(
           Effect.suspend(() => leases.renew(held)),
           betweenRenewals
         ).pipe(
-          Effect.map((renewed) => {
-            if (renewed !== undefined) held = renewed
-            return renewed !== undefined
+          Effect.map((newest) => {
+            if (newest !== undefined) renewed(held = newest)
+            return newest !== undefined
           }),
           // While the database does not answer, nothing is announced either.
           Effect.catch(() => Effect.succeed(true)),
@@ -159,8 +164,18 @@ export const make = Effect.fnUntraced(
             }
             shortage.ended()
             inbox = lease.queue
+            let newest = lease
+            // With each renewal this follows the clock of the database, also where it steps.
+            const isOfUse = (announcedAtMs: number) => {
+              const nowMs = monotonicMs(clock)
+              const ageMs = newest.seenMs + nowMs - newest.heardMs - announcedAtMs
+              return ageMs <= Math.min(nowMs - lease.heardMs, expiresMs)
+            }
             listener.connected()
-            return Effect.raceFirst(renew(lease), receive(listener, lease.queue)).pipe(
+            return Effect.raceFirst(
+              renew(lease, (renewed) => void (newest = renewed)),
+              receive(listener, lease.queue, isOfUse)
+            ).pipe(
               Effect.andThen(Effect.sync(() => listener.disconnected("the lease of the inbox was lost"))),
               Effect.ensuring(Effect.sync(() => void (inbox = "")))
             )
@@ -171,6 +186,7 @@ export const make = Effect.fnUntraced(
 
     return Notifier.of({
       name: "queue",
+      announceEvery: "100 millis",
       listen: (listener) =>
         Effect.asVoid(Effect.forkScoped(Effect.provideService(session(listener), InBackground, true))),
       announce: (hints) => {
@@ -196,6 +212,9 @@ export const layer = (options: Options): Layer.Layer<Notifier, QueueError, Datab
 
 const betweenRenewals = Duration.minutes(1)
 
+/** Each process has looked by itself since: by default, `fallbackPollInterval`. */
+const expiresMs = 300_000
+
 const leastPauseMs = 1000
 const mostPauseMs = 30_000
 
@@ -215,43 +234,77 @@ interface Lease {
   readonly queue: string
   /** Of the newest renewal, exactly as stored: another process that has taken the inbox since has written another time. */
   readonly seenAt: string
+  /** The same, milliseconds since the Unix epoch. */
+  readonly seenMs: number
+  /** When this process learned of it, by its monotonic clock. */
+  readonly heardMs: number
 }
 
+type LeaseRow = Omit<Lease, "heardMs">
+
 /** The inboxes in use, in the table `queue_listeners`. */
-const makeLeases = ({ query, schemaSql }: Database["Service"], inboxes: ReadonlyArray<string>) => {
+const makeLeases = (
+  { query, schemaSql }: Database["Service"],
+  inboxes: ReadonlyArray<string>,
+  clock: Clock.Clock
+) => {
   const listeners = Prisma.sql`${schemaSql}.queue_listeners`
   const live = Prisma.sql`seen_at > clock_timestamp() - interval '5 minutes'`
   const failed = ({ message }: ProviderError) => new NotifierError({ problem: message })
 
-  const takeOne = query<Lease>(
-    "leaseInbox",
-    Prisma.sql`INSERT INTO ${listeners} AS taken (queue, seen_at)
+  const lease = Prisma.sql`queue, seen_at::text AS "seenAt",
+    floor(extract(epoch FROM seen_at) * 1000)::float8 AS "seenMs"`
+  const heard = ([row]: ReadonlyArray<LeaseRow>): Lease | undefined =>
+    row === undefined ? undefined : { ...row, heardMs: monotonicMs(clock) }
+
+  const takeOne = Effect.map(
+    query<LeaseRow>(
+      "leaseInbox",
+      Prisma.sql`INSERT INTO ${listeners} AS taken (queue, seen_at)
       SELECT queue, clock_timestamp() FROM unnest(${inboxes}::text[]) AS one (queue)
       WHERE NOT EXISTS (SELECT FROM ${listeners} AS other WHERE other.queue = one.queue AND other.${live})
       ORDER BY random() LIMIT 1
       ON CONFLICT (queue) DO UPDATE SET seen_at = excluded.seen_at WHERE NOT taken.${live}
-      RETURNING queue, seen_at::text AS "seenAt"`
+      RETURNING ${lease}`
+    ),
+    heard
   )
+
+  /** Deletes what the last owner has not read; where it cannot, or in SQS, it lies there until it is received. */
+  const empty = (queue: string) =>
+    Effect.ignore(query(
+      "emptyInbox",
+      Prisma.sql`WITH unsent AS (
+        DELETE FROM ${schemaSql}.queue_outbox WHERE id = ANY (ARRAY(
+          SELECT id FROM ${schemaSql}.queue_outbox WHERE sent_at IS NULL AND queue = ${queue} FOR UPDATE SKIP LOCKED
+        ))
+      )
+      DELETE FROM ${schemaSql}.queue_messages WHERE id = ANY (ARRAY(
+        SELECT id FROM ${schemaSql}.queue_messages WHERE queue = ${queue} FOR UPDATE SKIP LOCKED
+      ))`
+    ))
 
   return {
     /** A free inbox, or why there is none. Processes that start together may choose the same one, so it tries again. */
     take: Effect.gen(function*() {
       for (let tries = 0; tries < 5; tries++) {
-        const [lease] = yield* takeOne
-        if (lease !== undefined) return lease
+        const taken = yield* takeOne
+        if (taken === undefined) continue
+        yield* empty(taken.queue)
+        return taken
       }
       return `all of the ${inboxes.length} inboxes are in use; declare more`
     }),
     /** Undefined if the lease was lost. */
     renew: ({ queue, seenAt }: Lease): Effect.Effect<Lease | undefined, ProviderError> =>
       Effect.map(
-        query<Lease>(
+        query<LeaseRow>(
           "renewInbox",
           Prisma.sql`UPDATE ${listeners} SET seen_at = clock_timestamp()
             WHERE queue = ${queue} AND seen_at = ${seenAt}::text::timestamptz
-            RETURNING queue, seen_at::text AS "seenAt"`
+            RETURNING ${lease}`
         ),
-        ([lease]) => lease
+        heard
       ),
     free: ({ queue, seenAt }: Lease) =>
       query(
@@ -264,8 +317,13 @@ const makeLeases = ({ query, schemaSql }: Database["Service"], inboxes: Readonly
         query(
           "announceByQueue",
           Prisma.sql`SELECT ${schemaSql}.dx_add_to_outbox((
-            SELECT jsonb_agg(jsonb_build_object('queue', queue, 'payload', payload))
-            FROM ${listeners}, jsonb_array_elements(${JSON.stringify(messages)}::jsonb) AS one (payload)
+            SELECT jsonb_agg(jsonb_build_object(
+              'queue', queue,
+              'payload', payload || jsonb_build_object('announced_at_ms', now_ms),
+              'expires_ms', ${expiresMs}::integer
+            ))
+            FROM floor(extract(epoch FROM clock_timestamp()) * 1000) AS now_ms,
+              ${listeners}, jsonb_array_elements(${JSON.stringify(messages)}::jsonb) AS one (payload)
             WHERE queue <> ${own} AND ${live}
           ))`
         ),

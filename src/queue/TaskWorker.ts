@@ -85,7 +85,7 @@ export interface Options<Tasks extends ReadonlyArray<Task.Any>> {
   readonly workerId?: string | undefined
   /**
    * How long handlers may keep running when the layer is released; then they are interrupted, and their tasks are given back without
-   * counting the attempt. Defaults to 10 seconds.
+   * counting the attempt. Their finalizers have 5 seconds. Defaults to 10 seconds.
    */
   readonly gracePeriod?: Duration.Input | undefined
   /** How long a wake-up is hidden from others, extended at half while its handler runs. Defaults to 30 seconds. */
@@ -167,14 +167,16 @@ export const layer = <const Tasks extends ReadonlyArray<Task.Any>>(
         Attempts,
         attempts.make({ database, store, served, watch: claims.watch, workerId }).pipe(withHarmlessLoggers)
       )
-      const sweep = Layer.effectDiscard(withHarmlessLoggers(sweeps.run({
-        store,
-        isBusy: () => running > 0,
-        names: [...served.keys()],
-        shortestLease: Duration.millis(Math.min(...[...served.values()].map(({ leaseMs }) => leaseMs), 3_600_000)),
-        keepEnded: Duration.millis(keepEndedMs),
-        keepDead: Duration.millis(keepDeadMs)
-      })))
+      const sweep = Layer.effectDiscard(Effect.flatMap(Attempts, ({ inTouch }) =>
+        withHarmlessLoggers(sweeps.run({
+          store,
+          isBusy: () => running > 0,
+          inTouch,
+          names: [...served.keys()],
+          shortestLease: Duration.millis(Math.min(...[...served.values()].map(({ leaseMs }) => leaseMs), 3_600_000)),
+          keepEnded: Duration.millis(keepEndedMs),
+          keepDead: Duration.millis(keepDeadMs)
+        }))))
       const queues = [...new Set(options.tasks.map(({ queue }) => queue))]
       const consume = Effect.fnUntraced(function*(queue: string) {
         const settings = yield* consuming.readSettings({

@@ -240,8 +240,7 @@ export const layerActivities: Layer.Layer<
   const signals = yield* QueueSignals
   const store = stores.make(statements.make(yield* Database, {}))
   return service.activityHandlers({
-    store: { create: store.create, cancel: yield* patient(store) },
-    wait: yield* waits.make(store),
+    store: { create: store.create, join: store.join, cancel: yield* patient(store) },
     written: signals.announce([{ topic: Topic.outbox }])
   })
 }))

@@ -42,7 +42,7 @@ export type { Cron, Failure, Webhook, WebhookEvent } from "./internal/triggers.t
  * `name` has 1 to 100 letters, digits, hyphens and underscores, and is part of the keys of the tasks, `cron/<name>/<instant>`:
  * do not change it. `cron` has five fields, or six with seconds. `timeZone` is a name such as `Europe/Berlin`, and defaults
  * to UTC; when its clocks change, a time that does not exist fires at the next one that does, and a time that comes twice fires
- * the first time. `payload` gets the instant.
+ * the first time, or both times if the field of hours begins with `*`. `payload` gets the instant.
  *
  * **Gotchas**
  *
@@ -265,7 +265,7 @@ const checkName = (name: string) => {
 }
 
 const parse = (name: string, expression: string, timeZone: string): Schedule.Cron => {
-  const parsed = Schedule.parse(expression, timeZone)
+  const parsed = cronInstants.parse(expression, timeZone)
   if (Result.isFailure(parsed)) {
     return refuse(name, `cron ${JSON.stringify(expression)}, ${timeZone}`, parsed.failure.message)
   }

@@ -3,6 +3,7 @@
  */
 import type * as Event from "../model/Event.ts"
 import type { ServedBy } from "../model/internal/definitions.ts"
+import * as taskMail from "../model/internal/taskMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 
 /** One try of a call. */
@@ -223,7 +224,8 @@ export const mismatch = (action: Action, event: RequestEvent): string | undefine
 }
 
 /** Kind and name, never a payload. */
-export const describeEvent = (event: RequestEvent): string => described(nouns[event._tag]!, subject(event))
+export const describeEvent = (event: RequestEvent): string =>
+  taskOf(event) ?? described(nouns[event._tag]!, subject(event))
 
 // internal
 
@@ -232,6 +234,13 @@ const compared = ["input", "sessionId", "tag", "value"]
 const subject = (fields: object): string | undefined =>
   "name" in fields ? String(fields.name) : "key" in fields ? String(fields.key) : undefined
 
-const describeAction = (action: Action): string => described(kinds[action._tag].noun, subject(action))
+const describeAction = (action: Action): string => taskOf(action) ?? described(kinds[action._tag].noun, subject(action))
+
+/** A call of a task is an activity of ours, whose input has the name of the task. */
+const taskOf = (fields: object): string | undefined => {
+  if (!("name" in fields && "input" in fields) || !taskMail.creates(String(fields.name))) return undefined
+  const name = taskMail.taskOf(String(fields.input))
+  return name === undefined ? undefined : described("task", name)
+}
 
 const described = (noun: string, subject: string | undefined) => subject === undefined ? noun : `${noun} "${subject}"`

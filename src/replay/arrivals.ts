@@ -3,6 +3,7 @@
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
+import * as taskMail from "../model/internal/taskMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Recorded } from "./action.ts"
 import type { Ledger, Schedule } from "./ledger.ts"
@@ -44,12 +45,15 @@ const nouns: { readonly [K in Schedule]: string } = {
 /**
  * Appends the events of a batch, given the open work of its execution. `abort` is set when an arrival cannot belong to
  * this history, or is a failure that code must not see: the turn then fails with it, without running the code.
+ *
+ * `areRecorded`: the messages were made from the events of a history, so each becomes an event again.
  */
 export const toEvents = (
   executionId: number,
   ledger: Ledger,
   messages: ReadonlyArray<WorkItem.WorkItem>,
-  append: Append
+  append: Append,
+  areRecorded = false
 ): { readonly abort: ErrorDetails.ErrorDetails | undefined; readonly warnings: ReadonlyArray<string> } => {
   const answeredNow = new Set<number>()
   let cancelRequested = ledger.cancelRequest !== undefined
@@ -115,6 +119,8 @@ export const toEvents = (
         append({ _tag: "OrchestrationCancelRequested", reason: message.reason })
         break
       case "QueueMessage":
+        // The call was given up, also with its execution: nothing will ever read the end of its task.
+        if (taskMail.isMailbox(message.name) && !areRecorded && !ledger.expectsTaskEnd(message.name)) break
         append({ _tag: "ExternalEventPersistent", name: message.name, data: message.data })
         break
       default:

@@ -14,6 +14,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as References from "effect/References"
 import type * as Event from "../model/Event.ts"
+import * as taskMail from "../model/internal/taskMail.ts"
 import { describeEvent, isRequest, mayBeMissing, mismatch } from "./action.ts"
 import type { Action, Awaited, Immediate, RequestEvent } from "./action.ts"
 import { Engine, OrchestrationContext } from "./context.ts"
@@ -127,9 +128,11 @@ export class Interpreter {
     return this.continuation
   }
 
-  /** Mailbox messages that the code has not received, oldest first. */
+  /** Mailbox messages for the next execution: those that the code has not received, oldest first. No call outlives its execution. */
   unread(): ReadonlyArray<Event.Of<"ExternalEventPersistent">> {
-    return [...this.ledger.unread(), ...this.undelivered].sort((a, b) => a.eventId - b.eventId)
+    return [...this.ledger.unread(), ...this.undelivered]
+      .filter(({ name }) => !taskMail.isMailbox(name))
+      .sort((a, b) => a.eventId - b.eventId)
   }
 
   customStatus(): string | null {

@@ -6,6 +6,7 @@
  * message goes to the oldest open wait of its name. A signal without a wait is lost, a message waits for the next wait.
  */
 import type * as Event from "../model/Event.ts"
+import * as taskMail from "../model/internal/taskMail.ts"
 
 /** The kinds of events that a completion answers. */
 export type Schedule = "ActivityScheduled" | "TimerCreated" | "SubOrchestrationScheduled"
@@ -40,6 +41,8 @@ export class Ledger {
   private readonly subscriptions = new Map<string, Line>()
   private readonly dequeues = new Map<string, Line>()
   private readonly mailboxes = new Map<string, Array<Message>>()
+  /** Activities that create tasks, open or failed: one that has failed may have created its task, and is repeated. */
+  private readonly creating = new Set<number>()
   private readonly givenUp: ReadonlySet<number>
 
   /**
@@ -72,6 +75,11 @@ export class Ledger {
     return [...this.mailboxes.values()].flat().sort((a, b) => a.eventId - b.eventId)
   }
 
+  /** Whether a call of a task still waits for its end, or may come to wait for it, in the mailbox of this name. */
+  expectsTaskEnd(mailbox: string): boolean {
+    return this.creating.size > 0 || (this.dequeues.get(mailbox)?.hasOpen(this.openDequeues) ?? false)
+  }
+
   /**
    * Enters an event. Returns what is delivered because of it; a wait that has already been given up receives nothing.
    */
@@ -82,6 +90,7 @@ export class Ledger {
       case "ActivityScheduled":
         this.unanswered.set(event.eventId, event._tag)
         this.openActivities.add(event.eventId)
+        if (taskMail.creates(event.name)) this.creating.add(event.eventId)
         break
       case "TimerCreated":
         this.unanswered.set(event.eventId, event._tag)
@@ -98,11 +107,13 @@ export class Ledger {
         this.unanswered.delete(event.sourceEventId!)
         this.answered.add(event.sourceEventId!)
         this.close(event.sourceEventId!)
+        if (event._tag !== "ActivityFailed") this.creating.delete(event.sourceEventId!)
         delivery = { requestId: event.sourceEventId!, answer: event }
         break
       case "ActivityCancelRequested":
       case "SubOrchestrationCancelRequested":
         this.close(event.sourceEventId!)
+        this.creating.delete(event.sourceEventId!)
         break
       case "ExternalSubscribed":
         if (isGivenUp) break
@@ -161,6 +172,9 @@ class Line {
   private served = 0
   push(eventId: number): void {
     this.ids.push(eventId)
+  }
+  hasOpen(open: ReadonlySet<number>): boolean {
+    return this.ids.some((id) => open.has(id))
   }
   /** Closes the oldest wait that is still open, and returns it. */
   next(open: Set<number>): number | undefined {

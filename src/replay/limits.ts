@@ -2,6 +2,7 @@
  * Limits of an instance, as in Duroxide's core: readers in other languages rely on them.
  */
 import { maxTagBytes } from "../model/internal/identifiers.ts"
+import { bytesOf, valueBytes } from "../model/internal/valueBytes.ts"
 import type { Request } from "./conclude.ts"
 import type { Interpreter } from "./interpreter.ts"
 
@@ -15,12 +16,12 @@ export const limitExceeded = (
   interpreter: Pick<Interpreter, "customStatus" | "keyValues">
 ): string | undefined => {
   const status = interpreter.customStatus()
-  if (status !== null && bytes(status) > maxCustomStatusBytes) {
-    return `Custom status size (${bytes(status)} bytes) exceeds limit (${maxCustomStatusBytes} bytes)`
+  if (status !== null && bytesOf(status) > maxCustomStatusBytes) {
+    return `Custom status size (${bytesOf(status)} bytes) exceeds limit (${maxCustomStatusBytes} bytes)`
   }
   for (const { action } of requests) {
-    if (action._tag === "CallActivity" && action.tag !== undefined && bytes(action.tag) > maxTagBytes) {
-      return `Activity '${action.name}' tag size (${bytes(action.tag)} bytes) exceeds limit (${maxTagBytes} bytes)`
+    if (action._tag === "CallActivity" && action.tag !== undefined && bytesOf(action.tag) > maxTagBytes) {
+      return `Activity '${action.name}' tag size (${bytesOf(action.tag)} bytes) exceeds limit (${maxTagBytes} bytes)`
     }
   }
   for (const { action } of requests) {
@@ -32,22 +33,4 @@ export const limitExceeded = (
   }
   const keys = interpreter.keyValues().size
   return keys > maxKeys ? `KV key count (${keys}) exceeds limit (${maxKeys})` : undefined
-}
-
-// internal
-
-const encoder = new TextEncoder()
-
-const bytes = (text: string) => encoder.encode(text).length
-
-/** A string counts without the quotes and escapes of JSON, because Duroxide's typed API stores strings bare. */
-const valueBytes = (text: string): number => bytes(text.startsWith(`"`) ? stringOf(text) : text)
-
-const stringOf = (text: string): string => {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === "string" ? value : text
-  } catch {
-    return text
-  }
 }

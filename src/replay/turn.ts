@@ -28,6 +28,8 @@ export interface Input extends Omit<Execution, "lastEventId">, Omit<Options, "st
   readonly started: StartedFields
   /** Messages in order of arrival, without start messages. */
   readonly messages: ReadonlyArray<WorkItem.WorkItem>
+  /** The messages were made from events of a recorded history: none is left out. Defaults to false. */
+  readonly areRecorded?: boolean | undefined
   /** Called once when the code continues outside a turn, because it awaits something that is not durable. */
   readonly onStray: () => void
 }
@@ -83,7 +85,7 @@ export const run = (input: Input): Ran => {
   const carried = history.length === 0 ? started.carryForwardEvents ?? [] : []
   for (const [name, data] of carried) recorder.append({ _tag: "ExternalEventPersistent", name, data })
   const ledger = problem === undefined ? program.ledger : Ledger.of(history)
-  const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append)
+  const arrived = arrivals.toEvents(executionId, ledger, input.messages, recorder.append, input.areRecorded)
   const arrivedCount = recorder.added.length
   const ran = arrived.abort === undefined && problem === undefined
     ? program.advance(execution, recorder, arrived.warnings)

@@ -1,8 +1,9 @@
 /**
  * The slots of activities: which claimed activity runs now, which waits for a slot, and how many more may be claimed.
  *
- * A slot is a running handler, nothing else: it is free as soon as its handler has ended, while the outcome is stored. So
- * that it need not wait for the next claim, some activities are claimed ahead. They wait here, in the order of their
+ * A slot is a running handler, nothing else: it is free as soon as its handler has ended, while the outcome is stored. Only
+ * outcomes of many megabytes keep the slots closed: no handler begins until the store has taken most of them. So that a
+ * slot need not wait for the next claim, some activities are claimed ahead. They wait here, in the order of their
  * claims, but not for long: another process may have a free slot. Therefore activities are claimed ahead only while
  * handlers are short, and one that waits too long is given back.
  */
@@ -16,7 +17,9 @@ export class ActivitySlots<Delivery> {
   private readonly running = new Map<Delivery, number>()
   /** With the time of their claim; in its order. */
   private readonly waiting = new Map<Delivery, number>()
-  private readonly unsettled = new Set<Delivery>()
+  /** With the bytes of their outcomes. */
+  private readonly unsettled = new Map<Delivery, number>()
+  private unsettledBytes = 0
   private reserved = 0
   /** How long handlers run, on average; undefined before the first has ended. */
   private meanMs: number | undefined
@@ -42,7 +45,7 @@ export class ActivitySlots<Delivery> {
   /** How many more activities may be claimed now. */
   room(): number {
     // An outage: what cannot be stored must not pile up.
-    if (this.unsettled.size >= mostUnsettled(this.concurrency)) return 0
+    if (this.isFull || this.unsettled.size >= mostUnsettled(this.concurrency)) return 0
     const taken = this.running.size + this.waiting.size + this.reserved
     return Math.max(0, this.concurrency + this.ahead() - taken)
   }
@@ -71,7 +74,7 @@ export class ActivitySlots<Delivery> {
 
   /** Gives a free slot to the activity that has waited longest. */
   next(): Delivery | undefined {
-    if (this.running.size >= this.concurrency) return undefined
+    if (this.isFull || this.running.size >= this.concurrency) return undefined
     const [delivery] = this.waiting.keys()
     if (delivery === undefined) return undefined
     this.waiting.delete(delivery)
@@ -81,7 +84,12 @@ export class ActivitySlots<Delivery> {
 
   /** Whether `next` has an activity. */
   get mayBegin(): boolean {
-    return this.waiting.size > 0 && this.running.size < this.concurrency
+    return this.waiting.size > 0 && this.running.size < this.concurrency && !this.isFull
+  }
+
+  /** Outcomes that are not stored take much memory. */
+  private get isFull(): boolean {
+    return this.unsettledBytes >= mostUnsettledBytes
   }
 
   /** A handler has ended. */
@@ -93,15 +101,17 @@ export class ActivitySlots<Delivery> {
     this.meanMs = this.meanMs === undefined ? tookMs : average(this.meanMs, tookMs)
   }
 
-  /** A handler has ended, or will not begin: its slot is free, but its claim is not settled yet. */
-  settling(delivery: Delivery): void {
+  /** A handler has ended, or will not begin: its slot is free, but its outcome of `bytes` is not stored yet. */
+  settling(delivery: Delivery, bytes: number): void {
     this.free(delivery)
-    this.unsettled.add(delivery)
+    this.unsettled.set(delivery, bytes)
+    this.unsettledBytes += bytes
   }
 
   /** The claim of an activity has ended. */
   forget(delivery: Delivery): void {
     this.waiting.delete(delivery)
+    this.unsettledBytes -= this.unsettled.get(delivery) ?? 0
     this.unsettled.delete(delivery)
     this.free(delivery)
   }
@@ -178,3 +188,6 @@ const average = (mean: number, last: number) => mean + (last - mean) / 5
 
 /** Outcomes that may wait for the store before no more is claimed. */
 const mostUnsettled = (concurrency: number) => Math.max(32, 8 * concurrency)
+
+/** Bytes of outcomes that may wait for the store before no more is claimed, and no handler begins. */
+const mostUnsettledBytes = 16 * 1024 * 1024

@@ -14,6 +14,7 @@ import type { ProviderError } from "../provider/ProviderError.ts"
 import type { WarmProgram } from "../replay/turn.ts"
 import * as batches from "./batch.ts"
 import { failedTurn, poisonedActivity, poisonedInstance, refusedByStore } from "./failing.ts"
+import { verdict } from "./policies.ts"
 import type { Registration, Registry } from "./registry.ts"
 
 /** The claim is abandoned: the work will be delivered again. */
@@ -107,8 +108,9 @@ export type UnstoredTurn =
 export type TurnOrigin = "Resume" | "Replay" | "Refusal"
 
 export const unstoredTurn = (error: ProviderError, origin: TurnOrigin, item: OrchestrationItem): UnstoredTurn => {
-  if (error.reason._tag === "LockLost") return { _tag: "Release" }
-  if (!isRefusedData(error) || origin === "Refusal") return postponed("TurnNotStored", error.message)
+  const answer = verdict(error)
+  if (answer === "Lost") return { _tag: "Release" }
+  if (answer === "Kept" || origin === "Refusal") return postponed("TurnNotStored", error.message)
   // The store will refuse the turn of the replay as well, but only a replay can fail the instance.
   if (origin === "Resume") return { _tag: "Replay" }
   // The store will never take what this turn stores, so running it again would only repeat that.
@@ -156,9 +158,9 @@ export const canAdvance = (
   // The instance may have been deleted, and started again with the same id.
   warm.started.timestampMs === item.startedAtMs
 
-/** The time of a turn without a claim; undefined without a clock. Time does not run backwards in a history. */
-export const optimisticTime = (storeNowMs: number | undefined, warm: WarmProgram): number | undefined =>
-  storeNowMs === undefined ? undefined : Math.max(storeNowMs, warm.lastEvent.timestampMs)
+/** The time of a turn without a claim. Time does not run backwards in a history. */
+export const optimisticTime = (storeNowMs: number, warm: WarmProgram): number =>
+  Math.max(storeNowMs, warm.lastEvent.timestampMs)
 
 /** How many activities of a turn may be handed over to this process, at most: the store looks at their tags as well. */
 export const mayBeHandedOver = ({ forRust, workerItems }: Turn, activities: ReadonlySet<string>): number =>
@@ -214,8 +216,9 @@ export type UnstoredOutcome =
   | Abandon<"OutcomeRefused">
 
 export const unstoredOutcome = (item: Activity, completion: Completion, error: ProviderError): UnstoredOutcome => {
-  if (error.reason._tag === "LockLost") return { _tag: "Leave" }
-  if (!isRefusedData(error)) return { _tag: "Retry" }
+  const answer = verdict(error)
+  if (answer === "Lost") return { _tag: "Leave" }
+  if (answer === "Kept") return { _tag: "Retry" }
   // The store will never take this outcome, so running the handler again would only repeat that.
   return completion._tag === "ActivityFailed" && completion.details._tag === "Infrastructure"
     ? { _tag: "Abandon", because: "OutcomeRefused", pause: "growing", counts: true }
@@ -232,9 +235,6 @@ const unserved = (name: string): Abandon<"Unserved"> => ({
   counts: false,
   problem: `this process does not serve ${name}`
 })
-
-/** The payload is at fault. A database schema that does not fit, or a missing right, is for the operator to fix. */
-const isRefusedData = ({ reason }: ProviderError) => reason._tag === "DataRefused" || reason._tag === "InvalidInput"
 
 const failed = (item: Activity, details: ErrorDetails): Completion => ({
   _tag: "ActivityFailed",

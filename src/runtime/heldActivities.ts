@@ -26,11 +26,16 @@ import type { Supervisor } from "./supervisor.ts"
 type Service = Provider["Service"]
 
 export interface HeldActivities {
-  /** Until `leave`, its lock is renewed and its cancellation is noticed. */
-  readonly enter: (held: Held) => void
+  /**
+   * Until `leave`, its lock is renewed and its cancellation is noticed. Its lock counts from `askedAtMs`, the monotonic time
+   * at which the store was asked for it: when the answer arrives, it may be over.
+   */
+  readonly enter: (held: Held, askedAtMs: number) => void
   readonly leave: (held: Held) => void
   /** Whether its lock is certain to be live. */
   readonly isLocked: (held: Held) => boolean
+  /** Whether at least half of its lock is certain to be left. */
+  readonly isFresh: (held: Held) => boolean
   /** Revives its lock, unless another process has taken it. */
   readonly renew: (held: Held) => Effect.Effect<void, ProviderError>
   /**
@@ -192,12 +197,11 @@ export const make = Effect.fnUntraced(function*(
   )
 
   return {
-    enter: (held) => {
-      const now = monotonicMs(clock)
-      held.checkedAtMs = now
-      held.lockedUntilMs = now + lockTimeoutMs
+    enter: (held, askedAtMs) => {
+      held.checkedAtMs = askedAtMs
+      held.lockedUntilMs = askedAtMs + lockTimeoutMs
       all.add(held)
-      if (now + checksOf(held).intervalMs < wakesAtMs) bell.openUnsafe()
+      if (askedAtMs + checksOf(held).intervalMs < wakesAtMs) bell.openUnsafe()
     },
     leave: (held) => {
       all.delete(held)
@@ -205,6 +209,7 @@ export const make = Effect.fnUntraced(function*(
       if (all.size === 0) inTouch.openUnsafe()
     },
     isLocked: (held) => monotonicMs(clock) < held.lockedUntilMs,
+    isFresh: (held) => monotonicMs(clock) + lockTimeoutMs / 2 <= held.lockedUntilMs,
     renew,
     inTouch: inTouch.await
   }

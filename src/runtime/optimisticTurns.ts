@@ -6,6 +6,7 @@
  * An instance has one such turn under way at most. Outcomes that come in the same tick, or during a turn, lead to one
  * turn together.
  */
+import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -16,6 +17,7 @@ import type * as Event from "../model/Event.ts"
 import * as coreVersion from "../model/internal/coreVersion.ts"
 import { seriesOf } from "../model/internal/labelled.ts"
 import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { monotonicMs } from "../model/internal/monotonic.ts"
 import * as Metrics from "../model/Metrics.ts"
 import type { Claimed, HandOver, Provider, Turn } from "../provider/Provider.ts"
 import { LockLost, ProviderError } from "../provider/ProviderError.ts"
@@ -54,8 +56,8 @@ export interface HandOverSlots {
   readonly free: () => number
   /** Gives back slots that are not used. */
   readonly release: (count: number) => void
-  /** Runs an activity in a slot that was reserved for it. */
-  readonly begin: (claimed: Claimed<Activity>) => void
+  /** Runs an activity in a slot that was reserved for it; its turn was sent at `askedAtMs`, monotonic milliseconds. */
+  readonly begin: (claimed: Claimed<Activity>, askedAtMs: number) => void
 }
 
 export const make = Effect.fnUntraced(function*(options: {
@@ -70,24 +72,29 @@ export const make = Effect.fnUntraced(function*(options: {
   readonly isFree: (firstTurns: number) => boolean
 }): Effect.fn.Return<OptimisticTurns, never, Scope.Scope> {
   const { isFree, pauses, provider, registry, runner, settings, unstored, warm } = options
+  const clock = yield* Clock.Clock
   const context = yield* Effect.context<never>()
   const runFork = Effect.runForkWith(context)
   const runSyncExit = Effect.runSyncExitWith(context)
   let slots: HandOverSlots | undefined
 
-  const reserve = (turn: Turn): HandOver | undefined => {
+  const reserve = (turn: Turn): Reserved | undefined => {
     const most = slots === undefined ? 0 : decide.mayBeHandedOver(turn, slots.activities)
     const limit = most === 0 ? 0 : slots!.reserve(most)
     if (limit === 0) return undefined
     const { activities, lockTimeout, tags } = slots!
-    return { limit, spare: slots!.free(), lockTimeout, activities: [...activities], tags }
+    return {
+      handOver: { limit, spare: slots!.free(), lockTimeout, activities: [...activities], tags },
+      askedAtMs: monotonicMs(clock)
+    }
   }
 
   /** Runs what was handed over, and gives back the slots that are left. */
-  const beginHandedOver = (reserved: HandOver | undefined, handedOver: ReadonlyArray<Claimed<Activity>>) => {
+  const beginHandedOver = (reserved: Reserved | undefined, handedOver: ReadonlyArray<Claimed<Activity>>) => {
     if (reserved === undefined) return
-    for (const claimed of handedOver) slots!.begin(claimed)
-    if (reserved.limit > handedOver.length) slots!.release(reserved.limit - handedOver.length)
+    const { askedAtMs, handOver: { limit } } = reserved
+    for (const claimed of handedOver) slots!.begin(claimed, askedAtMs)
+    if (limit > handedOver.length) slots!.release(limit - handedOver.length)
   }
 
   const stored = (
@@ -131,11 +138,11 @@ export const make = Effect.fnUntraced(function*(options: {
       if (Exit.isFailure(exit)) return undefined
       const { ran, turnSpan } = exit.value
       const { turn } = ran
-      const handOver = reserve(turn)
+      const reserved = reserve(turn)
       firstTurns++
       return {
         turn,
-        handOver,
+        handOver: reserved?.handOver,
         settled: (handedOver) => {
           firstTurns--
           // First: what is handed over may end at once, and leads to the next turn.
@@ -146,7 +153,7 @@ export const make = Effect.fnUntraced(function*(options: {
                 : count("first", "queued")
             )
           )
-          beginHandedOver(handOver, Option.getOrElse(handedOver, () => []))
+          beginHandedOver(reserved, Option.getOrElse(handedOver, () => []))
           if (Option.isNone(handedOver)) turnSpan.notStored()
           if (turnSpan.span !== undefined) runFork(turnSpan.end(Exit.void))
         }
@@ -167,11 +174,12 @@ export const make = Effect.fnUntraced(function*(options: {
   /** The turn that outcomes lead to: it is stored with them, or they are left to the ordinary way. */
   const advance = (instanceId: string, outcomes: ReadonlyArray<Outcome>): Effect.Effect<void> => {
     const program = warm.peek(instanceId)
-    const nowMs = program && decide.optimisticTime(provider.storeNowMs(), program)
-    if (program === undefined || nowMs === undefined) return Effect.sync(() => settle(outcomes, "Unstored"))
+    const clockMs = provider.storeNowMs()
+    if (program === undefined || clockMs === undefined) return Effect.sync(() => settle(outcomes, "Unstored"))
     const fitting = outcomes.filter(({ activity }) => decide.canAdvance(activity, program))
     settle(outcomes.filter((outcome) => !fitting.includes(outcome)), "Unstored")
     if (fitting.length === 0) return Effect.void
+    const nowMs = decide.optimisticTime(clockMs, program)
     // Whatever follows, only its next state may be used.
     warm.take(instanceId)
     const messages = fitting.map(({ completion }) => completion)
@@ -180,7 +188,7 @@ export const make = Effect.fnUntraced(function*(options: {
       { name, instanceId, executionId, traceparent, messages },
       (turnSpan) =>
         Effect.flatMap(runner.resume(program, { nowMs, messages }, { messages }), (resumed) => {
-          if (resumed._tag === "Ran") return send(instanceId, program, resumed.ran, fitting, turnSpan)
+          if (resumed._tag === "Ran") return send(instanceId, program, clockMs, resumed.ran, fitting, turnSpan)
           turnSpan.notStored()
           return reportWarm(warm)
         })
@@ -195,25 +203,27 @@ export const make = Effect.fnUntraced(function*(options: {
   const send = (
     instanceId: string,
     program: turns.WarmProgram,
+    clockMs: number,
     ran: turns.Ran,
     outcomes: ReadonlyArray<Outcome>,
     turnSpan: spans.TurnSpan
   ): Effect.Effect<void> =>
     Effect.suspend(() => {
       turnSpan.ran(ran)
-      const handOver = reserve(ran.turn)
+      const reserved = reserve(ran.turn)
       const results = outcomes.map(({ activity: { lockToken }, completion }) => ({ lockToken, completion }))
       return provider.advanceOrchestration({
         instanceId,
         lastEvent: program.lastEvent,
         results,
         turn: ran.turn,
-        handOver
+        clockMs,
+        handOver: reserved?.handOver
       }).pipe(
         Effect.onExit((exit) =>
           Effect.sync(() =>
             beginHandedOver(
-              handOver,
+              reserved,
               Exit.isSuccess(exit) && exit.value._tag === "Advanced" ? exit.value.handedOver : []
             )
           )
@@ -285,6 +295,13 @@ export const make = Effect.fnUntraced(function*(options: {
 })
 
 // internal
+
+/** Slots for the activities of a turn, kept since just before it was sent. */
+interface Reserved {
+  readonly handOver: HandOver
+  /** Monotonic milliseconds. */
+  readonly askedAtMs: number
+}
 
 /** An outcome that waits for the turn it leads to. */
 interface Outcome {

@@ -1,12 +1,33 @@
 /**
- * How both dispatchers pause and log failures.
+ * How both dispatchers and task workers pause and log failures.
  *
  * The provider repeats a failed statement. Here only work is repeated: an instance whose turn cannot be stored is
- * paused, the outcome of an activity is kept and sent again after a pause.
+ * paused, the outcome of an activity or of an attempt at a task is kept and sent again after a pause.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type { ProviderError } from "../provider/ProviderError.ts"
+
+/**
+ * What an error of the store means for work that has ended, and whose outcome the store has not taken: activities, attempts at
+ * tasks and turns.
+ *
+ * - `Lost`: others have the work, or it was settled.
+ * - `Refused`: the store will never take this outcome, as its data is at fault.
+ * - `Kept`: everything else, until the store answers. A login that is refused, a missing right, a schema that does not fit, a
+ *   statement that was cancelled or failed in an unknown way are for the operator to mend, and the work has been done.
+ */
+export const verdict = ({ reason }: ProviderError): "Lost" | "Refused" | "Kept" => {
+  switch (reason._tag) {
+    case "LockLost":
+      return "Lost"
+    case "DataRefused":
+    case "InvalidInput":
+      return "Refused"
+    default:
+      return "Kept"
+  }
+}
 
 /** 100 milliseconds, doubled with each failure so far, at most one minute. */
 export const pauseAfter = (failures: number) => Duration.millis(Math.min(100 * 2 ** Math.min(failures, 10), 60_000))

@@ -76,6 +76,13 @@ export const report = (execution: Execution, { diedOf, outcome, turn }: turns.Ra
         ? Effect.logDebug(`${component}: instance failed with an error of its Schema`)
         : diedOf !== undefined
         ? Effect.logError(`${component}: program died, its instance fails`, diedOf)
+        : isChangedCode(outcome.details)
+        ? Effect.annotateLogs(
+          Effect.logError(
+            `${component}: instance failed, its code has changed: bring the old code back, or make the change a new version`
+          ),
+          { error: failureReason(outcome.details) }
+        )
         : Effect.logWarning(`${component}: instance failed: ${failureReason(outcome.details)}`)
     ),
     Effect.annotateLogs({ orchestration_name: execution.name, new_events: turn.historyDelta.length })
@@ -116,6 +123,9 @@ const isPoisonOf = (details: ErrorDetails.ErrorDetails) =>
   details._tag === "Poison" && !("Activity" in details.messageType)
 
 // Errors of the program's own Schema and cancellations are outcomes that the application asked for.
+const isChangedCode = (details: ErrorDetails.ErrorDetails) =>
+  details._tag === "Configuration" && ErrorDetails.display(details).startsWith("nondeterministic")
+
 const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
 
 // The message of an application error is a payload. The message of an exceeded limit is written by this package.

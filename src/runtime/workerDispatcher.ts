@@ -26,7 +26,7 @@ import { Call } from "./activityCall.ts"
 import { ActivitySlots } from "./activitySlots.ts"
 import * as claims from "./claims.ts"
 import * as decide from "./decide.ts"
-import type { Activity } from "./decide.ts"
+import type { Activity, Completion } from "./decide.ts"
 import type { ActivityCode } from "./handlers.ts"
 import { Held } from "./heldActivities.ts"
 import type { HeldActivities } from "./heldActivities.ts"
@@ -81,11 +81,11 @@ export const make = Effect.fnUntraced(function*(options: {
 
   // -- deliveries ----------------------------------------------------------------------------------
 
-  /** Takes charge of a claim. */
-  const accept = (claimed: Claimed<Activity>) => {
+  /** Takes charge of a claim that the store was asked for at `askedAtMs`, monotonic milliseconds. */
+  const accept = (claimed: Claimed<Activity>, askedAtMs: number) => {
     const delivery = new Delivery(claimed)
     deliveries.add(delivery)
-    heldActivities.enter(delivery)
+    heldActivities.enter(delivery, askedAtMs)
     delivery.isAdmitted = sessions.admit(claimed.item)
     if (isStopping() || !delivery.isAdmitted) return settle(delivery, outcomes.abandon(delivery, givenBack))
     const decision = decide.activity(claimed, { handlers, maxAttempts: settings.maxAttempts })
@@ -143,11 +143,27 @@ export const make = Effect.fnUntraced(function*(options: {
 
   const beginNext = () => {
     for (let delivery = slots.next(); delivery !== undefined; delivery = slots.next()) {
-      // Held up by something that blocked the event loop: another process may have it.
-      if (heldActivities.isLocked(delivery)) begin(delivery)
+      if (heldActivities.isFresh(delivery)) begin(delivery)
+      else if (heldActivities.isLocked(delivery)) renewFirst(delivery)
+      // A late answer, or something that blocked the event loop: another process may have it.
       else giveBack(delivery)
     }
     if (slots.untilOverdueMs() !== undefined) queued.openUnsafe()
+  }
+
+  /** Its lock could end before the first renewal, which comes when half of a lock is left. */
+  const renewFirst = (delivery: Delivery) => {
+    const goOn = (isRenewed: boolean) =>
+      Effect.sync(() => {
+        if (delivery.isLost) return
+        if (isRenewed && heldActivities.isLocked(delivery) && !isStopping()) begin(delivery)
+        else giveBack(delivery)
+      })
+    const renewed = Effect.matchEffect(heldActivities.renew(delivery), {
+      onSuccess: () => goOn(true),
+      onFailure: () => goOn(false)
+    })
+    delivery.fiber = run(inItsName(delivery, renewed))
   }
 
   const begin = (delivery: Delivery) => {
@@ -172,23 +188,18 @@ export const make = Effect.fnUntraced(function*(options: {
           // The one that interrupted it settles its claim.
           if (delivery.phase !== "Running") return Effect.void
           const decision = decide.handlerEnd(delivery.item, exit)
-          return settled(
-            delivery,
-            restore(
-              decision._tag === "Store"
-                ? outcomes.store(delivery, decision.completion)
-                : outcomes.abandon(delivery, decision)
-            )
-          )
+          return decision._tag === "Store"
+            ? settled(delivery, restore(outcomes.store(delivery, decision.completion)), sizeOf(decision.completion))
+            : settled(delivery, restore(outcomes.abandon(delivery, decision)))
         }
       )
     )
 
-  /** Settles a claim, and frees the slot of its handler at once. */
-  const settled = (delivery: Delivery, settlement: Effect.Effect<void>) => {
+  /** Settles a claim with an outcome of `bytes`, and frees the slot of its handler at once. */
+  const settled = (delivery: Delivery, settlement: Effect.Effect<void>, bytes = 0) => {
     delivery.phase = "Settling"
     delivery.onLost = () => {}
-    slots.settling(delivery)
+    slots.settling(delivery, bytes)
     changed()
     return Effect.flatMap(Effect.exit(settlement), (exit) => {
       // A shutdown has interrupted it.
@@ -262,7 +273,7 @@ export const make = Effect.fnUntraced(function*(options: {
         }),
         (claimed) => {
           if (claimed.length > 0) slots.claimTook(monotonicMs(clock) - lookedAtMs)
-          claimed.forEach(accept)
+          for (const one of claimed) accept(one, lookedAtMs)
           beginNext()
           return claimed.length === 0 && slots.room() > 0 ? "Nothing" : "Something"
         }
@@ -330,9 +341,9 @@ export const make = Effect.fnUntraced(function*(options: {
         slots.release(count)
         changed()
       },
-      begin: (claimed) => {
+      begin: (claimed, askedAtMs) => {
         slots.release(1)
-        accept(claimed)
+        accept(claimed, askedAtMs)
         changed()
       }
     }
@@ -358,6 +369,14 @@ class Delivery extends Held {
     this.claimSpan = claimed.claimSpan
   }
 }
+
+/** Roughly, in bytes. The text of a result is at hand: it is not encoded once more. */
+const sizeOf = (completion: Completion) =>
+  completion._tag === "ActivityCompleted"
+    ? completion.result.length
+    : completion.details._tag === "Application"
+    ? completion.details.message.length
+    : 0
 
 /** Of an activity that has not run, or was interrupted by a shutdown. */
 const givenBack = { pause: "none", counts: false } as const

@@ -58,7 +58,8 @@ export interface ImportReport extends Copy.Report {}
  * as such, and nothing is copied; then `serve` pins executions of the file that are still under way, still pinned to
  * Duroxide, and locked by no process.
  *
- * All locks of the file are released; numbers of attempts stay. Ids of messages are new, in the same order.
+ * All locks of the file are released; numbers of attempts stay. Ids of messages are new, in the same order, in front of
+ * those of messages that were sent here before.
  *
  * Fails with `SqliteError`.
  *

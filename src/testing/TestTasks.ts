@@ -21,6 +21,7 @@ import { taskKey } from "../queue/internal/taskCode.ts"
 import type { Failed, TaskCode } from "../queue/internal/taskCode.ts"
 import * as failures from "../queue/internal/taskFailure.ts"
 import * as tasksService from "../queue/internal/tasksService.ts"
+import type { Caller, TaskStore } from "../queue/internal/taskStore.ts"
 import type { Wait } from "../queue/internal/taskWaits.ts"
 import * as Task from "../queue/Task.ts"
 import { Tasks } from "../queue/Tasks.ts"
@@ -70,7 +71,7 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
     const process = yield* TestProcess
     const tasks = storeOf(process)
     const worker = yield* makeWorker(tasks, served)
-    const store: tasksService.Store = {
+    const store: tasksService.Store & Pick<TaskStore, "join"> = {
       create: (all) =>
         Effect.map(Clock.currentTimeMillis, (nowMs) =>
           all.map((task) => {
@@ -86,6 +87,15 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
             : memory.hasEnded(row)
             ? Effect.succeed("Ended" as const)
             : Effect.as(worker.cancel(row, reason, replies), "Cancelled" as const)
+        }),
+      join: (id, caller) =>
+        Effect.sync(() => {
+          const row = tasks.rows.get(id)
+          if (row === undefined) return ["Missing", null, null]
+          if (memory.hasEnded(row)) return [row.status, row.result, row.error]
+          const others = row.callers.filter(({ mailbox }) => mailbox !== caller.mailbox)
+          row.callers = [...others, caller]
+          return null
         }),
       redrive: (ids, name) =>
         Effect.map(Clock.currentTimeMillis, (nowMs) =>
@@ -120,7 +130,7 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
     })
     return Layer.merge(
       Layer.succeed(Tasks, restful(Tasks.of(service), process.rest)),
-      tasksService.activityHandlers({ store, wait, written: Effect.void })
+      tasksService.activityHandlers({ store, written: Effect.void })
     )
   })) as never
 
@@ -220,19 +230,31 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
 
   // -- ends --------------------------------------------------------------------------------------
 
-  /** The message to the execution that waits is stored with the end. */
+  const isRunning = ({ executionId, instanceId }: Caller) =>
+    Effect.map(
+      Effect.orDie(provider.readInstance(instanceId)),
+      Option.exists((instance) => instance.executionId === executionId && instance.status === "Running")
+    )
+
+  /** The messages to the executions that wait are stored with the end. */
   const ended = (row: Row, status: "Completed" | "Dead" | "Cancelled", values: { result?: string; error?: string }) =>
     Effect.clockWith((clock) => {
       memory.end(row, clock.currentTimeMillisUnsafe(), status, values)
-      return row.reply === undefined ? Effect.void : Effect.orDie(provider.enqueueForOrchestrator({
-        message: {
-          _tag: "QueueMessage",
-          instance: row.reply.instanceId,
-          name: row.reply.mailbox,
-          data: JSON.stringify({ status, result: row.result, error: row.error })
-        },
-        delay: Option.none()
-      }))
+      const callers = row.reply === undefined ? row.callers : [row.reply, ...row.callers]
+      row.callers = []
+      return Effect.forEach(callers, (caller) =>
+        Effect.when(
+          Effect.orDie(provider.enqueueForOrchestrator({
+            message: {
+              _tag: "QueueMessage",
+              instance: caller.instanceId,
+              name: caller.mailbox,
+              data: JSON.stringify({ status, result: row.result, error: row.error })
+            },
+            delay: Option.none()
+          })),
+          isRunning(caller)
+        ), { discard: true })
     })
 
   const cancel = (row: Row, reason: string, replies: boolean) =>
@@ -243,13 +265,7 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
     })
 
   const isOrphaned = ({ reply }: Row) =>
-    reply === undefined ? Effect.succeed(false) : Effect.map(
-      Effect.orDie(provider.readInstance(reply.instanceId)),
-      Option.match({
-        onNone: () => true,
-        onSome: ({ executionId, status }) => executionId !== reply.executionId || status !== "Running"
-      })
-    )
+    reply === undefined ? Effect.succeed(false) : Effect.map(isRunning(reply), (isRunning) => !isRunning)
 
   // -- attempts ----------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { copyFile } from "node:fs/promises"
+import { dirname, join } from "node:path"
 import * as Files from "../sqlite/files.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import * as Cli from "./cli.ts"
@@ -35,6 +37,21 @@ describe("import sqlite", () => {
       assert.strictEqual(different.exitCode, 1)
       const { differences, isEqual } = JSON.parse(different.stdout)
       assert.deepStrictEqual([isEqual, differences.length, differences[0].instanceId], [false, 1, "child"])
+    }))
+
+  it.live("warns of a file without its write-ahead log", () =>
+    Effect.gen(function*() {
+      const whole = yield* prepared
+      assert.notInclude((yield* whole.run("import sqlite")).stdout, "-wal")
+      const { file, target } = yield* prepared
+      file.sql("PRAGMA wal_checkpoint(TRUNCATE)")
+      const copy = join(dirname(file.path), "copy.db")
+      yield* Effect.promise(() => copyFile(file.path, copy))
+      const run = (...flags: ReadonlyArray<string>) =>
+        Cli.run(["import", "sqlite", copy, "--url", target.url, ...flags])
+      const { exitCode, stdout } = yield* run()
+      assert.strictEqual(exitCode, 0)
+      assert.match(stdout, /^incomplete\? .* has no -wal file beside it/m)
     }))
 
   it.live("--serve, repeated, pins running instances to this package", () =>

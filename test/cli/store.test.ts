@@ -147,7 +147,7 @@ it.layer(Shop.layer, { excludeTestServices: true })("on a store", (it) => {
         listening: { processes: 0, orchestrations: 0, activities: 0 },
         health: { status: "healthy", problems: [] }
       })
-      assert.deepInclude(found, { messages: { waiting: 0, oldestAgeMs: null } })
+      assert.deepInclude(found, { messages: { waiting: 0, oldestAgeMs: null, beforeStart: 0 } })
       assert.lengthOf(found.activities, 1)
       assert.deepInclude(found.activities[0], { tag: "gpu", waiting: 1 })
       assert.isAtLeast(found.activities[0].oldestAgeMs, 10_000)
@@ -227,12 +227,23 @@ it.effect("a schema that lacks migrations: every command says which to run, exit
     const none = { waiting: 0, later: 0, failing: 0, oldestAgeMs: null }
     assert.deepInclude(JSON.parse((yield* cli("queues --json")).stdout), { outbox: none })
     assert.deepInclude(JSON.parse((yield* cli("status --json")).stdout), {
-      messages: { waiting: 0, oldestAgeMs: null },
+      messages: { waiting: 0, oldestAgeMs: null, beforeStart: 0 },
       activities: [],
       tasks: { pending: 0, running: 0, dead: 0, oldestAgeMs: null },
       outbox: none
     })
     assert.match((yield* cli("status")).stdout, /^instances +none$/m)
+    assert.match((yield* cli("status")).stdout, /^messages +none waits$/m)
+    // In both commands also what waits for a start.
+    yield* sql(
+      `INSERT INTO "${schema}".orchestrator_queue (instance_id, work_item, visible_at, created_at)
+       SELECT 'early-' || n, '{"QueueMessage":{}}', now(), now() FROM generate_series(1, 5) AS n`
+    )
+    assert.match((yield* cli("queues")).stdout, /^\(no instance yet\) +5 /m)
+    assert.match((yield* cli("status")).stdout, /^messages +none waits; 5 for the start of an instance$/m)
+    assert.deepInclude(JSON.parse((yield* cli("status --json")).stdout), {
+      messages: { waiting: 0, oldestAgeMs: null, beforeStart: 5 }
+    })
   }))
 
 it.effect("a database that does not exist: how to create it, exit code 2", () =>

@@ -8,6 +8,7 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { parse, parseAllDocuments } from "yaml"
 import * as Session from "../../src/prisma/internal/migrationSession.ts"
+import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as settings from "../../src/runtime/settings.ts"
 import * as Command from "../utils/command.ts"
 import * as Docs from "../utils/docs.ts"
@@ -18,7 +19,7 @@ const folder = fileURLToPath(new URL("../../examples/deployment/", import.meta.u
 
 /** The rows of the table that begins with this cell, as cells without code marks. */
 const table = (first: string): ReadonlyArray<ReadonlyArray<string>> => {
-  const rows = page.slice(page.search(new RegExp(String.raw`^\| ${first} +\|`, "m"))).split("\n\n")[0]!.split("\n")
+  const rows = page.slice(page.search(new RegExp(String.raw`^ *\| ${first} +\|`, "m"))).split("\n\n")[0]!.split("\n")
   return rows.slice(2).map((row) => row.split("|").slice(1, -1).map((cell) => cell.trim().replaceAll("`", "")))
 }
 
@@ -80,7 +81,7 @@ describe("docs/deployment.md:", () => {
     Effect.gen(function*() {
       const { url } = yield* PgServer.database
       const queries = new Map(Docs.blocks(page, "sql").map(({ code, heading }) => [heading, code]))
-      assert.lengthOf([...queries.keys()], 4)
+      assert.lengthOf([...queries.keys()], 5)
       const client = yield* PgServer.connect(url)
       const rows = new Map<string, ReadonlyArray<Record<string, unknown>>>()
       for (const [heading, code] of queries) {
@@ -91,6 +92,31 @@ describe("docs/deployment.md:", () => {
       assert.strictEqual(Number(room!["remaining"]), Number(room!["allowed"]) - Number(room!["used"]))
       const tables = new Set(rows.get("Dead rows of the queues")!.map((row) => row["relname"]))
       assert.lengthOf([...tables], 5)
+      const unused = rows.get("Unused indexes")!
+      assert.isAbove(unused.length, 5)
+      const keys = unused.filter(({ index_name }) => String(index_name).endsWith("_pkey"))
+      assert.deepStrictEqual(keys, [], "keys are used by writes")
+    }).pipe(Effect.scoped))
+
+  it.live("indexes of one's own: the check at the start takes no notice, and the query finds them", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      yield* sql("CREATE INDEX CONCURRENTLY app_instances_by_version ON instances (orchestration_version)")
+      const { code } = Docs.blocks(page, "sql").find(({ heading }) => heading === "Unused indexes")!
+      const found = yield* sql(code)
+      assert.include(found.map(({ index_name }) => index_name), "app_instances_by_version")
+      yield* Migrator.verify({ url })
+    }).pipe(Effect.scoped))
+
+  it.live("a machine of one's own: the server knows each setting, and which need a restart", () =>
+    Effect.gen(function*() {
+      const { sql } = yield* PgServer.emptyDatabase
+      const rows = table("Setting")
+      assert.lengthOf(rows, 3)
+      for (const [name, , restart] of rows) {
+        const [found] = yield* sql("SELECT context FROM pg_settings WHERE name = $1", [name])
+        assert.strictEqual(found!["context"] === "postmaster" ? "yes" : "no", restart, name)
+      }
     }).pipe(Effect.scoped))
 })
 

@@ -31,6 +31,25 @@ const SeasonLive = Season.toLayer(Effect.fn(function*({ gamesLeft }) {
   return yield* Season.continueAsNew({ gamesLeft: gamesLeft - 1 })
 }))
 
+const Scores = Effect.gen(function*() {
+  const scores: Record<string, number> = {}
+  for (const player of (yield* KeyValue.getAll).keys()) {
+    const score = yield* KeyValue.make(player, Schema.Int).get
+    if (Option.isSome(score)) scores[player] = score.value
+  }
+  return scores
+})
+
+const Match = Orchestration.make("Match", { success: Schema.Record(Schema.String, Schema.Int) })
+
+const MatchLive = Match.toLayer(Effect.fn(function*() {
+  for (const [player, score] of [["Noor", 3], ["Ada", 5]] as const) {
+    yield* KeyValue.make(player, Schema.Int).set(score)
+    yield* Effect.sleep("1 minute")
+  }
+  return yield* Scores
+}))
+
 const Prepare = Activity.make("Prepare")
 
 const Rounds = Orchestration.make("Rounds", {
@@ -94,9 +113,10 @@ const prune = Effect.gen(function*() {
 // -----------------------------------------------------------------------------
 
 const virtually = Effect.provide(TestRuntime.layer(
-  Runtime.layer({ orchestrations: [Season, Rounds, Slow, Leaver], activities: [Prepare] }).pipe(
+  Runtime.layer({ orchestrations: [Season, Match, Rounds, Slow, Leaver], activities: [Prepare] }).pipe(
     Layer.provide([
       SeasonLive,
+      MatchLive,
       RoundsLive,
       LeaverLive,
       Slow.toLayer(() => Effect.sleep("1 hour")),
@@ -114,9 +134,16 @@ describe("docs/state.md", () => {
   it("its examples are those tested here", () => {
     const here = Docs.withoutIndentation(Docs.read("test/docs/state.test.ts"))
     const examples = Docs.blocks(Docs.read("docs/state.md"), "ts")
-    assert.lengthOf(examples, 7)
+    assert.lengthOf(examples, 8)
     for (const { code } of examples) assert.include(here, Docs.withoutIndentation(code))
   })
+
+  it.effect("all values of the instance are listed in the order of their keys", () =>
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const scores = yield* client.execute(Match, { instanceId: "match" })
+      assert.deepStrictEqual(Object.entries(scores), [["Ada", 5], ["Noor", 3]])
+    }).pipe(virtually))
 
   it.effect("values, status and unread messages are kept; all can be read while it runs and afterwards", () =>
     Effect.gen(function*() {

@@ -74,7 +74,7 @@ const SchedulerLive = Trigger.scheduler({
 
 const onSchedule = (event: { readonly time: string }) =>
   Trigger.run(Nightly, { until: new Date(event.time) }).pipe(
-    Effect.provide(Layer.provideMerge(Tasks.layer, QueueDatabase.layer({ url: process.env.DATABASE_URL! }))),
+    Effect.provide(QueueDatabase.layer({ url: process.env.DATABASE_URL! })),
     Effect.runPromise
   )
 

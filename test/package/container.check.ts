@@ -9,6 +9,7 @@ import { cp, mkdtemp, readdir, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Command from "../utils/command.ts"
+import * as DockerIgnore from "../utils/dockerIgnore.ts"
 import * as Docs from "../utils/docs.ts"
 import * as Packed from "../utils/packed.ts"
 import * as PgServer from "../utils/PgServer.ts"
@@ -63,7 +64,7 @@ const application = async () => {
 
 /** Runs the steps; returns the folder of the last stage, its environment and its command. */
 const build = async (context: string, within: string) => {
-  const ignored = new Set(Docs.read("examples/deployment/Dockerfile.dockerignore").trim().split("\n"))
+  const isLeftOut = DockerIgnore.reader(Docs.read("examples/deployment/Dockerfile.dockerignore"))
   const stages = new Map<string, string>()
   const environment: Record<string, string> = {}
   let folder = ""
@@ -76,7 +77,7 @@ const build = async (context: string, within: string) => {
       const [, stage] = /^--from=(\w+) \/app \.\/$/.exec(rest)!
       await cp(stages.get(stage!)!, folder, { recursive: true, verbatimSymlinks: true })
     } else if (keyword === "COPY") {
-      const names = rest === ". ." ? (await readdir(context)).filter((name) => !ignored.has(name)) : rest.split(" ")
+      const names = rest === ". ." ? (await readdir(context)).filter((name) => !isLeftOut(name)) : rest.split(" ")
       for (const name of names) {
         if (name !== "./") await cp(join(context, name), join(folder, name), { recursive: true })
       }

@@ -135,7 +135,7 @@ describe("beside the Prisma CLI", () => {
             // These name no table, and a setting would keep the planner from inlining them.
             assert.deepStrictEqual(
               rows.filter(({ proconfig }) => proconfig === null).map(({ proname }) => proname),
-              ["dx_is_plain", "dx_route", "dx_semantic_version", "dx_tag", "dx_task_id"]
+              ["dx_group_of", "dx_is_plain", "dx_route", "dx_semantic_version", "dx_tag", "dx_task_id"]
             )
             for (const { proconfig, proname } of rows) {
               if (proconfig !== null) {

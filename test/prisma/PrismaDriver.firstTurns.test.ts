@@ -88,7 +88,7 @@ describe("startOrchestrations with a first turn:", () => {
         const before = yield* statements
         const [answer] = yield* driver.startOrchestrations([begin("a", { ...changes, ...end })])
         assert.strictEqual(yield* statements, before + 1)
-        assert(typeof answer === "object")
+        assert(typeof answer === "object" && answer._tag === "Begun")
         assert.include(answer, { _tag: "Begun", nowMs: 0 })
         assert.deepStrictEqual(answer.handedOver.map(({ index }) => index), [0])
         assert.deepStrictEqual(yield* rows("a"), expected)
@@ -106,6 +106,27 @@ describe("startOrchestrations with a first turn:", () => {
           yield* sql(`DELETE FROM ${table}`)
         }
       }
+    }))
+
+  it.effect("stores the start alone if the time of its turn is not the store's, and says the store's", () =>
+    Effect.gen(function*() {
+      const { driver, sql } = yield* open
+      yield* TestClock.adjust(60_000)
+      const started = { _tag: "Started", nowMs: 60_000 } as const
+      assert.deepStrictEqual(yield* driver.startOrchestrations([begin("alone", { clockMs: 57_999 })]), [started])
+      const answers = yield* driver.startOrchestrations([
+        begin("early", { clockMs: 57_999 }),
+        begin("in time", { clockMs: 58_000 }),
+        begin("late", { clockMs: 62_001 })
+      ])
+      assert.deepStrictEqual([answers[0], answers[2]], [started, started])
+      assert.deepStrictEqual(tags(answers), ["Started", "Begun", "Started"])
+      assert.deepStrictEqual(yield* sql("SELECT instance_id FROM orchestrator_queue ORDER BY id"), [
+        { instance_id: "alone" },
+        { instance_id: "early" },
+        { instance_id: "late" }
+      ])
+      assert.deepStrictEqual(yield* sql("SELECT DISTINCT instance_id FROM history"), [{ instance_id: "in time" }])
     }))
 
   it.effect("writes one version of each row", () =>

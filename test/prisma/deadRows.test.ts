@@ -110,7 +110,7 @@ describe("dead rows:", () => {
         } as const
         return Effect.map(
           driver.startOrchestrations([Test.start(instanceId, { firstTurn: { turn, handOver } })]),
-          ([answer]) => typeof answer === "object" ? answer.handedOver.length : answer
+          ([answer]) => typeof answer === "object" && answer._tag === "Begun" ? answer.handedOver.length : answer
         )
       }
       const lasting = (until: string) =>
@@ -139,5 +139,66 @@ describe("dead rows:", () => {
       yield* run(claim)
       const [row] = yield* run("SELECT current_setting('duroxide_prisma.worker_queue', true) AS mark")
       assert.isNull(row.mark)
+    }))
+
+  it.live("a thorough claim looks below the mark", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const database = yield* Database.make({ url: test.url, schema: test.schema, maxConnections: 1 })
+      const driver = yield* Effect.provideService(PrismaDriver.make(), Database.Database, database)
+      const mark = (queue: string, key: Prisma.Sql) =>
+        database.query(
+          "test",
+          Prisma.sql`SELECT set_config(
+            ${`duroxide_prisma.${queue}`}::text,
+            ARRAY[concat(${queue}::text::regclass::oid, ${key}), '0', '9999999999999', '9999999999998']::text,
+            false
+          )`
+        )
+      yield* driver.enqueueForWorker([Test.activity()])
+      yield* driver.startOrchestrations([Test.start("a")])
+      const activities = (isThorough: boolean) =>
+        Effect.map(
+          driver.fetchWorkItems({ limit: 1, lockTimeoutMs: 1, tags: { _tag: "Any" }, session: null, isThorough }),
+          ({ length }) => length
+        )
+      const instances = (isThorough: boolean) =>
+        Effect.map(
+          driver.fetchOrchestrationItems({ limit: 1, lockTimeoutMs: 1, versions: null, isThorough }),
+          ({ length }) => length
+        )
+      yield* mark("worker_queue", Prisma.sql`true, null::text[], null::text[]`)
+      yield* mark(
+        "orchestrator_queue",
+        Prisma.sql`null::integer[], null::integer[], null::text[], null::text[], false`
+      )
+      assert.deepStrictEqual([yield* activities(false), yield* instances(false)], [0, 0])
+      assert.deepStrictEqual([yield* activities(true), yield* instances(true)], [1, 1])
+    }))
+})
+
+describe("activities under way:", () => {
+  it.live("a handover reads a few hundred of them, however many there are", () =>
+    Effect.gen(function*() {
+      const run = yield* session(yield* PgServer.database)
+      const reads = (count: number) =>
+        Effect.gen(function*() {
+          yield* run(
+            `INSERT INTO worker_queue (work_item, visible_at, created_at, route, tag, lock_token, locked_until, attempt_count)
+             SELECT '{}', now(), now(), 'A', dx_no_tag(), 'x', 9e15, 1 FROM generate_series(1, ${count})`
+          )
+          const entries = Effect.map(
+            run(
+              "SELECT pg_stat_get_xact_tuples_returned('worker_queue_route_visible_at_id_idx'::regclass)::int AS read"
+            ),
+            ([row]) => row.read as number
+          )
+          const before = yield* entries
+          const workers = JSON.stringify([{ names: ["A"], untagged: true, tags: [] }])
+          yield* run(`SELECT dx_count_waiting($1, 8, ${Date.now() + 60_000})`, [workers])
+          return (yield* entries) - before
+        })
+      assert.isBelow(yield* reads(200), 250)
+      assert.isBelow(yield* reads(2800), 300)
     }))
 })

@@ -98,7 +98,7 @@ describe("a schema of our own", () => {
       yield* Effect.addFinalizer(() => sql("DROP SCHEMA stays CASCADE"))
       const neighbour = yield* Duroxide.objects(sql, "stays")
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 20)
+      assert.lengthOf(removed.tables, 21)
       assert.isTrue(removed.schema)
       assert.notInclude(yield* schemas(sql), schema)
       assert.deepStrictEqual(yield* Duroxide.objects(sql, "stays"), neighbour)
@@ -252,7 +252,7 @@ describe("an adopted schema", () => {
       const rows = yield* stored
       const applied = yield* silently(Migrator.adopt({ url }))
       const removed = yield* reset({ url })
-      assert.lengthOf(removed.tables, 11)
+      assert.lengthOf(removed.tables, 12)
       for (const table of removed.tables) assert.match(table, /^(queue|sqlite)_/)
       assert.isFalse(removed.schema)
       assert.isAbove(removed.functions.length, 15)

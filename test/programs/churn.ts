@@ -188,7 +188,7 @@ const advance = Effect.fnUntraced(function*(
   }
 })
 const handedOver = (answer: ProviderDriver.OptimisticAnswer | ProviderDriver.StartAnswer) => {
-  const all = typeof answer === "object" && answer._tag !== "Queued" ? answer.handedOver : []
+  const all = typeof answer === "object" && "handedOver" in answer ? answer.handedOver : []
   count("handed over", all.length)
   return all
 }

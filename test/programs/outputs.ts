@@ -7,3 +7,10 @@ export const Output = Task.make("Output", {
   success: Schema.Number,
   lease: "1 second"
 })
+
+/** Ends its worker if it is guilty. */
+export const Crowd = Task.make("Crowd", {
+  payload: { isGuilty: Schema.Boolean },
+  lease: "1 second",
+  retry: { maxAttempts: 4 }
+})

@@ -39,6 +39,17 @@ describe("Hints", () => {
       ])
     }))
 
+  it.effect("a notifier may ask for fewer announcements: 14 in a second of constant hints", () =>
+    Effect.gen(function*() {
+      const { notifier, sent } = manual()
+      const hints = yield* hintsOf.make({ ...notifier, announceEvery: "100 millis" }, options)
+      for (let ms = 0; ms < 1000; ms += 10) {
+        hints.announce(work(0))
+        yield* pass(10)
+      }
+      assert.lengthOf(sent, 14)
+    }))
+
   it.effect("of work that is visible, one leaves for each queue; of later work, the first times", () =>
     Effect.gen(function*() {
       const { notifier, sent } = manual()

@@ -63,6 +63,16 @@ const pair = Effect.gen(function*() {
   return { connect, heard, sender, store, worker }
 })
 
+/** Until the process announces work that it has stored: then it is dead. */
+const lasting = (announce: Notifier.Notifier["Service"]["announce"]): Notifier.Notifier["Service"]["announce"] => {
+  let isDead = false
+  return (hints) => {
+    const before = isDead ? [] : hints.filter(({ _tag }) => _tag !== "Work")
+    isDead ||= before.length < hints.length
+    return announce(before)
+  }
+}
+
 /** What a wait came back with, and after how many milliseconds. */
 const timed = <A, E, R>(wait: Effect.Effect<A, E, R>) =>
   Effect.flatMap(
@@ -216,11 +226,12 @@ describe("Long polling: what it costs", () => {
       store.statements()
       yield* sender.enqueueForWorker(activity(2))
       yield* pass("1 minute")
-      // The look that finds it, and one because it took all it asked for.
+      // The look that finds it, one because it took all it asked for, and one for what a process that died may hold.
       assert.deepStrictEqual(store.statements(), [
         "enqueueForWorker",
         "fetchWorkItems",
         "ackWorkItems",
+        "fetchWorkItems",
         "fetchWorkItems"
       ])
     }))
@@ -412,6 +423,48 @@ describe("Long polling: what no hint announces", () => {
       for (const [, atMs] of found) assert.isAtMost(atMs, 31_000)
       assert.isAtMost(store.looks().length, 6)
     }))
+
+  it.effect("what a process has stored in the other queue, and not announced, is found with its locks", () =>
+    Effect.gen(function*() {
+      const { connect, sender, store, worker } = yield* pair
+      const scope = yield* Scope.make()
+      const mortal = yield* Scope.provide(open(store.driver, connect("mortal")), scope)
+      yield* sender.enqueueForWorker(activity(2))
+      assert.isDefined(yield* fetchActivity(mortal))
+      const [fetch] = yield* waiting(1, timed(fetchInstance(worker)))
+      yield* pass("3 seconds")
+      yield* store.directly.enqueueForOrchestrator([row("kept back")])
+      yield* Scope.close(scope, Exit.void)
+      yield* pass("29 seconds")
+      const [[claimed, atMs] = []] = yield* ended([fetch!])
+      assert.strictEqual(claimed?.item.instanceId, "kept back")
+      assert.isAtMost(atMs!, 31_000)
+    }))
+
+  for (const stores of ["a start", "a message", "an activity"] as const) {
+    it.effect(`${stores}, stored by a process that died before it announced it, is found`, () =>
+      Effect.gen(function*() {
+        const { connect, store, worker } = yield* pair
+        const scope = yield* Scope.make()
+        const { announce, ...notifier } = connect("mortal")
+        const dying = { ...notifier, announce: lasting(announce) }
+        const mortal = yield* Scope.provide(open(store.driver, dying), scope)
+        const fetch = stores === "an activity"
+          ? Effect.asVoid(fetchActivity(worker))
+          : Effect.asVoid(fetchInstance(worker))
+        const [waits] = yield* waiting(1, timed(fetch))
+        yield* pass("1 minute")
+        store.looks()
+        if (stores === "a start") yield* mortal.startOrchestration(Starts.start("a"))
+        else if (stores === "a message") yield* mortal.enqueueForOrchestrator(message("a"))
+        else yield* mortal.enqueueForWorker(activity(2))
+        yield* settle
+        yield* Scope.close(scope, Exit.void)
+        yield* pass("4 seconds")
+        const [[, atMs] = []] = yield* ended([waits!])
+        assert.isAtMost(atMs!, 64_000)
+      }))
+  }
 
   it.effect("locks of a process that renews them are not looked at", () =>
     Effect.gen(function*() {

@@ -6,7 +6,8 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import { make as makeHints } from "../../src/provider/internal/hints.ts"
-import { counts, isolated, values } from "../utils/metrics.ts"
+import * as LongPolling from "../utils/longPolling.ts"
+import { counts, isolated, observed, values } from "../utils/metrics.ts"
 
 describe("Gauges of waiting", () => {
   it.effect("the state of the listener is shown", () =>
@@ -66,6 +67,40 @@ describe("Gauges of waiting", () => {
       const after = yield* counts(Metrics.wakeReasons)
       assert.strictEqual((after["worker NotifyReceived"] ?? 0) - (before["worker NotifyReceived"] ?? 0), 1)
       assert.isUndefined(after["orchestrator NotifyReceived"])
+    }).pipe(isolated))
+
+  it.effect("the time from a hint to the next claim is observed, once for each claim of work", () =>
+    Effect.gen(function*() {
+      const driver = MemoryDriver.make()
+      const { listener, notifier } = LongPolling.manual()
+      const provider = yield* LongPolling.open(driver, notifier)
+      const other = yield* LongPolling.open(driver, undefined)
+      listener().connected()
+      const take = LongPolling.waiting(1, LongPolling.fetchActivity(provider))
+      const hint = { hint: Notifier.Hint.Work({ queue: "worker", visibleAtMs: 0 }), sender: "other" }
+
+      const [first] = yield* take
+      yield* LongPolling.pass("1 minute")
+      listener().receive(hint)
+      yield* LongPolling.pass("1 second")
+      assert.deepStrictEqual(yield* observed(Metrics.hintToClaim), {}, "a look for nothing")
+
+      yield* other.enqueueForWorker(activity)
+      yield* other.enqueueForWorker({ ...activity, id: 3 })
+      listener().receive(hint)
+      listener().receive(hint)
+      yield* LongPolling.settle
+      assert.isDefined(first!.pollUnsafe())
+      assert.deepStrictEqual(yield* observed(Metrics.hintToClaim), { worker: [1, 0] })
+      const [second] = yield* take
+      assert.isDefined(second!.pollUnsafe())
+      assert.deepStrictEqual(yield* observed(Metrics.hintToClaim), { worker: [1, 0] }, "no hint")
+
+      yield* other.enqueueForWorker({ ...activity, id: 4 })
+      listener().receive(hint)
+      yield* LongPolling.pass("5 seconds")
+      yield* take
+      assert.deepStrictEqual(yield* observed(Metrics.hintToClaim), { worker: [2, 5_000] }, "no free slot until then")
     }).pipe(isolated))
 
   it.effect("the mode of each queue is shown", () =>

@@ -180,26 +180,32 @@ describe("Poll mode:", () => {
       assert.strictEqual(yield* perSecond, 0)
     }))
 
-  it.effect("entering and leaving the mode is logged for each queue, with the reason", () => {
+  it.effect("entering and leaving the mode is logged for each queue, with its reason, duration and empty looks", () => {
     const lines: Array<unknown> = []
     const logger = Logger.make(({ fiber, logLevel, message }) => {
-      const { queue, reason } = fiber.getRef(References.CurrentLogAnnotations)
-      if (String(message).includes("aggressive mode")) lines.push([logLevel, String(message), queue, reason])
+      if (!String(message).includes("aggressive mode")) return
+      const { package: _, ...annotations } = fiber.getRef(References.CurrentLogAnnotations)
+      lines.push([logLevel, String(message), annotations])
     })
     return Effect.gen(function*() {
       const { listener, provider } = yield* waits
       yield* waiting(1, fetchInstance(provider))
+      yield* pass("1 second")
+      listener().receive(work("worker", 1e12))
+      yield* pass("10 seconds")
       lines.length = 0
       listener().disconnected("gone")
       listener().connected()
       yield* pass("2 minutes")
       const enters = "Provider: enters aggressive mode, it polls"
       const leaves = "Provider: leaves aggressive mode, hints wake it again"
+      const reason = "ListenerDisconnected"
+      const polled = { reason, duration_ms: 60_000, empty_looks: 601 }
       assert.deepStrictEqual(lines, [
-        ["Debug", enters, "orchestrator", "ListenerDisconnected"],
-        ["Debug", enters, "worker", "ListenerDisconnected"],
-        ["Debug", leaves, "orchestrator", undefined],
-        ["Debug", leaves, "worker", undefined]
+        ["Debug", enters, { queue: "orchestrator", reason }],
+        ["Debug", enters, { queue: "worker", reason, since_hint_ms: 10_000 }],
+        ["Debug", leaves, { queue: "orchestrator", ...polled }],
+        ["Debug", leaves, { queue: "worker", ...polled, since_hint_ms: 70_000 }]
       ])
     }).pipe(Effect.provide(Logger.layer([logger])), Effect.provideService(References.MinimumLogLevel, "Debug"))
   })
@@ -353,6 +359,7 @@ describe("What a process announces:", () => {
         lastEvent: Starts.scheduled("i", 3),
         results: [],
         turn,
+        clockMs: 0,
         handOver: { limit: 1, lockTimeout: Duration.seconds(30), activities: ["A"], tags: { _tag: "DefaultOnly" } }
       }))
       yield* settle

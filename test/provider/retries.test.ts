@@ -256,6 +256,7 @@ describe("Retries:", () => {
             completion: { _tag: "ActivityCompleted", instance: "a", executionId: 1, id: 2, result: "" }
           }],
           turn,
+          clockMs: 0,
           handOver: undefined
         })
     ]

@@ -99,11 +99,11 @@ describe("A queue with a late look:", () => {
       queue.received({
         hint: Hint.Work({ queue: "worker", visibleAtMs: 0, ...(isOne && { only }) }),
         sender: "a"
-      })
+      }, 0)
       return only.id
     }
     const isTaken = (...ids: ReadonlyArray<string>) =>
-      queue.received({ hint: Hint.Taken({ queue: "worker", ids }), sender: "b" })
+      queue.received({ hint: Hint.Taken({ queue: "worker", ids }), sender: "b" }, 0)
     const looks = Effect.map(pass("1 second"), () => woken.splice(0).filter((reason) => reason === "NotifyReceived"))
     return { isTaken, looks, queue, woken, work }
   })
@@ -152,7 +152,7 @@ describe("A queue with a late look:", () => {
       queue.received({
         hint: Hint.Locks({ queue: "worker", untilMs: (yield* Clock.currentTimeMillis) + 600_000 }),
         sender: "b"
-      })
+      }, 0)
       yield* pass("1 minute")
       woken.splice(0)
       isTaken(work(true))

@@ -85,7 +85,8 @@ describe("News inside the process:", () => {
           instanceId: "a",
           lastEvent: scheduled("a", 2),
           results: [{ lockToken: "1.t", completion }],
-          turn
+          turn,
+          clockMs: 0
         })
       )
       assert.strictEqual(error.reason._tag, "InvalidInput")

@@ -242,6 +242,22 @@ layer(Stores, { excludeTestServices: true })((it) => {
   })
 
   describe("discardVersion:", () => {
+    it.effect("waits for an attempt that has locked its task, and then commits its batch", () =>
+      Effect.gen(function*() {
+        const { batch, begin, dataset, datasetUuid, transaction, ...test } = yield* open
+        const version = yield* dataset.openVersion(datasetUuid)
+        const running = yield* begin((yield* dataset.publishBatch(batch(version, "a"))).taskId)
+        const tx = yield* transaction()
+        yield* tx.run(`SELECT dx_lock_attempt('${running.taskId}', ${running.attempt})`)
+        const discard = yield* Effect.forkChild(dataset.discardVersion(datasetUuid, version))
+        yield* waitForStatement(test, "dx_discard_version", "Lock")
+        const { outputUri } = yield* tx.dataset.commitBatch(running, { outputUri: "s3://out/a", recordCount: 1 })
+        assert.strictEqual(outputUri, "s3://out/a")
+        yield* tx.commit
+        yield* Fiber.join(discard)
+        assert.strictEqual(yield* tagOf(dataset.publishBatch(batch(version, "b"))), "VersionNotBuilding")
+      }))
+
     it.effect("cancels its tasks, and their attempts can commit nothing", () =>
       Effect.gen(function*() {
         const { batch, begin, dataset, datasetUuid, sql } = yield* open

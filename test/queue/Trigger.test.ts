@@ -142,6 +142,28 @@ describe("a cron trigger:", () => {
       )
     }).pipe(Effect.scoped))
 
+  it.live("an instant fires once, even if its task was deleted: the tasks and the time are one statement", () =>
+    Effect.gen(function*() {
+      const { ask, keys, sql, wakeups } = yield* open
+      const call = ask("cron/hourly", cronCall("2026-01-01T09:00:20.000Z"))
+      yield* ask("cron/hourly", cronCall("2026-01-01T08:30:00.000Z"))
+      // The time cannot be stored: as if the process died before.
+      yield* sql(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$`)
+      yield* sql("CREATE TRIGGER refuse BEFORE UPDATE ON queue_triggers FOR EACH ROW EXECUTE FUNCTION refuse()")
+      assert.strictEqual((yield* call).status, 503)
+      assert.deepStrictEqual([yield* keys, yield* wakeups], [[], 0])
+      yield* sql("DROP TRIGGER refuse ON queue_triggers")
+      // Each of the calls has read the time before the others fire; the tasks end and are deleted at once.
+      const calls = yield* Effect.forEach(
+        Array.from({ length: 10 }),
+        () => Effect.tap(call, () => sql("DELETE FROM queue_tasks")),
+        { concurrency: "unbounded" }
+      )
+      assert.deepStrictEqual(calls.map(({ status }) => status), calls.map(() => 200))
+      assert.deepStrictEqual(calls.flatMap(({ body }) => body.instants), [hour(9)])
+      assert.strictEqual(yield* wakeups, 1)
+    }).pipe(Effect.scoped))
+
   it.live("a new one begins with its first run, and fires all that were missed later in parts", () =>
     Effect.gen(function*() {
       const { ask, keys } = yield* open
@@ -258,7 +280,8 @@ describe("the endpoint:", () => {
         ["decoded", `{"amount":"s3cret"}`, `${ofDecoded}Expected number at ["amount"]`],
         ["decoded", `{"amount":777.5}`, `${ofDecoded}Expected an integer at ["amount"]`],
         ["decoded", `{"note":"s3cret"}`, `${ofDecoded}Missing key at ["amount"]`],
-        ["decoded", `"s3cret"`, `${ofDecoded}Expected object`]
+        ["decoded", `"s3cret"`, `${ofDecoded}Expected object`],
+        ["decoded", `amount=s3cret`, "the body is not JSON in UTF-8"]
       ] as const
       yield* into(Effect.gen(function*() {
         const handle = yield* Trigger.handler({ token: Redacted.make(token), webhooks: [payments, decoded] })

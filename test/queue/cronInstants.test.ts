@@ -1,12 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import * as Cron from "effect/Cron"
 import * as Result from "effect/Result"
-import { dueInstants, isInstant } from "../../src/queue/internal/cronInstants.ts"
+import { dueInstants, isInstant, parse } from "../../src/queue/internal/cronInstants.ts"
 import type { CatchUp } from "../../src/queue/internal/cronInstants.ts"
 
 const at = (text: string) => Date.parse(text)
 
-const schedule = (expression: string, timeZone = "UTC") => Result.getOrThrow(Cron.parse(expression, timeZone))
+const schedule = (expression: string, timeZone = "UTC") => Result.getOrThrow(parse(expression, timeZone))
 
 const due = (
   expression: string,
@@ -130,6 +129,49 @@ describe("the instants that are due:", () => {
       "2026-10-25T00:30:00Z",
       "2026-10-26T01:30:00Z"
     ])
+  })
+
+  it("daylight saving: intervals continue through the hour that comes twice, and times of the day come once", () => {
+    const every = (minutes: number, from: string, until: string) => {
+      const instants: Array<string> = []
+      for (let ms = at(from); ms <= at(until); ms += minutes * 60_000) {
+        instants.push(new Date(ms).toISOString().slice(11, 16))
+      }
+      return instants
+    }
+    // From midnight UTC to 3:00 UTC, which is 2:00 to 4:00 in autumn, and 1:00 to 5:00 in spring.
+    const nights: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string>]> = [
+      [
+        "*/5 * * * *",
+        every(5, "2026-01-01T00:00Z", "2026-01-01T03:00Z"),
+        every(5, "2026-01-01T00:00Z", "2026-01-01T03:00Z")
+      ],
+      ["0 * * * *", ["00:00", "01:00", "02:00", "03:00"], ["00:00", "01:00", "02:00", "03:00"]],
+      ["0 30 * * * *", ["00:30", "01:30", "02:30"], ["00:30", "01:30", "02:30"]],
+      ["0 */2 * * *", ["00:00", "01:00", "03:00"], ["01:00", "02:00"]],
+      ["0 */3 * * *", ["02:00"], ["01:00"]],
+      ["30 2 * * *", ["00:30"], ["01:30"]],
+      ["*/30 2-3 * * *", ["00:00", "00:30", "02:00", "02:30"], ["01:00", "01:30"]],
+      ["15 1-23/2 * * *", ["02:15"], ["00:15", "01:15"]],
+      ["0 2,3 * * 0", ["00:00", "02:00"], ["01:00"]]
+    ]
+    for (const [expression, autumn, spring] of nights) {
+      for (const [day, expected] of [["2026-10-25", autumn], ["2026-03-29", spring]] as const) {
+        const before = `${day.slice(0, 8)}${Number(day.slice(8)) - 1}T23:59:59Z`
+        const all = due(expression, "all", before, `${day}T03:00:00Z`, "Europe/Berlin")
+        assert.deepStrictEqual(all.map((instant) => instant.slice(11, 16)), expected, `${day}: ${expression}`)
+        // However often the trigger runs, each instant fires once.
+        const each: Array<string> = []
+        for (let ms = at(before); ms < at(`${day}T03:00:00Z`); ms += 600_000) {
+          const [from, until] = [new Date(ms).toISOString(), new Date(ms + 600_000).toISOString()]
+          each.push(...due(expression, "all", from, until, "Europe/Berlin"))
+        }
+        assert.deepStrictEqual(each.filter((instant) => at(instant) <= at(`${day}T03:00:00Z`)), all)
+        for (const instant of all) {
+          assert.isTrue(isInstant(schedule(expression, "Europe/Berlin"), new Date(instant)), instant)
+        }
+      }
+    }
   })
 
   it("daylight saving: an instant fires by every policy if the last run was in the same night", () => {

@@ -16,6 +16,7 @@ const nothing: Swept = {
   out_lost: 0,
   out_woken: 0,
   out_is_full: false,
+  out_has_unserved: false,
   out_next_ms: null,
   out_pending: 0n,
   out_running: 0n,
@@ -52,6 +53,7 @@ const open = Effect.fnUntraced(function*(answer: () => Swept | ProviderError, is
     keepEnded: Duration.days(7),
     keepDead: Duration.days(30),
     isBusy: () => isBusy,
+    inTouch: Effect.void,
     names: ["T"]
   }).pipe(Effect.provideService(QueueSignals, signals))
   yield* TestClock.adjust(0)
@@ -94,7 +96,27 @@ describe("a worker looks for lost attempts", () => {
       let sweeps = 0
       const { asked } = yield* open(() => ++sweeps === 1 ? away : nothing, true, true)
       yield* TestClock.adjust("5 seconds")
+      yield* TestClock.adjust("2 seconds")
       yield* TestClock.adjust("61 seconds")
       assert.deepStrictEqual(asked, [[1000, ["T"]], [1000, ["T"]], [100, undefined]])
+    })))
+
+  it.effect("and each second until it has reached all tasks that no worker has served", () =>
+    Effect.scoped(Effect.gen(function*() {
+      let sweeps = 0
+      const { asked, at } = yield* open(() => ({ ...nothing, out_has_unserved: ++sweeps < 3 }))
+      yield* TestClock.adjust("70 seconds")
+      assert.deepStrictEqual(at, [0, 1, 2, 62])
+      assert.deepStrictEqual(asked.map(([, names]) => names), [["T"], ["T"], ["T"], undefined])
+    })))
+
+  it.effect("after an outage, two seconds after something else was answered: holders renew their leases first", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const away = new ProviderError({ operation: "sweepTasks", reason: new ConnectionLost({ problem: "away" }) })
+      let sweeps = 0
+      const { at } = yield* open(() => ++sweeps === 1 ? away : nothing)
+      yield* TestClock.adjust("5 seconds")
+      yield* TestClock.adjust("2 seconds")
+      assert.deepStrictEqual(at, [0, 7])
     })))
 })

@@ -35,23 +35,22 @@ describe("Tasks: what is lost", () => {
       assert.deepInclude(second, { attempt: 2, outcome: "Completed" })
     }))
 
-  test("lost attempts count: after the last one the task is dead", (app) =>
+  test("a lost attempt counts if it is the only one: the task is dead", (app) =>
     Effect.gen(function*() {
       yield* app.publisher
       const running = makeCalls<number>()
       yield* app.jobWorker((_, { attempt }) => Effect.andThen(running.add(attempt), Effect.never), { concurrency: 10 })
       const id = yield* app.tasks.create(Job, { payload })
-      for (const attempt of [1, 2, 3]) {
-        yield* running.until(attempt)
-        yield* app.endLease(id)
-      }
+      yield* app.sql("UPDATE queue_tasks SET max_attempts = 1")
+      yield* running.until(1)
+      yield* app.endLease(id)
       const error = yield* Effect.flip(app.tasks.wait(Job, id))
       assert.deepStrictEqual(
         error,
         new Task.TaskDied({ taskName: "Job", problem: "the worker of its last attempt was lost" })
       )
-      assert.deepStrictEqual(running.calls, [1, 2, 3])
-      assert.deepStrictEqual(yield* app.outcomes(id), ["Lost", "Lost", "Lost"])
+      assert.deepStrictEqual(running.calls, [1])
+      assert.deepStrictEqual(yield* app.outcomes(id), ["Lost"])
     }))
 
   test("a task whose wake-up is lost is woken by a new row of the outbox", (app) =>
@@ -177,6 +176,30 @@ describe("Tasks: what is lost", () => {
         [{ id: other }]
       )
       assert.lengthOf(yield* app.sql("SELECT FROM queue_dead"), 0)
+    }))
+
+  test("a task that another transaction holds while a worker starts is woken once it is free", (app) =>
+    Effect.gen(function*() {
+      const Elsewhere = Task.make("Elsewhere")
+      yield* app.publisher
+      const { stop } = yield* app.worker({ tasks: [Job] }, Job.toLayer(() => Effect.succeed(1)))
+      const [held, free] = yield* app.tasks.createMany(Elsewhere, [{}, {}])
+      yield* waitUntil(Effect.map(
+        app.sql("SELECT FROM queue_tasks WHERE unserved_at IS NOT NULL"),
+        (rows) => rows.length === 2
+      ))
+      yield* stop
+      // Their wake-ups are gone, and the next sweep is an hour away.
+      yield* app.sql("DELETE FROM queue_messages")
+      yield* app.sql("UPDATE queue_tasks SET look_at = clock_timestamp() + interval '1 hour'")
+      const client = yield* connect(app.url)
+      yield* Effect.promise(() => client.query("BEGIN"))
+      yield* Effect.promise(() => client.query("SELECT FROM queue_tasks WHERE id = $1 FOR UPDATE", [held]))
+      yield* app.worker({ tasks: [Elsewhere] }, Elsewhere.toLayer(() => Effect.void))
+      yield* app.tasks.wait(Elsewhere, free!)
+      yield* Effect.promise(() => client.query("ROLLBACK"))
+      yield* app.tasks.wait(Elsewhere, held!)
+      assert.deepStrictEqual(yield* app.outcomes(held!), ["Completed"])
     }))
 
   test("a sweep wakes all lost attempts, and a hundred of the tasks that wait", (app) =>

@@ -5,6 +5,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Database } from "duroxide-prisma/prisma"
 import { ProviderError } from "duroxide-prisma/provider"
 import { MemoryQueue, PgQueue, Queue, QueueDatabase, QueueHealth, Task, TaskWorker } from "duroxide-prisma/queue"
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -12,7 +13,6 @@ import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
 import * as TestClock from "effect/testing/TestClock"
-import { setImmediate } from "node:timers/promises"
 import * as taskClaims from "../../src/queue/internal/taskClaims.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -43,6 +43,8 @@ const start = Effect.fnUntraced(function*(
 ) {
   const { url } = yield* PgServer.database
   const sent: Array<string> = []
+  /** When, in virtual milliseconds. */
+  const refusals: Array<number> = []
   const lines: Array<string> = []
   const logger = Logger.make(({ fiber, logLevel, message }) => {
     const { error = "" } = fiber.getRef(References.CurrentLogAnnotations)
@@ -53,10 +55,12 @@ const start = Effect.fnUntraced(function*(
     Effect.map(Database.Database, (database) => ({
       ...database,
       query: <Row>(operation: string) =>
-        Effect.suspend(() => {
+        Effect.flatMap(Clock.currentTimeMillis, (nowMs) => {
           sent.push(operation)
           const answer = operation === "takeTasks" ? options.answer?.() : undefined
-          return answer === undefined ? Effect.fail(denied(operation)) : Effect.succeed([answer as Row])
+          if (answer !== undefined) return Effect.succeed([answer as Row])
+          if (operation === "takeTasks") refusals.push(nowMs)
+          return Effect.fail(denied(operation))
         })
     }))
   )
@@ -77,26 +81,37 @@ const start = Effect.fnUntraced(function*(
     ),
     { startImmediately: true }
   )
+  const hasFailed = () => worker.pollUnsafe() !== undefined
+  const problems = Effect.map(
+    Context.get(health, QueueHealth.QueueHealth).check,
+    ({ problems }) => problems.filter((problem) => problem.includes("task worker"))
+  ).pipe(Effect.provide(Logger.layer([])))
   return {
     queue: Context.get(queue, Queue.Queue),
     worker,
     sent,
     lines,
-    received: Effect.sync(() => sent.includes("takeTasks")),
-    problems: Effect.map(
-      Context.get(health, QueueHealth.QueueHealth).check,
-      ({ problems }) => problems.filter((problem) => problem.includes("task worker"))
-    ).pipe(Effect.provide(Logger.layer([])))
+    hasFailed,
+    received: waitLive(Effect.sync(() => sent.includes("takeTasks"))),
+    problems,
+    /** Waits, without virtual time, until its first claim has been refused. */
+    refused: waitLive(Effect.map(problems, ({ length }) => length > 0)),
+    /** Its claims are refused for longer than a worker of the wrong role takes to fail. */
+    refusedForLong: Effect.suspend(() => {
+      const first = refusals.length
+      return passing(Effect.sync(() => hasFailed() || refusals.at(-1)! - refusals[first]! > 20_000))
+    })
   }
 })
 
-/** In small steps: what a statement leads to begins when it has been answered. */
-const pass = (seconds: number) =>
-  Effect.forEach(
-    Array.from({ length: seconds }),
-    () => Effect.andThen(TestClock.adjust("1 second"), Effect.promise(() => setImmediate())),
-    { discard: true }
-  )
+const waitLive = (holds: Effect.Effect<boolean>) => TestClock.withLive(waitUntil(holds))
+
+/** Virtual time passes in steps, between which what has been answered is handled, until the condition holds. */
+const passing = (holds: Effect.Effect<boolean>) =>
+  Effect.andThen(TestClock.adjust("1 second"), TestClock.withLive(Effect.andThen(Effect.sleep("1 millis"), holds)))
+    .pipe(
+      Effect.repeat({ until: (holds) => holds })
+    )
 
 const advice =
   "permission denied for table queue_messages. A process with a task worker needs the role of workers (docs/roles.md)"
@@ -104,19 +119,21 @@ const advice =
 describe("A task worker whose role may not claim", () => {
   it.effect("is a problem of health from the first claim, and fails after 10 seconds", () =>
     Effect.gen(function*() {
-      const { lines, problems, sent, worker } = yield* start({})
-      yield* pass(9)
-      assert.isUndefined(worker.pollUnsafe())
+      const { hasFailed, lines, problems, refused, sent, worker } = yield* start({})
+      yield* refused
+      yield* TestClock.adjust("9 seconds")
+      assert.isFalse(hasFailed())
       assert.deepStrictEqual(yield* problems, [
         `a task worker of this process may not claim tasks: the database role lacks a right: ${advice}`
       ])
-      yield* pass(60)
+      yield* passing(Effect.sync(hasFailed))
+      assert.notInclude(sent, "receiveMessages")
       const error = yield* Fiber.join(worker)
       assert.instanceOf(error, TaskWorker.TaskWorkerFailed)
       assert.strictEqual(error.message, `the task worker has failed: the database role lacks a right: ${advice}`)
       assert.isTrue(lines.some((line) => line.startsWith("Fatal Task worker: its role may not claim")))
       sent.length = 0
-      yield* pass(120)
+      yield* TestClock.adjust("120 seconds")
       assert.deepStrictEqual(sent, [])
     }).pipe(Effect.scoped))
 
@@ -141,36 +158,37 @@ describe("A task worker whose role may not claim", () => {
 
   it.effect("with queues elsewhere, fails with the claims of what it receives", () =>
     Effect.gen(function*() {
-      const { problems, queue, worker } = yield* start({ queue: MemoryQueue.layer({ queues: { tasks: {} } }) })
-      yield* pass(60)
+      const { hasFailed, problems, queue, refused, worker } = yield* start({
+        queue: MemoryQueue.layer({ queues: { tasks: {} } })
+      })
+      yield* TestClock.adjust("60 seconds")
       assert.deepStrictEqual(yield* problems, [])
       yield* queue.publish("tasks", { kind: "task_wakeup", task_id: "0190163d-8694-739b-aea5-966c26f8ad91" })
-      yield* pass(5)
+      yield* refused
       assert.include((yield* problems).join(), "may not claim tasks")
-      yield* pass(60)
+      yield* passing(Effect.sync(hasFailed))
       assert.include((yield* Fiber.join(worker)).message, advice)
     }).pipe(Effect.scoped))
 
   it.effect("for a moment only, as while rights are granted anew, works on", () =>
     Effect.gen(function*() {
       let isRefused = true
-      const { problems, worker } = yield* start({ answer: () => isRefused ? undefined : nothing })
-      yield* pass(5)
-      assert.lengthOf(yield* problems, 1)
+      const { hasFailed, problems, refused } = yield* start({ answer: () => isRefused ? undefined : nothing })
+      yield* refused
       isRefused = false
-      yield* pass(60)
-      assert.deepStrictEqual(yield* problems, [])
-      assert.isUndefined(worker.pollUnsafe())
+      yield* passing(Effect.map(problems, ({ length }) => length === 0))
+      yield* TestClock.adjust("60 seconds")
+      assert.isFalse(hasFailed())
     }).pipe(Effect.scoped))
 
   it.effect("after it has received something, stays and tries again", () =>
     Effect.gen(function*() {
       let answer: object | undefined = aMessage
-      const { problems, received, worker } = yield* start({ answer: () => answer })
-      yield* TestClock.withLive(waitUntil(received))
+      const { hasFailed, problems, received, refusedForLong } = yield* start({ answer: () => answer })
+      yield* received
       answer = undefined
-      yield* pass(120)
+      yield* refusedForLong
       assert.lengthOf(yield* problems, 1)
-      assert.isUndefined(worker.pollUnsafe())
+      assert.isFalse(hasFailed())
     }).pipe(Effect.scoped))
 })

@@ -11,6 +11,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as References from "effect/References"
+import * as Schema from "effect/Schema"
 import * as Scope from "effect/Scope"
 import * as Statements from "../../src/queue/internal/statements.ts"
 import * as Stores from "../../src/queue/internal/taskStore.ts"
@@ -18,6 +19,8 @@ import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, Job, makeCalls } from "./utils/tasks.ts"
 import type { Act } from "./utils/tasks.ts"
+
+const Large = Task.make("Large", { payload: { n: Schema.Number }, success: Schema.String })
 
 /** One process with its queue, as an application on PostgreSQL alone has it. */
 const open = Effect.gen(function*() {
@@ -64,6 +67,19 @@ const open = Effect.gen(function*() {
         sent(count)
       ),
     sent,
+    /** Sessions of the server. */
+    sleeping: Effect.map(
+      test.sql("SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"),
+      ({ length }) => length
+    ),
+    /** Eight at a time. */
+    largeWorker: (act: () => Effect.Effect<string>) =>
+      Layer.build(
+        TaskWorker.layer({ tasks: [Large], concurrency: 8 }).pipe(
+          Layer.provide(Large.toLayer(act)),
+          Layer.provide(Layer.succeedContext(services))
+        )
+      ),
     worker: (act: Act) =>
       Layer.build(
         TaskWorker.layer({ tasks: [Job], concurrency: 100 }).pipe(
@@ -82,6 +98,17 @@ const poison = (when: string) =>
   `CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'poisoned'; END $$;
    CREATE TRIGGER poison BEFORE UPDATE ON queue_tasks FOR EACH ROW
    WHEN (NEW.payload = '{"n":3}' AND ${when}) EXECUTE FUNCTION poison()`
+
+/** A statement that brings a task there waits for the advisory lock 7. */
+const slowWhen = (status: string) =>
+  `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
+     BEGIN
+       -- Waiting for the lock itself would end with the lock timeout.
+       WHILE NOT pg_try_advisory_xact_lock_shared(7) LOOP PERFORM pg_sleep(0.01); END LOOP;
+       RETURN NEW;
+     END $$;
+   CREATE TRIGGER slow BEFORE UPDATE ON queue_tasks FOR EACH ROW
+     WHEN (NEW.status = '${status}') EXECUTE FUNCTION slow()`
 
 describe("Tasks in sets:", () => {
   test("a set is answered in parts, so that no text gets too long", (app) =>
@@ -173,25 +200,13 @@ describe("Tasks in sets:", () => {
   test("tasks that are claimed while their worker stops are given back, and no attempt is counted", (app) =>
     Effect.gen(function*() {
       const ids = yield* app.publish(3)
-      yield* app.sql(
-        `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$
-           BEGIN
-             -- Waiting for the lock itself would end with the lock timeout.
-             WHILE NOT pg_try_advisory_xact_lock_shared(7) LOOP PERFORM pg_sleep(0.01); END LOOP;
-             RETURN NEW;
-           END $$;
-         CREATE TRIGGER slow BEFORE UPDATE ON queue_tasks FOR EACH ROW
-           WHEN (NEW.status = 'Running') EXECUTE FUNCTION slow()`
-      )
+      yield* app.sql(slowWhen("Running"))
       const client = yield* PgServer.connect(app.url)
       yield* Effect.promise(() => client.query("SELECT pg_advisory_lock(7)"))
       const ran = makeCalls<number>()
       const scope = yield* Scope.make()
       yield* Scope.provide(app.worker(({ n }) => Effect.as(ran.add(n), n)), scope)
-      yield* waitUntil(Effect.map(
-        app.sql("SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"),
-        ({ length }) => length > 0
-      ))
+      yield* waitUntil(Effect.map(app.sleeping, (count) => count > 0))
       const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void))
       yield* Effect.yieldNow
       yield* Effect.promise(() => client.query("SELECT pg_advisory_unlock(7)"))
@@ -208,6 +223,26 @@ describe("Tasks in sets:", () => {
         yield* app.sql("SELECT count(*)::int AS count FROM queue_outbox WHERE sent_at IS NULL"),
         [{ count: 3 }]
       )
+    }))
+
+  test("results that are not stored are bounded in bytes: then nothing further is claimed", (app) =>
+    Effect.gen(function*() {
+      yield* app.tasks.createMany(Large, Array.from({ length: 24 }, (_, n) => ({ payload: { n } })))
+      yield* app.sent(24)
+      yield* app.sql(slowWhen("Completed"))
+      const client = yield* PgServer.connect(app.url)
+      yield* Effect.promise(() => client.query("SELECT pg_advisory_lock(7)"))
+      const ran = makeCalls<void>()
+      const result = "x".repeat(4_000_000)
+      yield* app.largeWorker(() => Effect.as(ran.add(), result))
+      yield* ran.until(8)
+      // Both lanes are held.
+      yield* waitUntil(Effect.map(app.sleeping, (count) => count === 2))
+      for (let i = 0; i < 20; i++) yield* app.sleeping
+      assert.lengthOf(ran.calls, 8)
+      yield* Effect.promise(() => client.query("SELECT pg_advisory_unlock(7)"))
+      yield* app.untilCompleted(24)
+      assert.lengthOf(ran.calls, 24)
     }))
 
   test("a task whose end cannot be stored does not keep its neighbours from being completed", (app) =>
@@ -298,4 +333,29 @@ describe("Tasks in sets:", () => {
       )
       yield* waitUntil(Effect.map(app.messages, (count) => count === 0))
     }))
+})
+
+describe("Tasks: sweeps", () => {
+  it.live("any number of sweeps at the same time write one wake-up for a task of a backlog", () =>
+    Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      yield* sql(`SELECT FROM dx_create_tasks(
+        (SELECT jsonb_agg(jsonb_build_object('name', 'T', 'payload', '1', 'max_attempts', 1, 'queue', 'tasks'))
+         FROM generate_series(1, 4000)))`)
+      yield* sql("UPDATE queue_tasks SET run_at = now() - interval '1 minute', look_at = now() - interval '1 second'")
+      yield* sql("DELETE FROM queue_outbox")
+      const stores = yield* Effect.forEach(
+        Array.from({ length: 6 }),
+        () => Effect.map(Database.make({ url }), (database) => Stores.make(Statements.make(database, {})))
+      )
+      for (let round = 0; round < 2; round++) {
+        yield* Effect.forEach(stores, ({ sweep }) => sweep(1000, 1000), { concurrency: "unbounded" })
+      }
+      assert.deepStrictEqual(
+        yield* sql(
+          "SELECT count(*)::int AS wakeups, count(DISTINCT payload ->> 'task_id')::int AS tasks FROM queue_outbox"
+        ),
+        [{ wakeups: 4000, tasks: 4000 }]
+      )
+    }).pipe(Effect.scoped))
 })

@@ -221,6 +221,29 @@ describe("Tasks: a handler's own transaction", () => {
       assert.deepStrictEqual(yield* app.outcomes(id), ["Lost", "Completed"])
     }))
 
+  test("that was rolled back leaves its attempt to be interrupted, as by a cancellation", (app) =>
+    Effect.gen(function*() {
+      const { client, outputs } = yield* prepare(app)
+      const steps = makeCalls<string>()
+      yield* app.jobWorker((_, attempt) =>
+        Effect.gen(function*() {
+          yield* Effect.promise(() => client.query("BEGIN"))
+          yield* insert(client, 1)
+          yield* attempt.commit(client, 1)
+          yield* Effect.promise(() => client.query("ROLLBACK"))
+          yield* steps.add("rolled back")
+          return yield* Effect.never
+        }).pipe(Effect.orDie, Effect.onInterrupt(() => steps.add("interrupted")))
+      )
+      const id = yield* app.tasks.create(Job, { payload })
+      yield* steps.until(1)
+      yield* app.tasks.cancel(id, "no longer wanted")
+      yield* steps.until(2)
+      assert.deepStrictEqual(steps.calls, ["rolled back", "interrupted"])
+      assert.deepStrictEqual(yield* outputs, [])
+      assert.deepStrictEqual(yield* app.outcomes(id), ["Cancelled"])
+    }))
+
   test("locks its attempt: no other one begins before it ends, and a stale one gets no lock", (app) =>
     Effect.gen(function*() {
       const { client, other } = yield* prepare(app)
@@ -242,7 +265,7 @@ describe("Tasks: a handler's own transaction", () => {
       const id = yield* app.tasks.create(Job, { payload })
       yield* locked.until(1)
       const [claim] = yield* app.sql(
-        `SELECT out_outcome AS outcome FROM dx_claim_tasks($1, '[]', '{Job}', '{1000}', 'w', 9e15::bigint)`,
+        `SELECT out_outcome AS outcome FROM dx_claim_tasks($1, '[]', '{Job}', '{1000}', 'w', p_now_ms => 9e15::bigint)`,
         [[id]]
       )
       assert.deepStrictEqual(claim, { outcome: "Locked" })

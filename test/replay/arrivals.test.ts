@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as ErrorDetails from "../../src/model/ErrorDetails.ts"
-import { activity, Instance, signal } from "./play.ts"
+import { activity, continueAsNew, Instance, signal, take } from "./play.ts"
 
 const A = activity("A")
 const B = activity("B")
@@ -188,6 +188,58 @@ describe("arrival", () => {
     assert.deepStrictEqual(
       new Set(instance.last.turn.historyDelta.map((event) => event.timestampMs)),
       new Set([instance.nowMs])
+    )
+  })
+
+  it("end of a task: it arrives while its call waits or its task is being created, and is dropped later", () => {
+    const box = "duroxide-prisma/task/1"
+    const instance = new Instance(Effect.gen(function*() {
+      yield* Effect.raceFirst(Effect.andThen(activity("duroxide-prisma/CreateTask")(null), take(box)), signal("Go"))
+      return yield* signal("Stop")
+    }))
+    const end = instance.sent(box, "end")
+    instance.turn(end)
+    assert.notInclude(instance.written.join(), "ExternalEventPersistent", "before the first request")
+    instance.turn(instance.sent("duroxide-prisma/task/2"))
+    assert.deepStrictEqual(instance.written, ["4 ExternalEventPersistent"])
+    instance.turn(instance.completed(2))
+    instance.turn(instance.raised("Go"), end)
+    assert.include(instance.written.join(), "ExternalEventPersistent", "the wait is given up in this turn")
+    instance.turn(end)
+    assert.deepStrictEqual(instance.written, [])
+    instance.turn(instance.raised("Stop"), end)
+    assert.notInclude(instance.written.join(), "ExternalEventPersistent")
+    assert.strictEqual(instance.outcome._tag, "Completed")
+  })
+
+  it("end of a task: it arrives although its creation has failed, which may have created it before it is repeated", () => {
+    const box = "duroxide-prisma/task/1"
+    const create = activity("duroxide-prisma/CreateTask")
+    const instance = new Instance(Effect.gen(function*() {
+      yield* Effect.exit(create(null))
+      yield* signal("Again")
+      yield* create(null)
+      return yield* take(box)
+    }))
+    instance.turn()
+    instance.turn(instance.failed(2, "the connection was lost"))
+    instance.turn(instance.sent(box, "end"))
+    instance.turn(instance.raised("Again"))
+    instance.turn(instance.completed(7))
+    assert.strictEqual(instance.output, "end")
+  })
+
+  it("end of a task: the next execution does not carry it", () => {
+    const instance = new Instance(Effect.gen(function*() {
+      yield* Effect.forkDetach(take("duroxide-prisma/task/1"), { startImmediately: true })
+      yield* signal("Go")
+      return yield* continueAsNew(2)
+    }))
+    instance.turn()
+    instance.turn(instance.raised("Go"), instance.sent("other", 1), instance.sent("duroxide-prisma/task/1", 2))
+    assert.deepStrictEqual(
+      instance.last.turn.orchestratorItems.map((item) => item._tag === "ContinueAsNew" ? item.carryForwardEvents : []),
+      [[["other", "1"]]]
     )
   })
 

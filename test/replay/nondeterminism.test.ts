@@ -51,6 +51,25 @@ describe("nondeterminism", () => {
     )
   })
 
+  it("task: is named itself, not the activity that creates it", () => {
+    const run = (activity: string, name: string) =>
+      Effect.andThen(
+        engine,
+        ({ perform }) =>
+          perform({ _tag: "CallActivity", name: activity, input: JSON.stringify({ name, payload: "secret" }) })
+      )
+    for (const creates of ["duroxide-prisma/CreateTask", "duroxide-prisma/RunTask"]) {
+      assert.strictEqual(
+        changed(run(creates, "Resize"), A(1)),
+        "event 2: history has task \"Resize\", the code asks for activity \"A\""
+      )
+      assert.strictEqual(
+        changed(A(1), run(creates, "Resize")),
+        "event 2: history has activity \"A\", the code asks for task \"Resize\""
+      )
+    }
+  })
+
   it("kind: says what history has, and what the code asks for", () => {
     assert.strictEqual(
       changed(A("secret"), Effect.sleep(5)),

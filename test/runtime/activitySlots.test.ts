@@ -4,6 +4,7 @@ import { FromDriver, MemoryDriver, ProviderDriver, ProviderError } from "duroxid
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
@@ -14,7 +15,7 @@ import * as LocalProcess from "../utils/localProcess.ts"
 
 const inMemory = Effect.provide([MemoryDriver.layer, Logger.layer([])])
 
-const Step = Activity.make("Step", { payload: Schema.String })
+const Step = Activity.make("Step", { payload: Schema.String, success: Schema.String })
 
 /** Lets everything happen that happens at this time. */
 const settle = Effect.repeat(TestClock.adjust(0), { times: 20 })
@@ -37,9 +38,12 @@ const enqueue = Effect.fnUntraced(function*(...names: ReadonlyArray<string>) {
   }
 })
 
+/** Four of them are less than 16 MiB. */
+const big = "x".repeat(4_000_000)
+
 /**
- * A process that runs steps. Those that are named `short…` end at once, others when they are ended; `claimed` are the
- * numbers of activities in the answers of its claims.
+ * A process that runs steps. Those that are named `short…`, and `big…` with a big result, end at once, others when they are
+ * ended; `claimed` are the numbers of activities in the answers of its claims.
  */
 const process = Effect.fnUntraced(function*(
   workerConcurrency: number,
@@ -68,16 +72,18 @@ const process = Effect.fnUntraced(function*(
       )
   }
   const { client, stop } = yield* LocalProcess.start(
-    Runtime.layer({ orchestrations: [Stoppable], activities: [Step] }).pipe(
+    Runtime.layer({ orchestrations: [Single, Stoppable], activities: [Step] }).pipe(
       Layer.provide([
         Step.toLayer((name) =>
           Effect.flatMap(Activity.Call, ({ deliveryNumber }) =>
             Effect.suspend(() => {
               begun.push(name)
               deliveries.push(deliveryNumber)
-              return name.startsWith("short") ? Effect.void : Deferred.await(endOf(name))
+              if (name.startsWith("big")) return Effect.succeed(big)
+              return name.startsWith("short") ? Effect.succeed("") : Effect.as(Deferred.await(endOf(name)), "")
             }))
         ),
+        Single.toLayer((name) => Effect.asVoid(Step.execute(name))),
         Stoppable.toLayer(() =>
           Effect.raceFirst(
             Effect.all([Step.execute("runs"), Step.execute("waits")], { concurrency: "unbounded", discard: true }),
@@ -96,6 +102,7 @@ const process = Effect.fnUntraced(function*(
 
 const Stop = Signal.make("Stop")
 const Stoppable = Orchestration.make("Stoppable")
+const Single = Orchestration.make("Single", { payload: Schema.String })
 
 const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name} ${i}`)
 
@@ -144,6 +151,72 @@ describe("A slot of an activity:", () => {
       })
       yield* pass(1_000)
       assert.deepStrictEqual(one.begun, names)
+    }).pipe(inMemory))
+})
+
+describe("Results that are not stored yet", () => {
+  it.effect("are bounded in bytes: further handlers begin when the store has taken some", () =>
+    Effect.gen(function*() {
+      const stored = yield* Deferred.make<void>()
+      const names = numbered("big", 16)
+      yield* enqueue(...names)
+      const one = yield* process(2, {
+        change: (call, operation) => operation === "ackWorkItems" ? Effect.andThen(Deferred.await(stored), call) : call
+      })
+      yield* pass(1_000)
+      // Those that reach the bound, and those that ran beside them.
+      assert.isAtLeast(one.begun.length, 5)
+      assert.isAtMost(one.begun.length, 6)
+      yield* Deferred.succeed(stored, undefined)
+      yield* Effect.repeat(Effect.andThen(TestClock.adjust("100 millis"), settle), {
+        until: () => one.begun.length >= names.length
+      })
+      yield* pass(1_000)
+      assert.deepStrictEqual(one.begun, names)
+    }).pipe(inMemory))
+
+  it.effect("are bounded in bytes, too, where they are stored with the turns they lead to", () =>
+    Effect.gen(function*() {
+      const stored = yield* Deferred.make<void>()
+      let turns = 0
+      const one = yield* process(2, {
+        runtime: { optimisticTurns: true },
+        change: (call, operation) =>
+          operation !== "advanceOrchestrations"
+            ? call
+            : Effect.suspend(() => {
+              turns++
+              return Effect.andThen(Deferred.await(stored), call)
+            })
+      })
+      const names = numbered("big", 12)
+      const ended = yield* Effect.forkChild(
+        Effect.forEach(names, (name) => one.client.execute(Single, { instanceId: name, payload: name }), {
+          concurrency: "unbounded"
+        })
+      )
+      yield* pass(1_000)
+      assert.isAbove(turns, 0)
+      assert.isAtLeast(one.begun.length, 5)
+      assert.isAtMost(one.begun.length, 6)
+      yield* Deferred.succeed(stored, undefined)
+      yield* Effect.repeat(Effect.andThen(TestClock.adjust("100 millis"), settle), {
+        until: () => one.begun.length >= names.length
+      })
+      yield* pass(1_000)
+      yield* Fiber.join(ended)
+      assert.sameMembers(one.begun, names)
+    }).pipe(inMemory))
+
+  it.effect("do not count when they are small", () =>
+    Effect.gen(function*() {
+      yield* enqueue(...numbered("short", 100))
+      const one = yield* process(2, {
+        change: (call, operation) => operation === "ackWorkItems" ? Effect.never : call
+      })
+      yield* pass(1_000)
+      // As many as an outage may leave.
+      assert.isAtLeast(one.begun.length, 32)
     }).pipe(inMemory))
 })
 
@@ -308,7 +381,7 @@ describe("ActivitySlots", () => {
       slots.add("a")
       slots.next()
       pass(handlerMs)
-      slots.settling("a")
+      slots.settling("a", 0)
       slots.forget("a")
       return slots.room() - 2
     }
@@ -320,7 +393,7 @@ describe("ActivitySlots", () => {
     const { pass, slots } = make(3)
     for (const name of ["short", "long", "longer"]) slots.add(name)
     while (slots.next() !== undefined);
-    slots.settling("short")
+    slots.settling("short", 0)
     slots.forget("short")
     assert.strictEqual(slots.room(), 4)
     pass(60)
@@ -331,7 +404,7 @@ describe("ActivitySlots", () => {
     const { pass, slots } = make(1)
     slots.add("short")
     slots.next()
-    slots.settling("short")
+    slots.settling("short", 0)
     slots.forget("short")
     assert.strictEqual(slots.room(), 2)
     slots.add("long")
@@ -341,7 +414,7 @@ describe("ActivitySlots", () => {
     assert.deepStrictEqual([slots.untilOverdueMs(), slots.takeOverdue()], [1, []])
     pass(1)
     assert.deepStrictEqual(slots.takeOverdue(), ["next"])
-    slots.settling("long")
+    slots.settling("long", 0)
     slots.forget("long")
     assert.strictEqual(slots.room(), 1)
     pass(1_000)

@@ -86,8 +86,7 @@ describe("Closing a runtime", () => {
         limit: 1,
         lockTimeoutMs: 1_000,
         tags: { _tag: "Any" },
-        session: null,
-        suspects: true
+        session: null
       })
       assert.deepStrictEqual(claimed.map(({ attemptCount }) => attemptCount), [1])
     }).pipe(inMemory))

@@ -344,7 +344,6 @@ describe("A turn without a claim:", () => {
     ["a program that is not sound runs none", advances(1, {}, { ...warm, isSound: () => false }), false],
     ["it happens at the time of the store", decide.optimisticTime(12, later), 12],
     ["it does not happen before the last event", decide.optimisticTime(7, later), 9],
-    ["there is none without the time of the store", decide.optimisticTime(undefined, later), undefined],
     ["activities that are served here may be handed over", handedOver(activity(), activity({ name: "Other" })), 1],
     ["activities with a session are not handed over", handedOver(activity({ sessionId: "s" })), 0],
     ["activities that Rust serves are not handed over", handedOver(activity({ input: "rust" })), 0]

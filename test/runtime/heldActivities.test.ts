@@ -1,10 +1,12 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Notifier, ProviderError } from "duroxide-prisma/provider"
 import type { Provider, WorkItem } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
+import { monotonicMs } from "../../src/model/internal/monotonic.ts"
 import * as heldActivities from "../../src/runtime/heldActivities.ts"
 import { makeUnsafe } from "../../src/runtime/settings.ts"
 import type { Options } from "../../src/runtime/settings.ts"
@@ -58,7 +60,7 @@ const open = Effect.fnUntraced(function*(options: {
       held.leave(one)
     }
     instances.set(one.lockToken, instanceId)
-    held.enter(one)
+    held.enter(one, monotonicMs(yield* Clock.Clock))
     return one
   })
 

@@ -158,6 +158,27 @@ describe("Logs of a runtime", () => {
     }).pipe(Effect.provide([MemoryDriver.layer, layer]))
   })
 
+  it.effect("call a changed program an error, with the remedy", () => {
+    const { layer, lines } = collect()
+    const Changes = Orchestration.make("Changes")
+    let isChanged = false
+    const changing = Runtime.layer({ orchestrations: [Changes] }).pipe(Layer.provide(
+      Changes.toLayer(() => isChanged ? Effect.asVoid(Orchestration.uuid) : Effect.sleep("10 seconds"))
+    ))
+    return Effect.gen(function*() {
+      const { client } = yield* LocalProcess.start(changing, { runtime: { warmInstances: 0 } })
+      yield* client.start(Changes, { instanceId: "order-1" })
+      yield* TestClock.adjust("1 second")
+      isChanged = true
+      yield* TestClock.adjust("1 minute")
+      const failed = lines.find(({ message }) => message.includes("instance failed"))!
+      assert.strictEqual(failed?.level, "Error")
+      assert.include(failed.message, "bring the old code back, or make the change a new version")
+      assert.include(failed.annotations["error"], "nondeterministic: event 2: history has timer, ")
+      assert.deepInclude(failed.annotations, { instance_id: "order-1" })
+    }).pipe(Effect.provide([MemoryDriver.layer, layer]))
+  })
+
   it.effect("name the instance when its program continues outside its turn", () => {
     const { layer, lines } = collect()
     const Strays = Orchestration.make("Strays")

@@ -30,7 +30,7 @@ const runtime = (runs: Map<string, number>, die: () => void) => {
         if (what === "stops") return Effect.interrupt
         return what === "guilty"
           ? Effect.andThen(Effect.sleep("20 seconds"), Effect.sync(die))
-          : Effect.sleep("10 minutes")
+          : Effect.sleep(what.startsWith("short") ? "4 seconds" : "10 minutes")
       })
     )
   ]))
@@ -87,15 +87,53 @@ describe("Poison:", () => {
           ["guilty", ...innocent],
           (payload) => client.start(Jobs, { instanceId: payload, payload })
         )
-        // One suspect runs after the other.
+        // Together, in smaller groups, and each alone until it has proved itself.
         yield* pass(200)
         const error = poison(yield* Effect.flip(client.wait(Jobs, "guilty", { timeout: 1 })))
         assert.include(error.message, `activity Job#2 was delivered 10 times and never ended (maxAttempts 10)`)
         assert.strictEqual(runs.get("guilty"), 10)
         assert.strictEqual(deaths(), 10)
         yield* Effect.forEach(innocent, (instanceId) => client.wait(Jobs, instanceId, { timeout: 1 }))
+        assert.isAtMost(Math.max(...innocent.map((instanceId) => runs.get(instanceId)!)), 7)
       }).pipe(inMemory)
   )
+
+  it.effect("two processes die: what was in flight runs together in the third one", () =>
+    Effect.gen(function*() {
+      let running = 0
+      let most = 0
+      const layer = Runtime.layer({ orchestrations: [Jobs], activities: [Job] }).pipe(Layer.provide([
+        Jobs.toLayer(Job.execute),
+        Job.toLayer(() =>
+          Effect.acquireUseRelease(
+            Effect.sync(() => {
+              most = Math.max(most, ++running)
+            }),
+            () => Effect.sleep("4 seconds"),
+            () => Effect.sync(() => running--)
+          )
+        )
+      ]))
+      const ids = Array.from({ length: 8 }, (_, i) => `${i}`)
+      const start = LocalProcess.start(layer, { provider: { longPolling: { aggressivePollInterval: "1 second" } } })
+      for (let death = 1; death <= 2; death++) {
+        const process = yield* start
+        if (death === 1) {
+          yield* Effect.forEach(ids, (payload) => process.client.start(Jobs, { instanceId: payload, payload }))
+        }
+        for (let i = 0; running < ids.length && i < 100; i++) yield* TestClock.adjust("1 second")
+        yield* process.kill
+        yield* process.stop
+        running = 0
+      }
+      most = 0
+      const { client } = yield* start
+      const hasBegun = () => most > 0
+      for (let i = 0; !hasBegun() && i < 100; i++) yield* TestClock.adjust("1 second")
+      for (let i = 0; i < 6; i++) yield* TestClock.adjust("1 second")
+      assert.strictEqual(most, ids.length)
+      yield* Effect.forEach(ids, (instanceId) => client.wait(Jobs, instanceId, { timeout: 1 }))
+    }).pipe(inMemory))
 
   it.effect("a turn takes its process down: the instance fails after ten", () =>
     Effect.gen(function*() {

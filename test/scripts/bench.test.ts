@@ -7,6 +7,7 @@ import { plainLoad } from "../../scripts/bench/contender.ts"
 import type { Sample } from "../../scripts/bench/contender.ts"
 import { drive } from "../../scripts/bench/drive.ts"
 import { openJobs } from "../../scripts/bench/jobs.ts"
+import { judge } from "../../scripts/bench/judge.ts"
 import { summarize } from "../../scripts/bench/profile.ts"
 import { resultOf } from "../../scripts/bench/report.ts"
 import { scenarios } from "../../scripts/bench/scenarios.ts"
@@ -49,6 +50,56 @@ const promised = [
   "completed",
   "failed"
 ]
+
+describe("judge", () => {
+  const latencies = (claim: number, end: number, empty: number) =>
+    new Map(
+      [["start to claim", claim], ["end to waiter", end], ["SELECT 1", empty]].map(([name, p50Ms]) =>
+        [String(name), { p50Ms: Number(p50Ms), statementsPerMinute: null }] as const
+      )
+    )
+  const counts = (entries: Readonly<Record<string, number | null>>) =>
+    new Map(
+      Object.entries(entries).map(([name, statementsPerMinute]) =>
+        [name, { p50Ms: null, statementsPerMinute }] as const
+      )
+    )
+
+  it("N: what waits for a poll misses its mark; a slower machine may take longer", () => {
+    assert.deepStrictEqual(judge("N", latencies(2.2, 6.1, 0.65)), [])
+    assert.deepStrictEqual(judge("N", latencies(19, 6.1, 0.65)), [
+      "N, start to claim: p50Ms is 19, at most 6.5 allowed"
+    ])
+    assert.deepStrictEqual(judge("N", latencies(3, 14, 0.3)), ["N, end to waiter: p50Ms is 14, at most 13 allowed"])
+    assert.deepStrictEqual(judge("N", latencies(10, 26, 1)), [])
+  })
+
+  it("Q: a process that polls misses its mark, and so does what was not counted", () => {
+    const quiet = { "woken": 0, "20 processes": 8, "after one start": 26, "after one start, 20 processes": 80 }
+    assert.deepStrictEqual(judge("Q", counts({ ...quiet, "polling every second": 125 })), [])
+    assert.deepStrictEqual(judge("Q", counts({ ...quiet, "woken": 61 })), [
+      "Q, woken: statementsPerMinute is 61, at most 5 allowed"
+    ])
+    assert.deepStrictEqual(judge("Q", counts({ "woken": null })), [
+      "Q, woken: statementsPerMinute is unknown, at most 5 allowed"
+    ])
+  })
+
+  it("a scenario or a variant without a mark is refused, not passed", () => {
+    assert.deepStrictEqual(judge("S8", counts({ "": 0 })), ["S8: no mark to judge by"])
+    assert.deepStrictEqual(judge("Q", counts({ "polling every second": 125 })), ["Q: no mark to judge by"])
+    assert.deepStrictEqual(judge("N", latencies(1, 1, Number.NaN)).length, 2)
+  })
+
+  it("its variants are those of the scenarios", () => {
+    for (const name of ["N", "Q"]) {
+      const all = scenarios[name]!.variants.map(({ label }) =>
+        [label, { p50Ms: null, statementsPerMinute: null }] as const
+      )
+      assert.lengthOf(judge(name, new Map(all)), name === "N" ? 2 : 4)
+    }
+  })
+})
 
 // They wait for processes most of the time.
 describe.concurrent("bench", () => {
@@ -115,6 +166,15 @@ describe.concurrent("bench", () => {
       const line = yield* bench("Q", ...briefly, "--only", "woken")
       assert.deepStrictEqual(Object.keys(line), ["scenario", "statementsPerMinute", "ours"])
       assert.deepInclude(line.ours, { completed: 0, failed: 0, orchestrationsPerSecond: null })
+    }))
+
+  it.live("--judge: what is missed is named, and the exit code is 1", () =>
+    Effect.gen(function*() {
+      // Polling has no mark, so nothing was judged.
+      const args = ["Q", ...briefly, "--only", "polling every second", "--judge"]
+      const { exitCode, output } = yield* run("build/scripts/bench/main.js", ...args)
+      assert.strictEqual(exitCode, 1, output)
+      assert.match(output, /^missed: Q: no mark to judge by$/m)
     }))
 
   it.live("another process serves: what was noticed is timed", () =>

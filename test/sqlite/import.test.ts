@@ -168,7 +168,7 @@ describe("importFile", () => {
       ])
     }))
 
-  it.live("continues beside other instances, and delivers what was sent to an id before it was imported", () =>
+  it.live("continues beside other instances, and delivers what was sent to an id before after what the file has", () =>
     Effect.gen(function*() {
       const target = yield* Test.open()
       yield* Test.waiting(target.driver, ["other"])
@@ -177,15 +177,21 @@ describe("importFile", () => {
         Files.addWaiting(file, id)
         yield* target.driver.enqueueForOrchestrator([Test.message(id, JSON.stringify(Files.signal(id, "sent here")))])
       }
-      Files.addMessage(file, "a", Files.signal("a", "sent there"))
+      // More than one statement inserts.
+      const there = Array.from({ length: 2001 }, (_, n) => `sent there ${n}`)
+      for (const data of there) Files.addMessage(file, "a", Files.signal("a", data))
+      file.sql(
+        "INSERT INTO timer_queue (work_item, fire_at, created_at) VALUES (?, 1790000000000, '2026-10-01 10:00:00')",
+        JSON.stringify({ TimerSchedule: { instance: "a", execution_id: 1, id: 5, fire_at_ms: 1_790_000_000_000 } })
+      )
       yield* SqliteImport.importFile({ file: file.path, target })
       const claimed = yield* target.driver.fetchOrchestrationItems({ limit: 10, lockTimeoutMs: 30_000, versions: null })
       assert.sameDeepMembers(
         claimed.map(({ instanceId, messages }) => [
           instanceId,
-          ...messages.map(({ workItem }) => String(JSON.parse(workItem).ExternalRaised.data)).sort()
+          ...messages.map(({ workItem }) => String(JSON.parse(workItem).ExternalRaised?.data ?? "timer"))
         ]),
-        [["a", "sent here", "sent there"], ["b", "sent here"]]
+        [["a", ...there, "timer", "sent here"], ["b", "sent here"]]
       )
     }))
 

@@ -4,6 +4,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Target from "../../src/sqlite/internal/target.ts"
 import * as SqliteImport from "../../src/sqlite/SqliteImport.ts"
 import * as ChildProcess from "../utils/childProcess.ts"
 import * as Test from "../utils/driver.ts"
@@ -132,6 +133,18 @@ describe("kill -9", () => {
       yield* SqliteImport.importFile({ file: another.path, target, discardUnfinished: true })
       // That of the other file, which is empty.
       assert.deepStrictEqual(yield* counts, before.map((n, index) => tables[index] === "sqlite_imports" ? 1 : n))
+    }))
+
+  it.live("a host that vanished holds the lock of its import for less than a minute", () =>
+    Effect.gen(function*() {
+      const { run } = yield* Target.open(yield* PgServer.database)
+      // As the socket has them.
+      const [socket] = yield* run(
+        `SELECT current_setting('tcp_keepalives_idle')::int + current_setting('tcp_keepalives_interval')::int
+             * current_setting('tcp_keepalives_count')::int AS silent,
+           current_setting('tcp_user_timeout')::int / 1000 AS unanswered`
+      )
+      assert.deepStrictEqual(socket, { silent: 50, unanswered: 50 })
     }))
 
   it.live("of two imports at the same time, the second writes nothing while the first runs", () =>

@@ -162,6 +162,21 @@ describe("verify", () => {
       assert.include(text, "and 17 more")
     }))
 
+  it.live("a session that the target has already is equal, also with another worker", () =>
+    Effect.gen(function*() {
+      const target = yield* PgServer.database
+      const session = "INSERT INTO sessions VALUES ('session-1', ?, 0, ?)"
+      for (const onConflict of ["refuse", "keep", "replace"] as const) {
+        const file = yield* Files.make()
+        Files.addWaiting(file, onConflict === "refuse" ? "a" : "b", { events: 2 + onConflict.length })
+        file.sql(session, `worker of ${onConflict}`, 1_790_000_000_000 + onConflict.length)
+        yield* SqliteImport.importFile({ file: file.path, target, onConflict })
+        const report = yield* SqliteImport.verify({ file: file.path, target })
+        assert.isTrue(report.isEqual, SqliteImport.render(report))
+      }
+      assert.deepStrictEqual(yield* target.sql("SELECT worker_id FROM sessions"), [{ worker_id: "worker of refuse" }])
+    }))
+
   it.live("compares an instance with more events than a page", () =>
     Effect.gen(function*() {
       const target = yield* PgServer.database

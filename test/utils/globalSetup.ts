@@ -1,5 +1,5 @@
 /**
- * One PostgreSQL for all tests: `DATABASE_URL`, else a container, else the embedded server; says which.
+ * One PostgreSQL for all tests: `DATABASE_URL`, else a container, else (also if none can be started) the embedded server; says which.
  *
  * Migrates once into a template, which each test file clones (`PgServer`). Where the role may not create databases, a
  * schema per file replaces them. In the template, a role has the rights of `prisma/roles/worker.sql` alone.
@@ -7,6 +7,7 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
 import { randomUUID } from "node:crypto"
@@ -18,6 +19,7 @@ import type { TestProject } from "vitest/node"
 import * as Migrator from "../../src/prisma/Migrator.ts"
 import * as Roles from "../../src/prisma/Roles.ts"
 import * as DatabaseServer from "../../src/server/DatabaseServer.ts"
+import * as ContainerServer from "./containerServer.ts"
 
 /** What tests know about the server. */
 export interface ProvidedServer {
@@ -72,28 +74,20 @@ type Server = Omit<ProvidedServer, "template" | "worker">
 const findServer: Effect.Effect<Server, unknown, Scope.Scope> = Effect.suspend(() => {
   const url = process.env.DATABASE_URL
   return url === undefined || url === ""
-    ? Effect.flatMap(container, (server) => server === undefined ? embedded : Effect.succeed(server))
+    ? Effect.flatMap(
+      container,
+      Option.match({
+        onNone: () => embedded,
+        onSome: (url) => Effect.succeed<Server>({ url, source: "container", logFile: null })
+      })
+    )
     : Effect.succeed({ url, source: "DATABASE_URL", logFile: null })
 })
 
-/** Searching for a container engine takes milliseconds without one; one that hangs gets 3 seconds. */
-const container: Effect.Effect<Server | undefined, unknown, Scope.Scope> = Effect.gen(function*() {
-  const engine = yield* Effect.tryPromise(async () => {
-    const { getContainerRuntimeClient } = await import("testcontainers")
-    return getContainerRuntimeClient()
-  }).pipe(Effect.timeout("3 seconds"), Effect.option)
-  if (engine._tag === "None") return undefined
-  const started = yield* Effect.acquireRelease(
-    Effect.tryPromise(async () => {
-      const { PostgreSqlContainer } = await import("@testcontainers/postgresql")
-      return new PostgreSqlContainer(process.env.TEST_PG_IMAGE ?? "postgres:18-alpine")
-        .withCommand(["postgres", ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])])
-        .start()
-    }),
-    (container) => Effect.promise(() => container.stop())
-  )
-  return { url: `${started.getConnectionUri()}?sslmode=disable`, source: "container", logFile: null }
-})
+const container = ContainerServer.make(
+  ContainerServer.testcontainers(settings),
+  (problem) => console.warn(`[tests] no container, the embedded server takes its place: ${problem}`)
+)
 
 const embedded: Effect.Effect<Server, unknown, Scope.Scope> = Effect.gen(function*() {
   yield* Effect.promise(sweep)

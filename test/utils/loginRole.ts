@@ -10,6 +10,9 @@ import * as PgServer from "./PgServer.ts"
 export interface LoginRole {
   readonly name: string
   readonly setPassword: (password: string) => Promise<void>
+  /** The server refuses its logins, and ends its sessions, until it is admitted again. */
+  readonly refuse: () => Promise<void>
+  readonly admit: () => Promise<void>
   /** The URL with the role as its user, by default without a password. */
   readonly at: (url: string, password?: string) => string
 }
@@ -29,6 +32,13 @@ export const loginRole = (password: string): Effect.Effect<LoginRole, never, Sco
     return {
       name,
       setPassword,
+      refuse: async () => {
+        await admin.query(`ALTER ROLE ${name} NOLOGIN`)
+        await admin.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1", [name])
+      },
+      admit: async () => {
+        await admin.query(`ALTER ROLE ${name} LOGIN`)
+      },
       at: (url, password = "") => {
         const own = new URL(url)
         own.username = name

@@ -53,6 +53,7 @@ const backdoor = ({ activities, history, messages }: tables.Tables): ProviderTes
         sessionId: null,
         tag: null,
         visibleAtMs: now,
+        createdAtMs: now,
         lock: null,
         attemptCount: 0
       })

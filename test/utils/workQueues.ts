@@ -35,6 +35,7 @@ export const queueOf = (
       onServe: () => {},
       random: () => 0,
       findNextDue: () => {},
+      othersRanOut: () => {},
       findLeftLocks: () => {},
       onLook: () => {},
       onMode: () => {},

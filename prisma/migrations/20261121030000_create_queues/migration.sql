@@ -42,6 +42,7 @@ CREATE TABLE queue_outbox (
   payload JSONB NOT NULL,
   created_at TIMESTAMPTZ NOT NULL,
   deliver_at TIMESTAMPTZ NOT NULL,
+  expires_at TIMESTAMPTZ,
   sent_at TIMESTAMPTZ,
   lease_token TEXT,
   lease_until BIGINT, -- milliseconds since the Unix epoch
@@ -65,10 +66,12 @@ CREATE TABLE queue_tasks (
   status TEXT NOT NULL DEFAULT 'Pending',
   attempt INTEGER NOT NULL DEFAULT 0,
   uncounted INTEGER NOT NULL DEFAULT 0,
+  lost INTEGER NOT NULL DEFAULT 0,
   max_attempts INTEGER NOT NULL,
   run_at TIMESTAMPTZ NOT NULL,
   worker_id TEXT,
   started_at TIMESTAMPTZ,
+  claim_id INTEGER,
   lease_until BIGINT, -- milliseconds since the Unix epoch
   heartbeat_at TIMESTAMPTZ,
   look_at TIMESTAMPTZ,
@@ -89,7 +92,9 @@ CREATE TABLE queue_tasks (
   CONSTRAINT queue_tasks_pkey PRIMARY KEY (id)
 ) WITH (
   fillfactor = 45, -- a claim updates the row once: the new versions of all rows fit on the page
-  autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0,
+  -- Unlike messages, tasks are kept for days. A vacuum reads the indexes of all of them, so its cost for each dead row is the
+  -- inverse of the scale factor, and at the server's own speed it leaves the disk to others.
+  autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000,
   vacuum_index_cleanup = on, vacuum_truncate = off
 );
 CREATE UNIQUE INDEX queue_tasks_name_key_idx ON queue_tasks (name, key) WHERE key IS NOT NULL;
@@ -108,6 +113,14 @@ CREATE TABLE queue_task_attempts (
   error TEXT,
   CONSTRAINT queue_task_attempts_pkey PRIMARY KEY (task_id, attempt)
 ); -- written once, when the attempt ends
+
+CREATE TABLE queue_task_callers (
+  task_id UUID NOT NULL,
+  mailbox TEXT NOT NULL,
+  instance_id TEXT NOT NULL,
+  execution_id BIGINT NOT NULL,
+  CONSTRAINT queue_task_callers_pkey PRIMARY KEY (task_id, mailbox)
+); -- written once, deleted when the task ends
 
 CREATE TABLE queue_datasets (
   dataset_uuid UUID NOT NULL,

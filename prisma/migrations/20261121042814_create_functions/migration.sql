@@ -258,6 +258,27 @@ BEGIN
 END
 $$;
 
+-- How many suspects one process may hold together if work with these deliveries without an end is one of them. The number of
+-- p_groups that counts: the first one after two deliveries, the last one for all that were delivered more often. Work that
+-- was delivered less than twice is not a suspect: the largest integer.
+--
+-- Each claim admits its candidates in order: a suspect while fewer are admitted than the smallest number so far. A suspect
+-- that is refused therefore holds back those behind it, and is the first one of a later claim. Rule and arithmetic are in
+-- src/provider/driver/suspects.ts.
+CREATE OR REPLACE FUNCTION dx_group_of(
+  p_deliveries integer,
+  p_groups integer[]               -- at least one
+)
+RETURNS integer
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT CASE
+    WHEN p_deliveries < 2 THEN 2147483647
+    ELSE p_groups[least(p_deliveries - 1, cardinality(p_groups))]
+  END
+$$;
+
 -- Returns what this session remembers of the last full look of a claim, or of a handover, through a queue: the time
 -- before which no row was waiting, in milliseconds since the Unix epoch, then the routes that had rows. Null: look
 -- through all of it.
@@ -366,8 +387,8 @@ $$;
 -- Returns one row per claimed activity. No rows means that there is nothing to claim: an activity or a session that
 -- another transaction is about to claim is skipped in favour of the next one. An activity with a session needs
 -- p_worker_id and is taken only while no other worker owns its session. This worker then owns the session, with a lock
--- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect, and is claimed
--- alone. Without p_takes_over, an expired lock counts as a live one.
+-- of p_session_timeout_ms from now. An activity that was delivered twice and not settled is a suspect (dx_group_of).
+-- Without p_takes_over, an expired lock counts as a live one.
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
 -- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
@@ -388,7 +409,7 @@ CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_worker_id text,                -- the owner of new sessions; null takes only rows without a session
   p_session_timeout_ms bigint,     -- milliseconds, > 0; null without p_worker_id
   p_names text[] DEFAULT NULL,     -- activities to take; null: all
-  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
+  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_max_new_sessions integer DEFAULT NULL, -- sessions the worker may acquire; null: any number
   p_takes_over boolean DEFAULT true, -- whether an activity whose lock has expired may be claimed
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
@@ -423,7 +444,11 @@ DECLARE
   v_new integer := least(COALESCE(p_max_new_sessions, p_limit), p_limit);
   v_is_cut boolean;
   v_depth integer;
-  v_suspects boolean := p_suspects;
+  -- Only the first round takes suspects.
+  v_suspects boolean := p_suspects[1] > 0;
+  v_admitted integer := 0;
+  v_most integer := 2147483647;
+  v_chosen bigint[];
   v_candidates bigint[];
   v_attempts integer[];
   v_ids bigint[];
@@ -666,14 +691,17 @@ BEGIN
       LIMIT v_reach
     ) AS candidate;
     EXIT WHEN v_candidates IS NULL;
-    IF v_suspects AND v_attempts[1] >= 2 AND v_missing = p_limit THEN
-      v_candidates := v_candidates[1:1];
-    ELSE
-      v_candidates := ARRAY(
-        SELECT one.id
-        FROM unnest(v_candidates, v_attempts) AS one (id, attempt_count)
-        WHERE one.attempt_count < 2
-      );
+    IF 2 <= ANY (v_attempts) THEN
+      v_chosen := '{}';
+      FOR v_position IN 1..cardinality(v_candidates) LOOP
+        IF v_attempts[v_position] >= 2 THEN
+          v_most := least(v_most, dx_group_of(v_attempts[v_position], p_suspects));
+          CONTINUE WHEN v_admitted >= v_most;
+          v_admitted := v_admitted + 1;
+        END IF;
+        v_chosen := v_chosen || v_candidates[v_position];
+      END LOOP;
+      v_candidates := v_chosen;
     END IF;
 
     -- In the order of the candidates, not of the ids: a row of a later round must not displace an older one.
@@ -770,15 +798,75 @@ BEGIN
     ORDER BY array_position(v_candidates, claimed.id);
     GET DIAGNOSTICS v_claimed = ROW_COUNT;
     v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing = 0 OR (v_claimed > 0 AND v_suspects AND v_attempts[1] >= 2);
+    EXIT WHEN v_missing = 0;
     -- All candidates were seen, and no other claim took one of them.
     EXIT WHEN cardinality(v_attempts) < v_reach
       AND cardinality(v_attempts) = cardinality(v_candidates)
       AND v_claimed = COALESCE(cardinality(v_ids), 0);
-    -- Do not wait for a suspect that another claim has locked, or that is not the first candidate.
+    -- Look past suspects that were refused, or that another claim has locked.
     v_suspects := false;
     v_reach := least(v_reach * 4, 1000000);
   END LOOP;
+
+  IF v_missing = p_limit THEN
+    -- An activity is not to wait, unless it was given back with a delay, and has visible_at <= created_at then. If the
+    -- clock was set back since it was stored, it gets the present time.
+    UPDATE worker_queue AS w
+    SET visible_at = v_now
+    WHERE w.id = ANY (ARRAY(
+      SELECT free.id
+      FROM (
+        SELECT next.*
+        FROM unnest(v_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT one.id, one.visible_at, one.created_at
+          FROM worker_queue AS one
+          WHERE one.session_id IS NULL
+            AND one.route = wanted.route
+            AND one.visible_at > v_now
+          ORDER BY one.visible_at, one.id
+          LIMIT 100
+        ) AS next
+        UNION ALL
+        SELECT next.*
+        FROM unnest(v_session_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT one.id, one.visible_at, one.created_at
+          FROM worker_queue AS one
+          WHERE num_nulls(one.session_id) = 0
+            AND one.route = wanted.route
+            AND one.visible_at > v_now
+          ORDER BY one.visible_at, one.id
+          LIMIT 100
+        ) AS next
+      ) AS next
+      CROSS JOIN LATERAL (
+        SELECT one.id
+        FROM worker_queue AS one
+        WHERE one.id = next.id
+          AND (one.lock_token IS NULL OR one.locked_until <= v_expired_ms)
+        FOR UPDATE SKIP LOCKED
+      ) AS free
+      WHERE next.visible_at <= next.created_at
+    ));
+    IF FOUND THEN
+      RETURN QUERY SELECT *
+      FROM dx_fetch_work_items(
+        p_limit,
+        p_lock_timeout_ms,
+        p_untagged,
+        p_tags,
+        p_worker_id,
+        p_session_timeout_ms,
+        p_names,
+        p_suspects,
+        p_max_new_sessions,
+        p_takes_over,
+        p_now_ms
+      );
+      RETURN;
+    END IF;
+  END IF;
 
   IF v_mark IS NULL AND p_now_ms IS NULL
     AND pg_stat_get_xact_tuples_returned(to_regclass('worker_queue_route_visible_at_id_idx')) - v_read > 5000
@@ -851,9 +939,10 @@ AS $$
 $$;
 
 -- Returns how many activities wait that a worker serves, by its position, as far as it matters: p_most + 1 stand for more
--- than that, or for an unknown number because the 2000 oldest of a route are locked. Null: no activity waits at all.
+-- than that, or for an unknown number because the p_most + 256 oldest of a route are locked. Null: no activity waits at
+-- all.
 --
--- Bound: one look per route that has activities, and 2000 rows per route that the workers serve. It skips the dead rows
+-- Bound: one look per route that has activities, and p_most + 256 rows per route that the workers serve. It skips the dead rows
 -- that an open transaction keeps, as claims do (dx_set_mark). Locks: none.
 CREATE OR REPLACE FUNCTION dx_count_waiting(
   p_workers jsonb,                 -- as in dx_store_turns
@@ -925,7 +1014,7 @@ BEGIN
         SELECT count(*) + COALESCE(max(p_most) FILTER (WHERE waiting.is_one_of_many), 0)
         FROM unnest(v_routes) AS present (route)
         CROSS JOIN LATERAL (
-          SELECT old.position = 2000 AS is_one_of_many
+          SELECT old.position = p_most + 256 AS is_one_of_many
           FROM (
             SELECT
               one.*,
@@ -937,10 +1026,10 @@ BEGIN
                 AND w.route = present.route
                 AND w.visible_at BETWEEN v_from AND v_now
               ORDER BY w.visible_at, w.id
-              LIMIT 2000
+              LIMIT p_most + 256
             ) AS one
           ) AS old
-          WHERE old.position = 2000
+          WHERE old.position = p_most + 256
             OR (
               (old.lock_token IS NULL OR old.locked_until <= p_now_ms)
               AND CASE
@@ -1227,6 +1316,7 @@ BEGIN
     OR p_turn ->> 'orchestration_version' IS NULL
     OR p_turn ->> 'major' IS NULL
     OR COALESCE((p_start ->> 'delay_ms')::bigint, 0) <> 0
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
     OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
   THEN
     RETURN NULL;
@@ -1302,7 +1392,8 @@ $$;
 -- turn.
 --
 -- Returns one outcome per start, in order: Started; {_tag: Begun, nowMs, handedOver: [{index, lockToken}]} if the first
--- turn was stored instead of the message; or AlreadyExists if the id has a row in instances or executions or a queued
+-- turn was stored instead of the message; {_tag: Started, nowMs} if its clock_ms differs from nowMs by more than 2 seconds,
+-- and so the start was stored without it; or AlreadyExists if the id has a row in instances or executions or a queued
 -- start (of two starts of one id, the second). Of concurrent starts of one id exactly one creates it. A first turn is
 -- stored if nothing else is stored under the id, no message, lock or event, and no other transaction claims or deletes it.
 -- Otherwise its start is stored as one without a first turn.
@@ -1319,7 +1410,8 @@ CREATE OR REPLACE FUNCTION dx_start_orchestrations(
   p_starts jsonb,                  -- [{instance_id, orchestration_name, orchestration_version, work_item or text_at, major,
                                    --   minor, patch, delay_ms}]
   p_turns jsonb DEFAULT NULL,      -- first turns, as in dx_store_turns and with {execution_id, appends: whether its event
-                                   --   ids are 1, 2, …}: one for each start, {} for one without; null if none has one
+                                   --   ids are 1, 2, …; clock_ms: what the caller takes for the database's clock, null if
+                                   --   unknown}: one for each start, {} for one without; null if none has one
   p_history jsonb DEFAULT NULL,    -- this and the following: as in dx_store_turns, of the first turns
   p_key_values jsonb DEFAULT NULL,
   p_worker_items jsonb DEFAULT NULL,
@@ -1347,6 +1439,8 @@ DECLARE
   v_ours text[];
   -- By position: the instances that begin with their first turn; null for others.
   v_begun text[] := array_fill(NULL::text, ARRAY[v_count]);
+  -- By position: whether the caller mistakes the time of a first turn; null if no start has one.
+  v_mistimed boolean[];
   v_children text[];
   v_parents bigint[];
   v_positions bigint[];
@@ -1387,13 +1481,19 @@ BEGIN
     WHERE pg_try_advisory_xact_lock(hashtext(one.instance_id));
 
     -- Of two starts of one id the first counts.
-    SELECT array_agg(CASE WHEN start.is_first AND start.begins THEN start.instance_id END ORDER BY start.position)
-    INTO v_begun
+    SELECT
+      array_agg(
+        CASE WHEN start.is_first AND start.begins AND NOT start.is_mistimed THEN start.instance_id END
+        ORDER BY start.position
+      ),
+      array_agg(start.is_mistimed ORDER BY start.position)
+    INTO v_begun, v_mistimed
     FROM (
       SELECT
         s.instance_id,
         s.position,
         row_number() OVER (PARTITION BY s.instance_id ORDER BY s.position) = 1 AS is_first,
+        COALESCE(abs(s.clock_ms - v_now_ms) > 2000, false) AS is_mistimed,
         s.execution_id = 1
           AND COALESCE(s.delay_ms, 0) = 0
           AND s.instance_id = ANY (v_ours)
@@ -1404,8 +1504,8 @@ BEGIN
           AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = s.instance_id LIMIT 1) IS NULL AS begins
       FROM ROWS FROM (
         jsonb_to_recordset(p_starts) AS (instance_id text, delay_ms bigint),
-        jsonb_to_recordset(p_turns) AS (execution_id bigint)
-      ) WITH ORDINALITY AS s (instance_id, delay_ms, execution_id, position)
+        jsonb_to_recordset(p_turns) AS (execution_id bigint, clock_ms bigint)
+      ) WITH ORDINALITY AS s (instance_id, delay_ms, execution_id, clock_ms, position)
     ) AS start;
     IF jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
       FOR v_position IN
@@ -1747,7 +1847,9 @@ BEGIN
           'nowMs', v_now_ms,
           'handedOver', COALESCE(v_handed_over -> start.position::text, '[]')
         )
-        ELSE to_jsonb(CASE WHEN start.position = ANY (v_positions) THEN 'Started'::text ELSE 'AlreadyExists' END)
+        WHEN start.position <> ALL (v_positions) THEN to_jsonb('AlreadyExists'::text)
+        WHEN v_mistimed[start.position] THEN jsonb_build_object('_tag', 'Started', 'nowMs', v_now_ms)
+        ELSE to_jsonb('Started'::text)
       END
       ORDER BY start.position
     )
@@ -2908,7 +3010,8 @@ $$;
 --
 -- Returns the number of messages. Bound: the rows given. Locks: none.
 CREATE OR REPLACE FUNCTION dx_add_to_outbox(
-  p_rows jsonb,                    -- [{queue, payload, delay_ms}]; delay_ms defaults to none
+  p_rows jsonb,                    -- [{queue, payload, delay_ms, expires_ms}]; delay_ms defaults to none. After expires_ms a
+                                   -- message is not sent; with it, it does not stay once it is sent. Defaults to never
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS bigint
@@ -2926,18 +3029,705 @@ DECLARE
   v_latest_ms CONSTANT bigint := 253402300799999; -- the end of the year 9999: clients read no later dates
   v_count bigint;
 BEGIN
-  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at)
+  INSERT INTO queue_outbox (queue, payload, created_at, deliver_at, expires_at)
   SELECT
     m.queue,
     m.payload,
     to_timestamp(v_now_ms::float8 / 1000),
-    to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000)
+    to_timestamp(least(v_now_ms + COALESCE(m.delay_ms, 0), v_latest_ms)::float8 / 1000),
+    to_timestamp((v_now_ms + m.expires_ms)::float8 / 1000)
   FROM ROWS FROM (
-    jsonb_to_recordset(p_rows) AS (queue text, payload jsonb, delay_ms bigint)
-  ) WITH ORDINALITY AS m (queue, payload, delay_ms, position)
+    jsonb_to_recordset(p_rows) AS (queue text, payload jsonb, delay_ms bigint, expires_ms bigint)
+  ) WITH ORDINALITY AS m (queue, payload, delay_ms, expires_ms, position)
   ORDER BY m.position;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   RETURN v_count;
+END
+$$;
+
+-- Returns a text that compares as semantic versions do, byte by byte: under COLLATE "C". Any other text is lower than
+-- every version. Build metadata is ignored.
+--
+-- The three numbers come first, nine digits each. A release ends with a tilde. A pre-release has a space before each
+-- identifier, which is lower than every character of one: so fewer identifiers are lower than more, and all are lower
+-- than the release. A number has its length in front, and is lower than a word.
+CREATE OR REPLACE FUNCTION dx_semantic_version(
+  p_version text
+)
+RETURNS text
+LANGUAGE sql
+IMMUTABLE
+AS $$
+  SELECT CASE
+    WHEN p_version ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}([-+]|$)' THEN
+      (
+        SELECT string_agg(lpad(part.digits, 9, '0'), '.' ORDER BY part.place)
+        FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+'), '.')) WITH ORDINALITY AS part (digits, place)
+      )
+        || COALESCE(
+          (
+            SELECT string_agg(
+              CASE
+                WHEN part.identifier ~ '^[0-9]+$' THEN ' 1' || lpad(length(part.identifier)::text, 4, '0')
+                ELSE ' 2'
+              END || part.identifier,
+              ''
+              ORDER BY part.place
+            )
+            FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+-([^+]*)'), '.'))
+              WITH ORDINALITY AS part (identifier, place)
+          ),
+          '~'
+        )
+    ELSE ''
+  END
+$$;
+
+-- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
+-- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
+--
+-- Bound: one row of instances and executions; the text of a start. Locks: none.
+CREATE OR REPLACE FUNCTION dx_message_route(
+  p_instance_id text,
+  p_work_item text
+)
+RETURNS text
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+AS $$
+DECLARE
+  v_route text;
+  v_item jsonb;
+BEGIN
+  SELECT COALESCE(
+    NULLIF(i.route, ''),
+    -- Duroxide wrote this row.
+    (
+      SELECT dx_route(
+        e.duroxide_version_major,
+        e.duroxide_version_minor,
+        e.duroxide_version_patch,
+        i.orchestration_name,
+        i.orchestration_version,
+        false
+      )
+      FROM executions AS e
+      WHERE e.instance_id = i.instance_id
+        AND e.execution_id = i.current_execution_id
+    ),
+    dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
+  )
+  INTO v_route
+  FROM instances AS i
+  WHERE i.instance_id = p_instance_id;
+  IF v_route IS NOT NULL THEN
+    RETURN CASE WHEN octet_length(v_route) <= 2400 THEN v_route ELSE '' END;
+  END IF;
+  IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
+    BEGIN
+      v_item := p_work_item::jsonb;
+      v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
+      v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
+    EXCEPTION
+      -- The text is not JSON, or too deep. An insert must not fail for that.
+      WHEN data_exception OR program_limit_exceeded THEN
+        v_route := NULL;
+    END;
+    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
+    -- process serves names this long.
+    IF octet_length(v_route) <= 2400 THEN
+      RETURN v_route;
+    END IF;
+  END IF;
+  -- A tool wrote the history, or the turn named no orchestration: any claim takes the message.
+  IF EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id) THEN
+    RETURN '- ?';
+  END IF;
+  RETURN '';
+END
+$$;
+
+-- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
+--
+-- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
+-- instance is eligible, not that a race was lost: an instance that another transaction is about to claim is skipped in
+-- favour of the next one. The visible messages of a claimed instance get the token and expiry of its lock, and count
+-- one more delivery. Texts are returned as stored; this function does not parse them.
+--
+-- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
+-- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
+-- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
+-- delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock that has a
+-- holder counts as a live one; a pause has none.
+--
+-- A message that is not to wait has visible_at <= created_at. If the clock was set back since it was sent, it is visible
+-- nevertheless, and keeps its place before those that were sent later: a claimed instance gets it in its batch, if it is
+-- among the next 16 messages of the instance to become visible, and a claim that finds nothing gives the next 100 of each
+-- route the present time.
+--
+-- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
+-- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
+-- locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
+-- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
+-- ones skip the dead ones that an open transaction keeps (1 microsecond each).
+--
+-- It notifies listeners of messages that it moves to another route, and of nothing else.
+--
+-- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
+CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
+  p_limit integer,                 -- instances, >= 1
+  p_lock_timeout_ms bigint,        -- milliseconds, > 0
+  p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
+  p_max_version integer[],         -- newest pinned version to take, included
+  p_names text[] DEFAULT NULL,     -- orchestrations to take, their versions at the same index of p_versions; null: all
+  p_versions text[] DEFAULT NULL,
+  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
+  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
+  p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
+  p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
+  p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS TABLE (
+  out_instance_id text,
+  out_lock_token text,             -- <36 characters of the lock>.<instance id>
+  out_now_ms bigint,               -- the clock of this claim
+  out_orchestration_name text,     -- null when there is no instances row
+  out_orchestration_version text,
+  out_execution_id bigint,
+  out_history json,                -- event texts by event id; null when there are none
+  out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
+  out_message_ids json,            -- row ids, ascending
+  out_messages json,               -- work item texts, in the order of out_message_ids
+  out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
+  out_attempt_counts json,         -- deliveries of each of them, this one included
+  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
+)
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_started timestamptz := clock_timestamp();
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM v_started) * 1000)::bigint);
+  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_until_ms bigint;
+  v_secret text := gen_random_uuid()::text;
+  -- The part of a route after the pinned version, for each program that is served.
+  v_served text[];
+  v_routes text[];
+  v_candidate record;
+  v_after_at timestamptz := '-infinity';
+  v_after_id bigint := 0;
+  v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
+  v_found boolean;
+  v_seen text[] := '{}';
+  -- Instances with many messages; the scan itself leaves these out.
+  v_crowded text[] := '{}';
+  v_locked text[];
+  v_locked_routes text[];
+  v_held text[];
+  v_owned text[];
+  v_missing integer := p_limit;
+  v_claimed integer;
+  v_bytes bigint := 0;
+  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
+  v_batch bigint[];
+  v_marks bigint[];
+  -- Suspects that are claimed, and how many there may be.
+  v_suspects integer := 0;
+  v_most integer := 2147483647;
+  -- What this claim asks for; needed only where a session has a mark, or sets one.
+  v_key text;
+  v_mark text[];
+  -- Index entries read, including those of dead rows; null where the server does not count.
+  v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
+BEGIN
+  IF p_now_ms IS NULL AND current_setting('duroxide_prisma.orchestrator_queue', true) <> '' THEN
+    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
+    v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
+  END IF;
+  IF v_mark IS NOT NULL THEN
+    v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
+    v_routes := v_mark[2:];
+  ELSE
+    IF p_names IS NOT NULL THEN
+      SELECT array_agg(' =' || one.version || ' ' || one.name) || array_agg(' * ' || one.name)
+      INTO v_served
+      FROM unnest(p_names, p_versions) AS one (name, version);
+    END IF;
+    WITH RECURSIVE present AS (
+      (
+        SELECT q.route
+        FROM orchestrator_queue AS q
+        ORDER BY q.route
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT (
+        SELECT q.route
+        FROM orchestrator_queue AS q
+        WHERE q.route > present.route
+        ORDER BY q.route
+        LIMIT 1
+      )
+      FROM present
+      WHERE present.route IS NOT NULL
+    )
+    SELECT array_agg(parts.route)
+    INTO v_routes
+    FROM (
+      SELECT
+        present.route,
+        split_part(present.route, ' ', 1) AS pinned,
+        substr(present.route, strpos(present.route, ' ')) AS program
+      FROM present
+      WHERE present.route IS NOT NULL
+    ) AS parts
+    WHERE (parts.route <> '' OR p_orphans)
+      AND (
+        p_min_version IS NULL
+        OR CASE
+          WHEN parts.pinned IN ('', '-') THEN true
+          WHEN parts.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
+            string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
+          -- A row written by hand; claims must not fail for that.
+          ELSE false
+        END
+      )
+      AND CASE
+        WHEN p_names IS NULL THEN true
+        WHEN parts.program LIKE ' >%' THEN EXISTS (
+          SELECT
+          FROM unnest(p_names, p_versions) AS one (name, version)
+          WHERE one.name = substr(parts.program, strpos(substr(parts.program, 2), ' ') + 2)
+            AND dx_semantic_version(one.version) COLLATE "C"
+              >= dx_semantic_version(substr(split_part(substr(parts.program, 2), ' ', 1), 2))
+        )
+        ELSE parts.program = ANY (v_served)
+      END;
+  END IF;
+
+  WHILE v_routes IS NOT NULL LOOP
+    -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
+    v_locked := '{}';
+    v_locked_routes := '{}';
+    v_found := false;
+    FOR v_candidate IN
+      WITH message AS MATERIALIZED (
+        SELECT one.instance_id, one.visible_at, one.id, one.attempt_count, wanted.route
+        FROM unnest(v_routes) AS wanted (route)
+        CROSS JOIN LATERAL (
+          SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
+          FROM orchestrator_queue AS q
+          WHERE q.route = wanted.route
+            AND q.visible_at <= v_now
+            AND (q.visible_at, q.id) > (v_after_at, v_after_id)
+            AND q.instance_id <> ALL (v_crowded)
+          ORDER BY q.visible_at, q.id
+          LIMIT v_rows
+        ) AS one
+        ORDER BY one.visible_at, one.id
+        LIMIT v_rows
+      ),
+      numbered AS (
+        SELECT message.*, row_number() OVER () AS position
+        FROM message
+      )
+      SELECT
+        looked.*,
+        -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
+        CASE
+          WHEN looked.free THEN (
+            SELECT i.route
+            FROM instances AS i
+            WHERE i.instance_id = looked.instance_id
+          )
+        END AS instance_route
+      FROM (
+        SELECT
+          met.instance_id,
+          met.messages,
+          met.visible_at,
+          met.first[2] AS id,
+          met.first[3] AS attempt_count,
+          met.route,
+          (
+            SELECT l.instance_id
+            FROM instance_locks AS l
+            WHERE l.instance_id = met.instance_id
+              AND (l.locked_until > v_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
+          ) IS NULL AS free
+        FROM (
+          SELECT
+            numbered.instance_id,
+            count(*) AS messages,
+            min(numbered.visible_at) AS visible_at,
+            min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
+            -- Messages that arrived before a start have no route.
+            max(numbered.route) AS route
+          FROM numbered
+          GROUP BY numbered.instance_id
+        ) AS met
+        ORDER BY met.first
+      ) AS looked
+    LOOP
+      v_found := true;
+      v_after_at := v_candidate.visible_at;
+      v_after_id := v_candidate.id;
+      IF v_candidate.messages > 4 THEN
+        v_crowded := v_crowded || v_candidate.instance_id;
+      END IF;
+      CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
+      IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
+        -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
+        -- them to no row of theirs, or to one that is locked here.
+        UPDATE orchestrator_queue AS q
+        SET route = v_candidate.instance_route
+        FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
+        WHERE q.id = stale.id;
+        IF FOUND THEN
+          PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
+        END IF;
+        CONTINUE;
+      END IF;
+      v_seen := v_seen || v_candidate.instance_id;
+      IF v_candidate.attempt_count >= 2 THEN
+        v_most := least(v_most, dx_group_of(v_candidate.attempt_count::integer, p_suspects));
+        CONTINUE WHEN v_suspects >= v_most;
+      END IF;
+      -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
+      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
+        v_locked := v_locked || v_candidate.instance_id;
+        v_locked_routes := v_locked_routes || v_candidate.route;
+        IF v_candidate.attempt_count >= 2 THEN
+          v_suspects := v_suspects + 1;
+        END IF;
+        EXIT WHEN cardinality(v_locked) >= v_missing;
+      END IF;
+    END LOOP;
+    EXIT WHEN NOT v_found;
+    v_rows := least(greatest(2 * v_rows, 16), 10000);
+    CONTINUE WHEN v_locked = '{}';
+
+    -- The statements from here on see everything that was committed before we took the advisory locks. An existing lock
+    -- row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
+    -- transaction can insert them. The lock counts from here, so the time spent on skipping other instances does not
+    -- shorten it.
+    v_until_ms := p_lock_timeout_ms
+      + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+    v_owned := '{}';
+    SELECT array_agg(l.instance_id)
+    INTO v_held
+    FROM instance_locks AS l
+    WHERE l.instance_id = ANY (v_locked);
+    IF v_held IS NOT NULL THEN
+      WITH expired AS (
+        SELECT l.instance_id
+        FROM instance_locks AS l
+        WHERE l.instance_id = ANY (v_held)
+          AND l.locked_until <= v_now_ms
+          AND (p_takes_over OR l.lock_token = '')
+        ORDER BY l.instance_id COLLATE "C"
+        FOR UPDATE SKIP LOCKED
+      ),
+      taken_over AS (
+        UPDATE instance_locks AS l
+        SET lock_token = v_secret,
+            locked_until = v_until_ms,
+            locked_at = v_now_ms
+        FROM expired
+        WHERE l.instance_id = expired.instance_id
+        RETURNING l.instance_id
+      )
+      SELECT COALESCE(array_agg(instance_id), '{}')
+      INTO v_owned
+      FROM taken_over;
+    END IF;
+    WITH owned AS (
+      INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
+      SELECT one.instance_id, v_secret, v_until_ms, v_now_ms
+      FROM unnest(v_locked) AS one (instance_id)
+      WHERE v_held IS NULL OR one.instance_id <> ALL (v_held)
+      ORDER BY one.instance_id COLLATE "C"
+      ON CONFLICT (instance_id) DO NOTHING
+      RETURNING instance_id
+    )
+    SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
+    INTO v_owned
+    FROM owned;
+    CONTINUE WHEN v_owned = '{}';
+
+    SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
+    INTO v_batch
+    FROM (
+      SELECT
+        one.id,
+        -- Bytes of the messages before this one.
+        sum(one.bytes) OVER (ORDER BY owned.position, one.place, one.id) - one.bytes AS before
+      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS owned (instance_id, route, position)
+      CROSS JOIN LATERAL (
+        SELECT
+          CASE
+            WHEN (
+              SELECT next.id
+              FROM (
+                SELECT q.id, q.visible_at, q.created_at
+                FROM orchestrator_queue AS q
+                WHERE q.instance_id = owned.instance_id
+                  AND q.visible_at > v_now
+                ORDER BY q.visible_at
+                LIMIT 16
+              ) AS next
+              WHERE next.visible_at <= next.created_at
+              LIMIT 1
+            ) IS NULL THEN v_now
+            ELSE 'infinity'
+          END AS until
+        OFFSET 0
+      ) AS reach
+      CROSS JOIN LATERAL (
+        SELECT
+          due.id,
+          due.bytes,
+          -- Those that are not to wait follow each other by their ids, whatever the clock did between them.
+          CASE
+            WHEN due.visible_at = due.created_at
+              THEN min(due.visible_at) FILTER (WHERE due.visible_at = due.created_at) OVER (ORDER BY due.id DESC)
+            ELSE due.visible_at
+          END AS place
+        FROM (
+          SELECT q.id, q.visible_at, q.created_at, octet_length(q.work_item) AS bytes
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = owned.instance_id
+            AND q.visible_at <= reach.until
+            AND (q.visible_at <= v_now OR q.visible_at <= q.created_at)
+            AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
+          ORDER BY q.visible_at, q.id
+          LIMIT 4096
+        ) AS due
+      ) AS one
+      WHERE owned.instance_id = ANY (v_owned)
+        -- The version may have changed before the instance was locked.
+        AND COALESCE(
+          (
+            SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
+            FROM instances AS i
+            WHERE i.instance_id = owned.instance_id
+          ),
+          owned.route
+        ) = ANY (v_routes)
+    ) AS sized
+    WHERE sized.before = 0
+      OR sized.before < p_max_bytes - v_bytes;
+    SELECT array_agg(free.id)
+    INTO v_marks
+    FROM (
+      SELECT q.id
+      FROM orchestrator_queue AS q
+      WHERE q.id = ANY (v_batch)
+      ORDER BY q.id
+      FOR UPDATE SKIP LOCKED
+    ) AS free;
+    IF cardinality(v_marks) < cardinality(v_batch) THEN
+      -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
+      -- to keep their order.
+      SELECT array_agg(behind.id)
+      INTO v_marks
+      FROM (
+        SELECT
+          q.id,
+          bool_and(q.id = ANY (v_marks)) OVER (PARTITION BY q.instance_id ORDER BY one.position) AS in_order
+        FROM unnest(v_batch) WITH ORDINALITY AS one (id, position)
+        JOIN orchestrator_queue AS q ON q.id = one.id
+      ) AS behind
+      WHERE behind.in_order;
+    END IF;
+
+    RETURN QUERY
+    WITH marked AS (
+      UPDATE orchestrator_queue AS q
+      SET lock_token = v_secret,
+          locked_until = v_until_ms,
+          -- An ack finds its batch by the time of the claim.
+          visible_at = least(q.visible_at, v_now),
+          attempt_count = q.attempt_count + 1
+      WHERE q.id = ANY (v_marks)
+      RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
+    ),
+    batch AS (
+      SELECT
+        marked.instance_id,
+        json_agg(marked.id ORDER BY marked.id) AS message_ids,
+        json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
+        json_agg(marked.work_item ORDER BY marked.id) AS messages,
+        json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
+      FROM marked
+      GROUP BY marked.instance_id
+    )
+    SELECT
+      batch.instance_id,
+      v_secret || '.' || batch.instance_id,
+      v_now_ms,
+      i.orchestration_name,
+      i.orchestration_version,
+      execution.execution_id,
+      CASE
+        WHEN known.is_whole THEN (
+          SELECT json_agg(event.event_data)
+          FROM (
+            SELECT h.event_data
+            FROM history AS h
+            WHERE h.instance_id = batch.instance_id
+              AND h.execution_id = execution.execution_id
+            ORDER BY h.event_id
+          ) AS event
+        )
+        ELSE (
+          SELECT json_build_array(h.event_data)
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+          ORDER BY h.event_id DESC
+          LIMIT 1
+        )
+      END,
+      known.is_whole,
+      batch.message_ids,
+      batch.messages,
+      batch.enqueued_at_ms,
+      batch.attempt_counts,
+      (
+        SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
+        FROM kv_store AS s
+        WHERE s.instance_id = batch.instance_id
+      )
+    FROM batch
+    LEFT JOIN instances AS i ON i.instance_id = batch.instance_id
+    CROSS JOIN LATERAL (
+      SELECT COALESCE(
+        i.current_execution_id,
+        (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = batch.instance_id),
+        1
+      ) AS execution_id
+    ) AS execution
+    CROSS JOIN LATERAL (
+      -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
+      -- what the instance is.
+      SELECT CASE
+        WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
+        WHEN (
+          SELECT h.event_id
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+            AND h.event_id > p_history_limit
+          LIMIT 1
+        ) IS NOT NULL THEN false
+        ELSE (
+          SELECT COALESCE(sum(octet_length(h.event_data)), 0)
+          FROM history AS h
+          WHERE h.instance_id = batch.instance_id
+            AND h.execution_id = execution.execution_id
+        ) <= 1048576
+      END AS is_whole
+    ) AS known
+    ORDER BY array_position(v_seen, batch.instance_id);
+
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed < cardinality(v_owned) THEN
+      -- Before the instances were locked, another process settled their messages or pinned their version.
+      DELETE FROM instance_locks AS l
+      WHERE l.instance_id = ANY (v_owned)
+        AND l.lock_token = v_secret
+        AND NOT EXISTS (
+          SELECT FROM orchestrator_queue AS q
+          WHERE q.instance_id = l.instance_id
+            AND q.lock_token = v_secret
+        );
+    END IF;
+    v_missing := v_missing - v_claimed;
+    EXIT WHEN v_missing <= 0;
+    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
+    INTO v_bytes
+    FROM orchestrator_queue AS q
+    WHERE q.instance_id = ANY (v_owned)
+      AND q.visible_at <= v_now
+      AND q.lock_token = v_secret;
+    -- Return what is claimed before its lock expires.
+    EXIT WHEN v_bytes >= p_max_bytes
+      OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
+  END LOOP;
+
+  IF v_missing = p_limit THEN
+    UPDATE orchestrator_queue AS q
+    SET visible_at = v_now
+    WHERE q.id = ANY (ARRAY(
+      SELECT free.id
+      FROM unnest(v_routes) AS wanted (route)
+      CROSS JOIN LATERAL (
+        SELECT one.id, one.visible_at, one.created_at
+        FROM orchestrator_queue AS one
+        WHERE one.route = wanted.route
+          AND one.visible_at > v_now
+        ORDER BY one.visible_at, one.id
+        LIMIT 100
+      ) AS next
+      CROSS JOIN LATERAL (
+        SELECT one.id
+        FROM orchestrator_queue AS one
+        WHERE one.id = next.id
+          AND (one.lock_token IS NULL OR one.locked_until <= v_now_ms)
+        FOR UPDATE SKIP LOCKED
+      ) AS free
+      WHERE next.visible_at <= next.created_at
+    ));
+    IF FOUND THEN
+      RETURN QUERY SELECT *
+      FROM dx_fetch_orchestration_items(
+        p_limit,
+        p_lock_timeout_ms,
+        p_min_version,
+        p_max_version,
+        p_names,
+        p_versions,
+        p_suspects,
+        p_max_bytes,
+        p_orphans,
+        p_takes_over,
+        p_history_limit,
+        p_now_ms
+      );
+      RETURN;
+    END IF;
+  END IF;
+
+  IF v_mark IS NULL AND p_now_ms IS NULL
+    AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000
+  THEN
+    SELECT min(one.visible_at)
+    INTO v_after_at
+    FROM unnest(v_routes) AS wanted (route)
+    CROSS JOIN LATERAL (
+      SELECT q.visible_at
+      FROM orchestrator_queue AS q
+      WHERE q.route = wanted.route
+        AND q.visible_at <= v_now
+        AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
+      ORDER BY q.visible_at, q.id
+      LIMIT 1
+    ) AS one;
+    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
+    PERFORM dx_set_mark('duroxide_prisma.orchestrator_queue', v_key, v_started, v_after_at, v_routes);
+  END IF;
 END
 $$;
 
@@ -2945,8 +3735,9 @@ $$;
 -- A turn that cannot be stored leaves its results as messages, as dx_ack_work_items does.
 --
 -- Returns one answer per turn, in order: {_tag: Advanced, nowMs, handedOver: [{index, lockToken}]}, or {_tag: Queued,
--- results: [Done or LockLost]}. A turn is stored if, at the moment of the call, no other transaction works on its instance,
--- which has no row in instance_locks and no visible message; its execution is the current one, is running, and ends with
+-- results: [Done or LockLost]}, with nowMs if clock_ms differs from it by more than 2 seconds. A turn is stored if its
+-- clock_ms does not and, at the moment of the call, no other transaction works on its instance, which has no row in
+-- instance_locks and no visible message; its execution is the current one, is running, and ends with
 -- the event that has last_event_id and last_event_hash (after a failover that lost turns, another one may have its id);
 -- its own event ids are free; its activities have their live locks; and none of these or of those it cancels is locked by
 -- another transaction. Of two turns of one instance the first is stored.
@@ -2964,7 +3755,8 @@ CREATE OR REPLACE FUNCTION dx_advance_orchestrations(
   p_turns jsonb,                   -- as in dx_store_turns, and [{instance_id, execution_id, last_event_id,
                                    --   last_event_hash: SHA-256 of its event_data in UTF-8, lower-case hexadecimal;
                                    --   appends: whether its event ids continue from there without a gap;
-                                   --   results: number of its results}]
+                                   --   results: number of its results;
+                                   --   clock_ms: what the caller takes for the database's clock, null if unknown}]
   p_results jsonb,                 -- [{ack, token, instance_id, work_item or text_at}], by turn; at least one for each
   p_history jsonb,                 -- this and the following: as in dx_store_turns
   p_key_values jsonb,
@@ -2999,6 +3791,8 @@ DECLARE
   v_ended bigint[] := '{}';
   v_held bigint[];
   v_sessions text[];
+  -- By position: whether the caller mistakes the time.
+  v_mistimed boolean[];
   v_row record;
   v_position bigint;
   v_stores_all boolean;
@@ -3038,19 +3832,27 @@ BEGIN
     array_agg(CASE WHEN turn.fits THEN turn.instance_id END ORDER BY turn.position),
     array_agg(CASE WHEN turn.fits THEN turn.execution_id END ORDER BY turn.position),
     array_agg(turn.last_event_id ORDER BY turn.position),
-    array_agg(turn.results ORDER BY turn.position)
-  INTO v_instances, v_executions, v_last_event_ids, v_missing
+    array_agg(turn.results ORDER BY turn.position),
+    array_agg(turn.is_mistimed ORDER BY turn.position)
+  INTO v_instances, v_executions, v_last_event_ids, v_missing, v_mistimed
   FROM (
     SELECT
       t.*,
+      COALESCE(abs(t.clock_ms - v_now_ms) > 2000, false) AS is_mistimed,
       -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
       t.instance_id = ANY (v_ours)
+        AND (abs(t.clock_ms - v_now_ms) > 2000) IS NOT TRUE
         AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = t.instance_id) IS NULL
         AND (
-          SELECT q.id
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = t.instance_id
-            AND q.visible_at <= v_now
+          SELECT next.id
+          FROM (
+            SELECT q.id, q.visible_at, q.created_at
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = t.instance_id
+            ORDER BY q.visible_at
+            LIMIT 16
+          ) AS next
+          WHERE next.visible_at <= greatest(v_now, next.created_at) -- see dx_fetch_orchestration_items
           LIMIT 1
         ) IS NULL
         AND (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = t.instance_id) = t.execution_id
@@ -3071,8 +3873,15 @@ BEGIN
         ) AS fits
     FROM ROWS FROM (
       jsonb_to_recordset(p_turns)
-        AS (instance_id text, execution_id bigint, last_event_id bigint, last_event_hash text, results bigint)
-    ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, last_event_hash, results, position)
+        AS (
+          instance_id text,
+          execution_id bigint,
+          last_event_id bigint,
+          last_event_hash text,
+          results bigint,
+          clock_ms bigint
+        )
+    ) WITH ORDINALITY AS t (instance_id, execution_id, last_event_id, last_event_hash, results, clock_ms, position)
   ) AS turn;
 
   IF p_history IS NOT NULL AND jsonb_path_exists(p_turns, '$[*] ? (!(@.appends == true))') THEN
@@ -3255,7 +4064,7 @@ BEGIN
             FROM ROWS FROM (jsonb_to_recordset(p_results) AS (ack bigint)) WITH ORDINALITY AS r (ack, position)
             WHERE r.ack = turn.position
           )
-        )
+        ) || CASE WHEN v_mistimed[turn.position] THEN jsonb_build_object('nowMs', v_now_ms) ELSE '{}' END
         ELSE jsonb_build_object(
           '_tag', 'Advanced',
           'nowMs', v_now_ms,
@@ -3305,6 +4114,7 @@ BEGIN
     OR p_turn ->> 'orchestration_name' IS NOT NULL
     OR p_turn ->> 'major' IS NOT NULL
     OR p_token !~ '^[0-9]{1,18}[.]'
+    OR abs((p_turn ->> 'clock_ms')::bigint - p_now_ms) > 2000
     OR NOT pg_try_advisory_xact_lock(hashtext(v_id))
   THEN
     RETURN NULL;
@@ -3313,11 +4123,17 @@ BEGIN
   -- This and what follows sees everything that was committed before we took the advisory lock.
   IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
     OR (
-      SELECT q.id
-      FROM orchestrator_queue AS q
-      WHERE q.instance_id = v_id
-        -- At its end there must be none at all: timers would have to be deleted.
-        AND q.visible_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
+      SELECT next.id
+      FROM (
+        SELECT q.id, q.visible_at, q.created_at
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = v_id
+        ORDER BY q.visible_at
+        LIMIT 16
+      ) AS next
+      -- At its end there must be none at all: timers would have to be deleted.
+      WHERE v_status IS NOT NULL
+        OR next.visible_at <= greatest(v_now, next.created_at) -- see dx_fetch_orchestration_items
       LIMIT 1
     ) IS NOT NULL
     OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id
@@ -3380,13 +4196,44 @@ BEGIN
 END
 $$;
 
--- Announces that tasks have ended: to the executions that wait for them, by a message in the same transaction, and to the
--- processes that wait, by notifications with the commit. Other tasks of the list are passed over.
+-- Whether an execution of an orchestration has begun and not ended.
+--
+-- Bound: one row. Locks: none.
+CREATE OR REPLACE FUNCTION dx_is_execution_running(
+  p_instance_id text,
+  p_execution_id bigint
+)
+RETURNS boolean
+LANGUAGE plpgsql
+STABLE
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+BEGIN
+  RETURN COALESCE(
+    (
+      SELECT e.status = 'Running'
+      FROM executions AS e
+      WHERE e.instance_id = p_instance_id
+        AND e.execution_id = p_execution_id
+    ),
+    false
+  );
+END
+$$;
+
+-- Announces that tasks have ended: to the executions that wait for them and run, by a message in the same transaction, and to
+-- the processes that wait, by notifications with the commit. Other tasks of the list are passed over.
 --
 -- The notifications fail no statement: there are none under `SET duroxide.notify = off`, nor while more than half of the
 -- server's queue of notifications is full. Callers that wait then find the end with their next look.
 --
--- Bound: the rows given. Locks: none.
+-- Bound: the rows given, and the executions that wait for them. Locks: the rows of queue_task_callers, which are deleted.
 CREATE OR REPLACE FUNCTION dx_announce_task_ends(
   p_ids uuid[],                    -- of tasks whose end is stored
   p_now_ms bigint                  -- milliseconds since the Unix epoch
@@ -3404,23 +4251,42 @@ AS $$
 DECLARE
   v_now timestamptz := to_timestamp(p_now_ms::float8 / 1000);
 BEGIN
+  WITH joined AS (
+    DELETE FROM queue_task_callers AS c
+    WHERE c.task_id = ANY (p_ids)
+    RETURNING c.task_id, c.instance_id, c.execution_id, c.mailbox
+  ),
+  caller AS (
+    SELECT t.id AS task_id, t.reply_instance_id AS instance_id, t.reply_execution_id AS execution_id, t.reply_name AS mailbox
+    FROM queue_tasks AS t
+    WHERE t.id = ANY (p_ids)
+      AND t.reply_instance_id IS NOT NULL
+    UNION ALL
+    SELECT joined.*
+    FROM joined
+  )
   INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at)
   SELECT
-    t.reply_instance_id,
+    caller.instance_id,
     json_build_object(
       'QueueMessage',
       json_build_object(
-        'instance', t.reply_instance_id,
-        'name', t.reply_name,
+        'instance', caller.instance_id,
+        'name', caller.mailbox,
         'data', json_build_object('status', t.status, 'result', t.result, 'error', t.error)::text
       )
     )::text,
     v_now,
     v_now
-  FROM queue_tasks AS t
-  WHERE t.id = ANY (p_ids)
-    AND t.reply_instance_id IS NOT NULL
-  ORDER BY t.id;
+  FROM caller
+  CROSS JOIN LATERAL (
+    SELECT x.status, x.result, x.error
+    FROM queue_tasks AS x
+    WHERE x.id = caller.task_id
+    OFFSET 0
+  ) AS t
+  WHERE dx_is_execution_running(caller.instance_id, caller.execution_id)
+  ORDER BY caller.task_id, caller.instance_id, caller.mailbox;
   -- The trigger has done it, unless the caller is quiet about what it announces itself.
   IF FOUND AND current_setting('duroxide.quiet', true) = 'on' THEN
     PERFORM dx_notify('orch_work', ARRAY[v_now]);
@@ -4054,7 +4920,8 @@ $$;
 
 -- Claims the messages of the outbox that are due and belong to queues of the caller, of each queue the oldest first. Each is
 -- leased to the caller, which sends it; or, under p_max_attempts, moved to queue_messages and marked as sent, or deleted,
--- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why.
+-- in this transaction. What PgQueue would refuse (no kind, too large) is leased in any case: the caller learns why. Messages
+-- that have expired are deleted.
 --
 -- Queues with messages that are due share a claim equally, so that a backlog of one does not delay the others.
 --
@@ -4065,7 +4932,7 @@ $$;
 -- perhaps no publisher has such a queue. If p_looks, it also says when the next task needs a look (dx_sweep_tasks). Not every
 -- claim asks for that: while tasks end fast, many dead entries of the index stand before the first live one.
 --
--- Bound: p_limit messages. Of the queues of the caller, messages that others have leased are read and passed over; of other
+-- Bound: p_limit messages, deleted ones included. Of the queues of the caller, messages that others have leased are read and passed over; of other
 -- queues the oldest message is read, of up to 100 queues. Locks: the claimed rows; rows that are locked are skipped.
 CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_limit integer,                 -- rows, >= 1
@@ -4074,7 +4941,7 @@ CREATE OR REPLACE FUNCTION dx_claim_outbox(
   p_queues text[],                 -- of the caller
   p_max_attempts integer[] DEFAULT NULL, -- of each of these queues, all in this schema; null: lease all
   p_looks boolean DEFAULT false,   -- whether to say when the next task needs a look
-  p_keeps boolean DEFAULT true,    -- whether moved messages stay, marked as sent, until they are cleaned up; else they are deleted
+  p_keeps boolean DEFAULT true,    -- whether moved messages that do not expire stay, marked as sent; else they are deleted
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -4104,6 +4971,7 @@ DECLARE
   v_share integer;
   v_some bigint[];
   v_ids bigint[] := '{}';
+  v_expiring bigint[] := '{}'; -- of these
   v_moved bigint := 0;
   v_first record;
 BEGIN
@@ -4129,8 +4997,12 @@ BEGIN
   out_is_full := false;
   v_share := p_limit / greatest(cardinality(v_queues), 1);
   FOREACH v_queue IN ARRAY v_queues LOOP
-    v_some := ARRAY(
-      SELECT o.id
+    SELECT
+      COALESCE(array_agg(one.id), '{}'),
+      v_expiring || COALESCE(array_agg(one.id) FILTER (WHERE one.expires_at IS NOT NULL), '{}')
+    INTO v_some, v_expiring
+    FROM (
+      SELECT o.id, o.expires_at
       FROM queue_outbox AS o
       WHERE o.sent_at IS NULL
         AND o.queue = v_queue
@@ -4139,10 +5011,16 @@ BEGIN
       ORDER BY o.deliver_at, o.id
       LIMIT v_share
       FOR UPDATE SKIP LOCKED
-    );
+    ) AS one;
     out_is_full := out_is_full OR cardinality(v_some) >= v_share;
     v_ids := v_ids || v_some;
   END LOOP;
+
+  IF v_expiring <> '{}' THEN
+    DELETE FROM queue_outbox AS o
+    WHERE o.id = ANY (v_expiring)
+      AND o.expires_at <= v_now;
+  END IF;
 
   out_moved := '{}';
   IF p_max_attempts IS NOT NULL AND v_ids <> '{}' THEN
@@ -4155,14 +5033,14 @@ BEGIN
           last_error = NULL
       WHERE p_keeps
         AND o.id = ANY (v_ids)
+        AND o.expires_at IS NULL
         AND jsonb_typeof(o.payload -> 'kind') = 'string'
         AND octet_length(o.payload::text) <= v_most_bytes
       RETURNING o.queue, o.payload
     ),
     deleted AS (
       DELETE FROM queue_outbox AS o
-      WHERE NOT p_keeps
-        AND o.id = ANY (v_ids)
+      WHERE o.id = ANY (CASE WHEN p_keeps THEN v_expiring ELSE v_ids END)
         AND jsonb_typeof(o.payload -> 'kind') = 'string'
         AND octet_length(o.payload::text) <= v_most_bytes
       RETURNING o.queue, o.payload
@@ -4200,14 +5078,17 @@ BEGIN
         AND num_nulls(o.sent_at) = 1
       RETURNING o.id, o.queue, o.payload, o.attempts, o.deliver_at
     )
-    SELECT jsonb_agg(
-      jsonb_build_object(
-        'id', claimed.id::text,
-        'queue', claimed.queue,
-        'payload', claimed.payload,
-        'attempts', claimed.attempts
-      )
-      ORDER BY claimed.deliver_at, claimed.id
+    SELECT COALESCE(
+      jsonb_agg(
+        jsonb_build_object(
+          'id', claimed.id::text,
+          'queue', claimed.queue,
+          'payload', claimed.payload,
+          'attempts', claimed.attempts
+        )
+        ORDER BY claimed.deliver_at, claimed.id
+      ),
+      '[]'
     )
     INTO out_messages
     FROM claimed;
@@ -4271,46 +5152,18 @@ BEGIN
 END
 $$;
 
--- Whether an execution of an orchestration has begun and not ended.
---
--- Bound: one row. Locks: none.
-CREATE OR REPLACE FUNCTION dx_is_execution_running(
-  p_instance_id text,
-  p_execution_id bigint
-)
-RETURNS boolean
-LANGUAGE plpgsql
-STABLE
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-BEGIN
-  RETURN COALESCE(
-    (
-      SELECT e.status = 'Running'
-      FROM executions AS e
-      WHERE e.instance_id = p_instance_id
-        AND e.execution_id = p_execution_id
-    ),
-    false
-  );
-END
-$$;
-
 -- Claims the tasks that wake-ups name, each for the length of its lease: begins the next attempt.
 --
 -- Returns one row per wake-up, in order, whose outcome says what to do with it:
 -- Claimed: the caller runs this attempt. Busy: another attempt runs, also one that another wake-up of the same call has begun.
 -- Locked: another transaction has locked the task, so its state is unknown: ask again. NotDue: it may run after out_due_ms.
 -- Ended, Missing: there is nothing to run. Exhausted: it is dead now, its last attempt was lost. Unserved: the caller does not
--- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts.
+-- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts
+-- were lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
 --
--- An attempt whose lease has ended is lost, and the next one begins. A task whose execution has ended is cancelled.
+-- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if the task
+-- was the only suspect of its worker, or has a single attempt: else another task may have ended the worker. A task whose execution
+-- has ended is cancelled. A claim that is repeated with its id is answered again.
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
@@ -4319,6 +5172,8 @@ CREATE OR REPLACE FUNCTION dx_claim_tasks(
   p_names text[],                  -- of the tasks that the caller serves
   p_lease_ms bigint[],             -- of each of them, milliseconds, > 0
   p_worker_id text,
+  p_claim_id integer DEFAULT NULL, -- chosen by the caller
+  p_suspects integer[] DEFAULT '{64,16,4,1}', -- suspects that may be claimed together, see dx_group_of
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -4327,6 +5182,7 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
+  out_lost integer,                -- attempts before this one that were lost one after another
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
@@ -4350,6 +5206,14 @@ DECLARE
   v_name integer;
   v_claimed uuid[] := '{}';
   v_until_ms bigint[] := '{}';
+  v_losses integer[] := '{}';
+  v_uncounted integer[] := '{}';
+  v_again uuid[] := '{}';
+  v_is_lost boolean;
+  v_row_losses integer;
+  v_row_uncounted integer;
+  v_suspects integer := 0;
+  v_most integer := 2147483647;
   v_lost uuid[] := '{}';
   v_dead uuid[] := '{}';
   v_cancelled uuid[] := '{}';
@@ -4382,8 +5246,8 @@ BEGIN
     -- A join may be planned as one read of the whole table.
     CROSS JOIN LATERAL (
       SELECT
-        t.name, t.status, t.attempt, t.uncounted, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
-        t.reply_execution_id, t.unserved_at
+        t.name, t.status, t.attempt, t.uncounted, t.lost, t.max_attempts, t.lease_until, t.run_at, t.reply_instance_id,
+        t.reply_execution_id, t.unserved_at, t.worker_id = p_worker_id AND t.claim_id = p_claim_id AS is_ours
       FROM queue_tasks AS t
       WHERE t.id = item.id
       FOR NO KEY UPDATE SKIP LOCKED
@@ -4395,21 +5259,27 @@ BEGIN
     END IF;
     v_previous := v_row.id;
     v_name := array_position(p_names, v_row.name);
+    IF v_row.status = 'Running' AND v_row.is_ours THEN
+      v_outcomes[v_row.position] := 'Claimed';
+      v_again := v_again || v_row.id;
+      CONTINUE;
+    END IF;
+    v_is_lost := v_row.status = 'Running' AND v_row.lease_until <= v_now_ms;
+    v_row_losses := v_row.lost + v_is_lost::integer;
+    v_row_uncounted := v_row.uncounted
+      + (v_is_lost AND v_row.max_attempts > 1 AND v_row.lost <= cardinality(p_suspects))::integer;
     v_outcomes[v_row.position] := CASE
       WHEN v_row.status NOT IN ('Pending', 'Running') THEN 'Ended'
       WHEN v_name IS NULL THEN 'Unserved'
-      WHEN v_row.status = 'Running' AND v_row.lease_until > v_now_ms THEN 'Busy'
+      WHEN v_row.status = 'Running' AND NOT v_is_lost THEN 'Busy'
       WHEN v_row.status = 'Pending' AND v_row.run_at > v_now THEN 'NotDue'
-      WHEN v_row.attempt - v_row.uncounted >= v_row.max_attempts THEN 'Exhausted'
+      WHEN v_row.attempt - v_row_uncounted >= v_row.max_attempts THEN 'Exhausted'
       ELSE 'Claimed'
     END;
     IF v_name IS NULL AND v_row.status = 'Pending' AND v_row.unserved_at IS NULL THEN
       v_unserved := v_unserved || v_row.id;
     END IF;
     CONTINUE WHEN v_outcomes[v_row.position] NOT IN ('Claimed', 'Exhausted');
-    IF v_row.status = 'Running' THEN
-      v_lost := v_lost || v_row.id;
-    END IF;
     IF v_row.reply_instance_id IS NOT NULL
       AND NOT dx_is_execution_running(v_row.reply_instance_id, v_row.reply_execution_id)
     THEN
@@ -4418,8 +5288,21 @@ BEGIN
     ELSIF v_outcomes[v_row.position] = 'Exhausted' THEN
       v_dead := v_dead || v_row.id;
     ELSE
+      IF v_row_losses >= 2 THEN
+        v_most := least(v_most, dx_group_of(v_row_losses, p_suspects));
+        IF v_suspects >= v_most THEN
+          v_outcomes[v_row.position] := 'Suspect';
+          CONTINUE;
+        END IF;
+        v_suspects := v_suspects + 1;
+      END IF;
       v_claimed := v_claimed || v_row.id;
       v_until_ms := v_until_ms || (v_now_ms + p_lease_ms[v_name]);
+      v_losses := v_losses || v_row_losses;
+      v_uncounted := v_uncounted || v_row_uncounted;
+    END IF;
+    IF v_is_lost THEN
+      v_lost := v_lost || v_row.id;
     END IF;
   END LOOP;
 
@@ -4434,15 +5317,25 @@ BEGIN
   UPDATE queue_tasks AS t
   SET status = 'Running',
       attempt = t.attempt + 1,
+      uncounted = one.uncounted,
+      lost = one.losses,
       worker_id = p_worker_id,
       started_at = v_now,
+      claim_id = p_claim_id,
       lease_until = one.until_ms,
       heartbeat_at = v_now,
       look_at = least(t.look_at, to_timestamp((one.until_ms + 500)::float8 / 1000)),
       unserved_at = NULL,
       updated_at = v_now
-  FROM unnest(v_claimed, v_until_ms) AS one (id, until_ms)
+  FROM unnest(v_claimed, v_until_ms, v_losses, v_uncounted) AS one (id, until_ms, losses, uncounted)
   WHERE t.id = one.id;
+
+  IF v_again <> '{}' THEN
+    UPDATE queue_tasks AS t
+    SET lease_until = v_now_ms + p_lease_ms[array_position(p_names, t.name)],
+        heartbeat_at = v_now
+    WHERE t.id = ANY (v_again);
+  END IF;
 
   IF v_unserved <> '{}' THEN
     UPDATE queue_tasks AS t
@@ -4492,6 +5385,7 @@ BEGIN
     t.name,
     t.attempt,
     t.attempt - t.uncounted,
+    t.lost,
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
     CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context
@@ -4645,7 +5539,8 @@ $$;
 --
 -- Returns whether it is the task's newest attempt and still runs. While it is locked, no other attempt begins.
 --
--- Bound: one row. Locks: the task; waits for another transaction that has locked it.
+-- Bound: one row. Locks: the version of its batch (shared), if it has one, then the task; waits for other transactions that have
+-- locked them.
 CREATE OR REPLACE FUNCTION dx_lock_attempt(
   p_task_id uuid,
   p_attempt integer
@@ -4661,6 +5556,15 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 BEGIN
+  -- The transaction may commit the batch later. A discard locks the version before its tasks.
+  PERFORM
+  FROM queue_dataset_batches AS b
+  JOIN queue_dataset_versions AS v
+    ON v.dataset_uuid = b.dataset_uuid
+    AND v.dataset_version = b.dataset_version
+  WHERE b.task_id = p_task_id
+  FOR SHARE OF v;
+
   RETURN COALESCE(
     (
       SELECT t.status = 'Running' AND t.attempt = p_attempt
@@ -5629,6 +6533,7 @@ BEGIN
     UPDATE queue_tasks AS t
     SET status = 'Pending',
         uncounted = t.uncounted + CASE WHEN v_row.counts THEN 0 ELSE 1 END,
+        lost = CASE WHEN v_row.outcome = 'GivenBack' THEN t.lost ELSE 0 END,
         error = COALESCE(v_row.problem, t.error),
         run_at = v_run_at,
         worker_id = NULL,
@@ -5691,162 +6596,19 @@ BEGIN
 END
 $$;
 
--- Returns a text that compares as semantic versions do, byte by byte: under COLLATE "C". Any other text is lower than
--- every version. Build metadata is ignored.
+-- Creates the tasks of the instants of a cron trigger that are due, and notes up to which time it has fired: both or neither,
+-- and once, however many processes have found them due. The time never moves back.
 --
--- The three numbers come first, nine digits each. A release ends with a tilde. A pre-release has a space before each
--- identifier, which is lower than every character of one: so fewer identifiers are lower than more, and all are lower
--- than the release. A number has its length in front, and is lower than a word.
-CREATE OR REPLACE FUNCTION dx_semantic_version(
-  p_version text
+-- Returns the tasks, [{out_id, out_is_new}], in order; null, and changes nothing, if the trigger has fired since p_after_ms.
+--
+-- Bound: the tasks given. Locks: the row of the trigger, then those of dx_create_tasks.
+CREATE OR REPLACE FUNCTION dx_fire_trigger(
+  p_name text,
+  p_after_ms bigint,               -- up to when it had fired, milliseconds since the Unix epoch; null: it never had
+  p_until_ms bigint,               -- up to when the tasks are all of its instants
+  p_tasks jsonb                    -- as for dx_create_tasks
 )
-RETURNS text
-LANGUAGE sql
-IMMUTABLE
-AS $$
-  SELECT CASE
-    WHEN p_version ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}([-+]|$)' THEN
-      (
-        SELECT string_agg(lpad(part.digits, 9, '0'), '.' ORDER BY part.place)
-        FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+'), '.')) WITH ORDINALITY AS part (digits, place)
-      )
-        || COALESCE(
-          (
-            SELECT string_agg(
-              CASE
-                WHEN part.identifier ~ '^[0-9]+$' THEN ' 1' || lpad(length(part.identifier)::text, 4, '0')
-                ELSE ' 2'
-              END || part.identifier,
-              ''
-              ORDER BY part.place
-            )
-            FROM unnest(string_to_array(substring(p_version FROM '^[0-9.]+-([^+]*)'), '.'))
-              WITH ORDINALITY AS part (identifier, place)
-          ),
-          '~'
-        )
-    ELSE ''
-  END
-$$;
-
--- Returns the route of a message: the route of its instance or, for a start or a continue-as-new without an instance,
--- the version and name it asks for. Empty if the id is unknown: the message waits for its start.
---
--- Bound: one row of instances and executions; the text of a start. Locks: none.
-CREATE OR REPLACE FUNCTION dx_message_route(
-  p_instance_id text,
-  p_work_item text
-)
-RETURNS text
-LANGUAGE plpgsql
-STABLE
-SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-AS $$
-DECLARE
-  v_route text;
-  v_item jsonb;
-BEGIN
-  SELECT COALESCE(
-    NULLIF(i.route, ''),
-    -- Duroxide wrote this row.
-    (
-      SELECT dx_route(
-        e.duroxide_version_major,
-        e.duroxide_version_minor,
-        e.duroxide_version_patch,
-        i.orchestration_name,
-        i.orchestration_version,
-        false
-      )
-      FROM executions AS e
-      WHERE e.instance_id = i.instance_id
-        AND e.execution_id = i.current_execution_id
-    ),
-    dx_route(NULL, NULL, NULL, i.orchestration_name, i.orchestration_version, false)
-  )
-  INTO v_route
-  FROM instances AS i
-  WHERE i.instance_id = p_instance_id;
-  IF v_route IS NOT NULL THEN
-    RETURN CASE WHEN octet_length(v_route) <= 2400 THEN v_route ELSE '' END;
-  END IF;
-  IF p_work_item LIKE '{"StartOrchestration"%' OR p_work_item LIKE '{"ContinueAsNew"%' THEN
-    BEGIN
-      v_item := p_work_item::jsonb;
-      v_item := COALESCE(v_item -> 'StartOrchestration', v_item -> 'ContinueAsNew');
-      v_route := dx_route(NULL, NULL, NULL, v_item ->> 'orchestration', v_item ->> 'version', false);
-    EXCEPTION
-      -- The text is not JSON, or too deep. An insert must not fail for that.
-      WHEN data_exception OR program_limit_exceeded THEN
-        v_route := NULL;
-    END;
-    -- An index entry holds at most 2,704 bytes. An insert by another program must not fail for that, and no TypeScript
-    -- process serves names this long.
-    IF octet_length(v_route) <= 2400 THEN
-      RETURN v_route;
-    END IF;
-  END IF;
-  -- A tool wrote the history, or the turn named no orchestration: any claim takes the message.
-  IF EXISTS (SELECT FROM history AS h WHERE h.instance_id = p_instance_id) THEN
-    RETURN '- ?';
-  END IF;
-  RETURN '';
-END
-$$;
-
--- Claims up to p_limit instances that have a visible message and no live lock, and returns all that their turns read.
---
--- Returns one row per claimed instance, the instance with the oldest visible message first. No rows means that no
--- instance is eligible, not that a race was lost: an instance that another transaction is about to claim is skipped in
--- favour of the next one. The visible messages of a claimed instance get the token and expiry of its lock, and count
--- one more delivery. Texts are returned as stored; this function does not parse them.
---
--- The route (dx_route) decides whether an instance is eligible: with p_names, one of these programs must serve it. The
--- index leads from one route to the next, so work for other processes costs nothing: neither 1,000,000 messages for
--- definitions or versions this process does not serve, nor messages that wait for a start. An instance that was
--- delivered twice and not settled is a suspect, and is claimed alone. Without p_takes_over, an expired lock that has a
--- holder counts as a live one; a pause has none.
---
--- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
--- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
--- locked instance costs one look at its lock and 0.14 microseconds per further message: skipping 10,000 messages of a
--- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
--- ones skip the dead ones that an open transaction keeps (1 microsecond each).
---
--- It notifies listeners of messages that it moves to another route, and of nothing else.
---
--- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
-CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
-  p_limit integer,                 -- instances, >= 1
-  p_lock_timeout_ms bigint,        -- milliseconds, > 0
-  p_min_version integer[],         -- {major,minor,patch}, oldest pinned version to take; null takes every version
-  p_max_version integer[],         -- newest pinned version to take, included
-  p_names text[] DEFAULT NULL,     -- orchestrations to take, their versions at the same index of p_versions; null: all
-  p_versions text[] DEFAULT NULL,
-  p_suspects boolean DEFAULT true, -- whether a suspect may be claimed
-  p_max_bytes bigint DEFAULT 16777216,  -- of messages; at least one message is returned
-  p_orphans boolean DEFAULT false, -- whether to take messages that have neither an instance nor a start, too
-  p_takes_over boolean DEFAULT true, -- whether an instance whose lock has expired may be claimed
-  p_history_limit integer DEFAULT NULL, -- event id; a history beyond it, or beyond 1 MiB, is cut to its last event
-  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
-)
-RETURNS TABLE (
-  out_instance_id text,
-  out_lock_token text,             -- <36 characters of the lock>.<instance id>
-  out_now_ms bigint,               -- the clock of this claim
-  out_orchestration_name text,     -- null when there is no instances row
-  out_orchestration_version text,
-  out_execution_id bigint,
-  out_history json,                -- event texts by event id; null when there are none
-  out_is_whole_history boolean,    -- false when out_history is the last event of a longer one
-  out_message_ids json,            -- row ids, ascending
-  out_messages json,               -- work item texts, in the order of out_message_ids
-  out_enqueued_at_ms json,         -- when each of them was enqueued, milliseconds since the Unix epoch
-  out_attempt_counts json,         -- deliveries of each of them, this one included
-  out_key_values json              -- [{key, value, lastUpdatedAtMs}]; null when there are none
-)
+RETURNS json
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -5857,437 +6619,28 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
 DECLARE
-  v_started timestamptz := clock_timestamp();
-  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM v_started) * 1000)::bigint);
-  v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
-  v_until_ms bigint;
-  v_secret text := gen_random_uuid()::text;
-  -- The part of a route after the pinned version, for each program that is served.
-  v_served text[];
-  v_routes text[];
-  v_candidate record;
-  v_after_at timestamptz := '-infinity';
-  v_after_id bigint := 0;
-  v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
-  v_found boolean;
-  v_seen text[] := '{}';
-  -- Instances with many messages; the scan itself leaves these out.
-  v_crowded text[] := '{}';
-  v_locked text[];
-  v_locked_routes text[];
-  v_held text[];
-  v_owned text[];
-  v_missing integer := p_limit;
-  v_claimed integer;
-  v_bytes bigint := 0;
-  -- Row ids of messages: the batches, and those of their rows that no other transaction has locked.
-  v_batch bigint[];
-  v_marks bigint[];
-  v_is_alone boolean := false;
-  -- What this claim asks for; needed only where a session has a mark, or sets one.
-  v_key text;
-  v_mark text[];
-  -- Index entries read, including those of dead rows; null where the server does not count.
-  v_read bigint := pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx'));
+  v_until timestamptz := to_timestamp(p_until_ms::float8 / 1000);
 BEGIN
-  IF p_now_ms IS NULL AND current_setting('duroxide_prisma.orchestrator_queue', true) <> '' THEN
-    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
-    v_mark := dx_read_mark('duroxide_prisma.orchestrator_queue', v_key, v_now_ms);
-  END IF;
-  IF v_mark IS NOT NULL THEN
-    v_after_at := to_timestamp(v_mark[1]::float8 / 1000);
-    v_routes := v_mark[2:];
+  IF p_after_ms IS NULL THEN
+    INSERT INTO queue_triggers (name, fired_until)
+    VALUES (p_name, v_until)
+    ON CONFLICT DO NOTHING;
   ELSE
-    IF p_names IS NOT NULL THEN
-      SELECT array_agg(' =' || one.version || ' ' || one.name) || array_agg(' * ' || one.name)
-      INTO v_served
-      FROM unnest(p_names, p_versions) AS one (name, version);
-    END IF;
-    WITH RECURSIVE present AS (
-      (
-        SELECT q.route
-        FROM orchestrator_queue AS q
-        ORDER BY q.route
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT (
-        SELECT q.route
-        FROM orchestrator_queue AS q
-        WHERE q.route > present.route
-        ORDER BY q.route
-        LIMIT 1
-      )
-      FROM present
-      WHERE present.route IS NOT NULL
-    )
-    SELECT array_agg(parts.route)
-    INTO v_routes
-    FROM (
-      SELECT
-        present.route,
-        split_part(present.route, ' ', 1) AS pinned,
-        substr(present.route, strpos(present.route, ' ')) AS program
-      FROM present
-      WHERE present.route IS NOT NULL
-    ) AS parts
-    WHERE (parts.route <> '' OR p_orphans)
-      AND (
-        p_min_version IS NULL
-        OR CASE
-          WHEN parts.pinned IN ('', '-') THEN true
-          WHEN parts.pinned ~ '^[0-9]{1,9}[.][0-9]{1,9}[.][0-9]{1,9}$' THEN
-            string_to_array(parts.pinned, '.')::integer[] BETWEEN p_min_version AND p_max_version
-          -- A row written by hand; claims must not fail for that.
-          ELSE false
-        END
-      )
-      AND CASE
-        WHEN p_names IS NULL THEN true
-        WHEN parts.program LIKE ' >%' THEN EXISTS (
-          SELECT
-          FROM unnest(p_names, p_versions) AS one (name, version)
-          WHERE one.name = substr(parts.program, strpos(substr(parts.program, 2), ' ') + 2)
-            AND dx_semantic_version(one.version) COLLATE "C"
-              >= dx_semantic_version(substr(split_part(substr(parts.program, 2), ' ', 1), 2))
-        )
-        ELSE parts.program = ANY (v_served)
-      END;
+    UPDATE queue_triggers AS t
+    SET fired_until = greatest(t.fired_until, v_until)
+    WHERE t.name = p_name
+      AND round(extract(epoch FROM t.fired_until) * 1000) = p_after_ms;
   END IF;
-
-  WHILE v_routes IS NOT NULL LOOP
-    -- Takes the advisory locks of the next eligible instances, ordered by their oldest visible message.
-    v_locked := '{}';
-    v_locked_routes := '{}';
-    v_found := false;
-    FOR v_candidate IN
-      WITH message AS MATERIALIZED (
-        SELECT one.instance_id, one.visible_at, one.id, one.attempt_count, wanted.route
-        FROM unnest(v_routes) AS wanted (route)
-        CROSS JOIN LATERAL (
-          SELECT q.instance_id, q.visible_at, q.id, q.attempt_count
-          FROM orchestrator_queue AS q
-          WHERE q.route = wanted.route
-            AND q.visible_at <= v_now
-            AND (q.visible_at, q.id) > (v_after_at, v_after_id)
-            AND q.instance_id <> ALL (v_crowded)
-          ORDER BY q.visible_at, q.id
-          LIMIT v_rows
-        ) AS one
-        ORDER BY one.visible_at, one.id
-        LIMIT v_rows
-      ),
-      numbered AS (
-        SELECT message.*, row_number() OVER () AS position
-        FROM message
-      )
-      SELECT
-        looked.*,
-        -- Scalar subqueries: PostgreSQL may plan joins as one read of the whole table.
-        CASE
-          WHEN looked.free THEN (
-            SELECT i.route
-            FROM instances AS i
-            WHERE i.instance_id = looked.instance_id
-          )
-        END AS instance_route
-      FROM (
-        SELECT
-          met.instance_id,
-          met.messages,
-          met.visible_at,
-          met.first[2] AS id,
-          met.first[3] AS attempt_count,
-          met.route,
-          (
-            SELECT l.instance_id
-            FROM instance_locks AS l
-            WHERE l.instance_id = met.instance_id
-              AND (l.locked_until > v_now_ms OR NOT (p_takes_over OR l.lock_token = ''))
-          ) IS NULL AS free
-        FROM (
-          SELECT
-            numbered.instance_id,
-            count(*) AS messages,
-            min(numbered.visible_at) AS visible_at,
-            min(ARRAY[numbered.position, numbered.id, numbered.attempt_count]) AS first,
-            -- Messages that arrived before a start have no route.
-            max(numbered.route) AS route
-          FROM numbered
-          GROUP BY numbered.instance_id
-        ) AS met
-        ORDER BY met.first
-      ) AS looked
-    LOOP
-      v_found := true;
-      v_after_at := v_candidate.visible_at;
-      v_after_id := v_candidate.id;
-      IF v_candidate.messages > 4 THEN
-        v_crowded := v_crowded || v_candidate.instance_id;
-      END IF;
-      CONTINUE WHEN NOT v_candidate.free OR v_candidate.instance_id = ANY (v_seen);
-      IF v_candidate.instance_route <> ALL (v_routes) AND v_candidate.instance_route <> '' THEN
-        -- Inserted while the instance changed its version; other processes serve it. What its sender announced led
-        -- them to no row of theirs, or to one that is locked here.
-        UPDATE orchestrator_queue AS q
-        SET route = v_candidate.instance_route
-        FROM (SELECT one.id FROM orchestrator_queue AS one WHERE one.id = v_candidate.id FOR UPDATE SKIP LOCKED) AS stale
-        WHERE q.id = stale.id;
-        IF FOUND THEN
-          PERFORM dx_notify('orch_work', ARRAY[v_candidate.visible_at]);
-        END IF;
-        CONTINUE;
-      END IF;
-      v_seen := v_seen || v_candidate.instance_id;
-      IF v_candidate.attempt_count >= 2 THEN
-        CONTINUE WHEN NOT p_suspects OR v_locked <> '{}' OR v_missing < p_limit;
-        v_is_alone := true;
-      END IF;
-      -- The same key as in duroxide-pg, so that its processes and ours exclude each other.
-      IF pg_try_advisory_xact_lock(hashtext(v_candidate.instance_id)) THEN
-        v_locked := v_locked || v_candidate.instance_id;
-        v_locked_routes := v_locked_routes || v_candidate.route;
-        EXIT WHEN v_is_alone OR cardinality(v_locked) >= v_missing;
-      END IF;
-      v_is_alone := false;
-    END LOOP;
-    EXIT WHEN NOT v_found;
-    v_rows := least(greatest(2 * v_rows, 16), 10000);
-    CONTINUE WHEN v_locked = '{}';
-
-    -- The statements from here on see everything that was committed before we took the advisory locks. An existing lock
-    -- row is taken over if it has expired and no transaction works on it. The other rows are new, and no other
-    -- transaction can insert them. The lock counts from here, so the time spent on skipping other instances does not
-    -- shorten it.
-    v_until_ms := p_lock_timeout_ms
-      + COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-    v_owned := '{}';
-    SELECT array_agg(l.instance_id)
-    INTO v_held
-    FROM instance_locks AS l
-    WHERE l.instance_id = ANY (v_locked);
-    IF v_held IS NOT NULL THEN
-      WITH expired AS (
-        SELECT l.instance_id
-        FROM instance_locks AS l
-        WHERE l.instance_id = ANY (v_held)
-          AND l.locked_until <= v_now_ms
-          AND (p_takes_over OR l.lock_token = '')
-        ORDER BY l.instance_id COLLATE "C"
-        FOR UPDATE SKIP LOCKED
-      ),
-      taken_over AS (
-        UPDATE instance_locks AS l
-        SET lock_token = v_secret,
-            locked_until = v_until_ms,
-            locked_at = v_now_ms
-        FROM expired
-        WHERE l.instance_id = expired.instance_id
-        RETURNING l.instance_id
-      )
-      SELECT COALESCE(array_agg(instance_id), '{}')
-      INTO v_owned
-      FROM taken_over;
-    END IF;
-    WITH owned AS (
-      INSERT INTO instance_locks (instance_id, lock_token, locked_until, locked_at)
-      SELECT one.instance_id, v_secret, v_until_ms, v_now_ms
-      FROM unnest(v_locked) AS one (instance_id)
-      WHERE v_held IS NULL OR one.instance_id <> ALL (v_held)
-      ORDER BY one.instance_id COLLATE "C"
-      ON CONFLICT (instance_id) DO NOTHING
-      RETURNING instance_id
-    )
-    SELECT v_owned || COALESCE(array_agg(owned.instance_id), '{}')
-    INTO v_owned
-    FROM owned;
-    CONTINUE WHEN v_owned = '{}';
-
-    SELECT array_agg(sized.id ORDER BY sized.before, sized.id)
-    INTO v_batch
-    FROM (
-      SELECT
-        one.id,
-        -- Bytes of the messages before this one.
-        sum(one.bytes) OVER (ORDER BY owned.position, one.visible_at, one.id) - one.bytes AS before
-      FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS owned (instance_id, route, position)
-      CROSS JOIN LATERAL (
-        SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = owned.instance_id
-          AND q.visible_at <= v_now
-          AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
-        ORDER BY q.visible_at, q.id
-        LIMIT 4096
-      ) AS one
-      WHERE owned.instance_id = ANY (v_owned)
-        -- The version may have changed before the instance was locked.
-        AND COALESCE(
-          (
-            SELECT CASE WHEN i.route = '' THEN dx_message_route(i.instance_id, '') ELSE i.route END
-            FROM instances AS i
-            WHERE i.instance_id = owned.instance_id
-          ),
-          owned.route
-        ) = ANY (v_routes)
-    ) AS sized
-    WHERE sized.before = 0
-      OR sized.before < p_max_bytes - v_bytes;
-    SELECT array_agg(free.id)
-    INTO v_marks
-    FROM (
-      SELECT q.id
-      FROM orchestrator_queue AS q
-      WHERE q.id = ANY (v_batch)
-      ORDER BY q.id
-      FOR UPDATE SKIP LOCKED
-    ) AS free;
-    IF cardinality(v_marks) < cardinality(v_batch) THEN
-      -- Another transaction works on a message, for example changes its route. The messages after it are left as well,
-      -- to keep their order.
-      SELECT array_agg(behind.id)
-      INTO v_marks
-      FROM (
-        SELECT
-          q.id,
-          bool_and(q.id = ANY (v_marks)) OVER (PARTITION BY q.instance_id ORDER BY one.position) AS in_order
-        FROM unnest(v_batch) WITH ORDINALITY AS one (id, position)
-        JOIN orchestrator_queue AS q ON q.id = one.id
-      ) AS behind
-      WHERE behind.in_order;
-    END IF;
-
-    RETURN QUERY
-    WITH marked AS (
-      UPDATE orchestrator_queue AS q
-      SET lock_token = v_secret,
-          locked_until = v_until_ms,
-          attempt_count = q.attempt_count + 1
-      WHERE q.id = ANY (v_marks)
-      RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  RETURN COALESCE(
+    (
+      SELECT json_agg(one ORDER BY position)
+      FROM ROWS FROM (dx_create_tasks(p_tasks)) WITH ORDINALITY AS one (out_id, out_is_new, position)
     ),
-    batch AS (
-      SELECT
-        marked.instance_id,
-        json_agg(marked.id ORDER BY marked.id) AS message_ids,
-        json_agg(marked.attempt_count ORDER BY marked.id) AS attempt_counts,
-        json_agg(marked.work_item ORDER BY marked.id) AS messages,
-        json_agg(round(extract(epoch FROM marked.created_at) * 1000)::bigint ORDER BY marked.id) AS enqueued_at_ms
-      FROM marked
-      GROUP BY marked.instance_id
-    )
-    SELECT
-      batch.instance_id,
-      v_secret || '.' || batch.instance_id,
-      v_now_ms,
-      i.orchestration_name,
-      i.orchestration_version,
-      execution.execution_id,
-      CASE
-        WHEN known.is_whole THEN (
-          SELECT json_agg(event.event_data)
-          FROM (
-            SELECT h.event_data
-            FROM history AS h
-            WHERE h.instance_id = batch.instance_id
-              AND h.execution_id = execution.execution_id
-            ORDER BY h.event_id
-          ) AS event
-        )
-        ELSE (
-          SELECT json_build_array(h.event_data)
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-          ORDER BY h.event_id DESC
-          LIMIT 1
-        )
-      END,
-      known.is_whole,
-      batch.message_ids,
-      batch.messages,
-      batch.enqueued_at_ms,
-      batch.attempt_counts,
-      (
-        SELECT json_agg(json_build_object('key', s.key, 'value', s.value, 'lastUpdatedAtMs', s.last_updated_at_ms))
-        FROM kv_store AS s
-        WHERE s.instance_id = batch.instance_id
-      )
-    FROM batch
-    LEFT JOIN instances AS i ON i.instance_id = batch.instance_id
-    CROSS JOIN LATERAL (
-      SELECT COALESCE(
-        i.current_execution_id,
-        (SELECT max(e.execution_id) FROM executions AS e WHERE e.instance_id = batch.instance_id),
-        1
-      ) AS execution_id
-    ) AS execution
-    CROSS JOIN LATERAL (
-      -- Event ids count from 1, so one look at the index is enough. Without an instance row, the started event says
-      -- what the instance is.
-      SELECT CASE
-        WHEN p_history_limit IS NULL OR i.instance_id IS NULL THEN true
-        WHEN (
-          SELECT h.event_id
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-            AND h.event_id > p_history_limit
-          LIMIT 1
-        ) IS NOT NULL THEN false
-        ELSE (
-          SELECT COALESCE(sum(octet_length(h.event_data)), 0)
-          FROM history AS h
-          WHERE h.instance_id = batch.instance_id
-            AND h.execution_id = execution.execution_id
-        ) <= 1048576
-      END AS is_whole
-    ) AS known
-    ORDER BY array_position(v_seen, batch.instance_id);
-
-    GET DIAGNOSTICS v_claimed = ROW_COUNT;
-    IF v_claimed < cardinality(v_owned) THEN
-      -- Before the instances were locked, another process settled their messages or pinned their version.
-      DELETE FROM instance_locks AS l
-      WHERE l.instance_id = ANY (v_owned)
-        AND l.lock_token = v_secret
-        AND NOT EXISTS (
-          SELECT FROM orchestrator_queue AS q
-          WHERE q.instance_id = l.instance_id
-            AND q.lock_token = v_secret
-        );
-    END IF;
-    v_missing := v_missing - v_claimed;
-    EXIT WHEN v_missing <= 0 OR v_is_alone;
-    SELECT v_bytes + COALESCE(sum(octet_length(q.work_item)), 0)
-    INTO v_bytes
-    FROM orchestrator_queue AS q
-    WHERE q.instance_id = ANY (v_owned)
-      AND q.visible_at <= v_now
-      AND q.lock_token = v_secret;
-    -- Return what is claimed before its lock expires.
-    EXIT WHEN v_bytes >= p_max_bytes
-      OR (v_claimed > 0 AND clock_timestamp() > v_started + greatest(p_lock_timeout_ms / 4, 250) * interval '1 millisecond');
-  END LOOP;
-
-  IF v_mark IS NULL AND p_now_ms IS NULL
-    AND pg_stat_get_xact_tuples_returned(to_regclass('orchestrator_queue_route_visible_at_id_idx')) - v_read > 5000
-  THEN
-    SELECT min(one.visible_at)
-    INTO v_after_at
-    FROM unnest(v_routes) AS wanted (route)
-    CROSS JOIN LATERAL (
-      SELECT q.visible_at
-      FROM orchestrator_queue AS q
-      WHERE q.route = wanted.route
-        AND q.visible_at <= v_now
-        AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
-      ORDER BY q.visible_at, q.id
-      LIMIT 1
-    ) AS one;
-    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
-    PERFORM dx_set_mark('duroxide_prisma.orchestrator_queue', v_key, v_started, v_after_at, v_routes);
-  END IF;
+    '[]'
+  );
 END
 $$;
 
@@ -6370,7 +6723,60 @@ BEGIN
 END
 $$;
 
+-- Adds an execution to those that wait for the end of a task: each of them receives it, in a mailbox of its own, by a message in
+-- the transaction that stores it.
+--
+-- Returns null; of a task that has ended, or does not exist: [status, result, error], where the status of the latter is Missing.
+--
+-- Bound: one task. Locks: the task; waits for a transaction that ends it.
+CREATE OR REPLACE FUNCTION dx_join_task(
+  p_id uuid,
+  p_instance_id text,
+  p_execution_id bigint,
+  p_mailbox text,                  -- the same when a call is repeated
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS json
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+  v_task record;
+BEGIN
+  SELECT t.status, t.result, t.error, t.is_awaited
+  INTO v_task
+  FROM queue_tasks AS t
+  WHERE t.id = p_id
+  FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN json_build_array('Missing', NULL, NULL);
+  ELSIF v_task.status NOT IN ('Pending', 'Running') THEN
+    RETURN json_build_array(v_task.status, v_task.result, v_task.error);
+  END IF;
+
+  INSERT INTO queue_task_callers (task_id, mailbox, instance_id, execution_id)
+  VALUES (p_id, p_mailbox, p_instance_id, p_execution_id)
+  ON CONFLICT DO NOTHING;
+  -- Only the end of such a task is announced.
+  IF NOT v_task.is_awaited THEN
+    UPDATE queue_tasks AS t
+    SET is_awaited = true,
+        updated_at = to_timestamp(v_now_ms::float8 / 1000)
+    WHERE t.id = p_id;
+  END IF;
+  RETURN NULL;
+END
+$$;
+
 -- Marks messages of the outbox as sent, also those that another publisher has claimed since: a queue has accepted them.
+-- Deletes those that expire.
 --
 -- Returns the ids of those that another transaction has locked, so that one of them does not keep the others from being
 -- marked; call again with these. Bound: the ids given. Locks: their rows; rows that are locked are skipped.
@@ -6401,6 +6807,9 @@ BEGIN
     ORDER BY o.id
     FOR UPDATE SKIP LOCKED
   );
+  DELETE FROM queue_outbox AS o
+  WHERE o.id = ANY (v_ids)
+    AND o.expires_at IS NOT NULL;
   UPDATE queue_outbox AS o
   SET sent_at = to_timestamp(v_now_ms::float8 / 1000),
       lease_token = NULL,
@@ -6414,45 +6823,6 @@ BEGIN
       AND num_nulls(o.sent_at) = 1
     ORDER BY o.id
   );
-END
-$$;
-
--- Notes that the instants of a cron trigger up to a time have fired. The time never moves back.
---
--- Returns the time noted, milliseconds since the Unix epoch; null for a trigger that has never fired.
---
--- Bound: one row. Locks: the row.
-CREATE OR REPLACE FUNCTION dx_move_trigger(
-  p_name text,
-  p_until_ms bigint                -- milliseconds since the Unix epoch; null: only reads
-)
-RETURNS bigint
-LANGUAGE plpgsql
-SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
-AS $$
-DECLARE
-  v_until timestamptz;
-BEGIN
-  IF p_until_ms IS NULL THEN
-    SELECT t.fired_until
-    INTO v_until
-    FROM queue_triggers AS t
-    WHERE t.name = p_name;
-  ELSE
-    INSERT INTO queue_triggers AS t (name, fired_until)
-    VALUES (p_name, to_timestamp(p_until_ms::float8 / 1000))
-    ON CONFLICT (name) DO UPDATE
-    SET fired_until = greatest(t.fired_until, excluded.fired_until)
-    RETURNING t.fired_until
-    INTO v_until;
-  END IF;
-  RETURN round(extract(epoch FROM v_until) * 1000);
 END
 $$;
 
@@ -7149,6 +7519,34 @@ AS $$
   LIMIT 1
 $$;
 
+-- Returns the size of a value of an instance as its limit counts it, in UTF-8 bytes: a string without the quotes and escapes of
+-- JSON, because Duroxide's typed API stores strings bare.
+--
+-- Bound: the text of the value. Locks: none.
+CREATE OR REPLACE FUNCTION dx_value_bytes(
+  p_value text
+)
+RETURNS integer
+LANGUAGE plpgsql
+IMMUTABLE
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  v_text text := p_value;
+BEGIN
+  IF starts_with(p_value, '"') THEN
+    BEGIN
+      v_text := p_value::json #>> '{}';
+    EXCEPTION
+      -- The text is not JSON, or has an escape that PostgreSQL cannot store.
+      WHEN data_exception THEN
+        NULL;
+    END;
+  END IF;
+  RETURN octet_length(convert_to(v_text, 'UTF8'));
+END
+$$;
+
 -- Returns the sizes of an instance: of the history of its current execution, and of its key-values as readers see them.
 --
 -- Returns one row, or none if the instance is unknown.
@@ -7162,7 +7560,7 @@ RETURNS TABLE (
   out_history_bytes bigint,        -- UTF-8 bytes of the event texts
   out_first_event text,            -- null without a history
   out_key_count bigint,
-  out_value_bytes bigint           -- UTF-8 bytes of the values
+  out_value_bytes bigint           -- of the values, as dx_value_bytes counts them
 )
 LANGUAGE sql
 STABLE
@@ -7194,7 +7592,7 @@ AS $$
   CROSS JOIN LATERAL (
     SELECT
       count(*) AS count,
-      COALESCE(sum(octet_length(convert_to(visible.value, 'UTF8'))), 0)::bigint AS bytes
+      COALESCE(sum(dx_value_bytes(visible.value)), 0)::bigint AS bytes
     FROM (
       SELECT d.value
       FROM kv_delta AS d
@@ -8134,6 +8532,7 @@ BEGIN
     UPDATE queue_tasks AS t
     SET status = 'Pending',
         uncounted = t.attempt,
+        lost = 0,
         run_at = v_now,
         look_at = v_now + interval '30 seconds',
         reply_instance_id = NULL,
@@ -8446,6 +8845,51 @@ BEGIN
 END
 $$;
 
+-- Gives back the tasks of a claim whose answer its worker did not get, and which therefore do not run: the attempts do not count.
+--
+-- Returns their number. A task that another transaction has locked is passed over.
+--
+-- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a connection
+-- asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
+CREATE OR REPLACE FUNCTION dx_return_tasks(
+  p_worker_id text,
+  p_claim_id integer,
+  p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
+)
+RETURNS integer
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET jit = off
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+  v_items jsonb;
+BEGIN
+  SELECT jsonb_agg(jsonb_build_object(
+    'task_id', one.id, 'attempt', one.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
+  ))
+  INTO v_items
+  FROM (
+    SELECT t.id, t.attempt
+    FROM queue_tasks AS t
+    WHERE t.look_at IS NOT NULL
+      AND t.status = 'Running'
+      AND t.worker_id = p_worker_id
+      AND t.claim_id = p_claim_id
+    FOR NO KEY UPDATE SKIP LOCKED
+  ) AS one;
+  IF v_items IS NULL THEN
+    RETURN 0;
+  END IF;
+  PERFORM dx_fail_tasks(v_items, p_now_ms);
+  RETURN jsonb_array_length(v_items);
+END
+$$;
+
 -- Trigger: sets the route (name and tag) of an activity that was inserted without one, and notifies listeners; see
 -- dx_route_message.
 --
@@ -8503,6 +8947,7 @@ BEGIN
         FROM orchestrator_queue AS q
         WHERE q.instance_id = NEW.instance_id
           AND q.visible_at > NEW.visible_at
+          AND q.visible_at > q.created_at -- one that is not to wait may be of the future: the clock was set back
           AND q.work_item LIKE '{"StartOrchestration"%'
       ),
       NEW.visible_at
@@ -8661,12 +9106,14 @@ $$;
 -- begun and whose wake-up may be lost. Each gets a new row of the outbox.
 --
 -- A task that waits because all workers are busy is looked at after pauses that grow with its age, and only the first
--- p_wakeups of such tasks get a wake-up from one sweep.
+-- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of sweeps
+-- at the same time write one wake-up for it.
 --
 -- With p_names, tasks of these names that no worker has served count as tasks that wait and need a look.
 --
--- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, when the
--- next task needs a look (null: none), and counts of the tasks that have not ended, of the p_limit that need a look first.
+-- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, whether
+-- tasks of p_names are left, such as those that another transaction holds, when the next task needs a look (null: none), and
+-- counts of the tasks that have not ended, of the p_limit that need a look first.
 --
 -- Bound: p_limit rows, three times. Locks: the tasks (skip locked).
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
@@ -8679,6 +9126,7 @@ RETURNS TABLE (
   out_lost integer,
   out_woken integer,
   out_is_full boolean,
+  out_has_unserved boolean,
   out_next_ms bigint,              -- milliseconds from now
   out_pending bigint,
   out_running bigint,
@@ -8713,6 +9161,11 @@ BEGIN
         look_at = CASE WHEN t.status = 'Pending' THEN v_now ELSE t.look_at END
     WHERE t.id = ANY (v_ids);
   END IF;
+  out_has_unserved := p_names IS NOT NULL AND EXISTS (
+    SELECT FROM queue_tasks AS t
+    WHERE t.unserved_at IS NOT NULL
+      AND t.name = ANY (p_names)
+  );
 
   v_ids := ARRAY(
     SELECT t.id
@@ -8816,6 +9269,7 @@ CREATE OR REPLACE FUNCTION dx_take_tasks(
   p_names text[],                  -- of the tasks that the caller serves
   p_task_lease_ms bigint[],        -- of each of them, milliseconds, > 0
   p_worker_id text,
+  p_claim_id integer DEFAULT NULL, -- the caller gives back by it what it claimed, if it gets no answer
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -8879,6 +9333,7 @@ BEGIN
           AND t.status = 'Pending'
           AND t.run_at <= v_now
           AND t.attempt - t.uncounted < t.max_attempts
+          AND t.lost < 2 -- dx_claim_tasks claims suspects
           AND t.name = ANY (p_names)
         FOR NO KEY UPDATE SKIP LOCKED
       ) AS task
@@ -8891,6 +9346,7 @@ BEGIN
           attempt = t.attempt + 1,
           worker_id = p_worker_id,
           started_at = v_now,
+          claim_id = p_claim_id,
           lease_until = free.until_ms,
           heartbeat_at = v_now,
           unserved_at = NULL,

@@ -1,6 +1,11 @@
--- Purpose: sets the route of rows that were inserted without one, by clients, by Duroxide, by hand; notifies listeners of
--- them, of rows that get a new time, and of ends.
--- Effect on running workers: none; rows of our own turns and results have their route, and our own statements are quiet.
+-- Purpose: sets the route of rows that were inserted without one, by clients, by Duroxide, by hand, now and before;
+-- notifies listeners of them, of rows that get a new time, and of ends.
+-- Effect on running workers: rows of our own turns and results have their route, and our own statements are quiet. Those of
+-- duroxide-pg wait until what is queued has its route.
+
+-- Excludes row locks, too: a claim of duroxide-pg that held one would wait for this transaction, and this one for it.
+LOCK TABLE orchestrator_queue, worker_queue IN EXCLUSIVE MODE;
+
 CREATE TRIGGER dx_route_message BEFORE INSERT ON orchestrator_queue
   FOR EACH ROW WHEN (NEW.route = '') EXECUTE FUNCTION dx_route_message();
 
@@ -32,3 +37,13 @@ CREATE TRIGGER dx_notify_end AFTER UPDATE OF status ON executions
 CREATE TRIGGER dx_notify_outbox AFTER INSERT ON queue_outbox
   FOR EACH STATEMENT WHEN (current_setting('duroxide.quiet', true) IS DISTINCT FROM 'on')
   EXECUTE FUNCTION dx_notify_outbox();
+
+-- What was queued before: by duroxide-pg, or by this package before a reset. No trigger has seen these rows, and no other
+-- transaction writes any until this one ends. A message without an instance keeps its empty route: it waits for its start.
+UPDATE worker_queue
+SET route = dx_activity_route(work_item, tag, session_id)
+WHERE route = '';
+
+UPDATE orchestrator_queue
+SET route = dx_message_route(instance_id, work_item)
+WHERE route = '';

@@ -71,7 +71,7 @@ export const importSqlite = Command.make(
       namingFlags,
       Effect.catch(Store.explained)
     )
-    const { counts, discarded, kept, outcome, replaced, served, stayPinned } = report
+    const { counts, discarded, kept, lacksLog, outcome, replaced, served, stayPinned } = report
     const summary = `${counted(counts.instances, "instance")}, ${counted(counts.history, "event")}, ` +
       `${counted(counts.orchestrator_queue, "message")}, ${counted(counts.worker_queue, "activity", "activities")}`
     const isNew = outcome === "imported"
@@ -86,6 +86,14 @@ export const importSqlite = Command.make(
         isNew
           ? `${style.green("imported")} ${summary} into ${address}, schema ${schema}`
           : `${style.green("imported already")}, nothing to copy: ${summary}, in ${address}, schema ${schema}`,
+        ...(lacksLog
+          ? [
+            `${
+              style.red("incomplete?")
+            } ${file} has no -wal file beside it, in which Duroxide keeps the newest data. ` +
+            "If it is a copy, copy all files, and import into an empty schema"
+          ]
+          : []),
         ...discarding,
         ...(isNew && kept.length > 0 ? [`left out ${counted(kept.length, "id")} that the target has`] : []),
         ...(isNew && replaced > 0 ? [`replaced ${counted(replaced, "instance")} of the target`] : []),

@@ -42,6 +42,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
   const { answer, style } = yield* Output
   const server = yield* Queries.server
   const instances = yield* Queries.instancesByStatus
+  const beforeStart = yield* Queries.messagesBeforeStart
   const { backlog, problems, queues, status } = yield* Health.check
   const total = instances.reduce((sum, one) => sum + one.instances, 0)
   yield* answer({
@@ -51,7 +52,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
       migrations,
       server: { version: server.version, bytes: server.bytes },
       instances: Object.fromEntries(instances.map((one) => [one.status, one.instances])),
-      messages: backlog === null ? null : messagesOf(backlog),
+      messages: backlog === null ? null : messagesOf(backlog, beforeStart),
       activities: backlog === null ? null : activitiesOf(backlog),
       tasks: queues === null ? null : tasksOf(queues),
       outbox: queues === null ? null : outboxOf(queues),
@@ -73,7 +74,7 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
           "none" :
           `${count(total)}: ${instances.map((one) => `${count(one.instances)} ${one.status}`).join(", ")}`
       ],
-      ...(backlog === null ? [] : waiting(backlog)),
+      ...(backlog === null ? [] : waiting(backlog, beforeStart)),
       ...(queues === null ? [] : waitingInQueues(queues)),
       [
         "listening",
@@ -95,7 +96,11 @@ const report = Effect.fnUntraced(function*(address: string, schema: string, migr
 })
 
 /** Names and nulls are those of `queues`. */
-const messagesOf = ({ orchestrator: { depth, oldestAgeMs } }: Backlog) => ({ waiting: depth, oldestAgeMs })
+const messagesOf = ({ orchestrator: { depth, oldestAgeMs } }: Backlog, beforeStart: number) => ({
+  waiting: depth,
+  oldestAgeMs,
+  beforeStart
+})
 
 const activitiesOf = ({ worker }: Backlog) =>
   worker.map(({ depth, oldestAgeMs, tag }) => ({ tag, waiting: depth, oldestAgeMs }))
@@ -127,14 +132,15 @@ const waitingInQueues = ({ outbox, tasks }: QueueHealth.QueueReport): ReadonlyAr
   ]
 ]
 
-const waiting = ({ orchestrator, worker }: Backlog): ReadonlyArray<Field> => {
+const waiting = ({ orchestrator, worker }: Backlog, beforeStart: number): ReadonlyArray<Field> => {
   const shown = (depth: number, oldestAgeMs: number | null) =>
     depth === 0 || oldestAgeMs === null
       ? "none waits"
       : `${counted(depth, "waits", "wait")}, the oldest for ${age(oldestAgeMs)}`
+  const early = beforeStart === 0 ? "" : `; ${count(beforeStart)} for the start of an instance`
   const ages = worker.flatMap(({ oldestAgeMs }) => oldestAgeMs ?? [])
   return [
-    ["messages", shown(orchestrator.depth, orchestrator.oldestAgeMs)],
+    ["messages", `${shown(orchestrator.depth, orchestrator.oldestAgeMs)}${early}`],
     [
       "activities",
       shown(worker.reduce((sum, { depth }) => sum + depth, 0), ages.length === 0 ? null : Math.max(...ages))

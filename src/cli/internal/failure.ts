@@ -96,7 +96,7 @@ export const ofCause = (cause: Cause.Cause<unknown>): Failure => {
     return { code: "Usage", message: "the id of the instance is empty", exitCode: exitCodes.usage }
   }
   const code: string = Predicate.hasProperty(inner, "_tag") ? inner._tag : inner.name
-  const todo = advice[code] ?? (/database .* does not exist/.test(inner.message) ? databaseMissing : undefined)
+  const todo = advice[code]
   const exit = answers.has(code) ? "no" : inputs.has(code) ? "usage" : unfinished.has(code) ? "again" : "database"
   return {
     code,
@@ -158,5 +158,3 @@ const advice: Readonly<Record<string, string>> = {
   FileChanged: "On the command line: --discard-unfinished",
   ConnectionLost: "Check that the server runs and that the URL leads to it"
 }
-
-const databaseMissing = "Correct the name in the URL, or create the database: CREATE DATABASE <name>"

@@ -103,6 +103,15 @@ export const messages = ask<Depth & { readonly orchestration: string | null }>("
     GROUP BY item.orchestration
     ORDER BY item.orchestration NULLS LAST`)
 
+/** Messages that no process can claim before the start of their instance. */
+export const messagesBeforeStart = Effect.map(
+  one<{ readonly messages: number }>(
+    "messagesBeforeStart",
+    (schema) => Prisma.sql`SELECT count(*)::float8 AS messages FROM ${schema}.orchestrator_queue WHERE route = ''`
+  ),
+  ({ messages }) => messages
+)
+
 /** Activities, by name and tag. */
 export const activities = ask<Depth & { readonly activity: string; readonly tag: string | null }>(
   "activities",

@@ -1,8 +1,9 @@
 /**
  * Ids and texts that name things in the store.
  *
- * Ids of instances that people give are checked here, and have at most 1,024 bytes. `provider/internal/check` checks all
- * ids before they are stored, also those of children: at most 2,048 bytes.
+ * Ids of new instances that people give are checked here, and have at most 1,024 bytes. All others have at most 2,048: those
+ * of children, which begin with the id of their parent, and of instances that Duroxide started. `provider/internal/check`
+ * checks ids before they are stored.
  */
 import * as Effect from "effect/Effect"
 import { problemOf } from "./text.ts"
@@ -59,23 +60,25 @@ export const checkText = (field: string, text: string): Effect.Effect<void, Unfi
 export const checkKey = (key: string, instanceId: string): Effect.Effect<void, Unfit> =>
   check("key", problemOfKey(key, instanceId))
 
-/** The id of any instance. */
+/** The id of an instance, which may have been started by Duroxide. */
 export const checkId = (instanceId: string): Effect.Effect<void, Unfit> =>
-  check("instanceId", problemOfName(instanceId, maxGivenIdBytes))
+  check("instanceId", problemOfName(instanceId, maxIndexedBytes))
 
-/** The id of an instance without a parent. */
+/** The id of a new instance without a parent. */
 export const checkRootId = (instanceId: string): Effect.Effect<void, Unfit> =>
   instanceId.startsWith("sub::") || instanceId.includes("::sub::")
     ? unfit("instanceId", "'sub::' is reserved for child orchestrations")
-    : checkId(instanceId)
+    : checkGivenId(instanceId)
 
 /** An id that a program chooses for a child. */
 export const checkChildId = (instanceId: string): Effect.Effect<void, Unfit> =>
   instanceId.startsWith("sub::")
     ? unfit("instanceId", "'sub::' at the beginning marks ids the runtime gives")
-    : checkId(instanceId)
+    : checkGivenId(instanceId)
 
 // internal
+
+const checkGivenId = (instanceId: string) => check("instanceId", problemOfName(instanceId, maxGivenIdBytes))
 
 const encoder = new TextEncoder()
 

@@ -84,8 +84,8 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
   const encodeExit = Schema.encodeUnknownExit(codec)
   const decodeExit = Schema.decodeUnknownExit(codec)
   const decode = (text: string): Exit.Exit<S["Type"], PayloadMismatch> => {
-    // Duroxide's typed Rust API writes strings without quotes. Text that is not JSON, or is a number, true, false or
-    // null that does not match the Schema, is such a string. An array or an object is a payload of another Schema.
+    // Duroxide's typed Rust API writes strings without quotes. Text that is not JSON, or is JSON that does not match the
+    // Schema, is such a string, unless it has quotes.
     let json: unknown
     try {
       json = JSON.parse(text)
@@ -93,9 +93,7 @@ export const make = <S extends PayloadSchema>(of: string, schema: S): Payload<S[
       return mapFailure(of, decodeExit(text))
     }
     const exit = decodeExit(json)
-    if (Exit.isSuccess(exit) || typeof json === "string" || (typeof json === "object" && json !== null)) {
-      return mapFailure(of, exit)
-    }
+    if (Exit.isSuccess(exit) || typeof json === "string") return mapFailure(of, exit)
     const bare = decodeExit(text)
     return mapFailure(of, Exit.isSuccess(bare) ? bare : exit)
   }

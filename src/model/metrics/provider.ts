@@ -116,6 +116,21 @@ export const wakeReasons = counter("duroxide_wake_reasons_total", {
 })
 
 /**
+ * Time from the arrival of a hint of another process until the store has answered the next claim, if that claimed work;
+ * including the wait for a free slot. Milliseconds. One value for each such claim, however many hints and items. Label:
+ * `queue` (`orchestrator`, `worker`).
+ *
+ * @category provider metrics
+ * @since 0.2.0
+ */
+export const hintToClaim = histogram("duroxide_hint_to_claim_ms", {
+  description: "Time from the arrival of a hint to the next claim, if it finds work",
+  unit: "milliseconds",
+  labels: ["queue"],
+  boundaries: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000]
+})
+
+/**
  * 1 while the process polls a queue at short intervals, 0 while it waits to be woken. Label: `queue` (`orchestrator`,
  * `worker`).
  *

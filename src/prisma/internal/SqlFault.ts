@@ -18,9 +18,13 @@ import * as ProviderError from "../../provider/ProviderError.ts"
  * Accepts the errors of raw and of model queries, of transactions (a failed COMMIT arrives without a code), of `pg`
  * itself and of sockets. An unknown error is `Unexpected`, not retryable, with the scrubbed error as `cause`.
  *
+ * An error of the server is classified by its SQLSTATE, and never by its text, which has the language of
+ * `lc_messages`; only PgBouncer, which speaks English, has one code for most errors.
+ *
  * **Gotchas**
  *
- * A cancelled statement (57014) is retryable only if the server reports in English that its statement timeout expired.
+ * A cancelled statement (57014) is retryable, also if a person has cancelled it: the server has one code for that and for an
+ * expired statement timeout.
  *
  * @category conversions
  * @since 0.1.0
@@ -66,11 +70,13 @@ export const refusals: Readonly<
 
 interface SqlError {
   readonly sqlState: string
+  /** The function of the server that failed; `pg` gives it, the adapter of Prisma does not. */
+  readonly routine: string | undefined
   readonly message: string
   readonly detail: string | undefined
 }
 
-const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown): ProviderError.Reason => {
+const fromSqlState = ({ detail, message, routine, sqlState }: SqlError, thrown: unknown): ProviderError.Reason => {
   const problem = scrub(message)
   const refusal = refusals[sqlState]
   if (refusal !== undefined) {
@@ -83,18 +89,15 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
     case "55P03": // lock not available
       return new ProviderError.Contention({ sqlState, problem })
     case "0A000": // a migration changed the result of a prepared statement; the retry prepares it anew
-      return /cached plan must not change result type/.test(message)
+      return routine === undefined || routine === "RevalidateCachedQuery"
         ? new ProviderError.Contention({ sqlState, problem })
-        : unexpected(thrown, problem, sqlState)
-    case "57014": // cancelled: by our own timeout, or by a person, who does not want it repeated
-      return /statement timeout/.test(message)
-        ? new ProviderError.Unavailable({ sqlState, problem })
         : unexpected(thrown, problem, sqlState)
     case "25P02": // an earlier statement of the transaction failed, one of ours or the application's
       return new ProviderError.TransactionAborted()
     case "25006": // read-only transaction: a fail-over left us on a standby
     case "25P03": // idle in transaction too long, connection closed
     case "25P04": // transaction timeout
+    case "57014": // cancelled: by a statement timeout, or by a person
     case "57P01": // administrator stops the server or the backend
     case "57P02": // crash shutdown
     case "57P03": // starting up, shutting down
@@ -103,6 +106,7 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
     case "40003": // completion unknown
       return new ProviderError.ConnectionLost({ problem: `${problem} (${sqlState})` })
     case "3D000": // no such database
+      return databaseMissing(problem)
     case "57P04": // the database was dropped
       return new ProviderError.ConfigurationInvalid({ problem })
     case "26000": // prepared statement does not exist
@@ -126,6 +130,7 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
       return new ProviderError.DataRefused({ sqlState, problem })
     case "28": // authorization
       return new ProviderError.AuthenticationFailed({
+        // An advice for most readers; the reason is the same in each language.
         problem: /no encryption|SSL off/.test(message)
           ? `${problem}. The server demands TLS: add sslmode=verify-full to the URL`
           : problem
@@ -140,7 +145,9 @@ const fromSqlState = ({ detail, message, sqlState }: SqlError, thrown: unknown):
 
 /** PgBouncer uses this one code for most errors. */
 const fromProtocolViolation = (problem: string): ProviderError.Reason =>
-  /unsupported startup parameter|no such database|database .* does not exist/i.test(problem)
+  /no such database|database .* does not exist/i.test(problem)
+    ? databaseMissing(problem)
+    : /unsupported startup parameter/i.test(problem)
     ? new ProviderError.ConfigurationInvalid({ problem })
     : /no such user|authentication failed/i.test(problem)
     ? new ProviderError.AuthenticationFailed({ problem })
@@ -149,6 +156,11 @@ const fromProtocolViolation = (problem: string): ProviderError.Reason =>
     : /query_wait_timeout|too many|no more connections/i.test(problem)
     ? new ProviderError.Unavailable({ sqlState: "08P01", problem })
     : new ProviderError.ConnectionLost({ problem: `${problem} (08P01)` })
+
+const databaseMissing = (problem: string): ProviderError.Reason =>
+  new ProviderError.ConfigurationInvalid({
+    problem: `${problem}. Correct the name in the URL, or create the database: CREATE DATABASE <name>`
+  })
 
 const poolerWithoutStatements = (problem: string): ProviderError.Reason =>
   new ProviderError.ConfigurationInvalid({
@@ -264,6 +276,7 @@ const sqlError = (value: unknown): SqlError | undefined => {
     (text(value, "severity") === undefined ? undefined : text(value, "code"))
   return sqlState === undefined || !/^[0-9A-Z]{5}$/.test(sqlState) ? undefined : {
     sqlState,
+    routine: text(value, "routine"),
     message: text(value, "originalMessage") ?? text(value, "message") ?? "",
     detail: text(value, "detail")
   }
@@ -286,7 +299,9 @@ export const scrub = (message: string): string => {
   return clean.length > 300 ? `${clean.slice(0, 300)}…` : clean
 }
 
-const withoutValues = (problem: string): string => problem.replace(/: .*$/, "").replace(/"[^"]*"$/, "<value>")
+/** Each language has its quotation marks. */
+const withoutValues = (problem: string): string =>
+  problem.replace(/["'`„“”‚‘’«»‹›「」『』].*["'`„“”‚‘’«»‹›「」『』]/, "<value>").replace(/\s?[:：]\s?.*$/, "")
 
 const parseFields = (detail: string | undefined): Readonly<Record<string, unknown>> | undefined => {
   try {

@@ -64,8 +64,17 @@ export const openDirect = Effect.fnUntraced(function*(options: Login.Options) {
       problem:
         "migrations and imports need a session of their own; give the server's URL, not the pooler's (pgbouncer=true)"
     })
-    : session
+    : yield* Effect.as(session.run(givingUpLostHosts), session)
 })
+
+/**
+ * The server ends the session within 50 seconds if the host of this process vanishes, and with it the locks. By default it
+ * would take two hours. A server that cannot, and a socket that needs none of it, ignores this.
+ */
+const givingUpLostHosts = `SET tcp_keepalives_idle = 20;
+   SET tcp_keepalives_interval = 10;
+   SET tcp_keepalives_count = 3;
+   SET tcp_user_timeout = '50s'`
 
 /** The lock of the Prisma CLI. */
 const lockKey = 72707369

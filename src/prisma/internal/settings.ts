@@ -32,6 +32,10 @@ export const lockTimeout = (timeoutMs: LockTimeoutMs, items: number): Prisma.Sql
     true
   ) IS NOT NULL`
 
+/** What the session remembers of its last claim through a whole queue (dx_read_mark) does not count. */
+export const withoutMark = (queue: "orchestrator_queue" | "worker_queue"): Prisma.Sql =>
+  Prisma.sql`set_config(${`duroxide_prisma.${queue}`}::text, '', false) IS NOT NULL`
+
 /** The triggers and functions that notify leave such a statement out. */
 export const quiet = Prisma.sql`set_config('duroxide.quiet', 'on', true) IS NOT NULL`
 

@@ -159,6 +159,8 @@ export interface OptimisticTurn {
   }>
   /** Without `left`. */
   readonly turn: Turn
+  /** What `storeNowMs` said when the turn began. The turn is stored only if that was right, give or take 2 seconds. */
+  readonly clockMs: number
   readonly handOver?: HandOver | undefined
 }
 

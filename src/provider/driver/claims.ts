@@ -21,18 +21,6 @@ export interface ServedOrchestration {
 }
 
 /**
- * Deliveries without an end after which work is a suspect: it may be what ends the processes that claim it. A suspect is
- * claimed alone, so that it cannot take other work down with it.
- *
- * A claim looks at the deliveries of an instance's first visible message. The claimed item carries the highest count in
- * its batch, and from then on that one counts, also for `maxAttempts`.
- *
- * @category constants
- * @since 0.2.0
- */
-export const suspectAfter = 2
-
-/**
  * A batch with as many messages may be a part of those that the instance has: after its turn, the next one is claimed.
  *
  * @category constants
@@ -51,14 +39,22 @@ export interface FetchOrchestrationItems {
   readonly limit: number
   /** Length of the lock, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
+  /**
+   * Whether the claim looks at all that could be claimed, although the store remembers where work begins, to be fast. Where
+   * locks have run out, earlier work may be free. Defaults to false.
+   */
+  readonly isThorough?: boolean
   /** Range of pinned versions, not of versions of an orchestration. Null claims every one. */
   readonly versions: VersionRange | null
   /** Claims only instances of these; all others stay as they are, uncounted. Without it, instances of every definition. */
   readonly serves?: ReadonlyArray<ServedOrchestration>
   /** Without `serves`, also claims messages that wait for their start: for tests and tools. Defaults to false. */
   readonly orphans?: boolean
-  /** False passes over suspects. Defaults to true: a suspect that is next is claimed, alone. */
-  readonly suspects?: boolean
+  /**
+   * How many suspects the call may claim, by their deliveries, as in `suspectGroups`, its default. The smallest number of
+   * those it claims counts for all; a suspect that it passes over holds back the suspects behind it.
+   */
+  readonly suspects?: ReadonlyArray<number>
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
   readonly takesOver?: boolean
   /**
@@ -128,11 +124,19 @@ export interface FetchWorkItems {
   readonly limit: number
   /** Length of the lock, milliseconds, more than 0. */
   readonly lockTimeoutMs: number
+  /**
+   * Whether the claim looks at all that could be claimed, although the store remembers where work begins, to be fast. Where
+   * locks have run out, earlier work may be free. Defaults to false.
+   */
+  readonly isThorough?: boolean
   readonly tags: TagFilter
   /** Claims only activities of these names; all others stay as they are, uncounted. Without it, of every name. */
   readonly activities?: ReadonlyArray<string>
-  /** False passes over suspects. Defaults to true: a suspect that is next is claimed, alone. */
-  readonly suspects?: boolean
+  /**
+   * How many suspects the call may claim, by their deliveries, as in `suspectGroups`, its default. The smallest number of
+   * those it claims counts for all; a suspect that it passes over holds back the suspects behind it.
+   */
+  readonly suspects?: ReadonlyArray<number>
   /** False leaves alone what carries a lock that ran out: its holder may be about to renew it. Defaults to true. */
   readonly takesOver?: boolean
   /** Null takes only activities without a session. */

@@ -186,6 +186,12 @@ export interface HandedOver {
  */
 export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "executionId"> & {
   readonly executionId: number
+  /**
+   * What the caller takes for the store's clock when it makes the call, by the clock that gave the turn its time. The turn
+   * is stored only if that is the store's clock, give or take 2 seconds: the clock of a process that was suspended, or of
+   * a store that was set, would let timers fire early or late. Without it, the turn may have any time.
+   */
+  readonly clockMs?: number
 }
 
 /**
@@ -194,6 +200,7 @@ export type UnclaimedTurn = Omit<OrchestrationAck, "lockToken" | "left" | "execu
  *
  * The turn is stored only if the instance is exactly where the caller believes it to be. At the moment of the call:
  *
+ * - `clockMs` of the turn is the store's clock, give or take 2 seconds;
  * - no other transaction is claiming the instance, and it has no lock, live or expired;
  * - no message for it is visible;
  * - `executionId` of the turn is its current execution, that execution is `Running`, and no event id of the turn is taken
@@ -235,7 +242,12 @@ export type OptimisticAnswer =
     readonly handedOver: ReadonlyArray<HandedOver>
   }
   /** Not stored. Each result is a message to the instance now (`Done`), or its activity's lock is lost. */
-  | { readonly _tag: "Queued"; readonly results: ReadonlyArray<"Done" | "LockLost"> }
+  | {
+    readonly _tag: "Queued"
+    readonly results: ReadonlyArray<"Done" | "LockLost">
+    /** The store's clock, if `clockMs` of the turn is not. */
+    readonly nowMs?: number
+  }
 
 /**
  * A start that creates its instance as well, so that the instance is visible at once and its id is taken only once.
@@ -255,15 +267,16 @@ export interface OrchestrationStart {
   readonly delayMs: number | null
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
-   * needs a free id, and that nothing is stored under it: no message, lock or history; otherwise the start is stored as
-   * it is without a first turn. A driver may always ignore it. A set first creates all its instances and inserts its start
+   * needs a free id, that nothing is stored under it, no message, lock or history, and that `clockMs` is the store's
+   * clock, give or take 2 seconds; otherwise the start is stored as it is without a first turn. A driver may always ignore it. A set first creates all its instances and inserts its start
    * messages; then its first turns are stored in the steps of an ack.
    */
   readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null }
 }
 
 /**
- * The answer to a start. `Begun`: the instance and its first turn are stored.
+ * The answer to a start. `Begun`: the instance and its first turn are stored. The other `Started`, with the store's clock:
+ * `clockMs` of the first turn is another time.
  *
  * @category models
  * @since 0.2.0
@@ -271,9 +284,18 @@ export interface OrchestrationStart {
 export type StartAnswer =
   | "Started"
   | "AlreadyExists"
+  | { readonly _tag: "Started"; readonly nowMs: number }
   | {
     readonly _tag: "Begun"
     /** The store's clock, milliseconds since the Unix epoch. */
     readonly nowMs: number
     readonly handedOver: ReadonlyArray<HandedOver>
   }
+
+/**
+ * How far the time of a turn without a claim may be from the store's clock, milliseconds.
+ *
+ * @category constants
+ * @since 0.2.0
+ */
+export const clockTolerance = 2_000

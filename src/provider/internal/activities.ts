@@ -9,7 +9,6 @@ import * as tracing from "../../model/internal/tracing.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, Provider } from "../Provider.ts"
-import { suspectAfter } from "../ProviderDriver.ts"
 import type { Abandon, FetchWorkItems, ProviderDriver, Renewal, Settled } from "../ProviderDriver.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import * as check from "./check.ts"
@@ -48,7 +47,7 @@ export const make = Effect.fnUntraced(function*(
   const parts: Parts = {
     driver,
     wakeups,
-    suspects: locks.makeSuspects(clock),
+    suspects: locks.makeSuspects(clock, (forMs) => wakeups.workAbandoned("worker", forMs)),
     takeovers: taking,
     sendAck: yield* shared("ackWorkItem", driver.ackWorkItems, {
       ...options,
@@ -102,12 +101,13 @@ const fetchWorkItems = (parts: Parts, take: Take): Service["fetchWorkItems"] => 
     const maxNew = session?.maxNew
     return take(
       { ...filter, session: sessionClaim, isLimited: maxNew !== undefined },
-      (limit) =>
+      (limit, isThorough) =>
         Effect.suspend(() =>
           claim(parts, {
             ...filter,
             limit,
-            suspects: parts.suspects.count() === 0,
+            isThorough,
+            suspects: parts.suspects.room(),
             session: sessionClaim === null || maxNew === undefined
               ? sessionClaim
               : { ...sessionClaim, maxNew: maxNew() }
@@ -135,7 +135,7 @@ const claim = Effect.fnUntraced(
         if (item.success.sessionId !== undefined && request.session !== null) {
           wakeups.sessionsHeld(request.session.lockTimeoutMs)
         }
-        if (attemptCount > suspectAfter) suspects.lock(lockToken, request.lockTimeoutMs)
+        suspects.lock(lockToken, attemptCount - 1, request.lockTimeoutMs)
         items.push({ item: item.success, lockToken, attemptCount, ...(claimSpan !== undefined && { claimSpan }) })
         texts.push(workItem)
         continue
@@ -211,7 +211,7 @@ const renewWorkItemLock = (parts: Parts): Service["renewWorkItemLock"] => ({ ext
     )
   })
 
-/** A suspect fewer: now the next one may be claimed. */
+/** A suspect fewer: now further ones may be claimed. */
 const release = ({ suspects, wakeups }: Parts, lockToken: string) =>
   Effect.sync(() => {
     if (suspects.release(lockToken)) wakeups.workers.wake("Stored")

@@ -3,13 +3,14 @@
  *
  * `Provider` sends them in shared statements; `Transaction` sends each alone on a connection of the application.
  */
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
-import type { FirstTurn, Provider, Turn } from "../Provider.ts"
+import type { Provider, Turn } from "../Provider.ts"
 import type {
   EncodedActivity,
   EncodedMessage,
@@ -30,10 +31,11 @@ import {
   Unstorable
 } from "./encoding.ts"
 import { claimedOf, encodeHandOver } from "./optimistic.ts"
-import type { FirstTurns } from "./optimistic.ts"
+import type { BegunTurn, FirstTurns } from "./optimistic.ts"
 import { answeredAlike, isOfOneCall, measured, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
-import type { StoreClock } from "./storeClock.ts"
+import { clockMsOf } from "./storeClock.ts"
+import type { Reading, StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
 import { countingRepeats } from "./watched.ts"
 
@@ -46,13 +48,19 @@ export type Enqueue = Pick<
 export interface Senders {
   readonly sendStart: (start: OrchestrationStart) => Effect.Effect<StartAnswer, ProviderError>
   /** Of a start with its first turn. Fails at once when another transaction locks what it writes. */
-  readonly sendFirstTurn?: Senders["sendStart"]
+  readonly sendFirstTurn?: (start: StartWithTurn) => Effect.Effect<StartAnswer, ProviderError>
   readonly sendMessage: (message: EncodedMessage) => Effect.Effect<void, ProviderError>
   readonly sendActivity: (activity: EncodedActivity) => Effect.Effect<void, ProviderError>
   /** Absent where nothing is visible before a commit. */
   readonly wakeups?: Wakeups
   readonly firstTurns?: FirstTurns
   readonly storeClock?: StoreClock
+}
+
+interface StartWithTurn extends OrchestrationStart {
+  readonly firstTurn: NonNullable<OrchestrationStart["firstTurn"]>
+  /** Of the time of its turn. */
+  readonly reading: Reading
 }
 
 export const make = (senders: Senders): Enqueue => ({
@@ -69,15 +77,27 @@ export const sharing = Effect.fnUntraced(function*(
   storeClock: StoreClock,
   options: Sharing
 ): Effect.fn.Return<Senders, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
   const ofItems = { ...options, sizeOf: sizeOfItem }
+  const startAll = countingRepeats(driver.startOrchestrations)
   return {
     sendStart: yield* shared("startOrchestration", driver.startOrchestrations, ofItems),
     // The start can be stored without the turn, which keeps slots, and may start children that others hold.
-    sendFirstTurn: yield* shared("startOrchestration", countingRepeats(driver.startOrchestrations), {
-      ...options,
-      patience: Duration.zero,
-      sizeOf: (start) => sizeOfItem(start) + (start.firstTurn === undefined ? 0 : sizeOfAck(start.firstTurn.turn))
-    }),
+    sendFirstTurn: yield* shared(
+      "startOrchestration",
+      (starts: ReadonlyArray<StartWithTurn>) =>
+        Effect.suspend(() =>
+          startAll(starts.map(({ firstTurn: { handOver, turn }, reading, ...start }) => ({
+            ...start,
+            firstTurn: { handOver, turn: { ...turn, clockMs: clockMsOf(reading, clock) } }
+          })))
+        ),
+      {
+        ...options,
+        patience: Duration.zero,
+        sizeOf: (start) => sizeOfItem(start) + sizeOfAck(start.firstTurn.turn)
+      }
+    ),
     sendMessage: yield* shared(
       "enqueueForOrchestrator",
       (messages: ReadonlyArray<EncodedMessage>) => answeredAlike(messages, driver.enqueueForOrchestrator(messages)),
@@ -121,7 +141,7 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
           ? senders.firstTurns?.begin(start, pinnedVersion)
           : undefined
         return firstTurn === undefined
-          ? restore(Effect.map(senders.sendStart(stored), (answer) => answer === "AlreadyExists" ? answer : "Started"))
+          ? restore(Effect.map(senders.sendStart(stored), alone))
           : Effect.flatMap(
             Effect.forkDetach(sendWith(senders, stored, firstTurn), { startImmediately: true }),
             (sent) => restore(Fiber.join(sent))
@@ -142,23 +162,27 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
  * A first turn that cannot be stored is left to the process that claims the start: it gives back its slots at once, and
  * the start is sent alone.
  */
-const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: FirstTurn) =>
+const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunTurn) =>
   Effect.suspend(() => {
     const { sendFirstTurn, sendStart, storeClock, wakeups } = senders
-    const { handOver, settled, turn } = firstTurn
+    const { handOver, reading, settled, turn } = firstTurn
     let stored: Option.Option<ReturnType<typeof claimedOf>> = Option.none()
     const isUnstorable = [...check.turn(turn), ...check.handOver(handOver)].some((problem) => problem !== undefined)
     const encoded = isUnstorable ? undefined : encodedOrNot(turn)
     const together = sendFirstTurn === undefined || encoded === undefined || check.turnSize(encoded) !== undefined
       ? Effect.succeed("Unstored" as const)
       : Effect.catchIf(
-        sendFirstTurn({ ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) } }),
+        sendFirstTurn({ ...start, firstTurn: { turn: encoded, handOver: encodeHandOver(handOver) }, reading }),
         isOfOneCall,
         () => Effect.succeed("Unstored" as const)
       )
     return together.pipe(
       Effect.map((answer) => {
         if (typeof answer === "string") return answer
+        if (answer._tag === "Started") {
+          storeClock?.corrected(answer.nowMs)
+          return "Started"
+        }
         storeClock?.heard(answer.nowMs)
         stored = Option.some(claimedOf(turn, answer.handedOver))
         wakeups?.started(start.instanceId)
@@ -168,7 +192,7 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: FirstT
       Effect.onExit(() => Effect.sync(() => settled(stored))),
       Effect.flatMap((answer) =>
         answer === "Unstored"
-          ? Effect.map(sendStart(start), (answer) => answer === "AlreadyExists" ? answer : "Started")
+          ? Effect.map(sendStart(start), alone)
           : Effect.succeed(answer)
       )
     )
@@ -212,6 +236,9 @@ const enqueueForWorker = ({ sendActivity, wakeups }: Senders): Enqueue["enqueueF
   )
 
 // internal
+
+/** The answer to a start without a first turn. */
+const alone = (answer: StartAnswer) => answer === "AlreadyExists" ? answer : "Started"
 
 const wakeAfter = (wakeups: Wakeups | undefined, instanceId: string, delayMs: number | null, text: () => string) =>
   Effect.sync(() => wakeups?.messageSent(instanceId, delayMs, text))

@@ -17,8 +17,14 @@ import type { LookReason, Settings } from "./pollMode.ts"
 import type { Member, WorkQueue } from "./workQueue.ts"
 
 export interface Options<A, E> {
-  /** Claims up to `limit` items with one statement. `more` asks for another round at once. */
-  readonly fetch: (limit: number) => Effect.Effect<{ readonly items: ReadonlyArray<A>; readonly more: boolean }, E>
+  /**
+   * Claims up to `limit` items with one statement, `isThorough` as in the requests of drivers. `more` asks for another
+   * round at once.
+   */
+  readonly fetch: (
+    limit: number,
+    isThorough: boolean
+  ) => Effect.Effect<{ readonly items: ReadonlyArray<A>; readonly more: boolean }, E>
   /** Abandons a claimed item whose caller no longer waits. */
   readonly abandon: (item: A) => Effect.Effect<void>
   /** Most items to claim with one statement. */
@@ -65,14 +71,17 @@ export const make = Effect.fnUntraced(function*<A, E>(
   const bell = Latch.makeUnsafe()
   let waiters: Array<Waiter<A, E>> = []
   let woken: LookReason | undefined = "Filter"
+  /** When the first hint arrived that no look has followed. */
+  let wokenHintMs: number | undefined
   let isClosed = false
   const underWay = new UnderWay<Waiter<A, E>>()
   /** Monotonic milliseconds. */
   let lastLook = Number.NEGATIVE_INFINITY
 
   const self: Member = {
-    wake: (reason) => {
-      woken ??= reason
+    wake: (reason, hintMs) => {
+      wokenHintMs ??= hintMs
+      woken = reason === "LocksExpired" ? reason : woken ?? reason
       bell.openUnsafe()
     },
     ring: () => bell.openUnsafe(),
@@ -117,14 +126,16 @@ export const make = Effect.fnUntraced(function*<A, E>(
     })
 
   const lookFor = Effect.fnUntraced(function*(asked: ReadonlyMap<Waiter<A, E>, number>, reason: LookReason) {
-    woken = undefined
+    const hintMs = wokenHintMs
+    woken = wokenHintMs = undefined
     lastLook = monotonicMs(clock)
     queue.looking()
     const limit = Math.min([...asked.values()].reduce((sum, most) => sum + most), options.maxBatch)
-    const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit)))
+    const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit, reason === "LocksExpired")))
     if (Exit.isFailure(exit)) {
       // Fails all callers; each retries on its own schedule.
       woken ??= reason
+      wokenHintMs = hintMs ?? wokenHintMs
       queue.looked(self, reason, "Failed")
       for (const waiter of waiters.splice(0)) waiter.resume(Exit.failCause(exit.cause))
       return
@@ -133,7 +144,8 @@ export const make = Effect.fnUntraced(function*<A, E>(
     const { items, more } = exit.value
     const isFull = more || items.length >= limit
     if (isFull) woken ??= "More"
-    queue.looked(self, reason, isFull || items.length > 0 ? "Found" : "Empty")
+    const hasFound = items.length > 0
+    queue.looked(self, reason, isFull || hasFound ? "Found" : "Empty", hasFound ? hintMs : undefined)
     let given = 0
     while (given < items.length && waiters.length > 0) {
       const [waiter] = waiters as [Waiter<A, E>]

@@ -4,6 +4,9 @@
  * A lock that is neither renewed nor released runs out, and its work may be claimed again. The store does not announce
  * that. So a holder says to the others until when its locks last, at most once a second while it takes and renews locks;
  * when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has run out.
+ *
+ * A process may also die after a statement has stored work, and before it announces that. So it says the same before it
+ * sends such a statement: the others look soon, unless it says meanwhile that it holds nothing.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -28,8 +31,6 @@ export interface HeldLocks {
   readonly hold: (lockToken: string, forMs: number) => void
   /** Released, or taken over by another process. */
   readonly release: (lockToken: string) => void
-  /** Says again until when they last, if there are any. */
-  readonly repeat: () => void
 }
 
 export interface Options {
@@ -106,8 +107,7 @@ export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Opt
     },
     release: (lockToken) => {
       if (held.delete(lockToken) && held.size === 0) sayNoneSoon()
-    },
-    repeat: say
+    }
   }
 }
 
@@ -127,6 +127,15 @@ export const watched = (
         onLost()
         lostAnswer()
       }))
+
+  let sent = 0
+  /** A statement that may store work while the others know of no lock of this process. */
+  const foretold = <A>(held: HeldLocks, call: Effect.Effect<A, ProviderError>) =>
+    Effect.suspend(() => {
+      const statement = `statement ${++sent}`
+      held.hold(statement, storedMs)
+      return Effect.ensuring(call, Effect.sync(() => held.release(statement)))
+    })
 
   /** A statement that may hand activities over. A lost answer leaves their locks to this process. */
   const handsOver = <A>(
@@ -192,18 +201,18 @@ export const watched = (
     ackWorkItems: settles(driver.ackWorkItems, locks.worker),
     abandonWorkItems: settles(driver.abandonWorkItems, locks.worker),
     renewWorkItemLocks: renews(driver.renewWorkItemLocks, locks.worker),
-    startOrchestrations: (starts) =>
-      Effect.map(
-        handsOver(starts.map(({ firstTurn }) => firstTurn?.handOver), driver.startOrchestrations(starts)),
-        (answers) => {
-          answers.forEach((answer, i) => {
-            if (typeof answer === "object") handedOver(answer.handedOver, starts[i]!.firstTurn?.handOver)
-          })
-          return answers
-        }
-      ),
-    enqueueForOrchestrator: (messages) => stores(driver.enqueueForOrchestrator(messages)),
-    enqueueForWorker: (activities) => stores(driver.enqueueForWorker(activities)),
+    startOrchestrations: (starts) => {
+      const handOvers = starts.map(({ firstTurn }) => firstTurn?.handOver)
+      const call = Effect.map(handsOver(handOvers, driver.startOrchestrations(starts)), (answers) => {
+        answers.forEach((answer, i) => {
+          if (typeof answer !== "string" && answer._tag === "Begun") handedOver(answer.handedOver, handOvers[i])
+        })
+        return answers
+      })
+      return handOvers.every(Boolean) ? call : foretold(locks.orchestrator, call)
+    },
+    enqueueForOrchestrator: (messages) => foretold(locks.orchestrator, stores(driver.enqueueForOrchestrator(messages))),
+    enqueueForWorker: (activities) => foretold(locks.worker, stores(driver.enqueueForWorker(activities))),
     ...(advanceOrchestrations !== undefined && {
       advanceOrchestrations: (turns) =>
         Effect.map(
@@ -223,6 +232,9 @@ export const watched = (
 // internal
 
 const betweenHintsMs = 1_000
+
+/** The others look that long after such a statement was sent, if its process has died. */
+const storedMs = 2_000
 
 /** Stands for locks whose tokens have not arrived. */
 const unknownToken = "unknown"

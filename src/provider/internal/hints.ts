@@ -2,7 +2,8 @@
  * Hints to and from other processes, on their way between the notifier and the parts of this provider that use them.
  *
  * **Announcing** never waits and never fails. Up to five announcements leave at once; then the hints of 20 milliseconds
- * leave together, merged: a process under full load sends 50 times a second, however many rows it writes. In PostgreSQL a
+ * leave together, merged (or of the notifier's `announceEvery`): a process under full load sends 50 times a second, however
+ * many rows it writes. In PostgreSQL a
  * notification takes a lock at its commit that all notifying commits of the server share, so it must not be part of the
  * statements that store work.
  *
@@ -12,6 +13,7 @@
  * as long as they are alone, on either way.
  */
 import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import * as Metric from "effect/Metric"
@@ -35,7 +37,8 @@ export interface Hints {
 
 /** All functions are optional; none may throw. */
 export interface Subscriber {
-  readonly received?: (received: Received) => void
+  /** With the time at which it arrived in this process, monotonic milliseconds. */
+  readonly received?: (received: Received, arrivedMs: number) => void
   /** Hints arrive from now on; anything may have happened before. */
   readonly connected?: () => void
   readonly disconnected?: (problem: string) => void
@@ -91,7 +94,9 @@ export const make = Effect.fnUntraced(function*(
     const waitedMs = monotonicMs(clock) - letters[0]!.atMs
     const isLate = waitedMs > notifyDeliveryTimeoutMs
     if (isLate) report("NotifyDeliveryTimeout")
-    for (const { received } of letters) for (const subscriber of subscribers) subscriber.received?.(received)
+    for (const { atMs, received } of letters) {
+      for (const subscriber of subscribers) subscriber.received?.(received, atMs)
+    }
     return isLate ? warnOfDelay(waitedMs) : Effect.void
   }))
 
@@ -102,7 +107,7 @@ export const make = Effect.fnUntraced(function*(
       if (nowMs - warnedMs < betweenWarningsMs) return Effect.void
       warnedMs = nowMs
       return Effect.logWarning(
-        "Provider: a hint of another process waited too long in this one, which polls for a while: something blocks its event loop"
+        "Provider: a hint of another process waited too long in this one, which polls for a while: something blocks its event loop, or its host lacks CPU"
       ).pipe(
         Effect.annotateLogs({ package: "duroxide-prisma", duration_ms: Math.round(waitedMs), notifyDeliveryTimeoutMs }),
         withHarmlessLoggers
@@ -149,6 +154,7 @@ export const make = Effect.fnUntraced(function*(
   }
 
   /** Announcements that may leave at once. */
+  const betweenAnnouncementsMs = Duration.toMillis(notifier.announceEvery ?? "20 millis")
   let credit = mostAtOnce
   let creditedMs = monotonicMs(clock)
   const pauseAfterSending = () => {
@@ -232,9 +238,6 @@ const merged = ({ hint: before }: Received, { hint, sender }: Received): Receive
   const fingerprints = [...new Set([...before.fingerprints, ...hint.fingerprints])]
   return fingerprints.length > maxFingerprints ? undefined : { hint: Hint.Changed({ fingerprints }), sender }
 }
-
-/** On average. */
-const betweenAnnouncementsMs = 20
 
 /** A start, its locks and its end follow each other within milliseconds. */
 const mostAtOnce = 5

@@ -3,6 +3,8 @@
  * statements and keeps suspects apart.
  */
 import type * as Clock from "effect/Clock"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { groupOf, provingMs, suspectAfter, suspectGroups } from "../driver/suspects.ts"
 
 /**
  * Instances this process holds, so that a wake-up for one of them is kept until its turn is settled.
@@ -74,34 +76,57 @@ export const makeInstances = (): LockedInstances => {
 }
 
 /**
- * The suspects that this process holds: work that was delivered twice and not settled. While it holds one, it claims no
- * other suspect, so that the guilty one collects its deliveries alone.
- *
- * A suspect is held until it is settled, or until its lock expires: a cancelled activity, for example, is never settled.
+ * The suspects that this process holds, until they are settled or have proved themselves, or until their locks expire: a
+ * cancelled activity, for example, is never settled. `driver/suspects.ts` has the rule.
  */
 export interface Suspects {
-  readonly lock: (lockToken: string, lockTimeoutMs: number) => void
+  /** `deliveries`: without an end, before this one. Other work than suspects is ignored. */
+  readonly lock: (lockToken: string, deliveries: number, lockTimeoutMs: number) => void
   /** Its lock was extended; ignored when it is not a suspect. */
   readonly renew: (lockToken: string, lockTimeoutMs: number) => void
-  /** True when it was one. */
+  /** True when it held back others. */
   readonly release: (lockToken: string) => boolean
-  readonly count: () => number
+  /** How many further ones may be claimed, as in `suspectGroups`. */
+  readonly room: () => ReadonlyArray<number>
 }
 
-export const makeSuspects = (clock: Clock.Clock): Suspects => {
-  /** When the lock ends, monotonic milliseconds. */
-  const locked = new Map<string, number>()
-  const nowMs = () => Number(clock.monotonicTimeNanosUnsafe() / 1_000_000n)
+/** `proving` is called with each suspect, and how long it holds back others if it is not settled before. */
+export const makeSuspects = (clock: Clock.Clock, proving: (forMs: number) => void): Suspects => {
+  interface Suspect {
+    readonly group: number
+    /** Monotonic milliseconds. */
+    readonly provedMs: number
+    lockedUntilMs: number
+  }
+  const locked = new Map<string, Suspect>()
+  const isHeld = ({ lockedUntilMs, provedMs }: Suspect) => Math.min(lockedUntilMs, provedMs) > monotonicMs(clock)
   return {
-    lock: (lockToken, lockTimeoutMs) => void locked.set(lockToken, nowMs() + lockTimeoutMs),
-    renew: (lockToken, lockTimeoutMs) => {
-      if (locked.has(lockToken)) locked.set(lockToken, nowMs() + lockTimeoutMs)
+    lock: (lockToken, deliveries, lockTimeoutMs) => {
+      if (deliveries < suspectAfter) return
+      const now = monotonicMs(clock)
+      const forMs = provingMs(deliveries)
+      locked.set(lockToken, {
+        group: groupOf(deliveries),
+        provedMs: now + forMs,
+        lockedUntilMs: now + lockTimeoutMs
+      })
+      proving(forMs)
     },
-    release: (lockToken) => locked.delete(lockToken),
-    count: () => {
-      const now = nowMs()
-      for (const [lockToken, untilMs] of locked) if (untilMs <= now) locked.delete(lockToken)
-      return locked.size
+    renew: (lockToken, lockTimeoutMs) => {
+      const suspect = locked.get(lockToken)
+      if (suspect !== undefined) suspect.lockedUntilMs = monotonicMs(clock) + lockTimeoutMs
+    },
+    release: (lockToken) => {
+      const suspect = locked.get(lockToken)
+      return locked.delete(lockToken) && isHeld(suspect!)
+    },
+    room: () => {
+      let most = Infinity
+      for (const [lockToken, suspect] of locked) {
+        if (isHeld(suspect)) most = Math.min(most, suspect.group)
+        else locked.delete(lockToken)
+      }
+      return suspectGroups.map((group) => Math.max(0, Math.min(group, most) - locked.size))
     }
   }
 }

@@ -1,11 +1,13 @@
 /**
  * Turns that are stored without a claim: with the results that lead to them, or with the start of their instance.
  */
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { CoreVersion } from "../../model/Instance.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, FirstTurn, OptimisticAnswer, Provider, Turn } from "../Provider.ts"
@@ -16,7 +18,8 @@ import { checked } from "./check.ts"
 import { encodeEvent, encodeItem, encodeUnclaimedTurn, sizeOfAck, sizeOfItem } from "./encoding.ts"
 import { measured, shared } from "./statement.ts"
 import type { Sharing } from "./statement.ts"
-import type { StoreClock } from "./storeClock.ts"
+import { clockMsOf } from "./storeClock.ts"
+import type { Reading, StoreClock } from "./storeClock.ts"
 import type { Wakeups } from "./wakeups.ts"
 import { countingRepeats } from "./watched.ts"
 
@@ -26,18 +29,24 @@ type Activity = WorkItem.Of<"ActivityExecute">
 /** The first turns that the runtimes of this process run. */
 export interface FirstTurns extends Pick<Service, "onStart"> {
   /** Undefined when no runtime here begins it. */
-  readonly begin: (start: WorkItem.Of<"StartOrchestration">, pinnedVersion: CoreVersion) => FirstTurn | undefined
+  readonly begin: (start: WorkItem.Of<"StartOrchestration">, pinnedVersion: CoreVersion) => BegunTurn | undefined
 }
 
-export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"]): FirstTurns => {
+export interface BegunTurn extends FirstTurn {
+  /** Of its time. */
+  readonly reading: Reading
+}
+
+export const makeFirstTurns = (storeNowMs: StoreClock["nowMs"], clock: Clock.Clock): FirstTurns => {
   const runtimes = new Set<{ readonly begin: Parameters<Service["onStart"]>[0] }>()
   return {
     begin: (start, pinnedVersion) => {
       const nowMs = runtimes.size === 0 ? undefined : storeNowMs()
       if (nowMs === undefined) return undefined
+      const reading = { clockMs: nowMs, atMs: monotonicMs(clock) }
       for (const { begin } of runtimes) {
         const firstTurn = begin(start, nowMs, pinnedVersion)
-        if (firstTurn !== undefined) return firstTurn
+        if (firstTurn !== undefined) return { ...firstTurn, reading }
       }
       return undefined
     },
@@ -78,9 +87,17 @@ export const make = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Pick<Service, "advanceOrchestration">, never, Scope.Scope> {
   const { advanceOrchestrations } = driver
   if (advanceOrchestrations === undefined) return { advanceOrchestration: queueResults(ackWorkItem) }
-  const send = yield* shared<drivers.OptimisticTurn, drivers.OptimisticAnswer>(
+  const clock = yield* Clock.Clock
+  const sendAll = countingRepeats(advanceOrchestrations)
+  const send = yield* shared<drivers.OptimisticTurn & { readonly reading: Reading }, drivers.OptimisticAnswer>(
     "advanceOrchestration",
-    countingRepeats(advanceOrchestrations),
+    // The time that a turn has waited here is not a mistake of its clock.
+    (sent) =>
+      Effect.suspend(() =>
+        sendAll(
+          sent.map(({ reading, ...one }) => ({ ...one, turn: { ...one.turn, clockMs: clockMsOf(reading, clock) } }))
+        )
+      ),
     {
       ...options,
       // The results can be stored without the turn, so there is no need to wait for what another transaction locks.
@@ -98,7 +115,8 @@ export const make = Effect.fnUntraced(function*(
         ...check.turn(optimistic.turn),
         ...check.handOver(optimistic.handOver)
       ], () => {
-        const { instanceId, lastEvent, results, turn } = optimistic
+        const { clockMs, instanceId, lastEvent, results, turn } = optimistic
+        const reading = { clockMs, atMs: monotonicMs(clock) }
         const { eventData, eventId } = encodeEvent(lastEvent)
         const encoded = encodeUnclaimedTurn(turn)
         const encodedResults = results.map(({ completion, lockToken }) => ({
@@ -118,13 +136,15 @@ export const make = Effect.fnUntraced(function*(
             lastEvent: eventData,
             results: encodedResults,
             turn: encoded,
+            reading,
             handOver: encodeHandOver(optimistic.handOver)
           })
         ).pipe(
           Effect.map((answer): OptimisticAnswer => {
             if (answer._tag === "Queued") {
+              if (answer.nowMs !== undefined) storeClock.corrected(answer.nowMs)
               wakeups.messageSent(instanceId, null)
-              return answer
+              return { _tag: "Queued", results: answer.results }
             }
             storeClock.heard(answer.nowMs)
             wakeups.turnStored(turn, answer.handedOver.length)

@@ -10,7 +10,7 @@ import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as tracing from "../../model/internal/tracing.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Claimed, OrchestrationItem, Provider } from "../Provider.ts"
-import { fullBatch, suspectAfter } from "../ProviderDriver.ts"
+import { fullBatch } from "../ProviderDriver.ts"
 import type {
   Abandon,
   ClaimedInstance,
@@ -68,7 +68,7 @@ export const make = Effect.fnUntraced(function*(
     clock,
     driver,
     wakeups,
-    suspects: locks.makeSuspects(clock),
+    suspects: locks.makeSuspects(clock, (forMs) => wakeups.workAbandoned("orchestrator", forMs)),
     takeovers: taking,
     claimBytes: claimBytes.make(),
     storeClock,
@@ -138,11 +138,11 @@ const fetchOrchestrationItem = (parts: Parts, take: Take): Service["fetchOrchest
     return Effect.flatMap(
       take(
         filter,
-        (limit) =>
+        (limit, isThorough) =>
           Effect.suspend(() => {
             const begun = parts.wakeups.locked.beginClaim()
             return Effect.ensuring(
-              claim(parts, { ...filter, limit, suspects: parts.suspects.count() === 0 }, begun),
+              claim(parts, { ...filter, limit, isThorough, suspects: parts.suspects.room() }, begun),
               Effect.sync(() => parts.wakeups.locked.endClaim(begun))
             )
           }),
@@ -206,7 +206,7 @@ const claim = Effect.fnUntraced(function*(parts: Parts, request: FetchOrchestrat
       const { attemptCount, item } = assembled
       if (assembled.unreadable.length > 0) yield* Effect.ignore(deferUnreadable(parts, claim, assembled))
       else for (const { workItem } of claim.messages) texts.push(workItem)
-      if (attemptCount > suspectAfter) parts.suspects.lock(lockToken, request.lockTimeoutMs)
+      parts.suspects.lock(lockToken, attemptCount - 1, request.lockTimeoutMs)
       items.push({ item, lockToken, attemptCount, ...(claimSpan !== undefined && { claimSpan }) })
     } else yield* setAside(parts, claim, assembled)
   }
@@ -347,7 +347,7 @@ const renewOrchestrationItemLock =
       )
     })
 
-/** What came meanwhile may be claimed now; and so may the next suspect, if this was one. */
+/** What came meanwhile may be claimed now; and so may further suspects, if this was one. */
 const release = ({ suspects, wakeups }: Parts, lockToken: string) => {
   if (suspects.release(lockToken)) wakeups.orchestrators.wake("Stored")
   wakeups.released(lockToken)

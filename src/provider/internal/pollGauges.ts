@@ -1,5 +1,5 @@
 /**
- * Says in the metrics why a queue is looked at, and whether it is polled.
+ * Says in the metrics why a queue is looked at, how soon after a hint, and whether it is polled.
  */
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
@@ -10,8 +10,8 @@ import type { Queue } from "../Notifier.ts"
 import type { LookReason, State } from "./pollMode.ts"
 
 export interface PollGauges {
-  /** The queue was looked at for this reason, and is now in this mode. */
-  readonly looked: (reason: LookReason, now: State) => void
+  /** The queue was looked at for this reason, and is now in this mode. `sinceHintMs`: from a hint to claimed work. */
+  readonly looked: (reason: LookReason, now: State, sinceHintMs: number | undefined) => void
 }
 
 /** The mode is shown from the first look on, until the scope is closed. */
@@ -20,9 +20,10 @@ export const make = Effect.fnUntraced(function*(queue: Queue): Effect.fn.Return<
   const polling = pollings(queue)
   yield* Effect.addFinalizer(() => Effect.sync(() => Metric.removeUnsafe(polling, context)))
   return {
-    looked: (reason, { mode }) => {
+    looked: (reason, { mode }, sinceHintMs) => {
       reasons(queue, reason).updateUnsafe(1, context)
       polling.updateUnsafe(mode === "Aggressive" ? 1 : 0, context)
+      if (sinceHintMs !== undefined) hintsToClaims(queue).updateUnsafe(sinceHintMs, context)
     }
   }
 })
@@ -31,3 +32,4 @@ export const make = Effect.fnUntraced(function*(queue: Queue): Effect.fn.Return<
 
 const reasons = seriesOf(Metrics.wakeReasons)
 const pollings = seriesOf(Metrics.aggressivePolling)
+const hintsToClaims = seriesOf(Metrics.hintToClaim)

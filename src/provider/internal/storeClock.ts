@@ -2,6 +2,10 @@
  * The store's clock, as far as its answers tell it. Between two answers the monotonic clock of this process stands in for
  * it. An estimate is late by the time its answer was on its way, so the one that was on its way shortest counts, as in
  * NTP's clock filter (RFC 5905, section 10).
+ *
+ * An estimate is wrong after a suspend, during which the monotonic clock of a process stands still, and after the clock
+ * of the store was set. So a turn whose time comes from it is stored only if the store finds that time right, give or take
+ * `clockTolerance`; otherwise the store's answer corrects the estimate.
  */
 import type * as Clock from "effect/Clock"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
@@ -9,6 +13,8 @@ import { monotonicMs } from "../../model/internal/monotonic.ts"
 export interface StoreClock {
   /** The store has said its time, milliseconds since the Unix epoch. */
   readonly heard: (nowMs: number) => void
+  /** The store has said its time, and that what this clock showed is wrong. */
+  readonly corrected: (nowMs: number) => void
   /** Undefined without a recent answer. */
   readonly nowMs: () => number | undefined
 }
@@ -24,12 +30,26 @@ export const make = (clock: Clock.Clock): StoreClock => {
       heardMs = nowMs
       heardAtMs = atMs
     },
+    corrected: (nowMs) => {
+      heardMs = nowMs
+      heardAtMs = monotonicMs(clock)
+    },
     nowMs: () => {
       const ageMs = monotonicMs(clock) - heardAtMs
       return ageMs > longestAgeMs ? undefined : Math.floor(heardMs + ageMs + roundingMs)
     }
   }
 }
+
+/** What the store's clock showed then, with the monotonic time at which it did. */
+export interface Reading {
+  readonly clockMs: number
+  readonly atMs: number
+}
+
+/** The `clockMs` of a turn that is sent now, whose time comes from this reading. */
+export const clockMsOf = (reading: Reading, clock: Clock.Clock): number =>
+  Math.floor(reading.clockMs + monotonicMs(clock) - reading.atMs)
 
 // internal
 

@@ -31,7 +31,7 @@ import * as takenItems from "./taken.ts"
 import type { Waits } from "./waits.ts"
 import * as workQueue from "./workQueue.ts"
 import { lookersAtOnce } from "./workQueue.ts"
-import type { WorkQueue } from "./workQueue.ts"
+import type { SinceChange, WorkQueue } from "./workQueue.ts"
 
 export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<Ends, "started"> {
   readonly orchestrators: WorkQueue
@@ -130,10 +130,12 @@ export const make = Effect.fnUntraced(function*(
       findLeftLocks: () => {
         if (hints.isConnected()) left.follow()
       },
+      // What it stored in the other queue may not be announced either.
+      othersRanOut: () => {
+        for (const queue of queues) queue.wake("LocksExpired")
+      },
       onLook: gauges.looked,
-      onMode: (before, now) => {
-        if (before.mode !== now.mode) run(logMode(name, now))
-      }
+      onMode: (before, now, since) => void run(logMode(name, before, now, since))
     })
   })
   const orchestrators = yield* queueOf("orchestrator")
@@ -163,18 +165,14 @@ export const make = Effect.fnUntraced(function*(
   const taken = { orchestrator: takenItems.make(), worker: takenItems.make() }
 
   hints.subscribe({
-    received: (received) => {
+    received: (received, arrivedMs) => {
       const { hint } = received
-      if (hint._tag === "Hello") {
-        heldBy.orchestrator.repeat()
-        heldBy.worker.repeat()
-      }
-      if (hint._tag === "Taken") return byName(hint.queue).received(received)
+      if (hint._tag === "Taken") return byName(hint.queue).received(received, arrivedMs)
       if (hint._tag !== "Work" && hint._tag !== "Locks") return
       activity++
       if (hint._tag === "Work" && hint.only !== undefined) taken[hint.queue].hinted(hint.only, monotonicMs(clock))
       if (hint._tag === "Work" && hint.queue === "orchestrator") locked.keepWakeups()
-      byName(hint.queue).received(received)
+      byName(hint.queue).received(received, arrivedMs)
     },
     connected: () => {
       for (const queue of ["orchestrator", "worker"] as const) {
@@ -317,14 +315,16 @@ const releasedMs = 1_000
 /** An estimate of the store's clock may differ by that much from the time at which a statement ran. */
 const answerMs = 5
 
-const logMode = (queue: Queue, state: State) =>
-  (state.mode === "LongPoll"
+const logMode = (queue: Queue, before: State, now: State, { emptyLooks, hintMs, modeMs }: SinceChange) =>
+  (now.mode === "LongPoll"
     ? Effect.logDebug("Provider: leaves aggressive mode, hints wake it again")
     : Effect.logDebug("Provider: enters aggressive mode, it polls")).pipe(
       Effect.annotateLogs({
         package: "duroxide-prisma",
         queue,
-        ...(state.mode === "Aggressive" && { reason: state.reason })
+        ...(now.mode === "Aggressive" && { reason: now.reason }),
+        ...(before.mode === "Aggressive" && { reason: before.reason, duration_ms: modeMs, empty_looks: emptyLooks }),
+        ...(hintMs !== undefined && { since_hint_ms: hintMs })
       }),
       withHarmlessLoggers
     )

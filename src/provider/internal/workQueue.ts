@@ -23,7 +23,8 @@ export interface WorkQueue {
   /** Wakes the pumps for work that is due by now. */
   readonly wakeForDue: () => void
   readonly looking: () => void
-  readonly looked: (pump: Member, reason: LookReason, outcome: Outcome) => void
+  /** `hintMs`: when the first hint since the last look arrived, if this one found work; monotonic milliseconds. */
+  readonly looked: (pump: Member, reason: LookReason, outcome: Outcome, hintMs?: number) => void
 
   // -- for others
   readonly wake: (reason: LookReason) => void
@@ -36,7 +37,8 @@ export interface WorkQueue {
    * time has come, they ask the store for the next one.
    */
   readonly isNews: (timeMs: number) => boolean
-  readonly received: (received: Received) => void
+  /** With the time at which it arrived, monotonic milliseconds. */
+  readonly received: (received: Received, arrivedMs: number) => void
   readonly changed: (event: Exclude<pollMode.Event, { readonly _tag: "Looked" }>) => void
   readonly hasPumps: () => boolean
   readonly hasCallers: () => boolean
@@ -45,7 +47,8 @@ export interface WorkQueue {
 
 /** A pump, as its queue sees it. */
 export interface Member {
-  readonly wake: (reason: LookReason) => void
+  /** `hintMs`: when the hint arrived that wakes it, monotonic milliseconds. */
+  readonly wake: (reason: LookReason, hintMs?: number) => void
   /** Makes it ask again how long to wait. */
   readonly ring: () => void
   readonly hasCallers: () => boolean
@@ -72,10 +75,22 @@ export interface Options {
   readonly findNextDue: (isUrgent: boolean) => void
   /** Asks the store: processes that hold locks may have died while no hints arrived here. */
   readonly findLeftLocks: () => void
-  /** After each look, with the mode it leads to. */
-  readonly onLook: (reason: LookReason, now: pollMode.State) => void
-  /** The mode before, and the mode now. */
-  readonly onMode: (before: pollMode.State, now: pollMode.State) => void
+  /** The locks of another process have run out: it may have died, and have stored what it did not announce. */
+  readonly othersRanOut: () => void
+  /** After each look, with the mode it leads to. `sinceHintMs`: from the first hint since the last one. */
+  readonly onLook: (reason: LookReason, now: pollMode.State, sinceHintMs: number | undefined) => void
+  /** The mode has changed: the one before, and the one now. */
+  readonly onMode: (before: pollMode.State, now: pollMode.State, since: SinceChange) => void
+}
+
+/** What has passed when the mode of a queue changes. */
+export interface SinceChange {
+  /** Whole milliseconds in the mode before. */
+  readonly modeMs: number
+  /** Looks in the mode before that have found nothing. */
+  readonly emptyLooks: number
+  /** Whole milliseconds since the last hint about this queue arrived; undefined before the first one. */
+  readonly hintMs: number | undefined
 }
 
 export const make = (options: Options): WorkQueue => {
@@ -87,6 +102,10 @@ export const make = (options: Options): WorkQueue => {
   const due: Array<Due> = []
   /** The earliest of them that all processes know. */
   let knownToAllMs = Number.POSITIVE_INFINITY
+  /** When the mode began, and the looks since then that have found nothing. */
+  let modeSinceMs = monotonicMs(clock)
+  let emptyLooks = 0
+  let lastHintMs: number | undefined
   let lastHintLookMs = Number.NEGATIVE_INFINITY
   /** Looks in a row, for hints of others, that have found nothing. */
   let looksForNothing = 0
@@ -99,26 +118,34 @@ export const make = (options: Options): WorkQueue => {
   let openDueMs = 0
   /** A look for work that was due, which may have come too early: the time that was due, and when the look began. */
   let unsure: { readonly dueMs: number; readonly lookedMs: number } | undefined
-  let lastForNothingMs = Number.NEGATIVE_INFINITY
+  /** When a look last answered a hint, or was spared because another process has said that it took the work. */
+  let lastAnsweredMs = Number.NEGATIVE_INFINITY
 
   const alarm = (what: string, afterMs: number, ring: () => void) =>
     alarms.set(`${name} ${what}`, monotonicMs(clock) + afterMs, ring)
 
-  const wake = (reason: LookReason) => {
-    for (const pump of pumps) pump.wake(reason)
+  const wake = (reason: LookReason, hintMs?: number) => {
+    for (const pump of pumps) pump.wake(reason, hintMs)
   }
 
   const change = (event: pollMode.Event) => {
     const before = state
-    state = pollMode.next(before, event, monotonicMs(clock), settings)
-    if (state === before) return
-    if (state.mode === "LongPoll" && before.mode === "Aggressive") {
+    const nowMs = monotonicMs(clock)
+    state = pollMode.next(before, event, nowMs, settings)
+    if (state.mode === before.mode) return
+    if (state.mode === "LongPoll") {
       lookAfterLocks()
       // Hints of what is due later may have been lost meanwhile.
       findNextDue(true)
     }
-    if (state.mode !== before.mode) { for (const pump of pumps) pump.ring() }
-    options.onMode(before, state)
+    for (const pump of pumps) pump.ring()
+    options.onMode(before, state, {
+      modeMs: Math.round(nowMs - modeSinceMs),
+      emptyLooks,
+      hintMs: lastHintMs === undefined ? undefined : Math.round(nowMs - lastHintMs)
+    })
+    modeSinceMs = nowMs
+    emptyLooks = 0
   }
 
   const lockTimeoutMs = () => Math.max(0, ...pumps.map((pump) => pump.lockTimeoutMs))
@@ -157,14 +184,14 @@ export const make = (options: Options): WorkQueue => {
   }
 
   /** Wakes this process for work that others may take, too. */
-  const wakeWithOthers = (reason: "NotifyReceived" | "TimerFired", id: string = anyItem) => {
-    if (random() * processes() < lookersAtOnce) return wakeForHint(reason)
+  const wakeWithOthers = (reason: "NotifyReceived" | "TimerFired", id: string = anyItem, hintMs?: number) => {
+    if (random() * processes() < lookersAtOnce) return wakeForHint(reason, hintMs)
     planned.add(id)
     if (alarms.isSet(`${name} late`)) return
     const mostMs = Math.min(lateMs, lateMsPerProcess * processes())
     alarm("late", heardMs + random() * (mostMs - heardMs), () => {
       planned.clear()
-      wakeForHint(reason)
+      wakeForHint(reason, hintMs)
     })
   }
 
@@ -174,23 +201,23 @@ export const make = (options: Options): WorkQueue => {
   }
 
   /** At once, or, after looks for nothing, some time after the last one. */
-  const wakeForHint = (reason: "NotifyReceived" | "TimerFired") => {
+  const wakeForHint = (reason: "NotifyReceived" | "TimerFired", hintMs?: number) => {
     isHintOpen = true
     const pauseMs = looksForNothing === 0
       ? 0
       : Math.min(shortestHintPauseMs * 2 ** Math.min(looksForNothing, 10), settings.aggressivePollMs)
     const untilMs = lastHintLookMs + pauseMs - monotonicMs(clock)
-    if (untilMs <= 0) wake(reason)
-    else if (!alarms.isSet(`${name} hint`)) alarm("hint", untilMs, () => wake(reason))
+    if (untilMs <= 0) wake(reason, hintMs)
+    else if (!alarms.isSet(`${name} hint`)) alarm("hint", untilMs, () => wake(reason, hintMs))
   }
 
-  /** The process that took the work may have died before it said until when it holds it. */
+  /** A process that took work then may have died before it said until when it holds it. */
   const lookAfterOthers = () => {
-    lastForNothingMs = monotonicMs(clock)
+    lastAnsweredMs = monotonicMs(clock)
     if (alarms.isSet(`${name} taken`)) return
     const look = () => {
       wake("LocksExpired")
-      const againMs = lastForNothingMs + lockTimeoutMs() + 1_000 - monotonicMs(clock)
+      const againMs = lastAnsweredMs + lockTimeoutMs() + 1_000 - monotonicMs(clock)
       if (againMs > 0) alarm("taken", againMs, look)
     }
     alarm("taken", lockTimeoutMs() + 1_000, look)
@@ -237,12 +264,13 @@ export const make = (options: Options): WorkQueue => {
       cancelLate()
     },
 
-    looked: (pump, reason, outcome) => {
+    looked: (pump, reason, outcome, hintMs) => {
+      if (outcome === "Empty") emptyLooks++
       for (const other of pumps) if (other !== pump && !other.hasCallers()) other.wake("Filter")
       if (isHintOpen && outcome !== "Failed") {
         isHintOpen = false
         looksForNothing = outcome === "Found" ? 0 : looksForNothing + 1
-        if (outcome === "Empty") lookAfterOthers()
+        lookAfterOthers()
       }
       if (isDueOpen) {
         isDueOpen = false
@@ -253,10 +281,10 @@ export const make = (options: Options): WorkQueue => {
       }
       if (reason === "FallbackTimeout") findNextDue(false)
       change({ _tag: "Looked", reason, outcome })
-      options.onLook(reason, state)
+      options.onLook(reason, state, hintMs === undefined ? undefined : monotonicMs(clock) - hintMs)
     },
 
-    wake,
+    wake: (reason) => wake(reason),
 
     wakeAt: (timeMs, isAnnounced) => addDue({ timeMs, isOwn: true, hasMore: false }, isAnnounced),
 
@@ -271,9 +299,10 @@ export const make = (options: Options): WorkQueue => {
 
     isNews: (timeMs) => timeMs < knownToAllMs || knownToAllMs <= storeNowMs(),
 
-    received: ({ hint, sender }) => {
+    received: ({ hint, sender }, arrivedMs) => {
+      lastHintMs = arrivedMs
       if (hint._tag === "Work") {
-        if (hint.visibleAtMs <= storeNowMs()) return wakeWithOthers("NotifyReceived", hint.only?.id)
+        if (hint.visibleAtMs <= storeNowMs()) return wakeWithOthers("NotifyReceived", hint.only?.id, arrivedMs)
         // The store is asked for the next time anyway when this one has come.
         const isLast = due.length > 0 && hint.visibleAtMs > due.at(-1)!.timeMs
         if (due.length >= maxDue && isLast) return
@@ -295,11 +324,11 @@ export const make = (options: Options): WorkQueue => {
       const untilMs = Math.max(0, hint.untilMs - storeNowMs()) + settings.timerGraceMs + spreadMs
       // The lock of a session may last longer than others.
       const usualMs = lockTimeoutMs() + 1_000 + spreadMs
-      if (untilMs > usualMs) alarm(early, usualMs, () => wake("LocksExpired"))
+      if (untilMs > usualMs) alarm(early, usualMs, options.othersRanOut)
       alarm(key, untilMs, () => {
-        wake("LocksExpired")
+        options.othersRanOut()
         // Locks that were taken just after the hint.
-        alarm(key, 1_000, () => wake("LocksExpired"))
+        alarm(key, 1_000, options.othersRanOut)
       })
     },
 

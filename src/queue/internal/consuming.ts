@@ -9,6 +9,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Fiber from "effect/Fiber"
 import * as Latch from "effect/Latch"
+import * as Option from "effect/Option"
 import * as Random from "effect/Random"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
@@ -135,7 +136,16 @@ export const consume = Effect.fnUntraced(function*<R, M>(
   yield* Effect.addFinalizer(() => log(Effect.logInfo("Consumer: stopped")))
   // Closed in the reverse order: first no more is received, and messages are kept hidden to the end.
   yield* Effect.forkScoped(keeper.run)
-  yield* Effect.addFinalizer(() => Effect.andThen(Effect.timeoutOption(work.ended, gracePeriod), work.interrupt))
+  yield* Effect.addFinalizer(() =>
+    Effect.timeoutOption(work.ended, gracePeriod).pipe(
+      Effect.andThen(Effect.timeoutOption(work.interrupt, farewell)),
+      Effect.flatMap((ended) =>
+        Option.isSome(ended)
+          ? Effect.void
+          : log(Effect.logWarning("Consumer: interrupted work has not ended; what it holds comes again"))
+      )
+    )
+  )
   // Handlers that end together free their places together.
   yield* Effect.forever(Effect.andThen(Effect.yieldNow, receiveOnce)).pipe(
     Effect.catchDefect((defect) =>
@@ -314,6 +324,9 @@ export const longestWait = Duration.seconds(20)
 const restartPause = Duration.seconds(5)
 
 const duration = seriesOf(Metrics.queueHandlerDuration)
+
+/** For what was interrupted. A handler may not end then, and a database may not answer. */
+const farewell = Duration.seconds(7)
 
 const settlingPauses = Schedule.exponential("100 millis")
 

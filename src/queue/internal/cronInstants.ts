@@ -26,6 +26,15 @@ export const onTimeMs = 60_000
 /** At once. */
 export const maxInstants = 1000
 
+/**
+ * An expression whose field of hours begins with `*` names an interval, which continues through an hour that the clocks repeat.
+ * Other hours are times of the day, which come once.
+ */
+export const parse = (expression: string, timeZone: string) =>
+  Cron.parse(expression, timeZone, {
+    onDstOverlap: expression.trim().split(/\s+/).at(-4)?.startsWith("*") ? "both" : "earlier"
+  })
+
 /** The instants after `firedUntilMs`, up to and including `untilMs`. */
 export const dueInstants = (
   { catchUp, firedUntilMs, schedule, untilMs }: {

@@ -25,7 +25,6 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
-import * as FiberSet from "effect/FiberSet"
 import * as Latch from "effect/Latch"
 import * as Random from "effect/Random"
 import * as Result from "effect/Result"
@@ -87,8 +86,14 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
   const pauses = makePauses(clock)
   const looks = makeLooks(clock)
   const places = Semaphore.makeUnsafe(batchesAtOnce)
-  const rounds = yield* FiberSet.make<void>()
-  yield* Effect.addFinalizer(() => Effect.timeoutOption(FiberSet.awaitEmpty(rounds), graceMs))
+  const rounds = new Set<Fiber.Fiber<void>>()
+  yield* Effect.addFinalizer(() =>
+    Effect.andThen(
+      Effect.timeoutOption(Effect.suspend(() => Fiber.awaitAll(rounds)), graceMs),
+      // A statement ends with its answer, and a silent database gives none.
+      Effect.timeoutOption(Effect.suspend(() => Fiber.interruptAll(rounds)), 3 * farewellMs)
+    )
+  )
 
   const woken = Latch.makeUnsafe()
   yield* wakeups.subscribe(() => void woken.openUnsafe())
@@ -201,7 +206,9 @@ export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Ret
     const claimed = Deferred.makeUnsafe<Claim, ProviderError>()
     const limit = pauses.isOut() ? 1 : settings.batchSize
     const isLook = looks.isDue()
-    const fiber = yield* FiberSet.run(rounds, Effect.ensuring(round(limit, isLook, claimed), places.release(1)))
+    const fiber = yield* Effect.forkDetach(Effect.ensuring(round(limit, isLook, claimed), places.release(1)))
+    rounds.add(fiber)
+    fiber.addObserver(() => rounds.delete(fiber))
     const exit = yield* Effect.exit(Deferred.await(claimed))
     if (Exit.isFailure(exit)) {
       yield* reports.storeFailed(exit.cause)

@@ -28,6 +28,8 @@ export interface TakingOptions {
   readonly serves: Serves
   /** Gives back tasks whose caller was interrupted meanwhile. */
   readonly giveBack: (claimed: Claimed) => Effect.Effect<void>
+  /** Gives back what a claim has taken whose answer was lost. */
+  readonly returnClaim: (claimId: number) => Effect.Effect<void>
   /** Of each statement. */
   readonly watch: Watch
 }

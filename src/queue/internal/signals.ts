@@ -26,6 +26,7 @@ import * as Scope from "effect/Scope"
 import { InBackground } from "../../model/internal/inBackground.ts"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { forkLoop } from "../../model/internal/underWay.ts"
 import { Database } from "../../prisma/Database.ts"
 import type { Tls } from "../../prisma/Database.ts"
 import * as Channels from "../../prisma/internal/channels.ts"
@@ -144,7 +145,7 @@ export const make = Effect.fnUntraced(function*(
   yield* Effect.forever(Effect.suspend(() => {
     waiting.closeUnsafe()
     return unsent.size === 0 ? waiting.await : Effect.flatMap(Effect.uninterruptible(send), pauseAfter)
-  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+  })).pipe(Effect.provideService(InBackground, true), forkLoop)
 
   // The sender is interrupted first: what it had no time for leaves now.
   yield* Effect.addFinalizer(() => Effect.ignore(Effect.timeout(send, farewellMs)))

@@ -37,6 +37,8 @@ export const takenTasks = (
       out_name: names[i]!,
       out_attempt: attempts[i]!,
       out_counted: counted[i]!,
+      // It takes no suspects.
+      out_lost: 0,
       out_payload: payloads[i]!,
       out_trace_context: traceContexts[i]!
     },

@@ -1,5 +1,5 @@
 /**
- * Claims tasks, runs their handlers under leases, and settles the attempts.
+ * Runs the handlers of claimed tasks under leases, and settles the attempts.
  *
  * Claims and completions travel in sets. A set that fails because of one of its tasks is sent again one by one, where calls of
  * the same time share statements as well: so each task succeeds or fails alone.
@@ -12,7 +12,6 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as References from "effect/References"
-import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { seriesOf } from "../../model/internal/labelled.ts"
 import { harmlessIn } from "../../model/internal/logging.ts"
@@ -20,10 +19,13 @@ import { monotonicMs } from "../../model/internal/monotonic.ts"
 import * as tracing from "../../model/internal/tracing.ts"
 import * as Metrics from "../../model/Metrics.ts"
 import type { Database } from "../../prisma/Database.ts"
-import { isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
+import { shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
+import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
 import { QueueSignals, Topic } from "./signals.ts"
 import { Attempt } from "./taskAttempt.ts"
+import * as claimings from "./taskClaiming.ts"
+import type { TaskClaiming } from "./taskClaiming.ts"
 import type { Watch } from "./taskClaims.ts"
 import type { Failed, TaskCode } from "./taskCode.ts"
 import { StaleAttempt } from "./taskErrors.ts"
@@ -31,7 +33,7 @@ import * as failures from "./taskFailure.ts"
 import type { Failure } from "./taskFailure.ts"
 import * as leasesOf from "./taskLeases.ts"
 import * as stores from "./taskStore.ts"
-import type { AttemptEnd, Claim, Claimed, Completed, Completion, Serves, TaskStore, Wakeup } from "./taskStore.ts"
+import type { AttemptEnd, Claim, Claimed, Completed, Completion, Serves, TaskStore } from "./taskStore.ts"
 
 export interface Served {
   readonly code: TaskCode
@@ -59,7 +61,10 @@ export interface Attempts {
   /** Of every claim. */
   readonly serves: Serves
   readonly watch: Watch
-  readonly claimAll: (wakeups: ReadonlyArray<Wakeup>) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
+  /** Waits while the leases of running attempts are not renewed. Each claim does. */
+  readonly inTouch: Effect.Effect<void>
+  readonly claimAll: TaskClaiming["claimAll"]
+  readonly returnClaim: TaskClaiming["returnClaim"]
   /** Runs the handler of a claimed task. `ended` may be called before this returns. */
   readonly start: (claimed: Claimed, claimedMs: number, ended: (attempt: Running) => void) => Running
   /** Completes attempts whose handlers have succeeded. Only what is Done or Stale is settled. */
@@ -85,17 +90,15 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
   const clock = yield* Clock.Clock
   const signals = yield* QueueSignals
   const context = harmlessIn(yield* Effect.context<never>())
+  const leases = yield* leasesOf.make(store)
   const serves = {
     names: [...served.keys()],
     leaseMs: [...served.values()].map(({ leaseMs }) => leaseMs),
     workerId
   }
   const sharing = { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), repeats: true } as const
-  const claim = (wakeups: ReadonlyArray<Wakeup>) =>
-    store.claim(wakeups, serves).pipe(
-      watch((answers) => answers.some(({ out_outcome }) => out_outcome === "Claimed"))
-    )
-  const claimOne = yield* shared("claimTasks", claim, sharing)
+  const watchInTouch: Watch = (foundWork) => (claim) => Effect.andThen(leases.inTouch, watch(foundWork)(claim))
+  const claiming = yield* claimings.make({ serves, signals, store, watch: watchInTouch })
   const complete = yield* shared(
     "completeTasks",
     (items: ReadonlyArray<Completion>) => store.complete(items),
@@ -105,18 +108,31 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
     ...sharing,
     sizeOf: ({ error }) => error?.length ?? 0
   })
-  const leases = yield* leasesOf.make(store)
   // The end of a task that runs here may be a cancellation.
   yield* signals.subscribe(Topic.tasks, { received: (_, topic) => leases.check(Topic.taskId(topic)) })
   const unserved = new Set<string>()
 
   // -- settling ----------------------------------------------------------------------------------
 
-  /** Until the store answers; after another refusal the lease ends, and the task is claimed again. */
-  const settled = <A>(claimed: Claimed, settlement: Effect.Effect<A, ProviderError>) =>
-    Effect.retry(settlement, {
-      schedule: Schedule.spaced(leaseMsOf(claimed) / 10),
-      while: ({ isRetryable }) => isRetryable
+  /** Until the store answers, under the renewed lease. Fails only with what the store refuses for good. */
+  const settled = <A>(
+    claimed: Claimed,
+    settlement: Effect.Effect<A, ProviderError>,
+    failures = 0
+  ): Effect.Effect<A, ProviderError> =>
+    Effect.catch(settlement, (error) => {
+      if (verdict(error) !== "Kept") return Effect.fail(error)
+      const pause = Duration.min(
+        Duration.min(pauseAfter(failures), longestStorePause),
+        Duration.millis(leaseMsOf(claimed) / 10)
+      )
+      return (failures === 0
+        ? Effect.logWarning("Task worker: attempt not settled yet; its lease is renewed")
+        : Effect.logDebug("Task worker: attempt not settled yet")).pipe(
+          problem(error),
+          Effect.andThen(Effect.sleep(pause)),
+          Effect.andThen(Effect.suspend(() => settled(claimed, settlement, failures + 1)))
+        )
     })
 
   const leaseMsOf = (claimed: Claimed) => served.get(claimed.out_name)!.leaseMs
@@ -175,6 +191,17 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
     }
   }
 
+  /** The store will never take this end of the attempt, so running the handler again would only repeat that. */
+  const refusedBy = (claimed: Claimed, error: ProviderError) =>
+    Effect.logError("Task worker: attempt fails, the database refuses its result").pipe(
+      problem(error),
+      Effect.andThen(failed(claimed, {
+        failure: { _tag: "Died", problem: `the database refuses its result: ${error.reason.message}` },
+        errorType: error.reason._tag,
+        retryAfter: undefined
+      }))
+    )
+
   /** The outcome, for the metrics. */
   const settle = (attempt: Running): Effect.Effect<string, ProviderError> => {
     const { claimed, exit, isLost, isStopped } = attempt
@@ -205,13 +232,15 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
 
   /** A shutdown has interrupted it: the attempt does not count. */
   const giveBack = (claimed: Claimed) =>
-    Effect.catch(
-      ended(claimed, "GivenBack", undefined, { retryAfter: Duration.zero, counts: false }),
-      (error) =>
+    ended(claimed, "GivenBack", undefined, { retryAfter: Duration.zero, counts: false }).pipe(
+      Effect.timeout(farewellMs),
+      Effect.catch((error) =>
         Effect.logWarning("Task worker: attempt not given back; another one follows after its lease").pipe(
           Effect.annotateLogs({ error: error.message })
         )
-    ).pipe(Effect.timeoutOption(farewellMs), Effect.asVoid)
+      ),
+      Effect.asVoid
+    )
 
   const described = ({ out_attempt, out_id, out_name }: Claimed) => ({
     task_name: out_name,
@@ -277,13 +306,17 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
       taskId: claimed.out_id,
       attempt: claimed.out_attempt,
       leaseMs,
-      onLost: () => {
-        // It has ended itself.
-        if (running.isCommitted) return
-        running.isLost = true
-        fiber.interruptUnsafe()
-      }
+      // It may have ended itself, unless the transaction in which it did was rolled back.
+      onLost: () => void (running.isCommitted ? Effect.runForkWith(base)(loseUnlessCommitted) : lose())
     }, claimedMs)
+    const lose = () => {
+      running.isLost = true
+      fiber.interruptUnsafe()
+    }
+    const loseUnlessCommitted = Effect.suspend(() => settled(claimed, complete(completionOf(running)))).pipe(
+      Effect.tap((answer) => Effect.sync(() => answer === "Stale" && running.exit === undefined && lose())),
+      Effect.ignore
+    )
     const running: Running = {
       claimed,
       startMs: monotonicMs(clock),
@@ -313,6 +346,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
     const fiber = Effect.runForkWith(services)(code.run(claimed.out_payload, claimed.out_counted))
     fiber.addObserver((exit) => {
       running.exit = exit
+      claiming.release(claimed)
       running.endMs = monotonicMs(clock)
       if (span !== undefined) tracing.endUnsafe(span, running.isLost ? Exit.interrupt() : exit, clock)
       ended(running)
@@ -324,16 +358,10 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
 
   return {
     serves,
-    watch,
-    claimAll: (wakeups) =>
-      retried(claim(wakeups), (error) => !isOfOneCall(error)).pipe(
-        Effect.map((answers) => answers.map((answer) => Exit.succeed(answer))),
-        Effect.catch((error) =>
-          isOfOneCall(error)
-            ? Effect.forEach(wakeups, (wakeup) => Effect.exit(claimOne(wakeup)), { concurrency: "unbounded" })
-            : Effect.succeed(wakeups.map(() => Exit.fail(error)))
-        )
-      ),
+    watch: watchInTouch,
+    inTouch: leases.inTouch,
+    claimAll: claiming.claimAll,
+    returnClaim: claiming.returnClaim,
     start,
     completeAll: (all) =>
       Effect.tap(store.complete(all.map(completionOf)), (outcomes) =>
@@ -349,6 +377,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
         })),
     settle: (attempt) =>
       settle(attempt).pipe(
+        Effect.catch((error) => refusedBy(attempt.claimed, error)),
         Effect.flatMap((outcome) => Effect.withFiberSucceed((fiber) => count(attempt, outcome, fiber.context))),
         Effect.catch((error) =>
           Effect.logError("Task worker: attempt not settled; another one follows after its lease").pipe(
@@ -357,12 +386,20 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
         ),
         Effect.annotateLogs(described(attempt.claimed))
       ),
-    giveBack: (claimed) => Effect.annotateLogs(giveBack(claimed), described(claimed)),
+    giveBack: (claimed) =>
+      Effect.suspend(() => {
+        claiming.release(claimed)
+        return Effect.annotateLogs(giveBack(claimed), described(claimed))
+      }),
     pass: (answer, deliveryCount) => {
       switch (answer.out_outcome) {
         case "Locked":
           if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
           return Effect.succeed(Duration.millis(Math.min(100 * 2 ** (deliveryCount - 1), 30_000)))
+        case "Suspect":
+          // Others of this worker, or another worker, may have room for it soon.
+          if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
+          return Effect.succeed(Duration.millis(Math.min(500 * 2 ** (deliveryCount - 1), 30_000)))
         case "NotDue":
           // It came early. Further off, there is a row of the outbox for then, and the sweep.
           return Effect.succeed(answer.out_due_ms <= soonMs ? Duration.millis(answer.out_due_ms) : undefined)

@@ -10,6 +10,7 @@ import * as Schema from "effect/Schema"
 import * as Activity from "../../Activity.ts"
 import * as Mailbox from "../../Mailbox.ts"
 import type * as payloads from "../../model/internal/payload.ts"
+import * as taskMail from "../../model/internal/taskMail.ts"
 import type { Instance } from "../../Orchestration.ts"
 import { TaskCancelled, TaskDied, TaskTimedOut, TaskUnavailable } from "./taskErrors.ts"
 import type { OfTask } from "./taskErrors.ts"
@@ -29,17 +30,17 @@ export type End = typeof End.Type
 const untilStored = Schedule.min([Schedule.exponential("1 second"), Schedule.spaced("1 minute")])
 
 /** Answers with the id of the task. */
-export const CreateTask = Activity.make("duroxide-prisma/CreateTask", {
+export const CreateTask = Activity.make(taskMail.createTask, {
   payload: { name: Schema.String, payload: Schema.String, queue: Schema.String, maxAttempts: Schema.Number },
   success: Schema.String,
   retry: untilStored
 })
 
 /**
- * Creates the task of a key, unless it exists, and waits for its end. Others may wait for it as well, so it is not cancelled with
- * the call, and its end cannot be a message to one of them.
+ * Creates the task of a key, unless it exists. Answers with its end, or with the mailbox of the call in which it will arrive.
+ * Others may wait for it as well, so it is not cancelled with the call.
  */
-export const RunTask = Activity.make("duroxide-prisma/RunTask", {
+export const RunTask = Activity.make(taskMail.runTask, {
   payload: {
     name: Schema.String,
     payload: Schema.String,
@@ -47,7 +48,7 @@ export const RunTask = Activity.make("duroxide-prisma/RunTask", {
     maxAttempts: Schema.Number,
     key: Schema.String
   },
-  success: End,
+  success: Schema.Union([End, Schema.Struct({ mailbox: Schema.String })]),
   retry: untilStored
 })
 
@@ -55,8 +56,6 @@ export const CancelTask = Activity.make("duroxide-prisma/CancelTask", {
   payload: { taskId: Schema.String },
   retry: untilStored
 })
-
-export const mailboxOf = (taskId: string) => `duroxide-prisma/task/${taskId}`
 
 interface Codecs<P, A, E> {
   readonly payload: payloads.Payload<P>
@@ -78,7 +77,7 @@ export const execute = <P, A, E>(
       Effect.gen(function*() {
         const payload = yield* Effect.orDie(codecs.payload.encode(value))
         const taskId = yield* CreateTask.execute({ name, payload, queue, maxAttempts })
-        const end = yield* restore(Mailbox.make(mailboxOf(taskId), { payload: End }).take).pipe(
+        const end = yield* restore(Mailbox.make(taskMail.mailboxOf(taskId), { payload: End }).take).pipe(
           Effect.onInterrupt(() => CancelTask.execute({ taskId }))
         )
         return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
@@ -95,7 +94,8 @@ const shared = Effect.fnUntraced(function*<P, A, E>(
   const problem = problemOfKey(key)
   if (problem !== undefined) return yield* Effect.die(new RangeError(`key of task "${name}" is refused: ${problem}`))
   const payload = yield* Effect.orDie(codecs.payload.encode(value))
-  const end = yield* RunTask.execute({ name, payload, queue, maxAttempts, key })
+  const answer = yield* RunTask.execute({ name, payload, queue, maxAttempts, key })
+  const end = "mailbox" in answer ? yield* Mailbox.make(answer.mailbox, { payload: End }).take : answer
   return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
 })
 

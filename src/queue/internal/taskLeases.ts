@@ -1,7 +1,7 @@
 /**
  * The heartbeat of a worker: renews the leases of its running attempts, in sets, when half of a lease has passed.
  *
- * A passing database error loses no lease: only the store's own answer does.
+ * No database error loses a lease: only the store's own answer does.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -19,14 +19,21 @@ export interface Held {
   readonly onLost: () => void
   /** Monotonic milliseconds of the next renewal. */
   dueMs: number
+  /** Monotonic milliseconds until which it is certain to be live. */
+  untilMs: number
 }
 
 export interface Leases {
   /** Until it is released. The lease began no earlier than `sinceMs`, monotonic milliseconds. */
-  readonly hold: (lease: Omit<Held, "dueMs">, sinceMs: number) => Held
+  readonly hold: (lease: Omit<Held, "dueMs" | "untilMs">, sinceMs: number) => Held
   readonly release: (lease: Held) => void
   /** Renews the lease of the task's newest attempt here at once, to learn whether it is lost. */
   readonly check: (taskId: string) => void
+  /**
+   * Waits while a lease is not renewed and about to end. Otherwise the first claim after an outage would take tasks whose
+   * handlers run here, or whose results wait here to be stored.
+   */
+  readonly inTouch: Effect.Effect<void>
 }
 
 export const make = Effect.fnUntraced(function*(
@@ -36,6 +43,8 @@ export const make = Effect.fnUntraced(function*(
   const leases = new Set<Held>()
   const newest = new Map<string, Held>()
   const changed = Latch.makeUnsafe()
+  /** Opened when a renewal was answered, or a lease is released. */
+  const kept = Latch.makeUnsafe()
   /** Monotonic milliseconds at which the loop looks. */
   let nextMs = Infinity
 
@@ -48,13 +57,15 @@ export const make = Effect.fnUntraced(function*(
             for (const [i, lease] of due.entries()) {
               if (!leases.has(lease)) continue
               lease.dueMs = startMs + lease.leaseMs / 2
+              lease.untilMs = startMs + lease.leaseMs
               if (outcomes[i] === "Done") continue
               leases.delete(lease)
               lease.onLost()
             }
+            kept.openUnsafe()
           }),
           Effect.catch((error) => {
-            for (const lease of due) lease.dueMs = monotonicMs(clock) + lease.leaseMs / 10
+            for (const lease of due) lease.dueMs = monotonicMs(clock) + Math.min(lease.leaseMs / 10, longestRetryMs)
             return Effect.logWarning("Task worker: leases not renewed yet").pipe(
               Effect.annotateLogs({ package: "duroxide-prisma", leases: due.length, error: error.message })
             )
@@ -74,9 +85,19 @@ export const make = Effect.fnUntraced(function*(
       : Effect.raceFirst(Effect.sleep(Math.max(1, nextMs - nowMs)), changed.await)
   })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
 
+  const inTouch: Effect.Effect<void> = Effect.suspend(() => {
+    const nowMs = monotonicMs(clock)
+    let isEnding = false
+    for (const { leaseMs, untilMs } of leases) isEnding ||= untilMs - leaseMs / 4 <= nowMs
+    if (!isEnding) return Effect.void
+    kept.closeUnsafe()
+    return Effect.andThen(kept.await, inTouch)
+  })
+
   return {
+    inTouch,
     hold: ({ leaseMs, ...lease }, sinceMs) => {
-      const held: Held = { ...lease, leaseMs, dueMs: sinceMs + leaseMs / 2 }
+      const held: Held = { ...lease, leaseMs, dueMs: sinceMs + leaseMs / 2, untilMs: sinceMs + leaseMs }
       // The loop mostly knows of an earlier one.
       if (held.dueMs < nextMs) {
         nextMs = held.dueMs
@@ -88,6 +109,7 @@ export const make = Effect.fnUntraced(function*(
     },
     release: (held) => {
       leases.delete(held)
+      kept.openUnsafe()
       if (newest.get(held.taskId) === held) newest.delete(held.taskId)
     },
     check: (taskId) => {
@@ -102,3 +124,6 @@ export const make = Effect.fnUntraced(function*(
 // internal
 
 const mostPerStatement = 1000
+
+/** After an outage, holders renew their leases before others sweep. */
+const longestRetryMs = 1_000

@@ -9,8 +9,8 @@
  * Each claimed task has a fiber for its handler, and handlers that end at about the same time are completed by one statement.
  * Everything else (failures, what is lost or given back, and all tasks of a set whose statement failed) is settled task by task.
  *
- * A handler that has ended leaves its place to the next one before its result is stored; at most as many results as there are
- * places wait to be stored.
+ * A handler that has ended leaves its place to the next one before its result is stored. Nothing further is claimed while more
+ * results than there are places wait to be stored, or too many bytes of them.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -41,6 +41,8 @@ interface Item {
   readonly message: { readonly received: Received; readonly held: Held } | undefined
   readonly kind: string
   readonly beganMs: number
+  /** Of its result, roughly. */
+  bytes: number
   stage: keyof Counts | "done"
   attempt: Running | undefined
 }
@@ -86,13 +88,16 @@ export const make = (
   /** Handlers that have succeeded, to be completed as a set. */
   const succeeded: Array<Item> = []
   const changed = Latch.makeUnsafe()
+  /** Of results that are not stored. */
+  let unstoredBytes = 0
   let lanes = 0
   let isStopping = false
 
   const enter = (item: Item, stage: Item["stage"]) => {
     if (item.stage === stage || item.stage === "done") return
     counts[item.stage]--
-    if (stage !== "done") counts[stage]++
+    if (stage === "done") unstoredBytes -= item.bytes
+    else counts[stage]++
     item.stage = stage
     changed.openUnsafe()
     freed()
@@ -191,6 +196,8 @@ export const make = (
   const ended = (item: Item, attempt: Running) => {
     enter(item, "settling")
     if (attempt.isLost || attempt.exit === undefined || Exit.isFailure(attempt.exit)) return settleAlone(item, attempt)
+    item.bytes = attempt.exit.value.length
+    unstoredBytes += item.bytes
     succeeded.push(item)
     if (lanes === mostLanes) return
     lanes++
@@ -255,13 +262,13 @@ export const make = (
       for (const one of taken) {
         if ("claimed" in one) {
           start(
-            { message: undefined, kind: one.kind, beganMs, stage: "claiming", attempt: undefined },
+            { message: undefined, kind: one.kind, beganMs, bytes: 0, stage: "claiming", attempt: undefined },
             one.claimed,
             one.claimedMs
           )
         } else {
           const message = { received: one, held: keeper.hold(one.receipt) }
-          received.push({ message, kind: one.payload.kind, beganMs, stage: "claiming", attempt: undefined })
+          received.push({ message, kind: one.payload.kind, beganMs, bytes: 0, stage: "claiming", attempt: undefined })
         }
       }
       if (received.length === 0) return
@@ -275,16 +282,15 @@ export const make = (
         )
       )
     },
-    busy: () => counts.claiming + counts.running + Math.max(0, counts.settling - concurrency),
+    busy: () =>
+      unstoredBytes >= mostBytes
+        ? concurrency
+        : counts.claiming + counts.running + Math.max(0, counts.settling - concurrency),
     ended: until(() => counts.claiming + counts.running + counts.settling === 0),
     interrupt: Effect.gen(function*() {
       isStopping = true
-      const before = [...settlers]
       for (const { attempt } of running) attempt?.stop()
-      yield* Effect.timeoutOption(until(() => counts.settling === 0), farewellMs)
-      yield* Fiber.interruptAll(before)
-      yield* until(() => counts.claiming + counts.running === 0)
-      yield* Effect.timeoutOption(until(() => counts.settling === 0), farewellMs)
+      yield* Effect.timeoutOption(until(() => counts.claiming + counts.running + counts.settling === 0), farewellMs)
       yield* Fiber.interruptAll(settlers)
     })
   }
@@ -297,18 +303,17 @@ const mostLanes = 2
 
 const mostPerStatement = 500
 
-/** Of results in one statement, after which it takes no further one. */
+/** Results of one statement, after which it takes no further one. While as much is unstored, nothing is claimed. */
 const mostBytes = 16 * 1024 * 1024
 
-/** After handlers were interrupted. */
-const farewellMs = 10_000
+/** For finalizers of handlers, results, and what is given back, once handlers were interrupted. */
+const farewellMs = 5_000
 
 const takeSet = (items: Array<Item>): ReadonlyArray<Item> => {
   let count = 0
   let bytes = 0
   while (count < Math.min(items.length, mostPerStatement) && bytes < mostBytes) {
-    const { exit } = items[count]!.attempt!
-    bytes += exit !== undefined && Exit.isSuccess(exit) ? exit.value.length : 0
+    bytes += items[count]!.bytes
     count++
   }
   return items.splice(0, count)

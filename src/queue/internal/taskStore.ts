@@ -2,6 +2,7 @@
  * Tasks in PostgreSQL: each operation is one call of one stored function, for a set of tasks.
  */
 import * as Effect from "effect/Effect"
+import { randomInt } from "node:crypto"
 import { Prisma } from "../../prisma/internal/client.ts"
 import { statementsOn } from "../../prisma/internal/transactionQuery.ts"
 import type { TransactionConnection } from "../../prisma/Transaction.ts"
@@ -30,13 +31,14 @@ export interface Created {
 }
 
 export type Claim =
-  | { readonly out_outcome: "Missing" | "Busy" | "Locked" | "Ended" }
+  | { readonly out_outcome: "Missing" | "Busy" | "Locked" | "Suspect" | "Ended" }
   | {
     readonly out_outcome: "Claimed"
     readonly out_id: string
     readonly out_name: string
     readonly out_attempt: number
     readonly out_counted: number
+    readonly out_lost: number
     readonly out_payload: string
     readonly out_trace_context: string | null
   }
@@ -62,6 +64,17 @@ export const servesArgs = ({ leaseMs, names, workerId }: Serves): ReadonlyArray<
   Prisma.sql`${[...leaseMs]}::bigint[]`,
   Prisma.sql`${workerId}::text`
 ]
+
+/** One claim of a worker. */
+export interface ClaimOptions {
+  /** Repeats the claim, or gives it back, if its answer is lost. */
+  readonly claimId: number
+  /** How many suspects it may take, by their losses. */
+  readonly suspects: ReadonlyArray<number>
+}
+
+/** Unique among the claims of a worker. */
+export const makeClaimId = () => randomInt(2 ** 31)
 
 export interface Renewal {
   readonly task_id: string
@@ -89,6 +102,16 @@ export interface AttemptEnd {
   readonly counts: boolean
 }
 
+/** The execution of a call, and the mailbox that the end of its task arrives in. */
+export interface Caller {
+  readonly instanceId: string
+  readonly executionId: number
+  readonly mailbox: string
+}
+
+/** The status is `Missing` if there is no such task. */
+export type Ended = readonly [status: string, result: string | null, error: string | null]
+
 export interface EndedTask {
   readonly out_id: string
   /** `Missing` if there is no such task. */
@@ -101,6 +124,7 @@ export interface Swept {
   readonly out_lost: number
   readonly out_woken: number
   readonly out_is_full: boolean
+  readonly out_has_unserved: boolean
   readonly out_next_ms: bigint | null
   readonly out_pending: bigint
   readonly out_running: bigint
@@ -123,15 +147,23 @@ export const make = ({ answer, collected, rows }: statements.Statements) => {
   return {
     create: (tasks: ReadonlyArray<NewTask>) =>
       collected<Created>("createTasks", "dx_create_tasks", [json(tasks)], { items: tasks.length, isQuiet: true }),
-    claim: (wakeups: ReadonlyArray<Wakeup>, serves: Serves) =>
+    claim: (wakeups: ReadonlyArray<Wakeup>, serves: Serves, { claimId, suspects }: ClaimOptions) =>
       collected<Claim>("claimTasks", "dx_claim_tasks", [
         // What is not a UUID names no task.
         Prisma.sql`${
           wakeups.map((one) => "taskId" in one && uuid.test(one.taskId) ? one.taskId : null)
         }::text[]::uuid[]`,
         json(wakeups.flatMap((one, i) => "batch" in one ? [{ position: i + 1, ...one.batch }] : [])),
-        ...servesArgs(serves)
+        ...servesArgs(serves),
+        Prisma.sql`${claimId}::integer`,
+        Prisma.sql`${[...suspects]}::integer[]`
       ], { items: wakeups.length }),
+    /** Gives back what was claimed by a claim without an answer; how many tasks. */
+    returnClaim: (workerId: string, claimId: number) =>
+      answer<number>("returnTasks", "dx_return_tasks", [
+        Prisma.sql`${workerId}::text`,
+        Prisma.sql`${claimId}::integer`
+      ], { isQuiet: true }),
     renew: (items: ReadonlyArray<Renewal>) =>
       settle<"Done" | "Lost">("renewTasks", "dx_renew_tasks", items, { isUnflushed: true }),
     /** One outcome per item. `isFirst`: rows of the application are committed with it, which must happen once. */
@@ -167,6 +199,14 @@ export const make = ({ answer, collected, rows }: statements.Statements) => {
         ], { items: ids.length }),
         (parts) => parts.flatMap((part) => endedTasks(part.dx_await_tasks))
       ),
+    /** The end, or null: it will arrive in the mailbox. */
+    join: (taskId: string, { executionId, instanceId, mailbox }: Caller) =>
+      answer<Ended | null>("joinTask", "dx_join_task", [
+        Prisma.sql`${taskId}::uuid`,
+        Prisma.sql`${instanceId}::text`,
+        Prisma.sql`${executionId}::bigint`,
+        Prisma.sql`${mailbox}::text`
+      ]),
     /** `names`: those that a worker serves from now on. */
     sweep: (limit: number, wakeups: number, names?: ReadonlyArray<string>) =>
       Effect.map(

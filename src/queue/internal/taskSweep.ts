@@ -1,7 +1,7 @@
 /**
  * Finds lost workers and lost wake-ups, deletes ended tasks after their retention, and counts.
  *
- * The first sweep also wakes the tasks that no worker has served before.
+ * The first sweep also wakes the tasks that no worker has served before; it is repeated while others hold some of them.
  *
  * A sweep says when the next task needs a look. Tasks that others claim after it need one later than a lease from then; while
  * no task has come since, the next sweep is a minute later.
@@ -21,7 +21,7 @@ import type { ProviderError } from "../../provider/ProviderError.ts"
 import { QueueSignals, Topic } from "./signals.ts"
 import type { Swept, TaskStore } from "./taskStore.ts"
 
-export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, names, shortestLease, store }: {
+export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keepEnded, names, shortestLease, store }: {
   readonly store: Pick<TaskStore, "sweep" | "clean">
   /** Of the tasks that this process serves. */
   readonly names: ReadonlyArray<string>
@@ -30,6 +30,8 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, na
   readonly keepDead: Duration.Duration
   /** Whether handlers run in this process. */
   readonly isBusy: () => boolean
+  /** Waits while this process cannot renew its leases. */
+  readonly inTouch: Effect.Effect<void>
 }): Effect.fn.Return<void, never, QueueSignals | Scope.Scope> {
   const signals = yield* QueueSignals
   const clock = yield* Clock.Clock
@@ -47,6 +49,7 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, na
   const received = () => noLaterThan(monotonicMs(clock) + leaseMs + graceMs)
   yield* signals.subscribe(Topic.outbox, { received, connected: received })
 
+  let isOutage = false
   let isFull = false
   let isStarting = true
   let wakeups = limit
@@ -58,6 +61,7 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, na
     return Effect.matchEffect(store.sweep(limit, wakeups, isStarting ? names : undefined), {
       onFailure: (error) => {
         isFull = false
+        isOutage = true
         nextMs = monotonicMs(clock) + retryMs
         return Effect.logWarning("Task worker: cannot look for lost work; it tries again").pipe(
           Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
@@ -65,11 +69,12 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, na
       },
       onSuccess: (swept) => {
         isFull = swept.out_is_full
-        isStarting = isStarting && isFull
+        // Those that another transaction holds are tried again soon.
+        isStarting = isStarting && (isFull || swept.out_has_unserved)
         const isIdle = swept.out_next_ms === null && signals.isConnected()
         nextMs = startMs + Math.max(
           isFull ? 0 : betweenMs,
-          Math.min(Number(swept.out_next_ms ?? Infinity), isIdle ? idleMs : leaseMs)
+          Math.min(Number(swept.out_next_ms ?? Infinity), isStarting ? heldMs : isIdle ? idleMs : leaseMs)
         )
         return Effect.andThen(count(swept), found(swept, signals))
       }
@@ -78,6 +83,10 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, na
 
   const clean = store.clean(Duration.toMillis(keepEnded), Duration.toMillis(keepDead), cleanLimit).pipe(
     Effect.repeat({ until: (deleted) => deleted < cleanLimit }),
+    Effect.andThen(Effect.sync(() => {
+      if (isOutage) nextMs = monotonicMs(clock) + afterOutageMs
+      isOutage = false
+    })),
     Effect.catch((error) =>
       Effect.logWarning("Task worker: cannot delete ended tasks; it tries again").pipe(
         Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
@@ -87,11 +96,13 @@ export const run = Effect.fnUntraced(function*({ isBusy, keepDead, keepEnded, na
 
   yield* Effect.forever(Effect.suspend(() => {
     const nowMs = monotonicMs(clock)
-    if (nowMs >= nextCleanMs) {
+    // After an outage something harmless first: leases may have ended that their holders are about to renew.
+    if (nowMs >= nextCleanMs || isOutage && nowMs >= nextMs) {
       nextCleanMs = nowMs + cleanMs
+      nextMs = Math.max(nextMs, nowMs + (isOutage ? retryMs : 0))
       return clean
     }
-    if (nowMs >= nextMs) return sweep
+    if (nowMs >= nextMs) return Effect.andThen(inTouch, sweep)
     earlier.closeUnsafe()
     return Effect.raceFirst(Effect.sleep(Math.ceil(Math.min(nextMs, nextCleanMs) - nowMs)), earlier.await)
   })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
@@ -124,7 +135,13 @@ const betweenMs = 250
 
 const idleMs = 60_000
 
+/** From a first sweep that could not reach all tasks to the next one. */
+const heldMs = 1_000
+
 const retryMs = 5_000
+
+/** From the first answer after an outage to the next sweep. Holders renew each second. */
+const afterOutageMs = 2_000
 
 const cleanMs = 600_000
 

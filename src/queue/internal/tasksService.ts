@@ -7,6 +7,7 @@ import { createHash, randomUUID } from "node:crypto"
 import * as Activity from "../../Activity.ts"
 import { checkText, problemOfName } from "../../model/internal/identifiers.ts"
 import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/internal/payload.ts"
+import * as taskMail from "../../model/internal/taskMail.ts"
 import * as tracing from "../../model/internal/tracing.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type * as Task from "../Task.ts"
@@ -123,16 +124,14 @@ export const creator = (
 }
 
 /** The handlers of the activities through which orchestrations run and cancel tasks. */
-export const activityHandlers = ({ store, wait, written }: {
-  readonly store: Pick<Store, "create" | "cancel">
-  readonly wait: Wait
+export const activityHandlers = ({ store, written }: {
+  readonly store: Pick<TaskStore, "create" | "cancel" | "join">
   readonly written: Effect.Effect<void>
 }) =>
   Layer.mergeAll(
     calls.CreateTask.toLayer(Effect.fnUntraced(function*({ maxAttempts, name, payload, queue }) {
-      const { executionId, idempotencyKey, instanceId } = yield* Activity.Call
-      // Like the id of the instance, the key may be too long for an index.
-      const key = `orchestration/${createHash("sha256").update(idempotencyKey).digest("hex")}`
+      const { executionId, instanceId } = yield* Activity.Call
+      const key = `orchestration/${yield* callId}`
       const id = randomUUID()
       const [created] = yield* Effect.orDie(store.create([{
         id,
@@ -143,24 +142,25 @@ export const activityHandlers = ({ store, wait, written }: {
         queue,
         reply_instance_id: instanceId,
         reply_execution_id: executionId,
-        reply_name: calls.mailboxOf(id),
+        reply_name: taskMail.mailboxOf(id),
         trace_context: yield* tracing.traceparent
       }]))
       yield* written
       return created!.out_id
     })),
     calls.RunTask.toLayer(Effect.fnUntraced(function*({ key, maxAttempts, name, payload, queue }) {
-      const [created] = yield* Effect.orDie(store.create([{
-        name,
-        key,
-        payload,
-        max_attempts: maxAttempts,
-        queue,
-        trace_context: yield* tracing.traceparent
-      }]))
-      if (created!.out_is_new) yield* written
-      const end = yield* Effect.orDie(wait(created!.out_id))
-      return { status: end.out_status, result: end.out_result, error: end.out_error }
+      const { executionId, instanceId } = yield* Activity.Call
+      const task = { name, key, payload, max_attempts: maxAttempts, queue, trace_context: yield* tracing.traceparent }
+      const mailbox = taskMail.mailboxOf(yield* callId)
+      while (true) {
+        const [created] = yield* Effect.orDie(store.create([task]))
+        if (created!.out_is_new) yield* written
+        const end = yield* Effect.orDie(store.join(created!.out_id, { instanceId, executionId, mailbox }))
+        if (end === null) return { mailbox }
+        const [status, result, error] = end
+        // Deleted after its retention, since then: there is room for a new one.
+        if (status !== "Missing") return { status, result, error }
+      }
     })),
     calls.CancelTask.toLayer(({ taskId }) =>
       Effect.asVoid(Effect.orDie(store.cancel([taskId], "its orchestration has interrupted it", false)))
@@ -168,6 +168,12 @@ export const activityHandlers = ({ store, wait, written }: {
   )
 
 // internal
+
+/** Like the id of the instance, the idempotency key may be too long for an index. */
+const callId = Effect.map(
+  Activity.Call,
+  ({ idempotencyKey }) => createHash("sha256").update(idempotencyKey).digest("hex")
+)
 
 /** Rows of one statement. */
 const mostTasks = 10_000

@@ -35,6 +35,9 @@ type Services = Tasks | Database
 /** A request that is answered with a status other than 200. */
 class Refused extends Data.TaggedError("Refused")<{ readonly status: number; readonly problem: string }> {}
 
+/** A body of an authorized sender that nothing can be made of. */
+class NotJson extends Data.TaggedError("NotJson")<{ readonly message: string }> {}
+
 const refuse = (status: number, problem: string) => Effect.fail(new Refused({ status, problem }))
 
 const answer = (options: Options, request: Request): Effect.Effect<Response, never, Services> =>
@@ -42,6 +45,7 @@ const answer = (options: Options, request: Request): Effect.Effect<Response, nev
     Effect.map((body) => Response.json(body)),
     Effect.catchTags({
       Refused: ({ problem, status }) => Effect.as(logRefusal(request, status, problem), respond(status, problem)),
+      NotJson: (error) => respondUnfit(request, error._tag, error.message),
       PayloadMismatch: (error) => respondUnfit(request, error._tag, error.message),
       PayloadTooLarge: (error) => respondUnfit(request, error._tag, error.message),
       ProviderError: (error) =>
@@ -64,7 +68,7 @@ const answer = (options: Options, request: Request): Effect.Effect<Response, nev
 const route = (
   options: Options,
   request: Request
-): Effect.Effect<object, Refused | Failure, Services> => {
+): Effect.Effect<object, Refused | NotJson | Failure, Services> => {
   const [, kind, name = ""] = /\/(cron|webhooks)\/([A-Za-z0-9_-]{1,100})\/?$/.exec(new URL(request.url).pathname) ?? []
   if (kind === undefined) return refuse(404, "the path ends neither with /cron/<name> nor with /webhooks/<name>")
   if (request.method !== "POST") return refuse(405, "only POST is allowed")
@@ -156,10 +160,10 @@ const read = (request: Request, maxBytes: number): Effect.Effect<Uint8Array, Ref
     (body) => body === undefined ? refuse(413, `the body has more than ${maxBytes} bytes`) : Effect.succeed(body)
   )
 
-const parse = (body: Uint8Array): Effect.Effect<unknown, Refused> =>
+const parse = (body: Uint8Array): Effect.Effect<unknown, NotJson> =>
   Effect.try({
     try: () => JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)) as unknown,
-    catch: () => new Refused({ status: 400, problem: "the body is not JSON in UTF-8" })
+    catch: () => new NotJson({ message: "the body is not JSON in UTF-8" })
   })
 
 const respond = (status: number, error: string): Response =>

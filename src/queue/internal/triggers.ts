@@ -7,12 +7,14 @@ import * as Effect from "effect/Effect"
 import type { PayloadMismatch, PayloadTooLarge } from "../../model/internal/payload.ts"
 import { Database } from "../../prisma/Database.ts"
 import { Prisma } from "../../prisma/internal/client.ts"
-import { bigint } from "../../prisma/internal/rows.ts"
+import { bigint, json } from "../../prisma/internal/rows.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
-import { Tasks } from "../Tasks.ts"
+import type { Tasks } from "../Tasks.ts"
 import type { Creator } from "../Tasks.ts"
 import { dueInstants } from "./cronInstants.ts"
 import type { CatchUp } from "./cronInstants.ts"
+import { creator } from "./tasksService.ts"
+import type { Created, NewTask } from "./taskStore.ts"
 
 /**
  * Why a task could not be created.
@@ -89,23 +91,38 @@ export const run = (
 ): Effect.Effect<
   { readonly instants: ReadonlyArray<Date>; readonly hasMore: boolean },
   Failure,
-  Tasks | Database
+  Database
 > =>
   Effect.gen(function*() {
     const { query, schemaSql } = yield* Database
-    const move = (untilMs: number | null) =>
-      Effect.map(
-        query<{ readonly until: bigint | null }>(
-          "moveTrigger",
-          Prisma.sql`SELECT ${schemaSql}.dx_move_trigger(${trigger.name}::text, ${bigint(untilMs)}) AS until`
-        ),
-        ([row]) => row!.until === null ? null : Number(row!.until)
-      )
     const untilMs = options?.until?.getTime() ?? (yield* Clock.currentTimeMillis)
-    const firedUntilMs = yield* move(null)
-    const due = dueInstants({ schedule: trigger.schedule, catchUp: trigger.catchUp, firedUntilMs, untilMs })
-    if (due.instants.length > 0) yield* trigger.create(yield* Tasks, due.instants)
-    // After the tasks: a crash in between fires the instants again, which changes nothing.
-    yield* move(due.untilMs)
-    return { instants: due.instants, hasMore: due.hasMore }
+    while (true) {
+      const [row] = yield* query<{ readonly ms: number }>(
+        "readTrigger",
+        Prisma.sql`
+          SELECT round(extract(epoch FROM fired_until) * 1000)::float8 AS ms
+          FROM ${schemaSql}.queue_triggers
+          WHERE name = ${trigger.name}`
+      )
+      const firedUntilMs = row?.ms ?? null
+      const due = dueInstants({ schedule: trigger.schedule, catchUp: trigger.catchUp, firedUntilMs, untilMs })
+      let isFirst = false
+      const fire = (tasks: ReadonlyArray<NewTask>) =>
+        Effect.map(
+          query<{ readonly created: ReadonlyArray<Created> | null }>(
+            "fireTrigger",
+            Prisma.sql`
+              SELECT ${schemaSql}.dx_fire_trigger(
+                ${trigger.name}::text, ${bigint(firedUntilMs)}, ${bigint(due.untilMs)}, ${json(tasks)}
+              ) AS created`
+          ),
+          ([fired]) => {
+            isFirst = fired!.created !== null
+            return fired!.created ?? []
+          }
+        )
+      yield* due.instants.length === 0 ? fire([]) : trigger.create(creator(fire), due.instants)
+      if (isFirst) return { instants: due.instants, hasMore: due.hasMore }
+      // Another process has fired it since.
+    }
   })

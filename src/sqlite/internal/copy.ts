@@ -44,6 +44,11 @@ export interface Report {
   /** As given. */
   readonly file: string
   readonly schema: string
+  /**
+   * Whether the file is in WAL mode and has no `-wal` file beside it. Duroxide always leaves one, so this is an incomplete
+   * copy, which lacks the newest data, unless another program has closed the file.
+   */
+  readonly lacksLog: boolean
   /** SHA-256 of all that the file contains, without locks. */
   readonly fingerprint: string
   /** `alreadyImported`: an earlier call has imported all of it, and this one copied nothing. */
@@ -94,6 +99,7 @@ export const run = Effect.fnUntraced(function*(
     Effect.map(Clock.currentTimeMillis, (now): Report => ({
       file: options.file,
       schema: target.schema,
+      lacksLog: file.lacksLog,
       fingerprint,
       resumed: mine !== undefined,
       counts: { ...Tables.noCounts, ...found.counts },
@@ -181,7 +187,7 @@ export const run = Effect.fnUntraced(function*(
   const pinned = yield* Target.transaction(
     target,
     Effect.gen(function*() {
-      for (const table of Tables.work) if (Tables.isPresent(table, has)) yield* copy(table)
+      for (const table of Tables.insertedWork) if (Tables.isPresent(table, has)) yield* copy(table)
       // Before any process can claim them, and before the file is no longer read.
       const stayPinned = yield* Pins.staying({ file, target, kept: state.kept })
       const served = yield* Target.release(target, fingerprint, state.counts)

@@ -7,7 +7,8 @@
 import * as Effect from "effect/Effect"
 import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
-import { stat } from "node:fs/promises"
+import { existsSync } from "node:fs"
+import { open as openFile, stat } from "node:fs/promises"
 import { basename } from "node:path"
 import { pathToFileURL } from "node:url"
 import * as SqliteError from "../SqliteError.ts"
@@ -33,6 +34,8 @@ export interface SqliteFile {
   /** As given. */
   readonly path: string
   readonly name: string
+  /** Whether its write-ahead log is missing. Duroxide always leaves one, with the newest transactions. */
+  readonly lacksLog: boolean
   /** May throw; `reading` turns that into a failure. */
   readonly rows: (sql: string, ...parameters: ReadonlyArray<Value>) => Iterable<Array<Value>>
   readonly reading: <A>(read: () => A) => Effect.Effect<A, SqliteError.FileUnreadable>
@@ -63,6 +66,11 @@ export const open = Effect.fnUntraced(function*(
       )
   })
   if (!found.isFile()) return yield* unreadable("it is not a file")
+  // Before SQLite creates an empty one.
+  const lacksLog = yield* Effect.tryPromise({
+    try: () => isWithoutLog(path),
+    catch: (thrown) => unreadable(problemOf(thrown))
+  })
   const database = yield* Effect.acquireRelease(
     // libsql ignores its option `readonly`; SQLite does not ignore this one.
     reading((): Database => new Libsql(`${pathToFileURL(path).href}?mode=ro`)),
@@ -84,6 +92,7 @@ export const open = Effect.fnUntraced(function*(
   return {
     path,
     name: basename(path),
+    lacksLog,
     rows,
     reading,
     hasChanged: reading(() => {
@@ -94,5 +103,16 @@ export const open = Effect.fnUntraced(function*(
 })
 
 // internal
+
+/** In WAL mode, as byte 18 of the header says, but without the file of the log. */
+const isWithoutLog = async (path: string) => {
+  const file = await openFile(path)
+  try {
+    const { buffer } = await file.read({ buffer: Buffer.alloc(1), position: 18 })
+    return buffer[0] === 2 && !existsSync(`${path}-wal`)
+  } finally {
+    await file.close()
+  }
+}
 
 const problemOf = (thrown: unknown): string => thrown instanceof Error ? thrown.message : String(thrown)

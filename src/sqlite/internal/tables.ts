@@ -374,4 +374,13 @@ export const state: ReadonlyArray<Table> = makeState()
 /** Copied at the end, so that no instance runs before all are there. */
 export const work: ReadonlyArray<Table> = makeWork()
 
+/** `work` in the order of its insertion. Messages come from the last to the first: each gets a smaller id than those before. */
+export const insertedWork: ReadonlyArray<Table> = [
+  ...work.filter(({ name }) => name === "orchestrator_queue").toReversed().map((table) => ({
+    ...table,
+    order: "t.id DESC"
+  })),
+  ...work.filter(({ name }) => name !== "orchestrator_queue")
+]
+
 export const all: ReadonlyArray<Table> = [...state, ...work]

@@ -36,7 +36,10 @@ export const open = Effect.fnUntraced(function*(
   return target
 })
 
-/** Excludes other imports until the session ends. A killed process is gone for the server within these seconds. */
+/**
+ * Excludes other imports until the session ends. A killed process is gone for the server within these seconds, a host that
+ * vanished within a minute.
+ */
 export const lock = ({ run, schema }: Target) =>
   run(
     `SET lock_timeout = '10s';
@@ -155,7 +158,7 @@ export const remove = Effect.fnUntraced(function*({ run }: Target, ids: Readonly
   for (const table of tables) yield* run(`DELETE FROM ${table} WHERE instance_id = ANY($1)`, [ids])
 })
 
-/** Inserts rows with strings for texts. */
+/** Inserts rows with strings for texts; messages of an instance from the last to the first. */
 export const insert = ({ run }: Target, table: Tables.Table, rows: ReadonlyArray<Row["values"]>) => {
   const types = { text: "text", number: "bigint", time: "bigint" }
   const { columns, name } = table
@@ -164,16 +167,21 @@ export const insert = ({ run }: Target, table: Tables.Table, rows: ReadonlyArray
     column.kind === "time" ? `to_timestamp(r.${column.name}::float8 / 1000)` : `r.${column.name}`
   )
   if (name === "orchestrator_queue") {
-    // Without a route, a trigger would choose the place of the message among those that are there.
-    names.push("route")
-    values.push("dx_message_route(r.instance_id, r.work_item)")
+    // Without a route, a trigger would choose the place of the message among those that are there. Batches are in order of
+    // the ids, so these are negative: what the file has is older than what was sent here before.
+    names.push("route", "id")
+    values.push("dx_message_route(r.instance_id, r.work_item)", "-nextval('orchestrator_queue_id_seq')")
   }
+  const arrays = columns.map(({ kind }, index) => `$${index + 1}::${types[kind]}[]`)
   return run(
     `INSERT INTO ${name} (${names.join(", ")})
      SELECT ${values.join(", ")}
-     FROM unnest(${columns.map(({ kind }, index) => `$${index + 1}::${types[kind]}[]`).join(", ")}) WITH ORDINALITY
-       AS r (${columns.map((column) => column.name).join(", ")}, position)
-     ORDER BY r.position
+     FROM (
+       SELECT one.*
+       FROM unnest(${arrays.join(", ")}) WITH ORDINALITY
+         AS one (${columns.map((column) => column.name).join(", ")}, position)
+       ORDER BY one.position
+     ) AS r
      ${name === "sessions" ? "ON CONFLICT DO NOTHING" : ""}`,
     columns.map((_, index) => rows.map((row) => row[index]))
   )

@@ -208,6 +208,16 @@ export const management = topic("management", {
     assert.deepStrictEqual(yield* sizes("i"), [1, 2])
   }),
 
+  stats_count_strings_bare: Effect.gen(function*() {
+    yield* create("i")
+    // As the limit on values does: without quotes and escapes. What is not a string of JSON counts as it is.
+    const events = [`"elf bytes!!"`, `"ü\\n"`, `{"a":1}`, `"open`, ""].map((value, n) =>
+      valueSet(100 + n, `k${n}`, value)
+    )
+    yield* turn("i", { events, metadata: named({ status: "Completed" }) })
+    assert.deepStrictEqual(yield* sizes("i"), [5, 11 + 3 + 7 + 5])
+  }),
+
   queue_depths_count_what_could_be_claimed: Effect.gen(function*() {
     const admin = yield* Admin
     yield* enqueueStart("locked")

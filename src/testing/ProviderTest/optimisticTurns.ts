@@ -202,6 +202,27 @@ export const optimisticTurns = topic("optimistic_turns", {
     yield* advances("i", ended, next)
   }),
 
+  a_turn_of_an_earlier_time_is_not_stored_and_the_clock_is_corrected: Effect.gen(function*() {
+    const provider = yield* Provider
+    const { optimisticTurns } = yield* Settings
+    const ended = yield* working("i")
+    if (!optimisticTurns) return yield* queues("i", ended, next)
+    const before = provider.storeNowMs()!
+    yield* queues("i", ended, { ...next, clockOffMs: -60_000 })
+    assert.isAtMost(Math.abs(provider.storeNowMs()! - before), 30_000)
+    yield* delivers(activityCompleted("i", 2))
+  }),
+
+  a_turn_of_a_later_time_is_not_stored: Effect.gen(function*() {
+    const ended = yield* working("i")
+    yield* queues("i", ended, { ...next, clockOffMs: 60_000 })
+    yield* delivers(activityCompleted("i", 2))
+  }),
+
+  a_turn_that_was_on_its_way_for_a_while_is_stored: Effect.gen(function*() {
+    yield* advances("i", yield* working("i"), { ...next, clockOffMs: -500 })
+  }),
+
   a_turn_under_way_gets_the_result_afterwards: Effect.gen(function*() {
     const ended = yield* working("i")
     yield* poke("i")

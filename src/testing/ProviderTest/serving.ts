@@ -172,16 +172,16 @@ export const serving = topic("serving", {
     assert.isTrue(second.item.messages.some(({ _tag }) => _tag === "ContinueAsNew"))
   }),
 
-  suspects_are_claimed_one_at_a_time: Effect.gen(function*() {
+  suspects_are_claimed_together_and_alone_in_the_end: Effect.gen(function*() {
     const LT = yield* lockTimeout()
     for (const instance of ["a", "b"]) yield* enqueueStart(instance)
-    for (let delivery = 1; delivery <= 2; delivery++) {
+    for (let delivery = 1; delivery <= 5; delivery++) {
       yield* claimInstance("a", { lockTimeout: LT })
       yield* claimInstance("b", { lockTimeout: LT })
       yield* elapseLockTimeout
     }
     const suspect = yield* claimInstance("a")
-    assert.strictEqual(suspect.attemptCount, 3)
+    assert.strictEqual(suspect.attemptCount, 6)
     yield* expectNoOrchestration()
     // Work that was never delivered is not held up.
     yield* enqueueStart("fresh")
@@ -190,10 +190,10 @@ export const serving = topic("serving", {
     yield* claimInstance("b")
   }),
 
-  suspect_activities_are_claimed_one_at_a_time: Effect.gen(function*() {
+  suspect_activities_are_claimed_together_and_alone_in_the_end: Effect.gen(function*() {
     const LT = yield* lockTimeout()
     for (const id of [1, 2]) yield* enqueueActivity("i", id)
-    for (let delivery = 1; delivery <= 2; delivery++) {
+    for (let delivery = 1; delivery <= 5; delivery++) {
       yield* claimActivity(1, { lockTimeout: LT })
       yield* claimActivity(2, { lockTimeout: LT })
       yield* elapseLockTimeout

@@ -5,6 +5,7 @@
  * claim. So the same tests hold for both, and show that both lead to the same.
  */
 import { assert } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -119,6 +120,8 @@ export interface Advance extends Omit<Ack, "left"> {
   readonly lastEventId?: number
   /** How the caller's last event differs from the stored one. */
   readonly lastEvent?: Pick<Event.Event, "timestampMs"> | Pick<Event.Of<"ActivityScheduled">, "input">
+  /** How far the caller's clock is off. */
+  readonly clockOffMs?: number
   readonly handOver?: HandOver
 }
 
@@ -143,6 +146,7 @@ export const advance = (instanceId: string, ended: ReadonlyArray<Ended>, turn: A
       lastEvent: { ...lastEvent, ...turn.lastEvent },
       results: ended.map((one) => ({ lockToken: one.lockToken, completion: completionOf(one) })),
       turn: turnOf(instanceId, executionId, turn),
+      clockMs: (provider.storeNowMs() ?? (yield* Clock.currentTimeMillis)) + (turn.clockOffMs ?? 0),
       handOver: handOverOf(turn.handOver)
     })
   })

@@ -89,6 +89,7 @@ const input = (
     history: recorded.slice(0, count),
     started,
     messages: recorded.slice(replayed).flatMap((event) => toMessage(event) ?? []),
+    areRecorded: true,
     keyValues,
     version: { major: major!, minor: minor!, patch: patch! },
     code,

@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import { randomUUID } from "node:crypto"
 import * as failures from "../../queue/internal/taskFailure.ts"
 import type { AttemptRecord, DeadTask, Failure, Status } from "../../queue/internal/taskReads.ts"
-import type { NewTask } from "../../queue/internal/taskStore.ts"
+import type { Caller, NewTask } from "../../queue/internal/taskStore.ts"
 
 /** A row. Times are milliseconds since the Unix epoch. */
 export interface Row {
@@ -15,8 +15,10 @@ export interface Row {
   readonly key: string | undefined
   readonly payload: string
   readonly maxAttempts: number
-  /** The execution that waits for its end. */
-  reply: { readonly instanceId: string; readonly executionId: number; readonly mailbox: string } | undefined
+  /** The execution whose call has created it. */
+  reply: Caller | undefined
+  /** Executions that wait for its end because they have called a task of its key. */
+  callers: ReadonlyArray<Caller>
   status: "Pending" | "Running" | "Completed" | "Dead" | "Cancelled"
   runAtMs: number
   /** Attempts begun, and how many of them do not count. */
@@ -87,6 +89,7 @@ export const make = () => {
         executionId: task.reply_execution_id!,
         mailbox: task.reply_name!
       },
+      callers: [],
       status: "Pending",
       runAtMs: Math.max(nowMs + (task.delay_ms ?? 0), task.run_at_ms ?? 0),
       attempt: 0,

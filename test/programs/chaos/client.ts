@@ -2,9 +2,11 @@
 // do, and afterwards that it was acknowledged, so that the audit knows what must have happened even if it was killed.
 import { Client } from "duroxide-prisma"
 import { PrismaProvider } from "duroxide-prisma/prisma"
+import { QueueDatabase, Tasks } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import { calls } from "./calls.ts"
 import {
   Approval,
   Box1,
@@ -19,6 +21,8 @@ import {
   TurnPill
 } from "./definitions.ts"
 import { random } from "./random.ts"
+import * as tasks from "./taskCalls.ts"
+import { Errand } from "./tasks.ts"
 
 interface Options {
   readonly url: string
@@ -45,44 +49,33 @@ interface Finish {
   readonly boxes: ReadonlyArray<string>
 }
 
-/** Asks processes, by their names, whether they take work. */
+/** Asks processes, by their names, whether they take work: orchestrations and activities, or tasks. */
 interface Pings {
   readonly task: "ping"
-  readonly processes: ReadonlyArray<string>
+  readonly runtimes: ReadonlyArray<string>
+  readonly taskWorkers: ReadonlyArray<string>
   readonly timeoutMs: number
 }
 
 /** Starts something that kills every process that runs it. */
 interface Poison {
   readonly task: "poison"
-  readonly program: "Pill" | "TurnPill"
+  readonly program: "Pill" | "TurnPill" | "TaskPill"
 }
 
 const { log, name, task, url } = JSON.parse(process.argv[2]!) as Options
 const note = journal(log)
 
-const acknowledged = <A, E extends { readonly message: string }, R>(
-  call: object,
-  effect: Effect.Effect<A, E, R>
-): Effect.Effect<boolean, never, R> =>
-  Effect.suspend(() => {
-    note({ event: "call", ...call })
-    return effect
-  }).pipe(
-    Effect.matchEffect({
-      onSuccess: () => Effect.sync(() => (note({ event: "acknowledged", ...call }), true)),
-      onFailure: ({ message }) =>
-        Effect.as(
-          Effect.andThen(Effect.sync(() => note({ event: "failed", ...call, message })), Effect.sleep(200)),
-          false
-        )
-    })
-  )
+const acknowledged = calls(note)
 
 const close = (client: Client.Client["Service"], box: string) =>
   acknowledged({ call: "close", id: box }, client.send(Letters, box, "close"))
 
-const work = Effect.fnUntraced(function*(client: Client.Client["Service"], options: Work) {
+const work = Effect.fnUntraced(function*(
+  client: Client.Client["Service"],
+  service: Tasks.Tasks["Service"],
+  options: Work
+) {
   const chance = random(options.seed)
   let count = 0
   const freshId = (kind: string) => `${kind}-${name}-${++count}`
@@ -94,6 +87,14 @@ const work = Effect.fnUntraced(function*(client: Client.Client["Service"], optio
     const start = client.start(Flow, { instanceId: id, payload })
     yield* acknowledged({ call: "start", id, program: "Flow", payload }, start)
     yield* Effect.sleep(chance.between(100, 600))
+  })
+
+  const errands = Effect.gen(function*() {
+    const id = freshId("errand")
+    const payload = { n: count, rounds: chance.between(1, 6) }
+    const start = client.start(Errand, { instanceId: id, payload })
+    yield* acknowledged({ call: "start", id, program: "Errand", payload }, start)
+    yield* Effect.sleep(chance.between(500, 2_500))
   })
 
   const approvals = Effect.gen(function*() {
@@ -161,7 +162,8 @@ const work = Effect.fnUntraced(function*(client: Client.Client["Service"], optio
   })
 
   const boxes = [0, 1, 2].map((i) => letters(options.openBoxes[i]))
-  yield* Effect.all([Effect.forever(flows), Effect.forever(approvals), ...boxes], { concurrency: "unbounded" })
+  const loops = [flows, approvals, errands, ...tasks.work({ service, acknowledged, chance, freshId, url })]
+  yield* Effect.all([...loops.map((loop) => Effect.forever(loop)), ...boxes], { concurrency: "unbounded" })
 })
 
 const finish = Effect.fnUntraced(function*(client: Client.Client["Service"], options: Finish) {
@@ -176,39 +178,66 @@ const finish = Effect.fnUntraced(function*(client: Client.Client["Service"], opt
   yield* Effect.forEach(options.boxes, (box) => close(client, box), { concurrency: 10 })
 })
 
-const ping = (client: Client.Client["Service"], { processes, timeoutMs }: Pings) =>
-  Effect.forEach(processes, (process) =>
-    acknowledged(
-      { call: "ping", id: process },
-      client.execute(Ping(process), { instanceId: `ping-${process}`, timeout: timeoutMs })
-    ), { concurrency: "unbounded" })
+const ping = (
+  client: Client.Client["Service"],
+  service: Tasks.Tasks["Service"],
+  { runtimes, taskWorkers, timeoutMs }: Pings
+) =>
+  Effect.all([
+    ...runtimes.map((process) =>
+      acknowledged(
+        { call: "ping", id: process, part: "runtime" },
+        client.execute(Ping(process), { instanceId: `ping-${name}-${process}`, timeout: timeoutMs })
+      )
+    ),
+    ...taskWorkers.map((process) =>
+      acknowledged(
+        { call: "ping", id: process, part: "tasks" },
+        tasks.ping(service, process, `${name}-${process}`, timeoutMs)
+      )
+    )
+  ], { concurrency: "unbounded" })
 
-const poison = Effect.fnUntraced(function*(client: Client.Client["Service"], { program }: Poison) {
+const poison = Effect.fnUntraced(function*(
+  client: Client.Client["Service"],
+  service: Tasks.Tasks["Service"],
+  { program }: Poison
+) {
   const id = `pill-${name}`
+  if (program === "TaskPill") {
+    yield* tasks.poison(service, acknowledged, id)
+    return
+  }
   const definition = program === "Pill" ? Pill : TurnPill
   const start = client.start(definition, { instanceId: id, ifExists: "ignore" })
   yield* Effect.repeat(acknowledged({ call: "start", id, program, payload: null }, start), { until: (is) => is })
 })
 
-const perform = (client: Client.Client["Service"]) => {
+const perform = (client: Client.Client["Service"], service: Tasks.Tasks["Service"]) => {
   switch (task.task) {
     case "work":
-      return work(client, task)
+      return work(client, service, task)
     case "finish":
       return finish(client, task)
     case "ping":
-      return ping(client, task)
+      return ping(client, service, task)
     case "poison":
-      return poison(client, task)
+      return poison(client, service, task)
   }
 }
 
 await Effect.gen(function*() {
   const client = yield* Client.Client
+  const service = yield* Tasks.Tasks
   yield* Effect.sync(() => process.stdout.write("ready\n"))
-  return yield* perform(client)
+  return yield* perform(client, service)
 }).pipe(
-  Effect.provide(Client.layer.pipe(Layer.provide(PrismaProvider.layer({ url, migrate: "verify" })))),
+  Effect.provide(
+    Layer.merge(Client.layer, Tasks.layer).pipe(
+      Layer.provide(QueueDatabase.layerShared({ url })),
+      Layer.provide(PrismaProvider.layer({ url, migrate: "verify" }))
+    )
+  ),
   Effect.runPromise
 )
 process.exit(0)

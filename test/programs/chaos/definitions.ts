@@ -1,9 +1,11 @@
 // What the processes of a chaos run serve. Results depend only on payloads, so that the audit can compute them.
 import { Activity, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
+import { Tasks } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"
 import { appendFileSync } from "node:fs"
+import { Errand, ErrandLive } from "./tasks.ts"
 
 /** Milliseconds since the Unix epoch by a clock that `clock.ts` does not step. */
 export const realNow = (): number => performance.timeOrigin + performance.now()
@@ -197,11 +199,23 @@ export const runtime = ({ effects, name, versions }: Served) => {
       process.kill(process.pid, "SIGKILL")
     })),
     Box1.toLayer(box(Box1, 7)),
-    Box2.toLayer(box(Box2, 5))
+    Box2.toLayer(box(Box2, 5)),
+    ErrandLive,
+    Tasks.layerActivities
   )
   const boxes = [Box1, Box2].filter(({ version }) => versions.includes(version))
   return Runtime.layer({
-    orchestrations: [Flow, Echo, Launcher, Approval, Pill, TurnPill, ...ping.definitions.orchestrations, ...boxes],
-    activities: [Step, Block, Kill, ...ping.definitions.activities]
+    orchestrations: [
+      Flow,
+      Echo,
+      Launcher,
+      Approval,
+      Errand,
+      Pill,
+      TurnPill,
+      ...ping.definitions.orchestrations,
+      ...boxes
+    ],
+    activities: [Step, Block, Kill, ...Tasks.activities, ...ping.definitions.activities]
   }).pipe(Layer.provide(handlers))
 }

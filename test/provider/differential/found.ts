@@ -78,7 +78,6 @@ const claim: Extract<Operation, { readonly call: "fetchOrchestrationItems" }> = 
   lockTimeoutMs: 1000,
   versions: null,
   orphans: true,
-  suspects: true,
   maxBytes: 1_000_000
 }
 
@@ -129,7 +128,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
 
   "renewWorkItemLocks: of two renewals of one lock the last counts": [
     { call: "enqueueForWorker", activities: [activity()] },
-    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, suspects: true, session: null },
+    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null },
     {
       call: "renewWorkItemLocks",
       items: [{ token: { open: 0 }, extendForMs: 10 }, { token: { open: 0 }, extendForMs: 5000 }]
@@ -157,7 +156,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
       turn(0, { cancelledActivities: [{ instanceId: "b.1", executionId: 1, activityId: 1 }] }),
       turn(1, { workerItems: [activity({ instanceId: "b.1" }), activity({ instanceId: "b.1", activityId: 2 })] })
     ),
-    { call: "fetchWorkItems", limit: 4, lockTimeoutMs: 1000, tags: { _tag: "Any" }, suspects: true, session: null }
+    { call: "fetchWorkItems", limit: 4, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null }
   ],
 
   "fetchOrchestrationItems: a look at an instance without free messages removes its expired lock": [
@@ -191,7 +190,7 @@ export const found: Readonly<Record<string, ReadonlyArray<Operation>>> = {
   "advanceOrchestrations: an execution without events has no last one": [
     start("a", unclaimed()),
     { call: "enqueueForWorker", activities: [activity()] },
-    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, suspects: true, session: null },
+    { call: "fetchWorkItems", limit: 1, lockTimeoutMs: 1000, tags: { _tag: "Any" }, session: null },
     advance({})
   ]
 }

@@ -76,6 +76,8 @@ export interface Turn {
 export type UnclaimedTurn = Omit<Turn, "token" | "leaves" | "executionOffset"> & {
   /** Added to the id of the current execution. */
   readonly executionOffset: number
+  /** Added to the store's clock; without it, the turn may have any time. */
+  readonly clockOffMs?: number
 }
 
 export interface OptimisticTurn {
@@ -126,7 +128,7 @@ export type Operation =
     readonly versions: VersionRange | null
     readonly serves?: ReadonlyArray<ServedOrchestration>
     readonly orphans: boolean
-    readonly suspects: boolean
+    readonly suspects?: ReadonlyArray<number>
     readonly takesOver?: boolean
     readonly maxBytes: number
   }
@@ -146,7 +148,7 @@ export type Operation =
     readonly lockTimeoutMs: number
     readonly tags: TagFilter
     readonly activities?: ReadonlyArray<string>
-    readonly suspects: boolean
+    readonly suspects?: ReadonlyArray<number>
     readonly takesOver?: boolean
     readonly session: SessionClaim | null
   }

@@ -148,7 +148,8 @@ const unclaimedTurn: fc.Arbitrary<UnclaimedTurn> = fc.record({
     { weight: 8, arbitrary: few(fc.record({ eventId: fc.constant(null), type: event.map(({ type }) => type) }), 3) },
     { weight: 1, arbitrary: few(event, 3) }
   ),
-  executionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+  executionOffset: fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1),
+  clockOffMs: fc.constantFrom(0, 0, 0, 0, 0, 0, 0, 2_000, -2_000, 2_001, -2_001)
 })
 
 const result = fc.record({ token: handle, isOwn: fc.constantFrom(true, true, true, true, true, true, true, false) })
@@ -214,7 +215,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
         limit: fc.integer({ min: 1, max: 4 }),
         lockTimeoutMs,
         versions: orNull(fc.record({ min: version, max: version }), 3),
-        suspects: fc.boolean(),
+        suspects: fc.constantFrom([0, 0], [1], [3, 1], [2, 2, 1]),
         takesOver: fc.boolean(),
         maxBytes: fc.constantFrom(1, 150, 1_000_000)
       }),
@@ -244,7 +245,7 @@ const operation: fc.Arbitrary<Operation> = fc.oneof(
         limit: fc.integer({ min: 1, max: 4 }),
         lockTimeoutMs,
         tags,
-        suspects: fc.boolean(),
+        suspects: fc.constantFrom([0, 0], [1], [3, 1], [2, 2, 1]),
         takesOver: fc.boolean(),
         session
       }),
@@ -321,7 +322,6 @@ const waiting: fc.Arbitrary<ReadonlyArray<Operation>> = fc.subarray([...instance
       lockTimeoutMs: 30_000,
       versions: null,
       orphans: true,
-      suspects: true,
       maxBytes: 1_000_000
     },
     {
@@ -355,7 +355,6 @@ const claimAll: Operation = {
   limit: 9,
   lockTimeoutMs: 30_000,
   tags: { _tag: "Any" },
-  suspects: true,
   session: { workerId: "me", lockTimeoutMs: 30_000 }
 }
 

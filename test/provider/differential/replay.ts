@@ -131,7 +131,7 @@ const perform = Effect.fnUntraced(function*(
         }))
       )
       return answers.map((answer, position) =>
-        typeof answer === "string"
+        typeof answer === "string" || answer._tag === "Started"
           ? answer
           : { ...answer, handedOver: keepClaims(side, operation.starts[position]!.firstTurn!.turn, answer.handedOver) }
       )
@@ -277,6 +277,7 @@ const storedTurn = (
   return {
     ...turn,
     executionId: executionId + turn.executionOffset,
+    ...(turn.clockOffMs !== undefined && { clockMs: now + turn.clockOffMs }),
     history,
     workerItems: turn.workerItems.map((activity) => work(activity, step)),
     orchestratorItems,

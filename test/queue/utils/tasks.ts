@@ -38,8 +38,8 @@ export type Act = (
   attempt: Task.Attempt["Service"]
 ) => Effect.Effect<number, Declined>
 
-/** A fresh database, and a server of queues that counts who publishes. */
-export const open = Effect.fnUntraced(function*(server: Server) {
+/** A fresh database, and a server of queues that counts who publishes. `workerUrl`: that of the workers. */
+export const open = Effect.fnUntraced(function*(server: Server, workerUrl: (url: string) => string = (url) => url) {
   const test = yield* PgServer.database
   const databaseLayer = QueueDatabase.layer({ url: test.url, migrate: "none", maxConnections: 5 })
   const main = yield* Layer.build(
@@ -75,7 +75,7 @@ export const open = Effect.fnUntraced(function*(server: Server) {
         Layer.provide(handlers),
         Layer.provide(Layer.effect(Queue.Queue, Effect.map(Queue.Queue, change))),
         Layer.provide(counting.others),
-        Layer.provide(QueueDatabase.layer({ url: test.url, migrate: "none", maxConnections: 5 })),
+        Layer.provide(QueueDatabase.layer({ url: workerUrl(test.url), migrate: "none", maxConnections: 5 })),
         Layer.provide(Logger.layer([logger]))
       )
     )

@@ -177,14 +177,14 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
     "start with NUL or half a surrogate pair in the payload": Effect.fnUntraced(function*(client, instanceId) {
       assert.strictEqual(yield* client.execute(App.Echo, { instanceId, payload: App.odd }), App.odd)
     }),
-    "use an id that is empty, or has NUL, half a surrogate pair or more than 1,024 bytes": Effect.fnUntraced(
+    "use an id that is empty, or has NUL, half a surrogate pair or more than 2,048 bytes": Effect.fnUntraced(
       function*(client) {
         for (
           const [instanceId, problem] of [
             ["", "it is empty"],
             ["a\0b", "NUL"],
             ["\ud800", "surrogate"],
-            ["é".repeat(513), "it has 1026 bytes, the limit is 1024"]
+            ["é".repeat(1025), "it has 2050 bytes, the limit is "]
           ] as const
         ) {
           const calls: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
@@ -200,6 +200,16 @@ export const sections: { readonly [section: string]: { readonly [does: string]: 
         }
       }
     ),
+    "start an id of more than 1,024 bytes": Effect.fnUntraced(function*(client) {
+      const instanceId = "é".repeat(1024)
+      const start = client.start(App.Echo, { instanceId, payload: "x" })
+      yield* refused(start, "InvalidInput", "it has 2048 bytes, the limit is 1024")
+      yield* client.raise(App.Go, instanceId, "x")
+      yield* client.send(App.Letters, instanceId, "x")
+      yield* client.cancel(instanceId, "x")
+      assert.isTrue(Option.isNone(yield* client.read(App.Note, instanceId)))
+      assert.strictEqual((yield* client.status(instanceId))._tag, "NotFound")
+    }),
     "start an id that begins with `sub::` or contains `::sub::`": Effect.fnUntraced(function*(client) {
       for (const instanceId of ["sub::1", "parent::sub::1"]) {
         yield* refused(

@@ -2,6 +2,7 @@
  * Activities and their sessions.
  */
 import * as Effect from "effect/Effect"
+import { suspectGroups } from "../../../provider/ProviderDriver.ts"
 import type { FetchWorkItems, ProviderDriver, Settled } from "../../../provider/ProviderDriver.ts"
 import { Prisma } from "../client.ts"
 import { abandonRow, acceptedTags, bigint, claimedWorkItem, completionRow, json, renewalRow } from "../rows.ts"
@@ -11,19 +12,19 @@ import type { Statements } from "./statements.ts"
 
 type Driver = ProviderDriver["Service"]
 
-export const activities = ({ answer, claim, settle, withoutFlush, write }: Statements) => ({
+export const activities = ({ answer, claim, limitOf, settle, withoutFlush, write }: Statements) => ({
   fetchWorkItems: Effect.fnUntraced(
-    function*({ activities, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
+    function*({ activities, isThorough, limit, lockTimeoutMs, session, suspects, tags, takesOver }: FetchWorkItems) {
       if (tags._tag === "None") return []
       const rows = yield* claim<ClaimedWorkItemRow>("fetchWorkItems", "dx_fetch_work_items", [
-        withoutFlush(Prisma.sql`${limit}::integer`),
+        withoutFlush(limitOf("worker_queue", limit, isThorough)),
         bigint(lockTimeoutMs),
         Prisma.sql`${tags._tag !== "Tags"}::boolean`,
         Prisma.sql`${acceptedTags(tags)}::text[]`,
         Prisma.sql`${session?.workerId ?? null}::text`,
         bigint(session?.lockTimeoutMs ?? null),
         Prisma.sql`${activities === undefined ? null : [...activities]}::text[]`,
-        Prisma.sql`${suspects ?? true}::boolean`,
+        Prisma.sql`${[...suspects ?? suspectGroups]}::integer[]`,
         Prisma.sql`${session?.maxNew ?? null}::integer`,
         Prisma.sql`${takesOver ?? true}::boolean`
       ])

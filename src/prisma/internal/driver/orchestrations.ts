@@ -3,6 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import { hash } from "node:crypto"
+import { suspectGroups } from "../../../provider/ProviderDriver.ts"
 import type {
   FetchOrchestrationItems,
   OptimisticAnswer,
@@ -36,21 +37,21 @@ import type { Statements } from "./statements.ts"
 
 type Driver = ProviderDriver["Service"]
 
-export const orchestrations = ({ call, claim, insert, settle, withoutFlush, write }: Statements) => ({
+export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFlush, write }: Statements) => ({
   fetchOrchestrationItems: Effect.fnUntraced(
     function*(
-      { historyLimit, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
+      { historyLimit, isThorough, limit, lockTimeoutMs, maxBytes, orphans, serves, suspects, takesOver, versions }:
         FetchOrchestrationItems
     ) {
       const programs = serves?.flatMap(({ name, versions }) => versions.map((version) => ({ name, version })))
       const rows = yield* claim<ClaimedInstanceRow>("fetchOrchestrationItems", "dx_fetch_orchestration_items", [
-        withoutFlush(Prisma.sql`${limit}::integer`),
+        withoutFlush(limitOf("orchestrator_queue", limit, isThorough)),
         bigint(lockTimeoutMs),
         versionTuple(versions?.min),
         versionTuple(versions?.max),
         Prisma.sql`${programs?.map(({ name }) => name) ?? null}::text[]`,
         Prisma.sql`${programs?.map(({ version }) => version) ?? null}::text[]`,
-        Prisma.sql`${suspects ?? true}::boolean`,
+        Prisma.sql`${[...suspects ?? suspectGroups]}::integer[]`,
         bigint(maxBytes ?? defaultMaxBytes),
         Prisma.sql`${orphans ?? false}::boolean`,
         Prisma.sql`${takesOver ?? true}::boolean`,
@@ -82,6 +83,7 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
         last_event_id: lastEventId,
         last_event_hash: hash("sha256", lastEvent), // it can be as long as a payload
         results: results.length,
+        clock_ms: turn.clockMs,
         appends: appends(turn, lastEventId),
         ...turnRow(turn, texts),
         ...workers.row(handOver)
@@ -126,6 +128,7 @@ export const orchestrations = ({ call, claim, insert, settle, withoutFlush, writ
     const turns = starts.map(({ firstTurn }) => firstTurn?.turn)
     const rows = starts.map(({ firstTurn }) =>
       firstTurn === undefined ? {} : {
+        clock_ms: firstTurn.turn.clockMs,
         appends: appends(firstTurn.turn, 0),
         ...turnRow(firstTurn.turn, texts),
         ...workers.row(firstTurn.handOver)

@@ -84,6 +84,10 @@ export const make = ({ announces, clock, lockTimeoutMs, place, query: send, sche
     ], call)
 
   /** Only for calls of `fetch…`, `renew…` and `deferMessages`, which no transaction of an application sends. */
+  /** Evaluated before the claim begins. */
+  const limitOf = (queue: "orchestrator_queue" | "worker_queue", limit: number, isThorough = false) =>
+    settings.during(isThorough ? [settings.withoutMark(queue)] : [], Prisma.sql`${limit}::integer`)
+
   const withoutFlush = (value: Prisma.Sql) => settings.during([settings.unflushed], value)
 
   /** As `answer`, for a statement that writes this number of items. One that another transaction holds fails it soon. */
@@ -111,7 +115,7 @@ export const make = ({ announces, clock, lockTimeoutMs, place, query: send, sche
           write<bigint>(operation, name, items.length, withTexts((texts) => [json(items.map(encode(texts)))]))
         )
 
-  return { answer, call, claim, insert, query, schemaSql, settle, withoutFlush, write }
+  return { answer, call, claim, insert, limitOf, query, schemaSql, settle, withoutFlush, write }
 }
 
 /** Limit for the messages of one claim, and for the events of one page of a history. */

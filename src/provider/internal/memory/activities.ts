@@ -2,7 +2,7 @@
  * The queue of activities, and the sessions that bind some of them to a worker.
  */
 import type { TagFilter } from "../../../model/Instance.ts"
-import { suspectAfter } from "../../ProviderDriver.ts"
+import { makeAdmission } from "../../ProviderDriver.ts"
 import type {
   ClaimedWorkItem,
   EncodedActivity,
@@ -76,7 +76,7 @@ export const make = (store: tables.Tables) =>
 /** Its row id. */
 export const insert = (store: tables.Tables, activity: EncodedActivity, now: number): number => {
   const id = ++store.lastRowId
-  store.activities.set(id, { ...activity, visibleAtMs: now, lock: null, attemptCount: 0 })
+  store.activities.set(id, { ...activity, visibleAtMs: now, createdAtMs: now, lock: null, attemptCount: 0 })
   return id
 }
 
@@ -98,7 +98,7 @@ export const end = (store: tables.Tables, lockToken: string, now: number): boole
 /** Activities that a claim without sessions may take now. */
 export const waiting = ({ activities }: tables.Tables, now: number): ReadonlyArray<tables.Activity> =>
   [...activities.values()].filter((activity) =>
-    activity.sessionId === null && activity.visibleAtMs <= now && tables.isFree(activity, now)
+    activity.sessionId === null && tables.isVisible(activity, now) && tables.isFree(activity, now)
   )
 
 export const isServed = (activity: EncodedActivity, { activities, tags }: HandOver): boolean =>
@@ -121,21 +121,20 @@ export const handOver = (
 // internal
 
 const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): ReadonlyArray<ClaimedWorkItem> => {
-  const { activities: names, limit, lockTimeoutMs, session, suspects = true, tags, takesOver = true } = options
+  const { activities: names, limit, lockTimeoutMs, session, suspects, tags, takesOver = true } = options
   const claimed: Array<ClaimedWorkItem> = []
   const bound = new Set<string>()
+  const admission = makeAdmission(suspects)
   const inOrder = [...store.activities].sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
   for (const [id, activity] of inOrder) {
     if (claimed.length === limit) break
-    if (activity.visibleAtMs > now || !tables.isFree(activity, now) || !accepts(tags, activity.tag)) continue
+    if (!tables.isVisible(activity, now) || !tables.isFree(activity, now) || !accepts(tags, activity.tag)) continue
     if (!takesOver && activity.lock !== null) continue
     if (names !== undefined && !names.includes(activity.name)) continue
-    const isSuspect = activity.attemptCount >= suspectAfter
-    if (isSuspect && (!suspects || claimed.length > 0)) continue
-    if (!takeSession(store, activity, session, now, bound)) continue
+    if (!mayTakeSession(store, activity, session, now, bound) || !admission(activity.attemptCount)) continue
+    takeSession(store, activity, session, now, bound)
     const lockToken = lock(store, id, activity, lockTimeoutMs, now)
     claimed.push({ workItem: activity.workItem, lockToken, attemptCount: activity.attemptCount })
-    if (isSuspect) break
   }
   return claimed
 }
@@ -177,8 +176,8 @@ const accepts = (filter: TagFilter, tag: string | null): boolean => {
   }
 }
 
-/** Whether the worker may take the activity, and, when it may, its session with it. */
-const takeSession = (
+/** Whether the worker may take the activity. */
+const mayTakeSession = (
   { sessions }: tables.Tables,
   activity: tables.Activity,
   request: FetchWorkItems["session"],
@@ -188,18 +187,26 @@ const takeSession = (
   if (activity.sessionId === null) return true
   if (request === null) return false
   const session = sessions.get(activity.sessionId)
-  const isLive = session !== undefined && session.untilMs > now
-  if (isLive && session.workerId !== request.workerId) return false
-  if (!isLive && !bound.has(activity.sessionId)) {
-    if (bound.size >= (request.maxNew ?? Infinity)) return false
-    bound.add(activity.sessionId)
-  }
-  sessions.set(activity.sessionId, {
+  if (session !== undefined && session.untilMs > now) return session.workerId === request.workerId
+  return bound.has(activity.sessionId) || bound.size < (request.maxNew ?? Infinity)
+}
+
+/** Its session is the worker's from now on. */
+const takeSession = (
+  { sessions }: tables.Tables,
+  { sessionId }: tables.Activity,
+  request: FetchWorkItems["session"],
+  now: number,
+  bound: Set<string>
+) => {
+  if (sessionId === null || request === null) return
+  const session = sessions.get(sessionId)
+  if (session === undefined || session.untilMs <= now) bound.add(sessionId)
+  sessions.set(sessionId, {
     workerId: request.workerId,
     untilMs: now + request.lockTimeoutMs,
     lastActivityAtMs: now
   })
-  return true
 }
 
 const stampSession = ({ sessions }: tables.Tables, activity: tables.Activity, now: number) => {

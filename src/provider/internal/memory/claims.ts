@@ -4,7 +4,7 @@
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
 import * as coreVersion from "../../../model/internal/coreVersion.ts"
-import { suspectAfter } from "../../ProviderDriver.ts"
+import { makeAdmission } from "../../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../../ProviderDriver.ts"
 import { askedBy, batchOf } from "./messages.ts"
 import * as tables from "./tables.ts"
@@ -87,11 +87,10 @@ const fetch = (
   options: FetchOrchestrationItems,
   now: number
 ): ReadonlyArray<ClaimedInstance> => {
-  const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects = true, takesOver = true, versions } =
-    options
+  const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects, takesOver = true, versions } = options
   const visible = [...store.messages]
     .filter(([, message]) =>
-      message.visibleAtMs <= now && (
+      tables.isVisible(message, now) && (
         isServed(store, message, serves) ??
           (serves === undefined && (orphans || store.history.has(message.instanceId)))
       )
@@ -99,6 +98,7 @@ const fetch = (
     .sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
     .map(([, message]) => message)
   const claimed: Array<ClaimedInstance> = []
+  const admission = makeAdmission(suspects)
   let bytes = 0
   for (const instanceId of new Set(visible.map(({ instanceId }) => instanceId))) {
     if (claimed.length === limit || bytes >= maxBytes) break
@@ -108,8 +108,7 @@ const fetch = (
     const pinned = tables.executionOf(store, instanceId, executionId)?.pinned ?? null
     if (versions !== null && pinned !== null && !coreVersion.isWithin(pinned, versions)) continue
     const first = visible.find((message) => message.instanceId === instanceId)!
-    const isSuspect = first.attemptCount >= suspectAfter
-    if (isSuspect && (!suspects || claimed.length > 0)) continue
+    if (!admission(first.attemptCount)) continue
     const item = claim(store, instanceId, options, now, maxBytes - bytes)
     if (item === undefined) {
       // As in PostgreSQL, where the claim takes the lock over before it looks for free messages.
@@ -118,7 +117,6 @@ const fetch = (
     }
     claimed.push(item)
     bytes += tables.bytesOf(item.messages.map(({ workItem }) => workItem))
-    if (isSuspect) break
   }
   return claimed
 }
@@ -133,7 +131,7 @@ const claim = (
   const batch = upTo(
     maxBytes,
     [...store.messages].filter(([, message]) =>
-      message.instanceId === instanceId && message.visibleAtMs <= now && tables.isFree(message, now)
+      message.instanceId === instanceId && tables.isVisible(message, now) && tables.isFree(message, now)
     )
   )
   if (batch.length === 0) return undefined
@@ -191,7 +189,7 @@ const isServed = (
 /** The first ones to become visible, until they have so many bytes of text; at least one. In the order of ids. */
 const upTo = (maxBytes: number, batch: ReadonlyArray<[number, tables.Message]>) => {
   let bytes = 0
-  return [...batch].sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
+  return tables.inPlace(batch)
     .filter(([, { workItem }]) => {
       const isWithin = bytes < maxBytes
       bytes += tables.bytesOf([workItem])

@@ -100,8 +100,9 @@ export const askedBy = ({ instances }: tables.Tables, { instanceId, workItem }: 
 /** A message for an instance that has not begun waits for a start that is not due yet. */
 const waitForStart = ({ history, instances, messages }: tables.Tables, message: tables.Message) => {
   if (!instances.has(message.instanceId) || history.has(message.instanceId)) return
-  const starts = [...messages.values()].filter(({ instanceId, workItem }) =>
-    instanceId === message.instanceId && texts.isStart(workItem)
+  // One that is not to wait may be of the future: the clock was set back.
+  const starts = [...messages.values()].filter(({ createdAtMs, instanceId, visibleAtMs, workItem }) =>
+    instanceId === message.instanceId && visibleAtMs > createdAtMs && texts.isStart(workItem)
   )
   const last = Math.max(...starts.map(({ visibleAtMs }) => visibleAtMs))
   if (last > message.visibleAtMs) message.visibleAtMs = last + 1

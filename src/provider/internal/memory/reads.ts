@@ -2,6 +2,7 @@
  * What is read of instances, and events that tools add.
  */
 import * as Effect from "effect/Effect"
+import { valueBytes } from "../../../model/internal/valueBytes.ts"
 import type { Backlog } from "../../Backlog.ts"
 import type { LockTimes, ProviderDriver } from "../../ProviderDriver.ts"
 import { DuplicateEvent, ProviderError } from "../../ProviderError.ts"
@@ -105,7 +106,7 @@ export const make = (store: tables.Tables) =>
           historyBytes: tables.bytesOf(history),
           firstEvent: history[0] ?? null,
           keyCount: values.length,
-          valueBytes: tables.bytesOf(values)
+          valueBytes: values.reduce((sum, value) => sum + valueBytes(value), 0)
         }
       }),
 

@@ -37,6 +37,7 @@ export interface Execution {
 
 export interface Queued {
   visibleAtMs: number
+  readonly createdAtMs: number
   lock: Lock | null
   attemptCount: number
 }
@@ -44,7 +45,6 @@ export interface Queued {
 export interface Message extends Queued {
   readonly instanceId: string
   readonly workItem: string
-  readonly createdAtMs: number
 }
 
 export interface Activity extends Queued, EncodedActivity {}
@@ -181,6 +181,20 @@ export const lastEventId = (tables: Tables, instanceId: string, executionId: num
 export const abandon = (row: Queued, ignoreAttempt: boolean): void => {
   row.lock = null
   if (ignoreAttempt) row.attemptCount = Math.max(0, row.attemptCount - 1)
+}
+
+/** What is not to wait is visible whatever the clock does, also when it is set back. */
+export const isVisible = ({ createdAtMs, visibleAtMs }: Queued, now: number): boolean =>
+  visibleAtMs <= Math.max(now, createdAtMs)
+
+/** In the order in which they are delivered: those that are not to wait follow each other by their ids. */
+export const inPlace = <Row extends Queued>(rows: Iterable<readonly [number, Row]>): ReadonlyArray<[number, Row]> => {
+  let earliest = Infinity
+  return [...rows].sort(([a], [b]) => b - a).map(([id, row]) => {
+    const isAtOnce = row.visibleAtMs === row.createdAtMs
+    if (isAtOnce) earliest = Math.min(earliest, row.visibleAtMs)
+    return { id, row, place: isAtOnce ? earliest : row.visibleAtMs }
+  }).sort((one, other) => one.place - other.place || one.id - other.id).map(({ id, row }) => [id, row])
 }
 
 export const isFree = ({ lock }: Queued, now: number): boolean => lock === null || lock.untilMs <= now

@@ -1,13 +1,15 @@
 /**
  * Turns that are stored without a claim: with the results that lead to them, or with the start of their instance.
  */
+import { clockTolerance } from "../../ProviderDriver.ts"
 import type {
   HandedOver,
   OptimisticAnswer,
   OptimisticTurn,
   OrchestrationStart,
   ProviderDriver,
-  StartAnswer
+  StartAnswer,
+  UnclaimedTurn
 } from "../../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import { insert, insertStart, queuedStarts, startInstance } from "./messages.ts"
@@ -38,7 +40,7 @@ const advanceAll = (
     return storing.store(instanceId, turn, handOver)
   })
   storing.finish()
-  return optimistic.map(({ instanceId, results }, position): OptimisticAnswer => {
+  return optimistic.map(({ instanceId, results, turn }, position): OptimisticAnswer => {
     const handedOver = stored[position]!
     return handedOver !== null
       ? { _tag: "Advanced", nowMs: now, handedOver: stillThere(store, handedOver, now) }
@@ -48,25 +50,34 @@ const advanceAll = (
           if (!activities.end(store, lockToken, now)) return "LockLost"
           insert(store, { instanceId, workItem, visibleAtMs: null, delayMs: null }, now)
           return "Done"
-        })
+        }),
+        ...(isMistimed(turn, now) && { nowMs: now })
       }
   })
 }
 
 const isWhereBelieved = (
   store: tables.Tables,
-  { instanceId, lastEvent, lastEventId, results, turn: { executionId, history } }: OptimisticTurn,
+  { instanceId, lastEvent, lastEventId, results, turn }: OptimisticTurn,
   now: number
-): boolean =>
-  !store.locks.has(instanceId) &&
-  ![...store.messages.values()].some((message) => message.instanceId === instanceId && message.visibleAtMs <= now) &&
-  store.instances.get(instanceId)?.executionId === executionId &&
-  tables.executionOf(store, instanceId, executionId)?.status === "Running" &&
-  tables.lastEventId(store, instanceId, executionId) === lastEventId &&
-  store.history.get(instanceId)?.get(executionId)?.get(lastEventId) === lastEvent &&
-  !tables.hasTaken(store, instanceId, executionId, history) &&
-  new Set(results.map(({ lockToken }) => lockToken)).size === results.length &&
-  results.every(({ lockToken }) => activities.isHeld(store, lockToken, now, instanceId))
+): boolean => {
+  const { executionId, history } = turn
+  return !isMistimed(turn, now) && !store.locks.has(instanceId) &&
+    ![...store.messages.values()].some((message) =>
+      message.instanceId === instanceId && tables.isVisible(message, now)
+    ) &&
+    store.instances.get(instanceId)?.executionId === executionId &&
+    tables.executionOf(store, instanceId, executionId)?.status === "Running" &&
+    tables.lastEventId(store, instanceId, executionId) === lastEventId &&
+    store.history.get(instanceId)?.get(executionId)?.get(lastEventId) === lastEvent &&
+    !tables.hasTaken(store, instanceId, executionId, history) &&
+    new Set(results.map(({ lockToken }) => lockToken)).size === results.length &&
+    results.every(({ lockToken }) => activities.isHeld(store, lockToken, now, instanceId))
+}
+
+/** Whether the caller takes another time for the store's clock. */
+const isMistimed = ({ clockMs }: UnclaimedTurn, now: number): boolean =>
+  clockMs !== undefined && Math.abs(clockMs - now) > clockTolerance
 
 const startAll = (
   store: tables.Tables,
@@ -75,19 +86,20 @@ const startAll = (
 ): ReadonlyArray<StartAnswer> => {
   const storing = turns.begin(store, now)
   const queued = queuedStarts(store)
-  const answers = starts.map((start): "Started" | "AlreadyExists" | ReadonlyArray<HandedOver> => {
+  const answers = starts.map((start): Exclude<StartAnswer, { _tag: "Begun" }> | ReadonlyArray<HandedOver> => {
     const { firstTurn, instanceId, orchestrationName, orchestrationVersion, pinnedVersion } = start
     const created = { orchestrationName, orchestrationVersion, pinnedVersion, parentInstanceId: null }
     if (!startInstance(store, instanceId, created, now, queued)) return "AlreadyExists"
-    if (firstTurn !== undefined && isUntouched(store, start)) {
+    const isOff = firstTurn !== undefined && isMistimed(firstTurn.turn, now)
+    if (firstTurn !== undefined && !isOff && isUntouched(store, start)) {
       return storing.store(instanceId, firstTurn.turn, firstTurn.handOver)
     }
     insertStart(store, start, now)
-    return "Started"
+    return isOff ? { _tag: "Started", nowMs: now } : "Started"
   })
   storing.finish()
   return answers.map((answer) =>
-    typeof answer === "string"
+    typeof answer === "string" || "nowMs" in answer
       ? answer
       : { _tag: "Begun", nowMs: now, handedOver: stillThere(store, answer, now) }
   )

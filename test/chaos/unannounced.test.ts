@@ -1,0 +1,69 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Client, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { Database, PrismaProvider } from "duroxide-prisma/prisma"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import { Report, ReportsLive } from "../programs/reports.ts"
+import { RoundsLive } from "../programs/rounds.ts"
+import * as ChildProcess from "../utils/childProcess.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const lockTimeout = "2 seconds"
+
+/** A process that lives, with locks of two seconds. Nothing but hints and the ends of locks make it look. */
+const survivor = (url: string) =>
+  Layer.mergeAll(
+    RoundsLive,
+    Runtime.layer({ orchestrations: [Report] }).pipe(Layer.provide(ReportsLive)),
+    Client.layer
+  ).pipe(
+    Layer.provideMerge(
+      PrismaProvider.layer({
+        url,
+        migrate: "verify",
+        // On a busy machine a hint may wait; that must not make it poll.
+        longPolling: { fallbackPollInterval: "1 hour", notifyDeliveryTimeout: "1 minute" }
+      })
+    ),
+    Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: lockTimeout, workerLockTimeout: lockTimeout }))
+  )
+
+/** What it looks for after its start, for example the locks of before, is over. */
+const quiet = Effect.gen(function*() {
+  const { statementCounts } = yield* Database.Database
+  const looks = Effect.map(statementCounts, (counts) => JSON.stringify(counts))
+  yield* waitUntil(Effect.gen(function*() {
+    const before = yield* looks
+    yield* Effect.sleep("5 seconds")
+    return (yield* looks) === before
+  }))
+})
+
+describe("Killed between a commit and its announcement, on a quiet system:", () => {
+  const moments = [
+    { moment: "turn", stored: "that continues as new", ends: "executions WHERE status = 'Completed'" },
+    { moment: "start", stored: "", ends: "executions WHERE status = 'Completed'" },
+    { moment: "signal", stored: "", ends: "instances WHERE custom_status = 'first'" }
+  ] as const
+  for (const { ends, moment, stored } of moments) {
+    it.live(`what a ${moment} ${stored} has stored is found when the locks run out`, () =>
+      Effect.gen(function*() {
+        const { sql, url } = yield* PgServer.database
+        const found = Effect.map(sql(`SELECT FROM ${ends}`), ({ length }) => length > 0)
+        yield* Effect.gen(function*() {
+          const client = yield* Client.Client
+          if (moment === "signal") yield* client.start(Report, { instanceId: "r" })
+          yield* quiet
+          const dying = yield* ChildProcess.start("dying", url, moment)
+          yield* dying.ended
+          assert.isFalse(yield* found)
+          const diedMs = Date.now()
+          yield* waitUntil(found)
+          // Three seconds on a quiet machine; the next fallback look is an hour away.
+          assert.isBelow(Date.now() - diedMs, 20_000)
+        }).pipe(Effect.provide(survivor(url)))
+      }).pipe(Effect.scoped, Effect.provide(Logger.layer([]))), 90_000)
+  }
+})

@@ -1,0 +1,156 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
+import { FromDriver, ProviderDriver } from "duroxide-prisma/provider"
+import { PgQueue, QueueDatabase } from "duroxide-prisma/queue"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as Schema from "effect/Schema"
+import { randomUUID } from "node:crypto"
+import * as Database from "../../src/prisma/Database.ts"
+import { Prisma } from "../../src/prisma/generated/client.js"
+import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
+import * as statements from "../../src/queue/internal/statements.ts"
+import * as stores from "../../src/queue/internal/taskStore.ts"
+import * as PgServer from "../utils/PgServer.ts"
+import { waitUntil } from "../utils/waitUntil.ts"
+
+const maxConnections = 2
+
+const open = Effect.gen(function*() {
+  const test = yield* PgServer.database
+  const database = yield* Database.make({ url: test.url, maxConnections })
+  const driver = yield* Effect.provideService(PrismaDriver.make(), Database.Database, database)
+  const sleeping = Effect.map(
+    test.sql(
+      `SELECT FROM pg_stat_activity
+       WHERE datname = current_database() AND query LIKE '%AS slow%' AND wait_event = 'PgSleep'`
+    ),
+    (rows) => rows.length
+  )
+  const cancelAll = test.sql(
+    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE query LIKE '%AS slow' AND pid <> pg_backend_pid()"
+  )
+  return {
+    test,
+    database,
+    driver,
+    sleeping,
+    /** Slow reads, on all connections of the pool and in its queue. */
+    occupy: Effect.gen(function*() {
+      const read = Effect.exit(database.query("readHistory", Prisma.sql`SELECT pg_sleep(20)::text AS slow`))
+      const reads = yield* Effect.forEach(Array.from({ length: 2 * maxConnections }), () => Effect.forkChild(read))
+      yield* waitUntil(Effect.map(sleeping, (count) => count === maxConnections))
+      yield* Effect.addFinalizer(() => cancelAll)
+      return {
+        reads,
+        end: waitUntil(
+          Effect.as(cancelAll, true).pipe(
+            Effect.map(() => reads.every((read) => read.pollUnsafe() !== undefined))
+          )
+        )
+      }
+    })
+  }
+})
+
+describe("while slow reads keep all connections busy", () => {
+  it.live("locks of orchestrations, activities, sessions and messages, and leases of tasks are renewed", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const { database, driver, occupy, sleeping, test } = yield* open
+      const tasks = stores.make(statements.make(database, {}))
+      const signals = yield* Layer.build(
+        Layer.provide(
+          QueueDatabase.layerShared({ url: test.url, listens: false }),
+          Layer.succeed(Database.Database, database)
+        )
+      )
+      const queue = yield* PgQueue.make({ queues: { work: {} } }).pipe(
+        Effect.provideService(Database.Database, database),
+        Effect.provide(signals)
+      )
+      yield* queue.publish("work", { kind: "work" })
+      const [received] = yield* queue.receive("work", {
+        maxMessages: 1,
+        visibilityTimeout: "1 minute",
+        wait: "1 second"
+      })
+      const { reads } = yield* occupy
+      const token = `1.${randomUUID()}`
+      const lost = ["LockLost" as const]
+      assert.deepStrictEqual(yield* driver.renewWorkItemLocks([{ lockToken: token, extendForMs: 1000 }]), lost)
+      assert.deepStrictEqual(
+        yield* driver.renewOrchestrationItemLocks([{ lockToken: `${randomUUID()}.i`, extendForMs: 1000 }]),
+        lost
+      )
+      yield* driver.renewSessionLocks({ workerIds: ["w"], extendForMs: 1000, idleTimeoutMs: 1000 })
+      assert.deepStrictEqual(yield* tasks.renew([{ task_id: randomUUID(), attempt: 1, lease_ms: 1000 }]), ["Lost"])
+      yield* queue.extendVisibility("work", received!.receipt, "1 hour")
+      // All of it before the first read had ended, on one connection more.
+      assert.strictEqual(yield* sleeping, maxConnections)
+      assert.deepStrictEqual(
+        yield* test.sql(
+          `SELECT count(*)::int AS connections FROM pg_stat_activity
+           WHERE datname = current_database() AND application_name = 'duroxide-prisma'`
+        ),
+        [{ connections: maxConnections + 1 }]
+      )
+      for (const read of reads) assert.isUndefined(read.pollUnsafe())
+    })))
+
+  it.live("a running handler keeps its lock: no other process runs it, and its result is stored", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const { driver, occupy, test } = yield* open
+      const Hold = Activity.make("Hold", { success: Schema.String })
+      const Holds = Orchestration.make("Holds", { success: Schema.String })
+      const begun = yield* Deferred.make<void>()
+      const end = yield* Deferred.make<void>()
+      const runs: Array<string> = []
+      const process = (name: string) =>
+        Runtime.layer({ orchestrations: [Holds], activities: [Hold] }).pipe(
+          Layer.provide([
+            Holds.toLayer(() => Hold.execute()),
+            Hold.toLayer(() =>
+              Effect.suspend(() => {
+                runs.push(name)
+                return Deferred.succeed(begun, undefined).pipe(
+                  Effect.andThen(Deferred.await(end)),
+                  Effect.as(name)
+                )
+              })
+            )
+          ]),
+          Layer.provide(RuntimeConfig.layer({ workerLockTimeout: "3 seconds" })),
+          Layer.merge(Client.layer),
+          Layer.provide(FromDriver.layer()),
+          Layer.provide(Logger.layer([]))
+        )
+      const one = yield* Layer.build(
+        Layer.provide(process("one"), Layer.succeed(ProviderDriver.ProviderDriver, driver))
+      )
+      const client = Context.get(one, Client.Client)
+      yield* client.start(Holds, { instanceId: "holds" })
+      yield* Deferred.await(begun)
+      const [{ first }] = yield* test.sql<{ first: number }>(
+        "SELECT max(locked_until)::float8 AS first FROM worker_queue"
+      ) as Effect.Effect<readonly [{ readonly first: number }]>
+      const slow = yield* occupy
+      yield* Layer.build(Layer.provide(
+        process("two"),
+        Layer.provide(PrismaDriver.layer(), Database.layer({ url: test.url }))
+      ))
+      // A whole lock after the end of the first one.
+      yield* waitUntil(Effect.map(
+        test.sql("SELECT WHERE extract(epoch FROM clock_timestamp()) * 1000 > $1::float8 + 3000", [first]),
+        ({ length }) => length > 0
+      ))
+      for (const read of slow.reads) assert.isUndefined(read.pollUnsafe())
+      yield* slow.end
+      yield* Deferred.succeed(end, undefined)
+      assert.strictEqual(yield* client.wait(Holds, "holds"), "one")
+      assert.deepStrictEqual(runs, ["one"])
+      assert.deepStrictEqual(yield* test.sql("SELECT FROM worker_queue"), [])
+    })))
+})
