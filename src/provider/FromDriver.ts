@@ -68,7 +68,7 @@ export interface LongPolling {
   readonly aggressivePollDuration?: Duration.Input | undefined
   /** Looks without work and without a failure, one after another, before a provider stops polling. Defaults to 5. */
   readonly aggressiveExitThreshold?: number | undefined
-  /** Longest time a hint may wait in this process before it makes the provider poll. Defaults to 100 milliseconds. */
+  /** Longest time a hint may wait in this process without a warning. Defaults to 100 milliseconds. */
   readonly notifyDeliveryTimeout?: Duration.Input | undefined
   /**
    * Pause between two looks for work while a provider polls. Work that this process enqueues is claimed at once.

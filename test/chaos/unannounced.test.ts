@@ -23,8 +23,7 @@ const survivor = (url: string) =>
       PrismaProvider.layer({
         url,
         migrate: "verify",
-        // On a busy machine a hint may wait; that must not make it poll.
-        longPolling: { fallbackPollInterval: "1 hour", notifyDeliveryTimeout: "1 minute" }
+        longPolling: { fallbackPollInterval: "1 hour" }
       })
     ),
     Layer.provide(RuntimeConfig.layer({ orchestrationLockTimeout: lockTimeout, workerLockTimeout: lockTimeout }))

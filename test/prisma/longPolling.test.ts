@@ -28,8 +28,7 @@ const start = Effect.fnUntraced(function*(
   lockTimeout: Duration.Input = "30 seconds"
 ) {
   const services = yield* Layer.build(
-    // On a busy machine a hint waits longer than usual for its turn in this process; that must not make it poll.
-    FromDriver.layer({ longPolling: { notifyDeliveryTimeout: "1 minute", ...longPolling } }).pipe(
+    FromDriver.layer({ longPolling }).pipe(
       Layer.provide(PrismaDriver.layer()),
       Layer.provide(PgNotifier.layer({ url })),
       Layer.provideMerge(Database.layer({ url }))

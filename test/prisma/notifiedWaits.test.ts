@@ -29,8 +29,7 @@ const services = Layer.unwrap(Effect.map(PgServer.PgServer, ({ url }) =>
     )),
     Layer.provide(RuntimeConfig.layer({ workerLockTimeout: "1 hour", sessionIdleTimeout: "1 day" })),
     Layer.merge(Client.layer),
-    // On a busy machine a hint waits longer than usual for its turn in this process; that must not make it poll.
-    Layer.provide(FromDriver.layer({ longPolling: { notifyDeliveryTimeout: "1 minute" } })),
+    Layer.provide(FromDriver.layer()),
     Layer.provide(PrismaDriver.layer()),
     Layer.provide(PgNotifier.layer({ url })),
     Layer.provideMerge(Database.layer({ url })),

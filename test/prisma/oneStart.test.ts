@@ -26,7 +26,7 @@ const processes = 20
 /** A process that listens, with a pool of its own. */
 const start = Effect.fnUntraced(function*(url: string) {
   const services = yield* Layer.build(
-    FromDriver.layer({ longPolling: { notifyDeliveryTimeout: "1 minute" } }).pipe(
+    FromDriver.layer().pipe(
       Layer.provide(PrismaDriver.layer()),
       Layer.provide(PgNotifier.layer({ url })),
       Layer.provideMerge(Database.layer({ url, maxConnections: 1 }))

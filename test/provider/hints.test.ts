@@ -99,7 +99,7 @@ describe("Hints", () => {
       let received = 0
       hints.subscribe({
         received: () => void received++,
-        unreliable: (reason) => assert.fail(reason)
+        unreliable: () => assert.fail("unreliable")
       })
       for (let i = 1; i <= 64; i++) listener().receive({ hint: work(i), sender: "s" })
       listener().receive({ hint: Hint.Taken({ queue: "worker", ids: ["x"] }), sender: "s" })
@@ -137,10 +137,10 @@ describe("Hints", () => {
       yield* TestClock.setTime(1_000)
       const hints = yield* hintsOf.make(notifier, { ...options, storeNowMs: () => 500 })
       const received: Array<Notifier.Hint> = []
-      const reasons: Array<string> = []
+      let reports = 0
       hints.subscribe({
         received: ({ hint }) => void received.push(hint),
-        unreliable: (reason) => void reasons.push(reason)
+        unreliable: () => void reports++
       })
       const fingerprints = Array.from({ length: 1_000 }, (_, i) => `${i}`)
       fingerprints.forEach((fingerprint, i) => {
@@ -154,7 +154,7 @@ describe("Hints", () => {
       listener().receive({ hint: work(501), sender: null })
       listener().receive({ hint: work(502), sender: null })
       yield* settle
-      assert.deepStrictEqual(reasons, [])
+      assert.strictEqual(reports, 0)
       assert.deepStrictEqual(received, [
         work(499.5),
         work(0, "orchestrator"),
@@ -166,10 +166,10 @@ describe("Hints", () => {
       ])
       for (let i = 0; i < 65; i++) listener().receive({ hint: work(600 + i), sender: null })
       yield* settle
-      assert.deepStrictEqual(reasons, ["ChannelSendFailed"])
+      assert.strictEqual(reports, 1)
     }))
 
-  it.effect("one that waited too long is delivered, reported and logged, once a minute", () => {
+  it.effect("one that waited too long is delivered and logged, at most once a minute", () => {
     const lines: Array<string> = []
     const logger = Logger.make(({ logLevel, message }) => void lines.push(`${logLevel} ${String(message)}`))
     return Effect.gen(function*() {
@@ -181,10 +181,9 @@ describe("Hints", () => {
       const { listener, notifier } = manual()
       const hints = yield* hintsOf.make(notifier, options).pipe(Effect.provideService(Clock.Clock, blocked))
       const received: Array<Notifier.Received> = []
-      const reasons: Array<string> = []
       hints.subscribe({
         received: (one) => void received.push(one),
-        unreliable: (reason) => void reasons.push(reason)
+        unreliable: () => assert.fail("unreliable")
       })
       const arrive = (waitMs: bigint) =>
         Effect.suspend(() => {
@@ -193,10 +192,9 @@ describe("Hints", () => {
           return settle
         })
       yield* arrive(100n)
-      assert.deepStrictEqual(reasons, [])
+      assert.deepStrictEqual(lines, [])
       yield* arrive(101n)
       yield* arrive(101n)
-      assert.deepStrictEqual(reasons, ["NotifyDeliveryTimeout", "NotifyDeliveryTimeout"])
       assert.lengthOf(received, 3)
       assert.lengthOf(lines, 1)
       assert.match(lines[0]!, /^Warn Provider: a hint of another process waited too long/)

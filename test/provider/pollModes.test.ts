@@ -4,6 +4,7 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Notifier, ProviderError } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -11,6 +12,7 @@ import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as References from "effect/References"
+import * as Clocks from "../utils/clock.ts"
 import {
   ended,
   fetchActivity,
@@ -172,6 +174,29 @@ describe("Poll mode:", () => {
       for (let i = 0; i < 65; i++) listener().receive(work("orchestrator", 2_000_000 + i))
       assert.isAtLeast(yield* perSecond, 9)
     }))
+
+  it.effect("a hint that waited too long in the process leads to the look it asks for, and to no polling", () =>
+    Effect.gen(function*() {
+      let blockedNs = 0n
+      const clock = yield* Clock.Clock
+      const blocked = Clocks.changed(clock, {
+        monotonicTimeNanosUnsafe: () => clock.monotonicTimeNanosUnsafe() + blockedNs
+      })
+      yield* Effect.gen(function*() {
+        const { listener, perSecond, provider, store } = yield* process
+        listener().connected()
+        const [fetch] = yield* waiting(1, fetchInstance(provider))
+        yield* pass("1 minute")
+        const other = yield* open(store.directly, undefined)
+        yield* other.startOrchestration(Starts.start("a"))
+        listener().receive(work("orchestrator"))
+        blockedNs += 10_000_000_000n
+        yield* settle
+        assert.strictEqual((yield* Fiber.join(fetch!))?.item.instanceId, "a")
+        yield* waiting(10, fetchActivity(provider))
+        assert.strictEqual(yield* perSecond, 0)
+      }).pipe(Effect.provideService(Clock.Clock, blocked))
+    }).pipe(Effect.provide(Logger.layer([]))))
 
   it.effect("equal hints count once", () =>
     Effect.gen(function*() {

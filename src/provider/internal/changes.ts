@@ -105,9 +105,7 @@ export const make = Effect.fnUntraced(function*(hints: Hints): Effect.fn.Return<
       bell.openUnsafe()
     },
     disconnected: doubt,
-    unreliable: (reason) => {
-      // A late hint is not lost.
-      if (reason !== "ChannelSendFailed") return
+    unreliable: () => {
       doubt()
       const nowMs = monotonicMs(clock)
       // What was lost may be that others wait; until they say so again, they do.

@@ -8,9 +8,8 @@
  * statements that store work.
  *
  * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is visible
- * already, all of locks of one sender, all of changes. One that finds no place is dropped, and one that waited too long is
- * late; both are reported, because then this process is too busy to rely on hints alone. Hints of work are about one item
- * as long as they are alone, on either way.
+ * already, all of locks of one sender, all of changes. One that finds no place is dropped and reported. One that waited too
+ * long is not lost, so it only leads to a warning. Hints of work are about one item as long as they are alone, on either way.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
@@ -42,12 +41,12 @@ export interface Subscriber {
   /** Hints arrive from now on; anything may have happened before. */
   readonly connected?: () => void
   readonly disconnected?: (problem: string) => void
-  /** A hint was dropped, came late, or could not be sent. */
-  readonly unreliable?: (reason: "ChannelSendFailed" | "NotifyDeliveryTimeout") => void
+  /** A hint was dropped, or could not be sent. */
+  readonly unreliable?: () => void
 }
 
 export interface Options {
-  /** A hint that has waited longer in this process is late. */
+  /** A hint that has waited longer in this process is late, which leads to a warning. */
   readonly notifyDeliveryTimeoutMs: number
   /** The store's clock; undefined while it is not known. Defaults to the clock of the process. */
   readonly storeNowMs?: () => number | undefined
@@ -60,8 +59,8 @@ export const make = Effect.fnUntraced(function*(
 ): Effect.fn.Return<Hints, never, Scope.Scope> {
   const clock = yield* Clock.Clock
   const subscribers: Array<Subscriber> = []
-  const report = (reason: "ChannelSendFailed" | "NotifyDeliveryTimeout") => {
-    for (const { unreliable } of subscribers) unreliable?.(reason)
+  const report = () => {
+    for (const { unreliable } of subscribers) unreliable?.()
   }
   if (notifier === undefined) {
     return {
@@ -92,12 +91,10 @@ export const make = Effect.fnUntraced(function*(
     inbox.clear()
     if (letters.length === 0) return arrived.await
     const waitedMs = monotonicMs(clock) - letters[0]!.atMs
-    const isLate = waitedMs > notifyDeliveryTimeoutMs
-    if (isLate) report("NotifyDeliveryTimeout")
     for (const { atMs, received } of letters) {
       for (const subscriber of subscribers) subscriber.received?.(received, atMs)
     }
-    return isLate ? warnOfDelay(waitedMs) : Effect.void
+    return waitedMs > notifyDeliveryTimeoutMs ? warnOfDelay(waitedMs) : Effect.void
   }))
 
   let warnedMs = Number.NEGATIVE_INFINITY
@@ -107,7 +104,7 @@ export const make = Effect.fnUntraced(function*(
       if (nowMs - warnedMs < betweenWarningsMs) return Effect.void
       warnedMs = nowMs
       return Effect.logWarning(
-        "Provider: a hint of another process waited too long in this one, which polls for a while: something blocks its event loop, or its host lacks CPU"
+        "Provider: a hint of another process waited too long in this one: something blocks its event loop, or its host lacks CPU"
       ).pipe(
         Effect.annotateLogs({ package: "duroxide-prisma", duration_ms: Math.round(waitedMs), notifyDeliveryTimeoutMs }),
         withHarmlessLoggers
@@ -173,7 +170,7 @@ export const make = Effect.fnUntraced(function*(
         Effect.logDebug("Provider: hints to other processes were not sent").pipe(
           Effect.annotateLogs({ package: "duroxide-prisma", error: error.message }),
           withHarmlessLoggers,
-          Effect.andThen(Effect.sync(() => report("ChannelSendFailed")))
+          Effect.andThen(Effect.sync(() => report()))
         )
       ),
       Effect.andThen(Effect.suspend(pauseAfterSending))
@@ -207,7 +204,7 @@ export const make = Effect.fnUntraced(function*(
       // Without it, this process looks for what is gone.
       if (isFull && received.hint._tag === "Taken") return
       const letter = before === undefined ? received : merged(before.received, received)
-      if (letter === undefined || isFull) return report("ChannelSendFailed")
+      if (letter === undefined || isFull) return report()
       inbox.set(key, { received: letter, atMs: before?.atMs ?? monotonicMs(clock) })
       arrived.openUnsafe()
     }

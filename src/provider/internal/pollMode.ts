@@ -27,8 +27,6 @@ export type Reason =
   | "ListenerDisconnected"
   /** Hints could not be sent to others, or found no room in this process. */
   | "ChannelSendFailed"
-  /** A hint has waited in this process for longer than `notifyDeliveryTimeoutMs`. */
-  | "NotifyDeliveryTimeout"
   /** A look that nothing had asked for has found work: a hint was lost. */
   | "FallbackTimeout"
   /** A look has failed, or another statement: what it has stored may be known to no process. */
@@ -62,7 +60,8 @@ export type Outcome = "Found" | "Empty" | "Failed"
 export type Event =
   | { readonly _tag: "Connected" }
   | { readonly _tag: "Disconnected" }
-  | { readonly _tag: "Unreliable"; readonly reason: "ChannelSendFailed" | "NotifyDeliveryTimeout" }
+  /** Hints could not be sent to others, or found no room in this process. */
+  | { readonly _tag: "Unreliable" }
   /** A statement that stores work, or asks when some is due next, has not been answered. */
   | { readonly _tag: "Failed" }
   | { readonly _tag: "Looked"; readonly reason: LookReason; readonly outcome: Outcome }
@@ -103,7 +102,7 @@ export const next = (state: State, event: Event, nowMs: number, settings: Settin
     case "Disconnected":
       return { ...enter(state, "ListenerDisconnected", nowMs), isConnected: false }
     case "Unreliable":
-      return enter(state, event.reason, nowMs)
+      return enter(state, "ChannelSendFailed", nowMs)
     case "Failed":
       return enter(state, "FetchError", nowMs)
     case "Looked":

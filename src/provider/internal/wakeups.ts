@@ -181,7 +181,7 @@ export const make = Effect.fnUntraced(function*(
       allChanged({ _tag: "Connected" })
     },
     disconnected: () => allChanged({ _tag: "Disconnected" }),
-    unreliable: (reason) => allChanged({ _tag: "Unreliable", reason })
+    unreliable: () => allChanged({ _tag: "Unreliable" })
   })
 
   // -- what this process stores ------------------------------------------------------------------

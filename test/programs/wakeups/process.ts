@@ -56,8 +56,6 @@ const provider = (url: string) =>
     longPolling: {
       enabled: listens,
       fallbackPollInterval: fallbackPollMs,
-      // A busy machine must not make it poll here: that would find what a lost wake-up leaves.
-      notifyDeliveryTimeout: "1 hour",
       // After the fallback look that makes up for a dropped hint, hints are relied on again.
       ...(dropsHints && { aggressivePollDuration: 0, aggressiveExitThreshold: 1 })
     }
