@@ -293,29 +293,34 @@ describe("Consumer:", () => {
       assert.deepStrictEqual(yield* depth, { ...empty, visible: 2 })
     }).pipe(withQueues))
 
-  it.effect("an outage of the queue: tries again, warns once, and continues", () =>
-    Effect.gen(function*() {
-      const log = logging()
-      const queue = yield* Queue
-      let isDown = true
-      const down = Effect.fail(
-        new QueueError({ operation: "receive", queue: "work", reason: new Unavailable({ problem: "down" }) })
-      )
-      const handled = yield* Deferred.make<number>()
-      yield* log.into(consume(({ n }) => Effect.asVoid(Deferred.succeed(handled, n)))).pipe(
-        Effect.provideService(
-          Queue,
-          Queue.of({ ...queue, receive: (...args) => Effect.suspend(() => isDown ? down : queue.receive(...args)) })
+  for (const reason of [new Unavailable({ problem: "down" }), new QueueNotFound({ queue: "work" })]) {
+    it.effect(`an outage of the queue, ${reason._tag}: tries again, warns once, and continues`, () =>
+      Effect.gen(function*() {
+        const log = logging()
+        const queue = yield* Queue
+        let isDown = true
+        const down = Effect.fail(new QueueError({ operation: "receive", queue: "work", reason }))
+        const handled = yield* Deferred.make<number>()
+        yield* log.into(consume(({ n }) => Effect.asVoid(Deferred.succeed(handled, n)))).pipe(
+          Effect.provideService(
+            Queue,
+            Queue.of({ ...queue, receive: (...args) => Effect.suspend(() => isDown ? down : queue.receive(...args)) })
+          )
         )
-      )
-      yield* publish(1)
-      yield* TestClock.adjust("2 minutes")
-      assert.lengthOf(log.lines.filter(({ level }) => level === "Warn"), 1)
-      isDown = false
-      yield* TestClock.adjust("30 seconds")
-      assert.strictEqual(yield* Deferred.await(handled), 1)
-      assert.isTrue(log.lines.some(({ text }) => text === "Consumer: receives again"))
-    }).pipe(withQueues))
+        yield* publish(1)
+        yield* TestClock.adjust("2 minutes")
+        assert.deepStrictEqual(
+          log.lines.filter(({ level }) => !["Debug", "Info"].includes(level)).map(({ level, text }) =>
+            `${level} ${text}`
+          ),
+          ["Warn Consumer: cannot receive; it tries again"]
+        )
+        isDown = false
+        yield* TestClock.adjust("30 seconds")
+        assert.strictEqual(yield* Deferred.await(handled), 1)
+        assert.isTrue(log.lines.some(({ text }) => text === "Consumer: receives again"))
+      }).pipe(withQueues))
+  }
 
   it.effect("a defect in handling one message: an error in the log, others are handled, and it comes again", () =>
     Effect.gen(function*() {

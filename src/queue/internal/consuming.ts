@@ -353,9 +353,7 @@ const makeOutage = (queue: string) => {
         failures++
         const line = failures > 1
           ? Effect.logDebug("Consumer: cannot receive yet")
-          : error.isRetryable
-          ? Effect.logWarning("Consumer: cannot receive; it tries again")
-          : Effect.logError("Consumer: cannot receive; it tries again")
+          : Effect.logWarning("Consumer: cannot receive; it tries again")
         yield* log(line, { error: error.message })
         const ms = Math.min(1000 * 2 ** (failures - 1), 30_000)
         yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * ms)
