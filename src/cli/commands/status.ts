@@ -133,14 +133,18 @@ const waitingInQueues = ({ outbox, tasks }: QueueHealth.QueueReport): ReadonlyAr
 ]
 
 const waiting = ({ orchestrator, worker }: Backlog, beforeStart: number): ReadonlyArray<Field> => {
-  const shown = (depth: number, oldestAgeMs: number | null) =>
+  const shown = (depth: number, oldestAgeMs: number | null, none = "none waits") =>
     depth === 0 || oldestAgeMs === null
-      ? "none waits"
+      ? none
       : `${counted(depth, "waits", "wait")}, the oldest for ${age(oldestAgeMs)}`
-  const early = beforeStart === 0 ? "" : `; ${count(beforeStart)} for the start of an instance`
+  const messages = (...[depth, oldestAgeMs]: [number, number | null]) =>
+    beforeStart === 0
+      ? shown(depth, oldestAgeMs)
+      : `${shown(depth, oldestAgeMs, "none can be claimed")}; ` +
+        `${counted(beforeStart, "waits for its instance", "wait for their instance")} to start`
   const ages = worker.flatMap(({ oldestAgeMs }) => oldestAgeMs ?? [])
   return [
-    ["messages", `${shown(orchestrator.depth, orchestrator.oldestAgeMs)}${early}`],
+    ["messages", messages(orchestrator.depth, orchestrator.oldestAgeMs)],
     [
       "activities",
       shown(worker.reduce((sum, { depth }) => sum + depth, 0), ages.length === 0 ? null : Math.max(...ages))
