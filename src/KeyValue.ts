@@ -35,8 +35,8 @@ export interface KeyValue<in out V extends PayloadSchema> {
 }
 
 /**
- * Reads all values of the instance by key, in the order of the keys, as the program has set them last. Also those that
- * earlier executions and other code have set.
+ * Reads all values of the instance by key, as the program has set them last. Also those that earlier executions and other code
+ * have set. Keys are in the order of their UTF-16 code units, in which JavaScript compares strings.
  *
  * **Details**
  *

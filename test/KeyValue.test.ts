@@ -22,7 +22,7 @@ describe("KeyValue.getAll", () => {
           seen.push(yield* read)
           yield* signal("Go")
           yield* A.clear
-          yield* KeyValue.make("ä", Schema.String).set("text")
+          for (const key of ["ä", "\u{1F600}", "\uFF5E"]) yield* KeyValue.make(key, Schema.String).set("text")
           seen.push(yield* read)
           yield* signal("Go")
           yield* KeyValue.clearAll
@@ -36,7 +36,8 @@ describe("KeyValue.getAll", () => {
       assert.deepStrictEqual(instance.output, [
         [["old", "bare"]],
         [["a", "1"], ["b", "2"], ["old", "bare"]],
-        [["b", "2"], ["old", "bare"], ["ä", `"text"`]],
+        // By UTF-16 code units, not by code points.
+        [["b", "2"], ["old", "bare"], ["ä", `"text"`], ["\u{1F600}", `"text"`], ["\uFF5E", `"text"`]],
         []
       ])
     }

@@ -93,9 +93,9 @@ export const layerEnvironment = (
   )
 
 /**
- * Adds the wake-ups to a `Database` that is open already, such as that of `PrismaProvider.layer`. `url` is the address of
- * the server itself, for the connection that listens; if it leads to a pooler, the process polls. The connection is that of
- * the provider where both have one address and one user.
+ * Adds the wake-ups to a `Database` that is open already, such as that of `PrismaProvider.layer`. It uses the schema of that
+ * `Database`. `url` is the address of the server itself, for the connection that listens; if it leads to a pooler, the process
+ * polls. The connection is that of the provider where both have one address and one user.
  *
  * @category layers
  * @since 0.2.0

@@ -81,8 +81,8 @@ export interface Task<
    * the orchestration, at the latest with the next heartbeat of the attempt.
    *
    * With a `key`, a task of this name that has it already is awaited instead of creating another one, as with `tasks.create`:
-   * several orchestrations may share it. Such a task is not cancelled with the call, and the call is an activity that runs until
-   * the task has ended. A key that cannot be one is a defect.
+   * several orchestrations may share it. Such a task is not cancelled with the call. Each call that waits receives the end as a
+   * message of its own; the call of a task that has ended receives it at once. A key that cannot be one is a defect.
    */
   readonly execute: (
     payload: Payload["Type"],
@@ -153,8 +153,8 @@ export interface Options<E> {
  */
 export interface Retry<E> {
   /**
-   * Attempts before the task is dead, lost ones included; those that a shutdown ended do not count. At least 1; defaults to
-   * 20. Stored when the task is created.
+   * Attempts before the task is dead. Those that a shutdown ended do not count, and of lost ones only those that the task itself
+   * may have caused (`docs/tasks.md`). At least 1; defaults to 20. Stored when the task is created.
    */
   readonly maxAttempts?: number | undefined
   /**

@@ -129,7 +129,7 @@ it.live("docs/tasks.md: its transactions and its worker", () =>
 
 it.live("docs/tasks.md: one process runs an orchestration and its tasks", () =>
   Effect.gen(function*() {
-    const { url } = yield* PgServer.database
+    const { sql, url } = yield* PgServer.database
     const ProcessLive = Layer.mergeAll(
       RuntimeLive,
       TaskWorker.layer({ tasks: [Resize] }).pipe(Layer.provide(ResizeLive)),
@@ -140,9 +140,19 @@ it.live("docs/tasks.md: one process runs an orchestration and its tasks", () =>
       Layer.provide(QueueDatabase.layerShared({ url })),
       Layer.provide(PrismaProvider.layer({ url }))
     )
+
+    const main = Runtime.launch(ProcessLive)
+
+    const running = yield* Effect.forkScoped(Effect.provide(main, Logger.layer([])))
     yield* Effect.gen(function*() {
       const client = yield* Client.Client
       const small = yield* client.execute(Publish, { instanceId: "album", payload: "cat.png" })
       assert.strictEqual(small, "small cat.png")
-    }).pipe(Effect.provide(Layer.provide(ProcessLive, Logger.layer([]))))
+    }).pipe(Effect.provide(Client.layer.pipe(
+      Layer.provide(PrismaProvider.layer({ url })),
+      Layer.provide(Logger.layer([]))
+    )))
+    assert.isUndefined(running.pollUnsafe())
+    const [task] = yield* sql("SELECT key FROM queue_tasks")
+    assert.match(String(task!["key"]), /^orchestration\/[0-9a-f]{64}$/) // as docs/tables.md says
   }).pipe(Effect.scoped))

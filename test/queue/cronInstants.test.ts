@@ -121,9 +121,18 @@ describe("the instants that are due:", () => {
       "2026-03-30T02:00:00Z"
     ])
     // 2:30 does not exist in the first night, and comes twice in the second.
+    assert.deepStrictEqual(days("30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-30T12:00:00Z"), [
+      "2026-03-29T01:30:00Z",
+      "2026-03-30T00:30:00Z"
+    ])
+    // Of several, the first one counts.
+    assert.deepStrictEqual(days("10,40 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z"), [
+      "2026-03-29T01:10:00Z"
+    ])
+    // Where the clocks go from 2:00 to 2:30.
     assert.deepStrictEqual(
-      days("30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-30T12:00:00Z").map((instant) => instant.slice(0, 10)),
-      ["2026-03-29", "2026-03-30"]
+      due("10 2 * * *", "all", "2026-10-03T00:00:00Z", "2026-10-04T00:00:00Z", "Australia/Lord_Howe"),
+      ["2026-10-03T15:40:00Z"]
     )
     assert.deepStrictEqual(days("30 2 * * *", "2026-10-24T12:00:00Z", "2026-10-26T12:00:00Z"), [
       "2026-10-25T00:30:00Z",

@@ -60,6 +60,10 @@ const [, documented] = /and has at most (\d+) seconds more while the database do
   Docs.read("docs/operating.md")
 )!.map(Number)
 
+const [, kept] = /does not take within the grace period and (\d+) seconds are dropped/.exec(
+  Docs.read("docs/tasks.md")
+)!.map(Number)
+
 describe.concurrent("Closing a task worker whose database is silent", () => {
   const cases = {
     "idle": [() => Effect.void, 0],
@@ -75,6 +79,9 @@ describe.concurrent("Closing a task worker whose database is silent", () => {
       Effect.gen(function*() {
         const { all, worker } = yield* close(work, count)
         assert.isAtMost(worker, 12, "the worker, which is not the process")
+        if (name.startsWith("results")) {
+          assert.isAtLeast(worker, kept! - 0.1, "results are kept for as long as the docs say")
+        }
         assert.isAtMost(all, documented!)
       }).pipe(Effect.scoped))
   }
