@@ -78,7 +78,10 @@ export interface Moves {
   readonly announce: (queues: ReadonlyArray<string>) => Effect.Effect<void>
 }
 
-/** Publishes until the scope is closed, which lets batches that are under way end for up to five seconds. */
+/**
+ * Publishes until the scope is closed. Batches that are under way then have `graceMs` to end; the rest is given back. That takes
+ * at most eight seconds.
+ */
 export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<void, never, Scope.Scope> {
   const { moves, queue, settings, store, sweep, wakeups } = options
   const clock = yield* Clock.Clock

@@ -1,8 +1,8 @@
 /**
  * Claims of one worker: of tasks that wake-ups name, in sets. What a claim without an answer may have taken is given back.
  *
- * Suspects are claimed by a second statement, one at a time: each takes as many as the worker may hold beside the others. So
- * claims without suspects never wait for each other.
+ * A claim leaves out suspects. A second statement claims those, as many as the worker may hold beside the ones it has, so only
+ * one of these is under way at a time. Claims of other tasks never wait for each other.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
