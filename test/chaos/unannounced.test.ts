@@ -41,16 +41,18 @@ const quiet = Effect.gen(function*() {
 })
 
 describe("Killed between a commit and its announcement, on a quiet system:", () => {
+  const youngest = "(SELECT instance_id FROM instances ORDER BY created_at DESC LIMIT 1)"
+  const hasEnded = `executions WHERE status = 'Completed' AND instance_id = ${youngest}`
   const moments = [
-    { moment: "turn", stored: "that continues as new", ends: "executions WHERE status = 'Completed'" },
-    { moment: "start", stored: "", ends: "executions WHERE status = 'Completed'" },
-    { moment: "signal", stored: "", ends: "instances WHERE custom_status = 'first'" }
+    { moment: "turn", what: "a turn that continues as new", seen: hasEnded },
+    { moment: "start", what: "a start", seen: hasEnded },
+    { moment: "signal", what: "a signal", seen: "instances WHERE custom_status = 'first'" }
   ] as const
-  for (const { ends, moment, stored } of moments) {
-    it.live(`what a ${moment} ${stored} has stored is found when the locks run out`, () =>
+  for (const { moment, seen, what } of moments) {
+    it.live(`what ${what} has stored is found when the locks run out`, () =>
       Effect.gen(function*() {
         const { sql, url } = yield* PgServer.database
-        const found = Effect.map(sql(`SELECT FROM ${ends}`), ({ length }) => length > 0)
+        const found = Effect.map(sql(`SELECT FROM ${seen}`), ({ length }) => length > 0)
         yield* Effect.gen(function*() {
           const client = yield* Client.Client
           if (moment === "signal") yield* client.start(Report, { instanceId: "r" })

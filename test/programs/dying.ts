@@ -1,8 +1,8 @@
 // A process that is killed just after it has stored something, before it can announce it:
 // `node dying.js <database URL> start | signal | turn`.
 //
-// `start` starts `Rounds`, `signal` signals the instance `r` of `Report`. `turn` runs `Rounds`, until its first execution
-// has continued as new.
+// `start` starts `Rounds`, `signal` signals the instance `r` of `Report`. `turn` runs `Rounds`, again and again as others
+// may take its turns, until it has stored that an execution continues as new.
 import { Client, RuntimeConfig } from "duroxide-prisma"
 import { Database, PgNotifier, PrismaDriver } from "duroxide-prisma/prisma"
 import { FromDriver, Notifier, ProviderDriver } from "duroxide-prisma/provider"
@@ -36,10 +36,13 @@ const store = FromDriver.layer().pipe(
   Layer.provide(Database.layer({ url }))
 )
 
+let rounds = 0
+
 const main = Effect.gen(function*() {
   const client = yield* Client.Client
   if (moment === "signal") yield* client.raise(Next, "r")
-  else yield* client.start(Rounds, { instanceId: "r", payload: 2 })
+  else if (moment === "start") yield* client.start(Rounds, { instanceId: "r", payload: 2 })
+  else yield* Effect.forever(Effect.suspend(() => client.execute(Rounds, { instanceId: `r${rounds++}`, payload: 2 })))
   return yield* Effect.never
 }).pipe(
   Effect.provide(
