@@ -1,5 +1,8 @@
 -- Abandons claimed activities: they become visible again, at their old time or after a delay.
 --
+-- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would say it
+-- of this one if the clock was set back since it was stored.
+--
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
 --
@@ -59,6 +62,10 @@ BEGIN
       visible_at = CASE
         WHEN a.visible_at_ms IS NULL THEN w.visible_at
         ELSE to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000)
+      END,
+      created_at = CASE
+        WHEN a.visible_at_ms IS NULL THEN w.created_at
+        ELSE least(w.created_at, to_timestamp(v_now_ms::float8 / 1000))
       END,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)

@@ -1,6 +1,6 @@
 -- Takes single messages out of claimed batches and hides them for the delay: messages this version cannot read must
 -- neither block their instance nor be lost. The delivery is not counted; the lock and the rest of the batch do not
--- change.
+-- change. As in dx_abandon_work_items, created_at is never later than now.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled. Ids that do
 -- not belong to the batch are ignored.
@@ -34,7 +34,8 @@ BEGIN
     SET lock_token = NULL,
         locked_until = NULL,
         attempt_count = greatest(q.attempt_count - 1, 0),
-        visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000)
+        visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000),
+        created_at = least(q.created_at, to_timestamp(v_now_ms::float8 / 1000))
     WHERE q.id = ANY (v_lock.ids)
       AND q.instance_id IS NOT DISTINCT FROM v_lock.instance_id -- not "=": found by id, whatever the statistics say
       AND q.lock_token = v_lock.lock_token;

@@ -159,6 +159,34 @@ for (const [store, open] of Object.entries(stores)) {
           assert.deepStrictEqual(yield* read(driver), [["timer"]])
           assert.lengthOf(yield* claimActivities, 1)
         }))
+
+      test("what is delayed after it waits as long", (driver, setBack) =>
+        Effect.gen(function*() {
+          const claimActivities = driver.fetchWorkItems({
+            limit: 10,
+            lockTimeoutMs: 5_000,
+            tags: { _tag: "Any" },
+            session: null
+          })
+          yield* Test.waiting(driver, ["box"])
+          yield* driver.enqueueForWorker([Test.activity()])
+          yield* send(driver, ["0"])
+          const [activity] = yield* claimActivities
+          const [instance] = yield* Test.claim(driver)
+          yield* setBack
+          yield* driver.abandonWorkItems([{ lockToken: activity!.lockToken, delayMs: 1_000, ignoreAttempt: false }])
+          const ids = instance!.messages.map(({ id }) => id)
+          yield* driver.deferMessages([{ lockToken: instance!.lockToken, ids, delayMs: 1_000 }])
+          yield* driver.abandonOrchestrationItems([
+            { lockToken: instance!.lockToken, delayMs: null, ignoreAttempt: false, beginsFirst: false }
+          ])
+          yield* TestClock.adjust(999)
+          assert.lengthOf(yield* read(driver), 0)
+          assert.lengthOf(yield* claimActivities, 0)
+          yield* TestClock.adjust(1)
+          assert.deepStrictEqual(yield* read(driver), [["0"]])
+          assert.lengthOf(yield* claimActivities, 1)
+        }))
     })
   }
 }

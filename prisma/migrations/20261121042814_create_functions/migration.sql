@@ -131,6 +131,9 @@ $$;
 
 -- Abandons claimed activities: they become visible again, at their old time or after a delay.
 --
+-- With a delay, created_at is never later than now: visible_at <= created_at says that a row is not to wait, and would say it
+-- of this one if the clock was set back since it was stored.
+--
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other worker has taken over can still be abandoned.
 --
@@ -196,6 +199,10 @@ BEGIN
       visible_at = CASE
         WHEN a.visible_at_ms IS NULL THEN w.visible_at
         ELSE to_timestamp(least(a.visible_at_ms, v_latest_ms)::float8 / 1000)
+      END,
+      created_at = CASE
+        WHEN a.visible_at_ms IS NULL THEN w.created_at
+        ELSE least(w.created_at, to_timestamp(v_now_ms::float8 / 1000))
       END,
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(w.attempt_count - 1, 0) ELSE w.attempt_count END
   FROM unnest(v_ids, v_visible_ms, v_ignores) AS a (id, visible_at_ms, ignore_attempt)
@@ -5867,7 +5874,7 @@ $$;
 
 -- Takes single messages out of claimed batches and hides them for the delay: messages this version cannot read must
 -- neither block their instance nor be lost. The delivery is not counted; the lock and the rest of the batch do not
--- change.
+-- change. As in dx_abandon_work_items, created_at is never later than now.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled. Ids that do
 -- not belong to the batch are ignored.
@@ -5907,7 +5914,8 @@ BEGIN
     SET lock_token = NULL,
         locked_until = NULL,
         attempt_count = greatest(q.attempt_count - 1, 0),
-        visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000)
+        visible_at = to_timestamp(least(v_lock.visible_at_ms, v_latest_ms)::float8 / 1000),
+        created_at = least(q.created_at, to_timestamp(v_now_ms::float8 / 1000))
     WHERE q.id = ANY (v_lock.ids)
       AND q.instance_id IS NOT DISTINCT FROM v_lock.instance_id -- not "=": found by id, whatever the statistics say
       AND q.lock_token = v_lock.lock_token;

@@ -35,7 +35,7 @@ export const make = (store: tables.Tables) =>
           const found = lockedBy(store, lockToken, "any time")
           if (found === undefined) return "LockLost"
           tables.abandon(found.activity, ignoreAttempt)
-          if (delayMs !== null && delayMs > 0) found.activity.visibleAtMs = now + delayMs
+          if (delayMs !== null && delayMs > 0) tables.delay(found.activity, delayMs, now)
           return "Done"
         })
       ),

@@ -47,7 +47,7 @@ export const make = (store: tables.Tables) =>
           for (const [id, message] of batchOf(store, found.instanceId, lockToken)) {
             if (!ids.includes(id)) continue
             tables.abandon(message, true)
-            message.visibleAtMs = now + delayMs
+            tables.delay(message, delayMs, now)
           }
           return "Done"
         })

@@ -37,7 +37,7 @@ export interface Execution {
 
 export interface Queued {
   visibleAtMs: number
-  readonly createdAtMs: number
+  createdAtMs: number
   lock: Lock | null
   attemptCount: number
 }
@@ -181,6 +181,12 @@ export const lastEventId = (tables: Tables, instanceId: string, executionId: num
 export const abandon = (row: Queued, ignoreAttempt: boolean): void => {
   row.lock = null
   if (ignoreAttempt) row.attemptCount = Math.max(0, row.attemptCount - 1)
+}
+
+/** It would not have to wait with a `createdAtMs` later than now, which a clock that was set back leaves. */
+export const delay = (row: Queued, delayMs: number, now: number): void => {
+  row.visibleAtMs = now + delayMs
+  row.createdAtMs = Math.min(row.createdAtMs, now)
 }
 
 /** What is not to wait is visible whatever the clock does, also when it is set back. */
