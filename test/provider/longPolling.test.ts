@@ -2,86 +2,30 @@
  * Processes that wake each other, in virtual time: what wakes whom, and what each wait costs.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Notifier } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import * as Scope from "effect/Scope"
 import {
+  activity,
+  attempts,
   ended,
   fetchActivity,
   fetchInstance,
   hub,
   lockTimeout,
-  manual,
+  message,
   open,
+  pair,
   pass,
+  row,
   settle,
   storeOf,
+  timed,
   waiting
 } from "../utils/longPolling.ts"
 import * as Starts from "../utils/starts.ts"
-
-const activity = (id: number) =>
-  ({ _tag: "ActivityExecute", instance: "a", executionId: 1, id, name: "A", input: "1" }) as const
-
-const message = (instance: string, delay?: Duration.Duration) => ({
-  message: Starts.message(instance),
-  delay: Option.fromUndefinedOr(delay)
-})
-
-/** A start as another program stores it. */
-const row = (instanceId: string, visibleAtMs: number | null = null) => ({
-  instanceId,
-  workItem: JSON.stringify({
-    StartOrchestration: {
-      instance: instanceId,
-      orchestration: "O",
-      input: "1",
-      version: null,
-      parent_instance: null,
-      parent_id: null,
-      execution_id: 1
-    }
-  }),
-  visibleAtMs,
-  delayMs: null
-})
-
-/** Two processes that share a store: one serves, the other one only sends. */
-const pair = Effect.gen(function*() {
-  const store = storeOf()
-  const { connect, heard, listen } = hub()
-  yield* listen
-  const worker = yield* open(store.driver, connect("worker"))
-  const sender = yield* open(store.driver, connect("sender"))
-  // They have greeted each other.
-  yield* pass("1 second")
-  return { connect, heard, sender, store, worker }
-})
-
-/** Until the process announces work that it has stored: then it is dead. */
-const lasting = (announce: Notifier.Notifier["Service"]["announce"]): Notifier.Notifier["Service"]["announce"] => {
-  let isDead = false
-  return (hints) => {
-    const before = isDead ? [] : hints.filter(({ _tag }) => _tag !== "Work")
-    isDead ||= before.length < hints.length
-    return announce(before)
-  }
-}
-
-/** What a wait came back with, and after how many milliseconds. */
-const timed = <A, E, R>(wait: Effect.Effect<A, E, R>) =>
-  Effect.flatMap(
-    Clock.currentTimeMillis,
-    (begunMs) => Effect.zip(wait, Effect.map(Clock.currentTimeMillis, (nowMs) => nowMs - begunMs))
-  )
-
-const attempts = <E, R>(fetch: Effect.Effect<{ readonly attemptCount: number } | undefined, E, R>) =>
-  Effect.map(fetch, (claimed) => claimed?.attemptCount)
 
 describe("Long polling: a fetch that waits", () => {
   it.effect("returns what was stored before the process began", () =>
@@ -375,166 +319,5 @@ describe("Long polling: time", () => {
         yield* pass("200 millis")
         assert.strictEqual((yield* Fiber.join(fetch!))!.item.instanceId, "a")
       }
-    }))
-})
-
-describe("Long polling: what no hint announces", () => {
-  it.effect("is found by the fallback look, and then the process polls for a while", () =>
-    Effect.gen(function*() {
-      const { store, worker } = yield* pair
-      const [fetch] = yield* waiting(1, timed(fetchInstance(worker)))
-      // The look for locks of processes that died before it began is over.
-      yield* pass("31 seconds")
-      yield* store.directly.enqueueForOrchestrator([row("lost")])
-      yield* pass("299 seconds")
-      assert.isUndefined(fetch!.pollUnsafe())
-      yield* pass("1 second")
-      const [claimed] = yield* Fiber.join(fetch!)
-      assert.strictEqual(claimed!.item.instanceId, "lost")
-      store.looks()
-      yield* waiting(1, fetchInstance(worker))
-      yield* pass("1 second")
-      assert.isAtLeast(store.looks().length, 9)
-      yield* pass("2 minutes")
-      store.looks()
-      yield* pass("1 minute")
-      assert.isAtMost(store.looks().length, 1)
-    }))
-
-  it.effect("locks of a process that dies are found within their time and a second", () =>
-    Effect.gen(function*() {
-      const { connect, sender, store, worker } = yield* pair
-      const scope = yield* Scope.make()
-      const mortal = yield* Scope.provide(open(store.driver, connect("mortal")), scope)
-      yield* sender.enqueueForWorker(activity(2))
-      yield* sender.startOrchestration(Starts.start("a"))
-      assert.isDefined(yield* fetchActivity(mortal))
-      assert.isDefined(yield* fetchInstance(mortal))
-      const fetches = [
-        ...(yield* waiting(1, timed(attempts(fetchActivity(worker))))),
-        ...(yield* waiting(1, timed(attempts(fetchInstance(worker)))))
-      ]
-      yield* pass("3 seconds")
-      yield* Scope.close(scope, Exit.void)
-      store.looks()
-      yield* pass("31 seconds")
-      const found = yield* ended(fetches)
-      assert.deepStrictEqual(found.map(([attempt]) => attempt), [2, 2])
-      for (const [, atMs] of found) assert.isAtMost(atMs, 31_000)
-      assert.isAtMost(store.looks().length, 6)
-    }))
-
-  it.effect("what a process has stored in the other queue, and not announced, is found with its locks", () =>
-    Effect.gen(function*() {
-      const { connect, sender, store, worker } = yield* pair
-      const scope = yield* Scope.make()
-      const mortal = yield* Scope.provide(open(store.driver, connect("mortal")), scope)
-      yield* sender.enqueueForWorker(activity(2))
-      assert.isDefined(yield* fetchActivity(mortal))
-      const [fetch] = yield* waiting(1, timed(fetchInstance(worker)))
-      yield* pass("3 seconds")
-      yield* store.directly.enqueueForOrchestrator([row("kept back")])
-      yield* Scope.close(scope, Exit.void)
-      yield* pass("29 seconds")
-      const [[claimed, atMs] = []] = yield* ended([fetch!])
-      assert.strictEqual(claimed?.item.instanceId, "kept back")
-      assert.isAtMost(atMs!, 31_000)
-    }))
-
-  for (const stores of ["a start", "a message", "an activity"] as const) {
-    it.effect(`${stores}, stored by a process that died before it announced it, is found`, () =>
-      Effect.gen(function*() {
-        const { connect, store, worker } = yield* pair
-        const scope = yield* Scope.make()
-        const { announce, ...notifier } = connect("mortal")
-        const dying = { ...notifier, announce: lasting(announce) }
-        const mortal = yield* Scope.provide(open(store.driver, dying), scope)
-        const fetch = stores === "an activity"
-          ? Effect.asVoid(fetchActivity(worker))
-          : Effect.asVoid(fetchInstance(worker))
-        const [waits] = yield* waiting(1, timed(fetch))
-        yield* pass("1 minute")
-        store.looks()
-        if (stores === "a start") yield* mortal.startOrchestration(Starts.start("a"))
-        else if (stores === "a message") yield* mortal.enqueueForOrchestrator(message("a"))
-        else yield* mortal.enqueueForWorker(activity(2))
-        yield* settle
-        yield* Scope.close(scope, Exit.void)
-        yield* pass("4 seconds")
-        const [[, atMs] = []] = yield* ended([waits!])
-        assert.isAtMost(atMs!, 64_000)
-      }))
-  }
-
-  it.effect("locks of a process that renews them are not looked at", () =>
-    Effect.gen(function*() {
-      const { sender, store, worker, connect } = yield* pair
-      const busy = yield* open(store.driver, connect("busy"))
-      yield* sender.enqueueForWorker(activity(2))
-      const claimed = yield* fetchActivity(busy)
-      yield* waiting(1, fetchActivity(worker))
-      yield* Effect.forkChild(Effect.forever(Effect.andThen(
-        busy.renewWorkItemLock({ lockToken: claimed!.lockToken, extendFor: lockTimeout }),
-        Effect.sleep("15 seconds")
-      )))
-      // It looks for the locks of those that died before it began, and after the first wake-up.
-      yield* pass("40 seconds")
-      store.looks()
-      yield* pass("3 minutes")
-      assert.lengthOf(store.looks(), 0)
-      yield* busy.ackWorkItem(claimed!.lockToken, Option.none())
-    }))
-
-  it.effect("locks of processes that died before it connected have run out after half a second more", () =>
-    Effect.gen(function*() {
-      const store = storeOf()
-      yield* store.directly.enqueueForWorker([{
-        workItem: JSON.stringify({
-          ActivityExecute: { instance: "a", execution_id: 1, id: 2, name: "A", input: "1" }
-        }),
-        name: "A",
-        instanceId: "a",
-        executionId: 1,
-        activityId: 2,
-        sessionId: null,
-        tag: null
-      }])
-      yield* fetchActivity(yield* open(store.driver, undefined), Duration.zero)
-      const provider = yield* open(store.driver, hub().connect("one"))
-      const [fetch] = yield* waiting(1, timed(fetchActivity(provider)))
-      yield* pass("31 seconds")
-      const [claimed, atMs] = yield* Fiber.join(fetch!)
-      assert.strictEqual(claimed?.attemptCount, 2)
-      assert.isAtMost(atMs, 30_600)
-    }))
-
-  it.effect("a lock of its own that runs out", () =>
-    Effect.gen(function*() {
-      const { worker } = yield* pair
-      yield* worker.enqueueForWorker(activity(2))
-      assert.isDefined(yield* fetchActivity(worker))
-      const [fetch] = yield* waiting(1, timed(fetchActivity(worker)))
-      yield* pass("31 seconds")
-      const [claimed, atMs] = yield* Fiber.join(fetch!)
-      assert.strictEqual(claimed?.attemptCount, 2)
-      assert.isAtMost(atMs, 31_000)
-    }))
-
-  it.effect("what another program has taken, and not ended", () =>
-    Effect.gen(function*() {
-      const store = storeOf()
-      const { listener, notifier } = manual()
-      const provider = yield* open(store.driver, notifier)
-      listener().connected()
-      const [fetch] = yield* waiting(1, timed(fetchInstance(provider)))
-      yield* pass("2 minutes")
-      yield* store.directly.enqueueForOrchestrator([row("a")])
-      const request = { lockTimeoutMs: 30_000, limit: 1, versions: null }
-      assert.lengthOf(yield* store.directly.fetchOrchestrationItems(request), 1)
-      listener().receive({ hint: Notifier.Hint.Work({ queue: "orchestrator", visibleAtMs: 120_000 }), sender: null })
-      yield* pass("31 seconds")
-      const [claimed, atMs] = yield* Fiber.join(fetch!)
-      assert.strictEqual(claimed?.attemptCount, 2)
-      assert.isAtMost(atMs, 151_000)
     }))
 })

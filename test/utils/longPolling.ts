@@ -3,12 +3,14 @@
  */
 import { FromDriver, MemoryDriver, Notifier } from "duroxide-prisma/provider"
 import type { Provider, ProviderDriver } from "duroxide-prisma/provider"
+import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/testing/TestClock"
 import * as LocalProcess from "./localProcess.ts"
+import * as Starts from "./starts.ts"
 
 type Service = Provider.Provider["Service"]
 
@@ -112,3 +114,51 @@ export const waiting = <A, E, R>(count: number, fetch: Effect.Effect<A, E, R>) =
 /** Of those that have ended, what they came back with. */
 export const ended = <A, E>(fibers: ReadonlyArray<Fiber.Fiber<A, E>>) =>
   Effect.forEach(fibers.filter((fiber) => fiber.pollUnsafe() !== undefined), Fiber.join)
+
+export const activity = (id: number) =>
+  ({ _tag: "ActivityExecute", instance: "a", executionId: 1, id, name: "A", input: "1" }) as const
+
+export const message = (instance: string, delay?: Duration.Duration) => ({
+  message: Starts.message(instance),
+  delay: Option.fromUndefinedOr(delay)
+})
+
+/** A start as another program stores it. */
+export const row = (instanceId: string, visibleAtMs: number | null = null) => ({
+  instanceId,
+  workItem: JSON.stringify({
+    StartOrchestration: {
+      instance: instanceId,
+      orchestration: "O",
+      input: "1",
+      version: null,
+      parent_instance: null,
+      parent_id: null,
+      execution_id: 1
+    }
+  }),
+  visibleAtMs,
+  delayMs: null
+})
+
+/** Two processes that share a store: one serves, the other one only sends. */
+export const pair = Effect.gen(function*() {
+  const store = storeOf()
+  const { connect, heard, listen } = hub()
+  yield* listen
+  const worker = yield* open(store.driver, connect("worker"))
+  const sender = yield* open(store.driver, connect("sender"))
+  // They have greeted each other.
+  yield* pass("1 second")
+  return { connect, heard, sender, store, worker }
+})
+
+/** What a wait came back with, and after how many milliseconds. */
+export const timed = <A, E, R>(wait: Effect.Effect<A, E, R>) =>
+  Effect.flatMap(
+    Clock.currentTimeMillis,
+    (begunMs) => Effect.zip(wait, Effect.map(Clock.currentTimeMillis, (nowMs) => nowMs - begunMs))
+  )
+
+export const attempts = <E, R>(fetch: Effect.Effect<{ readonly attemptCount: number } | undefined, E, R>) =>
+  Effect.map(fetch, (claimed) => claimed?.attemptCount)

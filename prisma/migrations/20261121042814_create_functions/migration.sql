@@ -406,8 +406,7 @@ $$;
 -- Locked rows before the first free one are skipped (0.2 microseconds each). A claim that has met more than 5,000 rows
 -- sets a mark (dx_set_mark), so that the next ones skip the dead rows that an open transaction keeps (1 microsecond each).
 --
--- Locks: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked). Nothing
--- waits.
+-- Locks, without waiting: worker rows (skip locked), then advisory locks of sessions (try), then session rows (skip locked).
 CREATE OR REPLACE FUNCTION dx_fetch_work_items(
   p_limit integer,                 -- rows, >= 1
   p_lock_timeout_ms bigint,        -- milliseconds, > 0
@@ -543,9 +542,8 @@ BEGIN
     WHERE s.worker_id = p_worker_id
       AND s.locked_until > v_now_ms;
 
-    -- Free sessions by their oldest activity. With few sessions the order is exact, however many activities each has.
-    -- Else the sessions of the oldest activities; if other workers own these or they are delayed, one session after
-    -- another.
+    -- Free sessions by their oldest activity. With few sessions the order is exact. Else the sessions of the oldest
+    -- activities; if other workers own these or they are delayed, one session after another.
     FOREACH v_depth IN ARRAY ARRAY[32, 256, 4096, 2147483647] LOOP
       EXIT WHEN v_new <= 0;
       IF v_depth IN (256, 4096) THEN
@@ -598,8 +596,7 @@ BEGIN
           LIMIT 1
         ) AS one
         UNION ALL
-        -- ORDER BY route and session: an index on sessions alone would also give this order for one route, but would
-        -- read the rows of all routes.
+        -- By route and session: an index on sessions alone would give this order as well, but read the rows of all routes.
         SELECT present.route, one.session_id, present.position + 1
         FROM present
         CROSS JOIN LATERAL (
@@ -765,8 +762,7 @@ BEGIN
         ON CONFLICT (session_id) DO NOTHING
         RETURNING session_id
       ),
-      -- The worker owns the session already; its row is only busy, as an ack or a renewal of the same worker updates
-      -- it. No other worker can take it.
+      -- The worker owns the session already: its row is only busy with an ack or a renewal of the same worker.
       kept AS (
         SELECT s.session_id
         FROM sessions AS s

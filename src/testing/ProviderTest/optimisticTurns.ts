@@ -67,10 +67,7 @@ const next: Advance = {
 }
 
 const types = (instance: string) =>
-  Effect.flatMap(
-    Provider,
-    (provider) => Effect.map(provider.read(instance), (events) => events.map(({ _tag }) => _tag))
-  )
+  Effect.map(Effect.flatMap(Provider, ({ read }) => read(instance)), (events) => events.map(({ _tag }) => _tag))
 
 /** No part of the turn is stored, and the next claim of the instance delivers these messages. */
 const delivers = (...messages: ReadonlyArray<WorkItem.WorkItem>) =>
@@ -81,12 +78,18 @@ const delivers = (...messages: ReadonlyArray<WorkItem.WorkItem>) =>
     return claimed
   })
 
+/** Of a turn that differs from `next` in this, only the result is stored. */
+const refused = (changes: Partial<Advance>) =>
+  Effect.gen(function*() {
+    yield* queues("i", yield* working("i"), { ...next, ...changes })
+    assert.lengthOf((yield* delivers(activityCompleted("i", 2))).item.history, 2)
+  })
+
 export const optimisticTurns = topic("optimistic_turns", {
   a_result_and_its_turn_are_stored_together: Effect.gen(function*() {
     const ended = yield* working("i")
     yield* advances("i", ended, last)
-    const provider = yield* Provider
-    const state = Option.getOrThrow(yield* provider.readInstance("i"))
+    const state = Option.getOrThrow(yield* (yield* Provider).readInstance("i"))
     assert.strictEqual(state.status, "Completed")
     assert.strictEqual(state.output, "done")
     assert.deepStrictEqual(yield* types("i"), [
@@ -150,8 +153,7 @@ export const optimisticTurns = topic("optimistic_turns", {
   }),
 
   several_results_in_one_turn: Effect.gen(function*() {
-    const ended = yield* working("i", [2, 3, 4])
-    yield* advances("i", ended, {
+    yield* advances("i", yield* working("i", [2, 3, 4]), {
       events: [completion(5, 2), completion(6, 3), completion(7, 4), completed(8)],
       metadata: named({ status: "Completed", output: "done" })
     })
@@ -213,11 +215,7 @@ export const optimisticTurns = topic("optimistic_turns", {
     yield* delivers(activityCompleted("i", 2))
   }),
 
-  a_turn_of_a_later_time_is_not_stored: Effect.gen(function*() {
-    const ended = yield* working("i")
-    yield* queues("i", ended, { ...next, clockOffMs: 60_000 })
-    yield* delivers(activityCompleted("i", 2))
-  }),
+  a_turn_of_a_later_time_is_not_stored: refused({ clockOffMs: 60_000 }),
 
   a_turn_that_was_on_its_way_for_a_while_is_stored: Effect.gen(function*() {
     yield* advances("i", yield* working("i"), { ...next, clockOffMs: -500 })
@@ -263,36 +261,16 @@ export const optimisticTurns = topic("optimistic_turns", {
     assert.lengthOf((yield* delivers(activityCompleted("i", 2))).item.history, 3)
   }),
 
-  a_history_that_is_shorter: Effect.gen(function*() {
-    const ended = yield* working("i")
-    yield* queues("i", ended, { ...next, lastEventId: 3 })
-    yield* delivers(activityCompleted("i", 2))
-  }),
+  a_history_that_is_shorter: refused({ lastEventId: 3 }),
 
   // Both as after a failover that lost turns.
-  another_event_with_the_id_of_the_last: Effect.gen(function*() {
-    const ended = yield* working("i")
-    yield* queues("i", ended, { ...next, lastEvent: { timestampMs: 1 } })
-    assert.lengthOf((yield* delivers(activityCompleted("i", 2))).item.history, 2)
-  }),
+  another_event_with_the_id_of_the_last: refused({ lastEvent: { timestampMs: 1 } }),
 
-  another_event_with_the_id_and_the_time_of_the_last: Effect.gen(function*() {
-    const ended = yield* working("i")
-    yield* queues("i", ended, { ...next, lastEvent: { input: "other" } })
-    assert.lengthOf((yield* delivers(activityCompleted("i", 2))).item.history, 2)
-  }),
+  another_event_with_the_id_and_the_time_of_the_last: refused({ lastEvent: { input: "other" } }),
 
-  a_taken_event_id: Effect.gen(function*() {
-    const ended = yield* working("i")
-    yield* queues("i", ended, { ...next, events: [completion(3, 2), activityScheduled(2)] })
-    assert.lengthOf((yield* delivers(activityCompleted("i", 2))).item.history, 2)
-  }),
+  a_taken_event_id: refused({ events: [completion(3, 2), activityScheduled(2)] }),
 
-  an_event_id_given_twice: Effect.gen(function*() {
-    const ended = yield* working("i")
-    yield* queues("i", ended, { ...next, events: [completion(3, 2), activityScheduled(3)] })
-    assert.lengthOf((yield* delivers(activityCompleted("i", 2))).item.history, 2)
-  }),
+  an_event_id_given_twice: refused({ events: [completion(3, 2), activityScheduled(3)] }),
 
   an_earlier_execution: Effect.gen(function*() {
     const ended = yield* working("i")
@@ -495,14 +473,9 @@ export const optimisticTurns = topic("optimistic_turns", {
   }),
 
   an_execution_continues_as_new: Effect.gen(function*() {
-    const ended = yield* working("i")
-    yield* advances("i", ended, {
-      events: [completion(3, 2), valueSet(4, "k", "v"), {
-        _tag: "ExternalEventPersistent",
-        eventId: 5,
-        name: "Mail",
-        data: "unread"
-      }],
+    const unread = { _tag: "ExternalEventPersistent", eventId: 5, name: "Mail", data: "unread" } as const
+    yield* advances("i", yield* working("i"), {
+      events: [completion(3, 2), valueSet(4, "k", "v"), unread],
       items: [continueAsNewItem("i")],
       metadata: named({ status: "ContinuedAsNew", output: "{}" }),
       requeued: [5]
@@ -513,9 +486,7 @@ export const optimisticTurns = topic("optimistic_turns", {
     yield* ack({ item, lockToken }, {
       executionId: 2,
       events: [started(), activityScheduled(2)],
-      workers: [
-        activityItem("i", 2, { executionId: 2 })
-      ],
+      workers: [activityItem("i", 2, { executionId: 2 })],
       metadata: named()
     })
     yield* advances("i", [yield* claimActivity(2)], { ...last, executionId: 2 })

@@ -1,0 +1,202 @@
+/**
+ * What a process finds although no hint announces it, in virtual time: lost hints, and the work of processes that died.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import { Notifier } from "duroxide-prisma/provider"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import {
+  activity,
+  attempts,
+  ended,
+  fetchActivity,
+  fetchInstance,
+  hub,
+  lockTimeout,
+  manual,
+  message,
+  open,
+  pair,
+  pass,
+  row,
+  settle,
+  storeOf,
+  timed,
+  waiting
+} from "../utils/longPolling.ts"
+import * as Starts from "../utils/starts.ts"
+
+/** Until the process announces work that it has stored: then it is dead. */
+const lasting = (announce: Notifier.Notifier["Service"]["announce"]): Notifier.Notifier["Service"]["announce"] => {
+  let isDead = false
+  return (hints) => {
+    const before = isDead ? [] : hints.filter(({ _tag }) => _tag !== "Work")
+    isDead ||= before.length < hints.length
+    return announce(before)
+  }
+}
+
+describe("Long polling: what no hint announces", () => {
+  it.effect("is found by the fallback look, and then the process polls for a while", () =>
+    Effect.gen(function*() {
+      const { store, worker } = yield* pair
+      const [fetch] = yield* waiting(1, timed(fetchInstance(worker)))
+      // The look for locks of processes that died before it began is over.
+      yield* pass("31 seconds")
+      yield* store.directly.enqueueForOrchestrator([row("lost")])
+      yield* pass("299 seconds")
+      assert.isUndefined(fetch!.pollUnsafe())
+      yield* pass("1 second")
+      const [claimed] = yield* Fiber.join(fetch!)
+      assert.strictEqual(claimed!.item.instanceId, "lost")
+      store.looks()
+      yield* waiting(1, fetchInstance(worker))
+      yield* pass("1 second")
+      assert.isAtLeast(store.looks().length, 9)
+      yield* pass("2 minutes")
+      store.looks()
+      yield* pass("1 minute")
+      assert.isAtMost(store.looks().length, 1)
+    }))
+
+  it.effect("locks of a process that dies are found within their time and a second", () =>
+    Effect.gen(function*() {
+      const { connect, sender, store, worker } = yield* pair
+      const scope = yield* Scope.make()
+      const mortal = yield* Scope.provide(open(store.driver, connect("mortal")), scope)
+      yield* sender.enqueueForWorker(activity(2))
+      yield* sender.startOrchestration(Starts.start("a"))
+      assert.isDefined(yield* fetchActivity(mortal))
+      assert.isDefined(yield* fetchInstance(mortal))
+      const fetches = [
+        ...(yield* waiting(1, timed(attempts(fetchActivity(worker))))),
+        ...(yield* waiting(1, timed(attempts(fetchInstance(worker)))))
+      ]
+      yield* pass("3 seconds")
+      yield* Scope.close(scope, Exit.void)
+      store.looks()
+      yield* pass("31 seconds")
+      const found = yield* ended(fetches)
+      assert.deepStrictEqual(found.map(([attempt]) => attempt), [2, 2])
+      for (const [, atMs] of found) assert.isAtMost(atMs, 31_000)
+      assert.isAtMost(store.looks().length, 6)
+    }))
+
+  it.effect("what a process has stored in the other queue, and not announced, is found with its locks", () =>
+    Effect.gen(function*() {
+      const { connect, sender, store, worker } = yield* pair
+      const scope = yield* Scope.make()
+      const mortal = yield* Scope.provide(open(store.driver, connect("mortal")), scope)
+      yield* sender.enqueueForWorker(activity(2))
+      assert.isDefined(yield* fetchActivity(mortal))
+      const [fetch] = yield* waiting(1, timed(fetchInstance(worker)))
+      yield* pass("3 seconds")
+      yield* store.directly.enqueueForOrchestrator([row("kept back")])
+      yield* Scope.close(scope, Exit.void)
+      yield* pass("29 seconds")
+      const [[claimed, atMs] = []] = yield* ended([fetch!])
+      assert.strictEqual(claimed?.item.instanceId, "kept back")
+      assert.isAtMost(atMs!, 31_000)
+    }))
+
+  for (const stores of ["a start", "a message", "an activity"] as const) {
+    it.effect(`${stores}, stored by a process that died before it announced it, is found`, () =>
+      Effect.gen(function*() {
+        const { connect, store, worker } = yield* pair
+        const scope = yield* Scope.make()
+        const { announce, ...notifier } = connect("mortal")
+        const dying = { ...notifier, announce: lasting(announce) }
+        const mortal = yield* Scope.provide(open(store.driver, dying), scope)
+        const fetch = stores === "an activity"
+          ? Effect.asVoid(fetchActivity(worker))
+          : Effect.asVoid(fetchInstance(worker))
+        const [waits] = yield* waiting(1, timed(fetch))
+        yield* pass("1 minute")
+        store.looks()
+        if (stores === "a start") yield* mortal.startOrchestration(Starts.start("a"))
+        else if (stores === "a message") yield* mortal.enqueueForOrchestrator(message("a"))
+        else yield* mortal.enqueueForWorker(activity(2))
+        yield* settle
+        yield* Scope.close(scope, Exit.void)
+        yield* pass("4 seconds")
+        const [[, atMs] = []] = yield* ended([waits!])
+        assert.isAtMost(atMs!, 64_000)
+      }))
+  }
+
+  it.effect("locks of a process that renews them are not looked at", () =>
+    Effect.gen(function*() {
+      const { sender, store, worker, connect } = yield* pair
+      const busy = yield* open(store.driver, connect("busy"))
+      yield* sender.enqueueForWorker(activity(2))
+      const claimed = yield* fetchActivity(busy)
+      yield* waiting(1, fetchActivity(worker))
+      yield* Effect.forkChild(Effect.forever(Effect.andThen(
+        busy.renewWorkItemLock({ lockToken: claimed!.lockToken, extendFor: lockTimeout }),
+        Effect.sleep("15 seconds")
+      )))
+      // It looks for the locks of those that died before it began, and after the first wake-up.
+      yield* pass("40 seconds")
+      store.looks()
+      yield* pass("3 minutes")
+      assert.lengthOf(store.looks(), 0)
+      yield* busy.ackWorkItem(claimed!.lockToken, Option.none())
+    }))
+
+  it.effect("locks of processes that died before it connected have run out after half a second more", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      yield* store.directly.enqueueForWorker([{
+        workItem: JSON.stringify({
+          ActivityExecute: { instance: "a", execution_id: 1, id: 2, name: "A", input: "1" }
+        }),
+        name: "A",
+        instanceId: "a",
+        executionId: 1,
+        activityId: 2,
+        sessionId: null,
+        tag: null
+      }])
+      yield* fetchActivity(yield* open(store.driver, undefined), Duration.zero)
+      const provider = yield* open(store.driver, hub().connect("one"))
+      const [fetch] = yield* waiting(1, timed(fetchActivity(provider)))
+      yield* pass("31 seconds")
+      const [claimed, atMs] = yield* Fiber.join(fetch!)
+      assert.strictEqual(claimed?.attemptCount, 2)
+      assert.isAtMost(atMs, 30_600)
+    }))
+
+  it.effect("a lock of its own that runs out", () =>
+    Effect.gen(function*() {
+      const { worker } = yield* pair
+      yield* worker.enqueueForWorker(activity(2))
+      assert.isDefined(yield* fetchActivity(worker))
+      const [fetch] = yield* waiting(1, timed(fetchActivity(worker)))
+      yield* pass("31 seconds")
+      const [claimed, atMs] = yield* Fiber.join(fetch!)
+      assert.strictEqual(claimed?.attemptCount, 2)
+      assert.isAtMost(atMs, 31_000)
+    }))
+
+  it.effect("what another program has taken, and not ended", () =>
+    Effect.gen(function*() {
+      const store = storeOf()
+      const { listener, notifier } = manual()
+      const provider = yield* open(store.driver, notifier)
+      listener().connected()
+      const [fetch] = yield* waiting(1, timed(fetchInstance(provider)))
+      yield* pass("2 minutes")
+      yield* store.directly.enqueueForOrchestrator([row("a")])
+      const request = { lockTimeoutMs: 30_000, limit: 1, versions: null }
+      assert.lengthOf(yield* store.directly.fetchOrchestrationItems(request), 1)
+      listener().receive({ hint: Notifier.Hint.Work({ queue: "orchestrator", visibleAtMs: 120_000 }), sender: null })
+      yield* pass("31 seconds")
+      const [claimed, atMs] = yield* Fiber.join(fetch!)
+      assert.strictEqual(claimed?.attemptCount, 2)
+      assert.isAtMost(atMs, 151_000)
+    }))
+})
