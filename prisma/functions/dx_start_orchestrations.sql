@@ -396,7 +396,8 @@ BEGIN
     )
     UPDATE orchestrator_queue AS q
     SET route = earlier.route,
-        visible_at = earlier.visible_at
+        visible_at = earlier.visible_at,
+        created_at = earlier.created_at
     FROM (
       SELECT
         one.id,
@@ -404,8 +405,16 @@ BEGIN
         -- An ack finds the rows of a claimed batch by their times, so these must not change.
         CASE
           WHEN one.lock_token IS NOT NULL THEN one.visible_at
+          -- It is not to wait, and its time may be of the future: the clock was set back.
+          WHEN start.visible_at > v_now AND one.visible_at <= one.created_at
+            THEN start.visible_at + interval '1 millisecond'
           ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
-        END AS visible_at
+        END AS visible_at,
+        -- As in dx_abandon_work_items.
+        CASE
+          WHEN one.lock_token IS NULL AND start.visible_at > v_now THEN least(one.created_at, v_now)
+          ELSE one.created_at
+        END AS created_at
       FROM start
       JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
       WHERE one.route <> start.route

@@ -160,6 +160,29 @@ for (const [store, open] of Object.entries(stores)) {
           assert.lengthOf(yield* claimActivities, 1)
         }))
 
+      test(
+        "a message that came before a start with a delay waits as long as that start",
+        (driver, setBack) =>
+          Effect.gen(function*() {
+            yield* send(driver, ["0"])
+            yield* setBack
+            yield* driver.startOrchestrations([Test.start("box", { delayMs: 1_000 })])
+            const claim = Effect.map(
+              driver.fetchOrchestrationItems({
+                limit: 4,
+                lockTimeoutMs: 5_000,
+                versions: null,
+                serves: [{ name: "Orchestration", versions: ["1.0.0"] }]
+              }),
+              (claimed) => claimed.map(({ messages }) => messages.length)
+            )
+            yield* TestClock.adjust(999)
+            assert.deepStrictEqual(yield* claim, [])
+            yield* TestClock.adjust(10)
+            assert.deepStrictEqual(yield* claim, [2])
+          })
+      )
+
       test("what is delayed after it waits as long", (driver, setBack) =>
         Effect.gen(function*() {
           const claimActivities = driver.fetchWorkItems({

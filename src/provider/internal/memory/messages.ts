@@ -88,7 +88,11 @@ export const insertStart = (
   )
   const first = insert(store, { instanceId, workItem, visibleAtMs: null, delayMs }, now)
   if (first.visibleAtMs <= now) first.visibleAtMs = Math.min(now, before)
-  for (const message of earlier) message.visibleAtMs = Math.max(message.visibleAtMs, first.visibleAtMs + 1)
+  const delay = first.visibleAtMs + 1 - now
+  for (const message of earlier) {
+    if (delay > 1 && message.visibleAtMs <= message.createdAtMs) tables.delay(message, delay, now)
+    else message.visibleAtMs = Math.max(message.visibleAtMs, first.visibleAtMs + 1)
+  }
 }
 
 /** What the instance, or else the message, asks for; undefined when neither says which orchestration it is. */
