@@ -10,9 +10,11 @@ import * as Config from "effect/Config"
 import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import * as Scope from "effect/Scope"
+import type * as Scope from "effect/Scope"
 import type * as pg from "pg"
 import * as ProviderError from "../provider/ProviderError.ts"
 import { Prisma, PrismaClient } from "./internal/client.ts"
@@ -57,8 +59,8 @@ export interface Options {
    */
   readonly schema?: string | undefined
   /**
-   * Most connections open at once, at least 1, beside the one that listens. Defaults to 10. While all of them are busy, one more
-   * renews locks and leases.
+   * Most connections open at once, at least 1, beside the one that listens. Defaults to 10. When all of them are busy for more
+   * than a second, one more renews locks and leases.
    */
   readonly maxConnections?: number | undefined
   /** Longest wait for a connection, more than 0. Defaults to 30 seconds. */
@@ -159,9 +161,6 @@ export const make = Effect.fn("Database.make")(
     const listeners = new Set<() => void>()
     const open = Effect.fnUntraced(function*(maxConnections: number) {
       const pool = yield* acquirePool(settings, isReadOnly, maxConnections)
-      Retirement.watch(pool, () => {
-        for (const listener of listeners) listener()
-      })
       const adapter = new TextAdapter(pool, {
         // The adapter quotes the name without escaping it.
         schema: settings.schema.replaceAll("\"", "\"\""),
@@ -176,12 +175,24 @@ export const make = Effect.fn("Database.make")(
       return { pool, adapter, client }
     })
     const main = yield* open(settings.maxConnections)
-    const { client, pool } = main
-    if (!isReadOnly) yield* PoolGauges.register(pool)
     // Nothing that this process does for long, such as reads of large histories, may end its locks. It connects when it is needed.
-    const scope = yield* Effect.scope
-    const reserve = yield* Effect.cached(Scope.provide(open(1), scope))
+    const reserve = yield* open(1)
+    const { client, pool } = main
+    const pools = [pool, reserve.pool]
+    Retirement.watch(pools, () => {
+      for (const listener of listeners) listener()
+    })
+    if (!isReadOnly) yield* PoolGauges.register(pools)
     const isBusy = () => pool.totalCount >= settings.maxConnections && pool.idleCount === 0
+
+    /** On whichever connection answers first: a login may be slow, or refused, while the next of the pool becomes free. */
+    const insistently = <A, E>(send: (on: typeof main) => Effect.Effect<A, E>) =>
+      Effect.gen(function*() {
+        const first = yield* Effect.forkChild(send(main))
+        const answer = Fiber.join(first)
+        const isSlow = Option.isNone(yield* Effect.timeoutOption(Fiber.await(first), patience))
+        return yield* isSlow && isBusy() ? Effect.race(answer, send(reserve)) : answer
+      })
 
     /** The first login has worked: a password that is refused now is being changed, here before there. */
     const whileOpen = (reason: ProviderError.Reason) =>
@@ -199,7 +210,7 @@ export const make = Effect.fn("Database.make")(
             catch: (thrown) =>
               new ProviderError.ProviderError({ operation, reason: whileOpen(SqlFault.classify(thrown)) })
           })
-        return renewals.has(operation) && isBusy() ? Effect.flatMap(reserve, send) : send(main)
+        return renewals.has(operation) && isBusy() ? insistently(send) : send(main)
       })
 
     yield* checkServer(pool, settings.address)
@@ -305,7 +316,10 @@ const milliseconds = (name: string, input: Duration.Input) => {
     )
 }
 
-/** Operations that keep what this process holds. */
+/** How long a renewal waits for a connection of the pool alone. */
+const patience = Duration.seconds(1)
+
+/** Operations that keep what this process holds. They may be sent twice. */
 const renewals: ReadonlySet<string> = new Set([
   "renewOrchestrationItemLocks",
   "renewWorkItemLocks",

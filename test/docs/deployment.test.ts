@@ -30,7 +30,7 @@ describe("docs/deployment.md:", () => {
     for (const row of rows) {
       const [allowed, users, processes, maxConnections, used, left] = row.split("|").slice(3, -1).map(Number)
       assert.strictEqual(users, allowed! - 15, row)
-      assert.strictEqual(used, processes! * (maxConnections! + 1) + 2, row)
+      assert.strictEqual(used, processes! * (maxConnections! + 2) + 2, row)
       assert.strictEqual(left, users! - used!, row)
       assert.isAtLeast(left!, 10, "ten in reserve")
     }

@@ -43,7 +43,11 @@ it.live("docs/outbox.md: its transaction and its statements", () =>
       sql<{ queue: string }>("SELECT queue FROM duroxide.queue_outbox ORDER BY id"),
       (rows) => rows.map(({ queue }) => queue)
     )
-    const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url.replace(/\?.*$/, "") }) })
+    const prisma = new PrismaClient({
+      adapter: new PrismaPg({ connectionString: url.replace(/\?.*$/, "") }),
+      // A busy machine is slow.
+      transactionOptions: { maxWait: 60_000, timeout: 60_000 }
+    })
     yield* Effect.addFinalizer(() => Effect.promise(() => prisma.$disconnect()))
     const place = async (orderId: string) => {
       await prisma.$transaction(async (tx) => {

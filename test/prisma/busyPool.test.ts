@@ -5,6 +5,7 @@ import { PgQueue, QueueDatabase } from "duroxide-prisma/queue"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
@@ -14,14 +15,16 @@ import { Prisma } from "../../src/prisma/generated/client.js"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import * as statements from "../../src/queue/internal/statements.ts"
 import * as stores from "../../src/queue/internal/taskStore.ts"
+import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 
 const maxConnections = 2
 
-const open = Effect.gen(function*() {
+/** Behind `at` a login of its own. */
+const open = Effect.fn(function*(at: (url: string) => string = (url) => url) {
   const test = yield* PgServer.database
-  const database = yield* Database.make({ url: test.url, maxConnections })
+  const database = yield* Database.make({ url: at(test.url), maxConnections })
   const driver = yield* Effect.provideService(PrismaDriver.make(), Database.Database, database)
   const sleeping = Effect.map(
     test.sql(
@@ -59,7 +62,7 @@ const open = Effect.gen(function*() {
 describe("while slow reads keep all connections busy", () => {
   it.live("locks of orchestrations, activities, sessions and messages, and leases of tasks are renewed", () =>
     Effect.scoped(Effect.gen(function*() {
-      const { database, driver, occupy, sleeping, test } = yield* open
+      const { database, driver, occupy, sleeping, test } = yield* open()
       const tasks = stores.make(statements.make(database, {}))
       const signals = yield* Layer.build(
         Layer.provide(
@@ -100,9 +103,31 @@ describe("while slow reads keep all connections busy", () => {
       for (const read of reads) assert.isUndefined(read.pollUnsafe())
     })))
 
+  it.live("a renewal waits for a connection of the pool where one more cannot log in", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const role = yield* loginRole("nothing")
+      const { driver, occupy, test } = yield* open((url) => role.at(url, "nothing"))
+      const { end } = yield* occupy
+      yield* test.sql(`ALTER ROLE ${role.name} NOLOGIN`)
+      const [{ sentMs }] = yield* test.sql<{ sentMs: number }>(
+        `SELECT extract(epoch FROM clock_timestamp())::float8 * 1000 AS "sentMs"`
+      ) as Effect.Effect<readonly [{ readonly sentMs: number }]>
+      const renewal = yield* Effect.forkChild(
+        driver.renewWorkItemLocks([{ lockToken: `1.${randomUUID()}`, extendForMs: 1000 }])
+      )
+      // Its other login has been refused by then.
+      yield* waitUntil(Effect.map(
+        test.sql("SELECT WHERE extract(epoch FROM clock_timestamp()) * 1000 > $1::float8 + 2500", [sentMs]),
+        ({ length }) => length > 0
+      ))
+      yield* Effect.promise(role.admit)
+      yield* end
+      assert.deepStrictEqual(yield* Fiber.join(renewal), ["LockLost"])
+    })))
+
   it.live("a running handler keeps its lock: no other process runs it, and its result is stored", () =>
     Effect.scoped(Effect.gen(function*() {
-      const { driver, occupy, test } = yield* open
+      const { driver, occupy, test } = yield* open()
       const Hold = Activity.make("Hold", { success: Schema.String })
       const Holds = Orchestration.make("Holds", { success: Schema.String })
       const begun = yield* Deferred.make<void>()

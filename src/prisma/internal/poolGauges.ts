@@ -1,5 +1,5 @@
 /**
- * Gauges of a connection pool, read when the metrics are.
+ * Gauges of the connections, read when the metrics are.
  */
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
@@ -14,18 +14,18 @@ export interface Pool {
   readonly waitingCount: number
 }
 
-/** Until the scope is closed. A process with several pools shows the one that was opened last. */
-export const register = (pool: Pool): Effect.Effect<void, never, Scope.Scope> =>
+/** The sums of the pools, until the scope is closed. A process with several databases shows the one that was opened last. */
+export const register = (pools: ReadonlyArray<Pool>): Effect.Effect<void, never, Scope.Scope> =>
   Effect.flatMap(Effect.context<never>(), (context) =>
     Effect.acquireRelease(
       Effect.sync(() =>
         ([
-          [connections("idle"), () => pool.idleCount],
-          [connections("busy"), () => pool.totalCount - pool.idleCount],
-          [Metrics.poolWaiting, () => pool.waitingCount]
+          [connections("idle"), (pool: Pool) => pool.idleCount],
+          [connections("busy"), (pool: Pool) => pool.totalCount - pool.idleCount],
+          [Metrics.poolWaiting, (pool: Pool) => pool.waitingCount]
         ] as const).map(([gauge, count]) =>
           Metric.registerUnsafe(gauge, context, {
-            get: () => ({ value: count() }),
+            get: () => ({ value: pools.reduce((sum, pool) => sum + count(pool), 0) }),
             update: () => {},
             modify: () => {}
           })

@@ -1,14 +1,14 @@
 /**
- * Retires the connections of a pool when one of them fails: all that were opened before.
+ * Retires the connections of pools when one of them fails: all that were opened before.
  *
- * After a failover a pool is full of connections to a server that takes no writes any longer, or that is gone. Each of
+ * After a failover pools are full of connections to a server that takes no writes any longer, or that is gone. Each of
  * them would fail a statement before it is replaced, and one that only reads would keep reading old rows.
  */
 import type * as pg from "pg"
 import * as SqlFault from "./SqlFault.ts"
 
 /**
- * Watches a pool from its beginning.
+ * Watches the pools of one database from their beginning.
  *
  * **Details**
  *
@@ -16,7 +16,7 @@ import * as SqlFault from "./SqlFault.ts"
  * a connection under a statement, a statement without an answer, and a server that shuts down. Idle connections are
  * closed at once, busy ones when their statement or transaction ends. `onRetired` is called after that.
  */
-export const watch = (pool: pg.Pool, onRetired: () => void): void => {
+export const watch = (pools: ReadonlyArray<pg.Pool>, onRetired: () => void): void => {
   const idle = new Set<pg.PoolClient>()
   const busy = new Set<pg.PoolClient>()
   const retired = new WeakSet<pg.PoolClient>()
@@ -34,27 +34,29 @@ export const watch = (pool: pg.Pool, onRetired: () => void): void => {
     onRetired()
   }
 
-  pool.on("connect", (client) => {
-    client.connection.on("errorMessage", ({ code }: { readonly code?: string }) => {
-      if (code === readOnly) retireAll(client)
+  for (const pool of pools) {
+    pool.on("connect", (client) => {
+      client.connection.on("errorMessage", ({ code }: { readonly code?: string }) => {
+        if (code === readOnly) retireAll(client)
+      })
     })
-  })
-  pool.on("acquire", (client) => {
-    idle.delete(client)
-    busy.add(client)
-  })
-  pool.on("release", (error: unknown, client) => {
-    busy.delete(client)
-    // The pool removes a connection that failed, and one that is ending.
-    if (error) return void (isLost(error) && retireAll(client))
-    if (!retired.has(client)) return void idle.add(client)
-    void client.end()
-    abandon(client)
-  })
-  pool.on("remove", (client) => {
-    idle.delete(client)
-    busy.delete(client)
-  })
+    pool.on("acquire", (client) => {
+      idle.delete(client)
+      busy.add(client)
+    })
+    pool.on("release", (error: unknown, client) => {
+      busy.delete(client)
+      // The pool removes a connection that failed, and one that is ending.
+      if (error) return void (isLost(error) && retireAll(client))
+      if (!retired.has(client)) return void idle.add(client)
+      void client.end()
+      abandon(client)
+    })
+    pool.on("remove", (client) => {
+      idle.delete(client)
+      busy.delete(client)
+    })
+  }
 }
 
 // -----------------------------------------------------------------------------
