@@ -26,9 +26,9 @@ const answer = (code: string, message: string, routine: string) =>
   Object.assign(new Error(message), { code, severity: "FEHLER", routine })
 
 /** As the adapter of Prisma gives it. */
-const adapted = (code: string, message: string) => ({
+const adapted = (code: string, message: string, routine?: string) => ({
   name: "DriverAdapterError",
-  cause: { kind: "postgres", originalCode: code, originalMessage: message, code, message, severity: "ERROR" }
+  cause: { kind: "postgres", originalCode: code, originalMessage: message, code, message, severity: "ERROR", routine }
 })
 
 describe("SqlFault: languages of a server", () => {
@@ -55,7 +55,12 @@ describe("SqlFault: languages of a server", () => {
     ]
   ) {
     it(`a changed statement plan is contention: ${message}`, () => {
-      for (const thrown of [answer("0A000", message, "RevalidateCachedQuery"), adapted("0A000", message)]) {
+      for (
+        const thrown of [
+          answer("0A000", message, "RevalidateCachedQuery"),
+          adapted("0A000", message, "RevalidateCachedQuery")
+        ]
+      ) {
         assert.include(SqlFault.classify(thrown), { _tag: "Contention", sqlState: "0A000", isRetryable: true })
       }
     })
@@ -84,8 +89,10 @@ describe("SqlFault: languages of a server", () => {
   }
 
   it("a feature that the server does not have is Unexpected", () => {
-    const thrown = answer("0A000", "SELECT DISTINCT FOR UPDATE wird nicht unterstützt", "CheckSelectLocking")
-    assert.include(SqlFault.classify(thrown), { _tag: "Unexpected", isRetryable: false })
+    const message = "SELECT DISTINCT FOR UPDATE wird nicht unterstützt"
+    for (const thrown of [answer("0A000", message, "CheckSelectLocking"), adapted("0A000", message)]) {
+      assert.include(SqlFault.classify(thrown), { _tag: "Unexpected", isRetryable: false })
+    }
   })
 
   for (
@@ -95,10 +102,14 @@ describe("SqlFault: languages of a server", () => {
       "ungültige Eingabesyntax für Typ integer: »4711«",
       "Wert »4711« ist außerhalb des gültigen Bereichs für Typ integer",
       "la valeur « 4711 » est en dehors des limites du type integer",
-      "値\"4711\"は型integerの範囲外です"
+      "値\"4711\"は型integerの範囲外です",
+      // Without the closing mark, since a message is cut at a line break and where it is long.
+      `value "4711${"s".repeat(400)}" is out of range for type integer`,
+      "value \"4711\ntwo\" is out of range for type integer",
+      "型\"integer\"の入力構文が不正です4711"
     ]
   ) {
-    it(`refused data is not quoted: ${message}`, () => {
+    it(`refused data is not quoted: ${message.slice(0, 60).replace("\n", " ")}`, () => {
       const reason = SqlFault.classify(adapted("22003", message))
       assert.strictEqual(reason._tag, "DataRefused")
       assert.notInclude(reason.message, "4711")

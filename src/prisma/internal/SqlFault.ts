@@ -70,7 +70,7 @@ export const refusals: Readonly<
 
 interface SqlError {
   readonly sqlState: string
-  /** The function of the server that failed; `pg` gives it, the adapter of Prisma does not. */
+  /** The function of the server that failed, as `pg` gives it; the adapter of an application leaves it out. */
   readonly routine: string | undefined
   readonly message: string
   readonly detail: string | undefined
@@ -88,8 +88,8 @@ const fromSqlState = ({ detail, message, routine, sqlState }: SqlError, thrown: 
     case "40P01": // deadlock
     case "55P03": // lock not available
       return new ProviderError.Contention({ sqlState, problem })
-    case "0A000": // a migration changed the result of a prepared statement; the retry prepares it anew
-      return routine === undefined || routine === "RevalidateCachedQuery"
+    case "0A000": // the server has no such feature, or a migration changed the result of a prepared statement
+      return routine === "RevalidateCachedQuery" // the retry prepares the statement anew
         ? new ProviderError.Contention({ sqlState, problem })
         : unexpected(thrown, problem, sqlState)
     case "25P02": // an earlier statement of the transaction failed, one of ours or the application's
@@ -124,8 +124,8 @@ const fromSqlState = ({ detail, message, routine, sqlState }: SqlError, thrown: 
       return new ProviderError.DataRefused({ sqlState, problem })
     case "08": // connection
       return new ProviderError.ConnectionLost({ problem: `${problem} (${sqlState})` })
-    case "22": // data; these messages may quote the value itself
-      return new ProviderError.DataRefused({ sqlState, problem: withoutValues(problem) })
+    case "22": // data; the server's message may quote the value, in as many ways as there are languages
+      return new ProviderError.DataRefused({ sqlState, problem: dataProblems[sqlState] ?? "invalid data" })
     case "23": // integrity
       return new ProviderError.DataRefused({ sqlState, problem })
     case "28": // authorization
@@ -141,6 +141,23 @@ const fromSqlState = ({ detail, message, routine, sqlState }: SqlError, thrown: 
       return new ProviderError.Unavailable({ sqlState, problem })
   }
   return unexpected(thrown, problem, sqlState)
+}
+
+/** What is wrong with the data: conditions of appendix A of PostgreSQL's manual. */
+const dataProblems: Readonly<Record<string, string>> = {
+  "22001": "a text is too long for its column",
+  "22003": "a number is out of range",
+  "22004": "null is not allowed",
+  "22007": "a date or time cannot be read",
+  "22008": "a date or time is out of range",
+  "22012": "division by zero",
+  "22021": "a text has bytes that are no characters of its encoding",
+  "22023": "a parameter has an invalid value",
+  "22030": "a JSON object has a key twice",
+  "22032": "a text is not JSON",
+  "22P02": "a text cannot be read as a value of its type",
+  "22P03": "a binary value cannot be read",
+  "22P05": "a text has a character that the database cannot store"
 }
 
 /** PgBouncer uses this one code for most errors. */
@@ -298,10 +315,6 @@ export const scrub = (message: string): string => {
   const clean = first.replace(/\b[a-z]+:\/\/\S+/gi, "<url>").replace(/password=\S+/gi, "password=<hidden>")
   return clean.length > 300 ? `${clean.slice(0, 300)}…` : clean
 }
-
-/** Each language has its quotation marks. */
-const withoutValues = (problem: string): string =>
-  problem.replace(/["'`„“”‚‘’«»‹›「」『』].*["'`„“”‚‘’«»‹›「」『』]/, "<value>").replace(/\s?[:：]\s?.*$/, "")
 
 const parseFields = (detail: string | undefined): Readonly<Record<string, unknown>> | undefined => {
   try {

@@ -6,6 +6,7 @@
  */
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Prisma } from "./client.ts"
+import { withRoutines } from "./routines.ts"
 import { Texts } from "./texts.ts"
 
 export class TextAdapter extends PrismaPg {
@@ -31,7 +32,7 @@ export class TextAdapter extends PrismaPg {
   }
 
   override async connect(): ReturnType<PrismaPg["connect"]> {
-    const adapter = await super.connect()
+    const adapter = withRoutines(await super.connect())
     const queryRaw = adapter.queryRaw.bind(adapter)
     adapter.queryRaw = (query) => queryRaw({ ...query, args: query.args.map((value) => this.textsOf(value)) })
     return adapter
