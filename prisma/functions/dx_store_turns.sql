@@ -8,8 +8,7 @@
 --
 -- Handed over are the first activities of a turn that its worker serves, without a session, at most handover_limit. They
 -- are stored claimed. If more activities that the worker serves were visible and free before than spare, the slots that it
--- keeps for them, or if that is unknown because the 2000 oldest of its route are locked, none is: no activity overtakes
--- another.
+-- keeps for them, or if that is unknown (dx_count_waiting), none is: no activity overtakes another.
 --
 -- Each part names its turn by position, from 1, in ack. An argument without parts is null. event_data, work_item and
 -- output may be given in p_texts, text_at being the position there: a large text is then neither parsed nor copied with

@@ -412,7 +412,7 @@ describe("handover:", () => {
       assert.deepStrictEqual(yield* next("d"), [[]])
     }))
 
-  it.effect("also behind 200 activities under way, and none behind 300", () =>
+  it.effect("also behind 990 activities under way, and none behind 1,100", () =>
     Effect.gen(function*() {
       const { driver } = yield* open
       const waiting = yield* Test.waiting(driver, ["a", "b"])
@@ -421,8 +421,8 @@ describe("handover:", () => {
           advance(driver, Test.optimistic(id, waiting[id]!, { workerItems: items({}), handOver: all })),
           indexes
         )
-      yield* driver.enqueueForWorker(Array.from({ length: 200 }, () => Test.activity()))
-      yield* Test.take(driver, { limit: 200 })
+      yield* driver.enqueueForWorker(Array.from({ length: 990 }, () => Test.activity()))
+      yield* Test.take(driver, { limit: 990 })
       assert.deepStrictEqual(yield* next("a"), [[0]])
       yield* driver.enqueueForWorker(Array.from({ length: 100 }, () => Test.activity()))
       yield* Test.take(driver, { limit: 100 })

@@ -148,8 +148,8 @@ export interface StartedInstance {
  *
  * Handed over are the first `limit` `workerItems` of the turn that the caller serves: by name and tag, without a session,
  * not `servedBy` others. If more than `spare` such activities are visible and have no live lock before the call, none is
- * handed over: no activity overtakes another for which no slot is kept. An activity that the set also cancels is not handed
- * over. A delivery counts as after a claim.
+ * handed over: no activity overtakes another for which no slot is kept. A store that has too many under way to know may hand
+ * over none. An activity that the set also cancels is not handed over. A delivery counts as after a claim.
  *
  * @category models
  * @since 0.2.0
@@ -268,8 +268,9 @@ export interface OrchestrationStart {
   /**
    * The first turn, which the caller has run already: it is stored with the instance, and no message is inserted. That
    * needs a free id, that nothing is stored under it, no message, lock or history, and that `clockMs` is the store's
-   * clock, give or take 2 seconds; otherwise the start is stored as it is without a first turn. A driver may always ignore it. A set first creates all its instances and inserts its start
-   * messages; then its first turns are stored in the steps of an ack.
+   * clock, give or take 2 seconds; otherwise the start is stored as it is without a first turn. A driver may always ignore
+   * it. A set first creates all its instances and inserts its start messages; then its first turns are stored in the steps
+   * of an ack.
    */
   readonly firstTurn?: { readonly turn: UnclaimedTurn; readonly handOver: HandOver | null }
 }
