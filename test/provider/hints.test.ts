@@ -2,7 +2,10 @@ import { assert, describe, it } from "@effect/vitest"
 import { Notifier } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
+import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import * as hintsOf from "../../src/provider/internal/hints.ts"
 import * as Clocks from "../utils/clock.ts"
@@ -37,6 +40,42 @@ describe("Hints", () => {
         Hint.Changed({ fingerprints: ["a", "b", "c"] }),
         Hint.Waiting()
       ])
+    }))
+
+  it.effect("what waits when the provider is closed leaves then, after what is being sent", () =>
+    Effect.gen(function*() {
+      const { notifier, sent } = manual()
+      const scope = yield* Scope.make()
+      const announce: typeof notifier.announce = (hints) => Effect.delay(notifier.announce(hints), "100 millis")
+      const hints = yield* Scope.provide(hintsOf.make({ ...notifier, announce }, options), scope)
+      hints.announce(work(0))
+      yield* pass("50 millis")
+      hints.announce(work(0, "orchestrator"))
+      hints.announce(Hint.Locks({ queue: "worker", untilMs: null }))
+      const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void))
+      yield* pass("50 millis")
+      assert.deepStrictEqual(sent, [work(0)])
+      yield* pass("100 millis")
+      assert.deepStrictEqual(sent.slice(1), [
+        work(0, "orchestrator"),
+        Hint.Locks({ queue: "worker", untilMs: null })
+      ])
+      yield* Fiber.join(closing)
+    }))
+
+  it.effect("a notifier that does not answer delays the closing by a second at most", () =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const hints = yield* Scope.provide(
+        hintsOf.make({ ...manual().notifier, announce: () => Effect.never }, options),
+        scope
+      )
+      hints.announce(work(0))
+      yield* settle
+      hints.announce(work(0, "orchestrator"))
+      const closing = yield* Effect.forkChild(Scope.close(scope, Exit.void))
+      yield* pass("1 second")
+      assert.isDefined(closing.pollUnsafe())
     }))
 
   it.effect("a notifier may ask for fewer announcements: 14 in a second of constant hints", () =>

@@ -23,8 +23,8 @@ import {
   pair,
   pass,
   row,
-  settle,
   storeOf,
+  storingSlowly,
   timed,
   waiting
 } from "../utils/longPolling.ts"
@@ -34,9 +34,8 @@ import * as Starts from "../utils/starts.ts"
 const lasting = (announce: Notifier.Notifier["Service"]["announce"]): Notifier.Notifier["Service"]["announce"] => {
   let isDead = false
   return (hints) => {
-    const before = isDead ? [] : hints.filter(({ _tag }) => _tag !== "Work")
-    isDead ||= before.length < hints.length
-    return announce(before)
+    isDead ||= hints.some(({ _tag }) => _tag === "Work")
+    return isDead ? Effect.void : announce(hints)
   }
 }
 
@@ -110,17 +109,22 @@ describe("Long polling: what no hint announces", () => {
         const scope = yield* Scope.make()
         const { announce, ...notifier } = connect("mortal")
         const dying = { ...notifier, announce: lasting(announce) }
-        const mortal = yield* Scope.provide(open(store.driver, dying), scope)
+        const mortal = yield* Scope.provide(open(storingSlowly(store.driver, "2 millis"), dying), scope)
         const fetch = stores === "an activity"
           ? Effect.asVoid(fetchActivity(worker))
           : Effect.asVoid(fetchInstance(worker))
         const [waits] = yield* waiting(1, timed(fetch))
         yield* pass("1 minute")
         store.looks()
-        if (stores === "a start") yield* mortal.startOrchestration(Starts.start("a"))
-        else if (stores === "a message") yield* mortal.enqueueForOrchestrator(message("a"))
-        else yield* mortal.enqueueForWorker(activity(2))
-        yield* settle
+        yield* waiting(
+          1,
+          stores === "a start"
+            ? mortal.startOrchestration(Starts.start("a"))
+            : stores === "a message"
+            ? mortal.enqueueForOrchestrator(message("a"))
+            : mortal.enqueueForWorker(activity(2))
+        )
+        yield* pass("2 millis")
         yield* Scope.close(scope, Exit.void)
         yield* pass("4 seconds")
         const [[, atMs] = []] = yield* ended([waits!])

@@ -32,6 +32,13 @@ export const storeOf = (driver: Driver = MemoryDriver.make()) => {
   }
 }
 
+/** A driver whose statements that store starts, messages and activities take that long to answer. */
+export const storingSlowly = (driver: Driver, duration: Duration.Input): Driver =>
+  LocalProcess.intercept(
+    driver,
+    (call, operation) => /^(start|enqueue)/.test(operation) ? Effect.tap(call, Effect.sleep(duration)) : call
+  )
+
 /** One hub for all processes of a test. */
 export const hub = () => {
   const shared = Notifier.makeInProcess()

@@ -10,6 +10,7 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import * as Metrics from "../../model/Metrics.ts"
+import type { Queue } from "../Notifier.ts"
 import type { Provider, Turn } from "../Provider.ts"
 import type {
   EncodedActivity,
@@ -141,7 +142,7 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
           ? senders.firstTurns?.begin(start, pinnedVersion)
           : undefined
         return firstTurn === undefined
-          ? restore(Effect.map(senders.sendStart(stored), alone))
+          ? restore(sendAlone(senders, stored))
           : Effect.flatMap(
             Effect.forkDetach(sendWith(senders, stored, firstTurn), { startImmediately: true }),
             (sent) => restore(Fiber.join(sent))
@@ -149,14 +150,20 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
       })
     ).pipe(
       (sent) => measured(Metrics.enqueueOrchestratorDuration, sent),
-      Effect.tap((answer) => {
-        if (answer !== "Started") return Effect.void
-        senders.wakeups?.started(start.instance)
-        return wakeAfter(senders.wakeups, start.instance, delayMs, () => stored.workItem)
-      }),
       Effect.map((answer) => answer === "Begun" ? "Started" : answer)
     )
   })
+
+const sendAlone = ({ sendStart, wakeups }: Senders, start: OrchestrationStart) =>
+  storing(
+    wakeups,
+    "orchestrator",
+    Effect.map(sendStart(start), (answer) => {
+      if (answer === "AlreadyExists") return answer
+      isStarted(wakeups, start)
+      return "Started"
+    })
+  )
 
 /**
  * A first turn that cannot be stored is left to the process that claims the start: it gives back its slots at once, and
@@ -164,7 +171,7 @@ const startOrchestration = (senders: Senders): Enqueue["startOrchestration"] => 
  */
 const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunTurn) =>
   Effect.suspend(() => {
-    const { sendFirstTurn, sendStart, storeClock, wakeups } = senders
+    const { sendFirstTurn, storeClock, wakeups } = senders
     const { handOver, reading, settled, turn } = firstTurn
     let stored: Option.Option<ReturnType<typeof claimedOf>> = Option.none()
     const isUnstorable = [...check.turn(turn), ...check.handOver(handOver)].some((problem) => problem !== undefined)
@@ -176,25 +183,23 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunT
         isOfOneCall,
         () => Effect.succeed("Unstored" as const)
       )
-    return together.pipe(
-      Effect.map((answer) => {
-        if (typeof answer === "string") return answer
-        if (answer._tag === "Started") {
-          storeClock?.corrected(answer.nowMs)
-          return "Started"
-        }
-        storeClock?.heard(answer.nowMs)
-        stored = Option.some(claimedOf(turn, answer.handedOver))
-        wakeups?.started(start.instanceId)
-        wakeups?.turnStored(turn, answer.handedOver.length)
-        return "Begun"
-      }),
+    const announced = Effect.map(together, (answer) => {
+      if (typeof answer === "string") return answer
+      if (answer._tag === "Started") {
+        storeClock?.corrected(answer.nowMs)
+        isStarted(wakeups, start)
+        return "Started"
+      }
+      storeClock?.heard(answer.nowMs)
+      stored = Option.some(claimedOf(turn, answer.handedOver))
+      wakeups?.started(start.instanceId)
+      wakeups?.turnStored(turn, answer.handedOver.length)
+      return "Begun"
+    })
+    // With a handover, the locks that it takes are announced.
+    return (handOver === undefined ? storing(wakeups, "orchestrator", announced) : announced).pipe(
       Effect.onExit(() => Effect.sync(() => settled(stored))),
-      Effect.flatMap((answer) =>
-        answer === "Unstored"
-          ? Effect.map(sendStart(start), alone)
-          : Effect.succeed(answer)
-      )
+      Effect.flatMap((answer) => answer === "Unstored" ? sendAlone(senders, start) : Effect.succeed(answer))
     )
   })
 
@@ -217,8 +222,16 @@ const enqueueForOrchestrator =
     ], () => {
       const delayMs = check.millisOrNull(delay)
       const encoded = encodeMessage(message)
-      return measured(Metrics.enqueueOrchestratorDuration, sendMessage({ ...encoded, delayMs })).pipe(
-        Effect.tap(() => wakeAfter(wakeups, encoded.instanceId, delayMs, () => encoded.workItem))
+      return measured(
+        Metrics.enqueueOrchestratorDuration,
+        storing(
+          wakeups,
+          "orchestrator",
+          Effect.map(
+            sendMessage({ ...encoded, delayMs }),
+            () => wakeups?.messageSent(encoded.instanceId, delayMs, () => encoded.workItem)
+          )
+        )
       )
     })
 
@@ -228,17 +241,20 @@ const enqueueForWorker = ({ sendActivity, wakeups }: Senders): Enqueue["enqueueF
     [check.activity(activity)],
     () => {
       const encoded = encodeActivity(activity)
-      return Effect.tap(
-        sendActivity(encoded),
-        () => Effect.sync(() => wakeups?.workStored("worker", () => encoded.workItem))
+      return storing(
+        wakeups,
+        "worker",
+        Effect.map(sendActivity(encoded), () => wakeups?.workStored("worker", () => encoded.workItem))
       )
     }
   )
 
 // internal
 
-/** The answer to a start without a first turn. */
-const alone = (answer: StartAnswer) => answer === "AlreadyExists" ? answer : "Started"
+const storing = <A, E, R>(wakeups: Wakeups | undefined, queue: Queue, call: Effect.Effect<A, E, R>) =>
+  wakeups === undefined ? call : wakeups.storing(queue, call)
 
-const wakeAfter = (wakeups: Wakeups | undefined, instanceId: string, delayMs: number | null, text: () => string) =>
-  Effect.sync(() => wakeups?.messageSent(instanceId, delayMs, text))
+const isStarted = (wakeups: Wakeups | undefined, { delayMs, instanceId, workItem }: OrchestrationStart) => {
+  wakeups?.started(instanceId)
+  wakeups?.messageSent(instanceId, delayMs, () => workItem)
+}

@@ -6,7 +6,8 @@
  * when it dies, they look at the last time it said. And it looks itself when a lock that it has not released has run out.
  *
  * A process may also die after a statement has stored work, and before it announces that. So it says the same before it
- * sends such a statement: the others look soon, unless it says meanwhile that it holds nothing.
+ * sends such a statement, and again while that runs: the others look soon, unless it says meanwhile that it holds nothing.
+ * A process that serves nothing, such as a script, says that together with what it has stored, as it may end then.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -27,10 +28,14 @@ export interface HeldLocks {
    * process as soon as its answer arrives.
    */
   readonly expect: (forMs: number) => void
+  /** A call that stores work, and announces it before it ends. */
+  readonly storing: <A, E, R>(call: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** Taken or renewed now, for that long. */
   readonly hold: (lockToken: string, forMs: number) => void
   /** Released, or taken over by another process. */
   readonly release: (lockToken: string) => void
+  /** The process is closed. What it still holds runs out. */
+  readonly close: () => void
 }
 
 export interface Options {
@@ -40,36 +45,56 @@ export interface Options {
   readonly announce: Hints["announce"]
   /** The store's clock, as far as it is known. */
   readonly storeNowMs: () => number
+  /** Whether this process looks for work. */
+  readonly serves: () => boolean
   /** A lock has run out. */
   readonly ranOut: () => void
 }
 
-export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Options): HeldLocks => {
+export const make = ({ alarms, announce, clock, queue, ranOut, serves, storeNowMs }: Options): HeldLocks => {
   /** When they run out, monotonic milliseconds. */
   const held = new Map<string, number>()
+  /** Calls under way that store work. */
+  let calls = 0
   /** Until when those may last that a statement is about to take. */
   let expectedMs = 0
   let announcedMs = Number.NEGATIVE_INFINITY
   let isAnnounced = false
+  let takenBackMs = Number.NEGATIVE_INFINITY
   const keys = { check: `${queue} check`, say: `${queue} say`, none: `${queue} none` }
 
+  const holdsNone = () => held.size === 0 && calls === 0
+
   const say = () => {
-    if (held.size > 0) announceAll()
+    if (holdsNone()) return
+    announceAll()
+    if (calls > 0) saySoon()
   }
 
   const announceAll = () => {
     const nowMs = monotonicMs(clock)
     announcedMs = nowMs
     isAnnounced = true
-    let lastMs = expectedMs
+    let lastMs = calls > 0 ? Math.max(expectedMs, nowMs + storedMs) : expectedMs
     for (const untilMs of held.values()) lastMs = Math.max(lastMs, untilMs)
     announce(Hint.Locks({ queue, untilMs: Math.ceil(storeNowMs() + lastMs - nowMs) }))
   }
 
+  const isDue = () => !isAnnounced || monotonicMs(clock) - announcedMs >= betweenHintsMs
+
+  const saySoon = () => {
+    if (!alarms.isSet(keys.say)) alarms.set(keys.say, announcedMs + betweenHintsMs, say)
+  }
+
   const sayNone = () => {
-    if (held.size > 0 || !isAnnounced) return
+    if (!holdsNone() || !isAnnounced) return
     isAnnounced = false
+    takenBackMs = monotonicMs(clock)
     announce(Hint.Locks({ queue, untilMs: null }))
+  }
+
+  const sayNoneSoon = () => {
+    if (isAnnounced) alarms.set(keys.none, monotonicMs(clock) + betweenHintsMs, sayNone)
   }
 
   const check = () => {
@@ -83,31 +108,42 @@ export const make = ({ alarms, announce, clock, queue, ranOut, storeNowMs }: Opt
     if (nextMs !== Infinity) alarms.set(keys.check, Math.max(nextMs + afterMs, nowMs + betweenChecksMs), check)
     if (held.size === before) return
     ranOut()
-    if (held.size === 0) sayNoneSoon()
+    if (holdsNone()) sayNoneSoon()
   }
 
-  const sayNoneSoon = () => {
-    if (isAnnounced) alarms.set(keys.none, monotonicMs(clock) + betweenHintsMs, sayNone)
+  const stored = () => {
+    calls--
+    if (!holdsNone()) return
+    // At once only when that costs no announcement for each of many calls.
+    if (serves() || monotonicMs(clock) - takenBackMs < betweenHintsMs) sayNoneSoon()
+    else sayNone()
   }
 
   return {
     expect: (forMs) => {
-      const nowMs = monotonicMs(clock)
-      expectedMs = Math.max(expectedMs, nowMs + forMs)
-      if (nowMs - announcedMs < betweenHintsMs) return
+      expectedMs = Math.max(expectedMs, monotonicMs(clock) + forMs)
+      if (!isDue()) return
       announceAll()
       sayNoneSoon()
     },
+    storing: (call) =>
+      Effect.suspend(() => {
+        calls++
+        if (isDue()) announceAll()
+        saySoon()
+        return Effect.ensuring(call, Effect.sync(stored))
+      }),
     hold: (lockToken, forMs) => {
       const nowMs = monotonicMs(clock)
       held.set(lockToken, nowMs + forMs)
       if (!alarms.isSet(keys.check)) alarms.set(keys.check, nowMs + forMs + afterMs, check)
-      if (nowMs - announcedMs >= betweenHintsMs) say()
-      else if (!alarms.isSet(keys.say)) alarms.set(keys.say, announcedMs + betweenHintsMs, say)
+      if (isDue()) announceAll()
+      else saySoon()
     },
     release: (lockToken) => {
-      if (held.delete(lockToken) && held.size === 0) sayNoneSoon()
-    }
+      if (held.delete(lockToken) && holdsNone()) sayNoneSoon()
+    },
+    close: sayNone
   }
 }
 
@@ -127,15 +163,6 @@ export const watched = (
         onLost()
         lostAnswer()
       }))
-
-  let sent = 0
-  /** A statement that may store work while the others know of no lock of this process. */
-  const foretold = <A>(held: HeldLocks, call: Effect.Effect<A, ProviderError>) =>
-    Effect.suspend(() => {
-      const statement = `statement ${++sent}`
-      held.hold(statement, storedMs)
-      return Effect.ensuring(call, Effect.sync(() => held.release(statement)))
-    })
 
   /** A statement that may hand activities over. A lost answer leaves their locks to this process. */
   const handsOver = <A>(
@@ -203,16 +230,15 @@ export const watched = (
     renewWorkItemLocks: renews(driver.renewWorkItemLocks, locks.worker),
     startOrchestrations: (starts) => {
       const handOvers = starts.map(({ firstTurn }) => firstTurn?.handOver)
-      const call = Effect.map(handsOver(handOvers, driver.startOrchestrations(starts)), (answers) => {
+      return Effect.map(handsOver(handOvers, driver.startOrchestrations(starts)), (answers) => {
         answers.forEach((answer, i) => {
           if (typeof answer !== "string" && answer._tag === "Begun") handedOver(answer.handedOver, handOvers[i])
         })
         return answers
       })
-      return handOvers.every(Boolean) ? call : foretold(locks.orchestrator, call)
     },
-    enqueueForOrchestrator: (messages) => foretold(locks.orchestrator, stores(driver.enqueueForOrchestrator(messages))),
-    enqueueForWorker: (activities) => foretold(locks.worker, stores(driver.enqueueForWorker(activities))),
+    enqueueForOrchestrator: (messages) => stores(driver.enqueueForOrchestrator(messages)),
+    enqueueForWorker: (activities) => stores(driver.enqueueForWorker(activities)),
     ...(advanceOrchestrations !== undefined && {
       advanceOrchestrations: (turns) =>
         Effect.map(
@@ -233,7 +259,7 @@ export const watched = (
 
 const betweenHintsMs = 1_000
 
-/** The others look that long after such a statement was sent, if its process has died. */
+/** The others look that long after a call that stores work was last announced, if its process has died. */
 const storedMs = 2_000
 
 /** Stands for locks whose tokens have not arrived. */

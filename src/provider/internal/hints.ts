@@ -3,9 +3,8 @@
  *
  * **Announcing** never waits and never fails. Up to five announcements leave at once; then the hints of 20 milliseconds
  * leave together, merged (or of the notifier's `announceEvery`): a process under full load sends 50 times a second, however
- * many rows it writes. In PostgreSQL a
- * notification takes a lock at its commit that all notifying commits of the server share, so it must not be part of the
- * statements that store work.
+ * many rows it writes. What waits when the provider is closed leaves then. In PostgreSQL a notification takes a lock at its
+ * commit that all notifying commits of the server share, so it must not be part of the statements that store work.
  *
  * **Receiving**: at most 64 hints wait for their turn. Those that lead to the same count as one: all of work that is visible
  * already, all of locks of one sender, all of changes. One that finds no place is dropped and reported. One that waited too
@@ -17,6 +16,7 @@ import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
 import { InBackground } from "../../model/internal/inBackground.ts"
 import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
@@ -161,10 +161,11 @@ export const make = Effect.fnUntraced(function*(
     return credit >= 1 ? Effect.void : Effect.sleep(Math.ceil((1 - credit) * betweenAnnouncementsMs))
   }
 
-  const send = Effect.forever(Effect.suspend(() => {
-    waiting.closeUnsafe()
+  const sending = Semaphore.makeUnsafe(1)
+  /** Sends what waits, after what is being sent. False if there is nothing. */
+  const sendWaiting = sending.withPermits(1)(Effect.suspend(() => {
     const hints = outbox.take(clock.currentTimeMillisUnsafe())
-    if (hints.length === 0) return waiting.await
+    if (hints.length === 0) return Effect.succeed(false)
     return notifier.announce(hints).pipe(
       Effect.catch((error) =>
         Effect.logDebug("Provider: hints to other processes were not sent").pipe(
@@ -173,8 +174,13 @@ export const make = Effect.fnUntraced(function*(
           Effect.andThen(Effect.sync(() => report()))
         )
       ),
-      Effect.andThen(Effect.suspend(pauseAfterSending))
+      Effect.as(true)
     )
+  }))
+
+  const send = Effect.forever(Effect.suspend(() => {
+    waiting.closeUnsafe()
+    return Effect.flatMap(sendWaiting, (hasSent) => hasSent ? pauseAfterSending() : waiting.await)
   }))
 
   const context = yield* Effect.context<never>()
@@ -209,6 +215,8 @@ export const make = Effect.fnUntraced(function*(
       arrived.openUnsafe()
     }
   })
+  // Before the loops end.
+  yield* Effect.addFinalizer(() => Effect.timeoutOption(sendWaiting, farewellMs))
 
   return {
     isConnected: () => isConnected,
@@ -238,6 +246,9 @@ const merged = ({ hint: before }: Received, { hint, sender }: Received): Receive
 
 /** A start, its locks and its end follow each other within milliseconds. */
 const mostAtOnce = 5
+
+/** A notifier that does not answer delays the end of a process by that much. */
+const farewellMs = 1_000
 
 const betweenCountsMs = 300_000
 

@@ -40,6 +40,11 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
   readonly locked: LockedInstances
   /** The instance has a message, visible that much later; null: now. `text` is that of the message. */
   readonly messageSent: (instanceId: string, delayMs: number | null, text?: () => string) => void
+  /**
+   * A call that stores work in the queue, and announces it here. Should the process die meanwhile, the others look. If the
+   * call is interrupted, its work is stored or not: all look soon.
+   */
+  readonly storing: <A, E, R>(queue: Queue, call: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
   /** The queue has something that can be claimed at once; `text` of the item, if it is one. */
   readonly workStored: (queue: Queue, text?: () => string) => void
   /**
@@ -125,7 +130,7 @@ export const make = Effect.fnUntraced(function*(
       },
       random: () => random.nextDoubleUnsafe(),
       findNextDue: (isUrgent) => {
-        if (hints.isConnected() && queues.some((queue) => queue.hasPumps())) finder.find(isUrgent)
+        if (hints.isConnected() && serves()) finder.find(isUrgent)
       },
       findLeftLocks: () => {
         if (hints.isConnected()) left.follow()
@@ -141,6 +146,7 @@ export const make = Effect.fnUntraced(function*(
   const orchestrators = yield* queueOf("orchestrator")
   const workers = yield* queueOf("worker")
   const queues = [orchestrators, workers]
+  const serves = () => queues.some((queue) => queue.hasPumps())
   const byName = (queue: Queue) => queue === "worker" ? workers : orchestrators
   const allChanged: WorkQueue["changed"] = (event) => {
     for (const queue of queues) queue.changed(event)
@@ -155,9 +161,15 @@ export const make = Effect.fnUntraced(function*(
       alarms,
       announce: hints.announce,
       storeNowMs,
+      serves,
       ranOut: () => byName(queue).wake("LocksExpired")
     })
   const heldBy = { orchestrator: held("orchestrator"), worker: held("worker") }
+  yield* Effect.addFinalizer(() =>
+    Effect.sync(() => {
+      for (const locks of Object.values(heldBy)) locks.close()
+    })
+  )
   const locked = locks.makeInstances()
 
   // -- hints -------------------------------------------------------------------------------------
@@ -241,6 +253,10 @@ export const make = Effect.fnUntraced(function*(
       delayed.push({ instanceId, sentMs: monotonicMs(clock), delayMs })
       finder.find(true)
     },
+    storing: (queue, call) =>
+      heldBy[queue].storing(
+        Effect.onInterrupt(call, () => Effect.sync(() => wakeups.workAbandoned(queue, interruptedMs)))
+      ),
     workStored,
     claiming: (queue) => {
       const known = taken[queue].known()
@@ -308,6 +324,9 @@ export const make = Effect.fnUntraced(function*(
 })
 
 // internal
+
+/** By then the statement of an interrupted call is over. */
+const interruptedMs = 2_000
 
 /** Sessions that are to end sooner are released. */
 const releasedMs = 1_000

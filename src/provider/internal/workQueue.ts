@@ -322,9 +322,9 @@ export const make = (options: Options): WorkQueue => {
       if (hint.untilMs === null) return alarms.cancel(`${name} ${key}`)
       const spreadMs = processes() > lookersAtOnce ? random() * 500 : 0
       const untilMs = Math.max(0, hint.untilMs - storeNowMs()) + settings.timerGraceMs + spreadMs
-      // The lock of a session may last longer than others.
+      // The lock of a session may last longer than others. What is usual in a queue that is not served is not known.
       const usualMs = lockTimeoutMs() + 1_000 + spreadMs
-      if (untilMs > usualMs) alarm(early, usualMs, options.othersRanOut)
+      if (pumps.length > 0 && untilMs > usualMs) alarm(early, usualMs, options.othersRanOut)
       alarm(key, untilMs, () => {
         options.othersRanOut()
         // Locks that were taken just after the hint.
