@@ -24,6 +24,7 @@ import { InvalidInput, ProviderError } from "../provider/ProviderError.ts"
 import * as cronInstants from "./internal/cronInstants.ts"
 import { refused } from "./internal/newTask.ts"
 import * as schedulers from "./internal/scheduler.ts"
+import type { QueueSignals } from "./internal/signals.ts"
 import * as signature from "./internal/signature.ts"
 import * as requests from "./internal/triggerRequests.ts"
 import type { Cron, Webhook, WebhookEvent } from "./internal/triggers.ts"
@@ -205,13 +206,16 @@ export interface HandlerOptions {
  */
 export const handler = (
   options: HandlerOptions
-): Effect.Effect<(request: Request) => Promise<Response>, never, Tasks | Database> => {
+): Effect.Effect<(request: Request) => Promise<Response>, never, Tasks | Database | QueueSignals> => {
   const settings = {
     tokens: options.token === undefined && (options.crons ?? []).length === 0 ? [] : tokensOf(options.token ?? []),
     crons: byName(options.crons ?? []),
     webhooks: byName(options.webhooks ?? [])
   }
-  return Effect.map(Effect.context<Tasks | Database>(), (services) => requests.make(settings, harmlessIn(services)))
+  return Effect.map(
+    Effect.context<Tasks | Database | QueueSignals>(),
+    (services) => requests.make(settings, harmlessIn(services))
+  )
 }
 
 /**

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { QueueDatabase, Task, Tasks, Trigger } from "duroxide-prisma/queue"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
@@ -7,6 +8,7 @@ import * as Schema from "effect/Schema"
 import * as TestClock from "effect/testing/TestClock"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
+import { QueueSignals, Topic } from "../../src/queue/internal/signals.ts"
 import { keyOf, sign } from "../../src/queue/internal/signature.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -162,6 +164,19 @@ describe("a cron trigger:", () => {
       assert.deepStrictEqual(calls.map(({ status }) => status), calls.map(() => 200))
       assert.deepStrictEqual(calls.flatMap(({ body }) => body.instants), [hour(9)])
       assert.strictEqual(yield* wakeups, 1)
+    }).pipe(Effect.scoped))
+
+  it.live("its tasks wake the publisher of this process, also if it polls", () =>
+    Effect.gen(function*() {
+      const { url } = yield* PgServer.database
+      const services = yield* Layer.build(QueueDatabase.layer({ url, migrate: "none", listens: false }))
+      let signals = 0
+      yield* Context.get(services, QueueSignals).subscribe(Topic.outbox, { received: () => void signals++ })
+      const run = (until: string) => Effect.provide(Trigger.run(hourly, { until: new Date(until) }), services)
+      yield* run("2026-01-01T05:10:00Z")
+      assert.strictEqual(signals, 0)
+      yield* run("2026-01-01T06:00:00Z")
+      assert.strictEqual(signals, 1)
     }).pipe(Effect.scoped))
 
   it.live("a new one begins with its first run, and fires all that were missed later in parts", () =>

@@ -13,6 +13,7 @@ import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import type { Database } from "../../prisma/Database.ts"
 import { Tasks } from "../Tasks.ts"
 import { onTimeMs } from "./cronInstants.ts"
+import type { QueueSignals } from "./signals.ts"
 import * as signature from "./signature.ts"
 import { run } from "./triggers.ts"
 import type { Cron, Failure, Webhook } from "./triggers.ts"
@@ -25,12 +26,12 @@ export interface Options {
 
 /** Always answers. */
 export const make =
-  (options: Options, services: Context.Context<Tasks | Database>) => (request: Request): Promise<Response> =>
-    Effect.runPromiseWith(services)(answer(options, request))
+  (options: Options, services: Context.Context<Tasks | Database | QueueSignals>) =>
+  (request: Request): Promise<Response> => Effect.runPromiseWith(services)(answer(options, request))
 
 // internal
 
-type Services = Tasks | Database
+type Services = Tasks | Database | QueueSignals
 
 /** A request that is answered with a status other than 200. */
 class Refused extends Data.TaggedError("Refused")<{ readonly status: number; readonly problem: string }> {}

@@ -8,11 +8,13 @@ import type { PayloadMismatch, PayloadTooLarge } from "../../model/internal/payl
 import { Database } from "../../prisma/Database.ts"
 import { Prisma } from "../../prisma/internal/client.ts"
 import { bigint, json } from "../../prisma/internal/rows.ts"
+import * as statementSettings from "../../prisma/internal/settings.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { Tasks } from "../Tasks.ts"
 import type { Creator } from "../Tasks.ts"
 import { dueInstants } from "./cronInstants.ts"
 import type { CatchUp } from "./cronInstants.ts"
+import { QueueSignals, Topic } from "./signals.ts"
 import { creator } from "./tasksService.ts"
 import type { Created, NewTask } from "./taskStore.ts"
 
@@ -91,10 +93,11 @@ export const run = (
 ): Effect.Effect<
   { readonly instants: ReadonlyArray<Date>; readonly hasMore: boolean },
   Failure,
-  Database
+  Database | QueueSignals
 > =>
   Effect.gen(function*() {
     const { query, schemaSql } = yield* Database
+    const signals = yield* QueueSignals
     const untilMs = options?.until?.getTime() ?? (yield* Clock.currentTimeMillis)
     while (true) {
       const [row] = yield* query<{ readonly ms: number }>(
@@ -113,7 +116,9 @@ export const run = (
             "fireTrigger",
             Prisma.sql`
               SELECT ${schemaSql}.dx_fire_trigger(
-                ${trigger.name}::text, ${bigint(firedUntilMs)}, ${bigint(due.untilMs)}, ${json(tasks)}
+                ${quietly(Prisma.sql`${trigger.name}::text`)}, ${bigint(firedUntilMs)}, ${bigint(due.untilMs)}, ${
+              json(tasks)
+            }
               ) AS created`
           ),
           ([fired]) => {
@@ -122,7 +127,15 @@ export const run = (
           }
         )
       yield* due.instants.length === 0 ? fire([]) : trigger.create(creator(fire), due.instants)
-      if (isFirst) return { instants: due.instants, hasMore: due.hasMore }
+      if (isFirst) {
+        if (due.instants.length > 0) yield* signals.announce([{ topic: Topic.outbox }])
+        return { instants: due.instants, hasMore: due.hasMore }
+      }
       // Another process has fired it since.
     }
   })
+
+// internal
+
+/** This process announces what it has stored, as to itself. */
+const quietly = (argument: Prisma.Sql) => statementSettings.during([statementSettings.quiet], argument)
