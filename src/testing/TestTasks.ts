@@ -12,10 +12,13 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FiberSet from "effect/FiberSet"
+import * as Latch from "effect/Latch"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { randomUUID } from "node:crypto"
 import { InBackground } from "../model/internal/inBackground.ts"
+import { makeAdmission } from "../provider/driver/suspects.ts"
+import { makeSuspects } from "../provider/internal/locks.ts"
 import { Provider } from "../provider/Provider.ts"
 import { taskKey } from "../queue/internal/taskCode.ts"
 import type { Failed, TaskCode } from "../queue/internal/taskCode.ts"
@@ -97,9 +100,9 @@ export const layer = <const Served extends ReadonlyArray<Task.Any>>(options: {
           row.callers = [...others, caller]
           return null
         }),
-      redrive: (ids, name) =>
+      redrive: (ids, name, limit) =>
         Effect.map(Clock.currentTimeMillis, (nowMs) =>
-          tasks.redrive(ids, name, nowMs).map((row) => {
+          tasks.redrive(ids, name, limit, nowMs).map((row) => {
             worker.serve(row)
             return row.id
           }))
@@ -269,6 +272,26 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
 
   // -- attempts ----------------------------------------------------------------------------------
 
+  /** When the suspects that run have proved themselves. */
+  let provenMs: ReadonlyArray<number> = []
+  let released = Latch.makeUnsafe()
+  const clock = yield* Clock.Clock
+  const suspects = makeSuspects(clock, (forMs) => {
+    provenMs = [...provenMs, clock.currentTimeMillisUnsafe() + forMs]
+  })
+  /** For a further suspect, perhaps. */
+  const room = (nowMs: number) => {
+    provenMs = provenMs.filter((ms) => ms > nowMs)
+    return Effect.raceFirst(Effect.sleep(Math.min(...provenMs) - nowMs), released.await).pipe(
+      Effect.provideService(InBackground, false)
+    )
+  }
+  const release = (key: string) => {
+    if (!suspects.release(key)) return
+    released.openUnsafe()
+    released = Latch.makeUnsafe()
+  }
+
   /** Until the task has ended. A process that dies leaves it as it is. */
   const serve = (row: Row): Effect.Effect<void> =>
     Effect.gen(function*() {
@@ -283,16 +306,23 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
           continue
         }
         if (yield* isOrphaned(row)) return yield* cancel(row, "its orchestration has ended", false)
-        if (row.status === "Running") memory.endAttempt(row, nowMs, "Lost")
-        if (row.attempt - row.uncounted >= row.maxAttempts) {
-          return yield* ended(row, "Dead", { error: failures.encode({ _tag: "Lost" }) })
-        }
         const task = served.get(row.name)
         if (task === undefined) {
           process.unserved.add(`task "${row.name}"`)
           return
         }
-        yield* perform(row, task)
+        const losses = memory.lossesOf(row)
+        const isDead = row.attempt - losses.uncounted >= row.maxAttempts
+        if (!isDead && !makeAdmission(suspects.room())(losses.lost)) {
+          yield* Effect.raceFirst(room(nowMs), row.changed.await)
+          continue
+        }
+        if (row.status === "Running") memory.endAttempt(row, nowMs, "Lost")
+        if (isDead) return yield* ended(row, "Dead", { error: failures.encode({ _tag: "Lost" }) })
+        Object.assign(row, losses)
+        const key = `${row.id}/${row.attempt + 1}`
+        suspects.lock(key, losses.lost, Infinity)
+        yield* Effect.ensuring(perform(row, task), Effect.sync(() => release(key)))
       }
     })
 
@@ -354,7 +384,7 @@ const makeWorker = Effect.fnUntraced(function*(tasks: MemoryTasks, served: Reado
     if (retryAfter === undefined || row.attempt - row.uncounted >= row.maxAttempts) {
       return yield* ended(row, "Dead", { error })
     }
-    Object.assign(row, { status: "Pending", error, runAtMs: nowMs + Math.ceil(Duration.toMillis(retryAfter)) })
+    Object.assign(row, { status: "Pending", error, lost: 0, runAtMs: nowMs + Math.ceil(Duration.toMillis(retryAfter)) })
   })
 
   const giveBack = (row: Row) =>

@@ -214,6 +214,71 @@ describe("TestTasks", () => {
     })
   )
 
+  test(
+    "one that is redriven belongs to no orchestration: it outlives that of its call, which receives one end",
+    ({ attempt }) =>
+      attempt <= 3 ? Effect.fail(new Declined({ attempt })) : Effect.as(Effect.sleep("50 minutes"), "late"),
+    Effect.gen(function*() {
+      const client = yield* Client.Client
+      const tasks = yield* Tasks.Tasks
+      yield* Effect.flip(client.execute(Publish, { instanceId: "p", payload: "cat" }))
+      const [{ taskId }] = (yield* tasks.listDead()) as [Tasks.DeadTask]
+      assert.deepStrictEqual(yield* tasks.redrive({ ids: [taskId] }), [taskId])
+      assert.strictEqual(yield* tasks.wait(Resize, taskId), "late")
+    })
+  )
+
+  test(
+    "tasks are redriven in the order in which they died",
+    (_, image) =>
+      Effect.andThen(
+        Effect.sleep(image === "cat" ? "50 minutes" : "1 minute"),
+        Effect.fail(new Declined({ attempt: 1 }))
+      ),
+    Effect.gen(function*() {
+      const tasks = yield* Tasks.Tasks
+      const ids = yield* tasks.createMany(Resize, ["cat", "dog"].map((image) => ({ payload: { image } })))
+      for (const id of ids) yield* Effect.flip(tasks.wait(Resize, id))
+      assert.deepStrictEqual(yield* tasks.redrive({ name: "Resize" }), ids.toReversed())
+    })
+  )
+
+  test(
+    "a task that is lost each time dies after five losses and its attempts",
+    () => Effect.as(Effect.sleep("50 minutes"), ""),
+    Effect.gen(function*() {
+      const tasks = yield* Tasks.Tasks
+      const id = yield* tasks.create(Resize, { payload: { image: "cat" } })
+      for (let death = 0; death < 8; death++) {
+        yield* TestRuntime.advance("1 minute")
+        assert.strictEqual((yield* tasks.status(id))._tag, "Running")
+        yield* TestRuntime.crash
+      }
+      const error = yield* Effect.flip(tasks.wait(Resize, id))
+      assert.include(error.message, "the worker of its last attempt was lost")
+      assert.deepStrictEqual((yield* tasks.attempts(id)).map(({ outcome }) => outcome), Array(8).fill("Lost"))
+    })
+  )
+
+  test(
+    "of tasks that were lost five times one begins, and the others when it has proved itself or has ended",
+    noting((_, image) => Effect.as(Effect.sleep("50 minutes"), image)),
+    Effect.gen(function*() {
+      seen.splice(0)
+      const tasks = yield* Tasks.Tasks
+      const ids = yield* tasks.createMany(Resize, ["cat", "dog"].map((image) => ({ payload: { image } })))
+      for (let death = 0; death < 5; death++) {
+        yield* TestRuntime.advance("1 minute")
+        yield* TestRuntime.crash
+      }
+      yield* TestRuntime.advance("5 minutes")
+      assert.lengthOf(seen, 11)
+      yield* TestRuntime.advance("2 minutes")
+      assert.lengthOf(seen, 12)
+      for (const id of ids) yield* tasks.wait(Resize, id)
+    })
+  )
+
   it.effect("a task without a handler: the test dies, and the message says what to serve", () =>
     Effect.gen(function*() {
       const tasks = yield* Tasks.Tasks

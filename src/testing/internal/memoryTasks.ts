@@ -4,6 +4,7 @@
 import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
 import { randomUUID } from "node:crypto"
+import { suspectGroups } from "../../provider/driver/suspects.ts"
 import * as failures from "../../queue/internal/taskFailure.ts"
 import type { AttemptRecord, DeadTask, Failure, Status } from "../../queue/internal/taskReads.ts"
 import type { Caller, NewTask } from "../../queue/internal/taskStore.ts"
@@ -24,6 +25,8 @@ export interface Row {
   /** Attempts begun, and how many of them do not count. */
   attempt: number
   uncounted: number
+  /** The last attempts that were lost, without another end between them. */
+  lost: number
   workerId: string
   startedMs: number
   heartbeatMs: number
@@ -60,6 +63,15 @@ export const endAttempt = (row: Row, nowMs: number, outcome: AttemptRecord["outc
   })
 }
 
+/** The losses before the next attempt: one that runs is lost. It counts as `dx_claim_tasks` says. */
+export const lossesOf = ({ lost, maxAttempts, status, uncounted }: Row) => {
+  const isLost = status === "Running"
+  return {
+    lost: lost + Number(isLost),
+    uncounted: uncounted + Number(isLost && maxAttempts > 1 && lost <= suspectGroups.length)
+  }
+}
+
 export const end = (
   row: Row,
   nowMs: number,
@@ -94,6 +106,7 @@ export const make = () => {
       runAtMs: Math.max(nowMs + (task.delay_ms ?? 0), task.run_at_ms ?? 0),
       attempt: 0,
       uncounted: 0,
+      lost: 0,
       workerId: "",
       startedMs: 0,
       heartbeatMs: 0,
@@ -141,13 +154,21 @@ export const make = () => {
           failure: failureOf(row.error),
           diedAt: new Date(row.endedMs)
         })),
-    /** Those that are dead begin again. */
-    redrive: (ids: ReadonlyArray<string> | null, name: string | null, nowMs: number): ReadonlyArray<Row> => {
-      const redriven = [...rows.values()].filter((row) =>
-        row.status === "Dead" && (ids === null ? row.name === name : ids.includes(row.id))
-      )
+    /** Those that are dead begin again. The execution that waited for one knows that it is dead. */
+    redrive: (
+      ids: ReadonlyArray<string> | null,
+      name: string | null,
+      limit: number,
+      nowMs: number
+    ): ReadonlyArray<Row> => {
+      const redriven = [...rows.values()]
+        .filter((row) =>
+          row.status === "Dead" && (ids === null || ids.includes(row.id)) && (name === null || row.name === name)
+        )
+        .sort((a, b) => a.endedMs - b.endedMs)
+        .slice(0, limit)
       for (const row of redriven) {
-        Object.assign(row, { status: "Pending", runAtMs: nowMs, uncounted: row.attempt, error: null })
+        Object.assign(row, { status: "Pending", runAtMs: nowMs, uncounted: row.attempt, lost: 0, reply: undefined })
       }
       return redriven
     }
