@@ -25,7 +25,6 @@ import type { TaskNotFound, TaskWaitTimeout } from "./internal/taskErrors.ts"
 import { readsOf } from "./internal/taskReads.ts"
 import type { AttemptRecord, DeadTask, Status } from "./internal/taskReads.ts"
 import * as service from "./internal/tasksService.ts"
-import type { Store } from "./internal/tasksService.ts"
 import * as stores from "./internal/taskStore.ts"
 import type { NewTask } from "./internal/taskStore.ts"
 import * as waits from "./internal/taskWaits.ts"
@@ -180,16 +179,7 @@ export const make: Effect.Effect<Tasks["Service"], never, Database | QueueSignal
     const wait = yield* waits.make(store)
     const written = signals.announce([{ topic: Topic.outbox }])
 
-    const createOne = yield* shared("createTasks", store.create, {
-      lanes: 2,
-      maxBatch: 500,
-      patience: Duration.seconds(30),
-      sizeOf: ({ payload }: NewTask) => payload.length
-    })
-
-    const create: Store["create"] = (tasks) =>
-      tasks.length === 1 ? Effect.map(createOne(tasks[0]!), (created) => [created]) : store.create(tasks)
-    return Tasks.of(service.make({ store: { ...store, create, cancel: yield* patient(store) }, reads, wait, written }))
+    return Tasks.of(service.make({ store: { ...store, ...yield* patient(store) }, reads, wait, written }))
   }
 )
 
@@ -240,20 +230,42 @@ export const layerActivities: Layer.Layer<
   const signals = yield* QueueSignals
   const store = stores.make(statements.make(yield* Database, {}))
   return service.activityHandlers({
-    store: { create: store.create, join: store.join, cancel: yield* patient(store) },
+    store: yield* patient(store),
     written: signals.announce([{ topic: Topic.outbox }])
   })
 }))
 
 // internal
 
-/** Cancels, also tasks that a transaction of a handler holds for a while. */
-const patient = ({ cancel }: Pick<stores.TaskStore, "cancel">) =>
+/** Operations on tasks that a transaction of the application may hold for a while. */
+const patient = Effect.fnUntraced(function*({ cancel, create, join }: stores.TaskStore) {
+  const createOne = yield* shared("createTasks", create, {
+    lanes: 2,
+    maxBatch: 500,
+    patience,
+    sizeOf: ({ payload }: NewTask) => payload.length
+  })
+  const createPatiently: typeof create = (tasks) =>
+    tasks.length === 1 ? Effect.map(createOne(tasks[0]!), (created) => [created]) : create(tasks)
+  return {
+    create: createPatiently,
+    cancel: yield* alone("cancelTasks", cancel),
+    join: yield* alone("joinTask", join)
+  }
+})
+
+const patience = Duration.seconds(30)
+
+/** One call in each statement. */
+const alone = <Args extends ReadonlyArray<unknown>, A>(
+  operation: string,
+  call: (...args: Args) => Effect.Effect<A, ProviderError>
+) =>
   Effect.map(
-    shared(
-      "cancelTasks",
-      ([call]: ReadonlyArray<Parameters<typeof cancel>>) => Effect.map(cancel(...call!), (outcomes) => [outcomes]),
-      { lanes: 2, maxBatch: 1, patience: Duration.seconds(30) }
+    shared<Args, A>(
+      operation,
+      ([args]) => Effect.map(call(...args!), (answer) => [answer]),
+      { lanes: 2, maxBatch: 1, patience }
     ),
-    (send): typeof cancel => (...call) => send(call)
+    (send) => (...args: Args) => send(args)
   )

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration } from "duroxide-prisma"
+import { Database } from "duroxide-prisma/prisma"
 import { Task } from "duroxide-prisma/queue"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -44,6 +45,42 @@ describe("Tasks: calls with keys", () => {
       assert.strictEqual(yield* client.execute(Says, { instanceId: "says" }), "hello")
       yield* end.open
       for (const id of ids) assert.strictEqual(yield* client.wait(Keyed, id), id)
+    })))
+
+  it.live("a call waits for a transaction that holds its task, or is about to create it", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const { sql, url } = yield* PgServer.database
+      const end = gate()
+      const { services } = yield* start(oneSlot(url, (text) => Effect.as(end.await, text)))
+      const client = Context.get(services, Client.Client)
+      const task = { name: "Work", key: "one", payload: "\"one\"", max_attempts: 1, queue: "tasks" }
+      const activities = Effect.map(
+        sql<{ readonly fails: number; readonly starts: number }>(
+          `SELECT count(*) FILTER (WHERE event_type = 'ActivityFailed')::int AS fails,
+             count(*) FILTER (WHERE event_type = 'ActivityScheduled')::int AS starts FROM history`
+        ),
+        ([row]) => row!
+      )
+      const { statementCounts } = Context.get(services, Database.Database)
+      /** Until its statement has been refused several times. */
+      const held = Effect.fnUntraced(function*(
+        operation: string,
+        instanceId: string,
+        statement: string,
+        args: ReadonlyArray<unknown>
+      ) {
+        yield* sql("BEGIN")
+        yield* sql(statement, args)
+        yield* client.start(Keyed, { instanceId, payload: "one" })
+        yield* waitUntil(Effect.map(statementCounts, ({ [operation]: count = 0 }) => count >= 6))
+        yield* sql("COMMIT")
+      })
+      yield* held("createTasks", "a", "SELECT dx_create_tasks($1::jsonb)", [JSON.stringify([task])])
+      yield* held("joinTask", "b", "SELECT FROM queue_tasks FOR UPDATE", [])
+      yield* waitUntil(Effect.map(sql("SELECT FROM queue_task_callers"), ({ length }) => length === 2))
+      assert.deepStrictEqual(yield* activities, { fails: 0, starts: 2 })
+      yield* end.open
+      for (const id of ["a", "b"]) assert.strictEqual(yield* client.wait(Keyed, id), "one")
     })))
 
   it.live("the end reaches all that wait, of several processes, and none whose execution has ended", () =>

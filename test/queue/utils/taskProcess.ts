@@ -40,7 +40,7 @@ export const process = ({ activities, handlers, orchestrations, settings, taskHa
     Layer.provide(PgQueue.layer({ queues }))
   )
   return Layer.mergeAll(runtime, worker, Client.layer, Tasks.layer).pipe(
-    Layer.provide(shared),
+    Layer.provideMerge(shared),
     Layer.provide(Logger.layer([]))
   )
 }
