@@ -9,7 +9,7 @@ import * as TestClock from "effect/testing/TestClock"
 import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
 import { QueueSignals } from "../../src/queue/internal/signals.ts"
 import type { Subscriber } from "../../src/queue/internal/signals.ts"
-import type { Swept } from "../../src/queue/internal/taskStore.ts"
+import type { Serving, Swept } from "../../src/queue/internal/taskStore.ts"
 import * as sweeps from "../../src/queue/internal/taskSweep.ts"
 
 const nothing: Swept = {
@@ -26,12 +26,12 @@ const nothing: Swept = {
 
 /**
  * A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps, `asked` how many tasks each may wake, and
- * the names of those that no worker has served.
+ * which of those that no worker has served.
  */
 const open = Effect.fnUntraced(function*(answer: () => Swept | ProviderError, isConnected = true, isBusy = false) {
   const begin = yield* Clock.currentTimeMillis
   const at: Array<number> = []
-  const asked: Array<readonly [wakeups: number, names: ReadonlyArray<string> | undefined]> = []
+  const asked: Array<readonly [wakeups: number, serving: Serving | undefined]> = []
   const subscribers: Array<Subscriber> = []
   const signals = QueueSignals.of({
     announce: () => Effect.void,
@@ -40,10 +40,10 @@ const open = Effect.fnUntraced(function*(answer: () => Swept | ProviderError, is
   })
   yield* sweeps.run({
     store: {
-      sweep: (_, wakeups, names) =>
+      sweep: (_, wakeups, serving) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           at.push((now - begin) / 1000)
-          asked.push([wakeups, names])
+          asked.push([wakeups, serving])
           const answered = answer()
           return answered instanceof ProviderError ? Effect.fail(answered) : Effect.succeed(answered)
         }),
@@ -98,7 +98,8 @@ describe("a worker looks for lost attempts", () => {
       yield* TestClock.adjust("5 seconds")
       yield* TestClock.adjust("2 seconds")
       yield* TestClock.adjust("61 seconds")
-      assert.deepStrictEqual(asked, [[1000, ["T"]], [1000, ["T"]], [100, undefined]])
+      const serving = { names: ["T"], sinceMs: 0 }
+      assert.deepStrictEqual(asked, [[1000, serving], [1000, serving], [100, undefined]])
     })))
 
   it.effect("and each second until it has reached all tasks that no worker has served", () =>
@@ -107,7 +108,11 @@ describe("a worker looks for lost attempts", () => {
       const { asked, at } = yield* open(() => ({ ...nothing, out_has_unserved: ++sweeps < 3 }))
       yield* TestClock.adjust("70 seconds")
       assert.deepStrictEqual(at, [0, 1, 2, 62])
-      assert.deepStrictEqual(asked.map(([, names]) => names), [["T"], ["T"], ["T"], undefined])
+      // What others refuse meanwhile does not count.
+      assert.deepStrictEqual(
+        asked.map(([, serving]) => serving),
+        [0, 1000, 2000].map((sinceMs): Serving | undefined => ({ names: ["T"], sinceMs })).concat(undefined)
+      )
     })))
 
   it.effect("after an outage, two seconds after something else was answered: holders renew their leases first", () =>

@@ -178,6 +178,32 @@ describe("Tasks: what is lost", () => {
       assert.lengthOf(yield* app.sql("SELECT FROM queue_dead"), 0)
     }))
 
+  test("of the tasks that no worker has served, a start does not wake those that others refuse later", (app) =>
+    Effect.gen(function*() {
+      const Elsewhere = Task.make("Elsewhere")
+      const id = yield* app.tasks.create(Elsewhere, {})
+      const nowMs = Date.now() + 60_000
+      const refuseAt = (ms: number) =>
+        app.sql("SELECT FROM dx_claim_tasks(ARRAY[$1::uuid], '[]', '{Job}', '{1000}', 'w', 1, '{1}', $2)", [
+          id,
+          nowMs + ms
+        ])
+      const sweep = (sinceMs: number, ms: number) =>
+        Effect.map(
+          app.sql(
+            "SELECT out_woken, out_has_unserved FROM dx_sweep_tasks(10, 10, '{Elsewhere}', $1, $2)",
+            [sinceMs, nowMs + ms]
+          ),
+          ([row]) => row
+        )
+      yield* refuseAt(0)
+      assert.deepStrictEqual(yield* sweep(0, 1_000), { out_woken: 1, out_has_unserved: false })
+      yield* refuseAt(1_500)
+      assert.deepStrictEqual(yield* sweep(1_000, 2_000), { out_woken: 0, out_has_unserved: false })
+      // Another worker starts.
+      assert.deepStrictEqual(yield* sweep(0, 3_000), { out_woken: 1, out_has_unserved: false })
+    }))
+
   test("a task that another transaction holds while a worker starts is woken once it is free", (app) =>
     Effect.gen(function*() {
       const Elsewhere = Task.make("Elsewhere")

@@ -9124,7 +9124,8 @@ $$;
 -- p_wakeups of such tasks get a wake-up from one sweep. The next look at a task moves with this one, so any number of sweeps
 -- at the same time write one wake-up for it.
 --
--- With p_names, tasks of these names that no worker has served count as tasks that wait and need a look.
+-- With p_names, tasks of these names that no worker had served p_served_ms ago count as tasks that wait and need a look. Those
+-- that another worker has refused since then come to the caller as they are given back.
 --
 -- Returns one row: how many attempts were lost, how many waiting tasks were woken, whether there is more to sweep, whether
 -- tasks of p_names are left, such as those that another transaction holds, when the next task needs a look (null: none), and
@@ -9134,7 +9135,8 @@ $$;
 CREATE OR REPLACE FUNCTION dx_sweep_tasks(
   p_limit integer,                 -- rows, >= 1
   p_wakeups integer,               -- most tasks that wait and get a wake-up
-  p_names text[] DEFAULT NULL,     -- that a worker serves from now on
+  p_names text[] DEFAULT NULL,     -- that a worker serves
+  p_served_ms bigint DEFAULT 0,    -- since when, milliseconds before now
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
 RETURNS TABLE (
@@ -9160,13 +9162,14 @@ AS $$
 DECLARE
   v_now_ms bigint := COALESCE(p_now_ms, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
   v_now timestamptz := to_timestamp(v_now_ms::float8 / 1000);
+  v_begin timestamptz := to_timestamp((v_now_ms - p_served_ms)::float8 / 1000);
   v_ids uuid[];
 BEGIN
   IF p_names IS NOT NULL THEN
     v_ids := ARRAY(
       SELECT t.id
       FROM queue_tasks AS t
-      WHERE t.unserved_at IS NOT NULL
+      WHERE t.unserved_at <= v_begin
         AND t.name = ANY (p_names)
       LIMIT p_limit
       FOR NO KEY UPDATE SKIP LOCKED
@@ -9178,7 +9181,7 @@ BEGIN
   END IF;
   out_has_unserved := p_names IS NOT NULL AND EXISTS (
     SELECT FROM queue_tasks AS t
-    WHERE t.unserved_at IS NOT NULL
+    WHERE t.unserved_at <= v_begin
       AND t.name = ANY (p_names)
   );
 

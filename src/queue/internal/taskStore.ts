@@ -76,6 +76,13 @@ export interface ClaimOptions {
 /** Unique among the claims of a worker. */
 export const makeClaimId = () => randomInt(2 ** 31)
 
+/** What a worker that has started serves. */
+export interface Serving {
+  readonly names: ReadonlyArray<string>
+  /** How long, milliseconds. */
+  readonly sinceMs: number
+}
+
 export interface Renewal {
   readonly task_id: string
   readonly attempt: number
@@ -207,13 +214,13 @@ export const make = ({ answer, collected, rows }: statements.Statements) => {
         Prisma.sql`${executionId}::bigint`,
         Prisma.sql`${mailbox}::text`
       ]),
-    /** `names`: those that a worker serves from now on. */
-    sweep: (limit: number, wakeups: number, names?: ReadonlyArray<string>) =>
+    sweep: (limit: number, wakeups: number, serving?: Serving) =>
       Effect.map(
         rows<Swept>("sweepTasks", "dx_sweep_tasks", [
           Prisma.sql`${limit}::integer`,
           Prisma.sql`${wakeups}::integer`,
-          Prisma.sql`${names === undefined ? null : [...names]}::text[]`
+          Prisma.sql`${serving === undefined ? null : [...serving.names]}::text[]`,
+          Prisma.sql`${serving?.sinceMs ?? 0}::bigint`
         ], { isQuiet: true }),
         (rows) => rows[0]!
       ),

@@ -1,7 +1,8 @@
 /**
  * Finds lost workers and lost wake-ups, deletes ended tasks after their retention, and counts.
  *
- * The first sweep also wakes the tasks that no worker has served before; it is repeated while others hold some of them.
+ * The first sweep also wakes the tasks that no worker has served before; it is repeated while others hold some of them. What
+ * another worker refuses after the first sweep does not count: it comes to this one as well.
  *
  * A sweep says when the next task needs a look. Tasks that others claim after it need one later than a lease from then; while
  * no task has come since, the next sweep is a minute later.
@@ -52,13 +53,16 @@ export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keep
   let isOutage = false
   let isFull = false
   let isStarting = true
+  /** Of the first sweep that was answered, monotonic milliseconds. */
+  let servingMs: number | undefined
   let wakeups = limit
   const sweep = Effect.suspend(() => {
     const startMs = monotonicMs(clock)
     // One that continues the last one must not find this worker busy with the tasks that it has woken. What no worker has served
     // waits for this one, however busy it is.
     if (!isFull) wakeups = isBusy() && !isStarting ? mostWakeups : limit
-    return Effect.matchEffect(store.sweep(limit, wakeups, isStarting ? names : undefined), {
+    const serving = isStarting ? { names, sinceMs: Math.round(startMs - (servingMs ?? startMs)) } : undefined
+    return Effect.matchEffect(store.sweep(limit, wakeups, serving), {
       onFailure: (error) => {
         isFull = false
         isOutage = true
@@ -68,6 +72,7 @@ export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keep
         )
       },
       onSuccess: (swept) => {
+        servingMs ??= startMs
         isFull = swept.out_is_full
         // Those that another transaction holds are tried again soon.
         isStarting = isStarting && (isFull || swept.out_has_unserved)
