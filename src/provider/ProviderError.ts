@@ -163,7 +163,9 @@ export class DataCorrupted extends Schema.TaggedError<DataCorrupted>(id("DataCor
  * @since 0.1.0
  */
 export class ConnectionLost extends Schema.TaggedError<ConnectionLost>(id("ConnectionLost"))("ConnectionLost", {
-  problem: Schema.String
+  problem: Schema.String,
+  /** Nothing answered at the address, so the statement has not left. Absent where it may have. */
+  isUnsent: Schema.optionalKey(Schema.Literal(true))
 }) {
   readonly isRetryable = true
   override get message() {

@@ -192,6 +192,20 @@ describe("query: fails with one clear reason when", () => {
       }))
   }
 
+  it.live("nothing answers any longer: the statement has not left", () =>
+    Effect.gen(function*() {
+      const test = yield* PgServer.database
+      const scope = yield* Scope.make()
+      const proxy = yield* Scope.provide(proxyFor(test.url), scope)
+      const db = yield* Database.make({ url: proxy.through(test.url) })
+      yield* Scope.close(scope, Exit.void)
+      // The pool may not know yet that its connection is gone.
+      const broken = yield* Effect.flip(db.query("broken", one))
+      assert.strictEqual(broken.reason._tag, "ConnectionLost")
+      const { reason } = yield* Effect.flip(db.query("unsent", one))
+      assert.isTrue(reason._tag === "ConnectionLost" && reason.isUnsent, reason.message)
+    }))
+
   it.live("the server never answers a running statement", () =>
     Effect.gen(function*() {
       const { proxy, test } = yield* behindProxy()

@@ -194,7 +194,10 @@ const fromAdapter = (cause: object, thrown: unknown): ProviderError.Reason => {
     case "DatabaseNotReachable": {
       const host = text(cause, "host")
       const port = Predicate.hasProperty(cause, "port") ? `:${String(cause.port)}` : ""
-      return new ProviderError.ConnectionLost({ problem: `nothing answers at ${host ?? "the given host"}${port}` })
+      return new ProviderError.ConnectionLost({
+        problem: `nothing answers at ${host ?? "the given host"}${port}`,
+        isUnsent: true
+      })
     }
     case "ConnectionClosed":
       return new ProviderError.ConnectionLost({ problem: "the connection was reset" })

@@ -94,6 +94,10 @@ export const isLockedElsewhere = ({ reason }: ProviderError) =>
 
 const lockTimeout = "55P03"
 
+/** The server may have run the statement: its answer did not come, or could not be read. */
+export const isAnswerLost = ({ reason }: ProviderError) =>
+  reason._tag === "ConnectionLost" ? reason.isUnsent !== true : reason._tag === "Unexpected" && reason.sqlState === null
+
 // -- measuring -------------------------------------------------------------------------------------
 
 /** The same call, with its duration in the histogram, also when it fails. */
