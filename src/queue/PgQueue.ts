@@ -238,7 +238,7 @@ export const make = Effect.fnUntraced(function*(
           ...servesSql,
           Prisma.sql`${claimId}::integer`
         ]).pipe(
-          Effect.tapError((error) => statement.isOfOneCall(error) ? Effect.void : returnClaim(claimId)),
+          Effect.tapError((error) => statement.isAnswerLost(error) ? returnClaim(claimId) : Effect.void),
           watch((found) => found.some(({ out_ids, out_tasks }) => (out_tasks ?? out_ids) !== null)),
           Effect.flatMap((found) => {
             const tasks = found.flatMap(({ out_tasks }) => out_tasks === null ? [] : takenTasks(out_tasks, claimedMs))

@@ -1,11 +1,19 @@
 /**
- * Results of handlers while the database refuses what the worker sends: they are kept, and no handler runs again.
+ * Results of handlers while the database refuses what the worker sends: they are kept, and no handler runs again. Claims whose
+ * answers are lost are given back.
  */
 import { assert, describe, it } from "@effect/vitest"
+import { ProviderError } from "duroxide-prisma/provider"
 import { PgQueue, Task } from "duroxide-prisma/queue"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as Schema from "effect/Schema"
+import * as Scope from "effect/Scope"
+import * as TestClock from "effect/testing/TestClock"
+import * as returns from "../../src/queue/internal/taskReturns.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
 import { gate, makeCalls, open, queues } from "./utils/tasks.ts"
@@ -128,4 +136,82 @@ describe("Tasks: a result that the database refuses for good", () => {
       assert.deepStrictEqual(yield* app.outcomes(refused!), ["Died"])
       assert.deepStrictEqual([...running.calls].sort((a, b) => a - b), [7, 8])
     })))
+})
+
+describe("Tasks: claims without an answer", () => {
+  const away = new ProviderError.ConnectionLost({ problem: "away" })
+
+  /** A worker whose statements to give back claims `answer`; `asked`: in which second it asks for which claims. */
+  const returning = Effect.fnUntraced(function*(answer: () => ReadonlyArray<number> | ProviderError.Reason) {
+    const begin = yield* Clock.currentTimeMillis
+    const asked: Array<readonly [second: number, claimIds: ReadonlyArray<number>]> = []
+    const returnClaim = yield* returns.make({
+      returnClaims: (claimIds) =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) => {
+          asked.push([(now - begin) / 1000, claimIds])
+          const reply = answer()
+          return "_tag" in reply
+            ? Effect.fail(new ProviderError.ProviderError({ operation: "returnTasks", reason: reply }))
+            : Effect.succeed(reply)
+        }),
+      signals: { announce: () => Effect.void }
+    })
+    return { asked, returnClaim }
+  })
+
+  const quiet = Effect.provide(Logger.layer([]))
+
+  it.effect("are looked for together, three times, or until their tasks are found", () =>
+    Effect.scoped(Effect.gen(function*() {
+      let found: ReadonlyArray<number> = []
+      const { asked, returnClaim } = yield* returning(() => found)
+      yield* returnClaim(1)
+      yield* returnClaim(2)
+      yield* TestClock.adjust(0)
+      found = [1]
+      yield* TestClock.adjust("1 second")
+      yield* TestClock.adjust("1 hour")
+      assert.deepStrictEqual(asked, [[0, [1, 2]], [1, [1, 2]], [11, [2]]])
+    })))
+
+  it.effect("are looked for after growing pauses while nothing answers, however many they are", () =>
+    Effect.scoped(quiet(Effect.gen(function*() {
+      let isAway = true
+      const { asked, returnClaim } = yield* returning(() => isAway ? away : [])
+      for (let claimId = 0; claimId < 120; claimId++) {
+        yield* returnClaim(claimId)
+        yield* TestClock.adjust("1 second")
+      }
+      assert.isBelow(asked.length, 22)
+      asked.splice(0)
+      isAway = false
+      yield* TestClock.adjust("1 hour")
+      assert.deepStrictEqual(asked.map(([, claimIds]) => claimIds.length), [120, 120, 120])
+    }))))
+
+  it.effect("are looked for through errors that an operator mends, but not if the database refuses the question", () =>
+    Effect.scoped(quiet(Effect.gen(function*() {
+      const answers: Array<ReadonlyArray<number> | ProviderError.Reason> = [
+        new ProviderError.PermissionDenied({ problem: "no right" }),
+        new ProviderError.SchemaMismatch({ sqlState: "42883", problem: "a migration" }),
+        [7],
+        new ProviderError.DataRefused({ sqlState: "22000", problem: "never" })
+      ]
+      const { asked, returnClaim } = yield* returning(() => answers.shift()!)
+      for (const claimId of [7, 8]) {
+        yield* returnClaim(claimId)
+        yield* TestClock.adjust("1 minute")
+      }
+      assert.deepStrictEqual(asked.map(([, claimIds]) => claimIds), [[7], [7], [7], [8]])
+    }))))
+
+  it.effect("are looked for once more at a shutdown", () =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const { asked, returnClaim } = yield* Scope.provide(returning(() => []), scope)
+      yield* returnClaim(7)
+      yield* TestClock.adjust(0)
+      yield* Scope.close(scope, Exit.void)
+      assert.deepStrictEqual(asked, [[0, [7]], [0, [7]]])
+    }))
 })

@@ -8860,18 +8860,18 @@ BEGIN
 END
 $$;
 
--- Gives back the tasks of a claim whose answer its worker did not get, and which therefore do not run: the attempts do not count.
+-- Gives back the tasks of claims whose answers their worker did not get, and which therefore do not run: the attempts do not count.
 --
--- Returns their number. A task that another transaction has locked is passed over.
+-- Returns the claims that had taken some. A task that another transaction has locked is passed over.
 --
 -- Bound: the tasks that have not ended, since no index leads from a claim to its tasks: only a worker that lost a connection
 -- asks. Locks: the tasks (skip locked), then as dx_fail_tasks.
 CREATE OR REPLACE FUNCTION dx_return_tasks(
   p_worker_id text,
-  p_claim_id integer,
+  p_claim_ids integer[],
   p_now_ms bigint DEFAULT NULL     -- milliseconds since the Unix epoch; null means the database's clock
 )
-RETURNS integer
+RETURNS integer[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
@@ -8883,25 +8883,28 @@ SET enable_mergejoin = off
 AS $$
 DECLARE
   v_items jsonb;
+  v_claims integer[];
 BEGIN
-  SELECT jsonb_agg(jsonb_build_object(
-    'task_id', one.id, 'attempt', one.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
-  ))
-  INTO v_items
+  SELECT
+    jsonb_agg(jsonb_build_object(
+      'task_id', one.id, 'attempt', one.attempt, 'outcome', 'GivenBack', 'delay_ms', 0, 'counts', false
+    )),
+    array_agg(DISTINCT one.claim_id)
+  INTO v_items, v_claims
   FROM (
-    SELECT t.id, t.attempt
+    SELECT t.id, t.attempt, t.claim_id
     FROM queue_tasks AS t
     WHERE t.look_at IS NOT NULL
       AND t.status = 'Running'
       AND t.worker_id = p_worker_id
-      AND t.claim_id = p_claim_id
+      AND t.claim_id = ANY (p_claim_ids)
     FOR NO KEY UPDATE SKIP LOCKED
   ) AS one;
   IF v_items IS NULL THEN
-    RETURN 0;
+    RETURN '{}';
   END IF;
   PERFORM dx_fail_tasks(v_items, p_now_ms);
-  RETURN jsonb_array_length(v_items);
+  RETURN v_claims;
 END
 $$;
 

@@ -8,22 +8,21 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import { suspectGroups } from "../../provider/driver/suspects.ts"
 import { makeSuspects } from "../../provider/internal/locks.ts"
-import { isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
+import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type { QueueSignals } from "./signals.ts"
-import { Topic } from "./signals.ts"
 import type { Watch } from "./taskClaims.ts"
+import * as returns from "./taskReturns.ts"
 import * as stores from "./taskStore.ts"
 import type { Claim, Claimed, Serves, TaskStore, Wakeup } from "./taskStore.ts"
 
 export interface TaskClaiming {
   readonly claimAll: (wakeups: ReadonlyArray<Wakeup>) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
-  /** Gives back, in the background, what a claim without an answer may have taken. */
+  /** Gives back, in the background, what a claim may have taken whose answer is lost. */
   readonly returnClaim: (claimId: number) => Effect.Effect<void>
   /** The handler of a claimed task has ended, or will not run. */
   readonly release: (claimed: Claimed) => void
@@ -35,32 +34,13 @@ export const make = Effect.fnUntraced(function*({ serves, signals, store, watch 
   readonly store: TaskStore
   readonly watch: Watch
 }): Effect.fn.Return<TaskClaiming, never, Scope.Scope> {
-  const scope = yield* Effect.scope
   const suspects = makeSuspects(yield* Clock.Clock, () => {})
   const lane = yield* Semaphore.make(1)
 
-  const returnOnce = (claimId: number) =>
-    store.returnClaim(serves.workerId, claimId).pipe(
-      Effect.retry({ schedule: Schedule.spaced("1 second"), while: ({ isRetryable }) => isRetryable }),
-      Effect.tap((count) => count > 0 ? signals.announce([{ topic: Topic.outbox }]) : Effect.void)
-    )
-
-  const returnClaim = (claimId: number) =>
-    Effect.gen(function*() {
-      // The claim may still be under way at the server.
-      for (const pause of returnPauses) {
-        yield* Effect.sleep(pause)
-        if ((yield* returnOnce(claimId)) > 0) return
-      }
-    }).pipe(
-      Effect.catch((error) =>
-        Effect.logWarning("Task worker: a claim without an answer was not given back; its leases must end").pipe(
-          Effect.annotateLogs({ error: error.message })
-        )
-      ),
-      Effect.forkIn(scope),
-      Effect.asVoid
-    )
+  const returnClaim = yield* returns.make({
+    returnClaims: (claimIds) => store.returnClaims(serves.workerId, claimIds),
+    signals
+  })
 
   /** Repeated with its id: what an earlier statement has claimed is answered again. */
   const claim = (
@@ -70,10 +50,13 @@ export const make = Effect.fnUntraced(function*({ serves, signals, store, watch 
   ) =>
     Effect.suspend(() => {
       const claimId = stores.makeClaimId()
+      /** That of any of its statements. */
+      let isLost = false
       return store.claim(wakeups, serves, { claimId, suspects: groups }).pipe(
         watch((answers) => answers.some(({ out_outcome }) => out_outcome === "Claimed")),
+        Effect.tapError((error) => Effect.sync(() => (isLost ||= isAnswerLost(error)))),
         (call) => retried(call, mayRepeat),
-        Effect.tapError((error) => isOfOneCall(error) ? Effect.void : returnClaim(claimId))
+        Effect.tapError(() => isLost ? returnClaim(claimId) : Effect.void)
       )
     })
 
@@ -129,8 +112,6 @@ export const make = Effect.fnUntraced(function*({ serves, signals, store, watch 
 })
 
 // internal
-
-const returnPauses = ["0 seconds", "1 second", "10 seconds"] as const
 
 const noSuspects = suspectGroups.map(() => 0)
 

@@ -165,11 +165,11 @@ export const make = ({ answer, collected, rows }: statements.Statements) => {
         Prisma.sql`${claimId}::integer`,
         Prisma.sql`${[...suspects]}::integer[]`
       ], { items: wakeups.length }),
-    /** Gives back what was claimed by a claim without an answer; how many tasks. */
-    returnClaim: (workerId: string, claimId: number) =>
-      answer<number>("returnTasks", "dx_return_tasks", [
+    /** Gives back what claims without an answer have taken; those of them that had taken something. */
+    returnClaims: (workerId: string, claimIds: ReadonlyArray<number>) =>
+      answer<ReadonlyArray<number>>("returnTasks", "dx_return_tasks", [
         Prisma.sql`${workerId}::text`,
-        Prisma.sql`${claimId}::integer`
+        Prisma.sql`${[...claimIds]}::integer[]`
       ], { isQuiet: true }),
     renew: (items: ReadonlyArray<Renewal>) =>
       settle<"Done" | "Lost">("renewTasks", "dx_renew_tasks", items, { isUnflushed: true }),
