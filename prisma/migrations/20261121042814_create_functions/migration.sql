@@ -5175,9 +5175,10 @@ $$;
 -- serve its name, which the task notes if it waits: a worker that serves it wakes it when it starts. Suspect: its last attempts
 -- were lost, and the caller may hold no further task of its kind now (dx_group_of): ask again later.
 --
--- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if the task
--- was the only suspect of its worker, or has a single attempt: else another task may have ended the worker. A task whose execution
--- has ended is cancelled. A claim that is repeated with its id is answered again.
+-- An attempt whose lease has ended is lost, and the next one begins. What was lost counts against the maximum only if five
+-- attempts were lost before it, or the task has a single attempt: else another suspect may have ended the worker. Such a task
+-- was claimed as the only suspect; others join it only once it has proved itself, after 5 minutes or more. A task whose
+-- execution has ended is cancelled. A claim that is repeated with its id is answered again.
 --
 -- Bound: the wake-ups given. Locks: the tasks, by id (skip locked).
 CREATE OR REPLACE FUNCTION dx_claim_tasks(
@@ -5196,7 +5197,7 @@ RETURNS TABLE (
   out_name text,
   out_attempt integer,
   out_counted integer,             -- the attempts that count against the maximum, this one included
-  out_lost integer,                -- attempts before this one that were lost one after another
+  out_lost integer,                -- attempts before this one that were lost one after another; of a suspect, before the next
   out_payload text,
   out_due_ms bigint,               -- milliseconds from now
   out_trace_context text
@@ -5276,6 +5277,10 @@ BEGIN
     IF v_row.status = 'Running' AND v_row.is_ours THEN
       v_outcomes[v_row.position] := 'Claimed';
       v_again := v_again || v_row.id;
+      IF v_row.lost >= 2 THEN
+        v_most := least(v_most, dx_group_of(v_row.lost, p_suspects));
+        v_suspects := v_suspects + 1;
+      END IF;
       CONTINUE;
     END IF;
     v_is_lost := v_row.status = 'Running' AND v_row.lease_until <= v_now_ms;
@@ -5399,7 +5404,7 @@ BEGIN
     t.name,
     t.attempt,
     t.attempt - t.uncounted,
-    t.lost,
+    t.lost + (one.outcome = 'Suspect' AND t.status = 'Running')::integer,
     CASE WHEN one.outcome = 'Claimed' THEN t.payload END,
     CASE WHEN one.outcome = 'NotDue' THEN ceil(extract(epoch FROM least(t.run_at, '9999-12-31')) * 1000)::bigint - v_now_ms END,
     t.trace_context

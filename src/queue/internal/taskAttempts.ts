@@ -63,8 +63,7 @@ export interface Attempts {
   readonly watch: Watch
   /** Waits while the leases of running attempts are not renewed. Each claim does. */
   readonly inTouch: Effect.Effect<void>
-  readonly claimAll: TaskClaiming["claimAll"]
-  readonly returnClaim: TaskClaiming["returnClaim"]
+  readonly claiming: Pick<TaskClaiming, "claimAll" | "claimSuspects" | "refused" | "returnClaim">
   /** Runs the handler of a claimed task. `ended` may be called before this returns. */
   readonly start: (claimed: Claimed, claimedMs: number, ended: (attempt: Running) => void) => Running
   /** Completes attempts whose handlers have succeeded. Only what is Done or Stale is settled. */
@@ -360,8 +359,7 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
     serves,
     watch: watchInTouch,
     inTouch: leases.inTouch,
-    claimAll: claiming.claimAll,
-    returnClaim: claiming.returnClaim,
+    claiming,
     start,
     completeAll: (all) =>
       Effect.tap(store.complete(all.map(completionOf)), (outcomes) =>

@@ -2,15 +2,19 @@
  * Claims of one worker: of tasks that wake-ups name, in sets. What a claim without an answer may have taken is given back.
  *
  * A claim leaves out suspects. A second statement claims those, as many as the worker may hold beside the ones it has, so only
- * one of these is under way at a time. Claims of other tasks never wait for each other.
+ * one of these is under way at a time. Claims of other tasks never wait for each other. The wake-up of a suspect that is refused
+ * comes again after a pause, or as soon as the worker has room for it: when another suspect has ended, or has proved itself.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as FiberSet from "effect/FiberSet"
 import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
-import { suspectGroups } from "../../provider/driver/suspects.ts"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { makeAdmission, suspectGroups } from "../../provider/driver/suspects.ts"
 import { makeSuspects } from "../../provider/internal/locks.ts"
 import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
@@ -20,8 +24,26 @@ import * as returns from "./taskReturns.ts"
 import * as stores from "./taskStore.ts"
 import type { Claim, Claimed, Serves, TaskStore, Wakeup } from "./taskStore.ts"
 
+type ClaimSet = (
+  wakeups: ReadonlyArray<Wakeup>
+) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
+
+/** The wake-up of a suspect, given back. */
+export interface Refused {
+  /** Attempts of its task that were lost one after another. */
+  readonly lost: number
+  /** How long until it comes again by itself. */
+  readonly delay: Duration.Duration
+  /** Lets it come at once. */
+  readonly recall: Effect.Effect<void>
+}
+
 export interface TaskClaiming {
-  readonly claimAll: (wakeups: ReadonlyArray<Wakeup>) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
+  /** Claims no suspects: their wake-ups are answered so. */
+  readonly claimAll: ClaimSet
+  /** Claims those of a set that may run beside the suspects that this worker holds. */
+  readonly claimSuspects: ClaimSet
+  readonly refused: (wakeup: Refused) => void
   /** Gives back, in the background, what a claim may have taken whose answer is lost. */
   readonly returnClaim: (claimId: number) => Effect.Effect<void>
   /** The handler of a claimed task has ended, or will not run. */
@@ -34,13 +56,47 @@ export const make = Effect.fnUntraced(function*({ serves, signals, store, watch 
   readonly store: TaskStore
   readonly watch: Watch
 }): Effect.fn.Return<TaskClaiming, never, Scope.Scope> {
-  const suspects = makeSuspects(yield* Clock.Clock, () => {})
+  const clock = yield* Clock.Clock
+  const run = yield* FiberSet.makeRuntime<never, void, never>()
   const lane = yield* Semaphore.make(1)
-
   const returnClaim = yield* returns.make({
     returnClaims: (claimIds) => store.returnClaims(serves.workerId, claimIds),
     signals
   })
+
+  // -- suspects ----------------------------------------------------------------------------------
+
+  const waiting: Array<Refused & { readonly untilMs: number }> = []
+
+  /** Those that the worker has room for come again, in their order. */
+  const recall = () => {
+    const nowMs = monotonicMs(clock)
+    const admits = makeAdmission(suspects.room())
+    while (waiting.length > 0) {
+      const [{ lost, recall, untilMs }] = waiting as [typeof waiting[number]]
+      if (untilMs > nowMs) {
+        if (!admits(lost)) return
+        run(recall)
+      }
+      waiting.shift()
+    }
+  }
+
+  const suspects = makeSuspects(clock, (forMs) => {
+    // A timer may be early.
+    run(Effect.provideService(Effect.delay(Effect.sync(recall), forMs + 1), InBackground, true))
+  })
+
+  const refused = (wakeup: Refused) => {
+    // More could not come together.
+    if (waiting.length < suspectGroups[0]!) {
+      waiting.push({ ...wakeup, untilMs: monotonicMs(clock) + Duration.toMillis(wakeup.delay) })
+    }
+    // Others may have ended since it was refused.
+    recall()
+  }
+
+  // -- claims ------------------------------------------------------------------------------------
 
   /** Repeated with its id: what an earlier statement has claimed is answered again. */
   const claim = (
@@ -71,43 +127,45 @@ export const make = Effect.fnUntraced(function*({ serves, signals, store, watch 
     { lanes: 2, maxBatch: 500, patience: Duration.seconds(30) }
   )
 
-  const claimEach = (wakeups: ReadonlyArray<Wakeup>, groups: ReadonlyArray<number>) =>
+  /** Fails only if one of them may be why. */
+  const claimSet = (wakeups: ReadonlyArray<Wakeup>, groups: ReadonlyArray<number>) =>
     claim(wakeups, groups, (error) => !isOfOneCall(error)).pipe(
       Effect.map((answers) => answers.map((answer) => Exit.succeed(answer))),
       Effect.catch((error) =>
-        isOfOneCall(error)
-          ? Effect.forEach(wakeups, (wakeup) => Effect.exit(claimOne(wakeup)), { concurrency: "unbounded" })
-          : Effect.succeed(wakeups.map(() => Exit.fail(error)))
+        isOfOneCall(error) ? Effect.fail(error) : Effect.succeed(wakeups.map(() => Exit.fail(error)))
       )
     )
 
-  /** Those of a set that may run beside the suspects that this worker holds. */
-  const claimSuspects = (wakeups: ReadonlyArray<Wakeup>) =>
-    lane.withPermits(1)(
-      Effect.suspend(() =>
-        Effect.tap(claimEach(wakeups, suspects.room()), (answers) =>
-          Effect.sync(() => {
-            for (const answer of answers) {
-              if (Exit.isFailure(answer) || answer.value.out_outcome !== "Claimed") continue
-              suspects.lock(keyOf(answer.value), answer.value.out_lost, Infinity)
-            }
-          }))
+  /** One by one, if the set fails: each beside those before it. */
+  const claimBeside: ClaimSet = (wakeups) =>
+    Effect.suspend(() => claimSet(wakeups, suspects.room())).pipe(
+      Effect.tap((answers) =>
+        Effect.sync(() => {
+          for (const answer of answers) {
+            if (Exit.isFailure(answer) || answer.value.out_outcome !== "Claimed") continue
+            suspects.lock(keyOf(answer.value), answer.value.out_lost, Infinity)
+          }
+        })
+      ),
+      Effect.catch((error) =>
+        wakeups.length === 1
+          ? Effect.succeed([Exit.fail(error)])
+          : Effect.map(Effect.forEach(wakeups, (wakeup) => claimBeside([wakeup])), (answers) => answers.flat())
       )
     )
 
   return {
-    claimAll: Effect.fnUntraced(function*(wakeups) {
-      const answers: Array<Exit.Exit<Claim, ProviderError>> = [...yield* claimEach(wakeups, noSuspects)]
-      const refused = answers.flatMap((answer, i) =>
-        Exit.isSuccess(answer) && answer.value.out_outcome === "Suspect" ? [i] : []
-      )
-      if (refused.length === 0) return answers
-      const again = yield* claimSuspects(refused.map((i) => wakeups[i]!))
-      for (const [j, i] of refused.entries()) answers[i] = again[j]!
-      return answers
-    }),
+    claimAll: (wakeups) =>
+      Effect.catch(
+        claimSet(wakeups, noSuspects),
+        () => Effect.forEach(wakeups, (wakeup) => Effect.exit(claimOne(wakeup)), { concurrency: "unbounded" })
+      ),
+    claimSuspects: (wakeups) => lane.withPermits(1)(claimBeside(wakeups)),
+    refused,
     returnClaim,
-    release: (claimed) => void suspects.release(keyOf(claimed))
+    release: (claimed) => {
+      if (suspects.release(keyOf(claimed))) recall()
+    }
   }
 })
 

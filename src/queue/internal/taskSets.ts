@@ -30,7 +30,7 @@ import { logDefect, longestWait, notHandled, receiving } from "./consuming.ts"
 import * as sameDatabase from "./sameDatabase.ts"
 import type { Taken } from "./takenTasks.ts"
 import type { Attempts, Running } from "./taskAttempts.ts"
-import type { Claimed, Wakeup } from "./taskStore.ts"
+import type { Claim, Claimed, Suspect, Wakeup } from "./taskStore.ts"
 
 /** The kinds of messages that wake tasks. */
 export const kinds = [Message.TaskWakeup, Message.BufferBatch, Message.Delivery].map(({ kind }) => kind)
@@ -49,6 +49,11 @@ interface Item {
 
 type ReceivedItem = Item & { readonly message: NonNullable<Item["message"]> }
 
+interface Named {
+  readonly item: ReceivedItem
+  readonly wakeup: Wakeup
+}
+
 interface Counts {
   claiming: number
   /** Handlers. */
@@ -63,7 +68,7 @@ export const receiveBy =
     const here = sameDatabase.storedIn(queue.receive, database)
     if (here === undefined) return Effect.succeed(receiving(settings, queue))
     return Effect.map(
-      here.taking(settings.queue, attempts),
+      here.taking(settings.queue, { ...attempts, returnClaim: attempts.claiming.returnClaim }),
       (take) => (maxMessages) =>
         take({
           maxMessages,
@@ -79,7 +84,7 @@ export const make = (
   { concurrency, queue: name }: Settings,
   counted: (more: number) => void
 ) =>
-({ context, fork, freed, keeper, settling }: Tools<never>): Work<Taken> => {
+({ context, fork, freed, keeper, queue, settling }: Tools<never>): Work<Taken> => {
   const clock = Context.get(context, Clock.Clock)
   const counts: Counts = { claiming: 0, running: 0, settling: 0 }
   const running = new Set<Item>()
@@ -147,37 +152,61 @@ export const make = (
   // -- claiming ----------------------------------------------------------------------------------
 
   const claim = Effect.fnUntraced(function*(items: ReadonlyArray<ReceivedItem>) {
-    const named: Array<ReceivedItem> = []
-    const wakeups: Array<Wakeup> = []
+    const named: Array<Named> = []
     for (const item of items) {
       const wakeup = wakeupOf(item.message.received.payload)
       if (typeof wakeup === "string") {
         alone(item, Effect.as(settling.refuse(item.message.received, wakeup), "failed"))
-      } else {
-        named.push(item)
-        wakeups.push(wakeup)
-      }
+      } else named.push({ item, wakeup })
     }
     if (named.length === 0) return
+    // What is claimed begins at once: suspects may wait for others.
+    const suspects = yield* claimBy(attempts.claiming.claimAll, named)
+    if (suspects.length === 0) return
+    for (const { answer, item } of yield* claimBy(attempts.claiming.claimSuspects, suspects)) refuse(item, answer)
+  })
+
+  /** Begins what is claimed, and settles all others but the suspects. */
+  const claimBy = Effect.fnUntraced(function*(
+    claimSet: typeof attempts.claiming.claimAll,
+    named: ReadonlyArray<Named>
+  ) {
     const claimedMs = monotonicMs(clock)
-    const answers = yield* attempts.claimAll(wakeups)
-    for (const [i, item] of named.entries()) {
+    const answers = yield* claimSet(named.map(({ wakeup }) => wakeup))
+    return named.flatMap(({ item, wakeup }, i) => {
       const exit = answers[i]!
       if (Exit.isFailure(exit)) {
         alone(item, Effect.as(settling.failed(item.message.received, exit.cause), "failed"))
-      } else if (exit.value.out_outcome === "Claimed") {
-        start(item, exit.value, claimedMs)
-      } else {
-        alone(
-          item,
-          Effect.flatMap(
-            attempts.pass(exit.value, item.message.received.deliveryCount),
-            (delay) => delay === undefined ? acked(item) : given(item, delay)
-          )
-        )
+        return []
       }
-    }
+      const answer = exit.value
+      if (answer.out_outcome === "Suspect") return [{ item, wakeup, answer }]
+      if (answer.out_outcome === "Claimed") start(item, answer, claimedMs)
+      else alone(item, Effect.flatMap(passed(item, answer), (delay) => settled(item, delay)))
+      return []
+    })
   })
+
+  const passed = ({ message }: ReceivedItem, answer: Exclude<Claim, Claimed>) =>
+    attempts.pass(answer, message.received.deliveryCount)
+
+  const settled = (item: Item, delay: Duration.Duration | undefined) =>
+    delay === undefined ? acked(item) : given(item, delay)
+
+  /** Its wake-up comes again when this worker has room for it, or else after a pause. */
+  const refuse = (item: ReceivedItem, answer: Suspect) =>
+    alone(
+      item,
+      Effect.flatMap(passed(item, answer), (delay) =>
+        Effect.tap(settled(item, delay), () =>
+          Effect.sync(() => {
+            if (delay === undefined) return
+            const recall = Effect.ignore(
+              queue.extendVisibility(name, item.message.received.receipt, Duration.zero)
+            )
+            attempts.claiming.refused({ lost: answer.out_lost, delay, recall })
+          })))
+    )
 
   const start = (item: Item, claimed: Claimed, claimedMs: number) => {
     // A claim that is made must be settled.

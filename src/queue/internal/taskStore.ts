@@ -31,7 +31,8 @@ export interface Created {
 }
 
 export type Claim =
-  | { readonly out_outcome: "Missing" | "Busy" | "Locked" | "Suspect" | "Ended" }
+  | { readonly out_outcome: "Missing" | "Busy" | "Locked" | "Ended" }
+  | { readonly out_outcome: "Suspect"; readonly out_lost: number }
   | {
     readonly out_outcome: "Claimed"
     readonly out_id: string
@@ -44,6 +45,8 @@ export type Claim =
   }
   | { readonly out_outcome: "NotDue"; readonly out_due_ms: number }
   | { readonly out_outcome: "Unserved" | "Exhausted"; readonly out_id: string; readonly out_name: string }
+
+export type Suspect = Extract<Claim, { readonly out_outcome: "Suspect" }>
 
 export type Claimed = Extract<Claim, { readonly out_outcome: "Claimed" }>
 
