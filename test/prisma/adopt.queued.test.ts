@@ -207,3 +207,32 @@ it.live("adopt: a process of Duroxide that queues meanwhile leaves nothing witho
     )
     assert.deepStrictEqual(routes.map(({ route }) => route), ["- * Sum", "Render"])
   }))
+
+it.live("adopt: a long queue is routed before the queues are locked", () =>
+  Effect.gen(function*() {
+    const { sql, url } = yield* Duroxide.empty("rust")
+    const queue = (table: string, count: number, row: object) =>
+      sql(
+        `INSERT INTO ${table} (${Object.keys(row).join(", ")}, visible_at, created_at)
+         SELECT ${Object.keys(row).map((column) => `r.${column}`).join(", ")}, now(), now()
+         FROM jsonb_populate_record(NULL::${table}, $1) AS r, generate_series(1, ${count})`,
+        [JSON.stringify(row)]
+      )
+    yield* queue("worker_queue", 2500, call("Render", 1, null))
+    yield* queue("orchestrator_queue", 2500, startOf("rust-sum"))
+    const early = { QueueMessage: { instance: "unknown", name: "Amounts", data: "2" } }
+    yield* queue("orchestrator_queue", 1500, { instance_id: "unknown", work_item: JSON.stringify(early) })
+    yield* silently(Migrator.adopt({ url }))
+    const routes = yield* sql(
+      `SELECT route, count(*)::int AS rows, count(*) FILTER (WHERE route <> '' AND q.xmin = (
+         SELECT xmin FROM _prisma_migrations WHERE migration_name LIKE '%create_triggers'
+       ))::int AS locked
+       FROM (SELECT route, xmin FROM worker_queue UNION ALL SELECT route, xmin FROM orchestrator_queue) AS q
+       GROUP BY route ORDER BY route`
+    )
+    assert.deepStrictEqual(routes, [
+      { route: "", rows: 1500, locked: 0 },
+      { route: "- * Sum", rows: 2500, locked: 0 },
+      { route: "Render", rows: 2500, locked: 0 }
+    ])
+  }))

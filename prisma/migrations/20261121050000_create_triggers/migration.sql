@@ -1,7 +1,7 @@
 -- Purpose: sets the route of rows that were inserted without one, by clients, by Duroxide, by hand, now and before;
 -- notifies listeners of them, of rows that get a new time, and of ends.
 -- Effect on running workers: rows of our own turns and results have their route, and our own statements are quiet. Those of
--- duroxide-pg wait until what is queued has its route.
+-- duroxide-pg wait until what is queued has its route, renewals as well: an adoption routes all but the newest rows before.
 
 -- Excludes row locks, too: a claim of duroxide-pg that held one would wait for this transaction, and this one for it.
 LOCK TABLE orchestrator_queue, worker_queue IN EXCLUSIVE MODE;
@@ -12,7 +12,7 @@ CREATE TRIGGER dx_route_message BEFORE INSERT ON orchestrator_queue
 CREATE TRIGGER dx_route_activity BEFORE INSERT ON worker_queue
   FOR EACH ROW WHEN (NEW.route = '') EXECUTE FUNCTION dx_route_activity();
 
--- Claims do not set visible_at, and pay only for the look whether such a trigger applies.
+-- A claim that sets visible_at locks its rows as well: it pays for these conditions, and never for the function.
 CREATE TRIGGER dx_notify_moved_message AFTER UPDATE OF visible_at ON orchestrator_queue
   FOR EACH ROW WHEN (
     NEW.lock_token IS NULL

@@ -1,0 +1,56 @@
+/**
+ * Gives what duroxide-pg has queued its route, before the migration that locks both queues and routes the rest.
+ *
+ * That lock stops the renewals of duroxide-pg as well. Held while all rows are routed, it would outlast its locks, and
+ * all that its processes have in flight would run twice.
+ */
+import * as Effect from "effect/Effect"
+import * as Session from "./migrationSession.ts"
+
+/**
+ * Routes the rows that have none, a thousand in each transaction. Rows that others have locked are left out.
+ *
+ * The timeout is that of `Session.transaction`, for each of them.
+ */
+export const routeQueued = Effect.fnUntraced(function*(session: Session.Session, lockTimeoutMs: number) {
+  for (const [table, route] of queues) {
+    let last: unknown = 0
+    while (last !== null) {
+      const [row] = yield* Session.transaction(session, lockTimeoutMs, session.run(batchOf(table, route), [last]))
+      last = row!.last
+    }
+  }
+})
+
+// internal
+
+const queues = [
+  ["worker_queue", "dx_activity_route(work_item, tag, session_id)"],
+  ["orchestrator_queue", "dx_message_route(instance_id, work_item)"]
+] as const
+
+/** The condition on `route` stands by itself: an index on it would be read from its beginning in each batch. */
+const batchOf = (table: string, route: string) =>
+  `WITH page AS MATERIALIZED (
+     SELECT id
+     FROM ${table}
+     WHERE id > $1
+     ORDER BY id
+     LIMIT 1000
+   ),
+   batch AS (
+     SELECT id, ${route} AS route
+     FROM ${table}
+     WHERE id = ANY (ARRAY(SELECT id FROM page))
+       AND route || '' = ''
+     FOR UPDATE SKIP LOCKED
+   ),
+   routed AS (
+     UPDATE ${table} AS q
+     SET route = batch.route
+     FROM batch
+     WHERE q.id = batch.id
+       AND batch.route <> ''
+   )
+   SELECT max(id) AS last
+   FROM page`
