@@ -83,11 +83,11 @@ export const make = ({ announces, clock, lockTimeoutMs, place, query: send, sche
       ...(announces === true ? [settings.quiet] : [])
     ], call)
 
-  /** Only for calls of `fetch…`, `renew…` and `deferMessages`, which no transaction of an application sends. */
   /** Evaluated before the claim begins. */
   const limitOf = (queue: "orchestrator_queue" | "worker_queue", limit: number, isThorough = false) =>
     settings.during(isThorough ? [settings.withoutMark(queue)] : [], Prisma.sql`${limit}::integer`)
 
+  /** Only for calls of `fetch…`, `renew…` and `deferMessages`, which no transaction of an application sends. */
   const withoutFlush = (value: Prisma.Sql) => settings.during([settings.unflushed], value)
 
   /** As `answer`, for a statement that writes this number of items. One that another transaction holds fails it soon. */
