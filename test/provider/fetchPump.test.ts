@@ -8,7 +8,9 @@ import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/testing/TestClock"
 import * as fetchPump from "../../src/provider/internal/fetchPump.ts"
+import type { WorkQueue } from "../../src/provider/internal/workQueue.ts"
 import * as Clocks from "../utils/clock.ts"
+import { pass } from "../utils/longPolling.ts"
 import { queueOf } from "../utils/workQueues.ts"
 
 /** A queue that is polled every second, as without a notifier. */
@@ -258,6 +260,61 @@ describe("FetchPump", () => {
         assert.deepStrictEqual(yield* Fiber.join(waiting), [])
       }).pipe(Effect.provideService(Clock.Clock, clock))
     }))
+
+  describe("after locks have run out, a thorough look follows", () => {
+    /** A queue that only wake-ups make look, with one caller that takes up to two items of each answer. */
+    const looksOf = (answers: Array<number | "down">, during: (queue: WorkQueue) => void = () => {}) =>
+      Effect.gen(function*() {
+        const queue = yield* queueOf()
+        queue.changed({ _tag: "Connected" })
+        const looks: Array<"thorough" | "quick"> = []
+        const pump = yield* fetchPump.make<string, string>({
+          maxBatch: 10,
+          queue,
+          lockTimeoutMs: 30_000,
+          leftSome: () => {},
+          closed: "closed",
+          fetch: (_, isThorough) =>
+            Effect.suspend(() => {
+              looks.push(isThorough ? "thorough" : "quick")
+              if (isThorough) during(queue)
+              const answer = answers.shift() ?? 0
+              return answer === "down"
+                ? Effect.fail("down")
+                : Effect.succeed({ items: Array<string>(answer).fill("a"), more: false })
+            }),
+          abandon: () => Effect.void
+        })
+        yield* Effect.forkChild(Effect.forever(Effect.ignore(pump.take(long, { most: () => 2 }))))
+        yield* pass(0)
+        looks.length = 0
+        queue.wake("LocksExpired")
+        yield* pass(0)
+        return looks
+      })
+
+    it.effect("once, if it finds nothing, or less than it could take", () =>
+      Effect.gen(function*() {
+        assert.deepStrictEqual(yield* looksOf([0]), ["thorough"])
+        assert.deepStrictEqual(yield* looksOf([0, 1]), ["thorough"])
+      }))
+
+    it.effect("and another one, when the looks for the rest have become empty, if it took all it could", () =>
+      Effect.gen(function*() {
+        assert.deepStrictEqual(yield* looksOf([0, 2, 2, 0]), ["thorough", "quick", "quick", "thorough"])
+      }))
+
+    it.effect("also if it has failed, and something else has woken the queue meanwhile", () =>
+      Effect.gen(function*() {
+        let isWoken = false
+        const looks = yield* looksOf([0, "down"], (queue) => {
+          if (isWoken) return
+          isWoken = true
+          queue.wake("Stored")
+        })
+        assert.deepStrictEqual(looks, ["thorough", "quick", "thorough"])
+      }))
+  })
 
   it.effect("keeps claiming after a claim or an abandon died", () =>
     Effect.gen(function*() {

@@ -71,6 +71,8 @@ export const make = Effect.fnUntraced(function*<A, E>(
   const bell = Latch.makeUnsafe()
   let waiters: Array<Waiter<A, E>> = []
   let woken: LookReason | undefined = "Filter"
+  /** Locks have run out, and no thorough look since then has found less than it could take. */
+  let isThoroughDue = false
   /** When the first hint arrived that no look has followed. */
   let wokenHintMs: number | undefined
   let isClosed = false
@@ -81,6 +83,7 @@ export const make = Effect.fnUntraced(function*<A, E>(
   const self: Member = {
     wake: (reason, hintMs) => {
       wokenHintMs ??= hintMs
+      if (reason === "LocksExpired") isThoroughDue = true
       woken = reason === "LocksExpired" ? reason : woken ?? reason
       bell.openUnsafe()
     },
@@ -127,14 +130,18 @@ export const make = Effect.fnUntraced(function*<A, E>(
 
   const lookFor = Effect.fnUntraced(function*(asked: ReadonlyMap<Waiter<A, E>, number>, reason: LookReason) {
     const hintMs = wokenHintMs
+    const isThorough = reason === "LocksExpired"
     woken = wokenHintMs = undefined
+    // Until locks run out during this look.
+    if (isThorough) isThoroughDue = false
     lastLook = monotonicMs(clock)
     queue.looking()
     const limit = Math.min([...asked.values()].reduce((sum, most) => sum + most), options.maxBatch)
-    const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit, reason === "LocksExpired")))
+    const exit = yield* Effect.exit(Effect.suspend(() => options.fetch(limit, isThorough)))
     if (Exit.isFailure(exit)) {
       // Fails all callers; each retries on its own schedule.
       woken ??= reason
+      isThoroughDue ||= isThorough
       wokenHintMs = hintMs ?? wokenHintMs
       queue.looked(self, reason, "Failed")
       for (const waiter of waiters.splice(0)) waiter.resume(Exit.failCause(exit.cause))
@@ -143,7 +150,10 @@ export const make = Effect.fnUntraced(function*<A, E>(
     for (const waiter of asked.keys()) waiter.onLook?.()
     const { items, more } = exit.value
     const isFull = more || items.length >= limit
+    isThoroughDue ||= isThorough && isFull
     if (isFull) woken ??= "More"
+    // Not before the rest is taken: while looks are full, each would read all dead rows.
+    else if (isThoroughDue) woken = "LocksExpired"
     const hasFound = items.length > 0
     queue.looked(self, reason, isFull || hasFound ? "Found" : "Empty", hasFound ? hintMs : undefined)
     let given = 0
