@@ -47,7 +47,7 @@ export const make = Effect.fnUntraced(function*(
   const parts: Parts = {
     driver,
     wakeups,
-    suspects: locks.makeSuspects(clock, (forMs) => wakeups.workAbandoned("worker", forMs)),
+    suspects: locks.makeSuspects(clock, (forMs) => wakeups.roomLater("worker", forMs)),
     takeovers: taking,
     sendAck: yield* shared("ackWorkItem", driver.ackWorkItems, {
       ...options,

@@ -68,7 +68,7 @@ export const make = Effect.fnUntraced(function*(
     clock,
     driver,
     wakeups,
-    suspects: locks.makeSuspects(clock, (forMs) => wakeups.workAbandoned("orchestrator", forMs)),
+    suspects: locks.makeSuspects(clock, (forMs) => wakeups.roomLater("orchestrator", forMs)),
     takeovers: taking,
     claimBytes: claimBytes.make(),
     storeClock,

@@ -57,6 +57,8 @@ export interface Wakeups extends Pick<Provider["Service"], "onCancelled">, Pick<
    * that gave it up must not be the first to get it again.
    */
   readonly workAbandoned: (queue: Queue, delayMs: number | null) => void
+  /** A suspect of this process has proved itself that much later: then it may claim further ones. */
+  readonly roomLater: (queue: Queue, delayMs: number) => void
   /** This process holds sessions, for that long from now. */
   readonly sessionsHeld: (forMs: number) => void
   /**
@@ -266,6 +268,7 @@ export const make = Effect.fnUntraced(function*(
         if (ids.length > 0) hints.announce(Hint.Taken({ queue, ids }))
       }
     },
+    roomLater: (queue, delayMs) => byName(queue).wakeAt(afterNow(Math.min(delayMs, longestProofMs)), false),
     sessionsHeld: (forMs) => {
       heldBy.worker.hold("sessions", forMs)
       // They are released: others may take their activities.
@@ -327,6 +330,9 @@ export const make = Effect.fnUntraced(function*(
 
 /** By then the statement of an interrupted call is over. */
 const interruptedMs = 2_000
+
+/** A proof may last for ever. Later the looks that come anyway are often enough. */
+const longestProofMs = 3_600_000
 
 /** Sessions that are to end sooner are released. */
 const releasedMs = 1_000
