@@ -122,10 +122,10 @@ const errorTypes: { readonly [T in ErrorDetails.ErrorDetails["_tag"]]: string } 
 const isPoisonOf = (details: ErrorDetails.ErrorDetails) =>
   details._tag === "Poison" && !("Activity" in details.messageType)
 
-// Errors of the program's own Schema and cancellations are outcomes that the application asked for.
 const isChangedCode = (details: ErrorDetails.ErrorDetails) =>
   details._tag === "Configuration" && ErrorDetails.display(details).startsWith("nondeterministic")
 
+// Errors of the program's own Schema and cancellations are outcomes that the application asked for.
 const isExpected = (details: ErrorDetails.ErrorDetails) => details._tag === "Application" && details.kind !== "Panicked"
 
 // The message of an application error is a payload. The message of an exceeded limit is written by this package.

@@ -153,16 +153,12 @@ export const make = Effect.fnUntraced(function*(options: {
 
   /** Its lock could end before the first renewal, which comes when half of a lock is left. */
   const renewFirst = (delivery: Delivery) => {
-    const goOn = (isRenewed: boolean) =>
+    const renewed = Effect.flatMap(Effect.exit(heldActivities.renew(delivery)), (exit) =>
       Effect.sync(() => {
         if (delivery.isLost) return
-        if (isRenewed && heldActivities.isLocked(delivery) && !isStopping()) begin(delivery)
+        if (Exit.isSuccess(exit) && heldActivities.isLocked(delivery) && !isStopping()) begin(delivery)
         else giveBack(delivery)
-      })
-    const renewed = Effect.matchEffect(heldActivities.renew(delivery), {
-      onSuccess: () => goOn(true),
-      onFailure: () => goOn(false)
-    })
+      }))
     delivery.fiber = run(inItsName(delivery, renewed))
   }
 

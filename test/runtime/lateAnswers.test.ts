@@ -17,9 +17,10 @@ type Late = "fetchWorkItems" | "startOrchestrations" | "advanceOrchestrations"
 /**
  * An instance of `Job`, whose activity takes 2 seconds under locks of 3, after one that runs in time: process A claims
  * the activity or is handed it over, by an answer that takes `lateMs`; process B serves it as well. Returns what
- * happened to the activity, with the time since A asked.
+ * happened to the activity, with the time since A asked. Of two activities in a row, an optimistic turn hands over the
+ * second. What was to be handed over to A is claimed by B.
  */
-const run = Effect.fnUntraced(function*(late: Late, lateMs: number) {
+const run = Effect.fnUntraced(function*(late: Late, lateMs: number, renewal?: "dies") {
   const log: Array<string> = []
   let askedAtMs: number | undefined
   const say = (what: string) =>
@@ -32,12 +33,23 @@ const run = Effect.fnUntraced(function*(late: Late, lateMs: number) {
         Effect.as(payload)
       )
     )
-  const program = Job.toLayer(Task.execute)
+  const program = Job.toLayer((payload) =>
+    late === "advanceOrchestrations"
+      ? Effect.andThen(Task.execute(payload), Task.execute(payload))
+      : Task.execute(payload)
+  )
   const driver = yield* ProviderDriver.ProviderDriver
   let isLate = false
+  let hasDied = false
+  const dies = Effect.suspend(() => {
+    hasDied = true
+    return Effect.die(new Error("no driver does this"))
+  })
   const slow = LocalProcess.intercept(driver, (call, operation) =>
     operation === "renewWorkItemLocks" && isLate
-      ? Effect.andThen(say("A renews"), call)
+      ? Effect.andThen(say("A renews"), renewal === undefined || hasDied ? call : dies)
+      : operation === "fetchWorkItems" && isLate && late !== operation
+      ? Effect.succeed([] as never)
       : Effect.flatMap(Clock.currentTimeMillis, (now) =>
         Effect.tap(call, (answer) => {
           if (operation !== late || !isLate || askedAtMs !== undefined || isEmpty(answer)) return Effect.void
@@ -54,7 +66,8 @@ const run = Effect.fnUntraced(function*(late: Late, lateMs: number) {
     ? (yield* Effect.provideService(LocalProcess.start(worker("A"), options), ProviderDriver.ProviderDriver, slow),
       yield* LocalProcess.start(brain))
     : yield* Effect.provideService(LocalProcess.start(all, options), ProviderDriver.ProviderDriver, slow)
-  const until = (isTrue: () => boolean) => Effect.repeat(TestClock.adjust("100 millis"), { until: isTrue })
+  const until = (isTrue: () => boolean) =>
+    Effect.repeat(TestClock.adjust("100 millis"), { until: isTrue, times: 1_000 })
   const first = yield* Effect.forkChild(client.execute(Job, { instanceId: "in-time", payload: "1" }))
   yield* until(() => first.pollUnsafe() !== undefined)
   isLate = true
@@ -70,12 +83,16 @@ const isEmpty = (answer: unknown) =>
   !Array.isArray(answer) || answer.length === 0 ||
   (answer[0]._tag !== undefined && !(answer[0].handedOver?.length > 0))
 
+/** But for renewals, and without times. */
+const happened = (log: ReadonlyArray<string>) =>
+  log.filter((line) => !line.startsWith("A renews")).map((line) => line.split(" at ")[0]!)
+
 describe("an answer with an activity", () => {
   it.effect("that comes after the end of the lock begins nothing: another process runs it", () =>
     Effect.gen(function*() {
       const log = yield* run("fetchWorkItems", 4_500)
       assert.deepStrictEqual(
-        log.filter((line) => !line.startsWith("A renews")).map((line) => line.split(" at ")[0]),
+        happened(log),
         ["B begins", "B ends"]
       )
     }).pipe(Effect.provide(MemoryDriver.layer)))
@@ -85,9 +102,16 @@ describe("an answer with an activity", () => {
       const log = yield* run("fetchWorkItems", 2_000)
       assert.deepStrictEqual(log.slice(0, 2), ["A renews at 2000", "A begins at 2000"])
       assert.deepStrictEqual(
-        log.filter((line) => !line.startsWith("A renews")).map((line) => line.split(" at ")[0]),
+        happened(log),
         ["A begins", "A ends"]
       )
+    }).pipe(Effect.provide(MemoryDriver.layer)))
+
+  it.effect("whose renewal breaks is given back, and runs with the next claim", () =>
+    Effect.gen(function*() {
+      const log = happened(yield* run("fetchWorkItems", 2_000, "dies"))
+      assert.lengthOf(log, 2)
+      assert.include(["A begins,A ends", "B begins,B ends"], log.join())
     }).pipe(Effect.provide(MemoryDriver.layer)))
 
   it.effect("that comes in the first half of the lock begins at once", () =>
@@ -98,16 +122,26 @@ describe("an answer with an activity", () => {
 })
 
 describe("an answer that hands an activity over", () => {
-  it.effect("with its first turn, after the end of the lock, begins nothing: the next claim runs it", () =>
-    Effect.gen(function*() {
-      const begun = (yield* run("startOrchestrations", 4_500)).filter((line) => line.includes("begins"))
-      assert.lengthOf(begun, 1)
-      assert.notInclude(begun[0]!, "at 4500")
-    }).pipe(Effect.provide(MemoryDriver.layer)))
+  for (
+    const [turn, late] of [["its first turn", "startOrchestrations"], [
+      "an optimistic turn",
+      "advanceOrchestrations"
+    ]] as const
+  ) {
+    it.effect(`with ${turn}, after the end of the lock, begins nothing: another process runs it`, () =>
+      Effect.gen(function*() {
+        const log = yield* run(late, 4_500)
+        assert.deepStrictEqual(happened(log), ["B begins", "B ends"])
+      }).pipe(Effect.provide(MemoryDriver.layer)))
 
-  it.effect("with its first turn, in the second half of the lock, renews it before the handler begins", () =>
-    Effect.gen(function*() {
-      const log = yield* run("startOrchestrations", 2_000)
-      assert.deepStrictEqual(log.slice(0, 2), ["A renews at 2000", "A begins at 2000"])
-    }).pipe(Effect.provide(MemoryDriver.layer)))
+    it.effect(`with ${turn}, in the second half of the lock, renews it before the handler begins`, () =>
+      Effect.gen(function*() {
+        const log = yield* run(late, 1_800)
+        assert.deepStrictEqual(log.filter((line) => line.endsWith("at 1800")), [
+          "A renews at 1800",
+          "A begins at 1800"
+        ])
+        assert.deepStrictEqual(happened(log), ["A begins", "A ends"])
+      }).pipe(Effect.provide(MemoryDriver.layer)))
+  }
 })
