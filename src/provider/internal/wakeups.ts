@@ -331,7 +331,7 @@ export const make = Effect.fnUntraced(function*(
 /** By then the statement of an interrupted call is over. */
 const interruptedMs = 2_000
 
-/** A proof may last for ever. Later the looks that come anyway are often enough. */
+/** A proof may last indefinitely. Later the looks that come anyway are often enough. */
 const longestProofMs = 3_600_000
 
 /** Sessions that are to end sooner are released. */
