@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
 import { FromDriver, ProviderDriver } from "duroxide-prisma/provider"
 import { PgQueue, QueueDatabase } from "duroxide-prisma/queue"
+import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -15,6 +16,8 @@ import { Prisma } from "../../src/prisma/generated/client.js"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
 import * as statements from "../../src/queue/internal/statements.ts"
 import * as stores from "../../src/queue/internal/taskStore.ts"
+import { changed } from "../utils/clock.ts"
+import * as Test from "../utils/driver.ts"
 import { loginRole } from "../utils/loginRole.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { waitUntil } from "../utils/waitUntil.ts"
@@ -102,6 +105,38 @@ describe("while slow reads keep all connections busy", () => {
       )
       for (const read of reads) assert.isUndefined(read.pollUnsafe())
     })))
+
+  it.live("the wait for a connection is no mistake of the clock that gave a turn its time", () =>
+    Effect.gen(function*() {
+      const { driver, occupy, test } = yield* open()
+      const { a } = yield* Test.waiting(driver, ["a"])
+      const [now] = yield* test.sql<{ ms: number }>("SELECT extract(epoch FROM now())::float8 * 1000 AS ms")
+      const { end } = yield* occupy
+      let waitedNanos = 0n
+      const clock = yield* Clock.Clock
+      const monotonic = () => clock.monotonicTimeNanosUnsafe() + waitedNanos
+      const waiting = changed(clock, {
+        monotonicTimeNanosUnsafe: monotonic,
+        monotonicTimeNanos: Effect.sync(monotonic)
+      })
+      // Each carries the time at which it is sent, an hour ago by the clock that the wait below moves.
+      const clockMs = Math.round(now!.ms) - 3_600_000
+      const firstTurn = { turn: Test.unclaimedTurn(0, { ...Test.named, clockMs }), handOver: null }
+      const stored = yield* Effect.all([
+        driver.advanceOrchestrations!([Test.optimistic("a", a!, { clockMs })]),
+        driver.startOrchestrations([Test.start("b", { firstTurn })])
+      ], { concurrency: "unbounded" }).pipe(
+        Effect.provideService(Clock.Clock, waiting),
+        Effect.forkChild({ startImmediately: true })
+      )
+      waitedNanos = 3_600_000_000_000n
+      yield* end
+      const answers = (yield* Fiber.join(stored)).flat()
+      assert.deepStrictEqual(answers.map((answer) => typeof answer === "string" ? answer : answer._tag), [
+        "Advanced",
+        "Begun"
+      ])
+    }))
 
   it.live("a renewal waits for a connection of the pool where one more cannot log in", () =>
     Effect.scoped(Effect.gen(function*() {

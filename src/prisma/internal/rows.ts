@@ -24,6 +24,7 @@ import type {
 } from "../../provider/ProviderDriver.ts"
 import { DataCorrupted, ProviderError } from "../../provider/ProviderError.ts"
 import { Prisma } from "./client.ts"
+import { Late } from "./late.ts"
 import type { Texts } from "./texts.ts"
 
 // -- arguments -------------------------------------------------------------------------------------
@@ -32,6 +33,9 @@ export const bigint = (value: number | null) => Prisma.sql`${value}::bigint`
 
 /** Null is the null of SQL. */
 export const json = (value: unknown) => Prisma.sql`${value === null ? null : JSON.stringify(value)}::jsonb`
+
+/** As `json`, of what is computed when the connection is there. */
+export const lateJson = (value: () => unknown) => Prisma.sql`${new Late(value)}::jsonb`
 
 /** What a set of turns stores beside its rows of `turnRow`, in the order of the functions' arguments. */
 export const turnParts = (turns: ReadonlyArray<Parts | undefined>, texts: Texts) => [

@@ -1,8 +1,10 @@
 /**
  * Instances: claims, turns, messages and starts.
  */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { hash } from "node:crypto"
+import { monotonicMs } from "../../../model/internal/monotonic.ts"
 import { suspectGroups } from "../../../provider/ProviderDriver.ts"
 import type {
   FetchOrchestrationItems,
@@ -22,6 +24,7 @@ import {
   bigint,
   claimedInstance,
   json,
+  lateJson,
   makeWorkers,
   messageRow,
   renewalRow,
@@ -78,6 +81,7 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
       if (turns.length === 0) return []
       const workers = makeWorkers()
       const texts = new Texts()
+      const onTime = timed(yield* Clock.Clock)
       const rows = turns.map(({ handOver, instanceId, lastEvent, lastEventId, results, turn }) => ({
         instance_id: instanceId,
         last_event_id: lastEventId,
@@ -100,7 +104,13 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
         "advanceOrchestrations",
         "dx_advance_orchestrations",
         turns.length,
-        [json(rows), json(results), ...turnParts(turns.map(({ turn }) => turn), texts), workers.sql(), texts.sql()]
+        [
+          lateJson(() => onTime(rows)),
+          json(results),
+          ...turnParts(turns.map(({ turn }) => turn), texts),
+          workers.sql(),
+          texts.sql()
+        ]
       )
     }
   ),
@@ -125,6 +135,7 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
     if (starts.length === 0) return []
     const workers = makeWorkers()
     const texts = new Texts()
+    const onTime = timed(yield* Clock.Clock)
     const turns = starts.map(({ firstTurn }) => firstTurn?.turn)
     const rows = starts.map(({ firstTurn }) =>
       firstTurn === undefined ? {} : {
@@ -147,7 +158,7 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
           ...start.pinnedVersion,
           delay_ms: start.delayMs
         }))),
-        json(turns.some((turn) => turn !== undefined) ? rows : null),
+        turns.some((turn) => turn !== undefined) ? lateJson(() => onTime(rows)) : json(null),
         ...turnParts(turns, texts),
         workers.sql(),
         texts.sql()
@@ -165,3 +176,14 @@ export const orchestrations = ({ call, claim, insert, limitOf, settle, withoutFl
       ([row]) => ({ deleted: Number(row!.out_deleted), next: row!.out_next })
     )
 } satisfies Partial<Driver>)
+
+// internal
+
+/** Sets `clock_ms` of turns to what the clock shows by now, at first what it shows at the call. */
+const timed = (clock: Clock.Clock) => {
+  const calledMs = monotonicMs(clock)
+  return (rows: ReadonlyArray<{ readonly clock_ms?: number | undefined }>) => {
+    const passedMs = Math.floor(monotonicMs(clock) - calledMs)
+    return rows.map((row) => row.clock_ms === undefined ? row : { ...row, clock_ms: row.clock_ms + passedMs })
+  }
+}
