@@ -106,7 +106,7 @@ describe("while slow reads keep all connections busy", () => {
       for (const read of reads) assert.isUndefined(read.pollUnsafe())
     })))
 
-  it.live("the wait for a connection is no mistake of the clock that gave a turn its time", () =>
+  it.live("the wait for a connection counts into the time that a turn is sent with", () =>
     Effect.gen(function*() {
       const { driver, occupy, test } = yield* open()
       const { a } = yield* Test.waiting(driver, ["a"])
