@@ -6,7 +6,7 @@
 --
 -- With begins_first, the messages that begin an execution and are not in the batch get in front of all others of their
 -- instance, and where there is one, the instance is not paused. A start is put in front of the mail that is stored before
--- it; but mail of a transaction that commits later has an earlier time, and may fill every batch.
+-- it; but mail of a transaction that commits later has a smaller id, and may fill every batch.
 --
 -- Returns one outcome per item, in order: Done, or LockLost if the token is unknown, superseded or settled (of two
 -- items with one token, the second). An expired lock that no other process has taken over can still be abandoned.
@@ -63,20 +63,17 @@ BEGIN
       FROM unnest(v_instances, v_secrets) AS a (instance_id, lock_token)
       JOIN orchestrator_queue AS one ON one.instance_id = a.instance_id
       WHERE a.instance_id = ANY (v_wanting)
-        AND one.visible_at <= to_timestamp(v_now_ms::float8 / 1000)
-        AND (one.lock_token IS NULL OR (one.lock_token <> a.lock_token AND one.locked_until <= v_now_ms))
+        AND one.due_at <= to_timestamp(v_now_ms::float8 / 1000)
+        AND (one.lock_token = a.lock_token) IS NOT TRUE
         -- Not LIKE, which reads whole messages.
         AND (left(one.work_item, 21) = '{"StartOrchestration"' OR left(one.work_item, 16) = '{"ContinueAsNew"')
-      ORDER BY one.id
+      ORDER BY one.id DESC -- the last one gets the smallest id
       FOR UPDATE OF one SKIP LOCKED
     ),
     moved AS (
       UPDATE orchestrator_queue AS q
-      SET visible_at = (
-        SELECT min(other.visible_at)
-        FROM orchestrator_queue AS other
-        WHERE other.instance_id = q.instance_id
-      ) - interval '1 millisecond'
+      SET id = -nextval('orchestrator_queue_id_seq'),
+          visible_at = least(q.visible_at, q.created_at)
       FROM begin
       WHERE q.id = begin.id
       RETURNING q.instance_id
@@ -97,7 +94,7 @@ BEGIN
       attempt_count = CASE WHEN a.ignore_attempt THEN greatest(q.attempt_count - 1, 0) ELSE q.attempt_count END
   FROM unnest(v_instances, v_secrets, v_claimed_ms, v_ignores) AS a (instance_id, lock_token, locked_at, ignore_attempt)
   WHERE q.instance_id = a.instance_id
-    AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
+    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
 
   UPDATE instance_locks AS l

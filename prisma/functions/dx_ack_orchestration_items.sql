@@ -126,11 +126,11 @@ BEGIN
     v_now_ms
   );
 
-  -- Every message of a batch was visible when its lock was taken; messages that became visible later are not looked at.
+  -- Every message of a batch was due when its lock was taken; messages that fell due later are not looked at.
   DELETE FROM orchestrator_queue AS q
   USING unnest(v_instances, v_secrets, v_claimed_ms) AS a (instance_id, lock_token, locked_at)
   WHERE q.instance_id = a.instance_id
-    AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
+    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
 
   DELETE FROM instance_locks AS l

@@ -37,17 +37,11 @@ BEGIN
   -- This and what follows sees everything that was committed before we took the advisory lock.
   IF (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = v_id) IS NOT NULL
     OR (
-      SELECT next.id
-      FROM (
-        SELECT q.id, q.visible_at, q.created_at
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = v_id
-        ORDER BY q.visible_at
-        LIMIT 16
-      ) AS next
-      -- At its end there must be none at all: timers would have to be deleted.
-      WHERE v_status IS NOT NULL
-        OR next.visible_at <= greatest(v_now, next.created_at) -- see dx_fetch_orchestration_items
+      SELECT q.id
+      FROM orchestrator_queue AS q
+      WHERE q.instance_id = v_id
+        -- At its end there must be none at all: timers would have to be deleted.
+        AND q.due_at <= CASE WHEN v_status IS NULL THEN v_now ELSE 'infinity' END
       LIMIT 1
     ) IS NOT NULL
     OR (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = v_id) IS DISTINCT FROM v_execution_id

@@ -105,15 +105,10 @@ BEGIN
         AND (abs(t.clock_ms - v_now_ms) > 2000) IS NOT TRUE
         AND (SELECT l.instance_id FROM instance_locks AS l WHERE l.instance_id = t.instance_id) IS NULL
         AND (
-          SELECT next.id
-          FROM (
-            SELECT q.id, q.visible_at, q.created_at
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = t.instance_id
-            ORDER BY q.visible_at
-            LIMIT 16
-          ) AS next
-          WHERE next.visible_at <= greatest(v_now, next.created_at) -- see dx_fetch_orchestration_items
+          SELECT q.id
+          FROM orchestrator_queue AS q
+          WHERE q.instance_id = t.instance_id
+            AND q.due_at <= v_now
           LIMIT 1
         ) IS NULL
         AND (SELECT i.current_execution_id FROM instances AS i WHERE i.instance_id = t.instance_id) = t.execution_id

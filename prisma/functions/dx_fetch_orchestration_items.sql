@@ -11,10 +11,9 @@
 -- delivered twice and not settled is a suspect (dx_group_of). Without p_takes_over, an expired lock that has a
 -- holder counts as a live one; a pause has none.
 --
--- A message that is not to wait has visible_at <= created_at. If the clock was set back since it was sent, it is visible
--- nevertheless, and keeps its place before those that were sent later: a claimed instance gets it in its batch, if it is
--- among the next 16 messages of the instance to become visible, and a claim that finds nothing gives the next 100 of each
--- route the present time.
+-- A message that is not to wait, visible_at <= created_at, is due since ever (due_at): whatever the clock does, a claimed
+-- instance gets such messages in the order of their ids, at once. Where the clock was set back, they do not lead claims to
+-- their instance before visible_at; a claim that finds nothing gives those among the next 100 of each route the present time.
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -317,45 +316,35 @@ BEGIN
         sum(one.bytes) OVER (ORDER BY owned.position, one.place, one.id) - one.bytes AS before
       FROM unnest(v_locked, v_locked_routes) WITH ORDINALITY AS owned (instance_id, route, position)
       CROSS JOIN LATERAL (
-        SELECT
-          CASE
-            WHEN (
-              SELECT next.id
-              FROM (
-                SELECT q.id, q.visible_at, q.created_at
-                FROM orchestrator_queue AS q
-                WHERE q.instance_id = owned.instance_id
-                  AND q.visible_at > v_now
-                ORDER BY q.visible_at
-                LIMIT 16
-              ) AS next
-              WHERE next.visible_at <= next.created_at
-              LIMIT 1
-            ) IS NULL THEN v_now
-            ELSE 'infinity'
-          END AS until
-        OFFSET 0
-      ) AS reach
-      CROSS JOIN LATERAL (
-        SELECT
-          due.id,
-          due.bytes,
-          -- Those that are not to wait follow each other by their ids, whatever the clock did between them.
-          CASE
-            WHEN due.visible_at = due.created_at
-              THEN min(due.visible_at) FILTER (WHERE due.visible_at = due.created_at) OVER (ORDER BY due.id DESC)
-            ELSE due.visible_at
-          END AS place
-        FROM (
-          SELECT q.id, q.visible_at, q.created_at, octet_length(q.work_item) AS bytes
+        -- What is not to wait keeps the order of the ids; times say where timers go among it. Nothing goes in front of
+        -- negative ids: what begins an execution, and what was requeued. While we hold the instance, locks of its messages
+        -- are of holders that lost theirs.
+        (
+          SELECT
+            due.id,
+            due.bytes,
+            COALESCE(max(due.visible_at) FILTER (WHERE due.id > 0) OVER (ORDER BY due.id), '-infinity') AS place
+          FROM (
+            SELECT q.id, q.visible_at, octet_length(q.work_item) AS bytes
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = owned.instance_id
+              AND q.due_at = '-infinity'
+            ORDER BY q.id
+            LIMIT 4096
+          ) AS due
+        )
+        UNION ALL
+        (
+          SELECT q.id, octet_length(q.work_item), q.due_at
           FROM orchestrator_queue AS q
           WHERE q.instance_id = owned.instance_id
-            AND q.visible_at <= reach.until
-            AND (q.visible_at <= v_now OR q.visible_at <= q.created_at)
-            AND (q.lock_token IS NULL OR q.locked_until <= v_now_ms)
-          ORDER BY q.visible_at, q.id
+            AND q.due_at > '-infinity'
+            AND q.due_at <= v_now
+          ORDER BY q.due_at, q.id
           LIMIT 4096
-        ) AS due
+        )
+        ORDER BY place, id
+        LIMIT 4096
       ) AS one
       WHERE owned.instance_id = ANY (v_owned)
         -- The version may have changed before the instance was locked.
@@ -399,8 +388,6 @@ BEGIN
       UPDATE orchestrator_queue AS q
       SET lock_token = v_secret,
           locked_until = v_until_ms,
-          -- An ack finds its batch by the time of the claim.
-          visible_at = least(q.visible_at, v_now),
           attempt_count = q.attempt_count + 1
       WHERE q.id = ANY (v_marks)
       RETURNING q.instance_id, q.id, q.work_item, q.created_at, q.attempt_count
@@ -502,7 +489,7 @@ BEGIN
     INTO v_bytes
     FROM orchestrator_queue AS q
     WHERE q.instance_id = ANY (v_owned)
-      AND q.visible_at <= v_now
+      AND q.due_at <= v_now
       AND q.lock_token = v_secret;
     -- Return what is claimed before its lock expires.
     EXIT WHEN v_bytes >= p_max_bytes
@@ -516,7 +503,7 @@ BEGIN
       SELECT free.id
       FROM unnest(v_routes) AS wanted (route)
       CROSS JOIN LATERAL (
-        SELECT one.id, one.visible_at, one.created_at
+        SELECT one.id, one.instance_id, one.due_at
         FROM orchestrator_queue AS one
         WHERE one.route = wanted.route
           AND one.visible_at > v_now
@@ -527,10 +514,21 @@ BEGIN
         SELECT one.id
         FROM orchestrator_queue AS one
         WHERE one.id = next.id
-          AND (one.lock_token IS NULL OR one.locked_until <= v_now_ms)
         FOR UPDATE SKIP LOCKED
       ) AS free
-      WHERE next.visible_at <= next.created_at
+      WHERE next.due_at = '-infinity'
+        -- Unless it arrives with a start that is to wait.
+        AND (
+          (SELECT h.event_id FROM history AS h WHERE h.instance_id = next.instance_id LIMIT 1) IS NOT NULL
+          OR (
+            SELECT start.id
+            FROM orchestrator_queue AS start
+            WHERE start.instance_id = next.instance_id
+              AND start.due_at > v_now
+              AND start.work_item LIKE '{"StartOrchestration"%'
+            LIMIT 1
+          ) IS NULL
+        )
     ));
     IF FOUND THEN
       RETURN QUERY SELECT *

@@ -49,7 +49,7 @@ BEGIN
   SET locked_until = a.until_ms
   FROM unnest(v_instances, v_secrets, v_claimed_ms, v_until_ms) AS a (instance_id, lock_token, locked_at, until_ms)
   WHERE q.instance_id = a.instance_id
-    AND q.visible_at <= to_timestamp(a.locked_at::float8 / 1000)
+    AND q.due_at <= to_timestamp(a.locked_at::float8 / 1000)
     AND q.lock_token = a.lock_token;
   RETURN v_outcomes;
 END

@@ -13,35 +13,38 @@ SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
 AS $$
+DECLARE
+  v_begins_at timestamptz;
 BEGIN
   NEW.route := dx_message_route(NEW.instance_id, NEW.work_item);
   IF NEW.work_item LIKE '{"StartOrchestration"%' OR NEW.work_item LIKE '{"ContinueAsNew"%' THEN
-    IF NEW.visible_at <= NEW.created_at THEN
+    IF NEW.visible_at <= NEW.created_at
+      AND (
+        SELECT q.id
+        FROM orchestrator_queue AS q
+        WHERE q.instance_id = NEW.instance_id
+          AND q.due_at <= NEW.visible_at
+        LIMIT 1
+      ) IS NOT NULL
+    THEN
       -- The message that begins an execution must be in its first batch, however many messages wait.
-      NEW.visible_at := least(
-        NEW.visible_at,
-        (
-          SELECT min(q.visible_at)
-          FROM orchestrator_queue AS q
-          WHERE q.instance_id = NEW.instance_id
-            AND q.lock_token IS NULL
-        ) - interval '1 millisecond'
-      );
+      NEW.id := -abs(NEW.id);
     END IF;
   ELSIF NEW.route <> ''
     AND (SELECT h.event_id FROM history AS h WHERE h.instance_id = NEW.instance_id LIMIT 1) IS NULL
   THEN
-    NEW.visible_at := COALESCE(
-      (
-        SELECT max(q.visible_at) + interval '1 millisecond'
-        FROM orchestrator_queue AS q
-        WHERE q.instance_id = NEW.instance_id
-          AND q.visible_at > NEW.visible_at
-          AND q.visible_at > q.created_at -- one that is not to wait may be of the future: the clock was set back
-          AND q.work_item LIKE '{"StartOrchestration"%'
-      ),
-      NEW.visible_at
+    v_begins_at := (
+      SELECT max(q.due_at)
+      FROM orchestrator_queue AS q
+      WHERE q.instance_id = NEW.instance_id
+        AND q.due_at > NEW.visible_at
+        AND q.work_item LIKE '{"StartOrchestration"%'
     );
+    IF v_begins_at IS NOT NULL THEN
+      -- It arrives with the start, and does not wait from then on.
+      NEW.visible_at := v_begins_at + interval '1 millisecond';
+      NEW.created_at := NEW.visible_at;
+    END IF;
   END IF;
   IF NEW.lock_token IS NULL
     AND NOT starts_with(NEW.route, '0.')

@@ -364,23 +364,23 @@ BEGIN
   -- Those without their first turn.
   IF num_nulls(VARIADIC v_begun) > 0 THEN
     WITH start AS (
-      INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+      INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
       SELECT
+        -- The start must be in the first batch, however many messages wait.
+        nextval('orchestrator_queue_id_seq') * CASE
+          WHEN s.delay_ms > 0 THEN 1
+          WHEN (
+            SELECT q.id
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = s.instance_id
+              AND q.due_at <= v_now
+            LIMIT 1
+          ) IS NULL THEN 1
+          ELSE -1
+        END,
         s.instance_id,
         COALESCE(s.work_item, p_texts[s.text_at]),
-        CASE
-          WHEN s.delay_ms > 0 THEN to_timestamp(least(v_now_ms + s.delay_ms, v_latest_ms)::float8 / 1000)
-          -- The start must be in the first batch, however many messages wait.
-          ELSE least(
-            v_now,
-            (
-              SELECT min(q.visible_at)
-              FROM orchestrator_queue AS q
-              WHERE q.instance_id = s.instance_id
-                AND q.lock_token IS NULL
-            ) - interval '1 millisecond'
-          )
-        END,
+        to_timestamp(least(v_now_ms + greatest(s.delay_ms, 0), v_latest_ms)::float8 / 1000),
         v_now,
         (SELECT i.route FROM instances AS i WHERE i.instance_id = s.instance_id)
       FROM (
@@ -396,25 +396,17 @@ BEGIN
     )
     UPDATE orchestrator_queue AS q
     SET route = earlier.route,
-        visible_at = earlier.visible_at,
-        created_at = earlier.created_at
+        visible_at = COALESCE(earlier.arrives_at, q.visible_at),
+        created_at = COALESCE(earlier.arrives_at, q.created_at)
     FROM (
       SELECT
         one.id,
         start.route,
-        -- An ack finds the rows of a claimed batch by their times, so these must not change.
+        -- With a start that is to wait; null: its times stay. An ack finds the rows of a claimed batch by theirs.
         CASE
-          WHEN one.lock_token IS NOT NULL THEN one.visible_at
-          -- It is not to wait, and its time may be of the future: the clock was set back.
-          WHEN start.visible_at > v_now AND one.visible_at <= one.created_at
+          WHEN one.lock_token IS NULL AND start.visible_at > greatest(v_now, one.due_at)
             THEN start.visible_at + interval '1 millisecond'
-          ELSE greatest(one.visible_at, start.visible_at + interval '1 millisecond')
-        END AS visible_at,
-        -- As in dx_abandon_work_items.
-        CASE
-          WHEN one.lock_token IS NULL AND start.visible_at > v_now THEN least(one.created_at, v_now)
-          ELSE one.created_at
-        END AS created_at
+        END AS arrives_at
       FROM start
       JOIN orchestrator_queue AS one ON one.instance_id = start.instance_id
       WHERE one.route <> start.route

@@ -596,7 +596,7 @@ BEGIN
     WHERE p_executions[ack.position] IS NOT NULL
       AND ack.status IN ('Completed', 'Failed', 'ContinuedAsNew')
       AND q.instance_id = p_instances[ack.position]
-      AND q.visible_at > v_now
+      AND q.due_at > v_now
       AND q.work_item LIKE '{"TimerFired"%';
   END IF;
 
@@ -616,15 +616,14 @@ BEGIN
   END IF;
 
   IF v_ends AND jsonb_path_exists(p_turns, '$[*].requeued') THEN
-    -- Before the insert, for the same reason. An instance is older than its messages: these are in its first batch, also
-    -- before a message that another transaction is about to commit. Batches are in order of the ids, so these are
-    -- negative: smaller than those of messages that wait, and than those of messages that were requeued before.
+    -- Before the insert, for the same reason. Batches are in order of the ids, so these are negative: smaller than those of
+    -- messages that wait, of messages that were requeued before, and of those that another transaction is about to commit.
     INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
     SELECT
       -nextval('orchestrator_queue_id_seq'),
       unread.instance_id,
       unread.work_item,
-      unread.visible_at,
+      v_now,
       v_now,
       unread.route
     FROM (
@@ -634,15 +633,6 @@ BEGIN
         '{"QueueMessage":{"instance":' || to_json(h.instance_id)::text
           || ',"name":' || (event.data -> 'name')::text
           || ',"data":' || (event.data -> 'data')::text || '}}' AS work_item,
-        least(
-          COALESCE(i.created_at, v_now),
-          (
-            SELECT min(q.visible_at)
-            FROM orchestrator_queue AS q
-            WHERE q.instance_id = h.instance_id
-              AND q.lock_token IS NULL
-          )
-        ) - interval '1 millisecond' AS visible_at,
         COALESCE(i.route, '') AS route
       FROM ROWS FROM (jsonb_to_recordset(p_turns) AS (status text, requeued jsonb)) WITH ORDINALITY
         AS ack (status, requeued, position)
@@ -663,28 +653,27 @@ BEGIN
   END IF;
 
   IF p_orchestrator_items IS NOT NULL THEN
-    INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
+    INSERT INTO orchestrator_queue (id, instance_id, work_item, visible_at, created_at, route)
     SELECT
-      m.instance_id,
-      COALESCE(m.work_item, p_texts[m.text_at]),
-      CASE
+      nextval('orchestrator_queue_id_seq') * CASE
         -- The message that begins an execution must be in its first batch, however many messages wait.
         WHEN due.at <= v_now
           AND (
             COALESCE(m.work_item, p_texts[m.text_at]) LIKE '{"StartOrchestration"%'
             OR COALESCE(m.work_item, p_texts[m.text_at]) LIKE '{"ContinueAsNew"%'
-          ) THEN
-          least(
-            due.at,
-            (
-              SELECT min(q.visible_at)
-              FROM orchestrator_queue AS q
-              WHERE q.instance_id = m.instance_id
-                AND q.lock_token IS NULL
-            ) - interval '1 millisecond'
           )
-        ELSE due.at
+          AND (
+            SELECT q.id
+            FROM orchestrator_queue AS q
+            WHERE q.instance_id = m.instance_id
+              AND q.due_at <= v_now
+            LIMIT 1
+          ) IS NOT NULL THEN -1
+        ELSE 1
       END,
+      m.instance_id,
+      COALESCE(m.work_item, p_texts[m.text_at]),
+      due.at,
       v_now,
       COALESCE((SELECT i.route FROM instances AS i WHERE i.instance_id = m.instance_id), '')
     FROM (
@@ -726,7 +715,7 @@ BEGIN
       AS ack (cancelled_timers, position)
     WHERE p_executions[ack.position] IS NOT NULL
       AND q.instance_id = p_instances[ack.position]
-      AND q.visible_at > v_now
+      AND q.due_at > v_now
       AND ack.cancelled_timers ? q.work_item;
   END IF;
 

@@ -69,7 +69,7 @@ TO "duroxide_client";
 -- Starting instances, sending signals and cancellations.
 GRANT INSERT ON "duroxide".instances, "duroxide".executions, "duroxide".orchestrator_queue TO "duroxide_client";
 -- A start comes before the messages that its id has already received. Claims need other columns.
-GRANT UPDATE (route, visible_at) ON "duroxide".orchestrator_queue TO "duroxide_client";
+GRANT UPDATE (route, visible_at, created_at) ON "duroxide".orchestrator_queue TO "duroxide_client";
 
 -- Creating tasks, the outbox, publishing messages.
 GRANT INSERT ON "duroxide".queue_tasks, "duroxide".queue_outbox, "duroxide".queue_messages TO "duroxide_client";

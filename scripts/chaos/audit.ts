@@ -387,7 +387,7 @@ const deaths = (
   const isOfConnections = new Set(["cuts", "logins", "rights"])
   // Without a connection a worker does not start, and reports that.
   const isCutOff = ({ endedAt, output, startedAt }: Process) =>
-    /verify: (no connection to the database|the database refused the login|the database role lacks a right|.*\(57P01\))/
+    /(verify|connect): (no connection to the database|the database refused the login|the database role lacks a right|.*\(57P01\))/
       .test(output()) &&
     injected.some(({ from, name, to }) => isOfConnections.has(name) && from < endedAt! && to > startedAt)
   return processes.filter((process) =>

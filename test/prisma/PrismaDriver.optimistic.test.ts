@@ -134,9 +134,9 @@ describe("advanceOrchestrations:", () => {
       assert.deepStrictEqual(
         yield* sql("SELECT route, work_item FROM orchestrator_queue ORDER BY id"),
         [
+          "{\"ContinueAsNew\":{}}",
           "{\"QueueMessage\":{\"instance\":\"a\",\"name\":\"n\",\"data\":\"d\"}}",
-          "{\"ExternalRaised\":{}}",
-          "{\"ContinueAsNew\":{}}"
+          "{\"ExternalRaised\":{}}"
         ].map((work_item) => ({ route: "1000.0.0 =2.0.0 Orchestration", work_item }))
       )
     }))

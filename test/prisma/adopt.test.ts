@@ -51,7 +51,7 @@ describe("adopt", () => {
         !/^(function dx_|relation \w+ r \{fillfactor=|relation \w+_idx i$|(relation|column) _prisma_migrations)/.test(
           object
         ) &&
-        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|trigger \w+[.]dx_(route|notify)_\w+ dx_)/
+        !/^(column (instances|orchestrator_queue|worker_queue)[.]route text|column orchestrator_queue[.]due_at |trigger \w+[.]dx_(route|notify)_\w+ dx_)/
           .test(
             object
           )

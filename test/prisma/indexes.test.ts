@@ -154,7 +154,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
        p_history_limit => 50, p_now_ms => ${now})`,
     [
       "orchestrator_queue_route_visible_at_id_idx",
-      "orchestrator_queue_instance_id_visible_at_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
       "orchestrator_queue_pkey",
       "instance_locks_pkey",
       "instances_pkey",
@@ -200,17 +200,17 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
     `SELECT dx_ack_orchestration_items(${acks(",\"status\":\"ContinuedAsNew\"")}, NULL, NULL, NULL, NULL,
        '[{"ack":1,"instance_id":"orphan7","work_item":"{}","start":{"orchestration_name":"O","parent_instance_id":"i2",
          "major":1000,"minor":0,"patch":0}}]', p_now_ms => ${now})`,
-    ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
     100
   ],
   "abandonOrchestrationItems": [
     `SELECT dx_abandon_orchestration_items('[{"token":"${token}"}]', ${now})`,
-    ["instance_locks_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    ["instance_locks_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
     20
   ],
   "renewOrchestrationItemLocks": [
     `SELECT dx_renew_orchestration_item_locks('[{"token":"${token}","extend_for_ms":1}]', ${now})`,
-    ["instance_locks_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    ["instance_locks_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
     20
   ],
   "deferMessages": [
@@ -249,7 +249,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   ],
   "a message's route, before the start is due": [
     `SELECT dx_enqueue_for_orchestrator('[{"instance_id":"start7","work_item":"{}"}]', p_now_ms => ${now})`,
-    ["instances_pkey", "history_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    ["instances_pkey", "history_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
     20
   ],
   "the route of a message to an instance of Duroxide": [
@@ -260,7 +260,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "startOrchestrations": [
     `SELECT dx_start_orchestrations('[{"instance_id":"new","orchestration_name":"O","work_item":"{}","major":1,
        "minor":0,"patch":0},{"instance_id":"i5","orchestration_name":"O","work_item":"{}"}]', p_now_ms => ${now})`,
-    ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_visible_at_idx"],
+    ["instances_pkey", "executions_pkey", "orchestrator_queue_instance_id_due_at_id_idx"],
     20
   ],
   "startOrchestrations with a first turn": [
@@ -272,7 +272,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "executions_pkey",
       "instance_locks_pkey",
       "history_pkey",
-      "orchestrator_queue_instance_id_visible_at_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
       "worker_queue_route_visible_at_id_idx"
     ],
     // One look at each of the 103 routes.
@@ -290,7 +290,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "history_pkey",
       "kv_delta_pkey",
       "kv_store_pkey",
-      "orchestrator_queue_instance_id_visible_at_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
       "worker_queue_pkey",
       "worker_queue_instance_id_execution_id_activity_id_idx",
       "worker_queue_route_visible_at_id_idx"
@@ -307,7 +307,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "executions_pkey",
       "instance_locks_pkey",
       "history_pkey",
-      "orchestrator_queue_instance_id_visible_at_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
       "worker_queue_route_visible_at_id_idx"
     ],
     250
@@ -321,7 +321,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "executions_pkey",
       "instance_locks_pkey",
       "history_pkey",
-      "orchestrator_queue_instance_id_visible_at_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
       "worker_queue_pkey",
       "worker_queue_route_visible_at_id_idx"
     ],
@@ -337,7 +337,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
   "advanceOrchestrations of an instance that has a message": [
     `SELECT dx_advance_orchestrations('[{"instance_id":"i1","execution_id":1,"last_event_id":1,"results":1}]',
        ${results("idle")}, NULL, NULL, NULL, NULL, NULL, NULL, p_now_ms => ${now})`,
-    ["orchestrator_queue_instance_id_visible_at_idx", "worker_queue_pkey"],
+    ["orchestrator_queue_instance_id_due_at_id_idx", "worker_queue_pkey"],
     20
   ],
   "fetchWorkItems of a name, behind many that are delayed": [
@@ -402,7 +402,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "instances_pkey",
       "instances_parent_instance_id_idx",
       "executions_pkey",
-      "orchestrator_queue_instance_id_visible_at_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
       "orchestrator_queue_instance_id_idx"
     ],
     // The 100 queued starts of other children, of any parent.
@@ -419,7 +419,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
       "kv_store_pkey",
       "kv_delta_pkey",
       "worker_queue_instance_id_execution_id_activity_id_idx",
-      "orchestrator_queue_instance_id_visible_at_idx",
+      "orchestrator_queue_instance_id_due_at_id_idx",
       "orchestrator_queue_instance_id_idx"
     ],
     // The 100 queued starts of other children, of any parent.

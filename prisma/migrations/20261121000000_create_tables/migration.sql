@@ -123,9 +123,6 @@ CREATE TABLE kv_delta (
 -- Children of an instance: listing a tree, deleting or cancelling it.
 CREATE INDEX instances_parent_instance_id_idx ON instances (parent_instance_id);
 
--- Claiming, settling: the visible messages of one instance; deletion of an instance.
-CREATE INDEX orchestrator_queue_instance_id_visible_at_idx ON orchestrator_queue (instance_id, visible_at);
-
 -- Deletion of an instance: queued starts of its children.
 CREATE INDEX orchestrator_queue_instance_id_idx ON orchestrator_queue (instance_id)
   WHERE work_item LIKE '{"StartOrchestration"%' AND work_item NOT LIKE '%"parent_instance":null%';

@@ -1,10 +1,19 @@
--- Purpose: records in every queued row which processes may take it, so that a claim never reads work of others.
--- Effect on running workers: none; columns of Duroxide do not change, and a trigger sets the route of its rows.
+-- Purpose: records in every queued row which processes may take it, so that a claim never reads work of others, and in every
+-- message since when it may be delivered, whatever the clock does afterwards.
+-- Effect on running workers: they wait while orchestrator_queue is written anew, with its waiting messages; columns of Duroxide
+-- do not change, a trigger sets the route of its rows, and the server computes due_at.
 ALTER TABLE instances ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
 ALTER TABLE orchestrator_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
 
 ALTER TABLE worker_queue ADD COLUMN route TEXT NOT NULL DEFAULT '';
+
+-- A message that is not to wait is due since ever: its place does not depend on the clock.
+ALTER TABLE orchestrator_queue ADD COLUMN due_at TIMESTAMPTZ
+  GENERATED ALWAYS AS (COALESCE(NULLIF(GREATEST(visible_at, created_at), created_at), '-infinity')) STORED;
+
+-- Claiming, settling: the due messages of one instance in order; deletion of an instance.
+CREATE INDEX orchestrator_queue_instance_id_due_at_id_idx ON orchestrator_queue (instance_id, due_at, id);
 
 -- Claiming: the instances of a route, by their oldest visible message; listing the routes.
 CREATE INDEX orchestrator_queue_route_visible_at_id_idx ON orchestrator_queue (route, visible_at, id);

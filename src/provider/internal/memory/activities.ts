@@ -98,7 +98,7 @@ export const end = (store: tables.Tables, lockToken: string, now: number): boole
 /** Activities that a claim without sessions may take now. */
 export const waiting = ({ activities }: tables.Tables, now: number): ReadonlyArray<tables.Activity> =>
   [...activities.values()].filter((activity) =>
-    activity.sessionId === null && tables.isVisible(activity, now) && tables.isFree(activity, now)
+    activity.sessionId === null && tables.isDue(activity, now) && tables.isFree(activity, now)
   )
 
 export const isServed = (activity: EncodedActivity, { activities, tags }: HandOver): boolean =>
@@ -128,7 +128,7 @@ const fetch = (store: tables.Tables, options: FetchWorkItems, now: number): Read
   const inOrder = [...store.activities].sort(([a, one], [b, other]) => one.visibleAtMs - other.visibleAtMs || a - b)
   for (const [id, activity] of inOrder) {
     if (claimed.length === limit) break
-    if (!tables.isVisible(activity, now) || !tables.isFree(activity, now) || !accepts(tags, activity.tag)) continue
+    if (!tables.isDue(activity, now) || !tables.isFree(activity, now) || !accepts(tags, activity.tag)) continue
     if (!takesOver && activity.lock !== null) continue
     if (names !== undefined && !names.includes(activity.name)) continue
     if (!mayTakeSession(store, activity, session, now, bound) || !admission(activity.attemptCount)) continue

@@ -6,7 +6,7 @@ import * as SemVer from "effect/SemVer"
 import * as coreVersion from "../../../model/internal/coreVersion.ts"
 import { makeAdmission } from "../../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../../ProviderDriver.ts"
-import { askedBy, batchOf } from "./messages.ts"
+import { askedBy, batchOf, startsLater } from "./messages.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -66,17 +66,20 @@ export const lockOf = ({ locks }: tables.Tables, lockToken: string, now: number 
 
 /** Puts what begins an execution, is due and not in the batch, in front of all messages; whether there is any. */
 const putBeginFirst = (
-  { messages }: tables.Tables,
+  store: tables.Tables,
   { instanceId, lock: { token } }: Exclude<ReturnType<typeof lockOf>, undefined>,
   now: number
 ): boolean => {
-  const all = [...messages.values()].filter((message) => message.instanceId === instanceId)
-  const first = Math.min(...all.map(({ visibleAtMs }) => visibleAtMs)) - 1
-  const meant = all.filter((message) =>
-    texts.begins(message.workItem) && message.visibleAtMs <= now && message.lock?.token !== token &&
-    tables.isFree(message, now)
-  )
-  for (const message of meant) message.visibleAtMs = first
+  const { messages } = store
+  const meant = [...messages].filter(([, message]) =>
+    message.instanceId === instanceId && texts.begins(message.workItem) && tables.isDue(message, now) &&
+    message.lock?.token !== token
+  ).sort(([a], [b]) => b - a)
+  for (const [id, message] of meant) {
+    messages.delete(id)
+    messages.set(-(++store.lastRowId), message)
+    message.visibleAtMs = Math.min(message.visibleAtMs, message.createdAtMs)
+  }
   return meant.length > 0
 }
 
@@ -90,7 +93,7 @@ const fetch = (
   const { limit, maxBytes = defaultMaxBytes, orphans = false, serves, suspects, takesOver = true, versions } = options
   const visible = [...store.messages]
     .filter(([, message]) =>
-      tables.isVisible(message, now) && (
+      tables.isDue(message, now) && (message.visibleAtMs <= now || !startsLater(store, message.instanceId, now)) && (
         isServed(store, message, serves) ??
           (serves === undefined && (orphans || store.history.has(message.instanceId)))
       )
@@ -130,9 +133,8 @@ const claim = (
 ): ClaimedInstance | undefined => {
   const batch = upTo(
     maxBytes,
-    [...store.messages].filter(([, message]) =>
-      message.instanceId === instanceId && tables.isVisible(message, now) && tables.isFree(message, now)
-    )
+    // While we hold the instance, locks of its messages are of holders that lost theirs.
+    [...store.messages].filter(([, message]) => message.instanceId === instanceId && tables.isDue(message, now))
   )
   if (batch.length === 0) return undefined
   const lock = { token: `${++store.lastToken}.${instanceId}`, untilMs: now + lockTimeoutMs }

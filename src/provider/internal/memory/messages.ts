@@ -10,10 +10,8 @@ export const make = (store: tables.Tables) =>
     enqueueForOrchestrator: (items) =>
       tables.statement((now) =>
         items.forEach((item) => {
-          const before = earliest(store, item.instanceId)
-          const message = insert(store, item, now)
+          const message = insert(store, item, now, hasDue(store, item.instanceId, now))
           if (!texts.begins(item.workItem)) waitForStart(store, message)
-          else if (message.visibleAtMs <= now) message.visibleAtMs = Math.min(message.visibleAtMs, before)
         })
       ),
 
@@ -32,25 +30,37 @@ export const make = (store: tables.Tables) =>
       })
   }) satisfies Partial<ProviderDriver["Service"]>
 
-/** Visible at the later of its time and the end of its delay. */
-export const insert = (store: tables.Tables, item: EncodedMessage, now: number): tables.Message => {
+/**
+ * Visible at the later of its time and the end of its delay. With a smaller id than all others of the instance, so that it
+ * is in the first batch, if it begins an execution and other messages wait.
+ */
+export const insert = (
+  store: tables.Tables,
+  item: EncodedMessage,
+  now: number,
+  othersWait = false
+): tables.Message => {
   const { instanceId, workItem } = item
   const visibleAtMs = Math.max(item.visibleAtMs ?? 0, now + (item.delayMs ?? 0))
   const message = { instanceId, workItem, createdAtMs: now, visibleAtMs, lock: null, attemptCount: 0 }
-  store.messages.set(++store.lastRowId, message)
+  const isFirst = othersWait && visibleAtMs <= now && texts.begins(workItem)
+  store.messages.set(++store.lastRowId * (isFirst ? -1 : 1), message)
   return message
 }
 
-/** A time before that of all messages of the instance: what begins an execution is in its first batch. */
-export const earliest = (store: tables.Tables, instanceId: string): number =>
-  Math.min(
-    ...[...store.messages.values()].filter((message) => message.instanceId === instanceId && message.lock === null)
-      .map(({ visibleAtMs }) => visibleAtMs - 1)
-  )
+/** Whether messages of the instance are due. */
+export const hasDue = ({ messages }: tables.Tables, instanceId: string, now: number): boolean =>
+  [...messages.values()].some((message) => message.instanceId === instanceId && tables.isDue(message, now))
 
 /** The messages of a batch, by row id. */
 export const batchOf = ({ messages }: tables.Tables, instanceId: string, token: string) =>
   [...messages].filter(([, message]) => message.instanceId === instanceId && message.lock?.token === token)
+
+/** Whether the start of the instance is to wait: messages in front of it arrive with it. */
+export const startsLater = ({ messages }: tables.Tables, instanceId: string, now: number): boolean =>
+  [...messages.values()].some((message) =>
+    message.instanceId === instanceId && texts.isStart(message.workItem) && !tables.isDue(message, now)
+  )
 
 /** Ids whose start has not been claimed, or not been answered by a turn. */
 export const queuedStarts = ({ messages }: tables.Tables): ReadonlySet<string> =>
@@ -82,16 +92,13 @@ export const insertStart = (
   { delayMs, instanceId, workItem }: OrchestrationStart,
   now: number
 ): void => {
-  const before = earliest(store, instanceId)
   const earlier = [...store.messages.values()].filter((message) =>
     message.instanceId === instanceId && message.lock === null
   )
-  const first = insert(store, { instanceId, workItem, visibleAtMs: null, delayMs }, now)
-  if (first.visibleAtMs <= now) first.visibleAtMs = Math.min(now, before)
-  const delay = first.visibleAtMs + 1 - now
+  const first = insert(store, { instanceId, workItem, visibleAtMs: null, delayMs }, now, hasDue(store, instanceId, now))
+  if (first.visibleAtMs <= now) return
   for (const message of earlier) {
-    if (delay > 1 && message.visibleAtMs <= message.createdAtMs) tables.delay(message, delay, now)
-    else message.visibleAtMs = Math.max(message.visibleAtMs, first.visibleAtMs + 1)
+    if (first.visibleAtMs > tables.dueAtMs(message)) arriveWith(first, message)
   }
 }
 
@@ -104,10 +111,13 @@ export const askedBy = ({ instances }: tables.Tables, { instanceId, workItem }: 
 /** A message for an instance that has not begun waits for a start that is not due yet. */
 const waitForStart = ({ history, instances, messages }: tables.Tables, message: tables.Message) => {
   if (!instances.has(message.instanceId) || history.has(message.instanceId)) return
-  // One that is not to wait may be of the future: the clock was set back.
-  const starts = [...messages.values()].filter(({ createdAtMs, instanceId, visibleAtMs, workItem }) =>
-    instanceId === message.instanceId && visibleAtMs > createdAtMs && texts.isStart(workItem)
-  )
-  const last = Math.max(...starts.map(({ visibleAtMs }) => visibleAtMs))
-  if (last > message.visibleAtMs) message.visibleAtMs = last + 1
+  const starts = [...messages.values()].filter((one) =>
+    one.instanceId === message.instanceId && tables.dueAtMs(one) > message.visibleAtMs && texts.isStart(one.workItem)
+  ).sort((one, other) => other.visibleAtMs - one.visibleAtMs)
+  if (starts[0] !== undefined) arriveWith(starts[0], message)
+}
+
+/** A message in front of a start that is to wait: it does not wait once the start is there. */
+const arriveWith = (start: tables.Message, message: tables.Message) => {
+  message.createdAtMs = message.visibleAtMs = start.visibleAtMs + 1
 }

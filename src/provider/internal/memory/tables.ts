@@ -189,17 +189,22 @@ export const delay = (row: Queued, delayMs: number, now: number): void => {
   row.createdAtMs = Math.min(row.createdAtMs, now)
 }
 
-/** What is not to wait is visible whatever the clock does, also when it is set back. */
-export const isVisible = ({ createdAtMs, visibleAtMs }: Queued, now: number): boolean =>
-  visibleAtMs <= Math.max(now, createdAtMs)
+/** When it may be delivered. What is not to wait is due since ever, whatever the clock does. */
+export const dueAtMs = ({ createdAtMs, visibleAtMs }: Queued): number =>
+  visibleAtMs > createdAtMs ? visibleAtMs : -Infinity
 
-/** In the order in which they are delivered: those that are not to wait follow each other by their ids. */
+export const isDue = (row: Queued, now: number): boolean => dueAtMs(row) <= now
+
+/**
+ * In the order in which they are delivered: those that are not to wait follow each other by their ids, and nothing goes in
+ * front of negative ones.
+ */
 export const inPlace = <Row extends Queued>(rows: Iterable<readonly [number, Row]>): ReadonlyArray<[number, Row]> => {
-  let earliest = Infinity
-  return [...rows].sort(([a], [b]) => b - a).map(([id, row]) => {
-    const isAtOnce = row.visibleAtMs === row.createdAtMs
-    if (isAtOnce) earliest = Math.min(earliest, row.visibleAtMs)
-    return { id, row, place: isAtOnce ? earliest : row.visibleAtMs }
+  let latest = -Infinity
+  return [...rows].sort(([a], [b]) => a - b).map(([id, row]) => {
+    const waits = row.visibleAtMs > row.createdAtMs
+    if (!waits && id > 0) latest = Math.max(latest, row.visibleAtMs)
+    return { id, row, place: waits ? row.visibleAtMs : latest }
   }).sort((one, other) => one.place - other.place || one.id - other.id).map(({ id, row }) => [id, row])
 }
 

@@ -13,7 +13,7 @@ import type {
 } from "../../ProviderDriver.ts"
 import * as activities from "./activities.ts"
 import { lockOf } from "./claims.ts"
-import { batchOf, earliest, insert, queuedStarts, startInstance } from "./messages.ts"
+import { batchOf, hasDue, insert, queuedStarts, startInstance } from "./messages.ts"
 import * as tables from "./tables.ts"
 import * as texts from "./texts.ts"
 
@@ -36,6 +36,8 @@ export interface Storing {
     turn: UnclaimedTurn,
     handOver?: HandOver | null
   ) => ReadonlyArray<HandedOver>
+  /** Instances whose batches this statement settles. */
+  readonly settled: Set<string>
   /** Stores what the turns do to others: cancellations, then messages. */
   readonly finish: () => void
 }
@@ -43,6 +45,7 @@ export interface Storing {
 /** Before anything else that the statement does: it looks at who waits already. */
 export const begin = (store: tables.Tables, now: number): Storing => {
   const done: Array<StoredTurn> = []
+  const settled = new Set<string>()
   const queued = queuedStarts(store)
   const waiting = activities.waiting(store, now)
   return {
@@ -55,7 +58,8 @@ export const begin = (store: tables.Tables, now: number): Storing => {
         ? []
         : activities.handOver(store, ids, handOver, now)
     },
-    finish: () => finishAll(store, done, queued, now)
+    settled,
+    finish: () => finishAll(store, done, settled, queued, now)
   }
 }
 
@@ -69,6 +73,7 @@ interface StoredTurn {
 const finishAll = (
   store: tables.Tables,
   done: ReadonlyArray<StoredTurn>,
+  settled: ReadonlySet<string>,
   queued: ReadonlySet<string>,
   now: number
 ): void => {
@@ -83,15 +88,15 @@ const finishAll = (
     }
   }
   for (const { instanceId, turn } of done) requeue(store, instanceId, turn, now)
-  const before = new Map(
-    done.flatMap(({ turn }) => turn.orchestratorItems)
-      .map(({ instanceId }) => [instanceId, earliest(store, instanceId)])
+  const waiting = new Set(
+    done.flatMap(({ turn }) => turn.orchestratorItems.map(({ instanceId }) => instanceId))
+      .filter((instanceId) => settled.has(instanceId) || hasDue(store, instanceId, now))
   )
   for (const { turn } of done) {
     for (const item of turn.orchestratorItems) {
       const { instanceId } = item
       const isKnown = store.instances.has(instanceId)
-      sendMessage(store, item, now, isKnown ? before.get(instanceId)! : earliest(store, instanceId))
+      sendMessage(store, item, now, waiting.has(instanceId) || !isKnown && hasDue(store, instanceId, now))
     }
   }
   for (const { instanceId, turn: { cancelledTimers = [] } } of done) {
@@ -116,6 +121,7 @@ const ack = (store: tables.Tables, turn: OrchestrationAck, storing: Storing, now
     }
   }
   store.locks.delete(instanceId)
+  storing.settled.add(instanceId)
   return "Done"
 }
 
@@ -170,28 +176,23 @@ const cancelActivity = ({ activities }: tables.Tables, key: ActivityKey) => {
   }
 }
 
-/** Smaller ids than all others of the instance, and an earlier time: first in their batch, and in the first batch. */
+/** Smaller ids than all others of the instance: first in their batch, and in the first batch. */
 const requeue = (store: tables.Tables, instanceId: string, turn: UnclaimedTurn, now: number) => {
   if (turn.status !== "ContinuedAsNew" || turn.requeued === undefined) return
   const events = store.history.get(instanceId)?.get(turn.executionId)
-  const createdAtMs = store.instances.get(instanceId)?.createdAtMs ?? now
-  const visibleAtMs = Math.min(createdAtMs - 1, earliest(store, instanceId))
   for (const eventId of [...new Set(turn.requeued)].sort((a, b) => b - a)) {
     const eventData = events?.get(eventId)
     const workItem = eventData === undefined ? undefined : texts.recordedMessage(instanceId, eventData)
     if (workItem === undefined) continue
-    const message = { instanceId, workItem, createdAtMs: now, visibleAtMs, lock: null, attemptCount: 0 }
+    const message = { instanceId, workItem, createdAtMs: now, visibleAtMs: now, lock: null, attemptCount: 0 }
     store.messages.set(-(++store.lastRowId), message)
   }
 }
 
-const sendMessage = (store: tables.Tables, item: EncodedMessage, now: number, before: number) => {
-  const message = insert(store, item, now)
+const sendMessage = (store: tables.Tables, item: EncodedMessage, now: number, othersWait: boolean) => {
+  const message = insert(store, item, now, othersWait)
   // In an ack a time in the past is kept as it is.
   if (item.visibleAtMs !== null && item.delayMs === null) message.visibleAtMs = item.visibleAtMs
-  if (message.visibleAtMs <= now && texts.begins(item.workItem)) {
-    message.visibleAtMs = Math.min(message.visibleAtMs, before)
-  }
 }
 
 /** Of what is not due yet. */
@@ -202,8 +203,9 @@ const dropMessages = (
   isMeant: (workItem: string) => boolean
 ) => {
   for (const [id, message] of messages) {
-    const isDue = message.visibleAtMs <= now
-    if (message.instanceId === instanceId && !isDue && isMeant(message.workItem)) messages.delete(id)
+    if (message.instanceId === instanceId && !tables.isDue(message, now) && isMeant(message.workItem)) {
+      messages.delete(id)
+    }
   }
 }
 

@@ -63,9 +63,7 @@ const isWhereBelieved = (
 ): boolean => {
   const { executionId, history } = turn
   return !isMistimed(turn, now) && !store.locks.has(instanceId) &&
-    ![...store.messages.values()].some((message) =>
-      message.instanceId === instanceId && tables.isVisible(message, now)
-    ) &&
+    ![...store.messages.values()].some((message) => message.instanceId === instanceId && tables.isDue(message, now)) &&
     store.instances.get(instanceId)?.executionId === executionId &&
     tables.executionOf(store, instanceId, executionId)?.status === "Running" &&
     tables.lastEventId(store, instanceId, executionId) === lastEventId &&

@@ -20,6 +20,12 @@ export const send = (item: WorkItem.WorkItem, delay?: Duration.Input) =>
 export const enqueueStart = (instance: string, fields?: Fields<WorkItem.Of<"StartOrchestration">>) =>
   send(startItem(instance, fields))
 
+/** What begins an execution, then the other messages of a batch: where it stands among them is up to the driver. */
+export const beginFirst = (messages: ReadonlyArray<WorkItem.WorkItem>): ReadonlyArray<WorkItem.WorkItem> => {
+  const begins = ({ _tag }: WorkItem.WorkItem) => _tag === "StartOrchestration" || _tag === "ContinueAsNew"
+  return [...messages.filter(begins), ...messages.filter((message) => !begins(message))]
+}
+
 /** A message that only wakes the instance. */
 export const poke = (instance: string, name = "poke") => send(externalRaised(instance, name))
 
