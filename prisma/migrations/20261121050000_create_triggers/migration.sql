@@ -12,7 +12,7 @@ CREATE TRIGGER dx_route_message BEFORE INSERT ON orchestrator_queue
 CREATE TRIGGER dx_route_activity BEFORE INSERT ON worker_queue
   FOR EACH ROW WHEN (NEW.route = '') EXECUTE FUNCTION dx_route_activity();
 
--- A claim that sets visible_at locks its rows as well: it pays for these conditions, and never for the function.
+-- Claims set visible_at only of rows that a step back of the clock has left in the future, which these announce.
 CREATE TRIGGER dx_notify_moved_message AFTER UPDATE OF visible_at ON orchestrator_queue
   FOR EACH ROW WHEN (
     NEW.lock_token IS NULL
