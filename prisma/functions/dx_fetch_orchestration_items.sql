@@ -13,7 +13,8 @@
 --
 -- A message that is not to wait, visible_at <= created_at, is due since ever (due_at): whatever the clock does, a claimed
 -- instance gets such messages in the order of their ids, at once. Where the clock was set back, they do not lead claims to
--- their instance before visible_at; a claim that finds nothing gives those among the next 100 of each route the present time.
+-- their instance before visible_at; a claim that finds nothing gives those among the next 100 of each route the present
+-- time, if it looks ahead (dx_looks_ahead).
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -21,7 +22,7 @@
 -- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
 -- ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
--- It notifies listeners of messages that it moves to another route, and of nothing else.
+-- It notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
 --
 -- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
@@ -67,7 +68,7 @@ DECLARE
   v_routes text[];
   v_candidate record;
   v_after_at timestamptz := '-infinity';
-  v_after_id bigint := 0;
+  v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
@@ -497,6 +498,10 @@ BEGIN
   END LOOP;
 
   IF v_missing = p_limit THEN
+    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
+  END IF;
+  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms))
+  THEN
     UPDATE orchestrator_queue AS q
     SET visible_at = v_now
     WHERE q.id = ANY (ARRAY(
@@ -530,7 +535,8 @@ BEGIN
           ) IS NULL
         )
     ));
-    IF FOUND THEN
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed > 0 THEN
       RETURN QUERY SELECT *
       FROM dx_fetch_orchestration_items(
         p_limit,
@@ -546,6 +552,7 @@ BEGIN
         p_history_limit,
         p_now_ms
       );
+      PERFORM set_config('duroxide_prisma.orchestrator_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
       RETURN;
     END IF;
   END IF;

@@ -8,7 +8,8 @@
 -- Without p_takes_over, an expired lock counts as a live one.
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
--- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
+-- not serve cost nothing, and those that are not visible yet a look ahead (dx_looks_ahead). New sessions are those with
+-- the oldest activities.
 --
 -- Bound: one look per route that has rows, and one per session of the worker and served route. New sessions: 32 per
 -- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
@@ -416,6 +417,10 @@ BEGIN
   END LOOP;
 
   IF v_missing = p_limit THEN
+    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
+  END IF;
+  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms))
+  THEN
     -- An activity is not to wait, unless it was given back with a delay, and has visible_at <= created_at then. If the
     -- clock was set back since it was stored, it gets the present time.
     UPDATE worker_queue AS w
@@ -456,7 +461,8 @@ BEGIN
       ) AS free
       WHERE next.visible_at <= next.created_at
     ));
-    IF FOUND THEN
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed > 0 THEN
       RETURN QUERY SELECT *
       FROM dx_fetch_work_items(
         p_limit,
@@ -471,6 +477,7 @@ BEGIN
         p_takes_over,
         p_now_ms
       );
+      PERFORM set_config('duroxide_prisma.worker_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
       RETURN;
     END IF;
   END IF;

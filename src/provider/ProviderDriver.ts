@@ -19,7 +19,8 @@
  * - A call that stores items waits only shortly for what a transaction of others holds, then fails with `Contention`,
  *   `sqlState` 55P03: the caller tries each item again by itself, so that one that is held delays no other.
  * - "Now" is the driver's own clock, read once per call: the database's by default, `Clock` in tests. If it is set back,
- *   messages and activities that were not to wait are visible nevertheless, and such messages keep their order.
+ *   messages and activities that were not to wait are visible nevertheless, to a claim that finds nothing else, within
+ *   seconds; and such messages keep their order.
  * - `lockToken` is opaque to callers; the driver finds the row by primary key from it.
  *
  * **What a driver recognises in texts**

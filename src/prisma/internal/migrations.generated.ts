@@ -743,6 +743,28 @@ AS $$
   SELECT NULLIF(p_stored, 'duroxide-prisma')
 $$;
 
+-- Whether a claim that has found nothing is to look for rows of the future that are not to wait, because the clock may
+-- have been set back: once in ten seconds per session, and at once where the clock shows less than at the last such look,
+-- which this session remembers.
+--
+-- Bound: none of the tables is read. Locks: none.
+CREATE OR REPLACE FUNCTION dx_looks_ahead(
+  p_setting text,                  -- duroxide_prisma.<queue>_ahead
+  p_key text,                      -- what is asked for
+  p_now_ms bigint                  -- milliseconds since the Unix epoch
+)
+RETURNS boolean
+LANGUAGE sql
+VOLATILE
+SET search_path FROM CURRENT
+AS $$
+  SELECT CASE
+    WHEN looked[1] = p_key AND p_now_ms BETWEEN looked[2]::bigint AND looked[2]::bigint + 10000 THEN false
+    ELSE set_config(p_setting, ARRAY[p_key, p_now_ms::text]::text, false) IS NOT NULL
+  END
+  FROM (SELECT NULLIF(current_setting(p_setting, true), '')::text[]) AS one (looked)
+$$;
+
 -- Remembers in this session what a full look through a queue has found, for 20 times as long as it took, at most 10
 -- seconds: full looks then take a twentieth of the time, however many dead rows an open transaction keeps. Returns the
 -- mark.
@@ -792,7 +814,8 @@ $$;
 -- Without p_takes_over, an expired lock counts as a live one.
 --
 -- The index leads from one route (name and tag) to the next: activities with names, tags and sessions this process does
--- not serve, and activities that are not visible yet, cost nothing. New sessions are those with the oldest activities.
+-- not serve cost nothing, and those that are not visible yet a look ahead (dx_looks_ahead). New sessions are those with
+-- the oldest activities.
 --
 -- Bound: one look per route that has rows, and one per session of the worker and served route. New sessions: 32 per
 -- route. Where more exist, the 256 oldest activities per route; 4,096 if these have too few free sessions (4 ms); after
@@ -1206,6 +1229,10 @@ BEGIN
   END LOOP;
 
   IF v_missing = p_limit THEN
+    v_key := concat('worker_queue'::regclass::oid, p_untagged, p_tags, p_names);
+  END IF;
+  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.worker_queue_ahead', v_key, v_now_ms))
+  THEN
     -- An activity is not to wait, unless it was given back with a delay, and has visible_at <= created_at then. If the
     -- clock was set back since it was stored, it gets the present time.
     UPDATE worker_queue AS w
@@ -1246,7 +1273,8 @@ BEGIN
       ) AS free
       WHERE next.visible_at <= next.created_at
     ));
-    IF FOUND THEN
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed > 0 THEN
       RETURN QUERY SELECT *
       FROM dx_fetch_work_items(
         p_limit,
@@ -1261,6 +1289,7 @@ BEGIN
         p_takes_over,
         p_now_ms
       );
+      PERFORM set_config('duroxide_prisma.worker_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
       RETURN;
     END IF;
   END IF;
@@ -6414,7 +6443,8 @@ $$;
 --
 -- A message that is not to wait, visible_at <= created_at, is due since ever (due_at): whatever the clock does, a claimed
 -- instance gets such messages in the order of their ids, at once. Where the clock was set back, they do not lead claims to
--- their instance before visible_at; a claim that finds nothing gives those among the next 100 of each route the present time.
+-- their instance before visible_at; a claim that finds nothing gives those among the next 100 of each route the present
+-- time, if it looks ahead (dx_looks_ahead).
 --
 -- Bound: one look per route that has rows; one pass over the visible messages of the eligible routes, ended by the
 -- p_limit-th claim; then p_max_bytes of messages, at most 4,096 per instance, and the histories up to their limits. A
@@ -6422,7 +6452,7 @@ $$;
 -- busy instance takes 1.4 ms. A claim that has met more than 5,000 messages sets a mark (dx_set_mark), so that the next
 -- ones skip the dead ones that an open transaction keeps (1 microsecond each).
 --
--- It notifies listeners of messages that it moves to another route, and of nothing else.
+-- It notifies listeners of messages that it moves to another route or to the present time, and of nothing else.
 --
 -- Locks: advisory lock of the instance (try), its lock row (skip locked), its messages (skip locked). Nothing waits.
 CREATE OR REPLACE FUNCTION dx_fetch_orchestration_items(
@@ -6474,7 +6504,7 @@ DECLARE
   v_routes text[];
   v_candidate record;
   v_after_at timestamptz := '-infinity';
-  v_after_id bigint := 0;
+  v_after_id bigint := -9223372036854775808; -- those in front of all others have negative ids
   v_rows integer := CASE p_limit WHEN 1 THEN 1 ELSE 2 * p_limit END;
   v_found boolean;
   v_seen text[] := '{}';
@@ -6904,6 +6934,10 @@ BEGIN
   END LOOP;
 
   IF v_missing = p_limit THEN
+    v_key := concat('orchestrator_queue'::regclass::oid, p_min_version, p_max_version, p_names, p_versions, p_orphans);
+  END IF;
+  IF v_missing = p_limit AND (p_now_ms IS NOT NULL OR dx_looks_ahead('duroxide_prisma.orchestrator_queue_ahead', v_key, v_now_ms))
+  THEN
     UPDATE orchestrator_queue AS q
     SET visible_at = v_now
     WHERE q.id = ANY (ARRAY(
@@ -6937,7 +6971,8 @@ BEGIN
           ) IS NULL
         )
     ));
-    IF FOUND THEN
+    GET DIAGNOSTICS v_claimed = ROW_COUNT;
+    IF v_claimed > 0 THEN
       RETURN QUERY SELECT *
       FROM dx_fetch_orchestration_items(
         p_limit,
@@ -6953,6 +6988,7 @@ BEGIN
         p_history_limit,
         p_now_ms
       );
+      PERFORM set_config('duroxide_prisma.orchestrator_queue_ahead', '', false) WHERE v_claimed >= 100; -- there may be more
       RETURN;
     END IF;
   END IF;
