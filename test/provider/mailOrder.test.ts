@@ -176,7 +176,7 @@ const play = Effect.fnUntraced(function*(
   for (let i = 0; i < 300 && received.length < sent; i++) {
     const claimed = yield* claim(1)
     assert.isDefined(claimed, `mail is there: ${received.length} of ${sent} are received`)
-    yield* settle(claimed!, { _tag: "Turn", timers: 0 })
+    yield* settle(claimed, { _tag: "Turn", timers: 0 })
   }
   assert.strictEqual(received.length, sent)
 })
