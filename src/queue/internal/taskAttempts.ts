@@ -306,16 +306,17 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
       attempt: claimed.out_attempt,
       leaseMs,
       // It may have ended itself, unless the transaction in which it did was rolled back.
-      onLost: () => void (running.isCommitted ? Effect.runForkWith(base)(loseUnlessCommitted) : lose())
+      onLost: () => void (running.isCommitted ? Effect.runForkWith(base)(loseUnlessCommitted()) : lose())
     }, claimedMs)
     const lose = () => {
       running.isLost = true
       fiber.interruptUnsafe()
     }
-    const loseUnlessCommitted = Effect.suspend(() => settled(claimed, complete(completionOf(running)))).pipe(
-      Effect.tap((answer) => Effect.sync(() => answer === "Stale" && running.exit === undefined && lose())),
-      Effect.ignore
-    )
+    const loseUnlessCommitted = () =>
+      settled(claimed, complete(completionOf(running))).pipe(
+        Effect.tap((answer) => Effect.sync(() => answer === "Stale" && running.exit === undefined && lose())),
+        Effect.ignore
+      )
     const running: Running = {
       claimed,
       startMs: monotonicMs(clock),

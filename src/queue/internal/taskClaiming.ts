@@ -14,7 +14,7 @@ import type * as Scope from "effect/Scope"
 import * as Semaphore from "effect/Semaphore"
 import { InBackground } from "../../model/internal/inBackground.ts"
 import { monotonicMs } from "../../model/internal/monotonic.ts"
-import { makeAdmission, suspectGroups } from "../../provider/driver/suspects.ts"
+import { makeAdmission, suspectAfter, suspectGroups } from "../../provider/driver/suspects.ts"
 import { makeSuspects } from "../../provider/internal/locks.ts"
 import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
@@ -164,7 +164,7 @@ export const make = Effect.fnUntraced(function*({ serves, signals, store, watch 
     refused,
     returnClaim,
     release: (claimed) => {
-      if (suspects.release(keyOf(claimed))) recall()
+      if (claimed.out_lost >= suspectAfter && suspects.release(keyOf(claimed))) recall()
     }
   }
 })
