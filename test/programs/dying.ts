@@ -42,7 +42,9 @@ const main = Effect.gen(function*() {
   const client = yield* Client.Client
   if (moment === "signal") yield* client.raise(Next, "r")
   else if (moment === "start") yield* client.start(Rounds, { instanceId: "r", payload: 2 })
-  else yield* Effect.forever(Effect.suspend(() => client.execute(Rounds, { instanceId: `r${rounds++}`, payload: 2 })))
+  else {return yield* Effect.forever(Effect.suspend(() =>
+      client.execute(Rounds, { instanceId: `r${rounds++}`, payload: 2 })
+    ))}
   return yield* Effect.never
 }).pipe(
   Effect.provide(
