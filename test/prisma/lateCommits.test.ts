@@ -143,7 +143,7 @@ describe("a message committed after its instance was deleted", () => {
       assert.deepStrictEqual(yield* claimAs(test, "1.0.0"), [])
       const start = Test.start("a", { orchestrationVersion: "2.0.0" })
       yield* test.driver.startOrchestrations([start])
-      assert.deepStrictEqual(texts(yield* claimAs(test, "2.0.0")), [[text("first"), start.workItem]])
+      assert.deepStrictEqual(texts(yield* claimAs(test, "2.0.0")), [[start.workItem, text("first")]])
     }))
 })
 
