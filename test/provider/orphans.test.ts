@@ -54,9 +54,9 @@ describe("Orphans", () => {
       yield* provider.enqueueForOrchestrator({ message: start("late"), delay: Option.none() })
       const { attemptCount, item } = Option.getOrThrow(yield* look)
       assert.deepStrictEqual(item.messages.map(({ _tag }) => _tag), [
+        "StartOrchestration",
         "CancelInstance",
-        "CancelInstance",
-        "StartOrchestration"
+        "CancelInstance"
       ])
       assert.strictEqual(attemptCount, 1)
       assert.deepStrictEqual(claimed, ["late"])
