@@ -187,7 +187,6 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunT
       if (typeof answer === "string") return answer
       if (answer._tag === "Started") {
         storeClock?.corrected(answer.nowMs)
-        isStarted(wakeups, start)
         return "Started"
       }
       storeClock?.heard(answer.nowMs)
@@ -195,10 +194,13 @@ const sendWith = (senders: Senders, start: OrchestrationStart, firstTurn: BegunT
       wakeups?.started(start.instanceId)
       wakeups?.turnStored(turn, answer.handedOver.length)
       return "Begun"
-    })
+    }).pipe(
+      Effect.onExit(() => Effect.sync(() => settled(stored))),
+      // A turn under way would keep the wake-up back.
+      Effect.tap((answer) => Effect.sync(() => answer === "Started" && isStarted(wakeups, start)))
+    )
     // With a handover, the locks that it takes are announced.
     return (handOver === undefined ? storing(wakeups, "orchestrator", announced) : announced).pipe(
-      Effect.onExit(() => Effect.sync(() => settled(stored))),
       Effect.flatMap((answer) => answer === "Unstored" ? sendAlone(senders, start) : Effect.succeed(answer))
     )
   })
