@@ -248,7 +248,7 @@ const merged = ({ hint: before }: Received, { hint, sender }: Received): Receive
 const mostAtOnce = 5
 
 /** A notifier that does not answer delays the end of a process by that much. */
-const farewellMs = 1_000
+const farewellMs = 500
 
 const betweenCountsMs = 300_000
 
