@@ -3,30 +3,14 @@ import * as Effect from "effect/Effect"
 import * as Database from "../../src/prisma/Database.ts"
 import { Prisma } from "../../src/prisma/internal/client.ts"
 import * as PrismaDriver from "../../src/prisma/PrismaDriver.ts"
+import { counting, queues } from "../utils/countedClaims.ts"
 import * as Test from "../utils/driver.ts"
 import * as PgServer from "../utils/PgServer.ts"
 import { session } from "../utils/session.ts"
 
-/** Claims in front of rows that died while a transaction is open, which keeps them. */
-const queues = [
-  {
-    queue: "worker_queue",
-    insert: (count: number, at: string) =>
-      `INSERT INTO worker_queue (work_item, visible_at, created_at, route)
-       SELECT '{}', ${at}, now(), 'A' FROM generate_series(1, ${count})`,
-    claim: "SELECT * FROM dx_fetch_work_items(1, 60000, true, NULL, NULL, NULL, ARRAY['A'])"
-  },
-  {
-    queue: "orchestrator_queue",
-    insert: (count: number, at: string) =>
-      `INSERT INTO orchestrator_queue (instance_id, work_item, visible_at, created_at, route)
-       SELECT 'i' || n || clock_timestamp(), '{}', ${at}, now(), '1000.0.0 =1.0.0 O' FROM generate_series(1, ${count}) AS n`,
-    claim: "SELECT * FROM dx_fetch_orchestration_items(1, 60000, NULL, NULL, ARRAY['O'], ARRAY['1.0.0'])"
-  }
-]
-
 describe("dead rows:", () => {
-  for (const { claim, insert, queue } of queues) {
+  for (const one of queues) {
+    const { claim, insert, queue } = one
     it.live(`${queue}: one claim reads past them, the next ones do not, and no row is missed for good`, () =>
       Effect.gen(function*() {
         const test = yield* PgServer.database
@@ -36,15 +20,7 @@ describe("dead rows:", () => {
         yield* test.sql(`DELETE FROM ${queue}`)
 
         const run = yield* session(test)
-        const entries = Effect.map(
-          run(`SELECT pg_stat_get_xact_tuples_returned('${queue}_route_visible_at_id_idx'::regclass)::int AS read`),
-          ([row]) => row.read as number
-        )
-        const claiming = Effect.gen(function*() {
-          const before = yield* entries
-          const { length: claimed } = yield* run(claim)
-          return { claimed, read: (yield* entries) - before }
-        })
+        const claiming = counting(run, one)
         const never = "9999999999999"
         const lasting = (until: string) =>
           run(
