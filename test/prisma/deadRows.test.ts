@@ -63,7 +63,7 @@ describe("dead rows:", () => {
       const test = yield* PgServer.database
       const holder = yield* session(test)
       yield* holder("SELECT pg_current_xact_id()::text")
-      const { insert } = queues[0]!
+      const { insert } = queues[0]
       yield* test.sql(insert(8000, "now() - interval '10 seconds'"))
       yield* test.sql("DELETE FROM worker_queue")
 
@@ -109,7 +109,7 @@ describe("dead rows:", () => {
     Effect.gen(function*() {
       const test = yield* PgServer.database
       const run = yield* session(test)
-      const { claim, insert } = queues[0]!
+      const { claim, insert } = queues[0]
       yield* run(insert(1000, "now() - interval '10 seconds'"))
       yield* run("DELETE FROM worker_queue")
       yield* run(claim)
