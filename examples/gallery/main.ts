@@ -2,8 +2,7 @@
  * `npm run example -- gallery`, in a clone: an album of three images, in a process that does everything.
  */
 import { Client } from "duroxide-prisma"
-import { PrismaProvider } from "duroxide-prisma/prisma"
-import { QueueDatabase } from "duroxide-prisma/queue"
+import { PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
 import { DatabaseServer } from "duroxide-prisma/server"
 import { Console, Deferred, Effect, Layer } from "effect"
 import { Gallery, GalleryLive, Publish } from "./gallery.ts"

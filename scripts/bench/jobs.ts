@@ -1,5 +1,7 @@
 /** Plain jobs: tasks on queues in PostgreSQL, created and served by this process, without an orchestration. */
-import { Outbox, PgQueue, QueueDatabase, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"

@@ -24,7 +24,7 @@ import * as Predicate from "effect/Predicate"
 import type * as Scope from "effect/Scope"
 import * as check from "./internal/check.ts"
 import { counted, died } from "./internal/counted.ts"
-import * as queueGauges from "./internal/queueGauges.ts"
+import * as queueGauges from "./internal/gauges.ts"
 import * as sqsReceipts from "./internal/sqsReceipts.ts"
 import {
   acquireClient,

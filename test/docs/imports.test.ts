@@ -4,12 +4,17 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as root from "duroxide-prisma"
 import * as observability from "duroxide-prisma/observability"
+import * as outbox from "duroxide-prisma/outbox"
 import * as prisma from "duroxide-prisma/prisma"
 import * as provider from "duroxide-prisma/provider"
 import * as queue from "duroxide-prisma/queue"
 import * as sqs from "duroxide-prisma/queue/sqs"
+import * as datasets from "duroxide-prisma/recipes/datasets"
+import * as deliveries from "duroxide-prisma/recipes/deliveries"
+import * as triggers from "duroxide-prisma/recipes/triggers"
 import * as server from "duroxide-prisma/server"
 import * as sqlite from "duroxide-prisma/sqlite"
+import * as tasks from "duroxide-prisma/tasks"
 import * as testing from "duroxide-prisma/testing"
 import * as suite from "duroxide-prisma/testing/provider"
 import * as queueSuite from "duroxide-prisma/testing/queue"
@@ -27,10 +32,15 @@ const ours: Record<string, object> = {
   "duroxide-prisma/observability": observability,
   "duroxide-prisma/prisma": prisma,
   "duroxide-prisma/provider": provider,
+  "duroxide-prisma/outbox": outbox,
   "duroxide-prisma/queue": queue,
   "duroxide-prisma/queue/sqs": sqs,
+  "duroxide-prisma/recipes/datasets": datasets,
+  "duroxide-prisma/recipes/deliveries": deliveries,
+  "duroxide-prisma/recipes/triggers": triggers,
   "duroxide-prisma/server": server,
   "duroxide-prisma/sqlite": sqlite,
+  "duroxide-prisma/tasks": tasks,
   "duroxide-prisma/testing": testing,
   "duroxide-prisma/testing/provider": suite,
   "duroxide-prisma/testing/queue": queueSuite,

@@ -4,7 +4,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Metrics, Runtime } from "duroxide-prisma"
 import { Health } from "duroxide-prisma/observability"
-import { QueueHealth } from "duroxide-prisma/queue"
+import { QueueHealth } from "duroxide-prisma/prisma"
 import * as Effect from "effect/Effect"
 import { FetchHttpClient } from "effect/http"
 import * as Layer from "effect/Layer"

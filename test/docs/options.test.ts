@@ -2,14 +2,15 @@
  * Compares the tables of options with the code: every option, and its default.
  */
 import { assert, describe, it } from "@effect/vitest"
-import type { PrismaProvider } from "duroxide-prisma/prisma"
+import type { Outbox } from "duroxide-prisma/outbox"
+import type { PgQueue, PrismaProvider } from "duroxide-prisma/prisma"
 import type { FromDriver } from "duroxide-prisma/provider"
-import type { Outbox, PgQueue, Task, TaskWorker } from "duroxide-prisma/queue"
+import type { Task, TaskWorker } from "duroxide-prisma/tasks"
 import type { ProviderTest } from "duroxide-prisma/testing/provider"
 import * as Duration from "effect/Duration"
 import type * as Environment from "../../src/model/internal/environment.ts"
 import * as databaseEnvironment from "../../src/prisma/internal/environment.ts"
-import * as queueEnvironment from "../../src/queue/internal/environment.ts"
+import * as queueEnvironment from "../../src/prisma/internal/queue/environment.ts"
 import * as runtimeEnvironment from "../../src/runtime/environment.ts"
 import * as settings from "../../src/runtime/settings.ts"
 import * as Docs from "../utils/docs.ts"
@@ -171,8 +172,8 @@ describe("docs/configuration.md:", () => {
         option
       )
 
-  const ofQueues = (table: object, module: string) =>
-    rowsOf(table, documented(`src/queue/${module}.ts`, `${module}.`), `${module}.`)
+  const ofModule = (table: object, room: string, module: string) =>
+    rowsOf(table, documented(`src/${room}/${module}.ts`, `${module}.`), `${module}.`)
 
   it("lists each variable that the code reads, with its option, value and default", () => {
     // The types say that no option lacks a variable: those in code alone are left out here.
@@ -189,9 +190,9 @@ describe("docs/configuration.md:", () => {
       ...rowsOf(databaseEnvironment.credentials, (option) => (option === "credentials" ? "url" : "none")),
       ...rowsOf(polling, documented("src/provider/FromDriver.ts")),
       ...rowsOf(runtimeEnvironment.variables, ofRuntime),
-      ...ofQueues(queue, "PgQueue"),
-      ...ofQueues(publisher, "Outbox"),
-      ...ofQueues(worker, "TaskWorker")
+      ...ofModule(queue, "prisma", "PgQueue"),
+      ...ofModule(publisher, "outbox", "Outbox"),
+      ...ofModule(worker, "tasks", "TaskWorker")
     ])
   })
 

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import * as tasks from "../queue/outcomes/cases.ts"
 import { sections } from "../runtime/badInput/cases.ts"
+import * as tasks from "../tasks/outcomes/cases.ts"
 import * as Docs from "../utils/docs.ts"
 
 /** The first column of each table under a heading, where the table lists cases. */

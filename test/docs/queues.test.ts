@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
-import { PrismaProvider } from "duroxide-prisma/prisma"
-import { Consumer, MemoryQueue, Message, PgQueue, Queue, QueueDatabase, QueueError } from "duroxide-prisma/queue"
+import { PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { Consumer, MemoryQueue, Message, Queue, QueueError } from "duroxide-prisma/queue"
 import { QueueTest } from "duroxide-prisma/testing/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

@@ -1,8 +1,9 @@
 import { assert, it } from "@effect/vitest"
 import { PrismaPg } from "@prisma/adapter-pg"
 import { Client, Orchestration, Runtime } from "duroxide-prisma"
-import { Migrator, PrismaProvider } from "duroxide-prisma/prisma"
-import { Outbox, PgQueue, QueueDatabase, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { Migrator, PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
@@ -60,7 +61,7 @@ it("docs/tasks.md: its tables have the defaults of the code", () => {
   const page = Docs.read("docs/tasks.md")
   assert.include(page, `| \`retry.maxAttempts\`   | ${Resize.maxAttempts} `)
   assert.include(page, `| \`queue\`               | \`${Resize.queue}\``)
-  const source = Docs.read("src/queue/TaskWorker.ts") + Docs.read("src/queue/Task.ts")
+  const source = Docs.read("src/tasks/TaskWorker.ts") + Docs.read("src/tasks/Task.ts")
   for (
     const [option, value] of [
       ["gracePeriod", "10 seconds"],

@@ -1,6 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, Signal } from "duroxide-prisma"
-import { Task, Tasks } from "duroxide-prisma/queue"
+import { Task, Tasks } from "duroxide-prisma/tasks"
 import { recordHistory, replayHistory, TestRuntime } from "duroxide-prisma/testing"
 import { TestTasks } from "duroxide-prisma/testing/tasks"
 import * as Effect from "effect/Effect"

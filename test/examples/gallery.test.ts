@@ -1,7 +1,6 @@
 import { assert, it } from "@effect/vitest"
 import { Client } from "duroxide-prisma"
-import { PrismaProvider } from "duroxide-prisma/prisma"
-import { QueueDatabase } from "duroxide-prisma/queue"
+import { PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Delivery } from "duroxide-prisma/queue"
+import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Redacted from "effect/Redacted"

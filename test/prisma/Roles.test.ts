@@ -4,9 +4,19 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Mailbox, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
-import { type MigrationError, Migrator, PrismaProvider, Roles } from "duroxide-prisma/prisma"
+import { Outbox } from "duroxide-prisma/outbox"
+import {
+  type MigrationError,
+  Migrator,
+  PgQueue,
+  PrismaProvider,
+  QueueDatabase,
+  QueueHealth,
+  Roles
+} from "duroxide-prisma/prisma"
 import { Admin, Provider, type ProviderError } from "duroxide-prisma/provider"
-import { Outbox, PgQueue, Queue, QueueDatabase, QueueHealth, Task, Tasks, TaskWorker } from "duroxide-prisma/queue"
+import { Queue } from "duroxide-prisma/queue"
+import { Task, Tasks, TaskWorker } from "duroxide-prisma/tasks"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

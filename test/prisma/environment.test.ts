@@ -3,8 +3,9 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { RuntimeConfig } from "duroxide-prisma"
-import { PrismaProvider } from "duroxide-prisma/prisma"
-import { Outbox, PgQueue, QueueDatabase, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { PgQueue, PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { TaskWorker } from "duroxide-prisma/tasks"
 import type * as Config from "effect/Config"
 import * as ConfigProvider from "effect/ConfigProvider"
 import * as Duration from "effect/Duration"

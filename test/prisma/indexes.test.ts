@@ -490,7 +490,7 @@ const cases: Readonly<Record<string, readonly [sql: string, indexes: ReadonlyArr
 }
 
 describe("indexes:", () => {
-  // Those of queues, the outbox and tasks are in test/queue.
+  // Those of queues, the outbox and tasks are in files of their own.
   it.live("every index has a reader above", () =>
     Effect.gen(function*() {
       const { schema, sql } = yield* PgServer.database

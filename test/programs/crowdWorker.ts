@@ -1,5 +1,7 @@
 // A task worker process: `node crowdWorker.js <database URL>`. Serves `Crowd`: a guilty task ends the process. Runs until SIGTERM.
-import { Outbox, PgQueue, QueueDatabase, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Crowd } from "./outputs.js"

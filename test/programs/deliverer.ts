@@ -1,6 +1,9 @@
 // A process that delivers webhooks: `node deliverer.js <database URL> <endpoint URL> <secret>`. Prints `ready`. Runs until it is
 // killed, or the test ends.
-import { Delivery, Outbox, PgQueue, QueueDatabase, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Delivery } from "duroxide-prisma/recipes/deliveries"
+import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"

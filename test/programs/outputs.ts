@@ -1,5 +1,5 @@
 // A task whose output is its attempt: written to the table `outputs` in its own transaction, or returned.
-import { Task } from "duroxide-prisma/queue"
+import { Task } from "duroxide-prisma/tasks"
 import * as Schema from "effect/Schema"
 
 export const Output = Task.make("Output", {

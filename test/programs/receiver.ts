@@ -1,6 +1,7 @@
 // A process that receives one message of the queue `work` and never settles it: `node receiver.js <database URL>`. Prints
 // `received` when it has it.
-import { PgQueue, Queue, QueueDatabase } from "duroxide-prisma/queue"
+import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Queue } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 

@@ -1,7 +1,9 @@
 // A task worker process: `node taskWorker.js <database URL> <boundary> [concurrency]`. Serves `Output`; prints `ready`, and at
 // the boundary `reached <boundary>`, where it stops for the test to kill it. Runs until SIGTERM.
-import { Database } from "duroxide-prisma/prisma"
-import { Outbox, PgQueue, Queue, QueueDatabase, Task, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { Database, PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Queue } from "duroxide-prisma/queue"
+import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"

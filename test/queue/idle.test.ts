@@ -2,8 +2,9 @@
  * What processes cost that have nothing to do: the statements that they send.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Database } from "duroxide-prisma/prisma"
-import { Outbox, PgQueue, QueueDatabase, QueueNotifier, Task, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { Database, PgQueue, QueueDatabase, QueueNotifier } from "duroxide-prisma/prisma"
+import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

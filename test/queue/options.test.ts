@@ -2,13 +2,17 @@
  * Options of tasks, workers and consumers that cannot work are refused by name, before anything is stored.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Consumer, Delivery, MemoryQueue, Outbox, QueueDatabase, Task } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { QueueDatabase } from "duroxide-prisma/prisma"
+import { Consumer, MemoryQueue } from "duroxide-prisma/queue"
+import { Delivery } from "duroxide-prisma/recipes/deliveries"
+import { Task } from "duroxide-prisma/tasks"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import type * as Scope from "effect/Scope"
-import { Job, open, queues } from "./utils/tasks.ts"
+import { Job, open, queues } from "../tasks/utils/tasks.ts"
 
 /** Of other types, as a program without types may give them. */
 const noDurations = [NaN, -1, {}, "abc", { seconds: NaN }, [], null] as ReadonlyArray<unknown> as ReadonlyArray<never>

@@ -9,9 +9,8 @@
  */
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime, RuntimeConfig } from "duroxide-prisma"
-import { FromDriver, Provider, ProviderError } from "duroxide-prisma/provider"
+import { ErrorDetails, FromDriver, Provider, ProviderError, WorkItem } from "duroxide-prisma/provider"
 import type { ErrorDetails as Details, Event } from "duroxide-prisma/provider"
-import { ErrorDetails, WorkItem } from "duroxide-prisma/provider"
 import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"

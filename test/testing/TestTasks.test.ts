@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Activity, Client, Orchestration, Runtime } from "duroxide-prisma"
-import { Task, Tasks } from "duroxide-prisma/queue"
+import { Task, Tasks } from "duroxide-prisma/tasks"
 import { TestRuntime } from "duroxide-prisma/testing"
 import { TestTasks } from "duroxide-prisma/testing/tasks"
 import * as Clock from "effect/Clock"

@@ -4,7 +4,10 @@
  * What does not compile with queues and tasks, and what is inferred: checked by `tsc`, never run.
  */
 import { expectTypeOf } from "@effect/vitest"
-import { Message, Outbox, Task, Trigger } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { Message } from "duroxide-prisma/queue"
+import { Trigger } from "duroxide-prisma/recipes/triggers"
+import { Task } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"

@@ -2,7 +2,7 @@
  * What a client of the stack does: sends the data set in batches, some of them twice, waits for the webhook that reports
  * the active version, queries it, and sends a signed webhook twice.
  */
-import { Delivery } from "duroxide-prisma/queue"
+import { Delivery } from "duroxide-prisma/recipes/deliveries"
 import { Clock, Data, Deferred, Effect, Option, Redacted, Schedule } from "effect"
 import type { Summary } from "../services/queryService.ts"
 import * as Http from "../shared/http.ts"

@@ -1,7 +1,8 @@
 /**
  * Sends webhooks to the subscriber: the tasks that `Delivery` creates. With `EGRESS_URL` they leave through the egress gateway.
  */
-import { Delivery, TaskWorker } from "duroxide-prisma/queue"
+import { Delivery } from "duroxide-prisma/recipes/deliveries"
+import { TaskWorker } from "duroxide-prisma/tasks"
 import { Effect, Layer, Option } from "effect"
 import * as Platform from "../shared/platform.ts"
 import { ready } from "../shared/process.ts"

@@ -1,7 +1,9 @@
 /**
  * Publishes the outbox, and takes the calls of the scheduler. Several may run.
  */
-import { Outbox, Tasks, Trigger } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { Trigger } from "duroxide-prisma/recipes/triggers"
+import { Tasks } from "duroxide-prisma/tasks"
 import { Effect, Layer } from "effect"
 import * as Http from "../shared/http.ts"
 import * as Platform from "../shared/platform.ts"

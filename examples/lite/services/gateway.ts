@@ -4,7 +4,9 @@
  *
  * Every request may be repeated: the ids come from the caller.
  */
-import { Dataset, Tasks, Trigger } from "duroxide-prisma/queue"
+import { Dataset } from "duroxide-prisma/recipes/datasets"
+import { Trigger } from "duroxide-prisma/recipes/triggers"
+import { Tasks } from "duroxide-prisma/tasks"
 import { Effect, Layer, Result, Schema } from "effect"
 import { AppData, dataLayer } from "../shared/databases.ts"
 import * as Http from "../shared/http.ts"

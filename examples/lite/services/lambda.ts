@@ -2,7 +2,8 @@
  * The triggers as an AWS Lambda function: calls of EventBridge Scheduler, and webhooks that arrive at the URL of the function,
  * become Web requests for the handler that dispatcher and gateway serve.
  */
-import { Tasks, Trigger } from "duroxide-prisma/queue"
+import { Trigger } from "duroxide-prisma/recipes/triggers"
+import { Tasks } from "duroxide-prisma/tasks"
 import { Effect, Layer, ManagedRuntime, Redacted } from "effect"
 import * as Platform from "../shared/platform.ts"
 import * as Settings from "../shared/settings.ts"

@@ -1,7 +1,9 @@
 /**
  * Runs the tasks of the platform. Any number of processes may do so; each may die at any point.
  */
-import { Dataset, Delivery, Task, TaskWorker } from "duroxide-prisma/queue"
+import { Dataset } from "duroxide-prisma/recipes/datasets"
+import { Delivery } from "duroxide-prisma/recipes/deliveries"
+import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import { Effect, Layer, Option, Result } from "effect"
 import { activeVersion } from "../shared/activeVersion.ts"
 import { AppData, dataLayer, State, stateLayer } from "../shared/databases.ts"

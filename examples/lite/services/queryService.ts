@@ -1,7 +1,7 @@
 /**
  * Answers questions about the active version of a data set, from its files of Parquet.
  */
-import { Dataset } from "duroxide-prisma/queue"
+import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Cache, Effect, Layer, Option } from "effect"
 import { activeVersion } from "../shared/activeVersion.ts"
 import { AppData, dataLayer } from "../shared/databases.ts"

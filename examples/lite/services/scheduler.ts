@@ -2,7 +2,7 @@
  * Calls the dispatcher at each instant of a cron expression. It has no database, and any number may run, since an instant
  * creates one task. On AWS, EventBridge Scheduler takes its place.
  */
-import { Trigger } from "duroxide-prisma/queue"
+import { Trigger } from "duroxide-prisma/recipes/triggers"
 import { Effect, Layer } from "effect"
 import { ready } from "../shared/process.ts"
 import * as Settings from "../shared/settings.ts"

@@ -1,7 +1,7 @@
 /**
  * Which version of a data set readers see.
  */
-import { Dataset } from "duroxide-prisma/queue"
+import { Dataset } from "duroxide-prisma/recipes/datasets"
 import { Effect } from "effect"
 
 /** The active version; none also before the data set exists. */

@@ -1,7 +1,8 @@
 /**
  * The tasks of the platform: definitions, shared by those who create them and the worker that runs them.
  */
-import { Dataset, DatasetError, Task } from "duroxide-prisma/queue"
+import { Dataset, DatasetError } from "duroxide-prisma/recipes/datasets"
+import { Task } from "duroxide-prisma/tasks"
 import { Schedule, Schema } from "effect"
 
 const retry = { maxAttempts: 20, schedule: Schedule.spaced("500 millis") }

@@ -1,7 +1,7 @@
 /**
  * The layers that the profile decides; the rest of the code is the same in both.
  */
-import { PgQueue, QueueDatabase } from "duroxide-prisma/queue"
+import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
 import { SqsQueue } from "duroxide-prisma/queue/sqs"
 import { Effect, Layer, Option } from "effect"
 import * as Settings from "./settings.ts"

@@ -1,7 +1,7 @@
 /**
  * What creates tasks from outside: the clock, and webhooks of others. Dispatcher, gateway and scheduler share them.
  */
-import { Trigger } from "duroxide-prisma/queue"
+import { Trigger } from "duroxide-prisma/recipes/triggers"
 import { Effect } from "effect"
 import { Census } from "./jobs.ts"
 import * as Settings from "./settings.ts"

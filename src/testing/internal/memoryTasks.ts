@@ -5,9 +5,9 @@ import * as Latch from "effect/Latch"
 import * as Option from "effect/Option"
 import { randomUUID } from "node:crypto"
 import { suspectGroups } from "../../provider/driver/suspects.ts"
-import * as failures from "../../queue/internal/taskFailure.ts"
-import type { AttemptRecord, DeadTask, Failure, Status } from "../../queue/internal/taskReads.ts"
-import type { Caller, NewTask } from "../../queue/internal/taskStore.ts"
+import * as failures from "../../tasks/internal/failure.ts"
+import type { AttemptRecord, DeadTask, Failure, Status } from "../../tasks/internal/reads.ts"
+import type { Caller, NewTask } from "../../tasks/internal/store.ts"
 
 /** A row. Times are milliseconds since the Unix epoch. */
 export interface Row {

@@ -1,8 +1,8 @@
 // A client process of a chaos run: `node client.js <JSON of Options>`. Before each call it notes what it is about to
 // do, and afterwards that it was acknowledged, so that the audit knows what must have happened even if it was killed.
 import { Client } from "duroxide-prisma"
-import { PrismaProvider } from "duroxide-prisma/prisma"
-import { QueueDatabase, Tasks } from "duroxide-prisma/queue"
+import { PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { Tasks } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"

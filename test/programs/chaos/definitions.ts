@@ -1,6 +1,6 @@
 // What the processes of a chaos run serve. Results depend only on payloads, so that the audit can compute them.
 import { Activity, Mailbox, Orchestration, Runtime, Signal } from "duroxide-prisma"
-import { Tasks } from "duroxide-prisma/queue"
+import { Tasks } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schema from "effect/Schema"

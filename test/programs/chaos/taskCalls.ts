@@ -1,5 +1,6 @@
 // What a client of a chaos run does with tasks and the outbox.
-import { Outbox, Tasks } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { Tasks } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import type { Acknowledged } from "./calls.ts"
 import type { Chance } from "./random.ts"

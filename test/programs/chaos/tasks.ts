@@ -1,6 +1,9 @@
 // Tasks and messages of a chaos run. As in `definitions.ts`, results depend only on payloads.
 import { Orchestration } from "duroxide-prisma"
-import { Consumer, Message, Outbox, PgQueue, Task, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { PgQueue } from "duroxide-prisma/prisma"
+import { Consumer, Message } from "duroxide-prisma/queue"
+import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"

@@ -1,7 +1,7 @@
 // A worker process of a chaos run: `node worker.js <JSON of Options>`. Runs until SIGTERM; prints `ready` when it serves.
 import { RuntimeConfig } from "duroxide-prisma"
-import { PrismaProvider } from "duroxide-prisma/prisma"
-import { QueueDatabase, TaskWorker } from "duroxide-prisma/queue"
+import { PrismaProvider, QueueDatabase } from "duroxide-prisma/prisma"
+import { TaskWorker } from "duroxide-prisma/tasks"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"

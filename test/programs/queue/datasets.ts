@@ -3,7 +3,10 @@
 //
 // `dies`: `opened` (the version), `published` (half of the batches), `converted` (a batch, before its output is committed),
 // `stored` (a batch, after that, before its task ends), `committed` (the version), `activated`, `never`.
-import { Dataset, Outbox, PgQueue, QueueDatabase, Task, TaskWorker } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { PgQueue, QueueDatabase } from "duroxide-prisma/prisma"
+import { Dataset } from "duroxide-prisma/recipes/datasets"
+import { Task, TaskWorker } from "duroxide-prisma/tasks"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"

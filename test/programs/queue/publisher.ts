@@ -3,7 +3,9 @@
 //
 // `dies`: `beforePublish` (when it is about to send message number `after`), `afterPublish` (when the queue has accepted it,
 // before it learns of that), `never`.
-import { Outbox, Queue, QueueDatabase } from "duroxide-prisma/queue"
+import { Outbox } from "duroxide-prisma/outbox"
+import { QueueDatabase } from "duroxide-prisma/prisma"
+import { Queue } from "duroxide-prisma/queue"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { appendFileSync } from "node:fs"

@@ -1,0 +1,1 @@
+export * as Outbox from "./Outbox.ts"

@@ -1,0 +1,339 @@
+/**
+ * The publisher of the outbox: claims messages that are due, sends them to their queues, marks them as sent. Where the queues are
+ * tables of the same schema, one statement does all of it.
+ *
+ * A message is claimed under a lease in one transaction, sent, and marked in another one. A publisher that dies between any
+ * two of these steps leaves its messages to the next one, which sends them when the lease has ended: perhaps once more, never
+ * less than once. Claims see what was committed, so no message is sent before the rows it belongs to are visible.
+ *
+ * **When it looks.** It looks when it is woken, when a message or the lease of another publisher is due, and once a minute;
+ * while signals of other processes do not arrive, once a second. While claims are full, four batches are under way at once;
+ * else the next look waits for the batch, so that messages gather.
+ *
+ * **Which messages.** It claims messages of the queues that its `Queue` has. Publishers with different queues, such as those of
+ * a deployment that adds one, do not take each other's messages.
+ *
+ * **Tasks.** A wake-up of a task that was lost in its queue is found by a sweep, which writes a new message. Workers sweep; where
+ * none does, because none runs, the publisher does so a few seconds later: without a publisher no wake-up would arrive anyway.
+ * It learns with a claim whether there is anything to sweep, so that it sends no further statement while there is not.
+ *
+ * **Failures.** A message that was not sent is tried again after a pause. While the queue is unavailable, the publisher
+ * pauses and tries one message at a time, so that the others keep their turn and leave soon when it is back.
+ */
+import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Latch from "effect/Latch"
+import * as Random from "effect/Random"
+import * as Result from "effect/Result"
+import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
+import { randomUUID } from "node:crypto"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import * as check from "../../queue/internal/check.ts"
+import type { Queue } from "../../queue/Queue.ts"
+import { QueueError, Unavailable, Unexpected } from "../../queue/QueueError.ts"
+import * as outboxReports from "./reports.ts"
+import { isRefused } from "./reports.ts"
+import type { Failed } from "./reports.ts"
+import type { Claim, Deferral, Message, OutboxStore } from "./store.ts"
+
+export interface Settings {
+  /** Messages of one claim. */
+  readonly batchSize: number
+  readonly leaseMs: number
+  /** How long sent messages stay. */
+  readonly keepMs: number
+}
+
+/** Where wake-ups come from. */
+export interface Wakeups {
+  /** `wake` is called for every signal, and when signals of other processes begin or cease to arrive. */
+  readonly subscribe: (wake: () => void) => Effect.Effect<void, never, Scope.Scope>
+  readonly isConnected: () => boolean
+}
+
+export interface Options {
+  readonly settings: Settings
+  readonly store: OutboxStore
+  readonly queue: Queue["Service"]
+  readonly wakeups: Wakeups
+  /** Called when messages were marked as sent. */
+  readonly marked: () => void
+  /** Present if the queues are tables of the same schema. */
+  readonly moves: Moves | undefined
+  /** Writes messages for tasks whose wake-ups may be lost. */
+  readonly sweep: Effect.Effect<void, ProviderError>
+}
+
+export interface Moves {
+  /** Of each queue, in their order. */
+  readonly maxAttempts: ReadonlyArray<number>
+  /** Wakes the receives of these queues, after the commit. */
+  readonly announce: (queues: ReadonlyArray<string>) => Effect.Effect<void>
+}
+
+/**
+ * Publishes until the scope is closed. Batches that are under way then have `graceMs` to end; the rest is given back. That takes
+ * at most eight seconds.
+ */
+export const make = Effect.fnUntraced(function*(options: Options): Effect.fn.Return<void, never, Scope.Scope> {
+  const { moves, queue, settings, store, sweep, wakeups } = options
+  const clock = yield* Clock.Clock
+  const reports = outboxReports.make(queue.name, clock)
+  const pauses = makePauses(clock)
+  const looks = makeLooks(clock)
+  const places = Semaphore.makeUnsafe(batchesAtOnce)
+  const rounds = new Set<Fiber.Fiber<void>>()
+  yield* Effect.addFinalizer(() =>
+    Effect.andThen(
+      Effect.timeoutOption(Effect.suspend(() => Fiber.awaitAll(rounds)), graceMs),
+      // A statement ends with its answer, and a silent database gives none.
+      Effect.timeoutOption(Effect.suspend(() => Fiber.interruptAll(rounds)), 3 * farewellMs)
+    )
+  )
+
+  const woken = Latch.makeUnsafe()
+  yield* wakeups.subscribe(() => void woken.openUnsafe())
+
+  /** Claims a batch, sends it, and marks it. `claimed` learns of the first step. */
+  const round = Effect.fnUntraced(function*(
+    limit: number,
+    isLook: boolean,
+    claimed: Deferred.Deferred<Claim, ProviderError>
+  ) {
+    const token = randomUUID()
+    const begunMs = monotonicMs(clock)
+    const claim = yield* Effect.exit(store.claim({
+      limit,
+      leaseMs: settings.leaseMs,
+      token,
+      queues: queue.queues,
+      maxAttempts: moves?.maxAttempts,
+      looks: isLook,
+      keeps: settings.keepMs > 0
+    }))
+    Deferred.doneUnsafe(claimed, claim)
+    if (Exit.isFailure(claim)) return
+    const { messages, moved } = claim.value
+    if (moves !== undefined && moved.size > 0) {
+      yield* moves.announce([...moved.keys()])
+      pauses.settled(moved.size, [])
+      yield* reports.settled(moved, [])
+      options.marked()
+    }
+    if (messages.length > 0) yield* publish(messages, token, begunMs + settings.leaseMs)
+  })
+
+  const publish = (messages: ReadonlyArray<Message>, token: string, leasedUntilMs: number) =>
+    Effect.suspend(() => {
+      const outcomes = new Map<Message, Result.Result<void, QueueError>>()
+      const withinMs = leasedUntilMs - monotonicMs(clock) - reservedMs(settings)
+      return Effect.forEach(
+        messages,
+        (message) => Effect.map(send(queue, message), (result) => void outcomes.set(message, result)),
+        { concurrency: "unbounded", discard: true }
+      ).pipe(
+        // One timer for all.
+        Effect.timeoutOrElse({
+          duration: Math.max(withinMs, 0),
+          orElse: () =>
+            Effect.sync(() => {
+              for (const message of messages) if (!outcomes.has(message)) outcomes.set(message, late(message))
+            })
+        }),
+        Effect.onExit((exit) => {
+          const isInterrupted = Exit.isFailure(exit)
+          return settle(messages, outcomes, token, isInterrupted ? farewellMs : leasedUntilMs - monotonicMs(clock))
+        })
+      )
+    })
+
+  const settle = Effect.fnUntraced(function*(
+    messages: ReadonlyArray<Message>,
+    outcomes: ReadonlyMap<Message, Result.Result<void, QueueError>>,
+    token: string,
+    withinMs: number
+  ) {
+    const sent: Array<Message> = []
+    const failed: Array<Failed> = []
+    const deferrals: Array<Deferral> = []
+    for (const message of messages) {
+      const outcome = outcomes.get(message)
+      if (outcome === undefined) {
+        deferrals.push({ id: message.id, pauseMs: 0, error: null })
+      } else if (Result.isSuccess(outcome)) {
+        sent.push(message)
+      } else {
+        failed.push({ message, error: outcome.failure })
+        deferrals.push({
+          id: message.id,
+          pauseMs: pauseAfter(outcome.failure, message.attempts, yield* Random.next),
+          error: textOf(outcome.failure)
+        })
+      }
+    }
+    pauses.settled(sent.length, failed)
+    yield* reports.settled(outboxReports.countBy(sent, ({ queue }) => queue), failed)
+    /** What is not settled before the lease ends is sent again. */
+    const until = (settled: Effect.Effect<void, ProviderError>) =>
+      Effect.interruptible(settled).pipe(
+        Effect.timeoutOption(Math.max(withinMs, farewellMs)),
+        Effect.catch(reports.unsettled)
+      )
+    if (sent.length > 0) {
+      yield* until(markAll(sent.map(({ id }) => id)))
+      options.marked()
+    }
+    if (deferrals.length > 0) yield* until(retried(store.defer(token, deferrals)))
+  })
+
+  const markAll = Effect.fnUntraced(function*(ids: ReadonlyArray<string>) {
+    let locked = yield* retried(store.markSent(ids))
+    while (locked.length > 0) {
+      yield* Effect.sleep(settlePauseMs)
+      locked = yield* retried(store.markSent(locked))
+    }
+  })
+
+  let storeFailures = 0
+  const look = Effect.gen(function*() {
+    yield* pauses.pause
+    yield* places.take(1)
+    woken.closeUnsafe()
+    const claimed = Deferred.makeUnsafe<Claim, ProviderError>()
+    const limit = pauses.isOut() ? 1 : settings.batchSize
+    const isLook = looks.isDue()
+    const fiber = yield* Effect.forkDetach(Effect.ensuring(round(limit, isLook, claimed), places.release(1)))
+    rounds.add(fiber)
+    fiber.addObserver(() => rounds.delete(fiber))
+    const exit = yield* Effect.exit(Deferred.await(claimed))
+    if (Exit.isFailure(exit)) {
+      yield* reports.storeFailed(exit.cause)
+      const pauseMs = Math.min(firstStorePauseMs * 2 ** storeFailures++, longestStorePauseMs)
+      return yield* Effect.sleep((yield* Random.nextBetween(0.5, 1)) * pauseMs)
+    }
+    storeFailures = 0
+    yield* reports.storeAnswered
+    const { isFull, nextMs, sweepMs, unclaimedQueues } = exit.value
+    yield* reports.unclaimed(unclaimedQueues)
+    if (isFull) return
+    if (isLook && looks.answered(sweepMs)) return yield* Effect.catchCause(sweep, reports.storeFailed)
+    // Messages gather meanwhile. A queue that is slow to answer does not delay those of others.
+    yield* Effect.raceFirst(Fiber.await(fiber), Effect.sleep(gatherMs))
+    const longestMs = wakeups.isConnected() ? fallbackMs : pollMs
+    yield* Effect.raceFirst(woken.await, Effect.sleep(Math.min(nextMs ?? longestMs, looks.untilDueMs(), longestMs)))
+  })
+
+  yield* Effect.forever(look).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+})
+
+/**
+ * The pause after a failed try: from 1 second, doubled with each try, up to 5 minutes, which is the pause at once where the
+ * message itself is refused. `random` is between 0 and 1: messages that failed together do not come back together.
+ */
+export const pauseAfter = (error: QueueError, attempts: number, random: number): number =>
+  isRefused(error)
+    ? longestPauseMs
+    : Math.round(Math.min(firstPauseMs * 2 ** Math.min(attempts - 1, 20), longestPauseMs) * (1 - random / 4))
+
+// internal
+
+const batchesAtOnce = 4
+
+/** A batch that did not fill waits for its end, up to this time. */
+const gatherMs = 100
+
+/** Time of a lease that is left for marking what was sent. */
+const reservedMs = ({ leaseMs }: Settings) => leaseMs / 3
+
+/** After a failed try of a message. */
+const firstPauseMs = 1000
+const longestPauseMs = 300_000
+
+/** After a batch that failed as a whole because the queue was unavailable. */
+const firstOutagePauseMs = 500
+const longestOutagePauseMs = 5000
+
+/** After a failed claim. */
+const firstStorePauseMs = 200
+const longestStorePauseMs = 30_000
+
+/** The longest time between two looks. */
+const fallbackMs = 60_000
+const pollMs = 1000
+
+/** For batches under way when the scope is closed; then for giving back what was not sent. */
+const graceMs = 5000
+const farewellMs = 1000
+
+/** For the sweeps of workers. */
+const workersFirstMs = 5000
+
+const betweenLooksMs = 5000
+
+const settlePauseMs = 300
+
+const retried = <A>(statement: Effect.Effect<A, ProviderError>) =>
+  Effect.retry(statement, { schedule: Schedule.spaced(settlePauseMs), while: (error) => error.isRetryable })
+
+/** Sends one message; never fails. */
+const send = (queue: Queue["Service"], message: Message): Effect.Effect<Result.Result<void, QueueError>> =>
+  queue.publish(message.queue, message.payload).pipe(
+    // A defect may quote the payload.
+    Effect.catchDefect(() =>
+      Effect.fail(unsent(message, new Unexpected({ problem: "the queue failed in an unexpected way" })))
+    ),
+    Effect.result
+  )
+
+const late = (message: Message) =>
+  Result.fail(unsent(message, new Unavailable({ problem: "the queue did not answer in time" })))
+
+const unsent = ({ queue }: Message, reason: QueueError["reason"]) =>
+  new QueueError({ operation: "publish", queue, reason })
+
+/** What the column `last_error` says. */
+const textOf = ({ reason }: QueueError): string => check.reason(`${reason._tag}: ${reason.message}`)
+
+/** When claims ask whether tasks need a look. */
+const makeLooks = (clock: Clock.Clock) => {
+  let dueMs = monotonicMs(clock)
+  let isAny = false
+  return {
+    isDue: () => monotonicMs(clock) >= dueMs,
+    /** True if it is time for a sweep. */
+    answered: (sweepMs: number | null) => {
+      isAny = sweepMs !== null
+      const waitMs = isAny ? sweepMs! + workersFirstMs : 0
+      dueMs = monotonicMs(clock) + Math.max(waitMs, betweenLooksMs)
+      return isAny && waitMs <= 0
+    },
+    untilDueMs: () => isAny ? Math.max(dueMs - monotonicMs(clock), 0) : Infinity
+  }
+}
+
+const makePauses = (clock: Clock.Clock) => {
+  let failures = 0
+  let untilMs = 0
+  return {
+    settled: (sent: number, failed: ReadonlyArray<Failed>) => {
+      if (sent > 0 || failed.some(({ error }) => error.reason._tag !== "Unavailable")) failures = 0
+      else if (failed.length > 0) {
+        untilMs = monotonicMs(clock) + Math.min(firstOutagePauseMs * 2 ** failures, longestOutagePauseMs)
+        failures++
+      }
+    },
+    /** One message at a time tries whether the queue is back. */
+    isOut: () => failures > 0,
+    pause: Effect.suspend(() => {
+      const ms = failures > 0 ? untilMs - monotonicMs(clock) : 0
+      return ms > 0 ? Effect.sleep(ms) : Effect.void
+    })
+  }
+}

@@ -1,0 +1,2 @@
+export * as Dataset from "./Dataset.ts"
+export * as DatasetError from "./DatasetError.ts"

@@ -1,0 +1,1 @@
+export * as Delivery from "./Delivery.ts"

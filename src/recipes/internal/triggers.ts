@@ -1,0 +1,141 @@
+/**
+ * The definitions of triggers, and the run of a cron trigger.
+ */
+import * as Clock from "effect/Clock"
+import type * as Schedule from "effect/Cron"
+import * as Effect from "effect/Effect"
+import type { PayloadMismatch, PayloadTooLarge } from "../../model/internal/payload.ts"
+import { Database } from "../../prisma/Database.ts"
+import { Prisma } from "../../prisma/internal/client.ts"
+import { bigint, json } from "../../prisma/internal/rows.ts"
+import * as statementSettings from "../../prisma/internal/settings.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
+import { creator } from "../../tasks/internal/service.ts"
+import type { Created, NewTask } from "../../tasks/internal/store.ts"
+import type { Tasks } from "../../tasks/Tasks.ts"
+import type { Creator } from "../../tasks/Tasks.ts"
+import { dueInstants } from "./cronInstants.ts"
+import type { CatchUp } from "./cronInstants.ts"
+
+/**
+ * Why a task could not be created.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export type Failure = PayloadMismatch | PayloadTooLarge | ProviderError
+
+/**
+ * A task for each instant of a cron expression.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Cron {
+  readonly name: string
+  readonly schedule: Schedule.Cron
+  readonly catchUp: CatchUp
+  /** Creates the tasks of these instants, unless they exist already, and returns their ids in the same order. */
+  readonly create: (
+    tasks: Pick<Creator, "createMany">,
+    instants: ReadonlyArray<Date>
+  ) => Effect.Effect<ReadonlyArray<string>, Failure>
+  /**
+   * Creates the task of one instant, unless it exists already, and returns its id. Fails with the reason `InvalidInput` if the
+   * expression does not have this instant.
+   */
+  readonly fire: (scheduledAt: Date) => Effect.Effect<string, Failure, Tasks>
+}
+
+/**
+ * An event that another system has sent, after its signature was verified.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface WebhookEvent {
+  /** The sender's id of the event, the same when it is sent again. */
+  readonly id: string
+  /** When it was sent, by the sender's clock. */
+  readonly sentAt: Date
+  /** The body, parsed as JSON. */
+  readonly body: unknown
+}
+
+/**
+ * A task for each event that another system sends.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Webhook {
+  readonly name: string
+  /** The keys of the sender's secrets. */
+  readonly keys: ReadonlyArray<Uint8Array>
+  /** Creates the task of an event, unless it exists already, and returns its id. */
+  readonly create: (tasks: Pick<Creator, "create">, event: WebhookEvent) => Effect.Effect<string, Failure>
+}
+
+/**
+ * Creates the tasks of all instants that are due and have not fired: those up to `until`, which defaults to now. Returns
+ * the instants, and whether there are more, which a further call fires: one call creates at most 1,000 tasks.
+ *
+ * A new trigger begins with its first run, which fires only the newest instant, if it is at most a minute old. The table
+ * `queue_triggers` has the time up to which each trigger has fired.
+ *
+ * @category operations
+ * @since 0.2.0
+ */
+export const run = (
+  trigger: Cron,
+  options?: { readonly until?: Date | undefined }
+): Effect.Effect<
+  { readonly instants: ReadonlyArray<Date>; readonly hasMore: boolean },
+  Failure,
+  Database | QueueSignals
+> =>
+  Effect.gen(function*() {
+    const { query, schemaSql } = yield* Database
+    const signals = yield* QueueSignals
+    const untilMs = options?.until?.getTime() ?? (yield* Clock.currentTimeMillis)
+    while (true) {
+      const [row] = yield* query<{ readonly ms: number }>(
+        "readTrigger",
+        Prisma.sql`
+          SELECT round(extract(epoch FROM fired_until) * 1000)::float8 AS ms
+          FROM ${schemaSql}.queue_triggers
+          WHERE name = ${trigger.name}`
+      )
+      const firedUntilMs = row?.ms ?? null
+      const due = dueInstants({ schedule: trigger.schedule, catchUp: trigger.catchUp, firedUntilMs, untilMs })
+      let isFirst = false
+      const fire = (tasks: ReadonlyArray<NewTask>) =>
+        Effect.map(
+          query<{ readonly created: ReadonlyArray<Created> | null }>(
+            "fireTrigger",
+            Prisma.sql`
+              SELECT ${schemaSql}.dx_fire_trigger(
+                ${quietly(Prisma.sql`${trigger.name}::text`)}, ${bigint(firedUntilMs)}, ${bigint(due.untilMs)}, ${
+              json(tasks)
+            }
+              ) AS created`
+          ),
+          ([fired]) => {
+            isFirst = fired!.created !== null
+            return fired!.created ?? []
+          }
+        )
+      yield* due.instants.length === 0 ? fire([]) : trigger.create(creator(fire), due.instants)
+      if (isFirst) {
+        if (due.instants.length > 0) yield* signals.announce([{ topic: Topic.outbox }])
+        return { instants: due.instants, hasMore: due.hasMore }
+      }
+      // Another process has fired it since.
+    }
+  })
+
+// internal
+
+/** This process announces what it has stored, as to itself. */
+const quietly = (argument: Prisma.Sql) => statementSettings.during([statementSettings.quiet], argument)

@@ -1,0 +1,1 @@
+export * as Trigger from "./Trigger.ts"

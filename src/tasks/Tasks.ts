@@ -1,0 +1,271 @@
+/**
+ * Creates tasks, waits for their ends, and manages them.
+ *
+ * Creating a task writes its row and a row of the outbox in one statement: a publisher (`Outbox.publisher`) sends the wake-up
+ * later. A process that only creates tasks needs no queue and no handlers.
+ *
+ * @since 0.2.0
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Scope from "effect/Scope"
+import type * as Activity from "../Activity.ts"
+import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../model/internal/payload.ts"
+import { Database } from "../prisma/Database.ts"
+import * as statements from "../prisma/internal/queue/statements.ts"
+import type { Options as TransactionOptions, TransactionConnection } from "../prisma/Transaction.ts"
+import { shared } from "../provider/internal/statement.ts"
+import type { ProviderError } from "../provider/ProviderError.ts"
+import { QueueSignals, Topic } from "../queue/internal/signals.ts"
+import * as calls from "./internal/calls.ts"
+import type { TaskNotFound, TaskWaitTimeout } from "./internal/errors.ts"
+import type { CreateOptions } from "./internal/newTask.ts"
+import { readsOf } from "./internal/reads.ts"
+import type { AttemptRecord, DeadTask, Status } from "./internal/reads.ts"
+import * as service from "./internal/service.ts"
+import * as stores from "./internal/store.ts"
+import type { NewTask } from "./internal/store.ts"
+import * as waits from "./internal/waits.ts"
+import type * as Task from "./Task.ts"
+
+export type { CreateOptions } from "./internal/newTask.ts"
+
+/**
+ * The operations that create tasks.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface Creator {
+  /** Creates a task and returns its id, a UUID. When this returns, the task will run even if this process ends. */
+  readonly create: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+    task: Task.Task<any, P, S, E>,
+    options: CreateOptions<P["Type"]>
+  ) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge | ProviderError>
+  /** Creates tasks in one statement, all or none; returns their ids in the order of the options. At most 10,000. */
+  readonly createMany: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+    task: Task.Task<any, P, S, E>,
+    options: ReadonlyArray<CreateOptions<P["Type"]>>
+  ) => Effect.Effect<ReadonlyArray<string>, PayloadMismatch | PayloadTooLarge | ProviderError>
+}
+
+/**
+ * Creates tasks on a connection of the application, inside its transaction: the rows of the application and the tasks commit
+ * together or not at all.
+ *
+ * **Details**
+ *
+ * Each call is one statement on that connection, as in `Transaction.make`, whose details and gotchas apply. Until the commit,
+ * another creation with the same key waits for the outcome.
+ *
+ * **Example** (An order and the task that confirms it)
+ *
+ * ```ts
+ * await prisma.$transaction(async (tx) => {
+ *   await tx.order.create({ data: { id: "o-1", totalCents: 4200 } })
+ *   const tasks = Tasks.within(tx, { schema: "duroxide" })
+ *   await Effect.runPromise(tasks.create(Confirm, { payload: { order: "o-1" }, key: "o-1" }))
+ * })
+ * ```
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const within = (connection: TransactionConnection, options?: TransactionOptions): Creator =>
+  service.creator(stores.within(connection, options?.schema).create)
+
+export type { AttemptRecord, DeadTask, Failure, Status } from "./internal/reads.ts"
+
+/**
+ * Creates, reads and manages tasks in the schema of its `Database`.
+ *
+ * **Details**
+ *
+ * Every method fails with `ProviderError` when the database fails; bad input is refused before anything is written, with
+ * `PayloadMismatch`, `PayloadTooLarge`, or the reason `InvalidInput`. Creations of the same time share statements.
+ *
+ * After `ConnectionLost` a task may be created or not: repeat it with a key.
+ *
+ * @category services
+ * @since 0.2.0
+ */
+export class Tasks extends Context.Service<
+  Tasks,
+  & Creator
+  & {
+    /** Reads a task. */
+    readonly status: (taskId: string) => Effect.Effect<Status, ProviderError>
+    /**
+     * Waits until the task has ended, and returns its typed result or failure.
+     *
+     * An end is known within milliseconds, by a signal; without a connection that listens, within about a second. Waits share
+     * their statements, so a process may have thousands.
+     */
+    readonly wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+      task: Task.Task<any, P, S, E>,
+      taskId: string,
+      options?: {
+        /** Longest wait; then `TaskWaitTimeout`. Defaults to no limit. */
+        readonly timeout?: Duration.Input | undefined
+      }
+    ) => Effect.Effect<
+      S["Type"],
+      | E["Type"]
+      | Task.TaskDied
+      | Task.TaskUnavailable
+      | Task.TaskTimedOut
+      | Task.TaskCancelled
+      | TaskNotFound
+      | TaskWaitTimeout
+      | PayloadMismatch
+      | ProviderError
+    >
+    /**
+     * Cancels a task: a waiting one never runs. The attempt of a running one can no longer commit; its handler is
+     * interrupted at once by a signal, or with its next heartbeat. While a transaction of its handler holds the task (`commit`,
+     * `lock`), it waits up to 30 seconds for the end of that, then fails with the reason `Contention`. Returns whether it was cancelled by this call; an ended or
+     * unknown task stays as it is.
+     */
+    readonly cancel: (taskId: string, reason: string) => Effect.Effect<boolean, ProviderError>
+    /** The attempts at a task, in order. Empty for an unknown one. */
+    readonly attempts: (taskId: string) => Effect.Effect<ReadonlyArray<AttemptRecord>, ProviderError>
+    /** Dead tasks, the last that died first. */
+    readonly listDead: (options?: {
+      readonly name?: string | undefined
+      /** Defaults to 100, at most 1,000. */
+      readonly limit?: number | undefined
+    }) => Effect.Effect<ReadonlyArray<DeadTask>, ProviderError>
+    /**
+     * Gives dead tasks all their attempts again, from now on; returns their ids. Tasks that are not dead stay as they are. By
+     * name, up to 1,000 tasks with each call, the first that died first.
+     */
+    readonly redrive: (
+      which: { readonly ids: ReadonlyArray<string> } | { readonly name: string }
+    ) => Effect.Effect<ReadonlyArray<string>, ProviderError>
+  }
+>()("duroxide-prisma/tasks/Tasks") {}
+
+export {
+  /**
+   * There is no task of this id; ended ones are deleted after their retention.
+   *
+   * @category errors
+   * @since 0.2.0
+   */
+  TaskNotFound,
+  /**
+   * The task had not ended when `timeout` was over. It continues.
+   *
+   * @category errors
+   * @since 0.2.0
+   */
+  TaskWaitTimeout
+} from "./internal/errors.ts"
+
+/**
+ * The tasks of the schema of `Database`.
+ *
+ * @category constructors
+ * @since 0.2.0
+ */
+export const make: Effect.Effect<Tasks["Service"], never, Database | QueueSignals | Scope.Scope> = Effect.gen(
+  function*() {
+    const database = yield* Database
+    const signals = yield* QueueSignals
+    const store = stores.make(statements.make(database, {}))
+    const reads = readsOf(database)
+    const wait = yield* waits.make(store)
+    const written = signals.announce([{ topic: Topic.outbox }])
+
+    return Tasks.of(service.make({ store: { ...store, ...yield* patient(store) }, reads, wait, written }))
+  }
+)
+
+/**
+ * The tasks of the schema of `Database`, as a layer.
+ *
+ * @category layers
+ * @since 0.2.0
+ */
+export const layer: Layer.Layer<Tasks, never, Database | QueueSignals> = Layer.effect(Tasks, make)
+
+/**
+ * What a runtime must serve so that its orchestrations can `execute` tasks; `layerActivities` provides the handlers.
+ *
+ * **Example** (A runtime whose orchestrations run tasks)
+ *
+ * ```ts
+ * Runtime.layer({ orchestrations: [Fulfil], activities: [...Tasks.activities] }).pipe(
+ *   Layer.provide([FulfilLive, Tasks.layerActivities])
+ * )
+ * ```
+ *
+ * @category activities
+ * @since 0.2.0
+ */
+export const activities = [calls.CreateTask, calls.RunTask, calls.CancelTask] as const
+
+/**
+ * What `layerActivities` provides.
+ *
+ * @category activities
+ * @since 0.2.0
+ */
+export type ActivityHandlers = Activity.Handler<(typeof activities)[number]["name"]>
+
+/**
+ * The handlers of `activities`. The tasks are in the schema of `Database`, which must be that of the orchestrations: the end
+ * of a task and the message about it are one transaction.
+ *
+ * @category activities
+ * @since 0.2.0
+ */
+export const layerActivities: Layer.Layer<
+  ActivityHandlers,
+  never,
+  Database | QueueSignals
+> = Layer.unwrap(Effect.gen(function*() {
+  const signals = yield* QueueSignals
+  const store = stores.make(statements.make(yield* Database, {}))
+  return service.activityHandlers({
+    store: yield* patient(store),
+    written: signals.announce([{ topic: Topic.outbox }])
+  })
+}))
+
+// internal
+
+/** Operations on tasks that a transaction of the application may hold for a while. */
+const patient = Effect.fnUntraced(function*({ cancel, create, join }: stores.TaskStore) {
+  const createOne = yield* shared("createTasks", create, {
+    lanes: 2,
+    maxBatch: 500,
+    patience,
+    sizeOf: ({ payload }: NewTask) => payload.length
+  })
+  const createPatiently: typeof create = (tasks) =>
+    tasks.length === 1 ? Effect.map(createOne(tasks[0]!), (created) => [created]) : create(tasks)
+  return {
+    create: createPatiently,
+    cancel: yield* alone("cancelTasks", cancel),
+    join: yield* alone("joinTask", join)
+  }
+})
+
+const patience = Duration.seconds(30)
+
+/** One call in each statement. */
+const alone = <Args extends ReadonlyArray<unknown>, A>(
+  operation: string,
+  call: (...args: Args) => Effect.Effect<A, ProviderError>
+) =>
+  Effect.map(
+    shared<Args, A>(
+      operation,
+      ([args]) => Effect.map(call(...args!), (answer) => [answer]),
+      { lanes: 2, maxBatch: 1, patience }
+    ),
+    (send) => (...args: Args) => send(args)
+  )

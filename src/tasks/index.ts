@@ -1,0 +1,3 @@
+export * as Task from "./Task.ts"
+export * as Tasks from "./Tasks.ts"
+export * as TaskWorker from "./TaskWorker.ts"

@@ -1,0 +1,457 @@
+/**
+ * Runs the handlers of claimed tasks under leases, and settles the attempts.
+ *
+ * Claims and completions travel in sets. A set that fails because of one of its tasks is sent again one by one, where calls of
+ * the same time share statements as well: so each task succeeds or fails alone.
+ */
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Metric from "effect/Metric"
+import * as References from "effect/References"
+import type * as Scope from "effect/Scope"
+import { seriesOf } from "../../model/internal/labelled.ts"
+import { harmlessIn } from "../../model/internal/logging.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as tracing from "../../model/internal/tracing.ts"
+import * as Metrics from "../../model/Metrics.ts"
+import type { Database } from "../../prisma/Database.ts"
+import { shared } from "../../provider/internal/statement.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
+import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
+import { Attempt } from "./attempt.ts"
+import * as claimings from "./claiming.ts"
+import type { TaskClaiming } from "./claiming.ts"
+import type { Watch } from "./claims.ts"
+import type { Failed, TaskCode } from "./code.ts"
+import { StaleAttempt } from "./errors.ts"
+import * as failures from "./failure.ts"
+import type { Failure } from "./failure.ts"
+import * as leasesOf from "./leases.ts"
+import * as stores from "./store.ts"
+import type { AttemptEnd, Claim, Claimed, Completed, Completion, Serves, TaskStore } from "./store.ts"
+
+export interface Served {
+  readonly code: TaskCode
+  readonly leaseMs: number
+}
+
+/** An attempt whose handler runs, or has ended with `exit`. */
+export interface Running {
+  readonly claimed: Claimed
+  readonly startMs: number
+  endMs: number
+  exit: Exit.Exit<string, Failed> | undefined
+  /** The handler has sent the completion in its own transaction. */
+  isCommitted: boolean
+  /** A newer attempt has begun, or the task has ended: it was interrupted, and there is nothing to settle. */
+  isLost: boolean
+  /** A shutdown has interrupted it. */
+  isStopped: boolean
+  readonly stop: () => void
+  /** Ends the heartbeat. */
+  readonly release: () => void
+}
+
+export interface Attempts {
+  /** Of every claim. */
+  readonly serves: Serves
+  readonly watch: Watch
+  /** Waits while the leases of running attempts are not renewed. Each claim does. */
+  readonly inTouch: Effect.Effect<void>
+  readonly claiming: Pick<TaskClaiming, "claimAll" | "claimSuspects" | "refused" | "returnClaim">
+  /** Runs the handler of a claimed task. `ended` may be called before this returns. */
+  readonly start: (claimed: Claimed, claimedMs: number, ended: (attempt: Running) => void) => Running
+  /** Completes attempts whose handlers have succeeded. Only what is Done or Stale is settled. */
+  readonly completeAll: (attempts: ReadonlyArray<Running>) => Effect.Effect<ReadonlyArray<Completed>, ProviderError>
+  /** Settles an attempt that has ended, alone. Never fails. */
+  readonly settle: (attempt: Running) => Effect.Effect<void>
+  /** Gives back a task that was claimed, and whose handler did not run. */
+  readonly giveBack: (claimed: Claimed) => Effect.Effect<void>
+  /** For wake-ups without an attempt: when they are to come again; undefined: not. */
+  readonly pass: (
+    answer: Exclude<Claim, Claimed>,
+    deliveryCount: number
+  ) => Effect.Effect<Duration.Duration | undefined>
+}
+
+export const make = Effect.fnUntraced(function*({ database, served, store, watch, workerId }: {
+  readonly database: Database["Service"]
+  readonly store: TaskStore
+  readonly served: ReadonlyMap<string, Served>
+  readonly watch: Watch
+  readonly workerId: string
+}): Effect.fn.Return<Attempts, never, QueueSignals | Scope.Scope> {
+  const clock = yield* Clock.Clock
+  const signals = yield* QueueSignals
+  const context = harmlessIn(yield* Effect.context<never>())
+  const leases = yield* leasesOf.make(store)
+  const serves = {
+    names: [...served.keys()],
+    leaseMs: [...served.values()].map(({ leaseMs }) => leaseMs),
+    workerId
+  }
+  const sharing = { lanes: 2, maxBatch: 500, patience: Duration.seconds(30), repeats: true } as const
+  const watchInTouch: Watch = (foundWork) => (claim) => Effect.andThen(leases.inTouch, watch(foundWork)(claim))
+  const claiming = yield* claimings.make({ serves, signals, store, watch: watchInTouch })
+  const complete = yield* shared(
+    "completeTasks",
+    (items: ReadonlyArray<Completion>) => store.complete(items),
+    { ...sharing, sizeOf: ({ result }) => result?.length ?? 0 }
+  )
+  const fail = yield* shared("failTasks", (items: ReadonlyArray<AttemptEnd>) => store.fail(items), {
+    ...sharing,
+    sizeOf: ({ error }) => error?.length ?? 0
+  })
+  // The end of a task that runs here may be a cancellation.
+  yield* signals.subscribe(Topic.tasks, { received: (_, topic) => leases.check(Topic.taskId(topic)) })
+  const unserved = new Set<string>()
+
+  // -- settling ----------------------------------------------------------------------------------
+
+  /** Until the store answers, under the renewed lease. Fails only with what the store refuses for good. */
+  const settled = <A>(
+    claimed: Claimed,
+    settlement: Effect.Effect<A, ProviderError>,
+    failures = 0
+  ): Effect.Effect<A, ProviderError> =>
+    Effect.catch(settlement, (error) => {
+      if (verdict(error) !== "Kept") return Effect.fail(error)
+      const pause = Duration.min(
+        Duration.min(pauseAfter(failures), longestStorePause),
+        Duration.millis(leaseMsOf(claimed) / 10)
+      )
+      return (failures === 0
+        ? Effect.logWarning("Task worker: attempt not settled yet; its lease is renewed")
+        : Effect.logDebug("Task worker: attempt not settled yet")).pipe(
+          problem(error),
+          Effect.andThen(Effect.sleep(pause)),
+          Effect.andThen(Effect.suspend(() => settled(claimed, settlement, failures + 1)))
+        )
+    })
+
+  const leaseMsOf = (claimed: Claimed) => served.get(claimed.out_name)!.leaseMs
+
+  const ended = (claimed: Claimed, outcome: AttemptEnd["outcome"], failure: Failure | undefined, options: {
+    readonly retryAfter: Duration.Duration | undefined
+    readonly counts: boolean
+  }) =>
+    settled(
+      claimed,
+      fail({
+        task_id: claimed.out_id,
+        attempt: claimed.out_attempt,
+        outcome,
+        error: failure === undefined ? null : failures.encode(failure),
+        delay_ms: options.retryAfter === undefined ? null : Math.ceil(Duration.toMillis(options.retryAfter)),
+        counts: options.counts
+      })
+    ).pipe(
+      Effect.tap((answer) => answer === "Retried" ? signals.announce([{ topic: Topic.outbox }]) : Effect.void)
+    )
+
+  const refused = Effect.logWarning("Task worker: a stale attempt was refused")
+
+  /** What its handler has returned. */
+  const refusedLate = Effect.andThen(refused, Effect.as(Metric.update(Metrics.taskStaleCommits, 1), "stale"))
+
+  const failed = (claimed: Claimed, { errorType, failure, retryAfter }: Failed) =>
+    Effect.flatMap(
+      ended(claimed, failure._tag as AttemptEnd["outcome"], failure, { retryAfter, counts: true }),
+      (answer) =>
+        answer === "Dead"
+          ? Effect.as(Effect.logError("Task worker: task is dead; its last attempt failed"), outcomeOf(failure))
+          : answer === "Stale"
+          ? Effect.as(
+            errorType === "StaleAttempt"
+              ? refused
+              : Effect.logInfo("Task worker: the task has ended, or a newer attempt has begun"),
+            "stale"
+          )
+          : Effect.as(Effect.logInfo("Task worker: attempt failed; another one follows"), outcomeOf(failure))
+    ).pipe(Effect.annotateLogs({ error_type: errorType }))
+
+  const completed = ({ claimed }: Running, answer: Completed) => {
+    switch (answer) {
+      case "Done":
+        return Effect.succeed("completed")
+      case "Stale":
+        return refusedLate
+      case "Uncommitted":
+        return failed(claimed, {
+          failure: { _tag: "Died", problem: "the transaction that committed the task was rolled back" },
+          errorType: "TaskDied",
+          retryAfter: Duration.seconds(1)
+        })
+    }
+  }
+
+  /** The store will never take this end of the attempt, so running the handler again would only repeat that. */
+  const refusedBy = (claimed: Claimed, error: ProviderError) =>
+    Effect.logError("Task worker: attempt fails, the database refuses its result").pipe(
+      problem(error),
+      Effect.andThen(failed(claimed, {
+        failure: { _tag: "Died", problem: `the database refuses its result: ${error.reason.message}` },
+        errorType: error.reason._tag,
+        retryAfter: undefined
+      }))
+    )
+
+  /** The outcome, for the metrics. */
+  const settle = (attempt: Running): Effect.Effect<string, ProviderError> => {
+    const { claimed, exit, isLost, isStopped } = attempt
+    if (isLost) {
+      return Effect.as(
+        Effect.logInfo("Task worker: attempt interrupted; it is lost, or its task was cancelled"),
+        "lost"
+      )
+    }
+    if (exit === undefined) return Effect.as(giveBack(claimed), "given_back")
+    if (Exit.isSuccess(exit)) {
+      return Effect.flatMap(settled(claimed, complete(completionOf(attempt))), (answer) => completed(attempt, answer))
+    }
+    if (isStopped && Cause.hasInterruptsOnly(exit.cause)) return Effect.as(giveBack(claimed), "given_back")
+    const reason = exit.cause.reasons.find((reason) => reason._tag === "Fail")
+    return failed(
+      claimed,
+      reason?.error ?? {
+        failure: {
+          _tag: "Died",
+          problem: Cause.hasInterruptsOnly(exit.cause) ? "the handler interrupted itself" : "the handler died"
+        },
+        errorType: "TaskDied",
+        retryAfter: Duration.seconds(1)
+      }
+    )
+  }
+
+  /** A shutdown has interrupted it: the attempt does not count. */
+  const giveBack = (claimed: Claimed) =>
+    ended(claimed, "GivenBack", undefined, { retryAfter: Duration.zero, counts: false }).pipe(
+      Effect.timeout(farewellMs),
+      Effect.catch((error) =>
+        Effect.logWarning("Task worker: attempt not given back; another one follows after its lease").pipe(
+          Effect.annotateLogs({ error: error.message })
+        )
+      ),
+      Effect.asVoid
+    )
+
+  const described = ({ out_attempt, out_id, out_name }: Claimed) => ({
+    task_name: out_name,
+    task_id: out_id,
+    attempt: out_attempt
+  })
+
+  const count = ({ claimed, endMs, startMs }: Running, outcome: string, services: Context.Context<never>) => {
+    attempts(claimed.out_name, outcome).updateUnsafe(1, services)
+    duration(claimed.out_name, outcome).updateUnsafe((endMs - startMs) / 1000, services)
+  }
+
+  // -- running -----------------------------------------------------------------------------------
+
+  const serviceOf = ({ out_attempt: attempt, out_id: taskId, out_name: taskName }: Claimed, committing: () => void) => {
+    const stale = Effect.suspend(() =>
+      Effect.andThen(Metric.update(Metrics.taskStaleCommits, 1), Effect.fail(new StaleAttempt({ taskId, attempt })))
+    )
+    return Attempt.of({
+      taskName,
+      taskId,
+      attempt,
+      idempotencyKey: taskId,
+      workerId,
+      commit: (connection, result) =>
+        Effect.gen(function*() {
+          const text = yield* served.get(taskName)!.code.encodeResult(result)
+          committing()
+          const [outcome] = yield* stores.within(connection, database.schema).complete(
+            [{ task_id: taskId, attempt, result: text, is_committed: false }],
+            true
+          )
+          if (outcome !== "Done") return yield* stale
+        }),
+      lock: (connection) =>
+        Effect.flatMap(
+          stores.within(connection, database.schema).lockAttempt(taskId, attempt),
+          (isNewest) => isNewest ? Effect.void : stale
+        )
+    })
+  }
+
+  const spanOf = (claimed: Claimed, services: Context.Context<never>) =>
+    tracing.openUnsafe(services, () => ({
+      name: `task ${claimed.out_name}`,
+      traceparent: claimed.out_trace_context ?? undefined,
+      kind: "consumer",
+      describe: (span) => {
+        span.attribute("duroxide.task_name", claimed.out_name)
+        span.attribute("duroxide.task_id", claimed.out_id)
+        span.attribute("duroxide.attempt", claimed.out_attempt)
+      }
+    }))
+
+  const bases = new Map(
+    [...served].map(([name, { code }]) => [name, Context.merge(context, code.services)])
+  )
+
+  const start: Attempts["start"] = (claimed, claimedMs, ended) => {
+    const { code, leaseMs } = served.get(claimed.out_name)!
+    const base = bases.get(claimed.out_name)!
+    const lease = leases.hold({
+      taskId: claimed.out_id,
+      attempt: claimed.out_attempt,
+      leaseMs,
+      // It may have ended itself, unless the transaction in which it did was rolled back.
+      onLost: () => void (running.isCommitted ? Effect.runForkWith(base)(loseUnlessCommitted()) : lose())
+    }, claimedMs)
+    const lose = () => {
+      running.isLost = true
+      fiber.interruptUnsafe()
+    }
+    const loseUnlessCommitted = () =>
+      settled(claimed, complete(completionOf(running))).pipe(
+        Effect.tap((answer) => Effect.sync(() => answer === "Stale" && running.exit === undefined && lose())),
+        Effect.ignore
+      )
+    const running: Running = {
+      claimed,
+      startMs: monotonicMs(clock),
+      endMs: 0,
+      exit: undefined,
+      isCommitted: false,
+      isLost: false,
+      isStopped: false,
+      stop: () => {
+        running.isStopped = true
+        fiber.interruptUnsafe()
+      },
+      release: () => leases.release(lease)
+    }
+    const annotated = Context.add(base, References.CurrentLogAnnotations, {
+      ...Context.get(base, References.CurrentLogAnnotations),
+      ...described(claimed)
+    })
+    const span = spanOf(claimed, context)
+    const services = Context.add(
+      tracing.withSpan(annotated, span),
+      Attempt,
+      serviceOf(claimed, () => {
+        running.isCommitted = true
+      })
+    )
+    const fiber = Effect.runForkWith(services)(code.run(claimed.out_payload, claimed.out_counted))
+    fiber.addObserver((exit) => {
+      running.exit = exit
+      claiming.release(claimed)
+      running.endMs = monotonicMs(clock)
+      if (span !== undefined) tracing.endUnsafe(span, running.isLost ? Exit.interrupt() : exit, clock)
+      ended(running)
+    })
+    return running
+  }
+
+  // ----------------------------------------------------------------------------------------------
+
+  return {
+    serves,
+    watch: watchInTouch,
+    inTouch: leases.inTouch,
+    claiming,
+    start,
+    completeAll: (all) =>
+      Effect.tap(store.complete(all.map(completionOf)), (outcomes) =>
+        Effect.withFiber((fiber) => {
+          const stale = all.filter((attempt, i) => {
+            if (outcomes[i] === "Done") count(attempt, "completed", fiber.context)
+            return outcomes[i] === "Stale"
+          })
+          return Effect.forEach(stale, (attempt) =>
+            Effect.map(refusedLate, (outcome) => count(attempt, outcome, fiber.context)).pipe(
+              Effect.annotateLogs(described(attempt.claimed))
+            ), { discard: true })
+        })),
+    settle: (attempt) =>
+      settle(attempt).pipe(
+        Effect.catch((error) => refusedBy(attempt.claimed, error)),
+        Effect.flatMap((outcome) => Effect.withFiberSucceed((fiber) => count(attempt, outcome, fiber.context))),
+        Effect.catch((error) =>
+          Effect.logError("Task worker: attempt not settled; another one follows after its lease").pipe(
+            Effect.annotateLogs({ error: error.message })
+          )
+        ),
+        Effect.annotateLogs(described(attempt.claimed))
+      ),
+    giveBack: (claimed) =>
+      Effect.suspend(() => {
+        claiming.release(claimed)
+        return Effect.annotateLogs(giveBack(claimed), described(claimed))
+      }),
+    pass: (answer, deliveryCount) => {
+      switch (answer.out_outcome) {
+        case "Locked":
+          if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
+          return Effect.succeed(Duration.millis(Math.min(100 * 2 ** (deliveryCount - 1), 30_000)))
+        case "Suspect":
+          // Others of this worker, or another worker, may have room for it soon.
+          if (deliveryCount >= mostDeliveries) return Effect.succeed(undefined)
+          return Effect.succeed(Duration.millis(Math.min(500 * 2 ** (deliveryCount - 1), 30_000)))
+        case "NotDue":
+          // It came early. Further off, there is a row of the outbox for then, and the sweep.
+          return Effect.succeed(answer.out_due_ms <= soonMs ? Duration.millis(answer.out_due_ms) : undefined)
+        case "Unserved": {
+          const isKnown = unserved.has(answer.out_name)
+          unserved.add(answer.out_name)
+          return Effect.logWarning("Task worker: no handler for this task here; its wake-up is given back").pipe(
+            Effect.when(Effect.succeed(!isKnown)),
+            Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
+            Effect.as(deliveryCount >= mostDeliveries ? undefined : Duration.millis(unservedPauseMs(deliveryCount)))
+          )
+        }
+        case "Exhausted":
+          return Effect.logError("Task worker: task is dead; its last attempt was lost").pipe(
+            Effect.annotateLogs({ task_name: answer.out_name, task_id: answer.out_id }),
+            Effect.andThen(Metric.update(attempts(answer.out_name, "lost"), 1)),
+            Effect.as(undefined)
+          )
+        default:
+          return Effect.succeed(undefined)
+      }
+    }
+  }
+})
+
+// internal
+
+const attempts = seriesOf(Metrics.taskAttempts)
+
+const duration = seriesOf(Metrics.taskDuration)
+
+const soonMs = 10_000
+
+const farewellMs = 5_000
+
+/** Of an attempt whose handler has succeeded. */
+const completionOf = ({ claimed, exit, isCommitted }: Running): Completion => ({
+  task_id: claimed.out_id,
+  attempt: claimed.out_attempt,
+  result: isCommitted || exit === undefined || Exit.isFailure(exit) ? null : exit.value,
+  is_committed: isCommitted
+})
+
+/**
+ * A worker of the same queue that serves the task gets its wake-up soon, even if this one is faster a few times; without
+ * such a worker, it comes back ever more seldom.
+ */
+const unservedPauseMs = (deliveryCount: number) => deliveryCount === 1 ? 0 : 50 * 2 ** Math.max(deliveryCount - 5, 0)
+
+/**
+ * Then a wake-up is dropped, before its queue makes it a dead letter: the sweep wakes the task again, and so does a worker that
+ * begins to serve it.
+ */
+const mostDeliveries = 15
+
+const outcomeOf = ({ _tag }: Failure) => _tag === "TimedOut" ? "timed_out" : _tag.toLowerCase()

@@ -1,0 +1,125 @@
+/**
+ * How an orchestration runs a task: activities create and cancel it, and its end arrives in a mailbox of its own.
+ *
+ * An activity that creates a task twice finds the first one, by the idempotency key of its call. The name of the mailbox
+ * contains the id of the task, which is recorded as the result of the activity.
+ */
+import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
+import * as Schema from "effect/Schema"
+import * as Activity from "../../Activity.ts"
+import * as Mailbox from "../../Mailbox.ts"
+import type * as payloads from "../../model/internal/payload.ts"
+import * as taskMail from "../../model/internal/taskMail.ts"
+import type { Instance } from "../../Orchestration.ts"
+import { TaskCancelled, TaskDied, TaskTimedOut, TaskUnavailable } from "./errors.ts"
+import type { OfTask } from "./errors.ts"
+import * as failures from "./failure.ts"
+import { problemOfKey } from "./settings.ts"
+import type { Settings } from "./settings.ts"
+
+/** What is stored of a task that has ended. */
+export const End = Schema.Struct({
+  status: Schema.String,
+  result: Schema.NullOr(Schema.String),
+  error: Schema.NullOr(Schema.String)
+})
+export type End = typeof End.Type
+
+/** Until the store answers: 1 second to 1 minute. */
+const untilStored = Schedule.min([Schedule.exponential("1 second"), Schedule.spaced("1 minute")])
+
+/** Answers with the id of the task. */
+export const CreateTask = Activity.make(taskMail.createTask, {
+  payload: { name: Schema.String, payload: Schema.String, queue: Schema.String, maxAttempts: Schema.Number },
+  success: Schema.String,
+  retry: untilStored
+})
+
+/**
+ * Creates the task of a key, unless it exists. Answers with its end, or with the mailbox of the call in which it will arrive.
+ * Others may wait for it as well, so it is not cancelled with the call.
+ */
+export const RunTask = Activity.make(taskMail.runTask, {
+  payload: {
+    name: Schema.String,
+    payload: Schema.String,
+    queue: Schema.String,
+    maxAttempts: Schema.Number,
+    key: Schema.String
+  },
+  success: Schema.Union([End, Schema.Struct({ mailbox: Schema.String })]),
+  retry: untilStored
+})
+
+export const CancelTask = Activity.make("duroxide-prisma/CancelTask", {
+  payload: { taskId: Schema.String },
+  retry: untilStored
+})
+
+interface Codecs<P, A, E> {
+  readonly payload: payloads.Payload<P>
+  readonly success: payloads.Payload<A>
+  readonly error: payloads.Payload<E>
+}
+
+export const execute = <P, A, E>(
+  name: string,
+  { maxAttempts, queue }: Settings,
+  codecs: Codecs<P, A, E>,
+  value: P,
+  key: string | undefined
+): Effect.Effect<A, E | OfTask, Instance> =>
+  key !== undefined ?
+    shared(name, { maxAttempts, queue }, codecs, value, key) :
+    // Once the creation is under way, the task may exist: only after its id is known it can be cancelled.
+    Effect.uninterruptibleMask((restore) =>
+      Effect.gen(function*() {
+        const payload = yield* Effect.orDie(codecs.payload.encode(value))
+        const taskId = yield* CreateTask.execute({ name, payload, queue, maxAttempts })
+        const end = yield* restore(Mailbox.make(taskMail.mailboxOf(taskId), { payload: End }).take).pipe(
+          Effect.onInterrupt(() => CancelTask.execute({ taskId }))
+        )
+        return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
+      })
+    )
+
+const shared = Effect.fnUntraced(function*<P, A, E>(
+  name: string,
+  { maxAttempts, queue }: Pick<Settings, "maxAttempts" | "queue">,
+  codecs: Codecs<P, A, E>,
+  value: P,
+  key: string
+): Effect.fn.Return<A, E | OfTask, Instance> {
+  const problem = problemOfKey(key)
+  if (problem !== undefined) return yield* Effect.die(new RangeError(`key of task "${name}" is refused: ${problem}`))
+  const payload = yield* Effect.orDie(codecs.payload.encode(value))
+  const answer = yield* RunTask.execute({ name, payload, queue, maxAttempts, key })
+  const end = "mailbox" in answer ? yield* Mailbox.make(answer.mailbox, { payload: End }).take : answer
+  return yield* Effect.catchTag(outcomeOf(name, codecs, end), "PayloadMismatch", Effect.die)
+})
+
+/** The result or failure of a task that has ended. */
+export const outcomeOf = <A, E>(
+  taskName: string,
+  codecs: Pick<Codecs<never, A, E>, "success" | "error">,
+  { error, result, status }: End
+): Effect.Effect<A, E | OfTask | payloads.PayloadMismatch> =>
+  Effect.suspend((): Effect.Effect<A, E | OfTask | payloads.PayloadMismatch> => {
+    if (status === "Completed") return codecs.success.decode(result ?? "null")
+    const failure = failures.decode(error)
+    switch (failure._tag) {
+      case "Failed":
+        return Effect.flatMap(codecs.error.decode(failure.error), Effect.fail)
+      case "Died":
+        return Effect.fail(new TaskDied({ taskName, problem: failure.problem }))
+      case "Lost":
+        return Effect.fail(new TaskDied({ taskName, problem: "the worker of its last attempt was lost" }))
+      case "Unavailable":
+        return Effect.fail(new TaskUnavailable({ taskName, problem: failure.problem }))
+      case "TimedOut":
+        return Effect.fail(new TaskTimedOut({ taskName, timeoutMs: failure.timeoutMs }))
+      case "Cancelled":
+        return Effect.fail(new TaskCancelled({ taskName, reason: failure.reason }))
+    }
+  })

@@ -1,0 +1,176 @@
+/**
+ * Claims of one worker: of tasks that wake-ups name, in sets. What a claim without an answer may have taken is given back.
+ *
+ * A claim leaves out suspects. A second statement claims those, as many as the worker may hold beside the ones it has, so only
+ * one of these is under way at a time. Claims of other tasks never wait for each other. The wake-up of a suspect that is refused
+ * comes again after a pause, or as soon as the worker has room for it: when another suspect has ended, or has proved itself.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as FiberSet from "effect/FiberSet"
+import type * as Scope from "effect/Scope"
+import * as Semaphore from "effect/Semaphore"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { makeAdmission, suspectAfter, suspectGroups } from "../../provider/driver/suspects.ts"
+import { makeSuspects } from "../../provider/internal/locks.ts"
+import { isAnswerLost, isLockedElsewhere, isOfOneCall, retried, shared } from "../../provider/internal/statement.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { QueueSignals } from "../../queue/internal/signals.ts"
+import type { Watch } from "./claims.ts"
+import * as returns from "./returns.ts"
+import * as stores from "./store.ts"
+import type { Claim, Claimed, Serves, TaskStore, Wakeup } from "./store.ts"
+
+type ClaimSet = (
+  wakeups: ReadonlyArray<Wakeup>
+) => Effect.Effect<ReadonlyArray<Exit.Exit<Claim, ProviderError>>>
+
+/** The wake-up of a suspect, given back. */
+export interface Refused {
+  /** Attempts of its task that were lost one after another. */
+  readonly lost: number
+  /** How long until it comes again by itself. */
+  readonly delay: Duration.Duration
+  /** Lets it come at once. */
+  readonly recall: Effect.Effect<void>
+}
+
+export interface TaskClaiming {
+  /** Claims no suspects: their wake-ups are answered so. */
+  readonly claimAll: ClaimSet
+  /** Claims those of a set that may run beside the suspects that this worker holds. */
+  readonly claimSuspects: ClaimSet
+  readonly refused: (wakeup: Refused) => void
+  /** Gives back, in the background, what a claim may have taken whose answer is lost. */
+  readonly returnClaim: (claimId: number) => Effect.Effect<void>
+  /** The handler of a claimed task has ended, or will not run. */
+  readonly release: (claimed: Claimed) => void
+}
+
+export const make = Effect.fnUntraced(function*({ serves, signals, store, watch }: {
+  readonly serves: Serves
+  readonly signals: QueueSignals["Service"]
+  readonly store: TaskStore
+  readonly watch: Watch
+}): Effect.fn.Return<TaskClaiming, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
+  const run = yield* FiberSet.makeRuntime<never, void, never>()
+  const lane = yield* Semaphore.make(1)
+  const returnClaim = yield* returns.make({
+    returnClaims: (claimIds) => store.returnClaims(serves.workerId, claimIds),
+    signals
+  })
+
+  // -- suspects ----------------------------------------------------------------------------------
+
+  const waiting: Array<Refused & { readonly untilMs: number }> = []
+
+  /** Those that the worker has room for come again, in their order. */
+  const recall = () => {
+    const nowMs = monotonicMs(clock)
+    const admits = makeAdmission(suspects.room())
+    while (waiting.length > 0) {
+      const [{ lost, recall, untilMs }] = waiting as [typeof waiting[number]]
+      if (untilMs > nowMs) {
+        if (!admits(lost)) return
+        run(recall)
+      }
+      waiting.shift()
+    }
+  }
+
+  const suspects = makeSuspects(clock, (forMs) => {
+    // A timer may be early.
+    run(Effect.provideService(Effect.delay(Effect.sync(recall), forMs + 1), InBackground, true))
+  })
+
+  const refused = (wakeup: Refused) => {
+    // More could not come together.
+    if (waiting.length < suspectGroups[0]!) {
+      waiting.push({ ...wakeup, untilMs: monotonicMs(clock) + Duration.toMillis(wakeup.delay) })
+    }
+    // Others may have ended since it was refused.
+    recall()
+  }
+
+  // -- claims ------------------------------------------------------------------------------------
+
+  /** Repeated with its id: what an earlier statement has claimed is answered again. */
+  const claim = (
+    wakeups: ReadonlyArray<Wakeup>,
+    groups: ReadonlyArray<number>,
+    mayRepeat: (error: ProviderError) => boolean
+  ) =>
+    Effect.suspend(() => {
+      const claimId = stores.makeClaimId()
+      /** That of any of its statements. */
+      let isLost = false
+      return store.claim(wakeups, serves, { claimId, suspects: groups }).pipe(
+        watch((answers) => answers.some(({ out_outcome }) => out_outcome === "Claimed")),
+        Effect.tapError((error) => Effect.sync(() => (isLost ||= isAnswerLost(error)))),
+        (call) => retried(call, mayRepeat),
+        Effect.tapError(() => isLost ? returnClaim(claimId) : Effect.void)
+      )
+    })
+
+  const claimOne = yield* shared<Wakeup, Claim>(
+    "claimTasks",
+    (wakeups) =>
+      claim(
+        wakeups,
+        noSuspects,
+        (error) => !isLockedElsewhere(error) && (wakeups.length === 1 || !isOfOneCall(error))
+      ),
+    { lanes: 2, maxBatch: 500, patience: Duration.seconds(30) }
+  )
+
+  /** Fails only if one of them may be why. */
+  const claimSet = (wakeups: ReadonlyArray<Wakeup>, groups: ReadonlyArray<number>) =>
+    claim(wakeups, groups, (error) => !isOfOneCall(error)).pipe(
+      Effect.map((answers) => answers.map((answer) => Exit.succeed(answer))),
+      Effect.catch((error) =>
+        isOfOneCall(error) ? Effect.fail(error) : Effect.succeed(wakeups.map(() => Exit.fail(error)))
+      )
+    )
+
+  /** One by one, if the set fails: each beside those before it. */
+  const claimBeside: ClaimSet = (wakeups) =>
+    Effect.suspend(() => claimSet(wakeups, suspects.room())).pipe(
+      Effect.tap((answers) =>
+        Effect.sync(() => {
+          for (const answer of answers) {
+            if (Exit.isFailure(answer) || answer.value.out_outcome !== "Claimed") continue
+            suspects.lock(keyOf(answer.value), answer.value.out_lost, Infinity)
+          }
+        })
+      ),
+      Effect.catch((error) =>
+        wakeups.length === 1
+          ? Effect.succeed([Exit.fail(error)])
+          : Effect.map(Effect.forEach(wakeups, (wakeup) => claimBeside([wakeup])), (answers) => answers.flat())
+      )
+    )
+
+  return {
+    claimAll: (wakeups) =>
+      Effect.catch(
+        claimSet(wakeups, noSuspects),
+        () => Effect.forEach(wakeups, (wakeup) => Effect.exit(claimOne(wakeup)), { concurrency: "unbounded" })
+      ),
+    claimSuspects: (wakeups) => lane.withPermits(1)(claimBeside(wakeups)),
+    refused,
+    returnClaim,
+    release: (claimed) => {
+      if (claimed.out_lost >= suspectAfter && suspects.release(keyOf(claimed))) recall()
+    }
+  }
+})
+
+// internal
+
+const noSuspects = suspectGroups.map(() => 0)
+
+const keyOf = ({ out_attempt, out_id }: Claimed) => `${out_id}/${out_attempt}`

@@ -1,0 +1,44 @@
+/**
+ * What a worker runs for a task: the service through which the layer of a handler reaches it.
+ */
+import * as Context from "effect/Context"
+import type * as Duration from "effect/Duration"
+import type * as Effect from "effect/Effect"
+import type { PayloadMismatch, PayloadTooLarge } from "../../model/internal/payload.ts"
+import type { Attempt } from "./attempt.ts"
+import type { Failure } from "./failure.ts"
+
+/**
+ * Marks, in the type of a layer, that it provides the handler of the task `Name`.
+ *
+ * @category models
+ * @since 0.2.0
+ */
+export interface TaskHandler<Name extends string> {
+  readonly _: unique symbol
+  readonly name: Name
+}
+
+/** An attempt that did not succeed. */
+export interface Failed {
+  readonly failure: Failure
+  /** For logs: the type of what the handler failed with, never its content. */
+  readonly errorType: string
+  /** Before the next attempt; undefined: there is none, however many attempts are left. */
+  readonly retryAfter: Duration.Duration | undefined
+}
+
+export interface TaskCode {
+  /** All that the handler needs but its attempt: merged once for a worker, which costs more than most handlers. */
+  readonly services: Context.Context<never>
+  /** Encodes a result for `Attempt.commit`. */
+  readonly encodeResult: (result: unknown) => Effect.Effect<string, PayloadMismatch | PayloadTooLarge>
+  /**
+   * Runs the handler, within the timeout of the task. `counted` is the number of attempts so far that count, this one included.
+   * Interruption is passed on. It must have `services`.
+   */
+  readonly run: (payload: string, counted: number) => Effect.Effect<string, Failed, Attempt>
+}
+
+export const taskKey = <Name extends string>(name: Name): Context.Key<TaskHandler<Name>, TaskCode> =>
+  Context.Service<TaskHandler<Name>, TaskCode>(`duroxide-prisma/tasks/Task/${name}`)

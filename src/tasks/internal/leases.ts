@@ -1,0 +1,129 @@
+/**
+ * The heartbeat of a worker: renews the leases of its running attempts, in sets, when half of a lease has passed.
+ *
+ * No database error loses a lease: only the store's own answer does.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import type * as Scope from "effect/Scope"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { TaskStore } from "./store.ts"
+
+export interface Held {
+  readonly taskId: string
+  readonly attempt: number
+  readonly leaseMs: number
+  /** A newer attempt has begun, or the task has ended. */
+  readonly onLost: () => void
+  /** Monotonic milliseconds of the next renewal. */
+  dueMs: number
+  /** Monotonic milliseconds until which it is certain to be live. */
+  untilMs: number
+}
+
+export interface Leases {
+  /** Until it is released. The lease began no earlier than `sinceMs`, monotonic milliseconds. */
+  readonly hold: (lease: Omit<Held, "dueMs" | "untilMs">, sinceMs: number) => Held
+  readonly release: (lease: Held) => void
+  /** Renews the lease of the task's newest attempt here at once, to learn whether it is lost. */
+  readonly check: (taskId: string) => void
+  /**
+   * Waits while a lease is not renewed and about to end. Otherwise the first claim after an outage would take tasks whose
+   * handlers run here, or whose results wait here to be stored.
+   */
+  readonly inTouch: Effect.Effect<void>
+}
+
+export const make = Effect.fnUntraced(function*(
+  store: Pick<TaskStore, "renew">
+): Effect.fn.Return<Leases, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
+  const leases = new Set<Held>()
+  const newest = new Map<string, Held>()
+  const changed = Latch.makeUnsafe()
+  /** Opened when a renewal was answered, or a lease is released. */
+  const kept = Latch.makeUnsafe()
+  /** Monotonic milliseconds at which the loop looks. */
+  let nextMs = Infinity
+
+  const renew = (due: ReadonlyArray<Held>) =>
+    Effect.suspend(() => {
+      const startMs = monotonicMs(clock)
+      return store.renew(due.map(({ attempt, leaseMs, taskId }) => ({ task_id: taskId, attempt, lease_ms: leaseMs })))
+        .pipe(
+          Effect.map((outcomes) => {
+            for (const [i, lease] of due.entries()) {
+              if (!leases.has(lease)) continue
+              lease.dueMs = startMs + lease.leaseMs / 2
+              lease.untilMs = startMs + lease.leaseMs
+              if (outcomes[i] === "Done") continue
+              leases.delete(lease)
+              lease.onLost()
+            }
+            kept.openUnsafe()
+          }),
+          Effect.catch((error) => {
+            for (const lease of due) lease.dueMs = monotonicMs(clock) + Math.min(lease.leaseMs / 10, longestRetryMs)
+            return Effect.logWarning("Task worker: leases not renewed yet").pipe(
+              Effect.annotateLogs({ package: "duroxide-prisma", leases: due.length, error: error.message })
+            )
+          })
+        )
+    })
+
+  yield* Effect.forever(Effect.suspend(() => {
+    const nowMs = monotonicMs(clock)
+    // One that is due soon travels along.
+    const due = [...leases].filter(({ dueMs, leaseMs }) => dueMs <= nowMs + leaseMs / 8)
+    if (due.some(({ dueMs }) => dueMs <= nowMs)) return renew(due.slice(0, mostPerStatement))
+    changed.closeUnsafe()
+    nextMs = Math.min(...[...leases].map(({ dueMs }) => dueMs))
+    return nextMs === Infinity
+      ? changed.await
+      : Effect.raceFirst(Effect.sleep(Math.max(1, nextMs - nowMs)), changed.await)
+  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+
+  const inTouch: Effect.Effect<void> = Effect.suspend(() => {
+    const nowMs = monotonicMs(clock)
+    let isEnding = false
+    for (const { leaseMs, untilMs } of leases) isEnding ||= untilMs - leaseMs / 4 <= nowMs
+    if (!isEnding) return Effect.void
+    kept.closeUnsafe()
+    return Effect.andThen(kept.await, inTouch)
+  })
+
+  return {
+    inTouch,
+    hold: ({ leaseMs, ...lease }, sinceMs) => {
+      const held: Held = { ...lease, leaseMs, dueMs: sinceMs + leaseMs / 2, untilMs: sinceMs + leaseMs }
+      // The loop mostly knows of an earlier one.
+      if (held.dueMs < nextMs) {
+        nextMs = held.dueMs
+        changed.openUnsafe()
+      }
+      leases.add(held)
+      newest.set(held.taskId, held)
+      return held
+    },
+    release: (held) => {
+      leases.delete(held)
+      kept.openUnsafe()
+      if (newest.get(held.taskId) === held) newest.delete(held.taskId)
+    },
+    check: (taskId) => {
+      const held = newest.get(taskId)
+      if (held === undefined || !leases.has(held)) return
+      held.dueMs = 0
+      changed.openUnsafe()
+    }
+  }
+})
+
+// internal
+
+const mostPerStatement = 1000
+
+/** After an outage, holders renew their leases before others sweep. */
+const longestRetryMs = 1_000

@@ -1,0 +1,64 @@
+/**
+ * The row of a task to create, from its definition and the options of the caller.
+ */
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/internal/payload.ts"
+import * as tracing from "../../model/internal/tracing.ts"
+import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
+import { noDuration, wholeMs } from "../../queue/internal/check.ts"
+import type * as Task from "../Task.ts"
+import { problemOfKey } from "./settings.ts"
+import type { NewTask } from "./store.ts"
+import { timeOrderedUuid } from "./timeOrderedUuid.ts"
+
+/**
+ * How a task is created.
+ *
+ * @category options
+ * @since 0.2.0
+ */
+export type CreateOptions<Payload> = {
+  /**
+   * Makes the creation idempotent: with a key that a task of this name has already, also one that has ended, the id of that
+   * task is returned and nothing is stored. At most 1,024 bytes. A key is free again when its task is deleted after its
+   * retention.
+   */
+  readonly key?: string | undefined
+  /** The first attempt begins no earlier. Defaults to none; up to 10 years. */
+  readonly delay?: Duration.Input | undefined
+} & ([Payload] extends [void] ? { readonly payload?: Payload } : { readonly payload: Payload })
+
+export const newTask = <P extends PayloadSchema>(
+  task: Task.Task<any, P, any, any>,
+  options: CreateOptions<P["Type"]>
+): Effect.Effect<NewTask, PayloadMismatch | PayloadTooLarge | ProviderError> =>
+  Effect.gen(function*() {
+    const { delay, key, payload } = options
+    const problem = key === undefined ? undefined : problemOfKey(key)
+    if (problem !== undefined) return yield* refused("createTasks", "key", problem)
+    const delayMs = delay === undefined ? 0 : wholeMs(delay)
+    if (delayMs === undefined) return yield* refused("createTasks", "delay", noDuration)
+    if (delayMs > longestDelayMs) {
+      return yield* refused("createTasks", "delay", `it is ${delayMs} ms; it must be 0 to 10 years`)
+    }
+    const id = task.wakeup === undefined ? undefined : yield* timeOrderedUuid
+    return {
+      id,
+      name: task.name,
+      key,
+      payload: yield* task.codecs.payload.encode(payload),
+      max_attempts: task.maxAttempts,
+      queue: task.queue,
+      wakeup: id === undefined ? undefined : task.wakeup?.(id),
+      delay_ms: delayMs === 0 ? undefined : delayMs,
+      trace_context: yield* tracing.traceparent
+    }
+  })
+
+export const refused = (operation: string, field: string, problem: string) =>
+  Effect.fail(new ProviderError({ operation, reason: new InvalidInput({ field, problem }) }))
+
+// internal
+
+const longestDelayMs = 10 * 366 * 86_400_000

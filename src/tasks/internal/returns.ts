@@ -1,0 +1,99 @@
+/**
+ * Gives back what claims have taken whose answers are lost: one fiber looks for all claims of a worker.
+ *
+ * A claim may still be under way at the server, so it is looked for three times. No index leads to its tasks: claims that are
+ * due together share a look, and in an outage the pauses grow.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import type * as Scope from "effect/Scope"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import type { QueueSignals } from "../../queue/internal/signals.ts"
+import { Topic } from "../../queue/internal/signals.ts"
+import { longestStorePause, pauseAfter, problem, verdict } from "../../runtime/policies.ts"
+
+export const make = Effect.fnUntraced(function*({ returnClaims, signals }: {
+  /** Those of the claims that had taken tasks. */
+  readonly returnClaims: (claimIds: ReadonlyArray<number>) => Effect.Effect<ReadonlyArray<number>, ProviderError>
+  readonly signals: Pick<QueueSignals["Service"], "announce">
+}): Effect.fn.Return<(claimId: number) => Effect.Effect<void>, never, Scope.Scope> {
+  const clock = yield* Clock.Clock
+  const claims = new Map<number, { looks: number; dueMs: number }>()
+  const added = Latch.makeUnsafe()
+  let failures = 0
+  /** Monotonic milliseconds until which the store is left alone. */
+  let pausedMs = -Infinity
+
+  const look = (claimIds: ReadonlyArray<number>) =>
+    Effect.tap(returnClaims(claimIds), (found) => {
+      failures = 0
+      for (const claimId of found) claims.delete(claimId)
+      return found.length > 0 ? signals.announce([{ topic: Topic.outbox }]) : Effect.void
+    })
+
+  const lookAgain = (claimIds: ReadonlyArray<number>) =>
+    Effect.matchEffect(look(claimIds), {
+      onSuccess: () =>
+        Effect.sync(() => {
+          const nowMs = monotonicMs(clock)
+          for (const claimId of claimIds) {
+            const claim = claims.get(claimId)
+            if (claim === undefined) continue
+            const pauseMs = pausesMs[claim.looks++]
+            if (pauseMs === undefined) claims.delete(claimId)
+            else claim.dueMs = nowMs + pauseMs
+          }
+        }),
+      onFailure: (error) => {
+        if (verdict(error) === "Kept") {
+          const pause = Duration.min(pauseAfter(failures++), longestStorePause)
+          pausedMs = monotonicMs(clock) + Duration.toMillis(pause)
+          return Effect.logDebug("Task worker: claims without an answer not given back yet").pipe(problem(error))
+        }
+        for (const claimId of claimIds) claims.delete(claimId)
+        return notReturned(error)
+      }
+    })
+
+  // Closed after the loop. A last look only: a shutdown does not wait for a claim that may be under way, its leases end.
+  yield* Effect.addFinalizer(() =>
+    Effect.suspend(() => claims.size === 0 ? Effect.void : look([...claims.keys()])).pipe(
+      Effect.timeout(farewellMs),
+      Effect.catch(notReturned)
+    )
+  )
+
+  yield* Effect.forever(Effect.suspend(() => {
+    const nowMs = monotonicMs(clock)
+    const nextMs = Math.max(pausedMs, Math.min(...[...claims.values()].map(({ dueMs }) => dueMs)))
+    if (nextMs <= nowMs) {
+      return lookAgain([...claims].flatMap(([claimId, { dueMs }]) => dueMs <= nowMs ? [claimId] : []))
+    }
+    added.closeUnsafe()
+    return nextMs === Infinity
+      ? added.await
+      : Effect.raceFirst(Effect.sleep(Math.ceil(nextMs - nowMs)), added.await)
+  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+
+  return (claimId) =>
+    Effect.sync(() => {
+      claims.set(claimId, { looks: 0, dueMs: monotonicMs(clock) })
+      added.openUnsafe()
+    })
+})
+
+// internal
+
+/** Before the second look, and the third. */
+const pausesMs = [1_000, 10_000]
+
+const farewellMs = 5_000
+
+const notReturned = (error: { readonly message: string }) =>
+  Effect.logWarning("Task worker: a claim without an answer was not given back; its leases must end").pipe(
+    Effect.annotateLogs({ error: error.message })
+  )

@@ -1,0 +1,114 @@
+/**
+ * Runs the handler of a task, and says how the attempt ended.
+ */
+import * as Cause from "effect/Cause"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { describe } from "../../model/internal/defect.ts"
+import { errorTypeOf } from "../../model/internal/errorType.ts"
+import { InHandler } from "../../model/internal/inHandler.ts"
+import * as payloads from "../../model/internal/payload.ts"
+import type { Attempt } from "./attempt.ts"
+import type { Failed, TaskCode } from "./code.ts"
+import { StaleAttempt, TaskDied, TaskTimedOut, TaskUnavailable } from "./errors.ts"
+import type { Failure } from "./failure.ts"
+import * as retries from "./retry.ts"
+import { outageIn } from "./unavailable.ts"
+
+export const runner = <P, A, E, R>({ codecs, handler, name, retry, timeout }: {
+  readonly name: string
+  readonly codecs: {
+    readonly payload: payloads.Payload<P>
+    readonly success: payloads.Payload<A>
+    readonly error: payloads.Payload<E>
+  }
+  readonly handler: (payload: P) => Effect.Effect<A, E, R>
+  readonly retry: retries.Policy<E> | undefined
+  readonly timeout: Option.Option<Duration.Duration>
+}): TaskCode["run"] => {
+  const schedule = retry?.schedule ?? retries.defaultSchedule
+
+  const failed = Effect.fnUntraced(function*(
+    counted: number,
+    outcome: retries.Outcome<E>,
+    failure: Failure,
+    errorType = errorTypeOf(outcome)
+  ) {
+    const retryAfter = retry?.while?.(outcome) === false
+      ? undefined
+      : yield* retries.pauseAfter(schedule, counted, outcome)
+    return yield* Effect.fail<Failed>({ failure, errorType, retryAfter })
+  })
+
+  const died = (counted: number, problem: string, errorType?: string) =>
+    failed(counted, new TaskDied({ taskName: name, problem }), { _tag: "Died", problem }, errorType)
+
+  const limited = <A, E, R>(self: Effect.Effect<A, E, R>): Effect.Effect<A, E | Expired, R> => {
+    if (Option.isNone(timeout)) return self
+    const timeoutMs = Duration.toMillis(timeout.value)
+    return Effect.timeoutOrElse(self, { duration: timeoutMs, orElse: () => Effect.fail(new Expired(timeoutMs)) })
+  }
+
+  return (text, counted) =>
+    Effect.suspend(() => codecs.payload.decode(text)).pipe(
+      Effect.orDie,
+      Effect.flatMap((value) => Effect.scoped(Effect.suspend(() => handler(value)))),
+      Effect.provideService(InHandler, true),
+      limited as <A, E>(self: Effect.Effect<A, E, any>) => Effect.Effect<A, E | Expired, Attempt>,
+      Effect.flatMap((value) => Effect.orDie(codecs.success.encode(value))),
+      Effect.catchCause((cause) => {
+        const typed = Cause.findErrorOption(cause)
+        if (Option.isSome(typed)) {
+          const error = typed.value
+          if (error instanceof Expired) {
+            const { timeoutMs } = error
+            return failed(counted, new TaskTimedOut({ taskName: name, timeoutMs }), { _tag: "TimedOut", timeoutMs })
+          }
+          return Effect.matchEffect(payloads.encodeError(codecs.error, error), {
+            onSuccess: (text) => failed(counted, error, { _tag: "Failed", error: text }),
+            onFailure: ({ message }) => died(counted, message)
+          })
+        }
+        const death = cause.reasons.find((reason) => reason._tag === "Die")
+        if (death === undefined) return Effect.failCause(cause as Cause.Cause<never>)
+        const { message } = describe(death.defect)
+        const stale = staleIn(death.defect)
+        if (stale !== undefined) {
+          return Effect.fail<Failed>({
+            failure: { _tag: "Died", problem: message },
+            errorType: stale._tag,
+            retryAfter: Duration.seconds(1)
+          })
+        }
+        const outage = outageIn(death.defect)
+        if (outage !== undefined) {
+          const { errorType, problem } = outage
+          const error = new TaskUnavailable({ taskName: name, problem })
+          return failed(counted, error, { _tag: "Unavailable", problem }, errorType)
+        }
+        return Effect.logError("Task worker: handler died", Cause.die(death.defect)).pipe(
+          // A logger that throws must not change what is recorded.
+          Effect.exit,
+          Effect.andThen(died(counted, message, errorTypeOf(death.defect)))
+        )
+      })
+    )
+}
+
+// internal
+
+/** A refused `commit` or `lock` rejects the promise of the transaction, and so becomes a defect or the cause of one. */
+const staleIn = (defect: unknown): StaleAttempt | undefined =>
+  defect instanceof StaleAttempt
+    ? defect
+    : defect instanceof Error && defect.cause instanceof StaleAttempt
+    ? defect.cause
+    : undefined
+
+class Expired {
+  readonly timeoutMs: number
+  constructor(timeoutMs: number) {
+    this.timeoutMs = timeoutMs
+  }
+}

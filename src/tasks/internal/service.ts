@@ -1,0 +1,184 @@
+/**
+ * What the service of tasks does beside storing: checks its input, and says how tasks have ended. Any store of tasks will do.
+ */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { createHash, randomUUID } from "node:crypto"
+import * as Activity from "../../Activity.ts"
+import { checkText, problemOfName } from "../../model/internal/identifiers.ts"
+import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/internal/payload.ts"
+import * as taskMail from "../../model/internal/taskMail.ts"
+import * as tracing from "../../model/internal/tracing.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import { noDuration, wholeMs } from "../../queue/internal/check.ts"
+import type * as Task from "../Task.ts"
+import * as calls from "./calls.ts"
+import { TaskNotFound, TaskWaitTimeout } from "./errors.ts"
+import { newTask, refused } from "./newTask.ts"
+import type { CreateOptions } from "./newTask.ts"
+import type { AttemptRecord, DeadTask, Status } from "./reads.ts"
+import type { Created, NewTask, TaskStore } from "./store.ts"
+import type { Wait } from "./waits.ts"
+
+export type Store = Pick<TaskStore, "create" | "cancel" | "redrive">
+
+/** Of single tasks. */
+export interface Reads {
+  readonly status: (taskId: string) => Effect.Effect<Status, ProviderError>
+  readonly attempts: (taskId: string) => Effect.Effect<ReadonlyArray<AttemptRecord>, ProviderError>
+  readonly dead: (name: string | null, limit: number) => Effect.Effect<ReadonlyArray<DeadTask>, ProviderError>
+}
+
+/** The methods of `Tasks`. */
+export const make = ({ reads, store, wait, written }: {
+  readonly store: Store
+  readonly reads: Reads
+  readonly wait: Wait
+  /** Runs after tasks were written that can begin. */
+  readonly written: Effect.Effect<void>
+}) => ({
+  ...creator((tasks) =>
+    Effect.tap(
+      store.create(tasks),
+      (created) => created.some(({ out_is_new }) => out_is_new) ? written : Effect.void
+    )
+  ),
+
+  status: (taskId: string): Effect.Effect<Status, ProviderError> =>
+    isId(taskId) ? reads.status(taskId) : Effect.succeed({ _tag: "NotFound" }),
+
+  wait: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+    task: Task.Task<any, P, S, E>,
+    taskId: string,
+    options?: { readonly timeout?: Parameters<typeof wholeMs>[0] | undefined }
+  ) =>
+    Effect.gen(function*() {
+      const timeout = options?.timeout
+      const timeoutMs = timeout === undefined ? undefined : wholeMs(timeout)
+      if (timeout !== undefined && timeoutMs === undefined) {
+        return yield* refused("awaitTasks", "timeout", noDuration)
+      }
+      if (!isId(taskId)) return yield* new TaskNotFound({ taskId })
+      const end = yield* timeoutMs === undefined ? wait(taskId) : Effect.timeoutOrElse(wait(taskId), {
+        duration: timeoutMs,
+        orElse: () => Effect.fail(new TaskWaitTimeout({ taskId, timeoutMs }))
+      })
+      if (end.out_status === "Missing") return yield* new TaskNotFound({ taskId })
+      return yield* calls.outcomeOf(task.name, task.codecs, {
+        status: end.out_status,
+        result: end.out_result,
+        error: end.out_error
+      })
+    }),
+
+  cancel: (taskId: string, reason: string) =>
+    checkText("reason", reason).pipe(
+      Effect.catch(({ field, problem }) => refused("cancelTasks", field, problem)),
+      Effect.andThen(isId(taskId) ? store.cancel([taskId], reason, true) : Effect.succeed([])),
+      Effect.map(([outcome]) => outcome === "Cancelled")
+    ),
+
+  attempts: (taskId: string) => isId(taskId) ? reads.attempts(taskId) : Effect.succeed([]),
+
+  listDead: (
+    { limit = 100, name }: { readonly name?: string | undefined; readonly limit?: number | undefined } = {}
+  ): Effect.Effect<ReadonlyArray<DeadTask>, ProviderError> =>
+    !(Number.isInteger(limit) && limit >= 1 && limit <= 1000)
+      ? refused("listDeadTasks", "limit", "it must be a whole number from 1 to 1,000")
+      : name === undefined || isName(name)
+      ? reads.dead(name ?? null, limit)
+      : Effect.succeed([]),
+
+  redrive: (which: { readonly ids: ReadonlyArray<string> } | { readonly name: string }) =>
+    Effect.tap(
+      "ids" in which
+        ? store.redrive(which.ids.filter(isId), null, Math.max(1, which.ids.length))
+        : isName(which.name)
+        ? store.redrive(null, which.name, 1000)
+        : Effect.succeed([]),
+      (ids) => ids.length > 0 ? written : Effect.void
+    )
+})
+
+/** The operations that create tasks. */
+export const creator = (
+  send: (tasks: ReadonlyArray<NewTask>) => Effect.Effect<ReadonlyArray<Created>, ProviderError>
+) => {
+  const ids = (tasks: ReadonlyArray<NewTask>) => Effect.map(send(tasks), (rows) => rows.map(({ out_id }) => out_id))
+  return {
+    create: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+      task: Task.Task<any, P, S, E>,
+      options: CreateOptions<P["Type"]>
+    ) => Effect.flatMap(newTask(task, options), (row) => Effect.map(ids([row]), ([id]) => id!)),
+
+    createMany: <P extends PayloadSchema, S extends PayloadSchema, E extends PayloadSchema>(
+      task: Task.Task<any, P, S, E>,
+      many: ReadonlyArray<CreateOptions<P["Type"]>>
+    ): Effect.Effect<ReadonlyArray<string>, PayloadMismatch | PayloadTooLarge | ProviderError> =>
+      many.length === 0
+        ? Effect.succeed([])
+        : many.length > mostTasks
+        ? refused("createTasks", "tasks", `there are ${many.length}, the limit is ${mostTasks}`)
+        : Effect.flatMap(Effect.forEach(many, (options) => newTask(task, options)), ids)
+  }
+}
+
+/** The handlers of the activities through which orchestrations run and cancel tasks. */
+export const activityHandlers = ({ store, written }: {
+  readonly store: Pick<TaskStore, "create" | "cancel" | "join">
+  readonly written: Effect.Effect<void>
+}) =>
+  Layer.mergeAll(
+    calls.CreateTask.toLayer(Effect.fnUntraced(function*({ maxAttempts, name, payload, queue }) {
+      const { executionId, instanceId } = yield* Activity.Call
+      const key = `orchestration/${yield* callId}`
+      const id = randomUUID()
+      const [created] = yield* Effect.orDie(store.create([{
+        id,
+        name,
+        key,
+        payload,
+        max_attempts: maxAttempts,
+        queue,
+        reply_instance_id: instanceId,
+        reply_execution_id: executionId,
+        reply_name: taskMail.mailboxOf(id),
+        trace_context: yield* tracing.traceparent
+      }]))
+      yield* written
+      return created!.out_id
+    })),
+    calls.RunTask.toLayer(Effect.fnUntraced(function*({ key, maxAttempts, name, payload, queue }) {
+      const { executionId, instanceId } = yield* Activity.Call
+      const task = { name, key, payload, max_attempts: maxAttempts, queue, trace_context: yield* tracing.traceparent }
+      const mailbox = taskMail.mailboxOf(yield* callId)
+      while (true) {
+        const [created] = yield* Effect.orDie(store.create([task]))
+        if (created!.out_is_new) yield* written
+        const end = yield* Effect.orDie(store.join(created!.out_id, { instanceId, executionId, mailbox }))
+        if (end === null) return { mailbox }
+        const [status, result, error] = end
+        // Deleted after its retention, since then: there is room for a new one.
+        if (status !== "Missing") return { status, result, error }
+      }
+    })),
+    calls.CancelTask.toLayer(({ taskId }) =>
+      Effect.asVoid(Effect.orDie(store.cancel([taskId], "its orchestration has interrupted it", false)))
+    )
+  )
+
+// internal
+
+/** Like the id of the instance, the idempotency key may be too long for an index. */
+const callId = Effect.map(
+  Activity.Call,
+  ({ idempotencyKey }) => createHash("sha256").update(idempotencyKey).digest("hex")
+)
+
+/** Rows of one statement. */
+const mostTasks = 10_000
+
+/** No task has another one. */
+const isName = (name: string) => typeof name === "string" && problemOfName(name) === undefined
+
+const isId = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)

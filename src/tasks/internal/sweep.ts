@@ -1,0 +1,163 @@
+/**
+ * Finds lost workers and lost wake-ups, deletes ended tasks after their retention, and counts.
+ *
+ * The first sweep also wakes the tasks that no worker has served before; it is repeated while others hold some of them. What
+ * another worker refuses after the first sweep does not count: it comes to this one as well.
+ *
+ * A sweep says when the next task needs a look. Tasks that others claim after it need one later than a lease from then; while
+ * no task has come since, the next sweep is a minute later.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Latch from "effect/Latch"
+import * as Metric from "effect/Metric"
+import type * as Scope from "effect/Scope"
+import { InBackground } from "../../model/internal/inBackground.ts"
+import { seriesOf } from "../../model/internal/labelled.ts"
+import { withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { monotonicMs } from "../../model/internal/monotonic.ts"
+import * as Metrics from "../../model/Metrics.ts"
+import type { ProviderError } from "../../provider/ProviderError.ts"
+import { QueueSignals, Topic } from "../../queue/internal/signals.ts"
+import type { Swept, TaskStore } from "./store.ts"
+
+export const run = Effect.fnUntraced(function*({ inTouch, isBusy, keepDead, keepEnded, names, shortestLease, store }: {
+  readonly store: Pick<TaskStore, "sweep" | "clean">
+  /** Of the tasks that this process serves. */
+  readonly names: ReadonlyArray<string>
+  readonly shortestLease: Duration.Duration
+  readonly keepEnded: Duration.Duration
+  readonly keepDead: Duration.Duration
+  /** Whether handlers run in this process. */
+  readonly isBusy: () => boolean
+  /** Waits while this process cannot renew its leases. */
+  readonly inTouch: Effect.Effect<void>
+}): Effect.fn.Return<void, never, QueueSignals | Scope.Scope> {
+  const signals = yield* QueueSignals
+  const clock = yield* Clock.Clock
+  const leaseMs = Duration.toMillis(shortestLease)
+  /** Monotonic milliseconds. */
+  let nextMs = 0
+  let nextCleanMs = monotonicMs(clock) + cleanMs
+  const earlier = Latch.makeUnsafe()
+  const noLaterThan = (atMs: number) => {
+    if (atMs >= nextMs) return
+    nextMs = atMs
+    earlier.openUnsafe()
+  }
+  // A task was created, or has failed.
+  const received = () => noLaterThan(monotonicMs(clock) + leaseMs + graceMs)
+  yield* signals.subscribe(Topic.outbox, { received, connected: received })
+
+  let isOutage = false
+  let isFull = false
+  let isStarting = true
+  /** Of the first sweep that was answered, monotonic milliseconds. */
+  let servingMs: number | undefined
+  let wakeups = limit
+  const sweep = Effect.suspend(() => {
+    const startMs = monotonicMs(clock)
+    // One that continues the last one must not find this worker busy with the tasks that it has woken. What no worker has served
+    // waits for this one, however busy it is.
+    if (!isFull) wakeups = isBusy() && !isStarting ? mostWakeups : limit
+    const serving = isStarting ? { names, sinceMs: Math.round(startMs - (servingMs ?? startMs)) } : undefined
+    return Effect.matchEffect(store.sweep(limit, wakeups, serving), {
+      onFailure: (error) => {
+        isFull = false
+        isOutage = true
+        nextMs = monotonicMs(clock) + retryMs
+        return Effect.logWarning("Task worker: cannot look for lost work; it tries again").pipe(
+          Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
+        )
+      },
+      onSuccess: (swept) => {
+        servingMs ??= startMs
+        isFull = swept.out_is_full
+        // Those that another transaction holds are tried again soon.
+        isStarting = isStarting && (isFull || swept.out_has_unserved)
+        const isIdle = swept.out_next_ms === null && signals.isConnected()
+        nextMs = startMs + Math.max(
+          isFull ? 0 : betweenMs,
+          Math.min(Number(swept.out_next_ms ?? Infinity), isStarting ? heldMs : isIdle ? idleMs : leaseMs)
+        )
+        return Effect.andThen(count(swept), found(swept, signals))
+      }
+    })
+  })
+
+  const clean = store.clean(Duration.toMillis(keepEnded), Duration.toMillis(keepDead), cleanLimit).pipe(
+    Effect.repeat({ until: (deleted) => deleted < cleanLimit }),
+    Effect.andThen(Effect.sync(() => {
+      if (isOutage) nextMs = monotonicMs(clock) + afterOutageMs
+      isOutage = false
+    })),
+    Effect.catch((error) =>
+      Effect.logWarning("Task worker: cannot delete ended tasks; it tries again").pipe(
+        Effect.annotateLogs({ package: "duroxide-prisma", error: error.message })
+      )
+    )
+  )
+
+  yield* Effect.forever(Effect.suspend(() => {
+    const nowMs = monotonicMs(clock)
+    // After an outage something harmless first: leases may have ended that their holders are about to renew.
+    if (nowMs >= nextCleanMs || isOutage && nowMs >= nextMs) {
+      nextCleanMs = nowMs + cleanMs
+      nextMs = Math.max(nextMs, nowMs + (isOutage ? retryMs : 0))
+      return clean
+    }
+    if (nowMs >= nextMs) return Effect.andThen(inTouch, sweep)
+    earlier.closeUnsafe()
+    return Effect.raceFirst(Effect.sleep(Math.ceil(Math.min(nextMs, nextCleanMs) - nowMs)), earlier.await)
+  })).pipe(Effect.provideService(InBackground, true), Effect.forkScoped)
+})
+
+/** One sweep of a process that runs no tasks. */
+export const once = (
+  store: Pick<TaskStore, "sweep">,
+  signals: QueueSignals["Service"]
+): Effect.Effect<void, ProviderError> =>
+  Effect.flatMap(store.sweep(limit, limit), (swept) => withHarmlessLoggers(found(swept, signals)))
+
+// internal
+
+const found = ({ out_lost, out_woken }: Swept, { announce }: QueueSignals["Service"]) =>
+  out_lost + out_woken === 0 ? Effect.void : Effect.logInfo("Tasks: woken again").pipe(
+    Effect.annotateLogs({ package: "duroxide-prisma", lost_attempts: out_lost, waiting_tasks: out_woken }),
+    Effect.andThen(announce([{ topic: Topic.outbox }]))
+  )
+
+const limit = 1000
+
+/** Of tasks that wait while this worker is busy: with more of them, the others are busy as well, and no wake-up was lost. */
+const mostWakeups = 100
+
+/** The database looks half a second after the end of a lease. */
+const graceMs = 500
+
+const betweenMs = 250
+
+const idleMs = 60_000
+
+/** From a first sweep that could not reach all tasks to the next one. */
+const heldMs = 1_000
+
+const retryMs = 5_000
+
+/** From the first answer after an outage to the next sweep. Holders renew each second. */
+const afterOutageMs = 2_000
+
+const cleanMs = 600_000
+
+const cleanLimit = 500
+
+const tasks = seriesOf(Metrics.tasks)
+
+const count = (swept: Swept) =>
+  Effect.all([
+    Metric.update(tasks("pending"), Number(swept.out_pending)),
+    Metric.update(tasks("running"), Number(swept.out_running)),
+    Metric.update(tasks("dead"), Number(swept.out_dead)),
+    Metric.update(Metrics.taskOldestAge, Number(swept.out_oldest_age_ms) / 1000)
+  ], { discard: true })

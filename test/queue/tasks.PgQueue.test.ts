@@ -1,5 +1,0 @@
-import { PgQueue } from "duroxide-prisma/queue"
-import { queues } from "./utils/tasks.ts"
-import { taskSuite } from "./utils/taskSuite.ts"
-
-taskSuite("PgQueue", PgQueue.layer({ queues }))

@@ -1,0 +1,205 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Result from "effect/Result"
+import { dueInstants, isInstant, parse } from "../../src/recipes/internal/cronInstants.ts"
+import type { CatchUp } from "../../src/recipes/internal/cronInstants.ts"
+
+const at = (text: string) => Date.parse(text)
+
+const schedule = (expression: string, timeZone = "UTC") => Result.getOrThrow(parse(expression, timeZone))
+
+const due = (
+  expression: string,
+  catchUp: CatchUp,
+  firedUntil: string | null,
+  until: string,
+  timeZone?: string
+) =>
+  dueInstants({
+    schedule: schedule(expression, timeZone),
+    catchUp,
+    firedUntilMs: firedUntil === null ? null : at(firedUntil),
+    untilMs: at(until)
+  }).instants.map((instant) => instant.toISOString().replace(".000Z", "Z"))
+
+const policies = ["latest", "all", "none"] as const
+
+describe("the instants that are due:", () => {
+  it("an instant fires at its time and not before, nor twice, by every policy", () => {
+    for (const policy of policies) {
+      assert.deepStrictEqual(due("0 * * * *", policy, "2026-01-01T08:00:00Z", "2026-01-01T08:59:59.999Z"), [])
+      assert.deepStrictEqual(due("0 * * * *", policy, "2026-01-01T08:00:00Z", "2026-01-01T09:00:00Z"), [
+        "2026-01-01T09:00:00Z"
+      ])
+      assert.deepStrictEqual(due("0 * * * *", policy, "2026-01-01T09:00:00Z", "2026-01-01T09:00:00.001Z"), [])
+    }
+  })
+
+  it("instants that were missed: the last one, all, or none", () => {
+    const missed = (policy: CatchUp) => due("0 * * * *", policy, "2026-01-01T08:30:00Z", "2026-01-01T11:30:00Z")
+    assert.deepStrictEqual(missed("latest"), ["2026-01-01T11:00:00Z"])
+    assert.deepStrictEqual(missed("all"), ["2026-01-01T09:00:00Z", "2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"])
+    assert.deepStrictEqual(missed("none"), [])
+  })
+
+  it("with instants that were missed, the present one fires by every policy", () => {
+    const back = (policy: CatchUp) => due("0 * * * *", policy, "2026-01-01T08:30:00Z", "2026-01-01T11:00:30Z")
+    assert.deepStrictEqual(back("latest"), ["2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"])
+    assert.strictEqual(back("all").length, 3)
+    assert.deepStrictEqual(back("none"), ["2026-01-01T11:00:00Z"])
+  })
+
+  it("instants of the last minute all fire, by every policy", () => {
+    for (const policy of policies) {
+      assert.deepStrictEqual(due("*/5 * * * * *", policy, "2026-01-01T08:00:00Z", "2026-01-01T08:00:22Z"), [
+        "2026-01-01T08:00:05Z",
+        "2026-01-01T08:00:10Z",
+        "2026-01-01T08:00:15Z",
+        "2026-01-01T08:00:20Z"
+      ])
+    }
+  })
+
+  it("an instant is on time until it is more than a minute old", () => {
+    const beside = (policy: CatchUp, until: string) => due("*/30 * * * * *", policy, "2026-01-01T07:50:00Z", until)
+    const onTime = ["2026-01-01T08:00:00Z", "2026-01-01T08:00:30Z", "2026-01-01T08:01:00Z"]
+    assert.deepStrictEqual(beside("none", "2026-01-01T08:01:00Z"), onTime)
+    assert.deepStrictEqual(beside("latest", "2026-01-01T08:01:00Z"), ["2026-01-01T07:59:30Z", ...onTime])
+    assert.deepStrictEqual(beside("none", "2026-01-01T08:01:00.001Z"), onTime.slice(1))
+    assert.deepStrictEqual(beside("latest", "2026-01-01T08:01:00.001Z"), onTime)
+  })
+
+  it("a new trigger begins with the instant of its first run", () => {
+    for (const policy of policies) {
+      assert.deepStrictEqual(due("0 8 * * *", policy, null, "2026-01-01T08:00:00Z"), ["2026-01-01T08:00:00Z"])
+      assert.deepStrictEqual(due("*/5 * * * * *", policy, null, "2026-01-01T08:00:22Z"), ["2026-01-01T08:00:20Z"])
+      assert.deepStrictEqual(due("0 8 * * *", policy, null, "2026-01-01T08:01:01Z"), [])
+    }
+  })
+
+  it("many are given in parts that leave none out", () => {
+    const part = (firedUntilMs: number) =>
+      dueInstants({
+        schedule: schedule("* * * * * *"),
+        catchUp: "all",
+        firedUntilMs,
+        untilMs: at("2026-01-01T00:20:00Z")
+      })
+    const first = part(at("2026-01-01T00:00:00Z"))
+    assert.strictEqual(first.instants.length, 1000)
+    assert.isTrue(first.hasMore)
+    const second = part(first.untilMs)
+    assert.strictEqual(second.instants.length, 200)
+    assert.isFalse(second.hasMore)
+    assert.strictEqual(second.instants[0]!.getTime() - first.instants[999]!.getTime(), 1000)
+  })
+
+  it("a year without a scheduler is looked at at once", () => {
+    const year = due("* * * * * *", "latest", "2025-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z")
+    assert.strictEqual(year[0], "2025-12-31T23:59:00Z", "the last one that was missed")
+    assert.strictEqual(year.length, 61)
+  })
+
+  it("daylight saving: the newest that was missed is an instant that all policies know", () => {
+    for (const night of ["2026-03-29", "2026-10-25"]) {
+      for (const minutes of ["30 2", "*/20 *"]) {
+        const from = `${night.slice(0, 8)}${Number(night.slice(8)) - 1}T12:00:00Z`
+        for (let hour = 0; hour < 6; hour++) {
+          const until = `${night}T0${hour}:59:00Z`
+          const find = (policy: CatchUp) => due(`${minutes} * * *`, policy, from, until, "Europe/Berlin")
+          assert.deepStrictEqual(find("latest"), find("all").slice(-1), until)
+        }
+      }
+    }
+  })
+
+  it("daylight saving: the hour of the wall clock stays, each day once", () => {
+    const days = (expression: string, from: string, until: string) =>
+      due(expression, "all", from, until, "Europe/Berlin")
+    assert.deepStrictEqual(days("0 4 * * *", "2026-03-28T00:00:00Z", "2026-03-30T12:00:00Z"), [
+      "2026-03-28T03:00:00Z",
+      "2026-03-29T02:00:00Z",
+      "2026-03-30T02:00:00Z"
+    ])
+    // 2:30 does not exist in the first night, and comes twice in the second.
+    assert.deepStrictEqual(days("30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-30T12:00:00Z"), [
+      "2026-03-29T01:30:00Z",
+      "2026-03-30T00:30:00Z"
+    ])
+    // Of several, the first one counts.
+    assert.deepStrictEqual(days("10,40 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z"), [
+      "2026-03-29T01:10:00Z"
+    ])
+    // Where the clocks go from 2:00 to 2:30.
+    assert.deepStrictEqual(
+      due("10 2 * * *", "all", "2026-10-03T00:00:00Z", "2026-10-04T00:00:00Z", "Australia/Lord_Howe"),
+      ["2026-10-03T15:40:00Z"]
+    )
+    assert.deepStrictEqual(days("30 2 * * *", "2026-10-24T12:00:00Z", "2026-10-26T12:00:00Z"), [
+      "2026-10-25T00:30:00Z",
+      "2026-10-26T01:30:00Z"
+    ])
+  })
+
+  it("daylight saving: intervals continue through the hour that comes twice, and times of the day come once", () => {
+    const every = (minutes: number, from: string, until: string) => {
+      const instants: Array<string> = []
+      for (let ms = at(from); ms <= at(until); ms += minutes * 60_000) {
+        instants.push(new Date(ms).toISOString().slice(11, 16))
+      }
+      return instants
+    }
+    // From midnight UTC to 3:00 UTC, which is 2:00 to 4:00 in autumn, and 1:00 to 5:00 in spring.
+    const nights: ReadonlyArray<readonly [string, ReadonlyArray<string>, ReadonlyArray<string>]> = [
+      [
+        "*/5 * * * *",
+        every(5, "2026-01-01T00:00Z", "2026-01-01T03:00Z"),
+        every(5, "2026-01-01T00:00Z", "2026-01-01T03:00Z")
+      ],
+      ["0 * * * *", ["00:00", "01:00", "02:00", "03:00"], ["00:00", "01:00", "02:00", "03:00"]],
+      ["0 30 * * * *", ["00:30", "01:30", "02:30"], ["00:30", "01:30", "02:30"]],
+      ["0 */2 * * *", ["00:00", "01:00", "03:00"], ["01:00", "02:00"]],
+      ["0 */3 * * *", ["02:00"], ["01:00"]],
+      ["30 2 * * *", ["00:30"], ["01:30"]],
+      ["*/30 2-3 * * *", ["00:00", "00:30", "02:00", "02:30"], ["01:00", "01:30"]],
+      ["15 1-23/2 * * *", ["02:15"], ["00:15", "01:15"]],
+      ["0 2,3 * * 0", ["00:00", "02:00"], ["01:00"]]
+    ]
+    for (const [expression, autumn, spring] of nights) {
+      for (const [day, expected] of [["2026-10-25", autumn], ["2026-03-29", spring]] as const) {
+        const before = `${day.slice(0, 8)}${Number(day.slice(8)) - 1}T23:59:59Z`
+        const all = due(expression, "all", before, `${day}T03:00:00Z`, "Europe/Berlin")
+        assert.deepStrictEqual(all.map((instant) => instant.slice(11, 16)), expected, `${day}: ${expression}`)
+        // However often the trigger runs, each instant fires once.
+        const each: Array<string> = []
+        for (let ms = at(before); ms < at(`${day}T03:00:00Z`); ms += 600_000) {
+          const [from, until] = [new Date(ms).toISOString(), new Date(ms + 600_000).toISOString()]
+          each.push(...due(expression, "all", from, until, "Europe/Berlin"))
+        }
+        assert.deepStrictEqual(each.filter((instant) => at(instant) <= at(`${day}T03:00:00Z`)), all)
+        for (const instant of all) {
+          assert.isTrue(isInstant(schedule(expression, "Europe/Berlin"), new Date(instant)), instant)
+        }
+      }
+    }
+  })
+
+  it("daylight saving: an instant fires by every policy if the last run was in the same night", () => {
+    for (const policy of policies) {
+      const berlin = (expression: string, from: string | null, until: string) =>
+        due(expression, policy, from, until, "Europe/Berlin")
+      assert.deepStrictEqual(berlin("30 2 * * *", "2026-03-29T01:10:00Z", "2026-03-29T01:30:10Z"), [
+        "2026-03-29T01:30:00Z"
+      ])
+      assert.deepStrictEqual(berlin("30 2 * * *", null, "2026-03-29T01:30:10Z"), ["2026-03-29T01:30:00Z"])
+      assert.deepStrictEqual(berlin("30 2 * * *", "2026-10-25T01:10:00Z", "2026-10-25T01:30:10Z"), [])
+    }
+  })
+
+  it("times beside an instant are not one", () => {
+    const hourly = schedule("0 * * * *")
+    assert.isTrue(isInstant(hourly, new Date("2026-01-01T08:00:00Z")))
+    for (const other of ["2026-01-01T08:00:00.001Z", "2026-01-01T08:00:01Z", "2026-01-01T07:59:59.999Z"]) {
+      assert.isFalse(isInstant(hourly, new Date(other)), other)
+    }
+  })
+})

@@ -1,0 +1,127 @@
+/**
+ * When a worker looks for attempts whose workers are gone.
+ */
+import { assert, describe, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/testing/TestClock"
+import { ConnectionLost, ProviderError } from "../../src/provider/ProviderError.ts"
+import { QueueSignals } from "../../src/queue/internal/signals.ts"
+import type { Subscriber } from "../../src/queue/internal/signals.ts"
+import type { Serving, Swept } from "../../src/tasks/internal/store.ts"
+import * as sweeps from "../../src/tasks/internal/sweep.ts"
+
+const nothing: Swept = {
+  out_lost: 0,
+  out_woken: 0,
+  out_is_full: false,
+  out_has_unserved: false,
+  out_next_ms: null,
+  out_pending: 0n,
+  out_running: 0n,
+  out_dead: 0n,
+  out_oldest_age_ms: 0n
+}
+
+/**
+ * A worker whose shortest lease is 10 seconds; `at` are the seconds of its sweeps, `asked` how many tasks each may wake, and
+ * which of those that no worker has served.
+ */
+const open = Effect.fnUntraced(function*(answer: () => Swept | ProviderError, isConnected = true, isBusy = false) {
+  const begin = yield* Clock.currentTimeMillis
+  const at: Array<number> = []
+  const asked: Array<readonly [wakeups: number, serving: Serving | undefined]> = []
+  const subscribers: Array<Subscriber> = []
+  const signals = QueueSignals.of({
+    announce: () => Effect.void,
+    subscribe: (_, subscriber) => Effect.sync(() => void subscribers.push(subscriber)),
+    isConnected: () => isConnected
+  })
+  yield* sweeps.run({
+    store: {
+      sweep: (_, wakeups, serving) =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) => {
+          at.push((now - begin) / 1000)
+          asked.push([wakeups, serving])
+          const answered = answer()
+          return answered instanceof ProviderError ? Effect.fail(answered) : Effect.succeed(answered)
+        }),
+      clean: () => Effect.succeed(0)
+    },
+    shortestLease: Duration.seconds(10),
+    keepEnded: Duration.days(7),
+    keepDead: Duration.days(30),
+    isBusy: () => isBusy,
+    inTouch: Effect.void,
+    names: ["T"]
+  }).pipe(Effect.provideService(QueueSignals, signals))
+  yield* TestClock.adjust(0)
+  return { at, asked, signal: () => subscribers.forEach(({ received }) => received(0, "o")) }
+})
+
+describe("a worker looks for lost attempts", () => {
+  it.effect("half a second after the end of the lease of a task that another process may have claimed", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const { at, signal } = yield* open(() => nothing)
+      yield* TestClock.adjust("20 seconds")
+      assert.deepStrictEqual(at, [0])
+      signal() // a task was created
+      yield* TestClock.adjust("5 seconds")
+      signal() // another one, which does not put it off
+      yield* TestClock.adjust("20 seconds")
+      assert.deepStrictEqual(at, [0, 30.5])
+    })))
+
+  it.effect("when the store says that the next one is due", () =>
+    Effect.scoped(Effect.gen(function*() {
+      let sweeps = 0
+      const { at } = yield* open(() => ({ ...nothing, out_next_ms: ++sweeps === 1 ? 3_500n : null }))
+      yield* TestClock.adjust("50 seconds")
+      assert.deepStrictEqual(at, [0, 3.5])
+    })))
+
+  it.effect("once a minute without news, and once a lease while no signals arrive", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const connected = yield* open(() => nothing)
+      const alone = yield* open(() => nothing, false)
+      yield* TestClock.adjust("61 seconds")
+      assert.deepStrictEqual(connected.at, [0, 60])
+      assert.deepStrictEqual(alone.at, [0, 10, 20, 30, 40, 50, 60])
+    })))
+
+  it.effect("and at its start wakes all tasks that no worker has served, however busy it is", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const away = new ProviderError({ operation: "sweepTasks", reason: new ConnectionLost({ problem: "away" }) })
+      let sweeps = 0
+      const { asked } = yield* open(() => ++sweeps === 1 ? away : nothing, true, true)
+      yield* TestClock.adjust("5 seconds")
+      yield* TestClock.adjust("2 seconds")
+      yield* TestClock.adjust("61 seconds")
+      const serving = { names: ["T"], sinceMs: 0 }
+      assert.deepStrictEqual(asked, [[1000, serving], [1000, serving], [100, undefined]])
+    })))
+
+  it.effect("and each second until it has reached all tasks that no worker has served", () =>
+    Effect.scoped(Effect.gen(function*() {
+      let sweeps = 0
+      const { asked, at } = yield* open(() => ({ ...nothing, out_has_unserved: ++sweeps < 3 }))
+      yield* TestClock.adjust("70 seconds")
+      assert.deepStrictEqual(at, [0, 1, 2, 62])
+      // What others refuse meanwhile does not count.
+      assert.deepStrictEqual(
+        asked.map(([, serving]) => serving),
+        [0, 1000, 2000].map((sinceMs): Serving | undefined => ({ names: ["T"], sinceMs })).concat(undefined)
+      )
+    })))
+
+  it.effect("after an outage, two seconds after something else was answered: holders renew their leases first", () =>
+    Effect.scoped(Effect.gen(function*() {
+      const away = new ProviderError({ operation: "sweepTasks", reason: new ConnectionLost({ problem: "away" }) })
+      let sweeps = 0
+      const { at } = yield* open(() => ++sweeps === 1 ? away : nothing)
+      yield* TestClock.adjust("5 seconds")
+      yield* TestClock.adjust("2 seconds")
+      assert.deepStrictEqual(at, [0, 7])
+    })))
+})
