@@ -63,10 +63,10 @@ const coded = (sources: ReadonlyArray<string>, option: string) => {
   return value?.replaceAll("\"", "").replace("millis", "milliseconds")
 }
 
-describe("README.md:", () => {
+describe("docs/configuration.md: the meaning of options:", () => {
   it("RuntimeConfig.layer has these options and defaults", () => {
     assert.deepStrictEqual(
-      table("README.md", "`RuntimeConfig.layer(options)`:"),
+      table("docs/configuration.md", "`RuntimeConfig.layer(options)`:"),
       Object.fromEntries(Object.entries(settings.defaults).map(([name, value]) => [name, readable(value)]))
     )
   })
@@ -91,7 +91,7 @@ describe("README.md:", () => {
       lanes: "2",
       maxBatch: "64"
     }
-    assert.deepStrictEqual(table("README.md", "`PrismaProvider.layer(options)`:"), defaults)
+    assert.deepStrictEqual(table("docs/configuration.md", "`PrismaProvider.layer(options)`:"), defaults)
     const sources = [
       "src/prisma/PrismaProvider.ts",
       "src/prisma/internal/preparation.ts",
