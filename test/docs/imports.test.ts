@@ -59,7 +59,7 @@ const guides = readdirSync(fileURLToPath(new URL("../../docs", import.meta.url))
 // `Order` is a Schema of the examples, and `Array` that of JavaScript.
 const theirOwn = new Set(["Order", "Array"])
 /** They show parts of a file only. */
-const fragments = new Set(["docs/bundling.md", "docs/sharing-with-rust.md"])
+const fragments = new Set(["docs/bundling.md", "docs/duroxide.md"])
 
 /** Names and origins of the imports of a page. */
 const imports = (page: string) =>

@@ -2,7 +2,8 @@ import { assert, describe, it } from "@effect/vitest"
 import { readdirSync } from "node:fs"
 import * as Docs from "../utils/docs.ts"
 
-const page = Docs.read("docs/duroxide-compatibility.md")
+const page = Docs.read("docs/duroxide.md")
+const text = Docs.unwrapped(page)
 const files = Docs.references(page)
 
 /** The rows of the table of defects. */
@@ -18,7 +19,7 @@ const named = (text: string) =>
 const declares = (text: string, name: string) =>
   new RegExp(`^ *(it\\.\\w+\\(|it\\()?"?${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}"?[,:]`, "m").test(text)
 
-describe("docs/duroxide-compatibility.md:", () => {
+describe("docs/duroxide.md:", () => {
   it("every defect is numbered, and names a test", () => {
     assert.deepStrictEqual(
       defects.map((row) => Number(row.split("|")[1])),
@@ -28,7 +29,7 @@ describe("docs/duroxide-compatibility.md:", () => {
   })
 
   it("every test it names is there", () => {
-    for (const { label, name } of named(page)) {
+    for (const { label, name } of named(text)) {
       const path = files.get(label)
       assert.isDefined(path, label)
       assert.isTrue(declares(Docs.read(path), name), `${path} has no test "${name}"`)
@@ -43,10 +44,25 @@ describe("docs/duroxide-compatibility.md:", () => {
   it("every recording of a defect stands in the table", () => {
     const recordings = readdirSync(new URL("../recordings/duroxide/", import.meta.url))
       .filter((name) => name.endsWith(".json") && !name.startsWith("_")).map((name) => name.replace(".json", ""))
-    assert.include(page, `${recordings.length} recordings of Duroxide`)
+    assert.include(text, `${recordings.length} recordings of Duroxide`)
     const recorded = recordings.filter((name) => name.startsWith("defect-"))
     const shown = defects.flatMap(named).flatMap(({ label, name }) => label === "recordings" ? name : [])
     assert.deepStrictEqual(recorded.filter((name) => !shown.includes(name)), [])
     assert.isNotEmpty(recorded)
+  })
+
+  it("how it starts an orchestration of Rust is what test/rust runs", () => {
+    const [start] = Docs.blocks(page, "ts").filter(({ heading }) => heading.startsWith("Starts"))
+    assert.include(
+      Docs.withoutIndentation(Docs.read("test/rust/clients.check.ts")).replaceAll("Ours.", ""),
+      start!.code
+    )
+  })
+
+  it("the tag it names is the one that stored functions write and read", () => {
+    for (const name of ["dx_no_tag", "dx_tag"]) {
+      const [tag] = Docs.read(`prisma/functions/${name}.sql`).match(/(?<=')[a-z]+-[a-z]+(?=')/) ?? []
+      assert.include(text, `the value \`${tag}\` in the column`)
+    }
   })
 })
