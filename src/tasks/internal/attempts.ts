@@ -10,6 +10,7 @@ import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import type * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import * as References from "effect/References"
 import type * as Scope from "effect/Scope"
@@ -298,6 +299,27 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
     [...served].map(([name, { code }]) => [name, Context.merge(context, code.services)])
   )
 
+  const lose = (running: Running, fiber: Fiber.Fiber<unknown, unknown>) => {
+    if (running.isCommitted) {
+      // It has ended itself, unless the transaction in which it did was rolled back.
+      return void Effect.runForkWith(bases.get(running.claimed.out_name)!)(loseUnlessCommitted(running, fiber))
+    }
+    running.isLost = true
+    fiber.interruptUnsafe()
+  }
+
+  const loseUnlessCommitted = (running: Running, fiber: Fiber.Fiber<unknown, unknown>) =>
+    settled(running.claimed, complete(completionOf(running))).pipe(
+      Effect.tap((answer) =>
+        Effect.sync(() => {
+          if (answer !== "Stale" || running.exit !== undefined) return
+          running.isLost = true
+          fiber.interruptUnsafe()
+        })
+      ),
+      Effect.ignore
+    )
+
   const start: Attempts["start"] = (claimed, claimedMs, ended) => {
     const { code, leaseMs } = served.get(claimed.out_name)!
     const base = bases.get(claimed.out_name)!
@@ -305,18 +327,8 @@ export const make = Effect.fnUntraced(function*({ database, served, store, watch
       taskId: claimed.out_id,
       attempt: claimed.out_attempt,
       leaseMs,
-      // It may have ended itself, unless the transaction in which it did was rolled back.
-      onLost: () => void (running.isCommitted ? Effect.runForkWith(base)(loseUnlessCommitted()) : lose())
+      onLost: () => lose(running, fiber)
     }, claimedMs)
-    const lose = () => {
-      running.isLost = true
-      fiber.interruptUnsafe()
-    }
-    const loseUnlessCommitted = () =>
-      settled(claimed, complete(completionOf(running))).pipe(
-        Effect.tap((answer) => Effect.sync(() => answer === "Stale" && running.exit === undefined && lose())),
-        Effect.ignore
-      )
     const running: Running = {
       claimed,
       startMs: monotonicMs(clock),

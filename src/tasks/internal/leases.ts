@@ -96,8 +96,8 @@ export const make = Effect.fnUntraced(function*(
 
   return {
     inTouch,
-    hold: ({ leaseMs, ...lease }, sinceMs) => {
-      const held: Held = { ...lease, leaseMs, dueMs: sinceMs + leaseMs / 2, untilMs: sinceMs + leaseMs }
+    hold: ({ attempt, leaseMs, onLost, taskId }, sinceMs) => {
+      const held: Held = { taskId, attempt, leaseMs, onLost, dueMs: sinceMs + leaseMs / 2, untilMs: sinceMs + leaseMs }
       // The loop mostly knows of an earlier one.
       if (held.dueMs < nextMs) {
         nextMs = held.dueMs
