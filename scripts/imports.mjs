@@ -47,7 +47,7 @@ const rooms = {
   },
   sqlite: { rooms: ["model", "provider", "prisma"], packages: ["effect", "node", "libsql"] },
   testing: {
-    rooms: ["model", "provider", "replay", "runtime", "author", "queue", "tasks", "prisma"],
+    rooms: ["model", "provider", "replay", "runtime", "author", "queue", "tasks"],
     packages: ["effect", "node", "vitest", "@effect/vitest"]
   },
   cli: {
@@ -91,7 +91,7 @@ const entryPoints = new Set([
 ])
 
 /** Private folders: an entry point exports none of their modules. */
-const isPrivate = (path) => path.includes("/internal/") || /^src\/(replay|runtime)\//.test(path)
+const isPrivate = (path) => /\/(internal|shared)\//.test(path) || /^src\/(replay|runtime)\//.test(path)
 
 /** Folders beside `src`, and whether they may import more than the package exports. */
 const neighbours = [

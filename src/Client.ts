@@ -15,13 +15,13 @@ import * as Schema from "effect/Schema"
 import type * as KeyValue from "./KeyValue.ts"
 import type * as Mailbox from "./Mailbox.ts"
 import * as ErrorDetails from "./model/ErrorDetails.ts"
-import { anyRust, current } from "./model/internal/coreVersion.ts"
-import { idOf } from "./model/internal/definitions.ts"
-import type { Ids } from "./model/internal/definitions.ts"
-import { checkId, checkRootId, checkText } from "./model/internal/identifiers.ts"
-import type { Unfit } from "./model/internal/identifiers.ts"
-import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/internal/payload.ts"
-import * as tracing from "./model/internal/tracing.ts"
+import { anyRust, current } from "./model/shared/coreVersion.ts"
+import { idOf } from "./model/shared/definitions.ts"
+import type { Ids } from "./model/shared/definitions.ts"
+import { checkId, checkRootId, checkText } from "./model/shared/identifiers.ts"
+import type { Unfit } from "./model/shared/identifiers.ts"
+import type { PayloadArgument, PayloadMismatch, PayloadSchema, PayloadTooLarge } from "./model/shared/payload.ts"
+import * as tracing from "./model/shared/tracing.ts"
 import type * as WorkItem from "./model/WorkItem.ts"
 import type * as Orchestration from "./Orchestration.ts"
 import { endOf } from "./provider/internal/ends.ts"
@@ -44,7 +44,7 @@ export {
    * @since 0.1.0
    */
   PayloadTooLarge
-} from "./model/internal/payload.ts"
+} from "./model/shared/payload.ts"
 
 /**
  * The id is taken by a running or an ended instance; nothing was started.

@@ -9,9 +9,9 @@
 import * as DateTime from "effect/DateTime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { checkKey } from "./model/internal/identifiers.ts"
-import * as payloads from "./model/internal/payload.ts"
-import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
+import { checkKey } from "./model/shared/identifiers.ts"
+import * as payloads from "./model/shared/payload.ts"
+import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
 import { engine, OrchestrationContext } from "./replay/context.ts"
 import * as fit from "./replay/fit.ts"
 

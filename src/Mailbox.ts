@@ -9,9 +9,9 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Schema from "effect/Schema"
-import { checkNameUnsafe } from "./model/internal/definitions.ts"
-import * as payloads from "./model/internal/payload.ts"
-import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/internal/payload.ts"
+import { checkNameUnsafe } from "./model/shared/definitions.ts"
+import * as payloads from "./model/shared/payload.ts"
+import type { Payload, PayloadInput, PayloadSchema, SchemaOf } from "./model/shared/payload.ts"
 import { engine } from "./replay/context.ts"
 import type { OrchestrationContext } from "./replay/context.ts"
 

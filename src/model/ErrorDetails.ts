@@ -6,10 +6,10 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
-import { describe } from "./internal/defect.ts"
-import { U64 } from "./internal/numbers.ts"
-import { externallyTagged } from "./internal/wire.ts"
-import type { Union } from "./internal/wire.ts"
+import { describe } from "./shared/defect.ts"
+import { U64 } from "./shared/numbers.ts"
+import { externallyTagged } from "./shared/wire.ts"
+import type { Union } from "./shared/wire.ts"
 
 /**
  * Why an application failed: the handler failed, it died (`Panicked`), or the instance was cancelled.

@@ -10,9 +10,9 @@
 import type * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./ErrorDetails.ts"
-import { U64 } from "./internal/numbers.ts"
-import { internallyTagged } from "./internal/wire.ts"
-import type { Union, UnreadableText } from "./internal/wire.ts"
+import { U64 } from "./shared/numbers.ts"
+import { internallyTagged } from "./shared/wire.ts"
+import type { Union, UnreadableText } from "./shared/wire.ts"
 
 const envelope = {
   // Position in the execution.

@@ -7,7 +7,7 @@
  *
  * @since 0.1.0
  */
-import type { Labelled as Labels } from "./internal/labelled.ts"
+import type { Labelled as Labels } from "./shared/labelled.ts"
 
 export * from "./metrics/provider.ts"
 export * from "./metrics/queue.ts"

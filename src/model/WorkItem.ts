@@ -9,9 +9,9 @@
 import type * as Result from "effect/Result"
 import * as Schema from "effect/Schema"
 import * as ErrorDetails from "./ErrorDetails.ts"
-import { U64 } from "./internal/numbers.ts"
-import { externallyTagged } from "./internal/wire.ts"
-import type { Union, UnreadableText } from "./internal/wire.ts"
+import { U64 } from "./shared/numbers.ts"
+import { externallyTagged } from "./shared/wire.ts"
+import type { Union, UnreadableText } from "./shared/wire.ts"
 
 const text = Schema.String
 const optionalText = Schema.optionalKey(Schema.String)

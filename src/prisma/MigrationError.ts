@@ -7,7 +7,7 @@
  * @since 0.1.0
  */
 import * as Schema from "effect/Schema"
-import { counted } from "../model/internal/quantities.ts"
+import { counted } from "../model/shared/quantities.ts"
 import * as ProviderError from "../provider/ProviderError.ts"
 import * as Connection from "./internal/connection.ts"
 

@@ -9,10 +9,10 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { withHarmlessLoggers } from "../model/internal/logging.ts"
-import { age } from "../model/internal/quantities.ts"
-import { QueueHealth } from "../model/internal/queueHealth.ts"
-import type { QueueReport } from "../model/internal/queueHealth.ts"
+import { withHarmlessLoggers } from "../model/shared/logging.ts"
+import { age } from "../model/shared/quantities.ts"
+import { QueueHealth } from "../model/shared/queueHealth.ts"
+import type { QueueReport } from "../model/shared/queueHealth.ts"
 import * as outboxStore from "../outbox/internal/store.ts"
 import * as check from "../queue/internal/check.ts"
 import { InvalidInput } from "../queue/QueueError.ts"
@@ -22,8 +22,8 @@ import { readsOf } from "../tasks/internal/reads.ts"
 import { Database } from "./Database.ts"
 import * as statements from "./internal/queue/statements.ts"
 
-export { QueueHealth } from "../model/internal/queueHealth.ts"
-export type { QueueReport } from "../model/internal/queueHealth.ts"
+export { QueueHealth } from "../model/shared/queueHealth.ts"
+export type { QueueReport } from "../model/shared/queueHealth.ts"
 
 /**
  * Reads outbox and tasks of the schema of `Database` with two statements.

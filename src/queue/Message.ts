@@ -9,8 +9,8 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Schema from "effect/Schema"
-import type { PayloadFields } from "../model/internal/payload.ts"
-import { describe } from "../model/internal/schemaIssue.ts"
+import type { PayloadFields } from "../model/shared/payload.ts"
+import { describe } from "../model/shared/schemaIssue.ts"
 import type { Payload } from "./Queue.ts"
 import { PayloadInvalid } from "./QueueError.ts"
 

@@ -2,8 +2,8 @@
  * The requests that orchestration code can make, and how each is recorded, matched in a replay, and carried out.
  */
 import type * as Event from "../model/Event.ts"
-import type { ServedBy } from "../model/internal/definitions.ts"
-import * as taskMail from "../model/internal/taskMail.ts"
+import type { ServedBy } from "../model/shared/definitions.ts"
+import * as taskMail from "../model/shared/taskMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 
 /** One try of a call. */

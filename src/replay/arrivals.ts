@@ -3,7 +3,7 @@
  */
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
-import * as taskMail from "../model/internal/taskMail.ts"
+import * as taskMail from "../model/shared/taskMail.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Recorded } from "./action.ts"
 import type { Ledger, Schedule } from "./ledger.ts"

@@ -4,7 +4,7 @@
 import * as ErrorDetails from "../model/ErrorDetails.ts"
 import type * as Event from "../model/Event.ts"
 import type { CoreVersion, ExecutionStatus } from "../model/Instance.ts"
-import { anyRust } from "../model/internal/coreVersion.ts"
+import { anyRust } from "../model/shared/coreVersion.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { Turn } from "../provider/Provider.ts"
 import * as action from "./action.ts"

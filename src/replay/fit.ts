@@ -2,7 +2,7 @@
  * Checks of the ids and texts that a program passes. An id or text that cannot be stored is a defect of the program.
  */
 import * as Effect from "effect/Effect"
-import type { Unfit } from "../model/internal/identifiers.ts"
+import type { Unfit } from "../model/shared/identifiers.ts"
 
 export const orDie = (check: Effect.Effect<void, Unfit>): Effect.Effect<void> =>
   Effect.catch(check, ({ field, problem }) => Effect.die(new Error(`${field} is refused: ${problem}`)))

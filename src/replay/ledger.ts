@@ -6,7 +6,7 @@
  * message goes to the oldest open wait of its name. A signal without a wait is lost, a message waits for the next wait.
  */
 import type * as Event from "../model/Event.ts"
-import * as taskMail from "../model/internal/taskMail.ts"
+import * as taskMail from "../model/shared/taskMail.ts"
 
 /** The kinds of events that a completion answers. */
 export type Schedule = "ActivityScheduled" | "TimerCreated" | "SubOrchestrationScheduled"

@@ -1,8 +1,8 @@
 /**
  * Limits of an instance, as in Duroxide's core: readers in other languages rely on them.
  */
-import { maxTagBytes } from "../model/internal/identifiers.ts"
-import { bytesOf, valueBytes } from "../model/internal/valueBytes.ts"
+import { maxTagBytes } from "../model/shared/identifiers.ts"
+import { bytesOf, valueBytes } from "../model/shared/valueBytes.ts"
 import type { Request } from "./conclude.ts"
 import type { Interpreter } from "./interpreter.ts"
 

@@ -4,8 +4,8 @@
 import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import type { TagFilter } from "../model/Instance.ts"
-import * as Environment from "../model/internal/environment.ts"
-import type { Origins } from "../model/internal/settings.ts"
+import * as Environment from "../model/shared/environment.ts"
+import type { Origins } from "../model/shared/settings.ts"
 import { makeUnsafe, type Options, type Settings } from "./settings.ts"
 
 /** Tags of these names can be served only by options in code. */

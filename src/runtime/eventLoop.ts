@@ -6,7 +6,7 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { withHarmlessLoggers } from "../model/shared/logging.ts"
 
 export interface EventLoop {
   /** Runs a turn; `blockedMs` is how long it blocked the event loop, if that is worth a warning. */

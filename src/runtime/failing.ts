@@ -3,7 +3,7 @@
  */
 import * as Option from "effect/Option"
 import type * as ErrorDetails from "../model/ErrorDetails.ts"
-import * as coreVersion from "../model/internal/coreVersion.ts"
+import * as coreVersion from "../model/shared/coreVersion.ts"
 import type * as WorkItem from "../model/WorkItem.ts"
 import type { OrchestrationItem, Turn } from "../provider/Provider.ts"
 import type { ProviderError } from "../provider/ProviderError.ts"

@@ -3,7 +3,7 @@
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { monotonicMs } from "../model/internal/monotonic.ts"
+import { monotonicMs } from "../model/shared/monotonic.ts"
 import type { Provider } from "../provider/Provider.ts"
 
 /**

@@ -3,7 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import type { TagFilter } from "../model/Instance.ts"
-import { maxGivenIdBytes, problemOfName, problemOfTag } from "../model/internal/identifiers.ts"
+import { maxGivenIdBytes, problemOfName, problemOfTag } from "../model/shared/identifiers.ts"
 import * as renewal from "../provider/internal/renewal.ts"
 
 /**

@@ -3,8 +3,8 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { setting, SettingOrigins, shown } from "../model/internal/settings.ts"
-import type { Origins } from "../model/internal/settings.ts"
+import { setting, SettingOrigins, shown } from "../model/shared/settings.ts"
+import type { Origins } from "../model/shared/settings.ts"
 import type { ActivityCode } from "./handlers.ts"
 import { defaults } from "./settings.ts"
 import type { Settings } from "./settings.ts"

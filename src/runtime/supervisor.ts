@@ -6,7 +6,7 @@ import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import { withHarmlessLoggers } from "../model/internal/logging.ts"
+import { withHarmlessLoggers } from "../model/shared/logging.ts"
 
 export interface Supervisor {
   /** Runs a loop, with loggers that cannot break it. */

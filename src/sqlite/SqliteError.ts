@@ -7,7 +7,7 @@
  * @since 0.2.0
  */
 import * as Schema from "effect/Schema"
-import { counted } from "../model/internal/quantities.ts"
+import { counted } from "../model/shared/quantities.ts"
 import * as MigrationError from "../prisma/MigrationError.ts"
 
 const id = <const Name extends string>(name: Name) => `duroxide-prisma/sqlite/SqliteError/${name}` as const

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import * as defect from "../../src/model/internal/defect.ts"
+import * as defect from "../../src/model/shared/defect.ts"
 
 describe("defect", () => {
   it("shows the message, and the stack with the causes", () => {

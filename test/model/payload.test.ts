@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import * as payloads from "../../src/model/internal/payload.ts"
+import * as payloads from "../../src/model/shared/payload.ts"
 
 const read = <S extends payloads.PayloadSchema>(schema: S, text: string) =>
   Option.getOrUndefined(payloads.make("payload", schema).decodeOption(text))

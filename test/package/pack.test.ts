@@ -195,7 +195,7 @@ describe.concurrent("package", () => {
 
   it("exports: keep what is internal out of reach", async () => {
     const open = [...entryPoints.keys(), "duroxide-prisma/package.json"]
-    const closed = ["model/internal/wire", "runtime/slots", "dist/runtime/slots.js"].map((path) =>
+    const closed = ["model/shared/wire", "runtime/slots", "dist/runtime/slots.js"].map((path) =>
       `duroxide-prisma/${path}`
     )
     await project.write(

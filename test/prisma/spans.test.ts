@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as tracing from "../../src/model/internal/tracing.ts"
+import * as tracing from "../../src/model/shared/tracing.ts"
 import { Prisma } from "../../src/prisma/generated/client.js"
 import * as drivers from "../../src/prisma/internal/driver.ts"
 import { DataRefused, ProviderError } from "../../src/provider/ProviderError.ts"

@@ -8,7 +8,7 @@ import * as Layer from "effect/Layer"
 import * as Schedule from "effect/Schedule"
 import * as Schema from "effect/Schema"
 import * as Tracer from "effect/Tracer"
-import * as tracing from "../../src/model/internal/tracing.ts"
+import * as tracing from "../../src/model/shared/tracing.ts"
 import { Collector } from "../utils/traces.ts"
 
 const day = 24 * 3_600_000

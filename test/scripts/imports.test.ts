@@ -25,8 +25,8 @@ const check = (files: Record<string, string>): ReadonlyArray<string> => {
 const good = {
   "src/index.ts": `export * as Client from "./Client.ts"\nexport * as Event from "./model/Event.ts"\n`,
   "src/Client.ts": `import { Provider } from "./provider/Provider.ts"\nimport * as Os from "node:os"\n`,
-  "src/model/Event.ts": `import * as Schema from "effect/Schema"\nimport { text } from "./internal/text.ts"\n`,
-  "src/model/internal/text.ts": ``,
+  "src/model/Event.ts": `import * as Schema from "effect/Schema"\nimport { text } from "./shared/text.ts"\n`,
+  "src/model/shared/text.ts": ``,
   "src/provider/index.ts": `export * as Provider from "./Provider.ts"\n`,
   "src/provider/Provider.ts": `import type { Event } from "../model/Event.ts"\nexport * from "./driver/turns.ts"\n`,
   "src/provider/driver/turns.ts": ``,
@@ -151,21 +151,21 @@ describe("imports", () => {
     ],
     [
       "refuses a circle, with its way round",
-      "src/model/internal/text.ts",
+      "src/model/shared/text.ts",
       `import { Event } from "../Event.ts"`,
-      "src/model/Event.ts: imports itself: src/model/Event.ts -> src/model/internal/text.ts -> src/model/Event.ts"
+      "src/model/Event.ts: imports itself: src/model/Event.ts -> src/model/shared/text.ts -> src/model/Event.ts"
     ],
     [
       "refuses a circle of types alone",
-      "src/model/internal/text.ts",
+      "src/model/shared/text.ts",
       `import type { Event } from "../Event.ts"`,
-      "src/model/Event.ts: imports itself: src/model/Event.ts -> src/model/internal/text.ts -> src/model/Event.ts"
+      "src/model/Event.ts: imports itself: src/model/Event.ts -> src/model/shared/text.ts -> src/model/Event.ts"
     ],
     [
       "refuses an example that looks behind the package",
       "examples/hello.ts",
-      `import { text } from "../src/model/internal/text.ts"`,
-      "examples/hello.ts:1: imports src/model/internal/text.ts: examples use only what the package exports"
+      `import { text } from "../src/model/shared/text.ts"`,
+      "examples/hello.ts:1: imports src/model/shared/text.ts: examples use only what the package exports"
     ],
     [
       "refuses a test of what is built",

@@ -1,6 +1,6 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
-import { age, count } from "../../model/internal/quantities.ts"
+import { age, count } from "../../model/shared/quantities.ts"
 import { Output } from "../internal/Output.ts"
 import type { Style } from "../internal/Output.ts"
 import * as Queries from "../internal/queries.ts"

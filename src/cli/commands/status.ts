@@ -1,7 +1,7 @@
 import * as Command from "effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { age, count, counted } from "../../model/internal/quantities.ts"
+import { age, count, counted } from "../../model/shared/quantities.ts"
 import * as Health from "../../observability/Health.ts"
 import * as QueueHealth from "../../prisma/QueueHealth.ts"
 import type { Backlog } from "../../provider/Backlog.ts"

@@ -6,7 +6,7 @@ import type * as CliError from "effect/cli/CliError"
 import { ConfigError } from "effect/Config"
 import * as Predicate from "effect/Predicate"
 import * as Schema from "effect/Schema"
-import { counted } from "../../model/internal/quantities.ts"
+import { counted } from "../../model/shared/quantities.ts"
 import { SchemaBehind } from "../../prisma/MigrationError.ts"
 import { InstanceNotFound } from "../../provider/ProviderError.ts"
 

@@ -2,7 +2,7 @@
  * The progress of an import or a comparison, as one line.
  */
 import * as Effect from "effect/Effect"
-import { age, count } from "../../model/internal/quantities.ts"
+import { age, count } from "../../model/shared/quantities.ts"
 import type * as SqliteImport from "../../sqlite/SqliteImport.ts"
 import * as Progress from "./Progress.ts"
 

@@ -1,7 +1,7 @@
 /**
  * Metrics of the provider: its calls, how a process looks for work, its connections and its read replica.
  */
-import { counter, duration, gauge, histogram } from "../internal/labelled.ts"
+import { counter, duration, gauge, histogram } from "../shared/labelled.ts"
 
 /**
  * Duration of one claim of instances, however many it claims, including retries and calls that fail. Milliseconds.

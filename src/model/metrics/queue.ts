@@ -1,7 +1,7 @@
 /**
  * Metrics of queues, and of what stands on them: outbox, tasks and deliveries.
  */
-import { counter, gauge, handlerSeconds, histogram } from "../internal/labelled.ts"
+import { counter, gauge, handlerSeconds, histogram } from "../shared/labelled.ts"
 
 // -- queues ---------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 /**
  * Metrics of orchestrations and activities that this process runs.
  */
-import { counter, duration, gauge, handlerSeconds, histogram } from "../internal/labelled.ts"
+import { counter, duration, gauge, handlerSeconds, histogram } from "../shared/labelled.ts"
 
 /**
  * First turns of executions that were stored. Labels: `orchestration_name`, `version`, `initiated_by` (`client`,

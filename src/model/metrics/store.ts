@@ -1,7 +1,7 @@
 /**
  * Gauges of what waits in the store, and the counter whose readers ask for them.
  */
-import { counter, gauge } from "../internal/labelled.ts"
+import { counter, gauge } from "../shared/labelled.ts"
 
 /**
  * Samples of the store that this process has taken. A reader of this counter, such as an exporter, asks for the next

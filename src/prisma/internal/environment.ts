@@ -5,7 +5,7 @@ import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
 import * as Result from "effect/Result"
-import * as Environment from "../../model/internal/environment.ts"
+import * as Environment from "../../model/shared/environment.ts"
 import * as Connection from "./connection.ts"
 
 const url = Environment.secret({

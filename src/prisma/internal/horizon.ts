@@ -4,7 +4,7 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import type { Database } from "../Database.ts"
 import { Prisma } from "./client.ts"
 

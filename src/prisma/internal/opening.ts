@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 
 /**
  * Opened in the scope of the caller. Uses that come meanwhile wait for the same attempt. When it fails, uses fail with its

@@ -6,7 +6,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
-import { withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import * as ProviderError from "../../provider/ProviderError.ts"
 
 export interface Issued {

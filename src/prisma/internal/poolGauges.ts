@@ -4,8 +4,8 @@
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
-import { seriesOf } from "../../model/internal/labelled.ts"
 import * as Metrics from "../../model/Metrics.ts"
+import { seriesOf } from "../../model/shared/labelled.ts"
 
 /** The counts that a pool of `pg` has. */
 export interface Pool {

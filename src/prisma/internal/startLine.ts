@@ -3,8 +3,8 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { withHarmlessLoggers } from "../../model/internal/logging.ts"
-import { setting, SettingOrigins, shown } from "../../model/internal/settings.ts"
+import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { setting, SettingOrigins, shown } from "../../model/shared/settings.ts"
 import { Credentials } from "../Credentials.ts"
 
 /** As in `PrismaProvider.Options`, where they are documented. */

@@ -7,7 +7,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as References from "effect/References"
-import * as tracing from "../../model/internal/tracing.ts"
+import * as tracing from "../../model/shared/tracing.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 
 export interface StatementSpans {

@@ -8,7 +8,7 @@
  * more than zero. The time to wait for work is not checked: any will do.
  *
  * Ids of instances are accepted up to 2,048 bytes here, because those of children are longer than the ones people give:
- * the checks of `model/internal/identifiers` allow these 1,024.
+ * the checks of `model/shared/identifiers` allow these 1,024.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -21,8 +21,8 @@ import {
   maxTagBytes,
   problemOfId,
   problemOfKey
-} from "../../model/internal/identifiers.ts"
-import { problemOf } from "../../model/internal/text.ts"
+} from "../../model/shared/identifiers.ts"
+import { problemOf } from "../../model/shared/text.ts"
 import * as WorkItem from "../../model/WorkItem.ts"
 import type { HandOver, Turn } from "../Provider.ts"
 import type { OrchestrationAck, UnclaimedTurn } from "../ProviderDriver.ts"

@@ -20,8 +20,8 @@ import * as Exit from "effect/Exit"
 import * as FiberSet from "effect/FiberSet"
 import type * as Scope from "effect/Scope"
 import type * as Tracer from "effect/Tracer"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
-import * as tracing from "../../model/internal/tracing.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
+import * as tracing from "../../model/shared/tracing.ts"
 
 export interface Options<Item, A, E> {
   /** Sets that may be under way at once. */

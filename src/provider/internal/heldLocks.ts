@@ -11,7 +11,7 @@
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { Hint } from "../Notifier.ts"
 import type { Queue } from "../Notifier.ts"
 import type { ProviderDriver, Settled } from "../ProviderDriver.ts"

@@ -9,7 +9,7 @@
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
-import { InBackground } from "../../model/internal/inBackground.ts"
+import { InBackground } from "../../model/shared/inBackground.ts"
 import type { Queue } from "../Notifier.ts"
 import type { LiveLocks, ProviderDriver } from "../ProviderDriver.ts"
 import { retried } from "./statement.ts"

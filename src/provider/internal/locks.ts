@@ -3,7 +3,7 @@
  * statements and keeps suspects apart.
  */
 import type * as Clock from "effect/Clock"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { groupOf, provingMs, suspectAfter, suspectGroups } from "../driver/suspects.ts"
 
 /**

@@ -6,8 +6,8 @@
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { withHarmlessLoggers } from "../../model/internal/logging.ts"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { withHarmlessLoggers } from "../../model/shared/logging.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../ProviderError.ts"
 
 export interface Outages {

@@ -5,7 +5,7 @@
 import * as Cause from "effect/Cause"
 import type * as Clock from "effect/Clock"
 import * as Option from "effect/Option"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 import { PermissionDenied, ProviderError } from "../ProviderError.ts"
 
 export interface Refusals {

@@ -10,7 +10,7 @@
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { ProviderError } from "../ProviderError.ts"
 import { isOfTheCall } from "./outages.ts"
 

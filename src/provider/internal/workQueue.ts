@@ -7,7 +7,7 @@
  * others may serve other work, or have no free slot.
  */
 import type * as Clock from "effect/Clock"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { Queue, Received } from "../Notifier.ts"
 import type { Alarms } from "./alarms.ts"
 import * as pollMode from "./pollMode.ts"

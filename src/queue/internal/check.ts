@@ -5,7 +5,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Predicate from "effect/Predicate"
-import * as text from "../../model/internal/text.ts"
+import * as text from "../../model/shared/text.ts"
 import type { Queue } from "../Queue.ts"
 import {
   DelayTooLong,

@@ -3,9 +3,9 @@
  */
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
-import { seriesOf } from "../../model/internal/labelled.ts"
-import { withHarmlessLoggers } from "../../model/internal/logging.ts"
 import * as Metrics from "../../model/Metrics.ts"
+import { seriesOf } from "../../model/shared/labelled.ts"
+import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import type { Queue } from "../Queue.ts"
 
 /** The same queue, counting what it delivers and settles. */

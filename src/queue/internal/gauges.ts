@@ -3,9 +3,9 @@
  */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { seriesOf } from "../../model/internal/labelled.ts"
-import * as sampledGauges from "../../model/internal/sampledGauges.ts"
 import * as Metrics from "../../model/Metrics.ts"
+import { seriesOf } from "../../model/shared/labelled.ts"
+import * as sampledGauges from "../../model/shared/sampledGauges.ts"
 import type { Depth } from "../Queue.ts"
 
 /** Until the scope is closed. A queue that cannot be read has no gauges, and does not hide those of others. */

@@ -3,7 +3,7 @@
  * ends.
  */
 import type * as Clock from "effect/Clock"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 
 export interface Trouble {
   /** Notes a failure; true for the first one. */

@@ -2,7 +2,7 @@
  * Checks what people give for a data set before it is sent.
  */
 import * as Effect from "effect/Effect"
-import { maxNameBytes, problemOfName } from "../../model/internal/identifiers.ts"
+import { maxNameBytes, problemOfName } from "../../model/shared/identifiers.ts"
 import { InvalidInput } from "../DatasetError.ts"
 
 /** Longer than any address in S3. It is a part of an index entry, which has at most 2,704 bytes. */

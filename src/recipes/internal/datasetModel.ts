@@ -4,7 +4,7 @@
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { PayloadMismatch, PayloadTooLarge } from "../../model/internal/payload.ts"
+import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import type { ProviderError } from "../../provider/ProviderError.ts"
 import type * as Task from "../../tasks/Task.ts"
 import type { DatasetError } from "../DatasetError.ts"

@@ -8,8 +8,8 @@ import * as Clock from "effect/Clock"
 import * as Schedule from "effect/Cron"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { InBackground } from "../../model/internal/inBackground.ts"
-import { withHarmlessLoggers } from "../../model/internal/logging.ts"
+import { InBackground } from "../../model/shared/inBackground.ts"
+import { withHarmlessLoggers } from "../../model/shared/logging.ts"
 import * as trouble from "../../queue/internal/trouble.ts"
 
 export interface Options {

@@ -4,7 +4,7 @@
 import * as Clock from "effect/Clock"
 import type * as Schedule from "effect/Cron"
 import * as Effect from "effect/Effect"
-import type { PayloadMismatch, PayloadTooLarge } from "../../model/internal/payload.ts"
+import type { PayloadMismatch, PayloadTooLarge } from "../../model/shared/payload.ts"
 import { Database } from "../../prisma/Database.ts"
 import { Prisma } from "../../prisma/internal/client.ts"
 import { bigint, json } from "../../prisma/internal/rows.ts"

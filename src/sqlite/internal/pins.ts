@@ -3,7 +3,7 @@
  * this package.
  */
 import * as Effect from "effect/Effect"
-import * as CoreVersion from "../../model/internal/coreVersion.ts"
+import * as CoreVersion from "../../model/shared/coreVersion.ts"
 import * as SqliteError from "../SqliteError.ts"
 import type { SqliteFile } from "./sqliteFile.ts"
 import * as Tables from "./tables.ts"

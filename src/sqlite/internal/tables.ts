@@ -1,7 +1,7 @@
 /**
  * Which row of the file becomes which row of PostgreSQL: the one description for copying and for comparing.
  */
-import * as CoreVersion from "../../model/internal/coreVersion.ts"
+import * as CoreVersion from "../../model/shared/coreVersion.ts"
 import type { Has } from "./fileLayout.ts"
 
 /** What a file and a target have in particular. */

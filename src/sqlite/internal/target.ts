@@ -7,7 +7,7 @@
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
-import * as CoreVersion from "../../model/internal/coreVersion.ts"
+import * as CoreVersion from "../../model/shared/coreVersion.ts"
 import * as Session from "../../prisma/internal/migrationSession.ts"
 import type * as MigrationError from "../../prisma/MigrationError.ts"
 import * as Migrator from "../../prisma/Migrator.ts"

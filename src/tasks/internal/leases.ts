@@ -7,8 +7,8 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
-import { InBackground } from "../../model/internal/inBackground.ts"
-import { monotonicMs } from "../../model/internal/monotonic.ts"
+import { InBackground } from "../../model/shared/inBackground.ts"
+import { monotonicMs } from "../../model/shared/monotonic.ts"
 import type { TaskStore } from "./store.ts"
 
 export interface Held {

@@ -3,8 +3,8 @@
  */
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/internal/payload.ts"
-import * as tracing from "../../model/internal/tracing.ts"
+import type { PayloadMismatch, PayloadSchema, PayloadTooLarge } from "../../model/shared/payload.ts"
+import * as tracing from "../../model/shared/tracing.ts"
 import { InvalidInput, ProviderError } from "../../provider/ProviderError.ts"
 import { noDuration, wholeMs } from "../../queue/internal/check.ts"
 import type * as Task from "../Task.ts"

@@ -3,7 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Option from "effect/Option"
-import { problemOfName } from "../../model/internal/identifiers.ts"
+import { problemOfName } from "../../model/shared/identifiers.ts"
 import { noDuration, queueName, wholeMs } from "../../queue/internal/check.ts"
 
 export interface Settings {

@@ -2,8 +2,8 @@
  * Distinguishes an outage of what a handler needs from a bug of the handler.
  */
 import * as Predicate from "effect/Predicate"
-import { describe } from "../../model/internal/defect.ts"
-import { errorTypeOf } from "../../model/internal/errorType.ts"
+import { describe } from "../../model/shared/defect.ts"
+import { errorTypeOf } from "../../model/shared/errorType.ts"
 import { classify } from "../../prisma/internal/SqlFault.ts"
 
 export interface Outage {

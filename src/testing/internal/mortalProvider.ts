@@ -4,7 +4,7 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { InBackground } from "../../model/internal/inBackground.ts"
+import { InBackground } from "../../model/shared/inBackground.ts"
 import type * as WorkItem from "../../model/WorkItem.ts"
 import type { Claimed, Provider } from "../../provider/Provider.ts"
 

@@ -5,7 +5,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Activity from "../../Activity.ts"
-import { InBackground } from "../../model/internal/inBackground.ts"
+import { InBackground } from "../../model/shared/inBackground.ts"
 
 export interface TestProcess {
   /** Stores that outlive the process, by name. */

@@ -13,8 +13,8 @@ import * as Scheduler from "effect/Scheduler"
 import * as Semaphore from "effect/Semaphore"
 import type * as TestClock from "effect/testing/TestClock"
 import * as Activity from "../../Activity.ts"
-import { InBackground } from "../../model/internal/inBackground.ts"
-import { InHandler } from "../../model/internal/inHandler.ts"
+import { InBackground } from "../../model/shared/inBackground.ts"
+import { InHandler } from "../../model/shared/inHandler.ts"
 import { RunningHandler } from "./testProcess.ts"
 
 export interface Options {

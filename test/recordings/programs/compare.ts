@@ -22,7 +22,7 @@ import type { ProviderDriver } from "duroxide-prisma/provider"
 import * as Option from "effect/Option"
 import * as Result from "effect/Result"
 import { isDeepStrictEqual } from "node:util"
-import * as coreVersion from "../../../src/model/internal/coreVersion.ts"
+import * as coreVersion from "../../../src/model/shared/coreVersion.ts"
 import type { Step, Stored } from "./recording.ts"
 import type { Reaction } from "./tape.ts"
 

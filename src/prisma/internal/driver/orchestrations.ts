@@ -4,7 +4,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { hash } from "node:crypto"
-import { monotonicMs } from "../../../model/internal/monotonic.ts"
+import { monotonicMs } from "../../../model/shared/monotonic.ts"
 import { suspectGroups } from "../../../provider/ProviderDriver.ts"
 import type {
   FetchOrchestrationItems,

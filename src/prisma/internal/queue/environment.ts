@@ -4,7 +4,7 @@
 import * as Config from "effect/Config"
 import * as Effect from "effect/Effect"
 import type * as Redacted from "effect/Redacted"
-import * as Environment from "../../../model/internal/environment.ts"
+import * as Environment from "../../../model/shared/environment.ts"
 import * as databaseEnvironment from "../environment.ts"
 
 const hour = 3_600_000

@@ -10,9 +10,9 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Latch from "effect/Latch"
 import type * as Scope from "effect/Scope"
-import { InBackground } from "../../../model/internal/inBackground.ts"
-import { monotonicMs } from "../../../model/internal/monotonic.ts"
-import { forkLoop, UnderWay } from "../../../model/internal/underWay.ts"
+import { InBackground } from "../../../model/shared/inBackground.ts"
+import { monotonicMs } from "../../../model/shared/monotonic.ts"
+import { forkLoop, UnderWay } from "../../../model/shared/underWay.ts"
 import type { Subscriber } from "../../../queue/internal/signals.ts"
 
 export interface Options<A, E> {

@@ -3,7 +3,7 @@
  */
 import * as Result from "effect/Result"
 import * as SemVer from "effect/SemVer"
-import * as coreVersion from "../../../model/internal/coreVersion.ts"
+import * as coreVersion from "../../../model/shared/coreVersion.ts"
 import { makeAdmission } from "../../ProviderDriver.ts"
 import type { ClaimedInstance, FetchOrchestrationItems, ProviderDriver } from "../../ProviderDriver.ts"
 import { askedBy, batchOf, startsLater } from "./messages.ts"
