@@ -2,9 +2,11 @@ import { existsSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { fileURLToPath } from "node:url"
 import { defineConfig } from "vitest/config"
+import { writeModule } from "./scripts/prisma/migrationsModule.mjs"
 
 // As scripts/ready.mjs does, for `npx vitest`. What the environment sets wins.
 if (existsSync(".env")) process.loadEnvFile(".env")
+writeModule()
 
 const source = (path: string) => fileURLToPath(new URL(`./src/${path}`, import.meta.url))
 

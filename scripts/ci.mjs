@@ -37,7 +37,9 @@ const checks = [
 
 process.chdir(fileURLToPath(new URL("..", import.meta.url)))
 // Output of an earlier run must not hide that something is missing.
-for (const output of ["dist", "build", "src/prisma/generated"]) rmSync(output, { recursive: true, force: true })
+for (const output of ["dist", "build", "src/prisma/generated", "src/prisma/internal/migrations.generated.ts"]) {
+  rmSync(output, { recursive: true, force: true })
+}
 
 const ends = new Map()
 for (const check of checks) {

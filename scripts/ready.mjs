@@ -1,8 +1,8 @@
 // Makes a clone ready, then runs a command in it: `node scripts/ready.mjs [NAME=value …] [command] [arguments]`.
 //
-// Ready means that dependencies are installed as in the lockfile, and the Prisma client is generated from the schema;
-// both are done only when they are missing or stale. The npm scripts begin with this, so that each of them works on a
-// fresh clone. It uses Node alone, because it starts before anything is installed.
+// Ready means that dependencies are installed as in the lockfile, the Prisma client is generated from the schema, and
+// the module of the migrations is built; each is done only when it is missing or stale. The npm scripts begin with this,
+// so that each of them works on a fresh clone. It uses Node alone, because it starts before anything is installed.
 //
 // The command gets the variables of `.env`, unless the environment sets them. `.env.example` lists them.
 
@@ -10,6 +10,7 @@ import { spawn } from "node:child_process"
 import { existsSync, readFileSync, statSync, utimesSync } from "node:fs"
 import { constants } from "node:os"
 import { fileURLToPath } from "node:url"
+import { writeModule } from "./prisma/migrationsModule.mjs"
 
 /** The tools' own entry files: started with this Node, they need neither a PATH nor a shell. */
 const tools = {
@@ -40,6 +41,7 @@ const startedByNpm = process.env.npm_lifecycle_event !== undefined
 
 await install()
 await generateWhenStale()
+writeModule()
 const args = process.argv.slice(2)
 while (/^\w+=/.test(args[0] ?? "")) {
   const [name, ...value] = args.shift().split("=")

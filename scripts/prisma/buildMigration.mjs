@@ -4,16 +4,16 @@
  *
  *     npm run migration -- <name>            writes prisma/migrations/<stamp>_<name>/migration.sql
  *     npm run migration -- --replace-last    rewrites the newest functions migration (before a release)
- *     npm run migration -- --check           writes nothing; exit code 1 when files, migrations and module differ
+ *     npm run migration -- --check           writes nothing; exit code 1 when files and migrations differ
  *
- * Each time it also writes the migrations as a module of the code, `src/prisma/internal/migrations.generated.ts`: after
- * another migration was written or edited by hand, `npm run migration` alone is enough.
+ * Each time it also writes the migrations as a module of the code, `src/prisma/internal/migrations.generated.ts`, which
+ * is not committed. `scripts/ready.mjs` does the same for migrations that were written or edited by hand.
  *
  * The migration holds what changed since the migrations before it: new and changed functions in full, and a DROP for
  * removed ones. A function whose arguments, result or attributes change is dropped first, because CREATE OR REPLACE
  * would refuse or leave the old one beside it.
  */
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { mkdirSync, rmSync, writeFileSync } from "node:fs"
 import path from "node:path"
 import { parseArgs } from "node:util"
 import {
@@ -21,12 +21,9 @@ import {
   definedBy,
   fixedSearchPath,
   functionsDirectory,
-  migrationsDirectory,
-  migrationsModule,
-  readFunctionFiles,
-  readMigrations,
-  renderModule
+  readFunctionFiles
 } from "./functionFiles.mjs"
+import { migrationsDirectory, migrationsModule, readMigrations, writeModule } from "./migrationsModule.mjs"
 
 const { positionals, values } = parseArgs({
   allowPositionals: true,
@@ -58,7 +55,7 @@ function run() {
   }
   const difference = compareFunctions(files, definedBy(migrations.filter((one) => one !== replaced)))
   const lines = Object.entries(difference).flatMap(([what, names]) => names.map((name) => `${what} ${name}`))
-  if (values.check) return check(files, migrations, lines)
+  if (values.check) return check(files, lines)
 
   if (lines.length > 0) {
     const name = replaced?.name ?? nextName(migrations.at(-1)?.name)
@@ -73,21 +70,14 @@ function run() {
     if (replaced !== undefined) rmSync(path.dirname(replaced.file), { recursive: true })
     console.log("nothing to migrate")
   }
-  writeFileSync(values.module, renderModule(readMigrations(values.migrations)))
+  writeModule(values)
   return 0
 }
 
-function check(files, migrations, lines) {
-  const written = existsSync(values.module) ? readFileSync(values.module, "utf8") : ""
-  const problems = [
-    ...(lines.length === 0 ? [] : [`migrations lag behind prisma/functions:\n  ${lines.join("\n  ")}`]),
-    ...(written === renderModule(migrations)
-      ? []
-      : [`${path.relative(process.cwd(), values.module)} does not hold the migrations as they are`])
-  ]
-  if (problems.length === 0) console.log(`migrations hold the ${files.size} functions as their files say`)
-  else console.error([...problems, "Run \"npm run migration\"."].join("\n"))
-  return problems.length === 0 ? 0 : 1
+function check(files, lines) {
+  if (lines.length === 0) console.log(`migrations hold the ${files.size} functions as their files say`)
+  else console.error(`migrations lag behind prisma/functions:\n  ${lines.join("\n  ")}\nRun "npm run migration".`)
+  return lines.length === 0 ? 0 : 1
 }
 
 /** Migrations are ordered by stamp, so a new one must follow the newest even if two clocks disagree. */

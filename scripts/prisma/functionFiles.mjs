@@ -1,20 +1,15 @@
 /**
  * Reads stored functions: from `prisma/functions/*.sql`, where each is edited, and from `prisma/migrations`, where each
- * was last defined. Both have the same shape, so they are compared as two maps. Writes the migrations as
- * code.
+ * was last defined. Both have the same shape, so they are compared as two maps.
  *
  * A function file has one `CREATE OR REPLACE FUNCTION dx_…` with the name of the file, after a comment that describes
  * it. The settings that most of them share are written here, once.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import path from "node:path"
-import { fileURLToPath } from "node:url"
+import { root } from "./migrationsModule.mjs"
 
-export const root = fileURLToPath(new URL("../../", import.meta.url))
 export const functionsDirectory = path.join(root, "prisma/functions")
-export const migrationsDirectory = path.join(root, "prisma/migrations")
-/** The module that contains the migrations as code. */
-export const migrationsModule = path.join(root, "src/prisma/internal/migrations.generated.ts")
 
 /**
  * Sent before functions are created, as these keep the current search path. Without pg_temp at its end, a temporary
@@ -91,30 +86,6 @@ function calledFirst(functions) {
   }
   for (const one of functions.values()) visit(one, [])
   return ordered
-}
-
-/** The migrations in the order they are applied: `{ name, file, sql }`. */
-export function readMigrations(directory = migrationsDirectory) {
-  return readdirSync(directory, { withFileTypes: true })
-    .filter((entry) => entry.isDirectory())
-    .map((entry) => entry.name)
-    .sort()
-    .map((name) => {
-      const file = path.join(directory, name, "migration.sql")
-      return { name, file, sql: readFileSync(file, "utf8") }
-    })
-}
-
-/** The source of the module with the given migrations, which makes them available in a bundle as well. */
-export function renderModule(migrations) {
-  const literal = (text) => `\`${text.replace(/[\\`]|\$\{/g, "\\$&")}\``
-  const entries = migrations.map(({ name, sql }) => `  {\n    name: "${name}",\n    sql: ${literal(sql)}\n  }`)
-  return [
-    "// Built by scripts/prisma/buildMigration.mjs from prisma/migrations; edit those, then `npm run migration`.",
-    "import type { All } from \"./migration.ts\"",
-    "",
-    `export const migrations: All = [\n${entries.join(",\n")}\n]\n`
-  ].join("\n")
 }
 
 /** The functions defined after the given migrations: name to definition. */

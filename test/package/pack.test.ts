@@ -150,9 +150,15 @@ describe.concurrent("package", () => {
     assert.deepStrictEqual(broken, [])
   })
 
-  it("files: the SQL that migrations are built from is not shipped", async () => {
-    const shipped = await readdir(join(project.folder, "node_modules/duroxide-prisma/prisma"))
+  it("files: migrations are shipped twice, as SQL for the Prisma CLI and as code for bundles", async () => {
+    const folder = join(project.folder, "node_modules/duroxide-prisma")
+    const shipped = await readdir(join(folder, "prisma"))
     assert.deepStrictEqual(shipped.sort(), ["migrations", "partitions", "roles", "schema.prisma"])
+    const copies = (await readdir(folder, { recursive: true })).filter((path) => path.includes("migrations.generated"))
+    assert.deepStrictEqual(
+      copies.sort(),
+      ["d.ts", "js"].map((end) => `dist/prisma/internal/migrations.generated.${end}`)
+    )
   })
 
   it("package.json: names the repository of the project", async () => {

@@ -1,0 +1,1 @@
+export function writeModule(files?: { readonly migrations?: string; readonly module?: string }): void
